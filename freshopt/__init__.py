@@ -11,6 +11,8 @@ import importlib
 import logging
 from typing import TYPE_CHECKING
 
+from freshopt.moved import MOVED
+
 if TYPE_CHECKING:
     from freshopt.certificates.certificate import Certificate as Certificate
     from freshopt.certificates.certificate import certify as certify
@@ -132,7 +134,6 @@ _PACKAGES = (
     "datasets",
     "distributed",
     "estimators",
-    "exporters",
     "goodness_of_fit",
     "io",
     "noisy_signals",
@@ -144,6 +145,7 @@ _PACKAGES = (
     "simulation",
     "solvers",
     "testing",
+    "tools",
 )
 
 __all__ = [*_HOME, "__version__"]
@@ -151,7 +153,7 @@ __all__ = [*_HOME, "__version__"]
 
 def __getattr__(name: str) -> object:
     """Import a public name or subpackage on first use (PEP 562)."""
-    if name in _PACKAGES:
+    if name in _PACKAGES or f"freshopt.{name}" in MOVED:
         return importlib.import_module(f"freshopt.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'freshopt' has no attribute {name!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 
 from freshopt.errors import SourceDataError
 from freshopt.formatting import count, number
@@ -133,6 +134,42 @@ def parse_rate(text: str, time_unit: str) -> float:
     if unit and not slash:
         raise SourceDataError(f"{text!r} is a duration, not a rate. Write it such as 200/day or 4/h.")
     return value / convert_time(1.0, unit or time_unit, time_unit)
+
+
+def rate_of(what: str, given: float | str, time_unit: str) -> float:
+    """Return a rate per `time_unit`, parsed if it is text; errors name `what`.
+
+    Examples
+    --------
+    >>> rate_of("bandwidth", "48/day", "hour"), rate_of("bandwidth", 3, "hour")
+    (2.0, 3.0)
+    """
+    return _quantity(what, given, time_unit, parse_rate, 'a rate such as "200/day" or 200.0')
+
+
+def duration_of(what: str, given: float | str, time_unit: str) -> float:
+    """Return a duration in `time_unit`, parsed if it is text; errors name `what`."""
+    return _quantity(what, given, time_unit, parse_duration, 'a duration such as "7d" or 7.0')
+
+
+def gap_of(what: str, given: float | str, time_unit: str) -> float:
+    """Return a duration that may be 0, the text "0" too."""
+    return duration_of(what, 0.0 if isinstance(given, str) and given.strip() == "0" else given, time_unit)
+
+
+def _quantity(
+    what: str, given: float | str, time_unit: str, parse: Callable[[str, str], float], example: str
+) -> float:
+    if isinstance(given, str):
+        try:
+            return parse(given, time_unit)
+        except SourceDataError as error:
+            raise SourceDataError(f"{what}: {error}") from None
+    remedy = f"Pass {example}; numbers are in units of a {time_unit}."
+    value = as_number(given, what, remedy)
+    if isinstance(given, bool) or not value >= 0.0:
+        raise SourceDataError(f"{what} is {given!r}. {remedy}")
+    return value
 
 
 def _split(text: str, expected: str) -> tuple[float, str, str]:

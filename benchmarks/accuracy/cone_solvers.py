@@ -1,7 +1,7 @@
 """Count how many ill-scaled problems each cone solver solves, and to what certified gap.
 
-    python benchmarks/accuracy/cone_solvers.py [--n 100] [--seeds 4] [--backends CLARABEL ECOS]
-        [--objectives age "delay, signalled"] [--kinds plain hosts] [--no-raw] [--save FILE]
+    python -m benchmarks cone_solvers [--n 100] [--seeds 4] [--backends CLARABEL ECOS]
+        [--objectives age "delay, signalled"] [--kinds plain hosts] [--no-raw] [--save]
 
 Change rates span 10 decades, importances 12, bandwidths 1e-3, 0.5 and 20 times the sum of the change rates;
 plain, with lower bounds, with upper bounds, with ten host limits, with costs over two decades, and, where the
@@ -15,20 +15,19 @@ same solver without any scaling; ``--no-raw`` leaves it out, as one must for tho
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import product
 from typing import Any
 
-import cvxpy as cp  # noqa: TID253 - a benchmark
+import cvxpy as cp
 import numpy as np
 
 import freshopt as fo
+from benchmarks.harness import Claims, Measurement, Record, Row, by
 from freshopt.problems import (
     AccumulatedDelay,
     Age,
@@ -186,58 +185,41 @@ def count(name: str, backend: str, n: int, seeds: int, kinds: tuple[str, ...], *
     return row
 
 
-def line(name: str, backend: str, row: Counts, *, raw: bool) -> str:
-    """Return a row of the table."""
-    total = row.instances
-    cells = [
-        f"{row.solved}/{total}",
-        str(row.solved_at_first),
-        f"{row.worst_gap:.1e}",
-        str(row.false_claims),
-        *((f"{row.raw_solved}/{total}", str(row.raw_false_claims)) if raw else ("", "")),
-        f"{row.seconds:.1f}",
-    ]
-    return f"{name:22} {backend:9}" + "".join(f"{cell:>11}" for cell in cells)
+NAMES = tuple(objectives(1, np.random.default_rng(0)))
 
 
-def record(name: str, backend: str, row: Counts, *, raw: bool) -> dict[str, object]:
-    """Return a row of the saved results."""
-    kept = {key: value for key, value in vars(row).items() if raw or not key.startswith("raw")}
-    rounded = {
-        key: float(f"{value:.3g}") if isinstance(value, float) else value for key, value in kept.items()
-    }
-    return {"objective": name, "backend": backend, **rounded}
-
-
-def main() -> None:
-    """Print the table and save it."""
-    names = list(objectives(1, np.random.default_rng(0)))
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--n", type=int, default=100)
-    parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--backends", nargs="+", default=["CLARABEL", "ECOS"])
-    parser.add_argument("--objectives", nargs="+", choices=names, default=names, metavar="NAME")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, metavar="KIND")
-    parser.add_argument("--raw", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--save", type=Path)
-    options = parser.parse_args()
+def rows(
+    n: int = 100,
+    seeds: int = 4,
+    backends: tuple[str, ...] = ("CLARABEL", "ECOS"),
+    objectives: tuple[str, ...] = NAMES,
+    kinds: tuple[str, ...] = KINDS,
+    raw: bool = True,
+) -> Iterator[Row]:
+    """Yield the counts of each backend and objective."""
     warnings.simplefilter("ignore")
-    columns = ("solved", "first", "worst gap", "false", "raw solved", "raw false", "seconds")
-    print(f"{'objective':22} {'backend':9}" + "".join(f"{column:>11}" for column in columns))
-    rows = []
-    for backend in options.backends:
-        for name in options.objectives:
-            row = count(name, backend, options.n, options.seeds, tuple(options.kinds), raw=options.raw)
-            rows.append(record(name, backend, row, raw=options.raw))
-            print(line(name, backend, row, raw=options.raw), flush=True)
-            if options.save:
-                options.save.parent.mkdir(parents=True, exist_ok=True)
-                settings = {"n": options.n, "seeds": options.seeds, "kinds": list(options.kinds)}
-                saved = {**settings, "tolerance": TOLERANCE, "rows": rows}
-                options.save.write_text(json.dumps(saved, indent=1, ensure_ascii=False) + "\n")
+    for backend, name in product(backends, objectives):
+        counted = vars(count(name, backend, n, seeds, kinds, raw=raw)).items()
+        kept = {key: value for key, value in counted if raw or not key.startswith("raw")}
+        rounded = {key: float(f"{x:.3g}") if isinstance(x, float) else x for key, x in kept.items()}
+        yield {"objective": name, "backend": backend, **rounded}
 
 
-if __name__ == "__main__":
-    main()
+def claims(record: Record) -> Claims:
+    """Yield that nothing is called optimal that is not."""
+    for row in record["rows"]:
+        told = f"{row['objective']}, {row['backend']}: {row['false_claims']} false of {row['instances']}"
+        yield (
+            told,
+            row["false_claims"] == 0 and 0 < row["solved_at_first"] <= row["solved"] <= row["instances"],
+        )
+
+
+BENCH = Measurement(
+    {"rows": rows},
+    quick={"n": 5, "seeds": 1, "objectives": ("age", "binary"), "kinds": ("plain",)},
+    facts=("n", "seeds", "kinds"),
+    notes={"tolerance": TOLERANCE},
+    merge=by("objective", "backend"),
+    claims=claims,
+)

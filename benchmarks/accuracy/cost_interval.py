@@ -1,6 +1,6 @@
 """Measure how often the 90 % interval of a plan's cost holds its true cost, by how rates are distributed.
 
-    python benchmarks/accuracy/cost_interval.py [--worlds 200] [--save]
+    python -m benchmarks cost_interval [--worlds 200] [--save]
 
 In each world of a kind rates are drawn, sources change as Poisson processes, crawls find changes or none, and
 a plan is made from the log as `freshopt plan` makes it: harmonic staleness, half as many refreshes as there
@@ -14,30 +14,22 @@ end is passed in at most 0.12, and its median high/low is at most 1.5 times that
 sources have changed at every crawl, or nearly all, there is no upper end, where none ever has no lower one:
 these count with the end that there is. No width is asked for where rates are so slow that crawls find three
 changes in all, where the oracle knows what no log tells.
-
---save keeps benchmarks/results/cost_interval.json and writes the table of docs/uncertainty.md from it; --page
-writes the table alone.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 import freshopt as fo
+from benchmarks.harness import Claims, Measurement, Record, Row
 from freshopt.planning.request import default_estimate
 from freshopt.planning.uncertainty import draws_for, rate_draws
 from freshopt.planning.value_forecast import value_forecast
 
-ROOT = Path(__file__).resolve().parents[2]
-SAVED, PAGE = ROOT / "benchmarks" / "results" / "cost_interval.json", ROOT / "docs" / "uncertainty.md"
 Floats = np.ndarray
 # Grid of ln Δ of the oracle, and its draws.
 GRID, DRAWS = np.arange(-17.0, 14.0, 0.05), 400
@@ -146,54 +138,43 @@ def gathered(kind: str, worlds: int) -> dict[str, Any]:
     }
 
 
-def held(row: dict[str, Any]) -> bool:
-    """Return whether a kind is in the band."""
-    covered = row["held"] >= 0.85 and max(row["below"], row["above"]) <= 0.12
-    narrow = row["high/low"] is None or row["high/low"] <= 1.5 * row["oracle"]
-    return covered and (narrow or row["kind"] in NO_WIDTH)
-
-
-def page(text: str, rows: list[dict[str, Any]]) -> str:
-    """Return the page with the table of a saved run."""
-    lines = [
-        "| change rates | held | true below | true above | without an end | high / low | of the oracle "
-        "| true / expected |",
-        "| --- " * 8 + "|",
-    ]
-    for row in rows:
-        sides = ("no lower end", "no upper end")
-        ends = ", ".join(f"{side} {row[side]:.2f}" for side in sides if row[side] > 0.0)
-        width = "" if row["high/low"] is None else f"{row['high/low']:.2f}"
-        cells = [row["kind"], *(f"{row[key]:.2f}" for key in ("held", "below", "above")), ends, width]
-        cells += [f"{row[key]:.2f}" for key in ("oracle", "true/expected")]
-        lines.append(f"| {' | '.join(cells)} |")
-    begin, end = "<!-- kinds -->\n", "<!-- end of kinds -->"
-    head, _, rest = text.partition(begin)
-    return head + begin + "\n".join(lines) + "\n" + end + rest.partition(end)[2]
-
-
-def main() -> None:
-    """Run what the options ask for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--worlds", type=int, default=200)
-    parser.add_argument("--save", action="store_true")
-    parser.add_argument("--page", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.page:
-        rows = json.loads(SAVED.read_text(encoding="utf-8"))["rows"]
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")
-        return
-    rows = []
+def rows(worlds: int = 200) -> Iterator[Row]:
+    """Yield the kinds."""
     for kind in KINDS:
-        rows.append(gathered(kind, arguments.worlds))
-        print(rows[-1], "in the band" if held(rows[-1]) else "OUTSIDE THE BAND", flush=True)
-    if arguments.save:
-        found = {"rows": rows, "python": platform.python_version()}
-        SAVED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")
+        yield gathered(kind, worlds)
 
 
-if __name__ == "__main__":
-    main()
+def outside(row: Row) -> list[str]:
+    """Return what of a kind is outside the band, as the page has it."""
+    found, passed = [], max(row["below"], row["above"])
+    if row["held"] < 0.85:
+        found.append(f"{row['kind']}, held {row['held']:.2f}")
+    if passed > 0.12:
+        found.append(f"{row['kind']}, its end passed in {passed:.2f}")
+    if row["high/low"] is not None and row["kind"] not in NO_WIDTH:
+        ratio = row["high/low"] / row["oracle"]
+        if ratio > 1.5:
+            found.append(f"{row['kind']}, {ratio:.2f} times the oracle's width")
+    return found
+
+
+def ends(row: Row) -> str:
+    """Return how often an end is absent."""
+    sides = ("no lower end", "no upper end")
+    return ", ".join(f"{side} {row[side]:.2f}" for side in sides if row[side] > 0.0)
+
+
+def claims(record: Record) -> Claims:
+    """Yield coverage, within two standard errors of the band, whatever the seeds."""
+    for row in record["rows"]:
+        least = 0.85 - 2.0 * (0.85 * 0.15 / row["worlds"]) ** 0.5
+        yield f"{row['kind']}: held {row['held']:.2f}, at least {least:.2f}", row["held"] >= least
+
+
+BENCH = Measurement(
+    {"rows": rows},
+    quick={"worlds": 3},
+    facts=("python",),
+    rows={"rows": lambda record: ({**row, "ends": ends(row)} for row in record["rows"])},
+    claims=claims,
+)

@@ -1,6 +1,6 @@
 """Measure how exact water-filling is on ill-scaled data, and whether the certificate ever claims too much.
 
-    python benchmarks/accuracy/exactness.py [--candidates 10000] [--save benchmarks/results/exactness.json]
+    python -m benchmarks exactness [--candidates 10000] [--save]
 
 Part one: every objective, n from 1 to 10⁵, change rates over 10 decades, importances over 12, bandwidths
 1e-3, 0.5 and 20 times the sum of the change rates; plain, bounded below, bounded above, with hosts, with
@@ -13,15 +13,13 @@ beyond the optimum that is proved to 1e-12; a violation is a bound that does not
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 import freshopt as fo
+from benchmarks.harness import Claims, Measurement, Record, Row
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness, PollingKnapsack
 
 PERIODIC = fo.Refresh.PERIODIC
@@ -39,6 +37,7 @@ OBJECTIVES: tuple[fo.Objective, ...] = (
 )
 KINDS = ("plain", "lower", "upper", "hosts", "all")
 BUDGETS = (1e-3, 0.5, 20.0)
+SIZES = (1, 2, 3, 10, 100, 1_000, 10_000, 100_000)
 
 
 def instance(
@@ -64,11 +63,10 @@ def instance(
     return fo.Problem(objective, fo.Sources(d, w, refresh_cost=cost, **extra), bandwidth, limits)
 
 
-def water_filling(sizes: tuple[int, ...]) -> list[dict[str, object]]:
-    """Return the worst gap and the worst miss of the bandwidth per objective."""
-    rows: list[dict[str, object]] = []
+def water_filling(sizes: tuple[int, ...] = SIZES) -> Iterator[Row]:
+    """Yield the worst gap and the worst miss of the bandwidth per objective."""
     for objective in OBJECTIVES:
-        worst_gap, worst_miss, count, begun = 0.0, 0.0, 0, time.perf_counter()
+        worst_gap, worst_miss, count = 0.0, 0.0, 0
         for n in sizes:
             for kind in KINDS:
                 for budget in BUDGETS:
@@ -79,13 +77,7 @@ def water_filling(sizes: tuple[int, ...]) -> list[dict[str, object]]:
                     used = float(np.sum(problem.sources.refresh_cost * solution.rates))
                     miss = abs(used / problem.bandwidth - 1.0) if solution.price > 0.0 else 0.0
                     worst_gap, worst_miss, count = max(worst_gap, gap), max(worst_miss, miss), count + 1
-        seconds = round(time.perf_counter() - begun, 2)
-        rows.append({"objective": repr(objective), "instances": count, "gap": worst_gap, "miss": worst_miss})
-        print(
-            f"{objective!r:60} {count:4} instances  gap {worst_gap:.1e}  miss {worst_miss:.1e}  {seconds} s",
-            flush=True,
-        )
-    return rows
+        yield {"objective": repr(objective), "instances": count, "gap": worst_gap, "miss": worst_miss}
 
 
 def cost(problem: fo.Problem, rates: np.ndarray) -> float:
@@ -93,7 +85,7 @@ def cost(problem: fo.Problem, rates: np.ndarray) -> float:
     return 0.0 if problem.numerics is None else float(np.sum(problem.numerics.cost(rates)))
 
 
-def certificates(candidates: int) -> dict[str, int]:
+def certificates(candidates: int = 10_000) -> dict[str, int]:
     """Return how many bounds were checked and how many did not hold."""
     rng = np.random.default_rng(1)
     checked = violations = 0
@@ -116,23 +108,18 @@ def certificates(candidates: int) -> dict[str, int]:
     return {"checked": checked, "violations": violations}
 
 
-def main() -> None:
-    """Run both parts, print and save."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--candidates", type=int, default=10_000)
-    parser.add_argument("--save", type=Path)
-    options = parser.parse_args()
-    sizes = (1, 2, 3, 10, 100, 1_000, 10_000, 100_000)
-    rows = water_filling(sizes)
-    counts = certificates(options.candidates)
-    print(f"certificates: {counts['checked']} checked, {counts['violations']} violations")
-    if options.save:
-        options.save.parent.mkdir(parents=True, exist_ok=True)
-        record = {"sizes": sizes, "water_filling": rows, "certificates": counts}
-        options.save.write_text(json.dumps(record, indent=1) + "\n")
+def claims(record: Record) -> Claims:
+    """Yield that gaps and bandwidths are met, and that no bound claims too much."""
+    for row in record["water_filling"]:
+        told = f"{row['objective']}: gap {row['gap']:.0e}, bandwidth missed by {row['miss']:.0e}"
+        yield told, row["gap"] <= 1e-9 and row["miss"] <= 1e-9
+    checked, violations = record["certificates"]["checked"], record["certificates"]["violations"]
+    yield f"{violations} of {checked} bounds do not hold", violations == 0
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Measurement(
+    {"water_filling": water_filling, "certificates": certificates},
+    quick={"sizes": (1, 10), "candidates": 20},
+    facts=("sizes",),
+    claims=claims,
+)

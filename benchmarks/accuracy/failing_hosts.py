@@ -1,6 +1,6 @@
 """Hosts that go down: what a live planner does with the bandwidth that they leave.
 
-    python benchmarks/accuracy/failing_hosts.py [--quick] [--save [ROOT]]
+    python -m benchmarks failing_hosts [--quick] [--save]
 
 120 sources on 20 hosts change as Poisson processes, at rates of a gamma of shape 0.6 and mean two a day, with
 importances of a power law; the bandwidth is one attempt a day each and the objective their fresh share at
@@ -22,13 +22,12 @@ Bands, set before the run:
 * in the 20 days after their return the hosts' sources are as fresh as under back-off alone, or fresher, to
   0.01, and all sources together are no less fresh than under equal retries, to 0.01.
 
-Shares are expectations given when each source was crawled with success, weighted by importance. --save keeps
-benchmarks/results/failing_hosts.json, from which docs/other-copies.md has its numbers; --quick is for tests.
+Shares are expectations given when each source was crawled with success, weighted by importance.
+docs/other-copies.md has its numbers from them.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import shutil
@@ -42,13 +41,13 @@ from unittest.mock import patch
 import numpy as np
 
 import freshopt as fo
+from benchmarks.harness import Claims, Measurement, Record
 from freshopt.live import planning, recording
 from freshopt.live.planner import Planner
 from freshopt.live.source_table import SourceTable
 from freshopt.numerics.arrays import Array, BoolArray
 from freshopt.simulation import SimulatedCrawler
 
-ROOT = Path(__file__).resolve().parents[2]
 OBJECTIVE = fo.problems.BinaryFreshness(fo.Refresh.PERIODIC)
 HOSTS, EACH, DOWN, MEAN = 20, 6, 4, 2.0
 N = HOSTS * EACH
@@ -235,27 +234,26 @@ def judged(runs: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Measure, print and save."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="two seeds, fewer days")
-    parser.add_argument("--save", nargs="?", type=Path, const=ROOT, metavar="ROOT", help="keep the results")
-    options = parser.parse_args()
-    days = (24, 27, 30) if options.quick else (SETTLED, BACK, END)
-    runs = []
-    for seed in range(2 if options.quick else 8):
+def runs(seeds: int = 8, days: tuple[int, ...] = (SETTLED, BACK, END)) -> Record:
+    """Return the worlds, and the bands judged by them."""
+    found = []
+    for seed in range(seeds):
         with tempfile.TemporaryDirectory() as folder:
-            runs.append(run(seed, Path(folder), *days))
-        print(json.dumps(runs[-1]), flush=True)
-    record = {"quick": options.quick, "sources": N, "bandwidth": N, "runs": runs, **judged(runs)}
-    print(json.dumps({key: each for key, each in record.items() if key != "runs"}, indent=1))
-    if options.save is not None:
-        saved = options.save / "benchmarks" / "results" / "failing_hosts.json"
-        saved.parent.mkdir(parents=True, exist_ok=True)
-        saved.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            found.append(run(seed, Path(folder), *days))
+        print(json.dumps(found[-1]), flush=True)
+    return {"runs": found, **judged(found)}
 
 
-if __name__ == "__main__":
-    main()
+def claims(record: Record) -> Claims:
+    """Yield that the bands, which need not hold, are judged by the runs, and that the bandwidth is kept."""
+    yield f"bands are judged by the runs: {record['met']}", record["met"] == judged(record["runs"])["met"]
+    yield f"attempts exceed the bandwidth by {record['excess']}", record["met"]["bandwidth"]
+
+
+BENCH = Measurement(
+    {"": runs},
+    quick={"seeds": 2, "days": (24, 27, 30)},
+    facts=("quick",),
+    notes={"sources": N, "bandwidth": N},
+    claims=claims,
+)

@@ -1,26 +1,25 @@
 """Measure plans for few sources: what estimates from short logs cost beside knowing the rates.
 
-    python benchmarks/accuracy/few_sources.py [--seeds 30] [--save]
+    python -m benchmarks few_sources [--seeds 30] [--save]
 
 Rates are gamma distributed, with mean one change per mean crawl interval and a shape of 0.6 or 1.5; crawl
 intervals are exponential, importances Pareto(1.5), the bandwidth one refresh per source and mean interval.
 The regret is binary freshness lost by a plan from estimates, in percent of the importance, under periodic
-refreshes. --save keeps benchmarks/results/few_sources.json.
+refreshes.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-from pathlib import Path
+from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 
 import freshopt as fo
+from benchmarks.harness import Claims, Measurement, Record, Row
 from freshopt.estimators import GammaPrior, MaximumLikelihood
 from freshopt.problems import BinaryFreshness
 
-SAVED = Path(__file__).resolve().parents[1] / "results" / "few_sources.json"
 SHAPES, SOURCES, CRAWLS = (0.6, 1.5), (3, 10, 25), (2, 5, 20)
 OBJECTIVE = BinaryFreshness(fo.Refresh.PERIODIC)
 
@@ -54,28 +53,22 @@ def regret(seed: list[int], shape: float, n: int, crawls: int) -> dict[str, floa
     return {prior: 100.0 * (best - fresh(learnt(log, prior))) for prior in ("Jeffreys", "learnt", "weak")}
 
 
-def main() -> None:
-    """Run what the options ask for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, default=30)
-    parser.add_argument("--save", action="store_true")
-    arguments = parser.parse_args()
-    rows = []
-    for shape in SHAPES:
-        for n in SOURCES:
-            for crawls in CRAWLS:
-                cell = [int(10 * shape), n, crawls]
-                runs = [regret([*cell, seed], shape, n, crawls) for seed in range(arguments.seeds)]
-                mean = {prior: float(np.mean([one[prior] for one in runs])) for prior in runs[0]}
-                rows.append({"shape": shape, "sources": n, "crawls": crawls, **mean})
-                print(rows[-1], flush=True)
-    if arguments.save:
-        SAVED.write_text(
-            json.dumps({"seeds": arguments.seeds, "regret": rows}, indent=1) + "\n", encoding="utf-8"
+def rows(seeds: int = 30) -> Iterator[Row]:
+    """Yield the mean regret of each shape, number of sources and of crawls."""
+    for shape, n, crawls in product(SHAPES, SOURCES, CRAWLS):
+        runs = [regret([int(10 * shape), n, crawls, seed], shape, n, crawls) for seed in range(seeds)]
+        mean = {prior: float(np.mean([one[prior] for one in runs])) for prior in runs[0]}
+        yield {"shape": shape, "sources": n, "crawls": crawls, **mean}
+
+
+def claims(record: Record) -> Claims:
+    """Yield that no plan from a log is better than one that knows the rates."""
+    for row in record["regret"]:
+        least = min(row["Jeffreys"], row["learnt"], row["weak"])
+        yield (
+            f"{row['sources']} sources, {row['crawls']} crawls: regret {least:.3g}, not below 0",
+            least >= 0.0,
         )
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Measurement({"regret": rows}, quick={"seeds": 2}, facts=("seeds",), claims=claims)

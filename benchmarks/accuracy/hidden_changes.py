@@ -1,6 +1,6 @@
 """Back-tests of logs whose crawls hide changes: predicted beside realised, and placebos.
 
-    python benchmarks/accuracy/hidden_changes.py [--seeds 200] [--sources 60] [--save]
+    python -m benchmarks hidden_changes [--seeds 200] [--sources 60] [--save]
 
 Poisson sources with log-normal rates (median 0.22 changes a day, standard deviation 1.6 of ln Δ) are crawled
 in six rhythms; the library's prior is a gamma distribution, not that of the sources. The plan is measured by
@@ -16,33 +16,28 @@ Statements, of our own, written before the run of 200 seeds of each rhythm and o
 - the mean of realised over predicted cost of the plan lies in 0.95-1.05 in each rhythm;
 - realised and predicted are within two of the errors that are told in at least 90 % of the seeds of each;
 - a placebo is claimed in at most 10 % of the seeds of each.
-
---save keeps benchmarks/results/hidden_changes.json and writes the table of docs/backtest.md.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import freshopt as fo
+from benchmarks.harness import Claims, Record
+from benchmarks.harness import Measurement as Bench
 from freshopt.planning.held_out_window import HeldOutWindow, held_out_windows
-from freshopt.planning.plan_steps import estimated_sources
-from freshopt.planning.policy_cost import Measurement, PolicyCost
-from freshopt.planning.policy_replay import PolicyReplay, mean_row, nodes_of, replay_rates, saving
-from freshopt.planning.request import PlanRequest
-from freshopt.planning.static_policies import problem_of
+from freshopt.planning.measured import Measured, measure
+from freshopt.planning.plan_steps import estimated_sources, problem_of
+from freshopt.planning.policy_cost import Measurement, PolicyCost, mean_row, saving
+from freshopt.planning.static_rates import Nodes, at_rates, nodes_of
 from freshopt.planning.verdict import verdict
+from freshopt.planning.wishes import Wishes
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 
-ROOT = Path(__file__).resolve().parents[2]
-SAVED, PAGE = ROOT / "benchmarks" / "results" / "hidden_changes.json", ROOT / "docs" / "backtest.md"
 OBJECTIVES = {
     "harmonic": HarmonicStaleness(fo.Refresh.PERIODIC),
     "binary": BinaryFreshness(fo.Refresh.PERIODIC),
@@ -94,7 +89,7 @@ class Tested:
 
     def __init__(self, rate: Floats, log: fo.CrawlLog, history: fo.ChangeHistory, seed: int) -> None:
         self.rate, self.bandwidth = rate, 0.3 * len(rate)
-        request = PlanRequest(HarmonicStaleness(fo.Refresh.PERIODIC), self.bandwidth, 1.0)
+        request = Wishes(HarmonicStaleness(fo.Refresh.PERIODIC), self.bandwidth, 1.0)
         measured = held_out_windows(log, None, seed=seed)
         self.windows = {
             "log": measured,
@@ -105,14 +100,14 @@ class Tested:
 
     def plan(self, objective: fo.Objective) -> dict[str, PolicyCost]:
         """Return what the plan cost by each measure."""
-        request = PlanRequest(objective, self.bandwidth, 1.0)
+        request = Wishes(objective, self.bandwidth, 1.0)
         problems = [problem_of(request, sources, self.bandwidth) for _, sources in self.known]
         rates = [fo.solve(problem).rates for problem in problems]
         nodes = [nodes_of(estimate) for estimate, _ in self.known]
         return {
             name: mean_row(
                 [
-                    replay_rates("plan", window, request, problem, own, self.bandwidth, nodes=at)
+                    self._measured(window, request, problem, own, at)
                     for window, problem, own, at in zip(windows, problems, rates, nodes, strict=True)
                 ],
                 None,
@@ -123,7 +118,7 @@ class Tested:
 
     def placebo(self, objective: fo.Objective) -> dict[str, bool]:
         """Return whether one of two policies of equal true cost is claimed to save, by each measure."""
-        request = PlanRequest(objective, self.bandwidth, 1.0)
+        request = Wishes(objective, self.bandwidth, 1.0)
         problems = [problem_of(request, sources, self.bandwidth) for _, sources in self.known]
         true = [
             fo.Problem(objective, fo.Sources(self.rate[window.index]), self.bandwidth).numerics
@@ -146,9 +141,9 @@ class Tested:
             middle = 0.5 * (low + high)
             low, high = (middle, high) if cost(middle) < cost(best - APART) else (low, middle)
 
-        def replayed(windows: tuple[HeldOutWindow, ...], exponent: float) -> list[PolicyReplay]:
+        def replayed(windows: tuple[HeldOutWindow, ...], exponent: float) -> list[Measured]:
             return [
-                replay_rates("", window, request, problem, own, self.bandwidth, predicted=False)
+                self._measured(window, request, problem, own)
                 for window, problem, own in zip(windows, problems, rates(exponent), strict=True)
             ]
 
@@ -156,6 +151,18 @@ class Tested:
             name: claimed(saving(replayed(windows, low), replayed(windows, best - APART)))
             for name, windows in self.windows.items()
         }
+
+    def _measured(
+        self,
+        window: HeldOutWindow,
+        request: Wishes,
+        problem: fo.Problem,
+        rates: Floats,
+        nodes: Nodes | None = None,
+    ) -> Measured:
+        """Return what rates cost each source of a window."""
+        conduct = at_rates(window, request, problem, rates, self.bandwidth, nodes)
+        return measure("plan", window, request.objective, problem.sources.importance, conduct)
 
 
 def claimed(saved: Measurement) -> bool:
@@ -207,53 +214,27 @@ def judged(row: dict[str, Any]) -> dict[str, bool]:
     }
 
 
-def page(text: str, found: dict[str, Any]) -> str:
-    """Return the page with the table of a saved run."""
-    lines = [
-        "| rhythm | objective | hidden | realised / predicted | with the true changes | as found | placebos "
-        "claimed | with the true changes | as found |",
-        "| --- " * 9 + "|",
-    ]
-    for row in found["rows"]:
-        ratios, placebos = (
-            [row[measure][key] for measure in ("log", "history", "as found")]
-            for key in ("realised/predicted", "placebos claimed")
-        )
-        error = row["log"]["standard error"]
-        cells = [row["rhythm"], row["objective"], f"{100 * row['hidden']:.0f} %"]
-        cells += [f"{ratios[0]:.3f} ± {error:.3f}", *(f"{each:.2f}" for each in ratios[1:])]
-        lines.append(f"| {' | '.join([*cells, *(f'{100 * each:.0f} %' for each in placebos)])} |")
-    begin, end = "<!-- hidden -->\n", "<!-- end of hidden -->"
-    head, _, rest = text.partition(begin)
-    return head + begin + "\n".join(lines) + "\n" + end + rest.partition(end)[2]
-
-
-def main() -> None:
-    """Run what the options ask for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, default=200)
-    parser.add_argument("--sources", type=int, default=60)
-    parser.add_argument("--save", action="store_true")
-    arguments = parser.parse_args()
-    rows = []
+def rows(seeds: int = 200, sources: int = 60) -> Iterator[dict[str, Any]]:
+    """Yield each rhythm and objective."""
     for rhythm in RHYTHMS:
-        for row in measured(rhythm, arguments.seeds, arguments.sources):
-            rows.append(row | {"holds": judged(row)})
-            print(rows[-1], flush=True)
-    if arguments.save:
-        found = {
-            "python": platform.python_version(),
-            "seeds": arguments.seeds,
-            "sources": arguments.sources,
-            "origin": "our own",
-            "bands": {"realised/predicted": RATIO, "within two errors": WITHIN, "placebos claimed": WRONG},
-            "rows": rows,
-        }
-        SAVED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
+        for row in measured(rhythm, seeds, sources):
+            yield row | {"holds": judged(row)}
 
 
-if __name__ == "__main__":
-    main()
+def claims(record: Record) -> Claims:
+    """Yield that the statements hold of each row, as they were judged."""
+    for row in record["rows"]:
+        every = dict.fromkeys(row["holds"], True)
+        yield f"{row['rhythm']}, {row['objective']}: {row['log']}", row["holds"] == judged(row) == every
+
+
+BENCH = Bench(
+    {"rows": rows},
+    quick={"seeds": 2, "sources": 30},
+    facts=("python", "seeds", "sources"),
+    notes={
+        "origin": "our own",
+        "bands": {"realised/predicted": RATIO, "within two errors": WITHIN, "placebos claimed": WRONG},
+    },
+    claims=claims,
+)

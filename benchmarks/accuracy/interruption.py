@@ -1,6 +1,6 @@
 """Kill commands at random moments, and fill their disk: the old output or the new one must be there, no half.
 
-    python benchmarks/accuracy/interruption.py --kills 240 --out benchmarks/results/interruption.json
+    python -m benchmarks interruption --kills 240 --save
 
 Each command is run to its end once; then, over its output or without any, killed by SIGINT or SIGKILL at a
 random moment of such a run. Afterwards the output must be, byte by byte but for the times in it, the old one
@@ -10,7 +10,6 @@ after the next run. As root on Linux it then mounts small file systems and lets 
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
@@ -26,6 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
+
+from benchmarks.harness import Claims, Measurement, Record
 
 LOG = ("--bandwidth", "40/day", "--horizon", "14d")
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -43,8 +45,6 @@ ROOM = (16, 64, 128, 160, 192, 224, 256, 320, 512, 4096)  # KiB of the file syst
 
 def inputs(folder: Path, rng: np.random.Generator) -> None:
     """Write what the commands read."""
-    import polars as pl
-
     n, crawls = 400, 60
     time_ = np.cumsum(rng.uniform(0.1, 0.9, (n, crawls)), axis=1).ravel()
     names = np.repeat([f"page/{k:03d}" for k in range(n)], crawls)
@@ -157,29 +157,27 @@ def full(folder: Path) -> dict[str, Any] | None:
     return outcomes
 
 
-def main() -> None:
-    """Run it all, and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--kills", type=int, default=240, help="in all")
-    parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
+def killings(kills: int = 240, names: tuple[str, ...] = tuple(COMMANDS)) -> Record:
+    """Return what became of the outputs, of so many kills in all."""
     rng = np.random.default_rng(9)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         inputs(folder, rng)
         commands = {}
-        for command in COMMANDS:
-            commands[command] = killed(folder, command, given.kills // len(COMMANDS), rng)
+        for command in names:
+            commands[command] = killed(folder, command, kills // len(names), rng)
             print(command, commands[command], flush=True)
         room = full(folder)
     print("small disks:", room)
     wrong = [text for each in commands.values() for text in each["wrong"]]
     wrong += [text for text in (room or {}).values() if text.startswith("WRONG")]
-    kills = sum(each["kills"] for each in commands.values())
-    result = {"kills": kills, "wrong": len(wrong), "commands": commands, "small_disks": room}
-    given.out.write_text(json.dumps(result, indent=1) + "\n")
-    raise SystemExit(1 if wrong else 0)
+    done = sum(each["kills"] for each in commands.values())
+    return {"kills": done, "wrong": len(wrong), "commands": commands, "small_disks": room}
 
 
-if __name__ == "__main__":
-    main()
+def claims(record: Record) -> Claims:
+    """Yield that no output was broken."""
+    yield f"{record['wrong']} of {record['kills']} kills went wrong", record["wrong"] == 0
+
+
+BENCH = Measurement({"": killings}, quick={"kills": 4, "names": ("solve",)}, claims=claims)

@@ -1,6 +1,6 @@
 """Measure how often intervals of change rates cover: by method, kind of gap, and number of crawls.
 
-    python benchmarks/accuracy/interval_coverage.py [--save] [--crawls 20 50]
+    python -m benchmarks interval_coverage [--save] [--crawls 20 50]
 
 With equal gaps, with counted changes and at a known crawl rate an interval depends on one number alone, and
 the coverage at a rate is a sum of probabilities: these rows are exact. The others are simulated. "average" is
@@ -11,14 +11,14 @@ plan's cost `cost_interval.py` tells.
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy.stats import binom, poisson
 
+from benchmarks.harness import Claims, Measurement, Record, by
 from freshopt import CrawlLog
 from freshopt.estimators import (
     Exact,
@@ -33,7 +33,6 @@ from freshopt.estimators import (
     Published,
 )
 
-RESULTS = Path(__file__).parents[1] / "results" / "interval_coverage.json"
 SLOWEST, FASTEST = 0.05, 3.0  # changes per gap
 CRAWLS, CONFIDENCES = (5, 10, 20, 50, 200, 2000), (0.8, 0.9, 0.95)
 GRID = np.exp(np.linspace(math.log(SLOWEST), math.log(FASTEST), 2001))
@@ -43,7 +42,7 @@ SEED = 9
 BOUNDS = (1e-2, 10.0)  # known in advance, for the published bound
 
 
-def log_of(gaps: Any, changed: Any, **more: Any) -> CrawlLog:  # noqa: ANN401
+def log_of(gaps: Any, changed: Any, **more: Any) -> CrawlLog:
     """Return a log of sources with a row of gaps each."""
     rows, crawls = gaps.shape
     columns = {
@@ -54,11 +53,11 @@ def log_of(gaps: Any, changed: Any, **more: Any) -> CrawlLog:  # noqa: ANN401
     return CrawlLog.from_columns({**columns, **{key: value.ravel() for key, value in more.items()}})
 
 
-def exact_row(interval: tuple[Any, Any], chances: Any, head: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
+def exact_row(interval: tuple[Any, Any], chances: Any, head: dict[str, Any]) -> dict[str, Any]:
     """Return a row from the interval of each outcome, and the outcomes' chances at given rates."""
     lower, upper = interval
 
-    def coverage(rates: Any) -> Any:  # noqa: ANN401
+    def coverage(rates: Any) -> Any:
         inside = (lower[:, None] <= rates) & (rates <= upper[:, None])
         return np.sum(np.where(inside, chances(rates), 0.0), axis=0)
 
@@ -78,8 +77,6 @@ def exact_row(interval: tuple[Any, Any], chances: Any, head: dict[str, Any]) -> 
 
 def equal_gaps(crawls: int) -> list[dict[str, Any]]:
     """Return exact rows for equal gaps of a day."""
-    from scipy.stats import binom
-
     found = np.arange(crawls + 1)
     log = log_of(np.ones((crawls + 1, crawls)), np.arange(crawls) < found[:, None])
     likely, matching = MaximumLikelihood(smoothing=0).fit(log), MomentMatching(BOUNDS).fit(log)
@@ -121,8 +118,6 @@ def equal_gaps(crawls: int) -> list[dict[str, Any]]:
 
 def counted(crawls: int) -> list[dict[str, Any]]:
     """Return exact rows for counted changes."""
-    from scipy.stats import poisson
-
     most = int(poisson.isf(1e-12, FASTEST * crawls))
     changes = np.arange(most + 1)
     gaps = np.full((most + 1, 1), float(crawls))
@@ -190,32 +185,41 @@ def simulated(kind: str, crawls: int) -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> None:
-    """Measure, print, and save."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--save", action="store_true", help=f"write {RESULTS.name}")
-    parser.add_argument("--crawls", type=int, nargs="+", default=list(CRAWLS), help="these rows alone")
-    options = parser.parse_args()
-    rows: list[dict[str, Any]] = []
-    for crawls in options.crawls:
-        parts = [equal_gaps(crawls), counted(crawls)]
+def rows(crawls: tuple[int, ...] = CRAWLS) -> Iterator[dict[str, Any]]:
+    """Yield the rows of logs of so many crawls; the others stay as saved."""
+    for many in crawls:
+        yield from equal_gaps(many)
+        yield from counted(many)
         kinds = ["exponential", "gamma, shape 1/4", "equal, Gamma prior"]
-        kinds += ["equal, half-life of 20 gaps"] if crawls == 200 else []
-        parts += [simulated(kind, crawls) for kind in kinds]
-        for row in (row for part in parts for row in part):
-            rows.append(row)
-            extremes = f" {row['lowest']:.3f}..{row['highest']:.3f}" if row["exact"] else ""
-            head = f"{row['estimator']:28} {row['method']:32} {row['gaps']:28} {row['crawls']:5}"
-            print(f"{head} {row['confidence']:.2f}: {row['average']:.4f}{extremes}", flush=True)
-    if options.save:
-        kept = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
-        rows += [row for row in kept if row["crawls"] not in options.crawls]
-        rows.sort(key=lambda row: row["crawls"])
-        record = {"rates": [SLOWEST, FASTEST], "rows": rows}
-        RESULTS.write_text(json.dumps(record, indent=1) + "\n")
+        for kind in [*kinds, *(["equal, half-life of 20 gaps"] if many == 200 else [])]:
+            yield from simulated(kind, many)
 
 
-if __name__ == "__main__":
-    main()
+def claims(record: Record) -> Claims:
+    """Yield coverage within two points of nominal from 20 crawls on, and what is said of others."""
+    rows, twenty = record["rows"], [row for row in record["rows"] if row["crawls"] >= 20]
+    found = [row for row in twenty if row["method"].startswith("Posterior")]
+    told = {row["gaps"] for row in found}
+    yield f"gaps {told}", told >= {"equal", "exponential", "gamma, shape 1/4", "any, counted"}
+    best = {}
+    for row in found:
+        off, noise = abs(row["average"] - row["confidence"]), 3.3 * row.get("standard_error", 0.0)
+        yield f"{row['estimator']}, {row['gaps']}, {row['crawls']}: off by {off:.4f}", off < 0.01 + noise
+        if row["exact"]:
+            best[row["estimator"], row["crawls"], row["confidence"]] = row["log_width"]
+    for row in (row for row in rows if row["method"].startswith("Exact")):
+        yield f"Exact: lowest {row['lowest']:.4f}", row["lowest"] >= row["confidence"] - 1e-9
+    for row in (row for row in twenty if row["method"].startswith(("Hoeffding", "Published"))):
+        name = row["estimator"].replace("MomentMatching", "MaximumLikelihood")
+        narrow = best[name, row["crawls"], row["confidence"]]
+        wide = row["lowest"] >= row["confidence"] and row["log_width"] > 1.3 * narrow
+        yield f"{row['method']}: {row['log_width']:.3f} beside {narrow:.3f}", wide
+
+
+BENCH = Measurement(
+    {"rows": rows},
+    quick={"crawls": (20,)},
+    notes={"rates": [SLOWEST, FASTEST]},
+    merge=by("estimator", "method", "gaps", "crawls", "confidence"),
+    claims=claims,
+)

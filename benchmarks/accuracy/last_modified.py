@@ -1,14 +1,13 @@
 """Measure what dates of last change (`last_modified`) gain: on real histories and on simulated sources.
 
-    python benchmarks/accuracy/last_modified.py [--data FOLDER] [--seeds 5] [--save]
+    python -m benchmarks last_modified [--data FOLDER] [--seeds 5] [--save]
 
-FOLDER holds NAME.events.parquet (source, time in days, kind 0 where a source is first seen, 1 for a change)
-and NAME.sources.parquet (source, start and stop in days). A log of m crawls per source, and a first one, ends
-at a split, its gaps are exponential with mean 7 days, its outcomes changed or not. Its dates are exact: that
-of a first crawl is the source's last change or its first appearance; a source that neither changed nor
-appeared since the record began tells none, or the moment when the record began ("record's begin"), a date
-that many share: a deployment. Sources are those alive from before their first crawl until the end of the
-test; in each run they are drawn anew (bootstrap), with Pareto(1.5) importances.
+FOLDER is as `histories.py` has it. A log of m crawls per source, and a first one, ends at a split, its gaps
+are exponential with mean 7 days, its outcomes changed or not. Its dates are exact: that of a first crawl is
+the source's last change or its first appearance; a source that neither changed nor appeared since the record
+began tells none, or the moment when the record began ("record's begin"), a date that many share: a
+deployment. Sources are those alive from before their first crawl until the end of the test; in each run they
+are drawn anew (bootstrap), with Pareto(1.5) importances.
 
 The plan made at the split, equal gaps at the learnt rates, is held against the true changes of the next 26
 mean gaps. Equal gaps at a random phase are replayed exactly, by a sum over changes. The gain is the share of
@@ -22,66 +21,35 @@ of the test window's own counts, which are not known when a plan is made.
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import freshopt as fo
+from benchmarks.accuracy.histories import GAP, TEST, Floats, History, crawl_times, log_of, read
+from benchmarks.harness import Claims, Measurement, Record, Row
 from freshopt.estimators import GammaPrior, MaximumLikelihood
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 
-ROOT = Path(__file__).resolve().parents[2]
-SAVED, PAGE = ROOT / "benchmarks" / "results" / "last_modified.json", ROOT / "docs" / "last-modified.md"
 HISTORIES = ("scoop_packages", "eol_releases")
-GAP, TEST = 7.0, 26  # days; mean gaps in the test window
 CRAWLS = (2, 5, 20)
 SPLITS = (0.5, 0.65, 0.8)  # of the record
 PERIODIC = fo.Refresh.PERIODIC
-Floats = np.ndarray
 
 
-class History:
-    """Events of one data set, sorted by source and time."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        import polars as pl
-
-        events = pl.read_parquet(folder / f"{name}.events.parquet").with_columns(
-            pl.col("source").cast(pl.String)
-        )
-        sources = pl.read_parquet(folder / f"{name}.sources.parquet").sort("source")
-        codes = {label: k for k, label in enumerate(sources["source"].to_list())}
-        self.start, self.stop = sources["start"].to_numpy(), sources["stop"].to_numpy()
-        code = events["source"].replace_strict(codes, return_dtype=pl.Int64).to_numpy()
-        time, is_change = events["time"].to_numpy(), events["kind"].to_numpy() == 1
-        self.any = _grouped(code, time, len(codes))
-        self.changes = _grouped(code[is_change], time[is_change], len(codes))
-        self.end = float(self.stop.max())
-
-
-def _grouped(code: Floats, time: Floats, n: int) -> list[Floats]:
-    order = np.lexsort((time, code))
-    return np.split(time[order], np.cumsum(np.bincount(code, minlength=n))[:-1])
-
-
-def log_of(history: History, chosen: Floats, begin: Floats, undated: float) -> fo.CrawlLog:
-    """Return the log of crawls at `begin`, shape (sources, crawls), of some sources.
+def dated_log(history: History, chosen: Floats, times: Floats, undated: float) -> fo.CrawlLog:
+    """Return the log of crawls of some sources, shape (sources, crawls), with dates of last change.
 
     `undated` is told of sources that neither changed nor appeared since the record began.
     """
-    changed, modified = np.zeros(begin.shape, dtype=bool), np.full(begin.shape, np.nan)
+    modified = np.full(times.shape, np.nan)
     for row, k in enumerate(chosen.tolist()):
-        found = np.searchsorted(history.changes[k], begin[row], side="right")
-        changed[row, 1:] = np.diff(found) > 0
-        seen = np.searchsorted(history.any[k], begin[row], side="right")
-        last = history.any[k][np.maximum(seen - 1, 0)] if len(history.any[k]) else np.full(len(seen), np.nan)
+        own = history.seen[k]
+        seen = np.searchsorted(own, times[row], side="right")
+        last = own[np.maximum(seen - 1, 0)] if len(own) else np.full(len(seen), np.nan)
         modified[row] = np.where(seen > 0, last, undated)
-    source = np.repeat(np.arange(len(chosen)), begin.shape[1])
-    return fo.CrawlLog(source, begin.ravel(), changed.ravel(), last_modified=modified.ravel())
+    return log_of([history.changes[k] for k in chosen.tolist()], times, modified)
 
 
 def without_dates(log: fo.CrawlLog) -> fo.CrawlLog:
@@ -197,16 +165,12 @@ def run(history: History, split: float, crawls: int, seeds: int, seed0: int) -> 
     for seed in range(seeds):
         rng = np.random.default_rng([seed0, crawls, seed])
         sample = rng.integers(len(lasting), size=len(lasting))
-        gaps = rng.exponential(GAP, (len(sample), crawls))
-        times = begin - np.concatenate(
-            [np.cumsum(gaps[:, ::-1], axis=1)[:, ::-1], np.zeros((len(sample), 1))], 1
-        )
+        times = crawl_times(rng, len(sample), crawls, begin)
         sample_at = history.start[lasting[sample]] <= times[:, 0]
         sample, times = sample[sample_at], times[sample_at]
         weight = rng.pareto(1.5, len(sample)) + 1.0
         weight /= weight.sum()
-        log = log_of(history, lasting[sample], times, np.nan)
-        begun = log_of(history, lasting[sample], times, 0.0)
+        log, begun = (dated_log(history, lasting[sample], times, undated) for undated in (np.nan, 0.0))
         plain = without_dates(log)
         drawn = Window([history.changes[k] for k in lasting[sample]], begin, end)
         plans = {
@@ -248,61 +212,27 @@ def simulated(births: float, seed: int, n: int = 3000, a: float = 0.6, b: float 
     }
 
 
-def page(text: str, found: dict[str, Any]) -> str:
-    """Return the page with the tables of a saved run."""
-    names = ("last_modified", "last_modified, record's begin", "smoothing=0.5", "known rates")
-    gains = [
-        "| history | crawls | dates | dates, begin told | smoothing 0.5 | own counts |",
-        "| --- " * 6 + "|",
-    ]
-    for row in found["histories"]:
-        cells = (f"{row[name]['gain']:.0f} ± {row[name]['error']:.0f}".replace("-", "−") for name in names)
-        gains.append(f"| {row['history']} | {row['crawls']} | " + " | ".join(cells) + " |")
-    births = ["| η | learnt | sum | error | error without dates |", "| --- " * 5 + "|"]
-    for row in found["simulated"]:
-        cells = (
-            f"{row[key]:{form}}" for key, form in (("births", "g"), ("birth_rate", ".2g"), ("sum", ".3f"))
-        )
-        births.append(f"| {' | '.join(cells)} | {row['rms']:.2f} | {row['rms without dates']:.2f} |")
-    for name, table in (("gains", gains), ("simulated", births)):
-        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        head, _, rest = text.partition(begin)
-        text = head + begin + "\n".join(table) + "\n" + end + rest.partition(end)[2]
-    return text
-
-
-def main() -> None:
-    """Run what the options ask for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--save", action="store_true")
-    parser.add_argument("--page", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.page:
-        found = json.loads(SAVED.read_text(encoding="utf-8"))
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
-        return
-    found = {"simulated": [], "histories": [], "python": platform.python_version()}
+def simulations(seeds: int = 5) -> Iterator[Row]:
+    """Yield means over seeds by the rate of births."""
     for births in (0.0, 0.001, 0.01):
-        runs = [simulated(births, seed) for seed in range(arguments.seeds)]
+        runs = [simulated(births, seed) for seed in range(seeds)]
         mean = {key: float(np.mean([one[key] for one in runs])) for key in runs[0]}
         error = float(np.std([one["sum"] for one in runs], ddof=1) / np.sqrt(len(runs)))
-        found["simulated"].append({"births": births, **mean, "sum_error": error})
-        print(f"births {births:g}: ", {key: round(value, 5) for key, value in mean.items()})
-    for name in HISTORIES if arguments.data else ():
-        history = History(arguments.data, name)
+        yield {"births": births, **mean, "sum_error": error}
+
+
+def histories(data: Path | None = None, seeds: int = 5) -> Iterator[Row]:
+    """Yield the gains on each real history by the length of the log."""
+    for name in HISTORIES if data else ():
+        history = read(data, name)
         for crawls in CRAWLS:
             gains: dict[str, list[float]] = {}
             for number, part in enumerate(SPLITS):
-                one = run(history, part * history.end, crawls, arguments.seeds, number)
-                for key, values in one.items():
+                for key, values in run(history, part * history.end, crawls, seeds, number).items():
                     gains.setdefault(key, []).extend(values)
-            row: dict[str, Any] = {"history": name, "crawls": crawls}
+            row: Row = {"history": name, "crawls": crawls}
             for key, values in gains.items():
-                table = np.reshape(values, (len(SPLITS) * arguments.seeds, 2, 3))
+                table = np.reshape(values, (len(SPLITS) * seeds, 2, 3))
                 each = table.mean(axis=(1, 2))
                 row[key] = {
                     "gain": float(each.mean()),
@@ -311,14 +241,28 @@ def main() -> None:
                     "harmonic": table[:, 1].mean(axis=0).tolist(),
                     "splits": table.reshape(len(SPLITS), -1).mean(axis=1).tolist(),
                 }
-            found["histories"].append(row)
-            texts = (f"{k} {v['gain']:.1f} ± {v['error']:.1f}" for k, v in row.items() if isinstance(v, dict))
-            print(f"{name}, {crawls} crawls: " + "; ".join(texts), flush=True)
-    if arguments.save:
-        SAVED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
-        print(f"saved {SAVED}")
+            yield row
 
 
-if __name__ == "__main__":
-    main()
+LEAST = {"scoop_packages": (30.0, 25.0, 10.0), "eol_releases": (22.0, 13.0, 6.0)}
+
+
+def claims(record: Record) -> Claims:
+    """Yield that births are found, and what dates gain at least."""
+    for row in record["simulated"]:
+        births, found = row["births"], row["birth_rate"]
+        yield f"births {births:g}: found {found:.2g}", abs(found - births) <= max(0.1 * births, 1e-5)
+        yield f"births {births:g}: the rates sum to {row['sum']:.3f} of the true", 0.95 < row["sum"] < 1.05
+        yield f"births {births:g}: dates help", row["rms"] < row["rms without dates"]
+    for row in record["histories"]:
+        gain, least = row["last_modified, record's begin"]["gain"], LEAST[row["history"]]
+        yield (
+            f"{row['history']}, {row['crawls']} crawls: {gain:.0f}",
+            gain >= least[CRAWLS.index(row["crawls"])],
+        )
+        yield f"{row['history']}: dates alone gain", row["last_modified"]["gain"] > 0.0
+
+
+BENCH = Measurement(
+    {"simulated": simulations, "histories": histories}, {"seeds": 5}, ("python",), claims=claims
+)

@@ -1,23 +1,22 @@
 """A live planner in a simulated world: what it learns in a month, beside the plan that knows the truth.
 
-    python benchmarks/accuracy/live_planner.py [--quick] [--save [ROOT]]
+    python -m benchmarks live_planner [--quick] [--save]
 
 10⁵ sources change as Poisson processes, their rates spread as those of real histories are (a gamma of shape
 0.6, two changes a day on average), their importances by a power law; each is crawled once a day on average. A
 planner begins in an empty folder, is asked every hour for what is due, and told what each crawl found;
 nothing else. After each day its rates in force are valued under the true rates, and what its crawls of that
 day cost is summed gap by gap; both are compared with the optimum of the true rates. Uniform rates and the
-best rates for sources that change alike are there to see how much there is to be learnt. --save keeps
-benchmarks/results/live_planner.json, from which docs/live-planner.md has its numbers; --quick is for tests.
+best rates for sources that change alike are there to see how much there is to be learnt. docs/live-planner.md
+has its numbers from it.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import resource
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,13 @@ from typing import Any
 import numpy as np
 
 import freshopt as fo
+from benchmarks.harness import Claims, Measurement, Record, Row
 from freshopt.live.planner import Planner
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.scheduling.expected_cost import expected_value
 from freshopt.simulation import SimulatedCrawler
 from freshopt.solvers import Uniform
 
-ROOT = Path(__file__).resolve().parents[2]
 OBJECTIVE = fo.problems.HarmonicStaleness(fo.Refresh.PERIODIC)
 # Times a day, and changes a day of a source on average.
 ASKED, MEAN = 24, 2.0
@@ -143,23 +142,37 @@ def _feasible(problem: fo.Problem, rates: Array) -> float:
     return float(min(1.0, problem.bandwidth / np.sum(rates)))
 
 
-def main() -> None:
-    """Measure, print and save."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="few sources, few days")
-    parser.add_argument("--save", nargs="?", type=Path, const=ROOT, metavar="ROOT", help="keep the results")
-    options = parser.parse_args()
-    setting = Setting(300, 5, 300.0) if options.quick else Setting(100_000, 30, 100_000.0)
+def world(sources: int = 100_000, days: int = 30) -> Record:
+    """Return what a planner did in a world that is crawled once a day and source."""
     with tempfile.TemporaryDirectory() as folder:
-        record = {"quick": options.quick, **run(setting, Path(folder))}
-    print({key: each for key, each in record.items() if key != "by_day"})
-    if options.save is not None:
-        saved = options.save / "benchmarks" / "results" / "live_planner.json"
-        saved.parent.mkdir(parents=True, exist_ok=True)
-        saved.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        return run(Setting(sources, days, float(sources)), Path(folder))
 
 
-if __name__ == "__main__":
-    main()
+def claims(record: Record) -> Claims:
+    """Yield loads, and of a full run what was learnt and proved."""
+    for day in record["by_day"]:
+        yield f"day {day['day']}: load {day['load']:.2f}", day["load"] <= 1.0 + 0.1
+        if not record["quick"]:
+            yield f"day {day['day']}: gap {day['certified_gap']:.3f}", day["certified_gap"] <= 0.01
+    last = record["by_day"][-1]["rates_in_force"]
+    if not record["quick"]:
+        yield (
+            f"{record['sources']} sources: at last {last:.2%} above",
+            last < 0.02 and record["sources"] == 10**5,
+        )
+
+
+def shown(record: Record) -> Iterator[Row]:
+    """Yield some days, and what rates cost that learn nothing."""
+    blank = {"crawls": "", "crawled": "", "gap": ""}
+    for day in (day for day in record["by_day"] if day["day"] in {2, 4, 7, 14, 21, record["days"]}):
+        cells = {"after": day["day"], "crawls": f"{day['observations'] / record['sources']:.1f}"}
+        rates, crawled = day["rates_in_force"], f"+{100 * day['crawled']:.1f} %"
+        yield cells | {"rates": rates, "crawled": crawled, "gap": f"{100 * day['certified_gap']:.2f} %"}
+    yield blank | {"after": "uniform rates", "rates": record["uniform"]}
+    yield blank | {"after": "best if all changed alike", "rates": record["rates_alike"]}
+
+
+BENCH = Measurement(
+    {"": world}, quick={"sources": 300, "days": 5}, facts=("quick",), rows={"days": shown}, claims=claims
+)

@@ -6,10 +6,13 @@ file until one fails, those first that found most mutants per second, as many as
 processor time. `--again` judges survivors once more, by more tests. What survives that is equivalent, with
 the reason in ``mutation_equivalent.json``, or tells of a test that is missing. NumPy path.
 
-    python benchmarks/accuracy/mutation.py --sample 320 --minutes 60
-    python benchmarks/accuracy/mutation.py --sample 320 --again --seconds 100
+    python -m benchmarks mutation --sample 320 --minutes 60
+    python -m benchmarks mutation --sample 320 --again --seconds 100
+    python -m benchmarks mutation --like EARLIER.json --out NOW.json
 
-It goes on where an earlier run with the same sample stopped.
+It goes on where an earlier run with the same sample stopped, in the file that --out names. --like judges the
+mutants of an earlier record that are still there, in whichever target their line stands now, and tells which
+are gone. Targets are the files that define a name; a name that nothing defines any more ends the run.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import copy
 import json
 import os
 import random
+import re
 import signal
 import sys
 import time
@@ -31,13 +35,13 @@ from typing import Any, NamedTuple
 import pytest
 from _pytest.runner import runtestprotocol
 
-ROOT = Path(__file__).resolve().parents[2]
-RESULT = ROOT / "benchmarks" / "results" / "mutation.json"
+from benchmarks.harness import ROOT, Claims, Measurement, Record, Row, path_of
+
 REASONS = ROOT / "benchmarks" / "accuracy" / "mutation_equivalent.json"
+ROOMS = ("freshopt", "solvers", "problems")
 GUESS = 0.1  # seconds of a test that was not run yet
-BEGIN, END = "<!-- mutants -->", "<!-- end of mutants -->"  # of the table in CONTRIBUTING.md
 STUCK = 240  # seconds on the clock after which a mutant is given up
-PROOF = ("extremes", "flat_demand", "edges", "certificate", "mutants", "kinks", "mathematics_dual")
+PROOF = ("extremes", "flat_demand", "edges", "certificate", "mutants", "mathematics_dual")
 FILLING = (*PROOF, "exact_budgets", "closed_form", "solving", "bounds")
 LEARNING = (
     "maximum_likelihood",
@@ -47,16 +51,17 @@ LEARNING = (
     "gamma_prior",
     "mutants",
 )
-TESTS = {
-    "freshopt/certificates/certificate.py": PROOF,
-    "freshopt/certificates/duality_gap.py": PROOF,
-    "freshopt/certificates/dual_prices.py": PROOF,
-    "freshopt/certificates/price_search.py": PROOF,
-    "freshopt/certificates/vanishing_cost.py": PROOF,
-    "solvers/water_filling.py": FILLING,
-    "freshopt/dual_search/price_bracketing.py": FILLING,
-    "freshopt/estimators/maximum_likelihood.py": LEARNING,
-    "freshopt/inference/crawl_likelihood.py": LEARNING,
+# Tests by what is defined in the file that they are to guard, wherever that is.
+TARGETS = {
+    "certify": PROOF,
+    "Gap": PROOF,
+    "best_prices": PROOF,
+    "sampled_price": PROOF,
+    "vanishes": PROOF,
+    "WaterFilling": FILLING,
+    "Brackets": FILLING,
+    "MaximumLikelihood": LEARNING,
+    "CrawlLikelihood": LEARNING,
 }
 COMPARED = {
     ast.Lt: ast.LtE,
@@ -110,7 +115,30 @@ class Mutant(NamedTuple):
     @property
     def lasting(self) -> str:
         """What identifies it when lines have moved."""
-        return f"{self.file} | {self.text} | {self.before} -> {self.after}"
+        return f"{self.file} | {self.change}"
+
+    @property
+    def change(self) -> str:
+        """What identifies it when its line has moved to another file."""
+        return f"{self.text} | {self.before} -> {self.after}"
+
+
+def targets() -> dict[str, tuple[str, ...]]:
+    """Return the tests of each file that defines a target; a name without one file ends the run."""
+    found: dict[str, tuple[str, ...]] = {}
+    files = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+    own = [path for path in files if not path.parent.is_symlink()]
+    for name, tests in TARGETS.items():
+        defined = re.compile(rf"^(class|def) {name}\b", re.MULTILINE)
+        there = [path for path in own if defined.search(path.read_text(encoding="utf-8"))]
+        if len(there) != 1:
+            places = ", ".join(str(path.relative_to(ROOT)) for path in there) or "no file"
+            raise SystemExit(
+                f"{name} is defined in {places}: name what stands for it in TARGETS of mutation.py"
+            )
+        file = str(there[0].relative_to(ROOT))
+        found[file] = tuple(dict.fromkeys((*found.get(file, ()), *tests)))
+    return found
 
 
 def changes(node: ast.AST) -> Iterator[ast.AST]:
@@ -175,7 +203,7 @@ def mutants(file: str) -> list[Mutant]:
     return sorted(found, key=lambda mutant: mutant[:6])
 
 
-def _put(holder: Any, key: Any, node: ast.AST) -> None:  # noqa: ANN401 - a list or a node
+def _put(holder: Any, key: Any, node: ast.AST) -> None:
     if isinstance(holder, list):
         holder[key] = node
     else:
@@ -211,7 +239,7 @@ def take_over(mutant: Mutant) -> None:
                     space[key] = new
 
 
-def _take_code(old: Any, new: Any) -> None:  # noqa: ANN401 - a function or what wraps one
+def _take_code(old: Any, new: Any) -> None:
     if isinstance(new, property):
         old, new = old.fget, new.fget
     old, new = (getattr(x, "__wrapped__", getattr(x, "__func__", getattr(x, "func", x))) for x in (old, new))
@@ -249,6 +277,27 @@ def judge(mutant: Mutant | None, items: Sequence[pytest.Item], limit: float) -> 
     return ("survived" if os.WEXITSTATUS(status) == 0 else "killed"), seconds
 
 
+def sampled(every: dict[str, list[Mutant]], sample: int, seed: int) -> list[Mutant]:
+    """Return a seeded sample of each file's mutants, in turns."""
+    total, turns = sum(map(len, every.values())), []
+    for file, found in every.items():
+        size = min(len(found), max(1, round(sample * len(found) / total)))
+        chosen = random.Random(f"{seed} {file}").sample(found, size)
+        turns += [((k + 0.5) / size, mutant) for k, mutant in enumerate(chosen)]
+    return [mutant for _, mutant in sorted(turns, key=lambda turn: turn[0])]
+
+
+def alike(every: dict[str, list[Mutant]], earlier: Record) -> list[Mutant]:
+    """Return the mutants of an earlier record that are still there; print how many are not."""
+    there: dict[str, list[Mutant]] = {}
+    for mutant in (mutant for found in every.values() for mutant in found):
+        there.setdefault(mutant.change, []).append(mutant)
+    wanted = list(earlier["changes"].values())
+    found = [there[each].pop(0) for each in wanted if there.get(each)]
+    print(f"{len(found)} of {len(wanted)} mutants are still there")
+    return found
+
+
 class Judge:
     """A plugin that runs the collected tests against mutants instead of running them once."""
 
@@ -256,25 +305,21 @@ class Judge:
         self.options = options
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Judge a seeded sample of each file's mutants, in turns, and save after each."""
+        """Judge mutants, and save after each."""
         options, begun = self.options, time.monotonic()
         seconds = dict.fromkeys((item.nodeid for item in session.items), GUESS)
         sound: set[str] = set()
-        every = {file: mutants(file) for file in TESTS}
+        guards = targets()
+        every = {file: mutants(file) for file in guards}
         reasons = json.loads(REASONS.read_text(encoding="utf-8")) if REASONS.exists() else {}
-        total = sum(map(len, every.values()))
-        turns: list[tuple[float, Mutant]] = []
-        for file, found in every.items():
-            size = min(len(found), max(1, round(options.sample * len(found) / total)))
-            chosen = random.Random(f"{options.seed} {file}").sample(found, size)
-            turns += [((k + 0.5) / size, mutant) for k, mutant in enumerate(chosen)]
-        turns.sort(key=lambda turn: turn[0])
-        saved = (
+        earlier = json.loads(options.like.read_text(encoding="utf-8")) if options.like else None
+        turns = alike(every, earlier) if earlier else sampled(every, options.sample, options.seed)
+        kept = (
             json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {"mutants": {}}
         )
-        names = {mutant.name for _, mutant in turns}
-        judged = {name: known for name, known in saved["mutants"].items() if name in names}
-        for _, mutant in turns:
+        names = {mutant.name for mutant in turns}
+        judged = {name: known for name, known in kept["mutants"].items() if name in names}
+        for mutant in turns:
             known = judged.get(mutant.name)
             again = options.again and known == "survived" and mutant.lasting not in reasons
             if (options.file not in mutant.file) or (known and not again):
@@ -282,7 +327,7 @@ class Judge:
             if time.monotonic() - begun > 60.0 * options.minutes:
                 break
             mine = [
-                item for item in session.items if item.path.stem.removeprefix("test_") in TESTS[mutant.file]
+                item for item in session.items if item.path.stem.removeprefix("test_") in guards[mutant.file]
             ]
             kills = list(judged.values())
             mine.sort(key=lambda item: (kills.count(item.nodeid) + 0.5) / (seconds[item.nodeid] + 0.02))
@@ -303,11 +348,8 @@ class Judge:
                     sound.add(verdict)
             judged[mutant.name] = verdict
             print(f"{time.monotonic() - begun:5.0f} {verdict[-50:]:50} {mutant.name}", flush=True)
-            save(options, every, [mutant for _, mutant in turns], judged)
-        save(options, every, [mutant for _, mutant in turns], judged)
-        if options.out == RESULT:
-            page, record = ROOT / "CONTRIBUTING.md", json.loads(RESULT.read_text(encoding="utf-8"))
-            page.write_text(filled(page.read_text(encoding="utf-8"), record), encoding="utf-8")
+            save(options, every, turns, judged)
+        save(options, every, turns, judged)
         return True
 
 
@@ -349,48 +391,56 @@ def save(
         "files": counts,
         "survivors": survivors,
         "mutants": dict(sorted(judged.items())),
+        "changes": {mutant.name: mutant.change for mutant in chosen if mutant.name in judged},
     }
     options.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def filled(page: str, record: dict[str, Any]) -> str:
-    """Return a page with the table of a saved run between its marks."""
-    columns = ("mutants", "judged", "killed", "timeout", "equivalent", "survived")
-    rows = [("file", *columns), ("---", *["---:"] * len(columns))]
-    rows += [
-        (f"`{file}`", *(str(counts[name]) for name in columns)) for file, counts in record["files"].items()
-    ]
-    sums = (str(sum(counts[name] for counts in record["files"].values())) for name in columns)
-    table = "\n".join(f"| {' | '.join(row)} |" for row in [*rows, ("together", *sums)])
-    before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}" if rest else page
+def run(
+    sample: int = 320,
+    seed: int = 0,
+    seconds: float = 4.0,
+    minutes: float = 1e9,
+    again: bool = False,
+    tests: str = "",
+    file: str = "",
+    like: Path | None = None,
+    out: Path | None = None,
+) -> Record:
+    """Collect the tests once and judge mutants with them.
 
-
-def main() -> None:
-    """Collect the tests once and judge mutants with them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sample", type=int, default=320, help="mutants in all, shared out by size of file")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of processor time that tests may take")
-    parser.add_argument("--minutes", type=float, default=1e9, help="stop after this long; run again to go on")
-    parser.add_argument("--again", action="store_true", help="judge survivors without a reason once more")
-    parser.add_argument("--tests", default="", help="only these, as mutants,extremes; default: all of a file")
-    parser.add_argument("--file", default="", help="only files with this in their path")
-    parser.add_argument("--out", type=Path, default=RESULT)
-    options = parser.parse_args()
-    options.out = options.out.resolve()
+    Of each mutant tests may take so many seconds of processor time, of the tests of its file or only of those
+    named ("mutants,extremes"); `again` judges survivors without a reason once more, `file` takes files with
+    this in their path.
+    """
+    options = argparse.Namespace(**{**locals(), "out": (out or path_of("mutation")).resolve()})
     os.environ["FRESHOPT_COMPILED"] = "0"
-    os.chdir(ROOT)
-    sys.path.insert(0, str(ROOT))
-    listed = {test for tests in TESTS.values() for test in tests}
-    wanted = sorted(listed & set(options.tests.split(",")) if options.tests else listed)
+    listed = {test for some in targets().values() for test in some}
     every = {path.stem.removeprefix("test_"): path for path in (ROOT / "tests").rglob("test_*.py")}
-    files = [str(every[test].relative_to(ROOT)) for test in wanted if test in every]
-    plain = ["-q", "-s", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
-    raise SystemExit(int(pytest.main([*plain, *files], plugins=[Judge(options)])))
+    if absent := sorted(listed - every.keys()):
+        raise SystemExit(f"there is no test_{absent[0]}.py any more: name what stands for it in mutation.py")
+    wanted = sorted(listed & set(tests.split(",")) if tests else listed)
+    files = [str(every[test]) for test in wanted]
+    plain = ["-q", "-s", "-p", "no:cacheprovider", "--hypothesis-seed=0", f"--rootdir={ROOT}"]
+    if code := pytest.main([*plain, *files], plugins=[Judge(options)]):
+        raise SystemExit(int(code))
+    record: Record = json.loads(options.out.read_text(encoding="utf-8"))
+    return record
 
 
-if __name__ == "__main__":
-    main()
+def claims(record: Record) -> Claims:
+    """Yield that each survivor is listed with the reason that there is, if any."""
+    reasons = json.loads(REASONS.read_text(encoding="utf-8"))
+    for one in record["survivors"]:
+        name = f"{one['file']} | {one['text']} | {one['before']} -> {one['after']}"
+        yield f"{name}: {one['reason']}", one["reason"] == reasons.get(name, "")
+
+
+def table(record: Record) -> Iterator[Row]:
+    """Yield what became of the mutants of each file, and of all together."""
+    counts = record["files"].values()
+    yield from ({"file": f"`{file}`", **row} for file, row in record["files"].items())
+    yield {"file": "together", **{key: sum(row[key] for row in counts) for key in next(iter(counts))}}
+
+
+BENCH = Measurement({"": run}, quick={"sample": 1}, rows={"files": table}, claims=claims)

@@ -1,10 +1,9 @@
 """Measure what crawling at good hours of the week saves: on real histories and on a placebo.
 
-    python benchmarks/accuracy/phases.py [--data FOLDER] [--seeds 5] [--save | --page]
+    python -m benchmarks phases [--data FOLDER] [--seeds 5]
 
-FOLDER holds NAME.events.parquet (source, time in days, timestamp, kind 1 for a change) and
-NAME.sources.parquet (source, start and stop in days). Two histories are bundled: of GStreamer's plugins, and
-as a placebo the Debian uploads, which have days without hours: their hours are drawn, evenly.
+FOLDER is as `histories.py` has it, events also with a timestamp. Two histories are bundled: of GStreamer's
+plugins, and as a placebo the Debian uploads, which have days without hours: their hours are drawn, evenly.
 
 Every source is refreshed at the same gap, 1, 7 or 14 days. A profile learnt on the first half of a record is
 tried on its second half: refreshes spread evenly over that half of the phases of which it promises least
@@ -27,10 +26,8 @@ writes the table alone.
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import platform
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,20 +35,19 @@ from typing import Any
 import numpy as np
 
 import freshopt as fo
+from benchmarks.accuracy.histories import HISTORIES, Floats, crawl_times, frames, grouped, read
+from benchmarks.harness import Claims, Measurement, Row
+from benchmarks.harness import Record as Kept
 from freshopt.datasets.change_histories import example_events
 from freshopt.estimators import GammaPrior, MaximumLikelihood
 from freshopt.weekly import WeeklyProfile
 
-ROOT = Path(__file__).resolve().parents[2]
-SAVED, PAGE = ROOT / "benchmarks" / "results" / "phases.json", ROOT / "docs" / "weekly-profile.md"
-HISTORIES = ("eol_releases", "scoop_packages")
 PLACEBO, BUNDLED = "debian-uploads, hours drawn", "gstreamer-plugins"
 GAPS = (1.0, 7.0, 14.0)
 LOAD_LIMIT = 2.0
-CRAWLS, CRAWL_GAP = 60, 7.0
+CRAWLS = 60
 BOOTSTRAPS = 200
 MONDAY = np.datetime64("1970-01-05")
-Floats = np.ndarray
 
 
 class Record:
@@ -66,26 +62,12 @@ class Record:
         self.split = 0.5 * (self.begin + self.end)
 
 
-def grouped(code: Floats, time: Floats, n: int) -> list[Floats]:
-    """Split times by source."""
-    order = np.lexsort((time, code))
-    return np.split(time[order], np.cumsum(np.bincount(code, minlength=n))[:-1])
-
-
 def history(folder: Path, name: str) -> Record:
     """Read a history; its clock is moved to begin on a Monday."""
-    import polars as pl
-
-    events = pl.read_parquet(folder / f"{name}.events.parquet").with_columns(pl.col("source").cast(pl.String))
-    sources = pl.read_parquet(folder / f"{name}.sources.parquet").sort("source")
-    first = events.row(0, named=True)
+    first = frames(folder, name)[0].row(0, named=True)
     moment = (np.datetime64(first["timestamp"]) - MONDAY) / np.timedelta64(1, "D")
-    shift = (moment - first["time"]) % 7.0
-    changes = events.filter(pl.col("kind") == 1)
-    codes = {label: k for k, label in enumerate(sources["source"].to_list())}
-    code = changes["source"].replace_strict(codes, return_dtype=pl.Int64).to_numpy()
-    each = grouped(code, changes["time"].to_numpy() + shift, len(codes))
-    return Record(each, sources["start"].to_numpy() + shift, sources["stop"].to_numpy() + shift)
+    shift, known = (moment - first["time"]) % 7.0, read(folder, name)
+    return Record([each + shift for each in known.changes], known.start + shift, known.stop + shift)
 
 
 def bundled(name: str, begin: np.datetime64, end: np.datetime64) -> Record:
@@ -115,9 +97,7 @@ def placebo(seed: int) -> Record:
 
 def log_of(record: Record, chosen: Floats, rng: np.random.Generator, dated: bool = False) -> fo.CrawlLog:
     """Return the log of crawls before the split, with dates of last change or without."""
-    gaps = rng.exponential(CRAWL_GAP, (len(chosen), CRAWLS))
-    back = np.concatenate([np.cumsum(gaps[:, ::-1], axis=1)[:, ::-1], np.zeros((len(chosen), 1))], axis=1)
-    times = record.split - back
+    times = crawl_times(rng, len(chosen), CRAWLS, record.split)
     source, time, changed, date = [], [], [], []
     for row, k in enumerate(chosen.tolist()):
         own = times[row][times[row] >= record.start[k]]
@@ -216,81 +196,67 @@ def measure(record: Record, seeds: int) -> dict[str, Any]:
     return found
 
 
-def page(text: str, found: dict[str, Any]) -> str:
-    """Return the page with the table of a saved run."""
-    rows = [
-        "| history | gap, days | all changes | log | promised | dated log | promised |",
-        "| --- " * 7 + "|",
-    ]
-    for name, row in found["histories"].items():
-        for one in row["gaps"]:
-            cells = [f"{one['all changes']:.1f} ± {one['all changes, error']:.1f}"]
-            for kind in ("log", "dated log"):
-                # Phases without evidence are not used, whatever they would have saved.
-                on, seeds = one[f"{kind}, on"], len(row[f"{kind}, evidence"])
-                used = "" if on == seeds else f" (on in {on} of {seeds})" if on else " (off)"
-                cells.append(f"{one[kind]:.1f} ± {one[f'{kind}, error']:.1f}{used}")
-                cells.append(f"{one[f'{kind}, promised']:.1f}")
-            cells = [cell.replace("-0.0", "0.0").replace("-", "−") for cell in cells]
-            rows.append(f"| {name} | {one['gap']:g} | {' | '.join(cells)} |")
-    rows += [
-        "",
-        "| history | sources | log, nats | of the day | dated log, nats | of the day |",
-        "| --- " * 6 + "|",
-    ]
-    for name, row in found["histories"].items():
-        nats = (
-            " to ".join(f"{each:.0f}" for each in np.rint([min(values), max(values)]) + 0.0).replace("-", "−")
-            for kind in ("log", "dated log")
-            for values in (row[f"{kind}, evidence"], row[f"{kind}, daily evidence"])
-        )
-        rows.append(f"| {name} | {row['sources']} | {' | '.join(nats)} |")
-    begin, end = "<!-- phases -->\n", "<!-- end of phases -->"
-    head, _, rest = text.partition(begin)
-    return head + begin + "\n".join(rows) + "\n" + end + rest.partition(end)[2]
-
-
-def main() -> None:
-    """Run what the options ask for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--save", action="store_true")
-    parser.add_argument("--page", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.page:
-        saved_run = json.loads(SAVED.read_text(encoding="utf-8"))
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), saved_run), encoding="utf-8")
-        return
+def histories(data: Path | None = None, seeds: int = 5) -> Kept:
+    """Return what profiles save on each history."""
     window = (np.datetime64("2016-09-05"), np.datetime64("2020-08-31"))
     records = {PLACEBO: placebo(1), BUNDLED: bundled(BUNDLED, *window)}
-    for name in HISTORIES if arguments.data else ():
-        records[name] = history(arguments.data, name)
-    found: dict[str, Any] = {"python": platform.python_version(), "load_limit": LOAD_LIMIT, "histories": {}}
-    for name, record in records.items():
-        row = measure(record, arguments.seeds)
-        found["histories"][name] = row
-        kinds = ("log", "dated log")
-        evidence = [(kind, row[f"{kind}, evidence"], row[f"{kind}, daily evidence"]) for kind in kinds]
-        nats = ", ".join(
-            f"{kind} {np.mean(week):.0f}, day {np.mean(day):.0f}" for kind, week, day in evidence
-        )
-        print(f"{name}: {row['sources']} sources, {row['changes']} changes; nats {nats}")
-        for one in row["gaps"]:
-            cells = (
-                f"{kind} {one[kind]:.1f} ± {one[f'{kind}, error']:.1f} %, "
-                f"gated {one[f'{kind}, gated']:.1f} %, promised {one[f'{kind}, promised']:.1f} %"
-                for kind in kinds
+    records |= {name: history(data, name) for name in HISTORIES} if data else {}
+    return {
+        "load_limit": LOAD_LIMIT,
+        "histories": {name: measure(each, seeds) for name, each in records.items()},
+    }
+
+
+def claims(record: Kept) -> Claims:
+    """Yield what was expected at a gap of seven days."""
+    found, expected = record["histories"], {"eol_releases": (15.0, 2.0), "scoop_packages": (7.0, 1.0)}
+    for name, (center, width) in {**expected, PLACEBO: (0.0, 1.5)}.items():
+        for kind in ("all changes", "log", "dated log") if name in found else ():
+            (saves,) = (one[kind] for one in found[name]["gaps"] if one["gap"] == 7.0)
+            yield (
+                f"{name}, {kind}: {saves:.1f} %, expected {center:g} ± {width:g}",
+                abs(saves - center) <= width,
             )
-            every = f"all changes {one['all changes']:.1f} ± {one['all changes, error']:.1f} %"
-            print(f"  gap {one['gap']:g} d: {every}; {'; '.join(cells)}", flush=True)
-    if arguments.save:
-        SAVED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
-        print(f"saved {SAVED.name}")
+    for kind in ("log", "dated log"):
+        nats = found[PLACEBO][f"{kind}, evidence"]
+        yield f"placebo, {kind}: evidence {max(nats):.0f} nats, below 8", max(nats) < 8.0
+        yield "nothing is done on it", all(one[f"{kind}, gated"] == 0.0 for one in found[PLACEBO]["gaps"])
+        if "eol_releases" in found:
+            nats = found["eol_releases"][f"{kind}, evidence"]
+            yield f"eol_releases, {kind}: evidence {min(nats):.0f} nats, above 30", min(nats) > 30.0
 
 
-if __name__ == "__main__":
-    main()
+def savings(record: Kept) -> Iterator[Row]:
+    """Yield what is saved, by history and gap; phases without evidence are not used."""
+    for name, row in record["histories"].items():
+        for one in row["gaps"]:
+            cells = {"history": name, "gap": f"{one['gap']:g}"}
+            for kind in ("all changes", "log", "dated log"):
+                cells[kind] = f"{one[kind]:.1f} ± {one[f'{kind}, error']:.1f}"
+            for kind in ("log", "dated log"):
+                on, seeds = one[f"{kind}, on"], len(row[f"{kind}, evidence"])
+                cells[kind] += "" if on == seeds else f" (on in {on} of {seeds})" if on else " (off)"
+                cells[f"{kind}, promised"] = f"{one[f'{kind}, promised']:.1f}"
+            yield {
+                key: each.replace("-0.0", "0.0").replace("-", "−") if key != "history" else each
+                for key, each in cells.items()
+            }
+
+
+def evidence(record: Kept) -> Iterator[Row]:
+    """Yield the range of evidence over seeds, in nats."""
+    for name, row in record["histories"].items():
+        ranges = {
+            key: " to ".join(f"{each:.0f}" for each in np.rint([min(row[key]), max(row[key])]) + 0.0)
+            for key in (f"{kind}, {of}evidence" for kind in ("log", "dated log") for of in ("", "daily "))
+        }
+        yield {"history": name, "sources": row["sources"], **ranges}
+
+
+BENCH = Measurement(
+    {"": histories},
+    {"seeds": 1},
+    ("python",),
+    rows={"savings": savings, "evidence": evidence},
+    claims=claims,
+)

@@ -1,12 +1,11 @@
 """How far learners get from the best static schedule on change histories that are no Poisson processes.
 
-    python benchmarks/accuracy/real_histories.py --data FOLDER [--runs 5] [--save] [--page]
+    python -m benchmarks real_histories --data FOLDER [--runs 5] [--save]
 
-FOLDER holds NAME.events.parquet (source, time in days, kind 1 for a change) and NAME.sources.parquet (source,
-start and stop in days). The second half of each history is the world: sources that were there at its middle,
-one refresh per source and week on average, importances Pareto(1.5), drawn anew in each run. A learner knows
-nothing at first but importances and bandwidth. Its visits are held against the true changes: binary
-freshness, weighted, averaged over the half.
+FOLDER is as `histories.py` has it. The second half of each history is the world: sources that were there at
+its middle, one refresh per source and week on average, importances Pareto(1.5), drawn anew in each run. A
+learner knows nothing at first but importances and bandwidth. Its visits are held against the true changes:
+binary freshness, weighted, averaged over the half.
 
 The best static schedule knows the changes. Under Poisson refreshes of rate ρ a source is stale for
 (1 − e^{−ρg})/ρ of a gap g between changes, in expectation over the visits; under equal gaps with a random
@@ -20,16 +19,18 @@ discipline. --save keeps benchmarks/results/real_histories.json and writes docs/
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
+from scipy.special import stdtrit
 
 import freshopt as fo
+from benchmarks.accuracy.histories import second_half
+from benchmarks.harness import Claims, Measurement, Record, Row
 from freshopt.estimators import LawOfLargeNumbers, MaximumLikelihood, MomentMatching
 from freshopt.online import (
     AdaptiveRates,
@@ -41,8 +42,6 @@ from freshopt.online import (
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 from freshopt.simulation import SimulatedCrawler, missed_costs
 
-ROOT = Path(__file__).resolve().parents[2]
-SAVED, PAGE = ROOT / "benchmarks" / "results" / "real_histories.json", ROOT / "docs" / "real-histories.md"
 HISTORIES = ("scoop_packages", "eol_releases")
 POISSON, PERIODIC = fo.Refresh.POISSON, fo.Refresh.PERIODIC
 EPOCH = 28.0  # days; every source is visited four times in one, on average
@@ -77,15 +76,6 @@ LEARNERS: dict[str, tuple[Any, fo.Objective]] = {
         HarmonicStaleness(),
     ),
 }
-INTRODUCTION = """# Online policies on real change histories
-
-Performance of online policies, without known change rates, on the second half of two histories that are
-not Poisson: the weighted share of time a copy was fresh under the true changes, and the gain over equal
-rates as a share of the gain of the best static schedule in hindsight. Means over runs that differ in
-importances and visits, with 95 % intervals. `AsyncMirrorSync` estimates no change rates, and every
-source has at least 0.2 and at most 20 times the mean rate; of the learning rates 0.3, 1, 3, 10 and 30
-the one shown does best on both histories together.
-"""
 
 
 class Recorder:
@@ -107,24 +97,14 @@ class Recorder:
         return self.crawler.probe(source, time)
 
 
-def second_half(folder: Path, name: str) -> tuple[fo.World, fo.Sources]:
+def world_of(folder: Path, name: str) -> tuple[fo.World, np.ndarray]:
     """Return the world of a history's second half, from time 0, and change rates counted in the first."""
-    import polars as pl
-
-    events = pl.read_parquet(folder / f"{name}.events.parquet").with_columns(pl.col("source").cast(str))
-    sources = pl.read_parquet(folder / f"{name}.sources.parquet").with_columns(pl.col("source").cast(str))
-    end = float(sources["stop"].max())
-    middle = end / 2
-    there = sources.filter((pl.col("start") < middle) & (pl.col("stop") > middle)).sort("source")
-    names = there["source"].to_numpy()
-    changes = events.filter((pl.col("kind") == 1) & pl.col("source").is_in(there["source"].to_list()))
+    half = second_half(folder, name)
+    later = half.changes.filter(pl.col("time") > half.middle).with_columns(pl.col("time") - half.middle)
     # Whole epochs, of which some learners have only such.
-    later = changes.filter(pl.col("time") > middle).with_columns(pl.col("time") - middle)
-    world = fo.World.from_events(later, names=names, start=0.0, horizon=EPOCH * ((end - middle) // EPOCH))
-    before = changes.filter(pl.col("time") <= middle).group_by("source").len()
-    counts = there.join(before, on="source", how="left", maintain_order="left")["len"].fill_null(0)
-    watched = middle - there["start"].to_numpy()
-    return world, fo.Sources((counts.to_numpy() + 0.5) / (watched + 0.5), name=names)
+    whole = EPOCH * ((half.end - half.middle) // EPOCH)
+    names = half.sources["source"].to_numpy()
+    return fo.World.from_events(later, names=names, start=0.0, horizon=whole), half.smoothed
 
 
 def gaps(world: fo.World) -> tuple[np.ndarray, np.ndarray]:
@@ -186,7 +166,7 @@ def expected_freshness(world: fo.World, weight: np.ndarray, rates: np.ndarray, s
 
 def measure(folder: Path, name: str, runs: int) -> list[dict[str, Any]]:
     """Return one row per schedule and learner of a history."""
-    world, counted = second_half(folder, name)
+    world, counted = world_of(folder, name)
     n, begin, end = len(world), float(np.min(world.start)), world.horizon
     bandwidth = n / 7.0
     forms = {"Poisson": (POISSON, stale_poisson), "equal gaps": (PERIODIC, stale_periodic)}
@@ -198,7 +178,7 @@ def measure(folder: Path, name: str, runs: int) -> list[dict[str, Any]]:
             static = {
                 "equal rates": np.full(n, bandwidth / n),
                 "optimal for rates counted in the first half": fo.solve(
-                    fo.Problem(BinaryFreshness(refresh), fo.Sources(counted.change_rate, weight), bandwidth)
+                    fo.Problem(BinaryFreshness(refresh), fo.Sources(counted, weight), bandwidth)
                 ).rates,
                 "best static in hindsight": best_static(world, weight, bandwidth, stale),
             }
@@ -248,62 +228,45 @@ def told_to(learner: object, weight: np.ndarray, bandwidth: float) -> fo.Sources
 
 def interval(values: np.ndarray) -> list[float]:
     """Return the mean and half the width of its 95 % interval."""
-    from scipy.special import stdtrit
-
     half = stdtrit(len(values) - 1, 0.975) * np.std(values, ddof=1) / np.sqrt(len(values))
     return [round(float(np.mean(values)), 5), round(float(half), 5)]
 
 
-def page(record: dict[str, Any]) -> str:
-    """Return docs/real-histories.md as the saved measurement gives it."""
-    parts = [INTRODUCTION.rstrip()]
-    for name in dict.fromkeys(row["history"] for row in record["rows"]):
-        rows = [row for row in record["rows"] if row["history"] == name]
-        parts.append(
-            f"## {name}\n\n{rows[0]['sources']} sources, {rows[0]['days']:.0f} days, one refresh per source "
-            f"and week on average; {rows[0]['runs']} runs."
-        )
-        lines = [
-            "| refreshes | schedule or online policy | fresh | share of the gain of the best |",
-            "|---|---|---|---|",
-        ]
-        for row in sorted(rows, key=lambda row: (row["refresh"], row["learns"], row["freshness"][0])):
-            (fresh, spread), (way, wide) = row["freshness"], row["share_of_the_way"]
+def rows(data: Path | None = None, runs: int = 5) -> Iterator[Row]:
+    """Yield the schedules and learners on each history."""
+    if data is None or runs < 2:
+        raise SystemExit("--data is needed, and two runs at least")
+    for name in HISTORIES:
+        yield from measure(data, name, runs)
+
+
+def claims(record: Record) -> Claims:
+    """Yield that nobody gets further than the best static rates, and that all learners are there."""
+    for row in record["rows"]:
+        share = row["share_of_the_way"][0]
+        yield f"{row['history']}, {row['policy']}: {share} of the way", share <= 1.0
+        yield f"{row['runs']} runs", row["runs"] == record["runs"]
+    yield "all learners", {row["policy"] for row in record["rows"] if row["learns"]} == set(LEARNERS)
+
+
+def shown(name: str) -> Callable[[Record], Iterator[Row]]:
+    """Return the rows of a history's table; what is fixed has no interval."""
+
+    def of(record: Record) -> Iterator[Row]:
+        mine = (row for row in record["rows"] if row["history"] == name)
+        for row in sorted(mine, key=lambda row: (row["refresh"], row["learns"], row["freshness"][0])):
+            way, wide = row["share_of_the_way"]
             fixed = not row["learns"] and way in (0.0, 1.0)
             part = f"{round(100.0 * way) + 0} %" + ("" if fixed else f" ± {round(100.0 * wide)}")
-            lines.append(f"| {row['refresh']} | {row['policy']} | {fresh:.4f} ± {spread:.4f} | {part} |")
-        parts.append("\n".join(lines))
-        best = max((row for row in rows if row["learns"]), key=lambda row: row["freshness"][0])
-        parts.append(f"Freshest of the online policies: {best['policy']}.")
-    parts.append(
-        "`python benchmarks/accuracy/real_histories.py --data FOLDER --save` measures this anew "
-        "and writes this page."
-    )
-    return "\n\n".join(parts) + "\n"
+            yield row | {"part": part}
+
+    return of
 
 
-def main() -> None:
-    """Measure, print and save."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, help="folder of the histories")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--save", action="store_true")
-    parser.add_argument("--page", action="store_true")
-    options = parser.parse_args()
-    if options.page:
-        PAGE.write_text(page(json.loads(SAVED.read_text(encoding="utf-8"))), encoding="utf-8")
-        return
-    if options.data is None or options.runs < 2:
-        parser.error("--data is needed, and two runs at least")
-    rows = [row for name in HISTORIES for row in measure(options.data, name, options.runs)]
-    record = {"runs": options.runs, "refreshes_per_source_and_day": 1 / 7, "rows": rows}
-    print(page(record))
-    if options.save:
-        SAVED.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        PAGE.write_text(page(record), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+BENCH = Measurement(
+    {"rows": rows},
+    facts=("runs",),
+    notes={"refreshes_per_source_and_day": 1 / 7},
+    rows={name: shown(name) for name in HISTORIES},
+    claims=claims,
+)

@@ -1,44 +1,40 @@
 """Hold schedules against what happens: predicted and replayed costs, loads per minute, time and memory.
 
-    python benchmarks/accuracy/replay.py [--data FOLDER] [--parts PARTS] [--quick] [--save [ROOT]]
+    python -m benchmarks replay [PART ...] [--data FOLDER] [--quick] [--save]
 
 Three questions. Does every discipline cost what it predicts (z is the difference in standard errors), and how
 far from the periodic optimum does each method end up in the long run? How flat is the load of a day per
 minute, and what time and memory does scheduling 10⁶ sources take? On the second half of real histories, do
-rates that were counted in the first half keep their order? --data names a folder with NAME.events.parquet
-(source, time in days, kind 1 for a change) and NAME.sources.parquet (source, start and stop in days); each
-source counts until its own stop. --parts measures some of disciplines, loads, greedy and histories anew and
-keeps the others as they were saved. --save keeps benchmarks/results/replay.json, sums and no data, draws
-docs/load.png and writes docs/schedules.md; --quick is a small instance of everything, for tests.
+rates that were counted in the first half keep their order? --data names a folder as `histories.py` has it;
+each source counts until its own stop. What is kept are sums and no data; the picture is docs/load.png.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import resource
-import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from replay_page import METHODS, MINUTES, draw, page
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 import freshopt as fo
+from benchmarks.accuracy.histories import second_half
+from benchmarks.harness import Claims, Measurement, Record, Row, apart
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness
 from freshopt.scheduling import Carousel, DiscreteCounts, EarliestDeadline, Greedy, Periodic, PoissonArrivals
 from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.schedule import Method
 from freshopt.simulation.replay_result import Measured
 
-ROOT = Path(__file__).resolve().parents[2]
+METHODS = ("Periodic", "Carousel", "EarliestDeadline", "Greedy", "DiscreteCounts", "PoissonArrivals")
+MINUTES = 1440
 HISTORIES = ("scoop_packages", "eol_releases")
 OBJECTIVES = (BinaryFreshness, HarmonicStaleness, AccumulatedDelay, Age)
 POISSON, PERIODIC = fo.Refresh.POISSON, fo.Refresh.PERIODIC
-PARTS = ("disciplines", "loads", "greedy", "histories")
 
 
 def method_of(name: str, problem: fo.Problem) -> Method:
@@ -74,10 +70,9 @@ def later_value(plan: fo.Schedule, objective: fo.Objective, sources: fo.Sources,
     return expected_value(rest, objective, sources, skip - last)
 
 
-def disciplines(n: int, horizon: float) -> list[dict[str, Any]]:
-    """Return predicted and replayed costs of each objective and method, and the way to the optimum."""
-    rows: list[dict[str, Any]] = []
-    sources = sources_of(n)
+def disciplines(sources_: int = 1000, horizon: float = 60.0) -> Iterator[Row]:
+    """Yield predicted and replayed costs of each objective and method, and the way to the optimum."""
+    n, sources = sources_, sources_of(sources_)
     for kind in OBJECTIVES:
         objective = kind(refresh=PERIODIC)
         problem = fo.Problem(objective, sources, bandwidth=float(n))
@@ -88,23 +83,18 @@ def disciplines(n: int, horizon: float) -> list[dict[str, Any]]:
             found = fo.replay(plan, fo.World.poisson(sources, seed=7), redraw=False).of(objective)
             predicted = expected_value(plan, objective, sources)
             settled = cost_of(later_value(plan, objective, sources, horizon / 3), objective, sources)
-            rows.append(row(kind, f"{name}, as written", predicted, found, excess=settled / optimum - 1.0))
-        rows.append(long_run(kind, solution, "equal gaps, in the long run", horizon))
+            yield row(kind, f"{name}, as written", predicted, found, excess=settled / optimum - 1.0)
+        yield long_run(kind, solution, "equal gaps, in the long run", horizon)
         free = fo.Problem(kind(refresh=POISSON), sources, bandwidth=float(n))
         best = fo.solve(free)
         excess = cost_of(best.value, objective, sources) / optimum - 1.0
-        rows.append(
-            {
-                **long_run(kind, best, "Poisson refreshes at their own optimum, in the long run", horizon),
-                "excess": excess,
-            }
-        )
+        own = long_run(kind, best, "Poisson refreshes at their own optimum, in the long run", horizon)
+        yield {**own, "excess": excess}
         announced = sources_of(n, signalled=True)
         signalled = fo.Problem(
             kind(refresh=POISSON), announced, bandwidth=0.6 * float(announced.change_rate.sum())
         )
-        rows.append(long_run(kind, fo.solve(signalled), "on signal, in the long run", horizon))
-    return rows
+        yield long_run(kind, fo.solve(signalled), "on signal, in the long run", horizon)
 
 
 def long_run(kind: type[fo.Objective], solution: fo.Solution, what: str, horizon: float) -> dict[str, Any]:
@@ -173,113 +163,135 @@ def measure_one(name: str, n: int, refreshes: int) -> dict[str, Any]:
     }
 
 
-def loads(n: int, names: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return one row per method, each measured in a process of its own; of the replay 10n events."""
-    rows = []
-    for name in names:
-        many = (5 if name == "replay" else 2) * n
-        command = [sys.executable, __file__, "--one", name, str(n), str(many)]
-        ran = subprocess.run(command, capture_output=True, text=True, check=True)
-        rows.append(json.loads(ran.stdout))
-    return rows
+def loads(crowd: int = 1_000_000) -> Iterator[Row]:
+    """Yield one row per method, each measured in a process of its own; of the replay 10n events."""
+    for name in (*(name for name in METHODS if name != "Greedy"), "replay"):
+        yield apart(measure_one, name, crowd, (5 if name == "replay" else 2) * crowd)
 
 
-def history(folder: Path, name: str, runs: int) -> list[dict[str, Any]]:
-    """Return freshness in the second half of a history under rates of the first."""
-    import polars as pl
+def greedy(picked: int = 1_000_000) -> Iterator[Row]:
+    """Yield the same of greedy picks."""
+    yield apart(measure_one, "Greedy", picked, 2 * picked)
 
-    events = pl.read_parquet(folder / f"{name}.events.parquet").with_columns(pl.col("source").cast(str))
-    sources = pl.read_parquet(folder / f"{name}.sources.parquet").with_columns(pl.col("source").cast(str))
-    end = float(sources["stop"].max())
-    middle = end / 2
-    there = sources.filter((pl.col("start") < middle) & (pl.col("stop") > middle)).sort("source")
-    changes = events.filter((pl.col("kind") == 1) & pl.col("source").is_in(there["source"].to_list()))
-    world = fo.World.from_events(changes, names=there["source"].to_numpy(), start=middle, horizon=end)
-    before = changes.filter(pl.col("time") <= middle).group_by("source").len()
-    counts = there.join(before, on="source", how="left", maintain_order="left")["len"].fill_null(0)
-    watched = middle - there["start"].to_numpy()
-    smooth, raw = (counts.to_numpy() + 0.5) / (watched + 0.5), np.maximum(counts.to_numpy() / watched, 1e-6)
-    n = len(world)
-    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for run in range(runs):
-        weight = np.random.default_rng([run, 7]).pareto(1.5, n)
-        problem = fo.Problem(
-            BinaryFreshness(PERIODIC), fo.Sources(smooth, weight, name=world.names), bandwidth=n / 7.0
+
+def histories(data: Path | None = None, runs: int = 10) -> Iterator[Row]:
+    """Yield freshness in the second half of each history under rates of the first."""
+    for name in HISTORIES if data else ():
+        half = second_half(data, name)
+        world = fo.World.from_events(
+            half.changes, names=half.sources["source"].to_numpy(), start=half.middle, horizon=half.end
         )
-        unsmoothed = problem.with_change_rate(raw)
-        policies = {
-            "uniform": fo.solve(problem, fo.solvers.Uniform(), throw=False),
-            "proportional": fo.solve(problem, fo.solvers.Proportional(), throw=False),
-            "proportional, not smoothed": fo.solve(unsmoothed, fo.solvers.Proportional(), throw=False),
-            "optimal": fo.solve(problem),
-        }
-        for policy, solution in policies.items():
-            # Greedy picks of the large history take ten seconds a run.
-            every = ("Periodic", "Carousel", "PoissonArrivals", *(["Greedy"] if n < 1000 else []))
-            for method in every if policy == "optimal" else every[:1]:
-                plan = fo.schedule(solution, end - middle, method_of(method, problem))
-                seen = fo.replay(plan, world, importance=weight, end=there["stop"].to_numpy()).costs["binary"]
-                error = seen.error / float(weight.sum())
-                found.setdefault((policy, method), []).append((seen.mean, error))
-    return [
-        {
-            "history": name,
-            "sources": n,
-            "changes": len(world.events(middle, end)[1]),
-            "rates": policy,
-            "schedule": method,
-            "runs": len(each),
-            "fresh": round(float(np.mean([mean for mean, _ in each])), 4),
-            "spread_over_runs": round(float(np.std([mean for mean, _ in each])), 4),
-            "error_of_one_run": round(float(np.mean([error for _, error in each])), 4),
-        }
-        for (policy, method), each in found.items()
-    ]
+        raw, n = np.maximum(half.counts / half.watched, 1e-6), len(world)
+        found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        for run in range(runs):
+            weight = np.random.default_rng([run, 7]).pareto(1.5, n)
+            sources = fo.Sources(half.smoothed, weight, name=world.names)
+            problem = fo.Problem(BinaryFreshness(PERIODIC), sources, bandwidth=n / 7.0)
+            unsmoothed, proportional = problem.with_change_rate(raw), fo.solvers.Proportional()
+            policies = {
+                "uniform": fo.solve(problem, fo.solvers.Uniform(), throw=False),
+                "proportional": fo.solve(problem, proportional, throw=False),
+                "proportional, not smoothed": fo.solve(unsmoothed, proportional, throw=False),
+                "optimal": fo.solve(problem),
+            }
+            for policy, solution in policies.items():
+                # Greedy picks of the large history take ten seconds a run.
+                every = ("Periodic", "Carousel", "PoissonArrivals", *(["Greedy"] if n < 1000 else []))
+                for method in every if policy == "optimal" else every[:1]:
+                    plan = fo.schedule(solution, half.end - half.middle, method_of(method, problem))
+                    stop = half.sources["stop"].to_numpy()
+                    seen = fo.replay(plan, world, importance=weight, end=stop).costs["binary"]
+                    error = seen.error / float(weight.sum())
+                    found.setdefault((policy, method), []).append((seen.mean, error))
+        for (policy, method), each in found.items():
+            mean, error = np.array(each).T
+            yield {
+                "history": name,
+                "sources": n,
+                "changes": len(world.events(half.middle, half.end)[1]),
+                "rates": policy,
+                "schedule": method,
+                "runs": len(each),
+                "fresh": round(float(np.mean(mean)), 4),
+                "spread_over_runs": round(float(np.std(mean)), 4),
+                "error_of_one_run": round(float(np.mean(error)), 4),
+            }
 
 
-def main() -> None:
-    """Measure, print and save."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, help="folder of real histories")
-    parser.add_argument("--parts", default=",".join(PARTS), help="what to measure")
-    parser.add_argument("--quick", action="store_true", help="small instances")
-    parser.add_argument("--save", nargs="?", type=Path, const=ROOT, metavar="ROOT", help="keep the results")
-    parser.add_argument("--one", nargs=3, metavar=("METHOD", "SOURCES", "REFRESHES"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        name, n, refreshes = options.one
-        print(json.dumps(measure_one(name, int(n), int(refreshes))))
+def claims(record: Record) -> Claims:
+    """Yield that costs are as predicted, and of a full run what the page says."""
+    rows, measured = record["disciplines"], record["loads"] + record["greedy"]
+    told = {(row["objective"], row["schedule"]) for row in rows}
+    yield f"{len(told)} disciplines", len(told) == len(rows) == 4 * 9
+    for row in rows:
+        held = abs(row["z"]) < 4.0 and row["error"] > 0.0
+        yield f"{row['objective']}, {row['schedule']}: z {row['z']}", held
+    yield "all methods are measured", {row["method"] for row in measured} == {*METHODS, "replay"}
+    yield "with their memory", all(row["peak_mb"] > 0 and np.isfinite(row["seconds"]) for row in measured)
+    if record["quick"]:
         return
-    parts = set(options.parts.split(","))
-    if not parts <= set(PARTS):
-        parser.error(f"the parts are {', '.join(PARTS)}")
-    small = options.quick
-    root = options.save or ROOT
-    saved = root / "benchmarks" / "results" / "replay.json"
-    record: dict[str, Any] = {"quick": small, **{part: [] for part in PARTS}}
-    if parts < set(PARTS) and saved.exists():
-        record |= json.loads(saved.read_text(encoding="utf-8"))
-    if "disciplines" in parts:
-        record["disciplines"] = disciplines(60 if small else 1000, 12.0 if small else 60.0)
-    if "loads" in parts:
-        names = (*(name for name in METHODS if name != "Greedy"), "replay")
-        record["loads"] = loads(2000 if small else 1_000_000, names)
-    if "greedy" in parts:
-        record["greedy"] = loads(500 if small else 1_000_000, ("Greedy",))
-    if "histories" in parts and options.data is not None:
-        runs = 2 if small else 10
-        record["histories"] = [each for name in HISTORIES for each in history(options.data, name, runs)]
-    print(page(record))
-    if options.save is not None:
-        saved.parent.mkdir(parents=True, exist_ok=True)
-        (root / "docs").mkdir(exist_ok=True)
-        if len(record["greedy"] + record["loads"]) == len(METHODS) + 1:
-            draw(record["greedy"] + record["loads"], root / "docs" / "load.png")
-        saved.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        (root / "docs" / "schedules.md").write_text(page(record), encoding="utf-8")
+    for row in rows:
+        kind, excess = row["schedule"].split(",")[0], row["excess"]
+        if kind in ("Periodic", "Carousel"):
+            yield f"{row['objective']}, {kind}: {excess:.2%} above the optimum", abs(excess) < 0.01
+        if kind.startswith("Poisson"):
+            yield f"{row['objective']}, {kind}: {excess:.2%} above the optimum", excess > 0.1
+    busiest = {row["method"]: row["busiest_minute"] for row in measured if "busiest_minute" in row}
+    order = (busiest["Carousel"], 1.002, busiest["Periodic"], 1.02, busiest["PoissonArrivals"])
+    yield f"busiest minutes {busiest}", list(order) == sorted(order)
+    yield "of a million sources", {row["sources"] for row in measured} == {1_000_000}
+    periodic = (row for row in record["histories"] if row["schedule"] == "Periodic")
+    fresh = {(row["history"], row["rates"]): row["fresh"] for row in periodic}
+    yield "two histories, four rates", len(fresh) == 8
+    for name in HISTORIES:
+        best, plain, raw = (
+            fresh[name, each] for each in ("optimal", "uniform", "proportional, not smoothed")
+        )
+        yield f"{name}: fresh {best} at the optimum, {plain} at uniform rates, {raw}", best > plain > raw
 
 
-if __name__ == "__main__":
-    main()
+def methods(record: Record) -> Iterator[Row]:
+    """Yield loads, with what replays are called."""
+    for row in (*record["loads"], *record["greedy"]):
+        name = "replay, refreshes and changes" if row["method"] == "replay" else row["method"]
+        yield (
+            {"busiest_minute": None} | row | {"method": name, "many": row.get("refreshes", row.get("events"))}
+        )
+
+
+def draw(record: Record, path: Path) -> None:
+    """Draw the load per minute of each method."""
+    measured = (row for row in record["greedy"] + record["loads"] if "load" in row)
+    rows = sorted(measured, key=lambda row: METHODS.index(row["method"]))
+    figure = Figure(figsize=(10.0, 4.6), dpi=90, facecolor="white", layout="constrained")
+    axes = figure.subplots(2, 3, sharex=True, sharey=True)
+    top = max(row["busiest_minute"] for row in rows)
+    for axis, each in zip(axes.flat, rows, strict=True):
+        load = np.array(each["load"].split(), dtype=np.float64)
+        axis.plot(np.arange(MINUTES) / 60.0, load / load.mean(), linewidth=0.5, color="#1f5fa8")
+        axis.set_title(f"{each['method']}: busiest minute {each['busiest_minute']:.3f}", fontsize=10)
+        axis.axhline(1.0, color="black", linewidth=0.4)
+        axis.set_xticks(range(0, 25, 6))
+        axis.set_ylim(2.0 - top - 0.05, top + 0.05)
+        axis.grid(alpha=0.25)
+        for side in ("top", "right"):
+            axis.spines[side].set_visible(False)
+    figure.supxlabel("hour of the day", fontsize=10)
+    figure.supylabel("refreshes in a minute / mean", fontsize=10)
+    FigureCanvasAgg(figure).print_png(path)
+
+
+BENCH = Measurement(
+    {"disciplines": disciplines, "loads": loads, "greedy": greedy, "histories": histories},
+    quick={"sources_": 60, "horizon": 12.0, "crowd": 2000, "picked": 500, "runs": 2},
+    facts=("quick",),
+    rows={
+        "disciplines": lambda record: (
+            row | {"above": "" if row["excess"] is None else f"{100.0 * row['excess']:+.2f} %"}
+            for row in record["disciplines"]
+        ),
+        "methods": methods,
+    },
+    pictures={"docs/load.png": draw},
+    claims=claims,
+)

@@ -1,6 +1,6 @@
 """What beliefs that reset find, in estimates and in plans made anew.
 
-    python benchmarks/accuracy/resets.py --save
+    python -m benchmarks resets --save
 
 Bands, set before the runs:
 
@@ -21,27 +21,23 @@ the tables alone. A run takes some ten minutes on one core.
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import time
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 import freshopt as fo
+from benchmarks.accuracy.histories import Floats
+from benchmarks.harness import Claims, Measurement, Record, Row
 from freshopt.estimators import GammaPrior, MaximumLikelihood, resetting_prior
 from freshopt.inference.reset_filter import ResetFilter
 from freshopt.online import LambdaLearnAndCrawl, ReplanEvery
 
-ROOT = Path(__file__).resolve().parents[2]
-SAVED, PAGE = ROOT / "benchmarks" / "results" / "resets.json", ROOT / "docs" / "estimators.md"
 DAYS, WEEKS = 700.0, 52
 SETTINGS = ((0.6, 20.0, 7.0), (1.5, 20.0, 7.0), (0.6, 5.0, 1.0))  # shape, exposure, mean crawl interval
 RESETS = (0.0, 1 / 600, 1 / 150, 1 / 50)
 SIX = 1 / np.array([1200.0, 600.0, 300.0, 150.0, 75.0, 37.5])
-Floats = np.ndarray
 
 
 def simulated(n: int, gap: float, reset: float, prior: GammaPrior, seed: int) -> tuple[fo.CrawlLog, Floats]:
@@ -136,97 +132,62 @@ def summary(runs: list[dict[str, float]]) -> dict[str, Any]:
     return {key: [float(row.mean()), float(row.std(ddof=1) / root)] for key, row in table.items()}
 
 
-def page(text: str, found: dict[str, Any]) -> str:
-    """Return the page with the tables of a saved run."""
-    heads = ("rates", "crawls", "resets", "found, prior known", "found", "error, rates last", "error, resets")
-    rows = ["| " + " | ".join(heads) + " |", "| --- " * 7 + "|"]
-    for row in found.get("estimates", ()):
-        days = "none" if row["reset"] == 0 else f"1 in {1 / row['reset']:.0f} d"
-        cells = [f"Gamma({row['shape']:g}, {row['exposure']:g})", f"every {row['gap']:g} d", days]
-        for name in ("true", "learnt"):
-            chosen = row[f"reset {name}"][0]
-            cells.append("none" if chosen < 1e-5 else f"1 in {1 / chosen:.0f} d")
-        cells += [f"{row['rmse lasting averaged'][0]:.4f}", f"{row['rmse learnt'][0]:.4f}"]
-        rows.append("| " + " | ".join(cells) + " |")
-    names = ("with resets", "resets and prior known", "LambdaLearnAndCrawl")
-    saved = ["| objective | resets | " + " | ".join(names) + " | gap to the optimum |", "| --- " * 6 + "|"]
-    for row in found.get("plans", ()):
-        days = "none" if row["reset"] == 0 else f"1 in {1 / row['reset']:.0f} d"
-        cells = [row["objective"], days]
-        cells += [f"{row[name][0]:.1f} ± {row[name][1]:.1f}".replace("-", "−") for name in names]
-        cells.append(f"{row['optimum'][0]:.1f}")
-        saved.append("| " + " | ".join(cells) + " |")
-    for name, table in (("resets", rows), ("re-planning", saved)):
-        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        before, _, rest = text.partition(begin)
-        text = before + begin + "\n".join(table) + "\n" + end + rest.partition(end)[2]
-    return text
-
-
-def main() -> None:
-    """Run what the options ask for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sources", type=int, default=500)
-    parser.add_argument("--planned", type=int, default=60, help="sources of a plan")
-    parser.add_argument("--seeds", type=int, default=2, help="logs per row")
-    parser.add_argument("--worlds", type=int, default=10, help="worlds per row")
-    parser.add_argument("--part", choices=("estimates", "plans"), help="this one only; the other stays")
-    parser.add_argument("--save", action="store_true")
-    parser.add_argument("--page", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.page:
-        found = json.loads(SAVED.read_text(encoding="utf-8"))
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
-        return
-    new: dict[str, Any] = {"python": platform.python_version()}
-    if arguments.part != "plans":
-        new["estimates"] = estimate_rows(arguments.sources, arguments.seeds)
-        new |= {"sources": arguments.sources, "seeds": arguments.seeds}
-    if arguments.part != "estimates":
-        new["plans"] = plan_rows(arguments.planned, arguments.worlds)
-        new |= {"planned": arguments.planned, "worlds": arguments.worlds}
-    found = (json.loads(SAVED.read_text(encoding="utf-8")) if SAVED.exists() else {}) | new
-    if arguments.save:
-        SAVED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
-        print(f"saved {SAVED}")
-
-
-def estimate_rows(n: int, seeds: int) -> list[dict[str, Any]]:
-    """Return one row of estimates per setting and rate of resets."""
-    rows = []
+def estimate_rows(sources: int = 500, seeds: int = 2) -> Iterator[Row]:
+    """Yield one row of estimates per setting and rate of resets; `seeds` logs each."""
     for setting in SETTINGS:
         for reset in RESETS:
-            runs = [estimates(n, setting, reset, seed) for seed in range(seeds)]
+            runs = [estimates(sources, setting, reset, seed) for seed in range(seeds)]
             row = {"shape": setting[0], "exposure": setting[1], "gap": setting[2], "reset": reset}
             every = {"every": [[run["reset true"], run["reset learnt"], run["best of six"]] for run in runs]}
-            rows.append({**row, **summary(runs), **every})
-            kept = ("reset", "rmse", "rmse lasting", "cover", "seconds")
-            words = [f"{key} {rows[-1][f'{key} learnt'][0]:.4g}" for key in kept]
-            words.append(f"with the true prior {[round(run['reset true'], 5) for run in runs]}")
-            words.append(f"best of six {[round(1 / run['best of six']) for run in runs]}")
-            print(setting, f"resets {reset:.5f}:", "; ".join(words), flush=True)
-    return rows
+            yield {**row, **summary(runs), **every}
 
 
-def plan_rows(n: int, worlds: int) -> list[dict[str, Any]]:
-    """Return one row of plans per objective and rate of resets."""
-    rows = []
+def plan_rows(planned: int = 60, worlds: int = 10) -> Iterator[Row]:
+    """Yield one row of plans per objective and rate of resets, `worlds` each."""
     for harmonic in (True, False):
         for reset in (0.0, 0.01):
-            costs = [plans(n, harmonic, reset, seed) for seed in range(worlds)]
+            costs = [plans(planned, harmonic, reset, seed) for seed in range(worlds)]
             gains = [
                 {name: 100.0 * (1.0 - cost / run["re-planned"]) for name, cost in run.items()}
                 for run in costs
             ]
-            row = {"objective": "harmonic" if harmonic else "binary", "reset": reset}
-            rows.append({**row, **summary(gains)})
-            words = [f"{name} {mean:.2f} ± {spread:.2f}" for name, (mean, spread) in summary(gains).items()]
-            print(row, "; ".join(words), flush=True)
-    return rows
+            yield {"objective": "harmonic" if harmonic else "binary", "reset": reset, **summary(gains)}
 
 
-if __name__ == "__main__":
-    main()
+def claims(record: Record) -> Claims:
+    """Yield the bands."""
+    for row in record["estimates"]:
+        where = f"Gamma({row['shape']:g}, {row['exposure']:g}), resets {row['reset']:.4f}"
+        ratio = row["rmse learnt"][0] / row["rmse lasting averaged"][0]
+        most = 1.01 if row["reset"] == 0.0 else 0.8 if row["reset"] == 1 / 150 else 1.0
+        yield f"{where}: error {ratio:.3f} of that of rates that last", ratio < most
+        for *found, six in row["every"] if row["reset"] else ():
+            yield f"{where}: found {found}", all(0.5 < each / row["reset"] < 2.0 for each in found)
+            yield f"{where}: best of six {six:.4f}", row["reset"] != 1 / 150 or abs(six * 150 - 1.0) < 1e-6
+    for row in record["plans"]:
+        gain, error = row["with resets"]
+        held = abs(gain) < 1.0 if row["reset"] == 0.0 else gain > 2.0 * error
+        yield f"{row['objective']}, resets {row['reset']}: {gain:.2f} ± {error:.2f} %", held
+
+
+def days(rate: float) -> str:
+    """Return a rate of resets in words."""
+    return "none" if rate < 1e-5 else f"1 in {1 / rate:.0f} d"
+
+
+def shown(part: str) -> Callable[[Record], Iterator[Row]]:
+    """Return the rows of a page's table, with resets in words."""
+    keys = ("reset", "reset true", "reset learnt")
+    return lambda record: (
+        row | {f"{key}, days": days(float(np.ravel(row[key])[0])) for key in keys if key in row}
+        for row in record[part]
+    )
+
+
+BENCH = Measurement(
+    {"estimates": estimate_rows, "plans": plan_rows},
+    {"sources": 30, "planned": 8, "worlds": 2},
+    ("python", "sources", "seeds", "planned", "worlds"),
+    rows={part: shown(part) for part in ("estimates", "plans")},
+    claims=claims,
+)

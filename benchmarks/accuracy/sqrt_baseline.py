@@ -1,6 +1,6 @@
 """When rates ∝ √(importance × change rate) are as good as the optimum, and when they are not.
 
-    python benchmarks/accuracy/sqrt_baseline.py [--data FOLDER] [--save] [--page]
+    python -m benchmarks sqrt_baseline [--data FOLDER] [--save]
 
 The cost of `SquareRoot` above that of the optimum, both under the same change rates: those estimated from
 the bundled histories (and from NAME.crawl_daily.parquet in FOLDER), or drawn. Costs are harmonic staleness
@@ -12,26 +12,27 @@ last two from the saved results.
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import numpy.typing as npt
+import polars as pl
+from matplotlib.colors import LogNorm
+from matplotlib.ticker import FuncFormatter
+from scipy.special import ndtri
 
 import freshopt as fo
+from benchmarks.harness import ROOT, Claims, Measurement, Record, Row
 from freshopt.datasets import load_example
 from freshopt.planning.request import default_estimate
 from freshopt.problems import Age, BinaryFreshness, HarmonicStaleness
 from freshopt.solvers import SquareRoot
 
 Floats = npt.NDArray[np.float64]
-ROOT = Path(__file__).resolve().parents[2]
-PAGE, PICTURE = ROOT / "docs" / "square-root.md", ROOT / "docs" / "square-root.png"
-SAVED = ROOT / "benchmarks" / "results" / "sqrt_baseline.json"
 BUNDLED = ("debian-uploads", "gstreamer-plugins")
 PERIODIC = fo.Refresh.PERIODIC
 OBJECTIVES: dict[str, fo.Objective] = {
@@ -88,8 +89,6 @@ def excess(problem: fo.Problem) -> float:
 
 def histories(folder: Path | None) -> dict[str, Floats]:
     """Return the estimated change rates of each history."""
-    import polars as pl
-
     logs = {name: load_example(name) for name in BUNDLED}
     for path in sorted(folder.glob("*.crawl_daily.parquet")) if folder else ():
         frame = pl.read_parquet(path).with_columns(pl.col("source").cast(pl.String))
@@ -131,9 +130,9 @@ def cases(family: str, known: dict[str, Floats]) -> Iterator[tuple[str, str, flo
                     yield name, label, multiple, fo.Problem(chosen, sources, bandwidth, limits)
 
 
-def measure(folder: Path | None) -> dict[str, Any]:
+def measure(data: Path | None = None) -> Record:
     """Return the runs, what became of each statement, and the map."""
-    begun, known = time.perf_counter(), histories(folder)
+    known = histories(data)
     runs, told = [], []
     for statement in STATEMENTS:
         found = [
@@ -166,7 +165,6 @@ def measure(folder: Path | None) -> dict[str, Any]:
         "spreads": {name: float(np.std(np.log(rates))) for name, rates in known.items()},
         "map": regime_map(),
         "held_out": held_out(),
-        "seconds": round(time.perf_counter() - begun),
     }
 
 
@@ -184,8 +182,6 @@ def summed(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def regime_map() -> dict[str, Any]:
     """Return the excess over bandwidths and spreads, on quantiles of lognormal change rates."""
-    from scipy.special import ndtri
-
     normal = ndtri((np.arange(N) + 0.5) / N)
     weight = 1.0 + np.random.default_rng(1).pareto(PARETO, N)
     panels = {
@@ -213,25 +209,14 @@ def held_out() -> list[dict[str, Any]]:
         total = float(np.sum(default_estimate(log).change_rate_))
         for row in fo.backtest(log, [multiple * total for multiple in MODERATE]).means:
             if row.policy == "∝ √(w·Δ)":
-                rows.append(
-                    {
-                        "history": name,
-                        "bandwidth": row.bandwidth / total,
-                        "saving": row.saving,
-                        "error": row.saving_error,
-                    }
-                )
+                saved = {"saving": row.saving, "error": row.saving_error}
+                rows.append({"history": name, "bandwidth": row.bandwidth / total, **saved})
     return rows
 
 
-def draw(saved: dict[str, Any]) -> None:
+def draw(saved: Record, path: Path) -> None:
     """Draw the regime map with the real histories on it."""
-    import matplotlib
-
     matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    from matplotlib.colors import LogNorm
-    from matplotlib.ticker import FuncFormatter
 
     plt.style.use(ROOT / "notebooks" / "freshopt.mplstyle")
     panels = saved["map"]["panels"]
@@ -281,7 +266,7 @@ def draw(saved: dict[str, Any]) -> None:
     axes[0].legend(loc="upper right", fontsize=8, title="real histories", frameon=True)
     bar = figure.colorbar(shown, ax=axes, label="cost of the √ rule above the optimum")
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
-    figure.savefig(PICTURE, dpi=110)
+    figure.savefig(path, dpi=110)
     plt.close(figure)
 
 
@@ -290,72 +275,55 @@ def share(value: float) -> str:
     return f"{100.0 * value:.3g}" if value < 10.0 else f"{100.0 * value:.0f}"
 
 
-def statements(saved: dict[str, Any]) -> str:
-    """Return the table of statements."""
-    lines = [
-        "| family | predicted, % | runs | least | mean | largest | held |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for row in saved["statements"]:
+def claims(record: Record) -> Claims:
+    """Yield that statements were judged by their bands, and what the page says."""
+    for row, one in zip(record["statements"], STATEMENTS, strict=True):
+        band = [one.low, one.high if np.isfinite(one.high) else None]
+        yield f"{one.family}: the band {band} is that of the statement", row["band"] == band
+        least, most = (row["least"], row["largest"]) if one.of == "each" else (row["mean"], row["mean"])
+        yield (
+            f"{one.family}: {least} to {most}",
+            row["held"] == (least >= one.low - 1e-9 and most <= one.high),
+        )
+        yield f"{one.family}: {row['runs']} runs", row["runs"] >= 4 and row["family"] == one.family
+    yield "not all hold", not all(row["held"] for row in record["statements"])
+    rows = {row["family"]: row for row in record["statements"]}
+    for family, low, high in (("scarce", 0.155, 0.325), ("age", 0.115, 0.485)):
+        least, most = rows[family]["least"], rows[family]["largest"]
+        yield f"{family}: {least:.3f} to {most:.3f}", low < least <= most < high
+    yield f"signals: {rows['signals']['largest']:.3f}", 0.12 < rows["signals"]["largest"] < 0.13
+    worst: dict[tuple[str, float], float] = {}
+    for run in (run for run in record["runs"] if run["family"] == "plain"):
+        key = run["objective"], run["bandwidth"]
+        worst[key] = max(worst.get(key, 0.0), run["excess"])
+    yield f"harmonic staleness: {worst}", max(worst["harmonic", each] for each in MODERATE) < 0.0125
+    yield f"stale share: {worst}", 0.06 < worst["binary", 1.0] < 0.07
+    yield f"of more bandwidth: {worst}", worst["binary", 2.0] > 0.02 > worst["binary", 4.0]
+
+
+def statements(record: Record) -> Iterator[Row]:
+    """Yield the statements with their bands in words."""
+    for row in record["statements"]:
         low, high = row["band"]
         band = f"at least {share(low)}" if high is None else f"at most {share(high)}"
-        band += " on average" if row["of"] == "mean" else ""
-        numbers = " | ".join(share(max(row[key], 0.0)) for key in ("least", "mean", "largest"))
-        lines.append(
-            f"| {row['words']} | {band} | {row['runs']} | {numbers} | {'yes' if row['held'] else 'no'} |"
-        )
-    return "\n".join(lines) + "\n"
+        numbers = {key: share(max(row[key], 0.0)) for key in ("least", "mean", "largest")}
+        yield row | numbers | {"predicted": band + " on average" * (row["of"] == "mean")}
 
 
-def real(saved: dict[str, Any]) -> str:
-    """Return the table of the plain family, by history."""
-    heads = [f"{kind}, {multiple:g}" for kind in OBJECTIVES for multiple in MODERATE]
-    lines = [
-        f"| history | spread | {' | '.join(heads)} | held out, {MODERATE[0]:g} |",
-        "| --- " * (len(heads) + 3) + "|",
-    ]
-    for name, spread in saved["spreads"].items():
-        own = {
-            (run["objective"], run["bandwidth"]): run["excess"]
-            for run in saved["runs"]
-            if run["family"] == "plain" and run["history"] == name
-        }
-        cells = [share(own[kind, multiple]) for kind in OBJECTIVES for multiple in MODERATE]
-        tested = [row for row in saved["held_out"] if row["history"] == name and row["bandwidth"] < 1.5]
-        realised = f"{-100.0 * tested[0]['saving']:.1f} ± {100.0 * tested[0]['error']:.1f}" if tested else "–"
-        lines.append(f"| {name} | {spread:.2f} | {' | '.join(cells)} | {realised} |")
-    return "\n".join(lines) + "\n"
+def real(record: Record) -> Iterator[Row]:
+    """Yield the plain family by history, a key for each objective and bandwidth."""
+    for name, spread in record["spreads"].items():
+        own = (run for run in record["runs"] if (run["family"], run["history"]) == ("plain", name))
+        cells = {f"{run['objective']}, {run['bandwidth']:g}": share(run["excess"]) for run in own}
+        tested = [row for row in record["held_out"] if row["history"] == name and row["bandwidth"] < 1.5]
+        told = (f"{-100.0 * row['saving']:.1f} ± {100.0 * row['error']:.1f}" for row in tested)
+        yield {"history": name, "spread": spread, "held out": next(told, "–"), **cells}
 
 
-def filled(page: str, saved: dict[str, Any]) -> str:
-    """Return the page with its tables made anew."""
-    for name, made in (("statements", statements), ("real", real)):
-        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        head, rest = page.split(begin)
-        page = head + begin + made(saved) + end + rest.split(end, 1)[1]
-    return page
-
-
-def main() -> None:
-    """Measure, print and save."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, help="Folder of further histories, NAME.crawl_daily.parquet.")
-    parser.add_argument("--save", action="store_true")
-    parser.add_argument("--page", action="store_true", help="Write picture and page from the saved results.")
-    options = parser.parse_args()
-    if options.page:
-        saved = json.loads(SAVED.read_text(encoding="utf-8"))
-    else:
-        saved = measure(options.data)
-        print(statements(saved), real(saved), saved["held_out"], f"{saved['seconds']} s", sep="\n")
-    if options.save:
-        SAVED.write_text(json.dumps(saved, indent=1) + "\n", encoding="utf-8")
-    if options.save or options.page:
-        draw(saved)
-        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), saved), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+BENCH = Measurement(
+    {"": measure},
+    facts=("seconds",),
+    rows={"statements": statements, "real": real},
+    pictures={"docs/square-root.png": draw},
+    claims=claims,
+)

@@ -87,14 +87,14 @@ class Case:
             most = np.minimum(most, self["request_rate"])
         return np.where(self["signalled"] > 0, np.minimum(most, self["change_rate"]), most)
 
-    def take(self, index: Any) -> Case:  # noqa: ANN401 - any index of NumPy
+    def take(self, index: Any) -> Case:
         """Return the case of some sources, or of all in another order."""
         columns = {key: column[index] for key, column in self.columns.items()}
         host = self.host[index]
         limits = {h: limit for h, limit in self.limits.items() if h in set(host.tolist())}
         return replace(self, columns=columns, host=host, limits=limits, _wide={})
 
-    def changed(self, **changes: Any) -> Case:  # noqa: ANN401
+    def changed(self, **changes: Any) -> Case:
         """Return the case with other fields or columns."""
         columns = {key: changes.pop(key) for key in list(changes) if key in self.columns}
         return replace(self, columns={**self.columns, **columns}, **changes, _wide={})
@@ -146,7 +146,7 @@ class Case:
                     found = np.where(self["signalled"] > 0, signal(rates, d, own), found)
             return np.where(w > 0, w * found, 0)
 
-    def value(self, cost: Any) -> Any:  # noqa: ANN401
+    def value(self, cost: Any) -> Any:
         """Return what freshopt is to report for a total cost."""
         if self.line:
             return cost
@@ -183,7 +183,7 @@ class Case:
         with backend(self.compiled):
             return fo.solve(self.problem(), solver, throw=False)
 
-    def _must_be_given(self, key: str, column: Any) -> bool:  # noqa: ANN401
+    def _must_be_given(self, key: str, column: Any) -> bool:
         """Return whether a column is no default: importance has another one where requests are known."""
         if key not in DEFAULTS or (key == "importance" and "request_rate" in self.given):
             return True
@@ -223,7 +223,7 @@ class Case:
         return "\n".join(lines)
 
 
-def laid_out(column: Any, layout: str, key: str) -> Any:  # noqa: ANN401
+def laid_out(column: Any, layout: str, key: str) -> Any:
     """Return a column strided, reversed, as part of a Fortran array, a list, whole numbers or float32."""
     n = len(column)
     if layout == "strided":

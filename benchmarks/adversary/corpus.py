@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 PLAN = ("--bandwidth", "6/day", "--horizon", "3d", "--draws", "2")
 FORMATS = ("nutch", "stormcrawler", "changedetection", "crontab", "icalendar")
@@ -35,8 +36,6 @@ def log_rows(rng: np.random.Generator, n: int = 6, crawls: int = 25) -> list[str
 
 def write(folder: Path) -> None:
     """Write all inputs."""
-    import polars as pl
-
     rng = np.random.default_rng(7)
     rows = log_rows(rng)
     (folder / "log.csv").write_text("\n".join(rows) + "\n")
@@ -105,11 +104,6 @@ def _foreign(folder: Path) -> None:
     with zipfile.ZipFile(folder / "cd.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo("url-watches.json"), json.dumps(watches))
         archive.writestr(zipfile.ZipInfo("k1/history.txt"), snapshots)
-    (folder / "bing").mkdir()
-    (folder / "bing" / "urlid_offset_history.txt").write_text(
-        "0\t0.5\t[[1.0, 0], [2.0, 1]]\n1\t0.25\t[[1.5, 1]]\n"
-    )
-    (folder / "bing" / "urlid_imp.txt").write_text("0\t1.0\n1\t2.0\n")
 
 
 def jobs() -> list[Job]:
@@ -127,8 +121,7 @@ def jobs() -> list[Job]:
         ("--history", "history.csv", "history.csv"), ("--history", "history.parquet", "history.parquet"),
         ("--dbt", "dbt", "dbt/sources2.json"), ("--nutch", "nutch", "nutch/31.csv"),
         ("--changedetection", "cd", "cd/url-watches.json"), ("--changedetection", "cd", "cd/k1/history.txt"),
-        ("--changedetection", "cd.zip", "cd.zip"), ("--bing", "bing", "bing/urlid_offset_history.txt"),
-        ("--bing", "bing", "bing/urlid_imp.txt"),
+        ("--changedetection", "cd.zip", "cd.zip"),
     ):  # fmt: skip
         found.append(Job(("estimate", origin, path, "--out", "out.parquet"), (inside,)))
         found.append(Job(("plan", origin, path, *PLAN, "--out", "out"), (inside,)))

@@ -75,7 +75,7 @@ def cells_of(rng: Rng, text: str) -> str:
     return "\n".join(",".join(row) for row in rows)
 
 
-def values_of(rng: Rng, document: Any) -> Any:  # noqa: ANN401 - JSON
+def values_of(rng: Rng, document: Any) -> Any:
     """Return JSON with a value replaced by another of any type, or left out."""
     made = json.loads(json.dumps(document))
     node, parent, key = made, None, None

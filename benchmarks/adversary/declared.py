@@ -28,7 +28,7 @@ class Dual:
 
     __array_ufunc__ = None
 
-    def __add__(self, other: Any) -> Dual:  # noqa: ANN401 - a Dual or a number
+    def __add__(self, other: Any) -> Dual:
         """Return the sum."""
         other = other if isinstance(other, Dual) else Dual(wide(other), wide(0.0))
         return Dual(self.value + other.value, self.slope + other.slope)
@@ -43,7 +43,7 @@ class Dual:
         """Return the negative."""
         return self * -1.0
 
-    def __sub__(self, other: Any) -> Dual:  # noqa: ANN401
+    def __sub__(self, other: Any) -> Dual:
         """Return the difference."""
         return self + -1.0 * other
 
@@ -114,7 +114,7 @@ class Atoms:
         return x.chain(value, -1 - np.log(x.value))
 
     @staticmethod
-    def kl_div(x: Any, y: Any) -> Dual:  # noqa: ANN401
+    def kl_div(x: Any, y: Any) -> Dual:
         """Return x·log(x/y) − x + y for a number and a Dual."""
         if isinstance(x, Dual):
             ratio = x.value / wide(y)
@@ -138,14 +138,14 @@ class Atoms:
         return x.chain(value, np.sign(x.value) * 2 * np.minimum(size, most))
 
     @staticmethod
-    def maximum(a: Any, b: Any) -> Dual:  # noqa: ANN401
+    def maximum(a: Any, b: Any) -> Dual:
         """Return the larger; at a tie the one that rises faster."""
         a, b = _dual(a), _dual(b)
         second = (b.value > a.value) | ((b.value == a.value) & (b.slope > a.slope))
         return Dual(np.where(second, b.value, a.value), np.where(second, b.slope, a.slope))
 
     @staticmethod
-    def minimum(a: Any, b: Any) -> Dual:  # noqa: ANN401
+    def minimum(a: Any, b: Any) -> Dual:
         """Return the smaller."""
         return -Atoms.maximum(-_dual(a), -_dual(b))
 
@@ -160,7 +160,7 @@ class Atoms:
         return Atoms.maximum(x, -x)
 
 
-def _dual(x: Any) -> Dual:  # noqa: ANN401
+def _dual(x: Any) -> Dual:
     return x if isinstance(x, Dual) else Dual(wide(x), wide(0.0))
 
 

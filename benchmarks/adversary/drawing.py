@@ -80,7 +80,7 @@ def _exactly(rng: np.random.Generator, columns: dict[str, Any], budget: float) -
     return budget
 
 
-def _change_rates(rng: np.random.Generator, n: int) -> Any:  # noqa: ANN401 - an array
+def _change_rates(rng: np.random.Generator, n: int) -> Any:
     kind = rng.integers(6)
     if kind <= 1:
         return rng.lognormal(0.0, 1.0, n)
@@ -93,7 +93,7 @@ def _change_rates(rng: np.random.Generator, n: int) -> Any:  # noqa: ANN401 - an
     return np.rint(rng.uniform(1, 20, n))
 
 
-def _importances(rng: np.random.Generator, n: int) -> Any:  # noqa: ANN401
+def _importances(rng: np.random.Generator, n: int) -> Any:
     kind = rng.integers(8)
     w = np.ones(n)
     if kind <= 2:
@@ -111,14 +111,14 @@ def _importances(rng: np.random.Generator, n: int) -> Any:  # noqa: ANN401
     return w
 
 
-def _bounds(rng: np.random.Generator, columns: dict[str, Any], d: Any, budget: float) -> None:  # noqa: ANN401
+def _bounds(rng: np.random.Generator, columns: dict[str, Any], d: Any, budget: float) -> None:
     n, cost = len(d), columns["refresh_cost"]
     share = budget / n / cost
     kind = rng.random()
     if kind < 0.45:
         return
 
-    def some(share_of_all: float) -> Any:  # noqa: ANN401 - an array of booleans
+    def some(share_of_all: float) -> Any:
         return rng.random(n) < share_of_all
 
     if kind < 0.85:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from benchmarks.adversary.corpus import Job, jobs, write
 from benchmarks.adversary.damage import NAMES, damaged
@@ -58,8 +59,6 @@ def problems_of(outcome: Outcome, before: dict[str, bytes | None], folder: Path,
 
 
 def _unreadable(path: Path) -> str:
-    import polars as pl
-
     files = [p for p in path.rglob("*") if p.is_file()] if path.is_dir() else [path]
     for file in files:
         if not file.stat().st_size:

@@ -54,7 +54,7 @@ def captured(folder: Path) -> Iterator[tuple[Path, Path]]:
 def call(arguments: tuple[str, ...], folder: Path, streams: Path) -> Outcome:
     """Run a command line in this process, in a folder."""
 
-    def stop(*_: Any) -> None:  # noqa: ANN401
+    def stop(*_: Any) -> None:
         raise TooLongError
 
     code, raised = None, ""

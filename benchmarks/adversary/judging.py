@@ -58,7 +58,7 @@ def judge(case: Case) -> tuple[str, list[Finding]]:
     return solution.status.value, examine(case, solution)
 
 
-def examine(case: Case, solution: Any) -> list[Finding]:  # noqa: ANN401 - or what has the same fields
+def examine(case: Case, solution: Any) -> list[Finding]:
     """Return what is wrong with a solution."""
     proof, status = solution.certificate, solution.status
     if proof is None:
@@ -91,7 +91,7 @@ def _infeasible(case: Case, rates: Wide) -> list[Finding]:
     return found
 
 
-def _dishonest(case: Case, rates: Wide, solution: Any) -> list[Finding]:  # noqa: ANN401
+def _dishonest(case: Case, rates: Wide, solution: Any) -> list[Finding]:
     """Compare value, bound, gap and status with the adversary's own."""
     oracle, proof = Oracle(case), solution.certificate
     price = wide(solution.price)
@@ -154,7 +154,7 @@ def _feasible_after_all(case: Case, words: str) -> list[Finding]:
     return []
 
 
-def same_answer(one: Any, other: Any, factor: float = 1.0) -> Finding | None:  # noqa: ANN401
+def same_answer(one: Any, other: Any, factor: float = 1.0) -> Finding | None:
     """Compare two certified solutions of one problem in other units or another order."""
     if one.status is not other.status:
         return Finding("other status", f"{one.status.value} and {other.status.value}")

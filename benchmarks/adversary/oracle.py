@@ -80,11 +80,11 @@ class Oracle:
         inner = np.clip(np.exp((a + b) / 2), self.lower, self.upper)
         return np.where(at_low, self.lower, np.where(at_high, self.upper, inner))
 
-    def total(self, rates: Wide) -> Any:  # noqa: ANN401
+    def total(self, rates: Wide) -> Any:
         """Return Σ w·J."""
         return np.sum(self.case.costs(rates))
 
-    def dual(self, price: Any, host_prices: Wide) -> Any:  # noqa: ANN401
+    def dual(self, price: Any, host_prices: Wide) -> Any:
         """Return the dual bound at prices; the hosts' come on top."""
         each = price + self.hosts.spread(host_prices)
         rates = self.responses(each)
@@ -119,7 +119,7 @@ class Oracle:
         total = self.total(rates) if max(over) <= 1 + ROUNDED else np.longdouble(np.inf)
         return self.dual(price, np.maximum(kappa - price, 0)), total, rates
 
-    def _clear(self, rates_at: Any, used: Any, targets: Wide, spread: Any) -> tuple[Wide, Wide]:  # noqa: ANN401
+    def _clear(self, rates_at: Any, used: Any, targets: Wide, spread: Any) -> tuple[Wide, Wide]:
         """Search for the prices at which the sums meet their targets; at jumps mix both sides."""
         targets = np.maximum(targets, used(self.lower))  # which may fill them but for rounding
         free = rates_at(np.zeros_like(targets))

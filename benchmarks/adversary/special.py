@@ -20,7 +20,7 @@ TERMS = 18  # 0.5^18/18! is 6e-22
 _FACTORIAL = np.cumprod(np.append(np.longdouble(1), np.arange(1, 40, dtype=np.longdouble)))
 
 
-def wide(x: Any) -> Wide:  # noqa: ANN401 - whatever NumPy takes
+def wide(x: Any) -> Wide:
     """Return numbers in extended precision."""
     return np.asarray(x, dtype=np.longdouble)
 

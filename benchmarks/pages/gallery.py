@@ -1,31 +1,26 @@
 """Solve the objectives of docs/gallery.md: two cone solvers at 50 sources, Newton at a million.
 
-    python benchmarks/pages/gallery.py [--large 1000000] [--save]
+    python -m benchmarks gallery [--large 1000000] [--save]
 
 The declarations are those of the page: its code is executed, nothing is repeated here. Cone solvers run
-without their ladder, so that no answer comes from a second attempt or from the dual. --save writes
-benchmarks/results/gallery.json and the page's table from it.
+without their ladder, so that no answer comes from a second attempt or from the dual.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 import freshopt as fo
+from benchmarks.harness import ROOT, Claims, Measurement, Record, Row
 from freshopt.solvers import Conic, SeparableNewton, WaterFilling
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "gallery.md"
-RESULTS = ROOT / "benchmarks" / "results" / "gallery.json"
 OBJECTIVES = ("AlphaFairFreshness", "FairBlend", "StalenessAndBill")
-SMALL, LARGE = 50, 1_000_000
-BEGIN, END = "<!-- measured -->\n", "<!-- end -->"
+SMALL = 50
 
 
 def declared() -> list[fo.Objective]:
@@ -77,51 +72,34 @@ def measure(objective: fo.Objective, large: int) -> dict[str, Any]:
     return {"objective": repr(objective), "sizes": sizes}
 
 
-def table(results: list[dict[str, Any]]) -> str:
-    """Return the page's table."""
-    lines = [
-        "| objective | n | solver | value | gap | difference | iterations | seconds |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for result in results:
-        for size in result["sizes"]:
+def objectives(large: int = 10**6) -> Iterator[Row]:
+    """Yield the objectives."""
+    for objective in declared():
+        yield measure(objective, large)
+
+
+def claims(record: Record) -> Claims:
+    """Yield that all solvers agree, and prove it, with a bandwidth that binds."""
+    yield "three objectives", [row["objective"] for row in record["objectives"]] == [*map(repr, declared())]
+    for row in record["objectives"]:
+        small, large = row["sizes"]
+        backends = [each["backend"] for each in small["rows"]]
+        yield f"{backends}", small["n"] == SMALL and backends == [None, "CLARABEL", "ECOS"]
+        for size in (small, large):
+            yield f"{row['objective']}: price {size['price']}", size["price"] > 0.0
             for each in size["rows"]:
-                solver = each["backend"] or each["solver"]
-                cells = (
-                    f"`{result['objective']}`",
-                    f"{size['n']:,}",
-                    solver,
-                    f"{each['value']:.9g}",
-                    f"{each['relative_gap']:.0e}",
-                    f"{each['difference']:.0e}",
-                    str(each["iterations"]),
-                    f"{each['seconds']:.2g}",
-                )
-                lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+                off = max(each["relative_gap"], each["difference"])
+                told = f"{row['objective']}, {each['backend'] or each['solver']}: {off:.0e}"
+                yield told, off <= (1e-6 if each["backend"] else 1e-9)
 
 
-def filled(page: str, results: list[dict[str, Any]]) -> str:
-    """Return the page with its table between the marks replaced."""
-    head, rest = page.split(BEGIN)
-    return head + BEGIN + table(results) + END + rest.split(END, 1)[1]
+def solved(record: Record) -> Iterator[Row]:
+    """Yield a row for each objective, size and solver."""
+    for row in record["objectives"]:
+        for size in row["sizes"]:
+            for each in size["rows"]:
+                name = each["backend"] or each["solver"]
+                yield each | {"objective": row["objective"], "n": size["n"], "name": name}
 
 
-def main() -> None:
-    """Measure, print and save."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--large", type=int, default=LARGE)
-    parser.add_argument("--save", action="store_true")
-    options = parser.parse_args()
-    results = [measure(objective, options.large) for objective in declared()]
-    print(table(results))
-    if options.save:
-        RESULTS.parent.mkdir(parents=True, exist_ok=True)
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), results), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+BENCH = Measurement({"objectives": objectives}, quick={"large": 1000}, rows={"solved": solved}, claims=claims)

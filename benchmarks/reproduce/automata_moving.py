@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from automata_runs import (
+
+from benchmarks.reproduce.automata_runs import (
     HARD,
     LEARNT,
     MANY,
@@ -20,8 +21,7 @@ from automata_runs import (
     relearning,
     seeds,
 )
-from claims import Measured, Measurements, Plan
-
+from benchmarks.reproduce.claims import Measured, Measurements, Plan
 from freshopt.automata import AutomataTree, SimulatedSources
 
 measure = Measurements()

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from claims import Plan
 
+from benchmarks.reproduce.claims import Plan
 from freshopt import automata
 from freshopt.automata import Polling, SimulatedSources
 
@@ -66,7 +66,7 @@ def uniform(hazard: Floats) -> float:
     return reward(hazard, np.full(len(hazard), 1.0 / len(hazard)))
 
 
-def learnt(hazard: Floats, seed: int, polls: Iterable[int], **settings: Any) -> list[float]:  # noqa: ANN401
+def learnt(hazard: Floats, seed: int, polls: Iterable[int], **settings: Any) -> list[float]:
     """Return a tree's reward after numbers of polls; settings are those of the tree."""
     tree, sources = automata.AutomataTree(len(hazard), seed=seed, **settings), SimulatedSources(hazard)
     found = []
@@ -101,7 +101,7 @@ def perturbed(hazard: Floats, swaps: int, seed: int) -> Floats:
     return np.array(order)
 
 
-def polls_to(share: float, hazard: Floats, seed: int, step: int, **settings: Any) -> int:  # noqa: ANN401
+def polls_to(share: float, hazard: Floats, seed: int, step: int, **settings: Any) -> int:
     """Return after how many polls the reward has reached a share of the best."""
     tree, sources = automata.AutomataTree(len(hazard), seed=seed, **settings), SimulatedSources(hazard)
     goal = share * best(hazard)

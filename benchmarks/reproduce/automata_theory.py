@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from automata_runs import CASES, Floats, best, hazards, proportional, reward, uniform
-from claims import Measured, Measurements, Plan
 
 import freshopt as fo
+from benchmarks.reproduce.automata_runs import CASES, Floats, best, hazards, proportional, reward, uniform
+from benchmarks.reproduce.claims import Measured, Measurements, Plan
 from freshopt.automata import AutomataTree, TwofoldAutomaton, Update, detection
 from freshopt.problems import PollingKnapsack
 

@@ -1,14 +1,14 @@
 """Claims of LambdaCrawl decided on the published Bing data, by `reproduce.py --bing FOLDER`.
 
-    python benchmarks/reproduce/bing.py FOLDER [--pages N]
+    python -m benchmarks reproduce --bing FOLDER [--pages N]
 
 FOLDER holds the five files that https://github.com/microsoft/Optimal-Freshness-Crawl-Scheduling describes, as
-`freshopt.io.read_bing` reads them. As in section 7 of the paper, change rates of silent pages are estimated
-from their whole histories by Eq 10, with the half day of Algorithm 4 so that they are finite; signalled pages
-have theirs from the data, and pages of no importance are left out. The claims, their bands and their
-statistics are those of ``claims/lambdacrawl.toml``; Figure 3 needs no histories and is decided on the
-stand-in only. --pages reads the first pages of the histories: all of them take some 20 µs a page, and 9 bytes
-a crawl, sorting apart.
+`read_bing.py` reads them. As in section 7 of the paper, change rates of silent pages are estimated from their
+whole histories by Eq 10, with the half day of Algorithm 4 so that they are finite; signalled pages have
+theirs from the data, and pages of no importance are left out. The claims, their bands and their statistics
+are those of ``claims/lambdacrawl.toml``; Figure 3 needs no histories and is decided on the stand-in only.
+--pages reads the first pages of the histories: all of them take some 20 µs a page, and 9 bytes a crawl,
+sorting apart.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from claims import FAILS, Claim, Finding, Table
-from lambdacrawl_figures import FLOORS, Policies, by_floor, figure_1, figure_2, policies
-from reproduce import HEADINGS, cells, counts, lines
 
 import freshopt as fo
+from benchmarks.reproduce.claims import FAILS, Claim, Finding, Table
+from benchmarks.reproduce.lambdacrawl_figures import FLOORS, Policies, by_floor, figure_1, figure_2, policies
+from benchmarks.reproduce.read_bing import BingData, read_bing
+from benchmarks.reproduce.reproduce import HEADINGS, cells, counts, lines
 from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.estimators import MaximumLikelihood
-from freshopt.io import BingData, read_bing
 
 # What the claims need beside the histories and importances, which `read_bing` asks for itself.
 ANNOUNCED = "urlid_chrate_compl_obs_hist"

@@ -39,6 +39,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import betaincinv, stdtrit
 
 FOLDER = Path(__file__).with_name("claims")
 CONFIDENCE = 0.95
@@ -353,8 +354,6 @@ def welch_interval(
 
 def share_interval(outcomes: npt.NDArray[np.float64]) -> tuple[float, float, float]:
     """Return the share of outcomes and Clopper and Pearson's interval."""
-    from scipy.special import betaincinv
-
     n, hits, tail = len(outcomes), int(np.count_nonzero(outcomes)), 0.5 * (1.0 - CONFIDENCE)
     low = float(betaincinv(hits, n - hits + 1, tail)) if hits else 0.0
     high = float(betaincinv(hits + 1, n - hits, 1.0 - tail)) if hits < n else 1.0
@@ -363,8 +362,6 @@ def share_interval(outcomes: npt.NDArray[np.float64]) -> tuple[float, float, flo
 
 def _quantile(freedom: float) -> float:
     """Return the two-sided quantile of Student's distribution."""
-    from scipy.special import stdtrit
-
     return float(stdtrit(freedom, 0.5 * (1.0 + CONFIDENCE)))
 
 
@@ -373,5 +370,5 @@ def _folded(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {key: " ".join(value.split()) if isinstance(value, str) else value for key, value in entry.items()}
 
 
-def _finite(value: Any) -> Any:  # noqa: ANN401 - whatever a field holds
+def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value

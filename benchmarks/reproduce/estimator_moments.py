@@ -14,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 from scipy.integrate import quad
+from scipy.stats import binom
 
 Array = npt.NDArray[np.float64]
 Moments = tuple[float, float]  # mean, and mean of the square
@@ -23,8 +24,6 @@ def counted(
     crawls: int, change_rate: float, crawl_rate: float, estimate: Callable[[Array], Array]
 ) -> Moments:
     """Return the moments of an estimate that is a function of the number of changes found."""
-    from scipy.stats import binom
-
     found = np.arange(crawls + 1.0)
     weights = binom.pmf(found, crawls, change_rate / (change_rate + crawl_rate))
     values = estimate(found)
@@ -119,8 +118,6 @@ def law_error(crawls: int, rates: tuple[float, float], alpha: float = 1.0) -> fl
 
 def law_distance(crawls: int, rates: tuple[float, float], alpha: float) -> float:
     """Return E|x − Δ| of LLN, from the numbers of changes within 12 standard deviations of their mean."""
-    from scipy.stats import binom
-
     change_rate, crawl_rate = rates
     mu = change_rate / (change_rate + crawl_rate)
     reach = 12.0 * np.sqrt(crawls * mu * (1 - mu))

@@ -52,7 +52,7 @@ def log_of(gaps: Array, changed: npt.NDArray[np.bool_]) -> CrawlLog:
     return CrawlLog.from_columns(columns, names=np.arange(n))
 
 
-def fitted(model: Any, log: CrawlLog, crawl_rate: float) -> Array:  # noqa: ANN401 - any estimator
+def fitted(model: Any, log: CrawlLog, crawl_rate: float) -> Array:
     """Return a model's estimates; those that look at the gaps need no crawl rate."""
     known = () if isinstance(model, MaximumLikelihood | MomentMatching) else (crawl_rate,)
     return np.asarray(model.fit(log, *known).change_rate_)

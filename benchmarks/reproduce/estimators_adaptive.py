@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from claims import Measured, Measurements, Plan
-from estimator_runs import Array, log_of
 
 import freshopt as fo
+from benchmarks.reproduce.claims import Measured, Measurements, Plan
+from benchmarks.reproduce.estimator_runs import Array, log_of
 from freshopt.estimators import (
     LawOfLargeNumbers,
     MaximumLikelihood,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import estimator_moments as moments
 import numpy as np
-from claims import Measured, Measurements, Plan
-from estimator_runs import Array, fitted, log_of, models, sampled
+
+from benchmarks.reproduce import estimator_moments as moments
+from benchmarks.reproduce.claims import Measured, Measurements, Plan
+from benchmarks.reproduce.estimator_runs import Array, fitted, log_of, models, sampled
 
 measure = Measurements()
 HUNDRED = 100  # runs of which the paper forms its errors

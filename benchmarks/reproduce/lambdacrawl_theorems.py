@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from lambdacrawl_figures import HARMONIC, stand_in
 
 import freshopt as fo
+from benchmarks.reproduce.lambdacrawl_figures import HARMONIC, stand_in
 from freshopt.bounds import price_bracket
 from freshopt.estimators import MaximumLikelihood
 from freshopt.online import LambdaLearnAndCrawl

@@ -6,10 +6,11 @@ import math
 from functools import cache
 
 import numpy as np
-from claims import Measured, Plan
-from learning_to_crawl_instances import Array, N, measure
+from scipy.special import pdtr, pdtrc
 
 import freshopt as fo
+from benchmarks.reproduce.claims import Measured, Plan
+from benchmarks.reproduce.learning_to_crawl_instances import Array, N, measure
 from freshopt.datasets import example_events
 from freshopt.estimators import FullObservation, MaximumLikelihood, MomentMatching
 from freshopt.simulation import SimulatedCrawler
@@ -218,8 +219,6 @@ def psi(t: Array) -> Array:
 @measure.of("app-k-tails", quick=1000)
 def tails(plan: Plan) -> Measured:
     """Compute both tails of random Poisson laws, and their bounds."""
-    from scipy.special import pdtr, pdtrc
-
     rng, runs = np.random.default_rng([plan.seed, 27]), plan.runs("app-k-tails")
     mean = 10.0 ** rng.uniform(-1.0, 3.0, runs)
     away = mean * 10.0 ** rng.uniform(-2.0, 0.0, runs)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from claims import Measurements
 
 import freshopt as fo
+from benchmarks.reproduce.claims import Measurements
 from freshopt.estimators import MomentMatching
 from freshopt.many import solve_many
 from freshopt.online import PhasedEpsilonGreedy, best_exploration

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from claims import Measured, Plan
-from learning_to_crawl_instances import BINARY, Array, N, equal_gaps, instance, measure
+from scipy.special import digamma, zeta
 
 import freshopt as fo
+from benchmarks.reproduce.claims import Measured, Plan
+from benchmarks.reproduce.learning_to_crawl_instances import BINARY, Array, N, equal_gaps, instance, measure
 from freshopt.bounds import sensitivity_bound
 from freshopt.estimators import MaximumLikelihood, MomentMatching
 from freshopt.problems import AccumulatedDelay, HarmonicStaleness
@@ -125,8 +126,6 @@ def lemma_2_short(plan: Plan) -> Measured:
 @measure.of("lemma-2-strict", quick=1)
 def lemma_2_strict(plan: Plan) -> Measured:
     """Compute how c of ξ = 1.5 and of 1.7 part as groups are added, w_n = ln n, groups made for ξ = 1."""
-    from scipy.special import digamma, zeta
-
     edges = [3.0]
     while len(edges) <= 1000:  # Σ 1/n of a group is ln of the quotient of its ends, nearly, hence 1/2
         edges.append(math.ceil(edges[-1] * math.exp(0.5)) if edges[-1] < 1e15 else edges[-1] * math.exp(0.5))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from claims import Measured, Plan
-from learning_to_crawl_instances import (
+
+import freshopt as fo
+from benchmarks.reproduce.claims import Measured, Plan
+from benchmarks.reproduce.learning_to_crawl_instances import (
     BINARY,
     PAPER_BOUNDS,
     PHASED,
@@ -16,8 +18,6 @@ from learning_to_crawl_instances import (
     paper_instance,
     phases,
 )
-
-import freshopt as fo
 from freshopt.estimators import MomentMatching
 from freshopt.online import PhasedEpsilonGreedy, best_exploration
 

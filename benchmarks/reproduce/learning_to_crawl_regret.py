@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from claims import Measured, Plan
-from learning_to_crawl_instances import (
+
+import freshopt as fo
+from benchmarks.reproduce.claims import Measured, Plan
+from benchmarks.reproduce.learning_to_crawl_instances import (
     BINARY,
     BOUNDS,
     DECADES,
@@ -21,8 +23,6 @@ from learning_to_crawl_instances import (
     measure,
     slopes,
 )
-
-import freshopt as fo
 from freshopt.bounds import etc_regret_bound
 from freshopt.estimators import FullObservation, MomentMatching
 from freshopt.online import ExploreThenCommit, best_exploration

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from claims import Beside, Measured, Measurements, Plan
-from mirrorsync_instances import EXPLORATION, KINDS, LARGEST, ROUNDS, Array, Instance, K
-from mirrorsync_rounds import Adversary, Batch, corollary, corollary_bound, play, stay
 
+from benchmarks.reproduce.claims import Beside, Measured, Measurements, Plan
+from benchmarks.reproduce.mirrorsync_instances import EXPLORATION, KINDS, LARGEST, ROUNDS, Array, Instance, K
+from benchmarks.reproduce.mirrorsync_rounds import Adversary, Batch, corollary, corollary_bound, play, stay
 from freshopt.bounds import mirror_sync_in_policy_bound
 from freshopt.online import MirrorSync
 

@@ -13,10 +13,19 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-from mirrorsync_instances import BANDWIDTH, LARGEST, LEAST, MOST, NOISE, Array, Instance, K
-from mirrorsync_steps import stepped
 
 import freshopt as fo
+from benchmarks.reproduce.mirrorsync_instances import (
+    BANDWIDTH,
+    LARGEST,
+    LEAST,
+    MOST,
+    NOISE,
+    Array,
+    Instance,
+    K,
+    stepped,
+)
 from freshopt.online.gradient_probes import with_exploration
 
 # The factors of all sources in a round, shape (runs, K).

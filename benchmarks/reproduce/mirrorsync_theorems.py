@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from claims import Measured, Measurements, Plan
-from mirrorsync_instances import BANDWIDTH, KINDS, LEAST, MOST, Array, Instance, K
-from mirrorsync_rounds import Batch
+from scipy.optimize import minimize
 
 import freshopt as fo
+from benchmarks.reproduce.claims import Measured, Measurements, Plan
+from benchmarks.reproduce.mirrorsync_instances import BANDWIDTH, KINDS, LEAST, MOST, Array, Instance, K
+from benchmarks.reproduce.mirrorsync_rounds import Batch
 from freshopt.online.gradient_probes import Synchronization
 from freshopt.separable.kernel import Numerics
 from freshopt.simulation import Crawler, SimulatedCrawler
@@ -64,8 +65,6 @@ def open_loop(plan: Plan) -> Measured:
 
 def by_descent(batch: Batch, rng: np.random.Generator) -> float:
     """Return by which share a general optimiser over a source's gaps beats equal gaps."""
-    from scipy.optimize import minimize
-
     source, refreshes = batch.one(0, int(rng.integers(K))), int(rng.integers(2, 8))
     horizon = refreshes * float(np.exp(rng.uniform(np.log(0.3), np.log(20.0))))
 

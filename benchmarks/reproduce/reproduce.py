@@ -1,6 +1,6 @@
 """Decide what the papers claim, by seeded runs, and print what does not hold too.
 
-    python benchmarks/reproduce/reproduce.py [--only PAPER ...] [--claims ID ...] [--seed N] [--quick]
+    python -m benchmarks reproduce [--only PAPER ...] [--claims ID ...] [--seed N] [--quick]
     [--save] [--page] [--bing FOLDER]
 
 The claims, their bands and their numbers of runs are fixed in ``claims/<paper>.toml``; `claims.py` has the
@@ -27,7 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from claims import (
+from benchmarks.reproduce.claims import (
     DECIDES,
     FAILS,
     FOLDER,
@@ -69,17 +69,31 @@ Where a paper's data are not at hand, its figures are decided on stand-ins: that
 that it depends on the data, not that the paper erred. This concerns Figures 1 to 3 of LambdaCrawl and Figures
 1 and 2 of Learning to Crawl.
 
-`python benchmarks/reproduce/reproduce.py --save` repeats everything and writes this page; `--only` takes one
+`python -m benchmarks reproduce --save` repeats everything and writes this page; `--only` takes one
 paper. The tables with all settings are in `benchmarks/reproduce/claims/`, the findings with their intervals
 in `benchmarks/results/reproduce_*.json`. Where the papers are wrong, silent, or bound to
 their data is told in [papers](papers.md).
 """
 
 
+# The modules that measure a paper's claims, in their order.
+PARTS = {
+    "automata": ("automata_theory", "automata_moving", "automata_static"),
+    "estimators": ("estimators_theory", "estimators_figures", "estimators_adaptive"),
+    "lambdacrawl": ("lambdacrawl_claims",),
+    "learning_to_crawl": (
+        *("learning_to_crawl_lemmas", "learning_to_crawl_estimation", "learning_to_crawl_regret"),
+        "learning_to_crawl_phases",
+    ),
+    "mirrorsync": ("mirrorsync_theorems", "mirrorsync_regret", "mirrorsync_learners"),
+}
+
+
 def measurements(paper: str) -> Measurements:
     """Return the functions that measure a paper's claims."""
-    found: Measurements = importlib.import_module(f"reproduce_{paper}").measure
-    return found
+    found = [importlib.import_module(f"benchmarks.reproduce.{part}").measure for part in PARTS[paper]]
+    registries = {id(each): each for each in found}.values()
+    return Measurements([group for each in registries for group in each.groups])
 
 
 def measure(
@@ -243,7 +257,7 @@ def section(paper: str) -> str:
     """Return a paper's part of the page."""
     table, found, record = Table.read(paper), kept(paper), saved(paper)
     seconds = sum(each["seconds"] for each in record["groups"]) if record else 0.0
-    command = f"python benchmarks/reproduce/reproduce.py --only {paper}"
+    command = f"python -m benchmarks reproduce --only {paper}"
     how = f"{counts(found)}. `{command}`: {seconds:,.0f} s by the clock."
     parts = [f"## {table.title}", table.place, table.setting, how[0].upper() + how[1:]]
     for verdict in (FAILS, UNDECIDED, HOLDS):
@@ -314,7 +328,7 @@ def main() -> None:
         PAGE.write_text(page(), encoding="utf-8")
         return
     if options.bing is not None:
-        importlib.import_module("bing").main(options.bing)
+        importlib.import_module("benchmarks.reproduce.bing").main(options.bing)
         return
     if options.save and (options.quick or options.seed):
         parser.error("only a full measurement from seed 0 is saved")

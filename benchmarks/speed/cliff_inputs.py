@@ -15,20 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import freshopt as fo
+from benchmarks.speed.objectives import OBJECTIVES
 from freshopt.dual_search.problem_columns import numerics_columns
 from freshopt.problems import (
-    AccumulatedDelay,
-    Age,
-    BinaryFreshness,
     ExpectedPenalty,
-    HarmonicStaleness,
-    PollingKnapsack,
-    PowerCost,
-    SynchronizationCost,
 )
 from freshopt.separable.kernel import Kernel
 
-PERIODIC = fo.Refresh.PERIODIC
 BUDGETS = (1e-4, 1e-2, 0.3, 0.9, 0.999)
 Columns = dict[str, Any]
 
@@ -40,26 +33,16 @@ class Cell(NamedTuple):
     signals: bool = False
 
 
-def cells() -> dict[str, Cell]:
-    """Return the objectives."""
-    return {
-        "harmonic": Cell(HarmonicStaleness()),
-        "harmonic, signals": Cell(HarmonicStaleness(), signals=True),
-        "harmonic, periodic": Cell(HarmonicStaleness(PERIODIC)),
-        "binary": Cell(BinaryFreshness()),
-        "binary, signals": Cell(BinaryFreshness(), signals=True),
-        "binary, periodic": Cell(BinaryFreshness(PERIODIC)),
-        "delay": Cell(AccumulatedDelay()),
-        "delay, signals": Cell(AccumulatedDelay(), signals=True),
-        "delay, periodic": Cell(AccumulatedDelay(PERIODIC)),
-        "age": Cell(Age()),
-        "age, signals": Cell(Age(), signals=True),
-        "age, periodic": Cell(Age(PERIODIC)),
-        "power 0.5": Cell(SynchronizationCost(PowerCost(1.0, 0.5))),
-        "polls": Cell(PollingKnapsack("polls")),
-        "materials": Cell(PollingKnapsack("materials")),
-        "expected penalty, root": Cell(ExpectedPenalty(np.sqrt)),
-    }
+# By the order in which tables have them.
+CELLS: dict[str, Cell] = {
+    **{
+        f"{name}{how}": Cell(OBJECTIVES[name + how.removesuffix(", signals")], how == ", signals")
+        for name in ("harmonic", "binary", "delay", "age")
+        for how in ("", ", signals", ", periodic")
+    },
+    **{name: Cell(OBJECTIVES[name]) for name in ("power 0.5", "polls", "materials")},
+    "expected penalty, root": Cell(ExpectedPenalty(np.sqrt)),
+}
 
 
 def lognormal(sigma: float) -> Callable[[np.random.Generator, int], Columns]:
@@ -71,36 +54,24 @@ def lognormal(sigma: float) -> Callable[[np.random.Generator, int], Columns]:
     return draw
 
 
-def _ties(rng: np.random.Generator, n: int) -> Columns:
-    return {
-        "change_rate": rng.choice([0.2, 1.0, 1.5, 7.0], n),
-        "importance": rng.choice([1.0, 2.0, 3.0, 10.0, 11.0], n),
-    }
-
-
-def _two_points(rng: np.random.Generator, n: int) -> Columns:
-    rare = rng.random(n) < 0.01
-    return {"change_rate": np.where(rare, 1e3, 1.0), "importance": np.where(rare, 1e-3, 1.0)}
-
-
-def _proportional(rng: np.random.Generator, n: int) -> Columns:
-    d = rng.lognormal(0.0, 1.0, n)
-    return {"change_rate": d, "importance": d}
-
-
-def _power_law(rng: np.random.Generator, n: int) -> Columns:
-    return {"change_rate": rng.pareto(1.1, n) + 1e-3, "importance": rng.pareto(1.1, n) + 1e-3}
-
-
 FAMILIES: dict[str, Callable[[np.random.Generator, int], Columns]] = {
     "all alike": lognormal(0.0),
     "lognormal 1": lognormal(1.0),
     "lognormal 2": lognormal(2.0),
     "lognormal 4": lognormal(4.0),
-    "ties": _ties,
-    "two points": _two_points,
-    "w = d": _proportional,
-    "power law": _power_law,
+    "ties": lambda rng, n: {
+        "change_rate": rng.choice([0.2, 1.0, 1.5, 7.0], n),
+        "importance": rng.choice([1.0, 2.0, 3.0, 10.0, 11.0], n),
+    },
+    "two points": lambda rng, n: {
+        "change_rate": np.where(rare := rng.random(n) < 0.01, 1e3, 1.0),
+        "importance": np.where(rare, 1e-3, 1.0),
+    },
+    "w = d": lambda rng, n: dict.fromkeys(("change_rate", "importance"), rng.lognormal(0.0, 1.0, n)),
+    "power law": lambda rng, n: {
+        "change_rate": rng.pareto(1.1, n) + 1e-3,
+        "importance": rng.pareto(1.1, n) + 1e-3,
+    },
     "max_rate on half": lognormal(1.0),
     "min_rate on half": lognormal(1.0),
     "hosts": lognormal(1.0),
@@ -108,19 +79,7 @@ FAMILIES: dict[str, Callable[[np.random.Generator, int], Columns]] = {
 
 
 class Draw(NamedTuple):
-    """Data of a family, whatever the objective and the budget.
-
-    Attributes
-    ----------
-    columns : dict
-        Change rates and importances.
-    signalled : ndarray of bool, shape (n,)
-        Half of the sources, for cells with signals.
-    host : ndarray of int, shape (n,)
-        Of power-law sizes, 30 sources on average.
-    tightness : ndarray
-        Of each host, 3 to 0.3.
-    """
+    """Data of a family, whatever objective and budget: half are signalled, hosts have tightness 3 to 0.3."""
 
     columns: Columns
     signalled: np.ndarray

@@ -1,6 +1,6 @@
 """Look for inputs that are slow: the worst certified solve of each objective over data families and budgets.
 
-    python benchmarks/speed/cliffs.py [--quick] [--cells harmonic;...] [--save [FOLDER]]
+    python -m benchmarks cliffs [--quick] [--cells harmonic ...] [--save [FOLDER]]
 
 Every cell (objective and refresh discipline, with and without signals) is solved by ``fo.solve``, certificate
 included, for every family of data and every budget of `cliff_inputs`, at 10⁴ and 10⁵ sources; each cell's
@@ -9,28 +9,23 @@ times of one thread, the least of up to three: what is measured is the data's do
 is one pass ``np.add(w, d, out=r)`` over as many sources, measured beside the solves and at least 2.3 ns a
 source.
 
-A cell whose demand is not compiled is measured at 10⁴ and 10⁵ alone. --save writes
-benchmarks/results/cliffs.json and the table of docs/speed.md, below FOLDER if one is given; --quick is for
-trying it out. All of it takes minutes, and some more the first time on a machine, where loops are compiled.
+A cell whose demand is not compiled is measured at 10⁴ and 10⁵ alone. All of it takes minutes, and some more
+the first time on a machine, where loops are compiled.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import time
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
-from cliff_inputs import BUDGETS, FAMILIES, Cell, cells, is_compiled, problem
-from speed import ROOT, keep_to_one_core
 
 import freshopt as fo
+from benchmarks.harness import Claims, Measurement, Record, Row, shown
+from benchmarks.speed.cliff_inputs import BUDGETS, CELLS, FAMILIES, Cell, is_compiled, problem
 
-RESULT, PAGE = Path("benchmarks/results/cliffs.json"), Path("docs/speed.md")
-BEGIN, END = "<!-- cliffs -->\n", "<!-- end of cliffs -->\n"
 # One addition of two columns from memory, per source, where memory is slow.
 LEAST_ADD = 2.3e-9
 # ADD at 10⁷ sources: for any input, and where all sources are alike.
@@ -40,20 +35,10 @@ ALIKE = "all alike"
 PROVED = 1e-12
 # A solve that takes more ADD than this is repeated, up to so many times.
 SUSPECT, REPEATS = 5.0, 3
-Row = dict[str, Any]
 
 
 class Sizes(NamedTuple):
-    """How many sources.
-
-    Attributes
-    ----------
-    every : tuple of int
-        Of all inputs.
-    more : tuple of (int, int)
-        Larger sizes, each with how many of a cell's slowest inputs of the size before are measured.
-    budgets : tuple of float
-    """
+    """How many sources: of all inputs, and of how many of a cell's slowest of the size before."""
 
     every: tuple[int, ...] = (10**4, 10**5)
     more: tuple[tuple[int, int], ...] = ((10**6, 4), (10**7, 1))
@@ -144,7 +129,7 @@ def run(measured: dict[str, Cell], inputs: list[Input], add: float) -> list[Row]
     for name in measured:
         own = [row for row in rows if row["cell"] == name]
         if own:
-            show(worst(own))
+            shown(worst(own))
     return rows
 
 
@@ -160,47 +145,6 @@ def worst(rows: list[Row]) -> Row:
     last = max(rows, key=lambda row: row["add"])
     gaps = [row["gap"] for row in rows if row["gap"] is not None]
     return {**last, "gap": max(gaps, default=None), "held": all(row["held"] for row in rows)}
-
-
-def show(row: Row) -> None:
-    """Print a row."""
-    gap = "none" if row["gap"] is None else f"{row['gap']:.1e}"
-    speed = f"{row['add']:>9.1f} ADD{row['seconds'] * 1e9 / row['n']:>9.1f} ns/source"
-    where = f"{row['seconds'] * 1e6:>12,.0f} µs  {row['family']:18} {row['budget']:<6g}"
-    held = "" if row["held"] else " NOT PROVED"
-    print(f"{row['cell']:24}{row['n']:>11,}{speed}{where} gap {gap:8}{held}", flush=True)
-
-
-def table(record: dict[str, Any]) -> str:
-    """Return the page's table: the worst of each cell and size."""
-    sizes = sorted({row["n"] for row in record["rows"]})
-    lines = [
-        "| cell | " + " | ".join(f"{n:,}" for n in sizes) + " | worst at | largest gap |",
-        "|---|" + "---|" * (len(sizes) + 2),
-    ]
-    for name in dict.fromkeys(row["cell"] for row in record["rows"]):
-        own = [row for row in record["rows"] if row["cell"] == name]
-        told = []
-        for n in sizes:
-            there = [row for row in own if row["n"] == n]
-            last = worst(there) if there else None
-            if last is None:
-                told.append("")
-            elif n <= 10**5:
-                told.append(f"{last['seconds'] * 1e3:.2g} ms")
-            else:
-                told.append(f"{last['add']:.3g} ADD")
-        last = worst([row for row in own if row["n"] == max(row["n"] for row in own)])
-        gap = worst(own)["gap"]
-        where = f"{last['family']}, budget {last['budget']:g}"
-        lines.append(f"| {name} | {' | '.join(told)} | {where} | {gap:.0e} |")
-    return "\n".join(lines) + "\n"
-
-
-def filled(page: str, record: dict[str, Any]) -> str:
-    """Return the page with what stands between its marks replaced by a measurement."""
-    head, rest = page.split(BEGIN)
-    return head + BEGIN + table(record) + END + rest.split(END, 1)[1]
 
 
 def verdicts(rows: list[Row]) -> list[str]:
@@ -224,41 +168,47 @@ def verdicts(rows: list[Row]) -> list[str]:
     return told
 
 
-def _lines(record: dict[str, Any]) -> str:
-    """Return a record as JSON, a row a line: there are some two thousand."""
-    head = json.dumps({**record, "rows": []})
-    rows = ",\n".join(map(json.dumps, record["rows"]))
-    return head.removesuffix("[]}") + f"[\n{rows}\n]}}\n"
+def table(record: Record) -> Iterator[Row]:
+    """Yield the worst of each cell and size, and where it was."""
+    sizes = sorted({row["n"] for row in record["rows"]})
+    for name in dict.fromkeys(row["cell"] for row in record["rows"]):
+        own = [row for row in record["rows"] if row["cell"] == name]
+        told = dict.fromkeys(map(str, sizes), "")
+        for n in {row["n"] for row in own}:
+            last = worst([row for row in own if row["n"] == n])
+            told[str(n)] = f"{last['seconds'] * 1e3:.2g} ms" if n <= 10**5 else f"{last['add']:.3g} ADD"
+        last = worst([row for row in own if row["n"] == max(row["n"] for row in own)])
+        where = f"{last['family']}, budget {last['budget']:g}"
+        yield {"cell": name, "where": where, "gap": worst(own)["gap"], **told}
 
 
-def main() -> None:
-    """Measure, print and save."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--cells", default=";".join(cells()), help="names, with semicolons between")
-    parser.add_argument("--save", nargs="?", type=Path, const=ROOT, metavar="FOLDER")
-    options = parser.parse_args()
-    names = options.cells.split(";")
-    if unknown := set(names) - set(cells()):
-        parser.error(f"no cell is called {', '.join(sorted(unknown))}; they are {'; '.join(cells())}")
-    if options.save and set(names) != set(cells()):
-        parser.error("only a complete measurement is saved: leave out --cells or --save")
-    keep_to_one_core()
-    sizes = QUICK if options.quick else Sizes()
+def measured(cells: tuple[str, ...] = tuple(CELLS), small: bool = False) -> Record:
+    """Return the rows of some cells."""
+    if unknown := set(cells) - set(CELLS):
+        raise SystemExit(f"no cell is called {', '.join(sorted(unknown))}; they are {'; '.join(CELLS)}")
+    sizes = QUICK if small else Sizes()
     adds = {n: addition(n) for n in (*sizes.every, *(n for n, _ in sizes.more))}
     begun = time.process_time()
-    rows = walk({name: cells()[name] for name in names}, sizes, adds)
+    rows = walk({name: CELLS[name] for name in cells}, sizes, adds)
     print("\n".join(verdicts(rows)))
     print(f"CPU time {time.process_time() - begun:.0f} s")
-    record = {"quick": options.quick, "add": {str(n): add for n, add in adds.items()}, "rows": rows}
-    if options.save:
-        page = filled((ROOT / PAGE).read_text(encoding="utf-8"), record)
-        for path, text in ((RESULT, _lines(record)), (PAGE, page)):
-            (options.save / path).parent.mkdir(parents=True, exist_ok=True)
-            (options.save / path).write_text(text, encoding="utf-8")
+    return {"add": {str(n): add for n, add in adds.items()}, "rows": rows}
 
 
-if __name__ == "__main__":
-    main()
+def claims(record: Record) -> Claims:
+    """Yield that what is proved is proved to 1e-9 at least, and that the bandwidth is kept."""
+    for row in record["rows"]:
+        where = f"{row['cell']}, {row['family']}, {row['budget']}"
+        yield f"{where}: gap {row['gap']}", row["gap"] is None or row["gap"] < 1e-9
+        yield f"{where}: over by {row['over']}", row["over"] < 1e-12
+
+
+BENCH = Measurement(
+    {"": measured},
+    quick={"small": True},
+    facts=("quick",),
+    rows={"table": table},
+    claims=claims,
+    whole=True,
+    alone=True,
+)

@@ -1,8 +1,8 @@
 """Sources in Parquet, out of core, on Dask: passes, seconds, memory and the certified gap.
 
-    python benchmarks/speed/dask_scale.py --n 10000000
-    python benchmarks/speed/dask_scale.py --n 10000000 --hosts 100000
-    python benchmarks/speed/dask_scale.py --n 100000000 --folder BIG_DISK
+    python -m benchmarks dask_scale --n 10000000 --save
+    python -m benchmarks dask_scale --n 10000000 --hosts 100000 --save
+    python -m benchmarks dask_scale --n 100000000 --folder BIG_DISK --save
 
 Writes n seeded sources (gamma change rates, Pareto importances, float64) as Parquet in partitions of a
 million (hosts, if any, are spread over all of them, and some of their limits bind), solves for the harmonic
@@ -13,7 +13,6 @@ runs; what the client holds before it (Dask, Arrow) is told apart.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -28,12 +27,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import freshopt as fo
+from benchmarks.harness import Claims, Measurement, Record
 from freshopt.problems import HarmonicStaleness
 
 SEED, PARTITION = 20_240_601, 1_000_000
 BYTES = 56  # of files per source: 24 read, 24 written, and some room
 HOLD = 6  # passes
-RESULTS = Path(__file__).parents[1] / "results" / "dask_scale.json"
 
 
 def write_partition(folder: str, k: int, rows: int, hosts: int) -> int:
@@ -139,26 +138,19 @@ def solve(n: int, hosts: int, place: Path, client: distributed.Client) -> dict[s
     }
 
 
-def main() -> None:
-    """Run, print and save."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--n", type=int, default=10_000_000, help="sources, up to 100000000")
-    parser.add_argument(
-        "--folder", type=Path, default=Path(tempfile.gettempdir()), help="on a disk with room"
-    )
-    parser.add_argument("--hosts", type=int, default=0, help="limited hosts")
-    parser.add_argument("--workers", type=int, default=2)
-    options = parser.parse_args()
-    result = measure(options.n, options.hosts, options.folder, options.workers)
-    text = json.dumps(result, indent=2)
-    print(text)
-    print(f"passes {result['passes']} (hold <= {HOLD}), client {result['peak_bytes']['client'] / 1e6:.0f} MB")
-    saved = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    saved[f"{options.n} sources, {options.hosts} hosts"] = result
-    RESULTS.write_text(json.dumps(saved, indent=2) + "\n")
+def scale(n: int = 10**7, hosts: int = 0, folder: Path | None = None, workers: int = 2) -> Record:
+    """Return the record of so many sources and limited hosts, by its size."""
+    result = measure(n, hosts, folder or Path(tempfile.gettempdir()), workers)
+    print(json.dumps(result, indent=2))
+    return {f"{n} sources, {hosts} hosts": result}
 
 
-if __name__ == "__main__":
-    main()
+def claims(record: Record) -> Claims:
+    """Yield passes, and that all is written and proved."""
+    for size, row in record.items():
+        yield f"{size}: {row['passes']} passes", row["passes"] <= HOLD
+        yield f"{size}: gap {row['relative_gap']:.0e}", row["relative_gap"] <= 1e-9
+        yield f"{size}: {row['rates_written']} rates", row["rates_written"] == row["n"]
+
+
+BENCH = Measurement({"": scale}, quick={"n": 1000}, merge=lambda old, new: old | new, claims=claims)

@@ -1,6 +1,6 @@
 """Time a user's declared objective against hand-written kernels and against cone solvers, n = 10² to 10⁷.
 
-    python benchmarks/speed/derived.py [--largest 7] [--save benchmarks/results/derived.json]
+    python -m benchmarks derived [--largest 7] [--objectives harmonic ...] [--save]
 
 Every objective is declared as a user would, without kernels, and solved by SeparableNewton. Reported are its
 evaluations of the expression (solver, and certificate), the processor time of both as a multiple of one
@@ -12,19 +12,17 @@ than `--patience`. Ratios are of one run.
 
 from __future__ import annotations
 
-import argparse
-import json
 import multiprocessing
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import freshopt as fo
+from benchmarks.harness import Claims, Measurement, Record, Row, by
 from freshopt.cvx import cp
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from freshopt.separable.derived_kernel import DerivedNumerics
@@ -37,7 +35,7 @@ GROWTH = 10.0  # of a cone solver's seconds from one size to the next, at least
 class Harmonic(fo.Objective):
     """Harmonic staleness."""
 
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:
         """Declare w·log(1 + Δ/ρ)."""
         return cp.multiply(sources.importance, cp.logistic(np.log(sources.change_rate) - cp.log(rate)))
 
@@ -45,7 +43,7 @@ class Harmonic(fo.Objective):
 class Delay(fo.Objective):
     """Accumulated delay."""
 
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:
         """Declare w·Δ/ρ."""
         return cp.multiply(sources.importance * sources.change_rate, cp.inv_pos(rate))
 
@@ -53,7 +51,7 @@ class Delay(fo.Objective):
 class Binary(fo.Objective):
     """The stale share; sources may starve."""
 
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:
         """Declare w·Δ/(Δ + ρ)."""
         share = cp.multiply(1.0 / sources.change_rate, rate)
         return cp.multiply(sources.importance, cp.inv_pos(1.0 + share))
@@ -62,7 +60,7 @@ class Binary(fo.Objective):
 class AlphaFair(fo.Objective):
     """Importance over freshness squared."""
 
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:
         """Declare w·(1 + Δ/ρ)²."""
         staleness = cp.logistic(np.log(sources.change_rate) - cp.log(rate))
         return cp.multiply(sources.importance, cp.exp(2 * staleness))
@@ -71,7 +69,7 @@ class AlphaFair(fo.Objective):
 class Blend(fo.Objective):
     """Harmonic staleness and a tenth of the delay; refreshes have unequal costs."""
 
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:
         """Declare w·(log(1 + Δ/ρ) + 0.1·Δ/ρ)."""
         staleness = cp.logistic(np.log(sources.change_rate) - cp.log(rate))
         return cp.multiply(
@@ -82,7 +80,7 @@ class Blend(fo.Objective):
 class Deadline(fo.Objective):
     """Three lines in the rate: every optimal rate is a kink, or one is fractional."""
 
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:
         """Declare w·max(3 − 4x, 2 − 1.5x, 1 − x/4, 0) with x = ρ/Δ."""
         x = cp.multiply(1.0 / sources.change_rate, rate)
         return cp.multiply(sources.importance, cp.maximum(3 - 4 * x, 2 - 1.5 * x, 1 - 0.25 * x, 0.0))
@@ -102,15 +100,15 @@ CONES = ("CLARABEL", "ECOS", "SCS")
 class Counted:
     """A compiled expression that counts the sources it is evaluated for."""
 
-    def __init__(self, node: Any, seen: list[int]) -> None:  # noqa: ANN401
+    def __init__(self, node: Any, seen: list[int]) -> None:
         self.node, self.seen = node, seen
 
-    def evaluate(self, rate: np.ndarray, *args: Any) -> Any:  # noqa: ANN401
+    def evaluate(self, rate: np.ndarray, *args: Any) -> Any:
         """Count and evaluate."""
         self.seen[0] += len(rate)
         return self.node.evaluate(rate, *args)
 
-    def take(self, index: Any) -> Counted:  # noqa: ANN401
+    def take(self, index: Any) -> Counted:
         """Return the expression of some of the sources, counting in the same place."""
         return Counted(self.node.take(index), self.seen)
 
@@ -191,7 +189,7 @@ def other(
     }
 
 
-def within(seconds: float, *arguments: Any, **named: Any) -> dict[str, Any] | None:  # noqa: ANN401
+def within(seconds: float, *arguments: Any, **named: Any) -> dict[str, Any] | None:
     """Return what `other` returns, or None if it takes longer; in a process that can be ended."""
     with multiprocessing.get_context("fork").Pool(1) as pool:
         try:
@@ -200,65 +198,41 @@ def within(seconds: float, *arguments: Any, **named: Any) -> dict[str, Any] | No
             return None
 
 
-def show(row: dict[str, Any], reference: dict[str, Any]) -> None:
-    """Print a row; times as multiples of SeparableNewton's."""
-    gap = "none" if row["gap"] is None else f"{row['gap']:.1e}"
-    text = f"{row['objective']:11}{row['method']:16}{row['n']:>9} {'ill' if row['ill'] else '':4}"
-    text += f"{row['seconds']:10.3f} s {row['seconds'] / reference['seconds']:9.2f}x  gap {gap:8}"
-    if "ratio" in row:
-        text += (
-            f" {row['evaluations']:3} + {row['of_certificate']:.1f} evaluations, {row['ratio']:.0f} x one"
-            f" ({1e3 * row['one_evaluation']:.2f} ms)"
-        )
-    print(text, flush=True)
-
-
-def main() -> None:
-    """Print the table and save it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--largest", type=int, default=7, help="decimal logarithm of the largest n")
-    parser.add_argument("--objectives", default=",".join(OBJECTIVES))
-    parser.add_argument("--patience", type=float, default=60.0, help="seconds for one cone program")
-    parser.add_argument("--save", type=Path)
-    options = parser.parse_args()
+def rows(
+    objectives: tuple[str, ...] = tuple(OBJECTIVES), largest: int = 7, patience: float = 60.0
+) -> Iterator[Row]:
+    """Yield the methods at sizes up to 10^largest, with `patience` seconds for a cone program."""
     warnings.simplefilter("ignore")
-    rows: list[dict[str, Any]] = []
-    for name in options.objectives.split(","):
+    for name in objectives:
         declared, kernel = OBJECTIVES[name]
         for ill in (False, True):
             given_up: set[str] = set()
-            for n in (10**k for k in range(2, options.largest + 1)):
+            for n in (10**k for k in range(2, largest + 1)):
                 reference = newton(name, declared, n, ill=ill)
-                found = [reference]
+                yield reference
                 if kernel is not None:
-                    found.append(other(name, kernel, WaterFilling(), n, ill=ill, price=None))
-                for backend in CONES:
-                    if backend in given_up:
-                        continue
-                    target, price = kernel or declared, reference["price"]
-                    row = within(
-                        options.patience,
-                        name,
-                        target,
-                        Conic(backend),  # type: ignore[arg-type]
-                        n,
-                        ill=ill,
-                        price=price,
-                    )
+                    yield other(name, kernel, WaterFilling(), n, ill=ill, price=None)
+                for backend in (each for each in CONES if each not in given_up):
+                    asked = (name, kernel or declared, Conic(backend), n)
+                    row = within(patience, *asked, ill=ill, price=reference["price"])
                     if row is not None:
-                        found.append(row)
-                    if row is None or row["gap"] is None or row["seconds"] * GROWTH > options.patience:
+                        yield row
+                    if row is None or row["gap"] is None or row["seconds"] * GROWTH > patience:
                         given_up.add(backend)
-                for row in found:
-                    show(row, reference)
-                rows.extend(found)
-                if options.save:
-                    options.save.parent.mkdir(parents=True, exist_ok=True)
-                    record = {"budget": BUDGET, "patience": options.patience, "rows": rows}
-                    options.save.write_text(json.dumps(record, indent=1) + "\n")
 
 
-if __name__ == "__main__":
-    main()
+def claims(record: Record) -> Claims:
+    """Yield that Newton's rates are proved."""
+    for row in record["rows"]:
+        if row["method"] == "SeparableNewton":
+            yield f"{row['objective']}, {row['n']:,}: gap {row['gap']:.0e}", row["gap"] <= 1e-9
+
+
+BENCH = Measurement(
+    {"rows": rows},
+    quick={"largest": 2, "patience": 20.0, "objectives": ("harmonic", "deadline")},
+    facts=("patience",),
+    notes={"budget": BUDGET},
+    merge=by("objective", "method", "n", "ill"),
+    claims=claims,
+)

@@ -1,6 +1,6 @@
 """Water filling on a CUDA device, beside what the device's memory takes for one addition.
 
-    python benchmarks/speed/gpu.py [--n 1000000000] [--rounds 5] [--cells NAME ...] [--save]
+    python -m benchmarks gpu [--n 1000000000] [--rounds 5] [--cells NAME ...] [--save]
 
 Columns and rates are float32, made on the device by CuPy. An ADD is ``cupy.add(w, d, out=r)``: 12 bytes a
 source, the least that a solve could read and write. To hold, for harmonic staleness at 10⁹: 0.1 s certified
@@ -13,50 +13,34 @@ NumPy, whose rates are float64. A saved record replaces the one of the same devi
 
 from __future__ import annotations
 
-import argparse
-import json
+import contextlib
 import os
 import statistics
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import cupy
 import numpy as np
 
 import freshopt as fo
+from benchmarks.harness import Claims, Measurement, Record, Row, by
+from benchmarks.harness import seconds as timed
+from benchmarks.speed.objectives import BUDGET, OBJECTIVES
 from freshopt.problems import (
-    AccumulatedDelay,
-    Age,
-    BinaryFreshness,
     HarmonicStaleness,
-    PowerCost,
-    SynchronizationCost,
 )
 from freshopt.solvers import WaterFilling, WaterFillingCuda
 
-RESULT = Path("benchmarks/results/gpu.json")
-PERIODIC = fo.Refresh.PERIODIC
-CELLS: dict[str, fo.Objective] = {
-    "harmonic": HarmonicStaleness(),
-    "harmonic, periodic": HarmonicStaleness(PERIODIC),
-    "binary": BinaryFreshness(),
-    "binary, periodic": BinaryFreshness(PERIODIC),
-    "delay": AccumulatedDelay(),
-    "delay, periodic": AccumulatedDelay(PERIODIC),
-    "age": Age(),
-    "age, periodic": Age(PERIODIC),
-    "power 0.5": SynchronizationCost(PowerCost(1.0, 0.5)),
-}
+with contextlib.suppress(ImportError):  # pages are written on any machine
+    import cupy
+NAMES = tuple(name for name in OBJECTIVES if name not in ("polls", "materials"))
 SOLVER = WaterFillingCuda(dtype="float32")
-BUDGET = 0.5  # of the sum of the change rates
 COMPARED = 100_000  # sources of the comparison with the host
 SLICE = 10**8  # sources that are drawn at once
 ON_DEVICE, WITH_COPIES = 0.1, 1.0  # seconds, to hold for harmonic staleness at 10⁹
 
 
-def lognormal(n: int, seed: int) -> Any:  # noqa: ANN401 - an array of CuPy
+def lognormal(n: int, seed: int) -> Any:
     """Return lognormal numbers on the device."""
     generator, found = cupy.random.default_rng(seed), cupy.empty(n, cupy.float32)
     for begin in range(0, n, SLICE):
@@ -65,31 +49,19 @@ def lognormal(n: int, seed: int) -> Any:  # noqa: ANN401 - an array of CuPy
     return found
 
 
-def total(column: Any) -> float:  # noqa: ANN401
+def total(column: Any) -> float:
     """Return the sum of a column in float64."""
     parts = range(0, len(column), SLICE)
     return sum(float(column[begin : begin + SLICE].sum(dtype=cupy.float64)) for begin in parts)
 
 
-def seconds(work: Callable[[], object], rounds: int) -> list[float]:
-    """Return how long work takes by the clock on the wall, until the device is done."""
-    times = []
-    for _ in range(rounds):
-        cupy.cuda.Device().synchronize()
-        begun = time.perf_counter()
-        work()
-        cupy.cuda.Device().synchronize()
-        times.append(time.perf_counter() - begun)
-    return times
-
-
-def added(w: Any, d: Any, rounds: int) -> float:  # noqa: ANN401
+def added(w: Any, d: Any, rounds: int) -> float:
     """Return the least time of one addition."""
     out = cupy.empty_like(w)
     return min(seconds(lambda: cupy.add(w, d, out=out), rounds))
 
 
-def digest(rates: Any) -> list[int]:  # noqa: ANN401
+def digest(rates: Any) -> list[int]:
     """Return sums of the rates' bits, and of the bits by position, of slices."""
     bits, found = cupy.asarray(rates).view(cupy.uint32), []
     for begin in range(0, len(bits), SLICE):
@@ -102,7 +74,18 @@ def digest(rates: Any) -> list[int]:  # noqa: ANN401
     return found
 
 
-def of_cell(objective: fo.Objective, d: Any, w: Any, bandwidth: float, rounds: int) -> dict[str, Any]:  # noqa: ANN401
+def seconds(work: Callable[[], object], rounds: int) -> list[float]:
+    """Return how long work takes by the clock on the wall, until the device is done."""
+
+    def whole() -> None:
+        work()
+        cupy.cuda.Device().synchronize()
+
+    cupy.cuda.Device().synchronize()
+    return [timed(whole) for _ in range(rounds)]
+
+
+def of_cell(objective: fo.Objective, d: Any, w: Any, bandwidth: float, rounds: int) -> dict[str, Any]:
     """Return the record of one objective."""
     begun = time.perf_counter()
     problem = fo.cuda.DeviceProblem(objective, d, bandwidth, importance=w)
@@ -142,7 +125,7 @@ def against_host(objective: fo.Objective) -> dict[str, float]:
     }
 
 
-def with_copies(d: Any, w: Any, bandwidth: float, rounds: int) -> dict[str, float]:  # noqa: ANN401
+def with_copies(d: Any, w: Any, bandwidth: float, rounds: int) -> dict[str, float]:
     """Return the times of a solve whose columns and rates are the host's."""
     change_rate, importance = cupy.asnumpy(d), cupy.asnumpy(w)
     record: dict[str, list[float]] = {"copied there": [], "solved": [], "copied back": [], "all": []}
@@ -162,50 +145,76 @@ def with_copies(d: Any, w: Any, bandwidth: float, rounds: int) -> dict[str, floa
     return {key: values[best] for key, values in record.items()}
 
 
-def main() -> None:
-    """Measure, print, and save if asked."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--n", type=int, default=10**9)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--cells", nargs="+", choices=CELLS, default=list(CELLS))
-    parser.add_argument("--no-copies", action="store_true", help="columns and rates stay on the device")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT}")
-    arguments = parser.parse_args()
-    n, rounds = arguments.n, arguments.rounds
+def records(
+    n: int = 10**9, rounds: int = 5, cells: tuple[str, ...] = NAMES, copies: bool = True
+) -> Iterator[Row]:
+    """Yield the record of a device and a number of sources."""
     d, w = lognormal(n, 0), lognormal(n, 1)
     bandwidth = BUDGET * total(d)
     add = added(w, d, rounds)
     cupy.get_default_memory_pool().free_all_blocks()
-    record: dict[str, Any] = {
-        "device": cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode(),
-        "n": n,
-        "add": add,
-        "bytes a second": 12 * n / add,
-        "cells": {},
-    }
-    print(f"{record['device']}: ADD of {n:,} sources {1e3 * add:.2f} ms", flush=True)
-    for name in arguments.cells:
-        row = {**of_cell(CELLS[name], d, w, bandwidth, rounds), **against_host(CELLS[name])}
+    device = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
+    record: Record = {"device": device, "n": n, "add": add, "bytes a second": 12 * n / add, "cells": {}}
+    for name in cells:
+        row = {**of_cell(OBJECTIVES[name], d, w, bandwidth, rounds), **against_host(OBJECTIVES[name])}
         record["cells"][name] = row
-        print(
-            f"{name:>20}: certified {1e3 * row['certified']:6.1f} ms ({row['certified'] / add:4.1f} ADD), "
-            f"{row['passes']} passes, gap {row['relative gap']:.1e}, same bits: {row['same bits']}, "
-            f"value and price {row['value, host']:.1e} and {row['price, host']:.1e} from the host's, "
-            f"first {row['first']:.1f} s",
-            flush=True,
+        print(name, row, flush=True)
+    if copies:
+        record["with copies"] = with_copies(d, w, bandwidth, rounds)
+        print("harmonic with copies", record["with copies"])
+    yield record
+
+
+def claims(record: Record) -> Claims:
+    """Yield bits and proofs, and what is to hold at 10⁹ sources."""
+    for one in record["records"]:
+        where = f"{one['device']}, {one['n']:,}"
+        for name, row in one["cells"].items():
+            yield f"{where}, {name}: the same bits twice", row["same bits"]
+            yield f"{where}, {name}: gap {row['relative gap']:.0e}", row["relative gap"] <= 1e-6
+        if one["n"] == 10**9 and "with copies" in one and "H200" in one["device"]:
+            alone, copied = one["cells"]["harmonic"]["certified"], one["with copies"]["all"]
+            yield (
+                f"{where}: {alone:.3f} s, {copied:.2f} s with copies",
+                alone <= ON_DEVICE and copied <= WITH_COPIES,
+            )
+
+
+def shown(record: Record) -> Iterator[Row]:
+    """Yield a row for each record and cell."""
+    for one in record["records"]:
+        for cell, row in one["cells"].items():
+            add, ms = row["certified"] / one["add"], f"{1e3 * row['certified']:.0f}"
+            yield {**row, "device": one["device"], "n": one["n"], "cell": cell, "adds": add, "ms": ms}
+
+
+def sentences(record: Record) -> Iterator[str]:
+    """Yield a sentence for each record."""
+    for one in record["records"]:
+        cells = one["cells"].values()
+        value, price = (max(row[key] for row in cells) for key in ("value, host", "price, host"))
+        left = max(abs(row["bandwidth left"]) for row in cells)
+        bits = "the same bits twice" if all(row["same bits"] for row in cells) else "NOT the same bits twice"
+        text = (
+            f"{one['device']}: an ADD of {one['n']:,} sources takes {1e3 * one['add']:.1f} ms "
+            f"({one['bytes a second'] / 1e12:.1f} TB a second); {bits}; the bandwidth is met to "
+            f"{left:.0e}; at 100 000 sources values are within {value:.0e} and prices within {price:.0e} "
+            "of the host's."
         )
-    if not arguments.no_copies:
-        record["with copies"] = copies = with_copies(d, w, bandwidth, rounds)
-        print(f"harmonic with copies: {', '.join(f'{key} {value:.3f} s' for key, value in copies.items())}")
-        alone = record["cells"].get("harmonic", {}).get("certified", 0.0)
-        held = alone <= ON_DEVICE and copies["all"] <= WITH_COPIES
-        print(f"holds of {ON_DEVICE} s and {WITH_COPIES} s: {'met' if held else 'MISSED'} at {n:,}")
-    if arguments.save:
-        kept = json.loads(RESULT.read_text(encoding="utf-8"))["records"] if RESULT.exists() else []
-        same = (record["device"], record["n"])
-        kept = [one for one in kept if (one["device"], one["n"]) != same]
-        RESULT.write_text(json.dumps({"records": [*kept, record]}, indent=2) + "\n", encoding="utf-8")
+        if copies := one.get("with copies"):
+            text += (
+                " With columns and rates in the host's memory "
+                f"harmonic staleness takes {copies['all']:.2f} s: "
+                f"{copies['copied there']:.2f} s to copy two columns there and check them, "
+                f"{copies['solved']:.2f} s to solve, {copies['copied back']:.2f} s to copy the rates back."
+            )
+        yield text
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Measurement(
+    {"records": records},
+    rows={"cells": shown},
+    texts={"measured": sentences},
+    merge=by("device", "n", rows="records"),
+    claims=claims,
+)

@@ -1,6 +1,6 @@
 """Many small problems: `fo.solve_many` against `fo.solve` one by one, frontiers, and first solves.
 
-    python benchmarks/speed/many.py [--save]
+    python -m benchmarks many [--save]
 
 CPU seconds on one thread, in turns, the least of each. Of `fo.solve` one by one, a sample of problems is
 timed. First solves are those of new processes, after the imports.
@@ -8,32 +8,20 @@ timed. First solves are those of new processes, after the imports.
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
-
-os.environ["FRESHOPT_THREADS"] = "1"
 
 import numpy as np
 
 import freshopt as fo
-from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness
+from benchmarks.harness import Claims, Measurement, Record, Row, turns
+from benchmarks.speed.objectives import some
+from freshopt.problems import Age, HarmonicStaleness
 
-RESULTS = Path(__file__).parents[1] / "results" / "many.json"
-PERIODIC = fo.Refresh.PERIODIC
-CELLS: dict[str, fo.Objective] = {
-    "harmonic": HarmonicStaleness(),
-    "binary": BinaryFreshness(),
-    "delay": AccumulatedDelay(),
-    "harmonic, periodic": HarmonicStaleness(PERIODIC),
-    "binary, periodic": BinaryFreshness(PERIODIC),
-    "age": Age(),
-}
+CELLS = some("harmonic", "binary", "delay", "harmonic, periodic", "binary, periodic", "age")
 SHAPES = ((10_000, 100), (1000, 1000), (100, 10_000))
 SAMPLE, ROUNDS, POINTS = 20, 5, 50
 FIRST = """
@@ -48,22 +36,6 @@ print(time.process_time() - begun)
 """
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """Return the CPU seconds of one call."""
-    begun = time.process_time()
-    work()
-    return time.process_time() - begun
-
-
-def turns(works: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Return the least seconds of each work, measured in turns."""
-    times: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(ROUNDS):
-        for name, work in works.items():
-            times[name].append(seconds(work))
-    return {name: min(each) for name, each in times.items()}
-
-
 def batch(name: str, m: int, n: int) -> dict[str, Any]:
     """Return the row of one cell and shape."""
     rng, objective = np.random.default_rng(1), CELLS[name]
@@ -71,14 +43,16 @@ def batch(name: str, m: int, n: int) -> dict[str, Any]:
     offsets = np.arange(0, m * n + 1, n)
     bandwidths = 0.5 * np.add.reduceat(sources.change_rate, offsets[:-1])
     found = fo.solve_many(objective, sources, offsets=offsets, bandwidths=bandwidths)
-    some = [found.problems[k] for k in range(0, m, max(1, m // SAMPLE))]
+    chosen = [found.problems[k] for k in range(0, m, max(1, m // SAMPLE))]
     took = turns(
         {
             "many": lambda: fo.solve_many(objective, sources, offsets=offsets, bandwidths=bandwidths),
-            "one by one": lambda: [fo.solve(problem) for problem in some],
-        }
+            "one by one": lambda: [fo.solve(problem) for problem in chosen],
+        },
+        ROUNDS,
+        time.process_time,
     )
-    each, alone = took["many"] / m, took["one by one"] / len(some)
+    each, alone = took["many"] / m, took["one by one"] / len(chosen)
     return {
         "cell": name,
         "problems": m,
@@ -104,7 +78,9 @@ def single(n: int) -> dict[str, Any]:
             "uncertified": lambda: [fo.solve(problem, certify=False) for _ in range(10)],
             "declared": lambda: fo.Problem(HarmonicStaleness(), fo.Sources(d, w), 1.0),
             "frontier": lambda: fo.frontier(problem, limits),
-        }
+        },
+        ROUNDS,
+        time.process_time,
     )
     return {
         "sources": n,
@@ -122,23 +98,37 @@ def first(n: int) -> dict[str, Any]:
     return {"sources": n, "first_seconds": min(float(one.stdout) for one in ran)}
 
 
-def main() -> None:
-    """Measure, print, and with --save keep the rows."""
+def batches(largest: int = 10**6) -> Iterator[Row]:
+    """Yield the cells and shapes, of so many sources in all at most."""
     fo.warm()
     fo.warm(Age())
-    rows = {
-        "batches": [batch(name, m, n) for name in CELLS for m, n in SHAPES],
-        "single": [single(n) for n in (100, 1000, 10_000, 30_000)],
-        "first": [first(n) for n in (1000, 70_000, 300_000)],
-    }
-    for part, each in rows.items():
-        print(part)
-        for row in each:
-            shown = (f"{key} {v:.4g}" if isinstance(v, float) else f"{key} {v}" for key, v in row.items())
-            print("  ", ", ".join(shown))
-    if "--save" in sys.argv[1:]:
-        RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
+    for name in CELLS:
+        for m, n in SHAPES:
+            yield batch(name, min(m, max(1, largest // n)), n)
 
 
-if __name__ == "__main__":
-    main()
+def singles(sizes: tuple[int, ...] = (100, 1000, 10_000, 30_000)) -> Iterator[Row]:
+    """Yield one problem at a time."""
+    yield from map(single, sizes)
+
+
+def firsts(new: tuple[int, ...] = (1000, 70_000, 300_000)) -> Iterator[Row]:
+    """Yield first solves."""
+    yield from map(first, new)
+
+
+def claims(record: Record) -> Claims:
+    """Yield that all are proved, and that a batch is faster."""
+    for row in record["batches"]:
+        where = f"{row['cell']}, {row['problems']} of {row['sources']}"
+        yield f"{where}: gap {row['largest_gap']:.0e}", row["largest_gap"] <= 1e-9
+        if row["problems"] > 1000:
+            yield f"{where}: {row['times']:.1f} times as fast", row["times"] > 1.0
+
+
+BENCH = Measurement(
+    {"batches": batches, "single": singles, "first": firsts},
+    quick={"largest": 10_000, "sizes": (100,), "new": (1000,)},
+    claims=claims,
+    alone=True,
+)

@@ -1,28 +1,23 @@
 """Peak memory of a hundred million sources in one process: inputs, output, and how much more.
 
-``python benchmarks/speed/memory.py --save`` runs each kind of input in a process of its own and prints
+``python -m benchmarks memory --save`` runs each kind of input in a process of its own and prints
 what the system says was resident at most, beyond what the libraries take, after `fo.solve` with and without a
 certificate. At most 10 % beyond inputs and output is to be held.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import resource
-import subprocess
-import sys
 import time
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 
 import freshopt as fo
+from benchmarks.harness import Claims, Measurement, Record, Row, apart
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 
-RESULTS = Path(__file__).parents[1] / "results" / "memory.json"
 OBJECTIVES = {
     "harmonic": HarmonicStaleness(),
     "binary": BinaryFreshness(),
@@ -46,7 +41,7 @@ def column(n: int, kind: str, seed: int) -> np.ndarray:
     return values
 
 
-def measure(objective: str, kind: str, n: int, *, certify: bool) -> dict[str, Any]:
+def measure(objective: str, kind: str, n: int, certify: bool) -> Row:
     """Solve one problem and return what it took; to be run in a fresh process."""
     few = fo.Sources(column(70_000, kind, 2), column(70_000, kind, 3))
     fo.solve(fo.Problem(OBJECTIVES[objective], few, 3e4))  # libraries and compiled loops are loaded
@@ -71,36 +66,20 @@ def measure(objective: str, kind: str, n: int, *, certify: bool) -> dict[str, An
     }
 
 
-def main() -> None:
-    """Print a table of ratios; ``--save`` keeps it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sources", type=float, default=1e8)
-    parser.add_argument("--save", action="store_true")
-    parser.add_argument("--one", nargs=3, metavar=("OBJECTIVE", "COLUMNS", "CERTIFY"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    n = int(given.sources)
-    if given.one:
-        objective, kind, certify = given.one
-        print(json.dumps(measure(objective, kind, n, certify=certify == "1")))
-        return
-    rows, line = [], "{:20} {:8} {:9} {:>6} {:>21} {:>8}{}"
-    print(line.format("objective", "columns", "certified", "GB", "of inputs and output", "seconds", ""))
-    for objective in OBJECTIVES:
-        for kind in ("float64", "float32"):
-            for certify in ("0", "1"):
-                command = [sys.executable, __file__, "--sources", str(n), "--one", objective, kind, certify]
-                row = json.loads(
-                    subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-                )
-                rows.append(row)
-                sure, held = "yes" if row["certified"] else "no", "" if row["met"] else "  NOT MET"
-                figures = f"{row['gigabytes']:.2f}", f"{row['ratio']:.3f}", f"{row['seconds']:.2f}"
-                print(line.format(objective, kind, sure, *figures, held), flush=True)
-    if given.save:
-        RESULTS.write_text(json.dumps({"cores": len(os.sched_getaffinity(0)), "rows": rows}, indent=1) + "\n")
+def rows(sources: int = 10**8) -> Iterator[Row]:
+    """Yield the kinds of inputs, each solved in a process of its own."""
+    for objective, kind, certify in product(OBJECTIVES, ("float64", "float32"), (False, True)):
+        yield apart(measure, objective, kind, sources, certify)
 
 
-if __name__ == "__main__":
-    main()
+def claims(record: Record) -> Claims:
+    """Yield what is held of memory beside inputs and output, and that all is proved."""
+    for row in record["rows"]:
+        if row["sources"] >= 10**8:
+            told = f"{row['objective']}, {row['columns']}: {row['ratio']:.3f} of inputs and output"
+            yield f"{told}, to hold {HOLD}", row["met"] == (row["ratio"] <= HOLD)
+        if row["certified"]:
+            yield f"{row['objective']}: gap {row['gap']:.1e}", row["gap"] <= 1e-9
+
+
+BENCH = Measurement({"rows": rows}, quick={"sources": 70_000}, facts=("cores",), claims=claims)

@@ -1,42 +1,34 @@
 """Profile `freshopt plan` end to end: processor seconds by stage, and memory.
 
-    python benchmarks/speed/plan_profile.py [--rows 10000000] [--logs source-ids time-urls] [--save KEY]
+    python -m benchmarks plan_profile [--rows 10000000] [--logs source-ids time-urls] [--key after] [--save]
 
 A log has 100 crawls of each source, as Parquet: rows by source with integers for names and days for times,
 by time with URLs and dates, or the other two. Seconds are of the processor on one core, in a process of its
 own: a load on the machine hardly moves them. The whole command runs once more without a look at its stages;
-memory is its largest resident set. `--save` adds what was measured to the results under a key, "before" or
-"after" a change, and writes the table of docs/speed.md anew; `--table` writes the table alone. Ten million
+memory is its largest resident set. Results are kept
+under a key, "before" or "after" a change. Ten million
 rows take half a minute a log, a hundred million three minutes and up to 5 GiB.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars
 
 import freshopt.__main__ as command_line
 import freshopt.cli.plan  # noqa: F401 - loaded when the command runs, and counted as an import
+from benchmarks.harness import ONE, Claims, Measurement, Record, Row, apart
 from freshopt.planning import plan as planning
 
-ONE_CORE = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "POLARS_MAX_THREADS": "1",
-    "FRESHOPT_THREADS": "1",
-}
-RESULTS = Path(__file__).parents[1] / "results" / "plan_profile.json"
-PAGE = Path(__file__).parents[2] / "docs" / "speed.md"
-BEGIN, END = "<!-- plan -->\n", "<!-- end of plan -->\n"
 # Columns of the table: stages that are added up.
 SHOWN = {
     "imports": ("imports",),
@@ -58,10 +50,8 @@ CRAWLS, SEED = 100, 7
 LOGS = ("source-ids", "time-ids", "source-urls", "time-urls")
 
 
-def write_log(path: Path, rows: int, kind: str) -> None:
+def write_log(place: str, rows: int, kind: str) -> None:
     """Write a seeded log, in pieces that fit into memory."""
-    import polars
-
     by, names = kind.split("-")
     sources = rows // CRAWLS
     rng = np.random.default_rng(SEED)
@@ -92,7 +82,7 @@ def write_log(path: Path, rows: int, kind: str) -> None:
             polars.lit("https://www.site"), host, polars.lit(".example/articles/"), page, polars.lit(".html")
         )
         frame = frame.lazy().with_columns(source=text).collect(engine="streaming")
-    frame.write_parquet(path)
+    frame.write_parquet(place)
 
 
 def command(path: Path, out: Path, *, draws: int) -> list[str]:
@@ -114,7 +104,7 @@ def stages(arguments: list[str]) -> dict[str, float]:
         found[name] = found.get(name, 0.0) + now - begun
         begun, name = now, text
 
-    def watched(log: Any, request: Any, on_progress: Any = None, **more: Any) -> Any:  # noqa: ANN401, ARG001 - make_plan's
+    def watched(log: Any, request: Any, on_progress: Any = None, **more: Any) -> Any:  # noqa: ARG001 - make_plan's
         made = make_plan(log, request, step, **more)
         step("writing")
         return made
@@ -130,95 +120,75 @@ def stages(arguments: list[str]) -> dict[str, float]:
     return found
 
 
-def run(path: Path, draws: int) -> dict[str, Any]:
+def run(path: Path, draws: int) -> Row:
     """Return stages and totals of a log's plan."""
-    # What is installed has its bytecode: compiling the sources anew is no part of a plan.
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    environment |= ONE_CORE
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        told = Path(folder) / "stages.json"
-        first = command(path, Path(folder) / "a", draws=draws)
-        subprocess.run(
-            [sys.executable, __file__, "--stages", str(told), *first],
-            check=True,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        row: dict[str, Any] = {"stages": json.loads(told.read_text())}
-        second = command(path, Path(folder) / "b", draws=draws)
-        child = subprocess.Popen(
-            [sys.executable, "-m", "freshopt", *second], env=environment, stdout=subprocess.DEVNULL
-        )
+        place = Path(folder)
+        # What is installed has its bytecode: compiling the sources anew is no part of a plan.
+        more = ONE | {"PYTHONDONTWRITEBYTECODE": ""}
+        row: Row = {"stages": apart(stages, command(path, place / "a", draws=draws), **more)}
+        words = [sys.executable, "-m", "freshopt", *command(path, place / "b", draws=draws)]
+        child = subprocess.Popen(words, env=os.environ | more, stdout=subprocess.DEVNULL)
         _, status, used = os.wait4(child.pid, 0)
         if status:
-            raise SystemExit(f"{' '.join(second)} failed")
-    row["cpu_seconds"] = used.ru_utime + used.ru_stime
-    row["peak_gib"] = used.ru_maxrss / 2**20
-    return row
+            raise SystemExit(f"{' '.join(words)} failed")
+    return row | {"cpu_seconds": used.ru_utime + used.ru_stime, "peak_gib": used.ru_maxrss / 2**20}
 
 
-def table(saved: dict[str, dict[str, Any]]) -> str:
-    """Return the table of what was saved, in Markdown."""
-    head = ["rows", "log", "", "processor", "peak memory", *SHOWN]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for key in sorted(saved, key=lambda key: (int(key.rsplit("-", 1)[1]), key)):
-        kind, rows = key.rsplit("-", 1)
-        for name in ("before", "after"):
-            if name not in saved[key]:
-                continue
-            row = saved[key][name]
-            spent = [f"{sum(row['stages'].get(stage, 0.0) for stage in own):.2f}" for own in SHOWN.values()]
-            cells = [f"{int(rows):,}", ROWS_NAMED[kind], name, f"{row['cpu_seconds']:.1f} s"]
-            lines.append("| " + " | ".join([*cells, f"{row['peak_gib']:.2f} GiB", *spent]) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def write_page(saved: dict[str, dict[str, Any]]) -> None:
-    """Write the table into the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    PAGE.write_text(before + BEGIN + table(saved) + END + rest.split(END)[1], encoding="utf-8")
-
-
-def main() -> None:
-    """Measure and print; save where asked."""
-    if "--table" in sys.argv:
-        write_page(json.loads(RESULTS.read_text()))
-        return
-    if "--stages" in sys.argv:
-        at = sys.argv.index("--stages")
-        told, arguments = Path(sys.argv[at + 1]), sys.argv[at + 2 :]
-        told.write_text(json.dumps(stages(arguments)))
-        return
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=10**7)
-    parser.add_argument("--logs", nargs="+", default=list(LOGS), choices=LOGS)
-    parser.add_argument("--draws", type=int, default=20)
-    parser.add_argument("--folder", type=Path, help="where logs are written, and kept")
-    parser.add_argument("--save", metavar="KEY")
-    given = parser.parse_args()
+def profiles(
+    rows: int = 10**7,
+    logs: tuple[str, ...] = LOGS,
+    draws: int = 20,
+    folder: Path | None = None,
+    key: str = "after",
+) -> Record:
+    """Return the profile of each log under a key; a folder that is given keeps the logs."""
+    found: Record = {}
     with tempfile.TemporaryDirectory() as scratch:
-        folder = given.folder or Path(scratch)
-        folder.mkdir(parents=True, exist_ok=True)
-        for kind in given.logs:
-            path = folder / f"{kind}-{given.rows}.parquet"
-            if not path.exists():
-                # In a process of its own: what it takes is no plan's memory.
-                writer = (
-                    f"import plan_profile as p; p.write_log(p.Path({str(path)!r}), {given.rows}, {kind!r})"
-                )
-                subprocess.run([sys.executable, "-c", writer], check=True, cwd=Path(__file__).parent)
-            row = run(path, given.draws)
-            print(f"{kind}, {given.rows} rows: {row['cpu_seconds']:.1f} s, {row['peak_gib']:.2f} GiB")
-            for name, seconds in row["stages"].items():
-                print(f"    {seconds:7.2f} s  {name}")
-            if given.save:
-                saved = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-                saved.setdefault(f"{kind}-{given.rows}", {})[given.save] = row
-                RESULTS.write_text(json.dumps(saved, indent=1, sort_keys=True) + "\n")
-                write_page(saved)
+        place = folder or Path(scratch)
+        place.mkdir(parents=True, exist_ok=True)
+        for kind in logs:
+            path = place / f"{kind}-{rows}.parquet"
+            if not path.exists():  # in a process of its own: what it takes is no plan's memory
+                apart(write_log, str(path), rows, kind)
+            row = run(path, draws)
+            print(
+                f"{kind}, {rows} rows: {row['cpu_seconds']:.1f} s, {row['peak_gib']:.2f} GiB", row["stages"]
+            )
+            found[f"{kind}-{rows}"] = {key: row}
+    return found
 
 
-if __name__ == "__main__":
-    main()
+def merged(old: Record, new: Record) -> Record:
+    """Return the profiles of both, by log and key."""
+    return {log: old.get(log, {}) | new.get(log, {}) for log in sorted(old | new)}
+
+
+def claims(record: Record) -> Claims:
+    """Yield that stages make up the whole, and that a change made nothing slower."""
+    for log, each in record.items():
+        for key, row in each.items():
+            told = sum(row["stages"].values())
+            yield (
+                f"{log}, {key}: stages {told:.1f} of {row['cpu_seconds']:.1f} s",
+                told < 1.25 * row["cpu_seconds"],
+            )
+
+
+def shown(record: Record) -> Iterator[Row]:
+    """Yield the logs by size, with the stages added up."""
+    for log in sorted(record, key=lambda log: (int(log.rsplit("-", 1)[1]), log)):
+        kind, rows = log.rsplit("-", 1)
+        for name in (name for name in ("before", "after") if name in record[log]):
+            row = record[log][name]
+            spent = {head: sum(row["stages"].get(stage, 0.0) for stage in own) for head, own in SHOWN.items()}
+            yield {**row, **spent, "rows": int(rows), "log": ROWS_NAMED[kind], "name": name}
+
+
+BENCH = Measurement(
+    {"": profiles},
+    quick={"rows": 1000, "logs": ("source-ids",), "draws": 2},
+    rows={"logs": shown},
+    merge=merged,
+    claims=claims,
+)

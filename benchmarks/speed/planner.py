@@ -1,31 +1,28 @@
 """How many observations a live planner records a second, beside bare inserts into the same kind of file.
 
-    python benchmarks/speed/planner.py [--quick] [--save [ROOT]]
+    python -m benchmarks planner [--quick] [--save]
 
 10⁵ sources in a folder, planned for. Observations come one by one (a transaction each, committed before the
 call returns), in batches of a hundred and of ten thousand; what is due is handed out a hundred at a time.
 Beside it what SQLite alone does on this machine with the same journal: one insert a transaction into a table
 with the same key, and ten thousand in one. Seconds are of the process (CPU) and of the clock; the clock also
-counts what else the machine does. --save keeps benchmarks/results/planner.json, from which
-docs/live-planner.md has its table; --quick is for tests.
+counts what else the machine does.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.harness import Claims, Measurement, Record, Row
 from freshopt.live.planner import Planner
 
-ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = 5
 
 
@@ -115,29 +112,37 @@ def measured(folder: Path, sources: int, many: int) -> dict[str, Any]:
         return found | {"due_100": timed(handed)}
 
 
-def main() -> None:
-    """Measure, print and save."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="few sources and observations")
-    parser.add_argument("--save", nargs="?", type=Path, const=ROOT, metavar="ROOT", help="keep the results")
-    options = parser.parse_args()
-    sources, many = (500, 1000) if options.quick else (100_000, 10_000)
+def run(sources: int = 100_000, many: int = 10_000) -> Record:
+    """Return operations a second, bare and of a planner."""
     with tempfile.TemporaryDirectory() as folder:
-        record = {
-            "quick": options.quick,
-            "sqlite": sqlite3.sqlite_version,
-            "bare": bare(Path(folder), many),
-            **measured(Path(folder), sources, many),
-        }
-    for key, each in record.items():
-        print(key, each)
-    if options.save is not None:
-        saved = options.save / "benchmarks" / "results" / "planner.json"
-        saved.parent.mkdir(parents=True, exist_ok=True)
-        saved.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        place = Path(folder)
+        return {"sqlite": sqlite3.sqlite_version, "bare": bare(place, many), **measured(place, sources, many)}
 
 
-if __name__ == "__main__":
-    main()
+def claims(record: Record) -> Claims:
+    """Yield what is held at 10⁵ sources."""
+    for key in ("observed", "observed_many_100") if not record["quick"] else ():
+        each = record[key]["per_cpu_second"]
+        yield (
+            f"{key}: {each} a second of {record['sources']} sources",
+            each >= 5000 and record["sources"] == 10**5,
+        )
+
+
+def shown(record: Record) -> Iterator[Row]:
+    """Yield works of the planner beside SQLite's."""
+    one, many = (
+        f"{record['bare'][key]['per_cpu_second']:,}" for key in ("inserts_one_by_one", "inserts_together")
+    )
+    for work, key, alone in (
+        ("`observed`, one transaction each", "observed", one),
+        ("`observed_many`, 100 together", "observed_many_100", ""),
+        ("`observed_many`, 10,000 together", "observed_many_10000", many),
+        ("`due`, 100 at a time", "due_100", ""),
+    ):
+        yield {"work": work, "planner": record[key]["per_cpu_second"], "alone": alone}
+
+
+BENCH = Measurement(
+    {"": run}, quick={"sources": 500, "many": 1000}, facts=("quick",), rows={"works": shown}, claims=claims
+)

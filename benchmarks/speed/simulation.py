@@ -1,42 +1,27 @@
 """How fast sources can be polled: simulated crawlers, and costs integrated, per second on one core.
 
-    python benchmarks/speed/simulation.py [--save]
+    python -m benchmarks simulation [--save]
 
 Each row is a million polls of random sources at random times, in one call, best of three; "one at a time" are
 calls with a single poll. Ratios are to a pass np.add(w, d, out=r) over a million numbers in the same run. The
-changes that pass between polls are drawn on the way. --save writes benchmarks/results/simulation.json.
+changes that pass between polls are drawn on the way.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
-import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
 import freshopt as fo
+from benchmarks.harness import Claims, Measurement, Record, Row, best_of
 from freshopt.simulation import SimulatedCrawler, missed_costs
 
-RESULTS = Path(__file__).parents[1] / "results" / "simulation.json"
 POLLS, SINGLY, REPEATS = 1_000_000, 20_000, 3
+WORLDS = ((1000, 100.0), (1_000_000, 1.0))
 
 
-def best_of(work: Callable[[], object], repeats: int = REPEATS) -> float:
-    """Return the shortest of some times."""
-    times = []
-    for _ in range(repeats):
-        begun = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begun)
-    return min(times)
-
-
-def measure(n: int, horizon: float) -> list[dict[str, Any]]:
+def measure(n: int, horizon: float) -> list[Row]:
     """Time a world of n sources over a horizon."""
     rng = np.random.default_rng(0)
     world = fo.World.poisson(fo.Sources(rng.uniform(0.1, 3.0, n)), seed=3)
@@ -49,7 +34,7 @@ def measure(n: int, horizon: float) -> list[dict[str, Any]]:
 
     def batch(of: fo.World) -> float:
         crawlers = [SimulatedCrawler(of) for _ in range(REPEATS)]
-        return best_of(lambda: crawlers.pop().refresh(source, at))
+        return best_of(lambda: crawlers.pop().refresh(source, at), REPEATS)
 
     def singly() -> None:
         crawler = SimulatedCrawler(world)
@@ -61,7 +46,7 @@ def measure(n: int, horizon: float) -> list[dict[str, Any]]:
         "recorded, one batch": (batch(recorded), POLLS),
         "Poisson, one at a time": (best_of(singly, 1), SINGLY),
         "costs between refreshes integrated": (
-            best_of(lambda: missed_costs(world, source, at, horizon)),
+            best_of(lambda: missed_costs(world, source, at, horizon), REPEATS),
             POLLS,
         ),
     }
@@ -77,24 +62,22 @@ def measure(n: int, horizon: float) -> list[dict[str, Any]]:
     ]
 
 
-def main() -> None:
-    """Measure, print and save."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--save", action="store_true")
-    options = parser.parse_args()
-    measure(1000, 1.0)  # compiles
-    rows = [row for n, horizon in ((1000, 100.0), (1_000_000, 1.0)) for row in measure(n, horizon)]
-    for row in rows:
-        print(
-            f"{row['work']:36} n={row['sources']:<9,} {row['changes_per_poll']:5} changes/poll "
-            f"{row['polls_per_second'] / 1e6:8.3g} M polls/s {row['add_passes_per_million']:8.4g} ADD"
+def rows(worlds: int = len(WORLDS)) -> Iterator[Row]:
+    """Yield the works of each world, after one that compiles."""
+    measure(1000, 1.0)
+    for n, horizon in WORLDS[:worlds]:
+        yield from measure(n, horizon)
+
+
+def claims(record: Record) -> Claims:
+    """Yield that a batch is faster than polls one at a time."""
+    speed = {(row["work"], row["sources"]): row["polls_per_second"] for row in record["rows"]}
+    for n in {n for _, n in speed}:
+        batch, single = speed["Poisson, one batch", n], speed["Poisson, one at a time", n]
+        yield (
+            f"{n} sources: {batch:.3g} polls a second in a batch, {single:.3g} one at a time",
+            batch > single,
         )
-    if options.save:
-        record = {"python": platform.python_version(), "numpy": np.__version__, "rows": rows}
-        RESULTS.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Measurement({"rows": rows}, quick={"worlds": 1}, facts=("python", "numpy"), claims=claims)

@@ -1,30 +1,24 @@
 """How long crawls take to be placed in slots, how far they are moved, and how far that is proved.
 
-    python benchmarks/speed/slots.py [--quick] [--save [ROOT]]
+    python -m benchmarks slots [--quick] [--save]
 
 10⁴ crawls of 100 hosts, of unequal sizes, are wanted at equal gaps in a day of 1440 minutes. Crawlers manage
 so many a minute; hosts want pauses of two to eight minutes (of one where more crawls are wanted of them than
 that leaves room for); some days have an hour without crawls and a night of six hours on every tenth host.
-Each day is placed in a process of its own, after a small one that loads what is compiled. --save keeps
-benchmarks/results/slots.json, from which docs/schedules.md has its table; --quick is for tests.
+Each day is placed in a process of its own, after a small one that loads what is compiled.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import resource
-import subprocess
-import sys
 import time
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks.harness import Claims, Measurement, Record, Row, apart
 from freshopt.scheduling import SlotAssignment
 
-ROOT = Path(__file__).resolve().parents[2]
 MINUTES = 1440
 # Crawls a minute at most, whether hosts want pauses, whether there are nights.
 DAYS = ((12, True, False), (12, True, True), (8, False, False))
@@ -50,9 +44,7 @@ def day(
     )
 
 
-def measure(
-    crawls: int, hosts: int, slots: int, capacity: int, *, pauses: bool, nights: bool
-) -> dict[str, Any]:
+def measure(crawls: int, hosts: int, slots: int, capacity: int, pauses: bool, nights: bool) -> Row:
     """Return what placing a day took and how good it is; movements in slots."""
     warm = day(300, 8, 3000, 1, pauses=pauses, nights=nights)
     warm.assign(np.ones(300), 1.0)
@@ -84,34 +76,28 @@ def measure(
     }
 
 
-def main() -> None:
-    """Measure, print and save."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="a small day")
-    parser.add_argument("--save", nargs="?", type=Path, const=ROOT, metavar="ROOT", help="keep the results")
-    parser.add_argument("--one", nargs=6, type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        *size, pauses, nights = options.one
-        print(json.dumps(measure(*size, pauses=bool(pauses), nights=bool(nights))))
-        return
-    days = DAYS[:1] if options.quick else DAYS
-    rows = []
-    for capacity, pauses, nights in days:
-        size = (150, 5, 144, 2) if options.quick else (10_000, 100, MINUTES, capacity)
-        command = [sys.executable, __file__, "--one", *map(str, (*size, int(pauses), int(nights)))]
-        ran = subprocess.run(command, capture_output=True, text=True, check=True)
-        rows.append(json.loads(ran.stdout))
-        print(rows[-1], flush=True)
-    if options.save is not None:
-        saved = options.save / "benchmarks" / "results" / "slots.json"
-        saved.parent.mkdir(parents=True, exist_ok=True)
-        saved.write_text(
-            json.dumps({"quick": options.quick, "days": rows}, indent=1) + "\n", encoding="utf-8"
-        )
+def days(size: tuple[int, ...] = (10_000, 100, MINUTES)) -> Iterator[Row]:
+    """Yield the days, each placed in a process of its own; a small one is a single day."""
+    small = size[2] < MINUTES
+    for capacity, pauses, nights in DAYS[:1] if small else DAYS:
+        yield apart(measure, *size, 2 if small else capacity, pauses, nights)
 
 
-if __name__ == "__main__":
-    main()
+def claims(record: Record) -> Claims:
+    """Yield that all crawls are placed, and how far the movement is proved."""
+    for day in record["days"]:
+        moved, bound, proof = day["moved"], day["bound"], day["proof"]
+        told = f"{day['crawls']} crawls moved {moved}, proved {bound} by {proof}"
+        yield told, 0.0 < bound <= moved + 1e-6 * max(moved, 1)
+        yield told, day["relative_gap"] < 1e-3 and (proof == "branch and bound" or moved - bound < 1.0)
+    if not record["quick"]:
+        wide = max(day["hosts_with_pauses_of_two_slots_or_more"] for day in record["days"])
+        yield f"{wide} of 100 hosts want pauses of two slots or more", wide >= 90
+
+
+BENCH = Measurement(
+    {"days": days},
+    quick={"size": (150, 5, 144)},
+    facts=("quick",),
+    claims=claims,
+)

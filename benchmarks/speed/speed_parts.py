@@ -8,15 +8,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from speed_rivals import RIVALS, NoRatesError
-from speed_scaling import BUDGET, harmonic, measure, seconds
 
 import freshopt as fo
-from freshopt.cvx import cp
+from benchmarks.harness import seconds
+from benchmarks.speed.derived import AlphaFair
+from benchmarks.speed.objectives import BUDGET, OBJECTIVES
+from benchmarks.speed.speed_rivals import RIVALS, NoRatesError
+from benchmarks.speed.speed_scaling import harmonic, measure
 from freshopt.problems import (
-    AccumulatedDelay,
-    Age,
-    BinaryFreshness,
     HarmonicStaleness,
     PowerCost,
     SynchronizationCost,
@@ -24,7 +23,6 @@ from freshopt.problems import (
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.solvers import SeparableNewton
 
-PERIODIC = fo.Refresh.PERIODIC
 MISS = 1e-12  # of the bandwidth
 PROVED = 1e-9  # relative gap of a user's own objective
 CERTIFIED = 3  # rounds in which the certified call is measured too
@@ -50,30 +48,11 @@ Row = dict[str, Any]
 Times = defaultdict[str, list[float]]
 
 
-class AlphaFair(fo.Objective):
-    """A user's own objective: importance over freshness squared."""
+def row(work: str, n: int, measured: float, unit: str, hold: float | None, **beside: Any) -> Row:
+    """Return a row of the table, in units of ADD, x or evaluations.
 
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
-        """Declare w·(1 + Δ/ρ)²."""
-        staleness = cp.logistic(np.log(sources.change_rate) - cp.log(rate))
-        return cp.multiply(sources.importance, cp.exp(2 * staleness))
-
-
-def row(work: str, n: int, measured: float, unit: str, hold: float | None, **beside: Any) -> Row:  # noqa: ANN401
-    """Return a row of the table.
-
-    Parameters
-    ----------
-    work : str
-    n : int
-        Sources.
-    measured : float
-    unit : {"ADD", "x", "evaluations"}
-    hold : float or None
-        What is to be held: at least of ratios, at most of costs.
-    **beside
-        More of the row. What the system takes to provide fresh memory for the rates, ``fresh``, is counted
-        apart from what is to be held.
+    What is to be held is at least that of ratios, at most that of costs. What the system takes to provide
+    fresh memory for the rates, ``fresh``, is counted apart.
     """
     judged = measured - beside.get("fresh", 0.0)
     met = None if hold is None else judged >= hold if unit == "x" else judged <= hold
@@ -150,15 +129,15 @@ def objectives(sizes: Sizes) -> list[Row]:
     exponents = rng.uniform(0.1, 0.9, n)
     # What the certified call is to hold, in ADD.
     works: dict[str, tuple[fo.Objective, float | None]] = {
-        "harmonic": (HarmonicStaleness(), 6.0),
-        "binary": (BinaryFreshness(), 6.0),
-        "power 0.5": (SynchronizationCost(PowerCost(1.0, 0.5)), None),
+        "harmonic": (OBJECTIVES["harmonic"], 6.0),
+        "binary": (OBJECTIVES["binary"], 6.0),
+        "power 0.5": (OBJECTIVES["power 0.5"], None),
         "power, an exponent each": (SynchronizationCost(PowerCost(1.0, exponents)), None),
-        "delay": (AccumulatedDelay(), 3.5),
-        "binary, periodic": (BinaryFreshness(PERIODIC), 30.0),
-        "harmonic, periodic": (HarmonicStaleness(PERIODIC), 16.0),
-        "age": (Age(), 8.0),
-        "age, periodic": (Age(PERIODIC), 14.0),
+        "delay": (OBJECTIVES["delay"], 3.5),
+        "binary, periodic": (OBJECTIVES["binary, periodic"], 30.0),
+        "harmonic, periodic": (OBJECTIVES["harmonic, periodic"], 16.0),
+        "age": (OBJECTIVES["age"], 8.0),
+        "age, periodic": (OBJECTIVES["age, periodic"], 14.0),
     }
     times: Times = defaultdict(list)
     sources, bandwidth = fo.Sources(d, w), BUDGET * float(np.sum(d))

@@ -12,9 +12,9 @@ import math
 import warnings
 from collections.abc import Callable
 
-import cvxpy as cp  # noqa: TID253 - a benchmark is no part of the package
+import cvxpy as cp
 import numpy as np
-from scipy.optimize import minimize  # noqa: TID253
+from scipy.optimize import minimize
 
 BISECTIONS = 60  # of a bracket of 28 nats, to 2e-17
 LOWEST = 1e-12  # of the price at which importance alone would use up the bandwidth

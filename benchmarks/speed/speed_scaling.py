@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from speed_rivals import RIVALS, NoRatesError
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 import freshopt as fo
+from benchmarks.harness import Record, seconds
+from benchmarks.speed.objectives import BUDGET
+from benchmarks.speed.speed_rivals import RIVALS, NoRatesError
 from freshopt.problems import HarmonicStaleness
 
-BUDGET = 0.5  # of the sum of the change rates
 ADD = "one NumPy addition"
 ENOUGH = 2.0  # seconds after which a solve is not repeated
 REPEATS = 7
@@ -37,13 +39,6 @@ def harmonic(n: int) -> fo.Problem:
     rng = np.random.default_rng(n)
     d, w = rng.lognormal(0.0, 1.0, n), rng.lognormal(0.0, 1.0, n)
     return fo.Problem(HarmonicStaleness(), fo.Sources(d, w), BUDGET * float(np.sum(d)))
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Return how long work takes by the clock on the wall."""
-    begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun
 
 
 def methods() -> dict[str, Solve]:
@@ -93,19 +88,10 @@ def sizes(largest: int) -> Iterator[int]:
 
 
 def measure(largest: int, patience: float) -> list[dict[str, Any]]:
-    """Time every method at every size that it manages; sizes outside, so that methods are interleaved.
+    """Time every method at every size that it manages, with so many seconds for one solve.
 
-    Parameters
-    ----------
-    largest : int
-        Sources.
-    patience : float
-        Seconds for one solve.
-
-    Returns
-    -------
-    list of dict
-        One row a method and size: method, n, seconds; a method's last row may have a note in their place.
+    Sizes are outside, so that methods are interleaved. A row has method, n, seconds; a method's last one may
+    have a note in their place.
     """
     rows: list[dict[str, Any]] = []
     running = methods()
@@ -159,12 +145,11 @@ COLOURS = {
 STYLES = {"freshopt, certified": "--", "freshopt, not compiled": ":", ADD: "-."}
 
 
-def draw(rows: list[dict[str, Any]], path: Path) -> None:
+def draw(record: Record, path: Path) -> None:
     """Draw seconds over sources, both logarithmic, on a ground of its own that reads in the dark too."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from PIL import Image  # noqa: PLC0415
 
+    rows = record["scaling"]
     figure = Figure(figsize=(8.0, 4.8), dpi=110, facecolor="white", layout="constrained")
     canvas, axes = FigureCanvasAgg(figure), figure.subplots()
     ends: list[tuple[float, float, str]] = []

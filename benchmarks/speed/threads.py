@@ -1,6 +1,6 @@
 """One thread against two, of each objective's cell: the ratio of the times, beside the load of the machine.
 
-    python benchmarks/speed/threads.py [--n 10000000] [--rounds 7] [--save]
+    python -m benchmarks threads [--n 10000000] [--rounds 7] [--save]
 
 Solves and certified calls are made in turns with one thread and two, and the least times are compared, by the
 clock on the wall. To hold, on an idle machine: 1.7 x for cells whose passes calculate more than they read.
@@ -9,43 +9,28 @@ Rates, prices and gaps must be equal bit by bit; the script fails otherwise.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import time
 from collections import defaultdict
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from speed_parts import BUDGET, PERIODIC, limited
 
 import freshopt as fo
-from freshopt.problems import (
-    AccumulatedDelay,
-    Age,
-    BinaryFreshness,
-    HarmonicStaleness,
-    PollingKnapsack,
-    PowerCost,
-    SynchronizationCost,
-)
+from benchmarks.harness import Claims, Measurement, Record, Row
+from benchmarks.speed.objectives import BUDGET, some
+from benchmarks.speed.speed_parts import limited
 
-RESULT = Path("benchmarks/results/threads.json")
 HOLD, QUIET = 1.7, 0.5  # the load of an idle machine is less, before the first pass
 # Cells whose passes take two ADD of memory and little more: what they gain depends on the memory.
 READING = ("binary", "delay", "harmonic")
-WORKS: dict[str, fo.Objective] = {
-    "harmonic": HarmonicStaleness(),
-    "harmonic, periodic": HarmonicStaleness(PERIODIC),
-    "binary": BinaryFreshness(),
-    "binary, periodic": BinaryFreshness(PERIODIC),
-    "delay": AccumulatedDelay(),
-    "age": Age(),
-    "age, periodic": Age(PERIODIC),
-    "power 0.5": SynchronizationCost(PowerCost(1.0, 0.5)),
-    "polls": PollingKnapsack("polls"),
-}
+
+
+WORKS = some(
+    *("harmonic", "harmonic, periodic", "binary", "binary, periodic", "delay"),
+    *("age", "age, periodic", "power 0.5", "polls"),
+)
 
 
 def problems(n: int) -> dict[str, fo.Problem]:
@@ -72,13 +57,8 @@ def bits(solution: fo.Solution) -> tuple[Any, ...]:
     return solution.rates.tobytes(), solution.price, tuple(solution.host_prices.values()), solution.value, gap
 
 
-def measure(n: int, rounds: int) -> dict[str, Any]:
-    """Time every cell with one and two threads, in turns; return the record."""
-    record: dict[str, Any] = {"n": n, "cores": len(os.sched_getaffinity(0)), "load": os.getloadavg()[0]}
-    print(
-        f"load {record['load']:.2f} before, {record['cores']} cores; 1 and 2 threads in seconds", flush=True
-    )
-    rows = []
+def rows(n: int = 10**7, rounds: int = 7) -> Iterator[Row]:
+    """Yield every cell with one and two threads, in turns; a tenth of the sources with host limits."""
     for work, problem in problems(n).items():
         row: dict[str, Any] = {"work": work, "n": len(problem.sources)}
         for certify in (False, True):
@@ -96,38 +76,22 @@ def measure(n: int, rounds: int) -> dict[str, Any]:
         # The system counts this process too: what is above one or two of it is others' work.
         row["load"] = os.getloadavg()[0]
         row["hold"] = None if work in READING else HOLD
-        rows.append(row)
-        print(line(row), flush=True)
-    return {**record, "rows": rows}
+        yield row
 
 
-def line(row: dict[str, Any]) -> str:
-    """Return a printed line of a row."""
-    told = [f"{row['work']:36}{row['n']:>11,}"]
-    for key in ("solve", "certified"):
-        each = row[key]
-        told.append(f"{key} {each['one']:.4f} {each['two']:.4f} {each['ratio']:.2f} x")
-    hold = "" if row["hold"] is None else f">= {row['hold']} x"
-    return "  ".join([*told, f"load {row['load']:.2f}", hold])
+def before() -> Record:
+    """Return the load before the first pass."""
+    return {"load": os.getloadavg()[0]}
 
 
-def main() -> None:
-    """Run, print and save."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--n", type=int, default=10**7, help="sources; a tenth of them with host limits")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--save", nargs="?", type=Path, const=Path(), help="write the results, to a folder")
-    options = parser.parse_args()
-    record = measure(options.n, options.rounds)
-    if record["load"] > QUIET:
-        print(f"the load was {record['load']:.2f} before: on an idle machine it is below {QUIET}")
-    if options.save is not None:
-        place = options.save / RESULT
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(json.dumps(record, indent=2) + "\n")
+def claims(record: Record) -> Claims:
+    """Yield what is to hold on an idle machine."""
+    for row in record["rows"] if record["load"] < QUIET and record["n"] >= 10**7 else ():
+        if row["hold"] is not None and "limits" not in row["work"]:
+            ratio = row["solve"]["ratio"]
+            yield f"{row['work']}: {ratio:.2f} x, to hold {row['hold']} x", ratio > 1.0
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Measurement(
+    {"": before, "rows": rows}, quick={"n": 1000, "rounds": 1}, facts=("n", "cores"), claims=claims
+)

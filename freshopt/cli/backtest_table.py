@@ -11,7 +11,7 @@ from freshopt.formatting import percent
 from freshopt.planning.backtest import BackTest
 from freshopt.planning.plan import Plan
 from freshopt.planning.plan_files import summary
-from freshopt.planning.static_policies import PHASED
+from freshopt.planning.policies import PHASED
 from freshopt.planning.verdict import phases_supported
 from freshopt.report.held_out import POLICIES, PolicyRow, notes, saved
 from freshopt.report.value_words import FetchWords, measured

@@ -26,6 +26,8 @@ from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.console import count, heartbeat
 from freshopt.terminal.constraint_options import refuse_constraints
 from freshopt.terminal.objective_options import OBJECTIVES, Parameters, objective_of
+from freshopt.terminal.wish_options import wish_option
+from freshopt.units import rate_of
 
 
 class Task(NamedTuple):
@@ -52,7 +54,7 @@ class Task(NamedTuple):
     metavar="RATE",
     help="Total refresh rate, such as 200/day (default: half of the total change rate).",
 )
-@options.host_limits_option
+@wish_option("host_limits")
 @click.option(
     "--solvers",
     metavar="NAMES",
@@ -207,7 +209,7 @@ def _own(path: Path, bandwidth: str | None, host_limits: Path | None, time_unit:
     known, parameters, _ = tables.sources_of(path, time_unit)
     unit = known.time_unit
     limit = (
-        inputs.rate_of("--bandwidth", bandwidth, unit)
+        rate_of("--bandwidth", bandwidth, unit)
         if bandwidth is not None
         else 0.5 * float(np.sum(known.change_rate))
     )
@@ -223,7 +225,7 @@ def _built_in(bandwidth: str | None, time_unit: str | None) -> list[Case]:
         raise click.UsageError("--time-unit is for SOURCES; the built-in instances count in days.")
     if bandwidth is None:
         return built_in()
-    limit = inputs.rate_of("--bandwidth", bandwidth, "day")
+    limit = rate_of("--bandwidth", bandwidth, "day")
     return [case._replace(bandwidth=limit) for case in built_in()]
 
 

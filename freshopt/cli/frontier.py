@@ -23,6 +23,8 @@ from freshopt.terminal.console import fitted, number, working
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
 from freshopt.terminal.objective_options import OBJECTIVES, objective_of
 from freshopt.terminal.source_columns import SourceColumns
+from freshopt.terminal.wish_options import given_options, refuse, wish_option
+from freshopt.units import rate_of
 
 # Range of the default bandwidths, in units of the sum of the change rates.
 SPAN = (0.1, 10.0)
@@ -43,7 +45,7 @@ POINTS = 9
     "total "
     "change rate).",
 )
-@options.host_limits_option
+@wish_option("host_limits")
 @constraint_options(cheapest=False)
 @click.option("--out", type=click.Path(path_type=Path), help="Table to write, .csv or .parquet.")
 @options.table_unit_option
@@ -69,7 +71,7 @@ def frontier(
     less than the bandwidth where other limits bind. A bandwidth that does not suffice for lower bounds and
     targets is listed as infeasible. The exit code is 1 if one of the solutions is not proved optimal.
     """
-    constraints.require_usable("", objective_given=True)
+    refuse(given_options(click.get_current_context()))
     if out is not None:
         table_ending(out)
         inputs.require_other(sources, out)
@@ -79,7 +81,7 @@ def frontier(
         if bandwidths is None:
             wanted = (float(np.sum(known.change_rate)) * np.geomspace(*SPAN, POINTS)).tolist()
         else:
-            wanted = [inputs.rate_of("--bandwidths", text, unit) for text in bandwidths.split(",")]
+            wanted = [rate_of("--bandwidths", text, unit) for text in bandwidths.split(",")]
         if min(wanted) <= 0.0:
             raise SourceDataError("--bandwidths: a bandwidth is 0. Pass rates > 0, such as 100/day,200/day.")
         problem = Problem(

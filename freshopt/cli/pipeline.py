@@ -10,13 +10,11 @@ from freshopt.cli.pipeline_inputs import are_run_times, bandwidth_of, graph_of, 
 from freshopt.cli.pipeline_plan import FILES, OBJECTIVES, PipelinePlan, plan_pipeline
 from freshopt.cli.report import command_line
 from freshopt.cli.schedule import exported_rows
-from freshopt.exporters.dbt_jobs import DbtJobs
-from freshopt.exporters.export import export
-from freshopt.exporters.tool_format import Exported
-from freshopt.io.dbt_artifacts import Manifest
 from freshopt.logs.atomic_output import complete_folder
 from freshopt.terminal import inputs, options
 from freshopt.terminal.console import show, working
+from freshopt.tools.dbt_project import DbtJobs, Manifest
+from freshopt.tools.export import Exported, export
 
 
 @click.command(short_help="Plan the refreshes of a pipeline of tables.")

@@ -7,12 +7,11 @@ from itertools import chain
 from pathlib import Path
 
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.io.dbt_artifacts import Manifest, read_manifest
 from freshopt.logs import schema
 from freshopt.logs.schema import Table
 from freshopt.pipelines.pipeline import Pipeline, pipeline
-from freshopt.terminal import inputs
-from freshopt.units import convert_time
+from freshopt.tools.dbt_project import Manifest, read_manifest
+from freshopt.units import convert_time, duration_of, rate_of
 
 # An amount of time, such as 4h.
 _TIME = re.compile(r"[0-9.]+ *[a-z]+")
@@ -71,14 +70,14 @@ def bandwidth_of(text: str, time_unit: str, *, in_seconds: bool) -> float:
     """
     amount, slash, unit = text.partition("/")
     if in_seconds:
-        seconds = inputs.duration_of("--bandwidth", amount, "second")
+        seconds = duration_of("--bandwidth", amount, "second")
         text = f"{seconds!r}{slash}{unit}"
     elif slash and _TIME.fullmatch(amount.strip()):
         raise SourceDataError(
             f"--bandwidth {text} is time of a warehouse, and no run times are known. Add --cost "
             "run_results.json, or write refreshes, such as 200/day."
         )
-    return inputs.rate_of("--bandwidth", text, time_unit)
+    return rate_of("--bandwidth", text, time_unit)
 
 
 def _change_rates(
@@ -100,4 +99,4 @@ def _named(text: str, time_unit: str) -> tuple[str, float]:
     name, equals, rate = text.rpartition("=")
     if not (name and equals):
         raise SourceDataError(f"--rate: {text!r} names no root. Write it such as raw.orders=24/day.")
-    return name, inputs.rate_of("--rate", rate, time_unit)
+    return name, rate_of("--rate", rate, time_unit)

@@ -17,10 +17,12 @@ from freshopt.distributed.partitioned_sources import footer, parquet_files
 from freshopt.distributed.rows.column_rows import column_rows
 from freshopt.errors import SourceDataError
 from freshopt.logs.schema import SOURCE_ROWS, Table
+from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.planning.declared import price_sentences
 from freshopt.planning.plan_files import TABLES
 from freshopt.planning.plan_rows import facts_rows, proved_words
-from freshopt.planning.request import PlanRequest
+from freshopt.planning.request import Clock
+from freshopt.planning.wishes import PlanWishes, Wishes
 from freshopt.terminal import tables
 from freshopt.terminal.console import count, number, progress, show
 from freshopt.terminal.constraint_options import ConstraintOptions
@@ -33,7 +35,7 @@ _WHOLE_LOG = ("prior", "half_life", "reset")  # settings of estimators that depe
 
 def plan_in_partitions(
     origin: Origin,
-    request: PlanRequest,
+    asked: dict[str, Any],
     out: Path,
     importance: Path | None,
     hosts: Path | None,
@@ -49,22 +51,14 @@ def plan_in_partitions(
 ) -> None:
     """Plan over partitions, write and print.
 
-    The arguments are the command's; the request comes without importances and hosts.
-
-    Parameters
-    ----------
-    scheduler : str or None
-        Address of a Dask scheduler; None for threads of this process.
+    The arguments are the command's; what is asked comes without importances and hosts.
     """
     others: dict[str, object] = {
         "--columns": origin.columns,
         "--example": origin.example,
-        "--git": origin.git,
-        "--history": origin.history,
         "--sources": origin.sources,
     }
-    others |= {"--nutch": origin.nutch, "--changedetection": origin.changedetection}
-    others |= {"--dbt": origin.dbt, "--bing": origin.bing, "--csv": csv or None}
+    others |= {f"--{name}": path for name, path in origin.tools.items()} | {"--csv": csv or None}
     for name, given in others.items():
         if given is not None:
             raise click.UsageError(
@@ -82,11 +76,13 @@ def plan_in_partitions(
         if table is not None and not table.exists():
             raise SourceDataError(f"there is no file or folder {table}. Check the path.")
     if estimation.is_default:
-        request = replace(request, estimate=None)  # under one prior of all files
+        del asked["estimator"]  # under one prior of all files
     own, further = partial(with_tables, _absolute(importance), _absolute(hosts)), None
     if constraints.given():
-        request, wanted = _declared(request, columns, hosts, constraints, refresh, time_unit)
+        asked["constraints"], wanted = _declared(columns, hosts, constraints, refresh, time_unit)
         further = partial(columns_for, _absolute(columns), wanted) if wanted else None
+    # Nothing is drawn over partitions.
+    request = Wishes.of(Clock(time_unit), {**asked, "draws": 0}, PlanWishes)
     with connected(scheduler), progress(PASSES) as report:
         made = plan_partitions(
             origin.log,
@@ -131,7 +127,7 @@ def _statuses(log: Path) -> list[tuple[str, str]]:
     return [("statuses", told)]
 
 
-def with_tables(importance: Path | None, hosts: Path | None, request: PlanRequest, file: Path) -> PlanRequest:
+def with_tables(importance: Path | None, hosts: Path | None, request: Wishes, file: Path) -> Wishes:
     """Return a file's request, with its importances and hosts.
 
     They come from one table, or from one of the file's own name.
@@ -157,14 +153,13 @@ def columns_for(
 
 
 def _declared(
-    request: PlanRequest,
     columns: Path | None,
     hosts: Path | None,
     constraints: ConstraintOptions,
     refresh: str | None,
     time_unit: str,
-) -> tuple[PlanRequest, tuple[str, ...]]:
-    """Return the request with its constraints, and the columns they name."""
+) -> tuple[list[Constraint], tuple[str, ...]]:
+    """Return the constraints, and the columns they name."""
     table = () if columns is None else tuple(parquet_files(columns))
     for file in table:
         footer(file)
@@ -173,7 +168,7 @@ def _declared(
     rows = column_rows(made, None, {})
     own = dict.fromkeys(name for one in rows for name in one.columns)
     wanted = tuple(name for name in own if not known.elsewhere(name))
-    return replace(request, constraints=made), wanted
+    return made, wanted
 
 
 def _for_file(table: Path | None, file: Path) -> Path | None:

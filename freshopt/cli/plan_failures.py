@@ -62,18 +62,18 @@ def with_failures(job: partial[Plan], recorded: Statuses | None) -> tuple[Plan, 
     found = None if recorded is None else SuccessRates.from_statuses(*recorded)
     if found is None or not (found.fails or bool(np.any(found.ended))):
         told = "the log has no failed fetches: --retry-at-once changes nothing"
-        return job(), [("statuses", told)] if job.keywords["retry_at_once"] else []
+        return job(), [("statuses", told)] if job.keywords.get("retry_at_once", False) else []
     words = outcome_words(found, job.args[0].sources_.tolist())
     if not found.fails:
         return job(), [("statuses", words)]
-    at_once = job.keywords["retry_at_once"]
+    at_once = job.keywords.get("retry_at_once", False)
     why = "" if at_once else _slow_attempts(job.keywords["objective"])
     try:
         if not why:
             return job(success=found.success_of), [("statuses", words)]
     except ObjectiveError as error:
         why = str(error).partition(". ")[0]
-        if job.keywords["changed_cost"] is not None:
+        if job.keywords.get("changed_cost") is not None:
             why = "attempts that fail and cost what they bring have no cell, but with --retry-at-once"
     return job(), [("statuses", f"{words}; rates are planned as if all succeeded: {why}")]
 

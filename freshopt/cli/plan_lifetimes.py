@@ -6,36 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from freshopt.cli.report import command_line
-from freshopt.cli.schedule import LIFETIMES, exported_rows
+from freshopt.cli.schedule import exported_rows
 from freshopt.logs.read_requests import read_requests
 from freshopt.planning.lifetime_plan import plan_lifetimes
 from freshopt.terminal.console import show, working
 from freshopt.terminal.log_inputs import Origin, outcome
 from freshopt.terminal.options import Decorator
 from freshopt.terminal.request_words import request_rates
+from freshopt.tools.table import LIFETIMES
 
-# Options that lifetimes take; all others are of refresh times.
-TAKEN = {
-    *Origin.__dataclass_fields__,
-    *("estimator", "prior", "smoothing", "half_life", "reset", "confidence"),
-    *("objective", "exponent", "deadline", "refresh", "bandwidth", "importance", "hosts", "host_limits"),
-    *(
-        "min_rate",
-        "max_rate",
-        "requests",
-        "kind",
-        "out",
-        "time_unit",
-        "csv",
-        "overwrite",
-        "engine",
-        "stale",
-        "freshness",
-    ),
-}
 lifetime_format_option: Decorator = click.option(
     "--format",
     "kind",
@@ -43,26 +24,6 @@ lifetime_format_option: Decorator = click.option(
     metavar="NAME",
     help=f"For --refresh on-request: also write what a cache loads, of {', '.join(LIFETIMES)}.",
 )
-
-
-stale_option: Decorator = click.option(
-    "--stale-while-revalidate",
-    "stale",
-    metavar="TIME",
-    help="For --refresh on-request: serve an expired copy for up to such a time, 30s, while it is fetched.",
-)
-
-
-def require_lifetimes(context: click.Context) -> None:
-    """Raise UsageError if an option is given that lifetimes do not take."""
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and (name not in TAKEN or context.params.get(name) == "dask"):
-            raise click.UsageError(
-                f"{parameter.opts[0]} does not go with --refresh on-request, whose copies have lifetimes and "
-                "no schedule. Leave it out."
-            )
 
 
 @working("planning lifetimes")
@@ -91,7 +52,7 @@ def plan_on_request(
     if requests is None:
         words += "; as no --requests names another log, each line of LOG is a request"
     made = plan_lifetimes(found.data, rates, **asked)
-    target = None if kind is None else LIFETIMES[kind]
+    target = None if kind is None else LIFETIMES[kind]()
     more = {"command": command_line(context)}
     written, done = made.write(out, target, csv=csv, overwrite=overwrite, more=more)
     rows = [

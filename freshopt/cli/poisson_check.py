@@ -53,7 +53,7 @@ def poisson_check(
     """
     if out is not None:
         table_ending(out)
-        for read in (origin.log, origin.history):
+        for read in origin.paths:
             inputs.require_other(read, out)
     if plot is not None:
         require_picture(plot)

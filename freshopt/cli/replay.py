@@ -25,7 +25,8 @@ from freshopt.simulation.replaying import replay as replay_schedule
 from freshopt.simulation.world import World
 from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.console import count, number, show, working
-from freshopt.units import SECONDS
+from freshopt.terminal.wish_options import wish_option
+from freshopt.units import SECONDS, duration_of
 
 _KINDS = {name: kind.__name__ for kind, name in NAMED.items()}
 WORDS = {
@@ -72,8 +73,8 @@ WORDS = {
     metavar="TIME",
     help="Time at the start of the schedule that is not counted, such as 1d (default: none).",
 )
-@options.importance_option
-@options.seed_option
+@wish_option("importance")
+@wish_option("seed")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write, .csv or .parquet.")
 @options.time_unit_option
 @options.overwrite_option
@@ -113,7 +114,7 @@ def replay(
             plan,
             world,
             origin=begin if origin is None else origin,
-            skip=0.0 if skip is None else inputs.duration_of("--skip", skip, world.time_unit),
+            skip=0.0 if skip is None else duration_of("--skip", skip, world.time_unit),
             end=until,
             importance=None if weights is None else weights(world.names),
             seed=seed,
@@ -183,7 +184,7 @@ def _schedule(
     if horizon is None:
         length = float(np.nextafter(np.max(time), np.inf))
     else:
-        length = inputs.duration_of("--horizon", horizon, world.time_unit)
+        length = duration_of("--horizon", horizon, world.time_unit)
     length = length if length > 0.0 else 1.0
     order = np.lexsort((source, time))
     inside = order[time[order] < length]

@@ -20,6 +20,7 @@ from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.live.hand_out import Visit
 from freshopt.live.planner import Planner
 from freshopt.live.running import run_planner
+from freshopt.live.settings import SETTINGS
 from freshopt.live.source_command import Fetch, SourceCommand
 from freshopt.live.sqlite_store import holds_planner
 from freshopt.logs.log_files import JSON_LINES
@@ -27,10 +28,13 @@ from freshopt.logs.schema import LISTED, Table
 from freshopt.logs.source_index import hosts_of_urls
 from freshopt.logs.tables import ENDINGS
 from freshopt.numerics.arrays import labels_of
+from freshopt.planning.request import Clock
 from freshopt.terminal import inputs, options
 from freshopt.terminal.console import count, show
 from freshopt.terminal.objective_options import OBJECTIVES, PLANNED, objective_of
 from freshopt.terminal.tables import host_limits_of
+from freshopt.terminal.wish_options import option_of, wish_option
+from freshopt.units import duration_of
 
 if TYPE_CHECKING:
     import polars
@@ -51,11 +55,7 @@ _OBJECTIVES = tuple(name for name in PLANNED if not OBJECTIVES[name].command.nee
     "as it is, without a shell; for a pipe, write a script. Without it nothing is fetched, and how the plan "
     "stands is shown.",
 )
-@click.option(
-    "--bandwidth",
-    metavar="RATE",
-    help="Refreshes per day, or with a unit such as 10/hour. Needed to begin a planner; later it changes it.",
-)
+@wish_option("bandwidth", SETTINGS)
 @click.option(
     "--sources",
     type=click.Path(path_type=Path),
@@ -72,24 +72,9 @@ _OBJECTIVES = tuple(name for name in PLANNED if not OBJECTIVES[name].command.nee
     "are planned for where a new planner is given no --sources.",
 )
 @options.answers_option
-@click.option(
-    "--host-limits",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Table with columns host, limit: refreshes per day that a host may take at most.",
-)
-@click.option(
-    "--host-gap",
-    metavar="TIME",
-    help="Least time between two fetches of one host, such as 2s; up to half as long again, at random. 0 for "
-    "none. It is kept.",
-)
-@click.option(
-    "--burst",
-    metavar="TIME",
-    help="Time of which --once may use the bandwidth at once, at first 10min: as long as it is between two "
-    "runs, such as 1h from cron every hour. Without --once fetches are spread in any case. It is kept.",
-)
+@wish_option("host_limits", SETTINGS)
+@wish_option("host_gap", SETTINGS)
+@wish_option("burst", SETTINGS)
 @click.option(
     "--objective",
     type=click.Choice(_OBJECTIVES),
@@ -113,13 +98,9 @@ _OBJECTIVES = tuple(name for name in PLANNED if not OBJECTIVES[name].command.nee
 def run(
     folder: str,
     text: str | None,
-    bandwidth: str | None,
     sources: Path | None,
     log: Path | None,
     answers_are_changes: bool,
-    host_limits: Path | None,
-    host_gap: str | None,
-    burst: str | None,
     objective: str | None,
     changed_by: Literal["output", "exit-code"],
     jobs: int,
@@ -127,6 +108,7 @@ def run(
     once: bool,
     duration: str | None,
     quiet: bool,
+    **wishes: Any,  # noqa: ANN401 - see `SETTINGS`
 ) -> None:
     """Fetch each source by a command whenever it is due.
 
@@ -138,31 +120,28 @@ def run(
     FOLDER may be the address of a PostgreSQL database. Other commands take a folder for the log that it
     keeps: freshopt plan FOLDER writes the page of it.
     """
-    seconds = inputs.duration_of("--timeout", timeout, "second")
+    seconds = duration_of("--timeout", timeout, "second")
     command = None if text is None else SourceCommand.parse(text, seconds, changed_by)
     ends = None
     if duration is not None:
-        ends = datetime.now(UTC) + timedelta(seconds=inputs.duration_of("--for", duration, "second"))
+        ends = datetime.now(UTC) + timedelta(seconds=duration_of("--for", duration, "second"))
     listed = None if sources is None else _sources(sources)
     history = None if log is None else _history(log, answers_are_changes=answers_are_changes)
     if history is not None and listed is None and _is_new(folder):
         listed = _named(_texts(history).tolist())
+    settings = {name: value for name, value in wishes.items() if value is not None}
     if listed is not None:
-        needed = host_limits is not None or host_gap is not None
+        needed = "host_limits" in settings or "host_gap" in settings
         needed = needed or (command is not None and command.names_host)
         listed = _with_hosts(listed, needed=needed)
-    settings: dict[str, Any] = {"bandwidth": bandwidth, "host_gap": host_gap, "burst": burst}
-    inputs.gap_of("--host-gap", host_gap, "day")
-    if burst is not None:
-        inputs.duration_of("--burst", burst, "day")
-    if bandwidth is not None:
-        inputs.rate_of("--bandwidth", bandwidth, "day")
-    limits = host_limits_of(host_limits, "day")
-    if limits is not None:
+    if "host_limits" in settings:
+        limits = host_limits_of(settings["host_limits"], "day") or {}
         settings["host_limits"] = {host: f"{limit!r}/day" for host, limit in limits.items()}
+    for name, value in settings.items():
+        SETTINGS[name].read(option_of(name), value, Clock("day"))
     if objective is not None:
         settings["objective"] = objective_of(objective, None)
-    if _is_new(folder) and (bandwidth is None or listed is None):
+    if _is_new(folder) and ("bandwidth" not in settings or listed is None):
         raise SourceDataError(
             f"there is no planner in '{folder}'. Give --bandwidth, such as 200/day, and --sources, a file of "
             "them, or --log to begin one."

@@ -10,28 +10,6 @@ import click
 import numpy as np
 
 from freshopt.errors import SourceDataError
-from freshopt.exporters import (
-    CacheControl,
-    ChangeDetection,
-    Crontab,
-    Dbt,
-    Dns,
-    ExternalSecrets,
-    Nginx,
-    Nutch,
-    PgCron,
-    Redis,
-    StormCrawler,
-    TextTemplate,
-    export,
-    write_icalendar,
-)
-from freshopt.exporters.nutch import LONGEST
-from freshopt.exporters.placeholders import QUOTING_WORDS
-from freshopt.exporters.text_template import PLACEHOLDERS
-from freshopt.exporters.tool_format import Exported
-from freshopt.exporters.whole_intervals import ROUNDING, IntervalFormat
-from freshopt.exporters.whole_lifetimes import LifetimeFormat
 from freshopt.formatting import percent
 from freshopt.logs.atomic_output import complete_file
 from freshopt.logs.source_index import hosts_of_urls
@@ -42,28 +20,15 @@ from freshopt.scheduling.schedule import schedule as make_schedule
 from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.console import count, number, show
 from freshopt.terminal.schedule_options import Choice, Slots, method_options
-from freshopt.units import duration
+from freshopt.terminal.tool_options import settings_of, write_options
+from freshopt.terminal.wish_options import wish_option
+from freshopt.tools.export import Exported, export
+from freshopt.tools.icalendar import write_icalendar
+from freshopt.tools.table import INTERVALS, LIFETIMES
+from freshopt.tools.whole_intervals import ROUNDING
+from freshopt.units import duration, duration_of, gap_of
 
 TIMES = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet",), "icalendar": (".ics",)}
-INTERVALS = (
-    "nutch",
-    "stormcrawler",
-    "changedetection",
-    "crontab",
-    "pg_cron",
-    "dbt",
-    "external-secrets",
-    "template",
-)
-# Formats of caches, whose copies are refreshed on request.
-LIFETIMES: dict[str, LifetimeFormat] = {
-    "cache-control": CacheControl(),
-    "nginx": Nginx(),
-    "redis": Redis(),
-    "dns": Dns(),
-}
-# Formats whose command names the source.
-COMMANDS = ("crontab", "pg_cron")
 
 
 @click.command(short_help="Write refresh times or intervals for a table of RATES.")
@@ -80,32 +45,19 @@ COMMANDS = ("crontab", "pg_cron")
     f"{', '.join(LIFETIMES)}.",
 )
 @click.option("--horizon", metavar="TIME", help="Length of a schedule with times, such as 7d or 12h.")
-@options.host_gap_option
-@options.seed_option
+@wish_option("host_gap")
+@wish_option("seed")
 @click.option(
     "--start", metavar="MOMENT", help="Moment of time 0, such as 2026-01-31T06:00:00Z (UTC); adds timestamps."
 )
-@click.option("--longest", metavar="TIME", help="For --format nutch: db.fetch.interval.max (default 90d).")
-@click.option(
-    "--command",
-    metavar="WORDS",
-    help="For --format crontab, pg_cron: command that refreshes a source; {source} stands for its name, "
-    "quoted. crontab: {host} for its host; without {source} the name is appended. pg_cron: SQL; {source!i} "
-    "for the name of a table or view (default REFRESH MATERIALIZED VIEW {source!i}).",
-)
-@click.option(
-    "--template",
-    metavar="TEXT",
-    help="Text to write for each source, with {source} and, at will, "
-    f"{', '.join(f'{{{name}}}' for name in PLACEHOLDERS[1:])}; quoted as in {{source!q}}: {QUOTING_WORDS}.",
-)
+@write_options
 @click.option(
     "--out",
     required=True,
     type=click.Path(path_type=Path),
     help="File to write; a folder with --format nutch or dbt.",
 )
-@options.retry_option
+@wish_option("retry_at_once")
 @options.table_unit_option
 @options.overwrite_option
 def schedule(
@@ -116,13 +68,11 @@ def schedule(
     host_gap: str | None,
     seed: int,
     start: str | None,
-    longest: str | None,
-    command: str | None,
-    template: str | None,
     out: Path,
     retry_at_once: bool,
     time_unit: str | None,
     overwrite: bool,
+    **settings: str | None,
 ) -> None:
     """Write refresh times or a crawler's intervals for RATES.
 
@@ -131,11 +81,9 @@ def schedule(
     column lifetime, which solve --refresh on-request writes. --retry-at-once reads the column success of
     rates of attempts.
     """
-    kind = kind or ("template" if template is not None else _told_by(out))
-    _require_of(kind, {"--longest": (longest, ("nutch",)), "--command": (command, COMMANDS)})
-    _require_of(kind, {"--template": (template, ("template",))})
-    if kind == "template" and template is None:
-        raise click.UsageError("--format template needs the text for each source. Add --template.")
+    alone = next((name for name in INTERVALS if settings.get(name) is not None), None)
+    kind = kind or alone or _told_by(out)
+    own = settings_of(kind, settings)
     inputs.require_other(rates, out)
     if kind in INTERVALS or kind in LIFETIMES:
         unused = {"--horizon": horizon, "--start": start, "--host-gap": host_gap, **choice.given()}
@@ -145,11 +93,10 @@ def schedule(
             if retry_at_once:
                 raise click.UsageError("--retry-at-once is for intervals and times. Leave it out.")
             frame, unit = tables.lifetimes_of(rates, time_unit)
-            done = export(frame, LIFETIMES[kind], out, time_unit=unit, overwrite=overwrite)
+            done = export(frame, LIFETIMES[kind](**own), out, time_unit=unit, overwrite=overwrite)
         else:
             frame, unit = tables.rates_of(rates, time_unit, retry_at_once=retry_at_once)
-            target = _target(kind, longest, command, template)
-            done = export(frame, target, out, time_unit=unit, overwrite=overwrite)
+            done = export(frame, INTERVALS[kind](**own), out, time_unit=unit, overwrite=overwrite)
         show([*exported_rows(kind, done), *_retries(retry_at_once), ("wrote", str(out))])
         return
     if horizon is None:
@@ -163,8 +110,8 @@ def schedule(
         raise click.UsageError("--format icalendar has dates. Say with --start when the schedule begins.")
     with complete_file(out, overwrite) as staging:
         frame, unit = tables.rates_of(rates, time_unit, retry_at_once=retry_at_once)
-        length = inputs.duration_of("--horizon", horizon, unit)
-        gap = inputs.gap_of("--host-gap", host_gap, unit)
+        length = duration_of("--horizon", horizon, unit)
+        gap = 0.0 if host_gap is None else gap_of("--host-gap", host_gap, unit)
         method = choice.make(frame, unit, length, seed, begin, by_host=gap > 0.0)
         made = make_schedule(frame, length, method, time_unit=unit)
         if gap > 0.0:
@@ -209,25 +156,6 @@ def _require_of(kind: str, given: dict[str, tuple[object, tuple[str, ...]]]) -> 
             raise click.UsageError(
                 f"{option} is for --format {', '.join(kinds)}, not for {kind}. Leave it out."
             )
-
-
-def _target(kind: str, longest: str | None, command: str | None, template: str | None) -> IntervalFormat:
-    """Return the format with its settings."""
-    if kind == "nutch":
-        seconds = LONGEST if longest is None else int(inputs.duration_of("--longest", longest, "second"))
-        if not 1 <= seconds < 2**31:
-            raise SourceDataError(f"--longest: {longest!r} is not from 1 s to 68 years. Nutch counts so far.")
-        return Nutch(seconds)
-    made: dict[str, IntervalFormat] = {
-        "stormcrawler": StormCrawler(),
-        "changedetection": ChangeDetection(),
-        "crontab": Crontab() if command is None else Crontab(command),
-        "pg_cron": PgCron() if command is None else PgCron(command),
-        "dbt": Dbt(),
-        "external-secrets": ExternalSecrets(),
-        "template": TextTemplate(template or ""),
-    }
-    return made[kind]
 
 
 def exported_rows(kind: str, done: Exported) -> list[tuple[str, str]]:

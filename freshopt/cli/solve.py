@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import click
 import numpy as np
-from click.core import ParameterSource
 
 from freshopt.certificates.solution import Solution
 from freshopt.cli.plan_failures import outcome_words
@@ -28,6 +27,7 @@ from freshopt.modelling.failing_fetches import retried_at_once
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.spend import Spend
+from freshopt.planning.clashes import DASK
 from freshopt.planning.declared import price_sentences, row_table
 from freshopt.planning.failing_window import Statuses
 from freshopt.planning.findings import time_fresh
@@ -43,7 +43,8 @@ from freshopt.terminal.log_inputs import Origin, origin_options, outcome
 from freshopt.terminal.objective_options import objective_of
 from freshopt.terminal.request_words import request_rates
 from freshopt.terminal.source_columns import SourceColumns
-from freshopt.units import duration
+from freshopt.terminal.wish_options import given_options, refuse, wish_option
+from freshopt.units import duration, rate_of
 
 if TYPE_CHECKING:
     import polars
@@ -61,8 +62,8 @@ out_option = click.option(
 @origin_options
 @out_option
 @estimation_options
-@options.hosts_option
-@options.confidence_option
+@wish_option("hosts")
+@wish_option("confidence")
 @click.option(
     "--requests",
     type=click.Path(path_type=Path),
@@ -93,7 +94,7 @@ def estimate(
     if hosts is not None and not estimation.by_host:
         raise click.UsageError("--hosts is for --prior host. Give that, or leave it out.")
     table_ending(out)
-    for read in (origin.log, origin.history, requests):
+    for read in (*origin.paths, requests):
         inputs.require_other(read, out)
     with complete_file(out, overwrite) as staging:
         found = origin.read(time_unit)
@@ -165,8 +166,8 @@ def _resets(model: Estimator) -> list[tuple[str, str]]:
 @options.exponent_option
 @options.deadline_option
 @options.solve_refresh_option
-@options.optional_bandwidth_option
-@options.host_limits_option
+@wish_option("bandwidth")
+@wish_option("host_limits")
 @constraint_options()
 @click.option(
     "--solver",
@@ -185,7 +186,7 @@ def _resets(model: Estimator) -> list[tuple[str, str]]:
     type=click.Path(path_type=Path),
     help="Table to write, .csv or .parquet; a folder with --engine dask.",
 )
-@options.retry_option
+@wish_option("retry_at_once")
 @options.table_unit_option
 @options.overwrite_option
 @click.pass_context
@@ -221,11 +222,10 @@ def solve(
     With --budget, --nested or --target the prices of the constraints are printed, a sentence each, and the
     table of all of them is written beside --out: rates.constraints.csv beside rates.csv.
     """
-    objective_given = context.get_parameter_source("objective") is ParameterSource.COMMANDLINE
-    constraints.require_usable(bandwidth, objective_given=objective_given)
+    said = given_options(context) | ({DASK: DASK} if engine == "dask" else {})
+    refuse(said)
+    constraints.require_bandwidth(bandwidth)
     if engine == "dask":
-        if retry_at_once:
-            raise click.UsageError("--retry-at-once is for --engine memory. Leave it out.")
         solve_in_partitions(
             sources,
             objective,
@@ -240,8 +240,6 @@ def solve(
             overwrite=overwrite,
         )
         return
-    if scheduler is not None:
-        raise click.UsageError("--scheduler is for --engine dask. Add that, or leave it out.")
     ending = table_ending(out)
     declared = constraints.given()
     beside = out.with_name(f"{out.name.removesuffix(ending)}.constraints{ending}")
@@ -266,7 +264,7 @@ def solve(
                 objective, refresh, inputs.parameters_of(own, objective, exponent, deadline, unit)
             ),
             known,
-            None if bandwidth is None else inputs.rate_of("--bandwidth", bandwidth, unit),
+            None if bandwidth is None else rate_of("--bandwidth", bandwidth, unit),
             tables.host_limits_of(host_limits, unit),
             given,
         )

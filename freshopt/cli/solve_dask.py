@@ -22,6 +22,7 @@ from freshopt.terminal import inputs, tables
 from freshopt.terminal.console import plain, progress
 from freshopt.terminal.constraint_options import ConstraintOptions
 from freshopt.terminal.objective_options import OBJECTIVES, Parameters, objective_of
+from freshopt.units import rate_of
 
 # Solvers for partitioned sources.
 SOLVERS = ("auto", "water-filling")
@@ -74,7 +75,7 @@ def solve_in_partitions(
         solution = solve_partitions(
             goal,
             known,
-            None if bandwidth is None else inputs.rate_of("--bandwidth", bandwidth, unit),
+            None if bandwidth is None else rate_of("--bandwidth", bandwidth, unit),
             tables.host_limits_of(host_limits, unit),
             constraints=rows,
             out=out,

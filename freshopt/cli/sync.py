@@ -8,19 +8,19 @@ import click
 import numpy as np
 
 from freshopt.errors import SourceDataError
-from freshopt.exporters.changedetection import LIMITS
-from freshopt.exporters.whole_intervals import whole_intervals
 from freshopt.formatting import percent
-from freshopt.io.changedetection_api import ChangeDetectionApi, ServedWatch
-from freshopt.io.read_changedetection import log_of_watches, names_of_watches
 from freshopt.numerics.arrays import Array
 from freshopt.planning.plan import Plan
 from freshopt.planning.plan import plan as make_plan
 from freshopt.scheduling.rate_table import read_rates
-from freshopt.terminal import inputs, options
+from freshopt.terminal import options
 from freshopt.terminal.console import count, fitted, number, plain, progress, show
 from freshopt.terminal.objective_options import OBJECTIVES, PLANNED, Parameters, objective_of
-from freshopt.units import SECONDS
+from freshopt.tools.changedetection import log_of_watches, names_of_watches
+from freshopt.tools.changedetection_api import ChangeDetectionApi, ServedWatch
+from freshopt.tools.table import SERVED
+from freshopt.tools.whole_intervals import Limits, whole_intervals
+from freshopt.units import SECONDS, duration_of, rate_of
 
 _DAY = SECONDS["day"]
 # Objectives without parameters of their own.
@@ -45,7 +45,7 @@ class Change(NamedTuple):
 
 
 @click.command(short_help="Set the intervals of a running tool from its own history.")
-@click.argument("tool", type=click.Choice(["changedetection"]), metavar="TOOL")
+@click.argument("tool", type=click.Choice(list(SERVED)), metavar="TOOL")
 @click.option("--url", required=True, help="Address of the server, such as http://localhost:5000.")
 @click.option(
     "--key",
@@ -77,7 +77,7 @@ class Change(NamedTuple):
 )
 @click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
 def sync(
-    tool: str,  # noqa: ARG001 - the only one so far
+    tool: str,
     url: str,
     key: str,
     bandwidth: str | None,
@@ -95,13 +95,12 @@ def sync(
     or --bandwidth. Watches that are paused or have no history yet stay as they are, and so do intervals
     within 1 % or 2 s of the plan. All is read and planned before the first one is set.
     """
-    server = ChangeDetectionApi(url.rstrip("/"), key, timeout)
+    server = SERVED[tool](url.rstrip("/"), key, timeout)
     least, most = (
-        inputs.duration_of(name, text, "second")
-        for name, text in (("--shortest", shortest), ("--longest", longest))
+        duration_of(name, text, "second") for name, text in (("--shortest", shortest), ("--longest", longest))
     )
-    usual = int(inputs.duration_of("--default-interval", default_interval, "second"))
-    if not LIMITS.shortest <= least <= most <= LIMITS.longest:
+    usual = int(duration_of("--default-interval", default_interval, "second"))
+    if not server.limits.shortest <= least <= most <= server.limits.longest:
         raise SourceDataError(
             f"--shortest {shortest} and --longest {longest} are not in this order between 1 minute and 1000 "
             "years. Correct them."
@@ -117,7 +116,7 @@ def sync(
             )
         on_progress("planning")
         today = sum(_DAY / (each.watch.interval or usual) for each in planned)
-        total = today if bandwidth is None else inputs.rate_of("--bandwidth", bandwidth, "day")
+        total = today if bandwidth is None else rate_of("--bandwidth", bandwidth, "day")
         if total < len(planned) * _DAY / most:
             raise SourceDataError(
                 f"{number(total)} checks per day are too few for {count(len(planned), 'source')} at "
@@ -134,7 +133,7 @@ def sync(
             draws=0,
             load_limit=1.0,
         )
-        changes = _changes(planned, made)
+        changes = _changes(planned, made, server.limits)
         on_progress("setting")
         if not dry_run:
             _apply(server, [each for each in changes if each.before != each.after])
@@ -151,10 +150,10 @@ def _is_planned(each: ServedWatch) -> bool:
     return not each.paused and bool(times) and max(each.watch.checked, times[-1]) > times[0]
 
 
-def _changes(planned: list[ServedWatch], made: Plan) -> list[Change]:
+def _changes(planned: list[ServedWatch], made: Plan, limits: Limits) -> list[Change]:
     """Return the interval of each watch, before and after."""
     names = names_of_watches([each.watch for each in planned])
-    seconds = whole_intervals(read_rates(made.solution), LIMITS).tolist()
+    seconds = whole_intervals(read_rates(made.solution), limits).tolist()
     after = dict(zip(made.log.sources_.tolist(), seconds, strict=True))
     rates = dict(zip(made.log.sources_.tolist(), made.sources.change_rate.tolist(), strict=True))
     return [

@@ -30,12 +30,12 @@ from freshopt.logs.tables import read_table, write_table
 from freshopt.numerics.arrays import total
 from freshopt.planning.plan import learn
 from freshopt.planning.plan_files import change_rates
-from freshopt.planning.request import PlanRequest
+from freshopt.planning.wishes import Wishes
 from freshopt.solvers.square_root import square_root_shape
 
 SOURCES, HASHES = ".sources", ".hashes"  # folders of what later steps need; they go before the plan appears
 AT_A_TIME = 4_000_000  # hashes that a worker compares, 32 MB
-Adapt: TypeAlias = Callable[[PlanRequest, Path], PlanRequest]
+Adapt: TypeAlias = Callable[[Wishes, Path], Wishes]
 FurtherColumns: TypeAlias = Callable[[Path, npt.NDArray[Any]], Mapping[str, Any]]
 
 
@@ -46,7 +46,7 @@ class Order(NamedTuple):
     write to.
     """
 
-    request: PlanRequest
+    request: Wishes
     adapt: Adapt | None
     columns: FurtherColumns | None
     time_unit: str
@@ -253,9 +253,9 @@ def _hashes(names: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     return np.frombuffer(digests, dtype=np.uint64)
 
 
-def lasting(request: PlanRequest) -> PlanRequest:
+def lasting(request: Wishes) -> Wishes:
     """Return the request without what only estimation needs.
 
     Messages of later steps carry it.
     """
-    return replace(request, importance=None, hosts=None, host_limits=None, estimate=None)
+    return replace(request, importance=None, hosts=None, host_limits=None, estimator=None)

@@ -44,8 +44,8 @@ from freshopt.modelling.spend import Spend
 from freshopt.numerics.arrays import exact_sum
 from freshopt.planning.declared import DeclaredRows, constraint_facts, discipline_under
 from freshopt.planning.plan import TOLERANCE, method_of
-from freshopt.planning.plan_files import CONSTRAINTS, FILES, TABLES, settings, versions
-from freshopt.planning.request import PlanRequest
+from freshopt.planning.plan_files import CONSTRAINTS, FILES, TABLES, versions
+from freshopt.planning.wishes import Wishes
 from freshopt.report.value_words import units
 from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.schedule import schedule
@@ -83,7 +83,7 @@ class DistributedPlan:
 
 def plan(
     log: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    request: PlanRequest,
+    request: Wishes,
     out: str | os.PathLike[str],
     *,
     adapt: Adapt | None = None,
@@ -101,7 +101,7 @@ def plan(
         A folder of Parquet files as `fo.read_log` takes them, each source's crawls within one file. A worker
         holds a file at a time, with its sources and their schedule. The default prior is learnt from the
         first files with 10 000 sources, and then is that of all.
-    request : PlanRequest
+    request : Wishes
         Its functions are called on the workers. `estimate` sees one file at a time; `draws` is not used.
         Its constraints are a list and name columns, as those of `solve` do.
     out : path
@@ -142,7 +142,7 @@ def plan(
     >>> for name in ("a", "b"):
     ...     crawls = {"source": [name] * 4, "time": [0, 1, 2, 3], "changed": [0, 1, 0, 1]}
     ...     pl.DataFrame(crawls).write_parquet(folder / f"{name}.parquet")
-    >>> request = PlanRequest(fo.problems.HarmonicStaleness(fo.Refresh.PERIODIC), bandwidth=2.0, horizon=7.0)
+    >>> request = Wishes(fo.problems.HarmonicStaleness(fo.Refresh.PERIODIC), bandwidth=2.0, horizon=7.0)
     >>> made = plan(folder, request, folder / "plan")
     >>> made.facts["status"], made.facts["counts"]["refreshes"]
     ('optimal', 14)
@@ -177,7 +177,7 @@ def plan(
 
 def _write(
     files: list[Path],
-    request: PlanRequest,
+    request: Wishes,
     per_file: tuple[Adapt | None, FurtherColumns | None],
     heard: Iterable[Heard],
     unit: str,
@@ -237,7 +237,7 @@ def _write(
 
 
 def _calendar(
-    learnt: list[Learnt], request: PlanRequest, unit: str, staging: Path
+    learnt: list[Learnt], request: Wishes, unit: str, staging: Path
 ) -> tuple[Calendar, list[float]]:
     """Return the schedule's settings and each file's clock offset.
 
@@ -303,7 +303,7 @@ def summary(
         "few_changes": None,
         "constraints": None if declared is None else constraint_facts(declared),
         "findings": None,
-        "settings": settings(request),
+        "settings": request.told(),
         "counts": {
             "sources": solution.n,
             "crawls": sum(one.crawls for one in learnt),
@@ -336,7 +336,7 @@ def _span(learnt: list[Learnt], calendar: Calendar) -> dict[str, str | float]:
     return {"begin": begin.isoformat(), "end": calendar.origin.isoformat()}
 
 
-def declared_rows(solution: DistributedSolution, request: PlanRequest, time_unit: str) -> DeclaredRows | None:
+def declared_rows(solution: DistributedSolution, request: Wishes, time_unit: str) -> DeclaredRows | None:
     """Return the rows of a plan's constraints; None where none are declared."""
     if solution.rows is None or not request.constraints:
         return None
@@ -344,12 +344,12 @@ def declared_rows(solution: DistributedSolution, request: PlanRequest, time_unit
     return DeclaredRows.of_table(solution.rows, constraints, solution.objective, time_unit)
 
 
-def _discipline(request: PlanRequest) -> Refresh:
+def _discipline(request: Wishes) -> Refresh:
     listed = () if callable(request.constraints) else request.constraints or ()
     return discipline_under(request.objective, listed)
 
 
-def _rehearse(request: PlanRequest) -> None:
+def _rehearse(request: Wishes) -> None:
     """Plan for one source, to raise early.
 
     What cannot be scheduled raises before the log is read.

@@ -24,7 +24,7 @@ from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.numerics.arrays import Array, total
 from freshopt.planning.plan import method_of
-from freshopt.planning.request import PlanRequest
+from freshopt.planning.wishes import Wishes
 from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.schedule import schedule
 from freshopt.solvers.square_root import square_root_shape
@@ -35,7 +35,7 @@ class Calendar(NamedTuple):
 
     Attributes
     ----------
-    request : PlanRequest
+    request : Wishes
         Without importances and hosts.
     time_unit, folder : str
     end : float
@@ -47,7 +47,7 @@ class Calendar(NamedTuple):
         rule, where baselines are wanted.
     """
 
-    request: PlanRequest
+    request: Wishes
     time_unit: str
     folder: str
     end: float

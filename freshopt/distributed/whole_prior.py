@@ -22,22 +22,22 @@ from freshopt.inference.gamma_prior import ENOUGH, GammaPrior
 from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
 from freshopt.logs.read_log import read_log
-from freshopt.planning.request import PlanRequest
+from freshopt.planning.wishes import Wishes
 
 
-def with_whole_prior(request: PlanRequest, files: Sequence[Path], time_unit: str) -> PlanRequest:
+def with_whole_prior(request: Wishes, files: Sequence[Path], time_unit: str) -> Wishes:
     """Return the request with the default estimator under the log's prior.
 
     A request with an estimator of its own stays as it is.
     """
-    if request.estimate is not None:
+    if request.estimator is not None:
         return request
     logs: list[CrawlLog] = []
     for file in files:
         logs.append(read_log(file, time_unit, answers_are_changes=None))
         if sum(len(log.sources_) for log in logs) >= ENOUGH:
             break
-    return replace(request, estimate=partial(_fitted, default_prior(_joined(logs))))
+    return replace(request, estimator=partial(_fitted, default_prior(_joined(logs))))
 
 
 def _fitted(prior: GammaPrior | None, log: CrawlLog) -> Estimator:

@@ -3,16 +3,18 @@
 With the priors and interval methods that they take.
 """
 
+from freshopt.estimators.default_prior import resetting_prior as resetting_prior
 from freshopt.estimators.full_observation import FullObservation as FullObservation
 from freshopt.estimators.law_of_large_numbers import LawOfLargeNumbers as LawOfLargeNumbers
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
 from freshopt.estimators.moment_matching import MomentMatching as MomentMatching
-from freshopt.estimators.momentum_stochastic_approximation import (
+from freshopt.estimators.naive import Naive as Naive
+from freshopt.estimators.stochastic_approximation import (
     MomentumStochasticApproximation as MomentumStochasticApproximation,
 )
-from freshopt.estimators.naive import Naive as Naive
-from freshopt.estimators.stochastic_approximation import StochasticApproximation as StochasticApproximation
-from freshopt.inference.beliefs import Beliefs as Beliefs
+from freshopt.estimators.stochastic_approximation import (
+    StochasticApproximation as StochasticApproximation,
+)
 from freshopt.inference.gamma_prior import GammaPrior as GammaPrior
 from freshopt.inference.host_prior import HostPriors as HostPriors
 from freshopt.inference.interval_methods import Exact as Exact
@@ -20,11 +22,9 @@ from freshopt.inference.interval_methods import Hoeffding as Hoeffding
 from freshopt.inference.interval_methods import LikelihoodRatio as LikelihoodRatio
 from freshopt.inference.interval_methods import Posterior as Posterior
 from freshopt.inference.interval_methods import Published as Published
-from freshopt.inference.resetting_prior import resetting_prior as resetting_prior
 from freshopt.inference.success_rates import SuccessRates as SuccessRates
 
 __all__ = [
-    "Beliefs",
     "Exact",
     "FullObservation",
     "GammaPrior",

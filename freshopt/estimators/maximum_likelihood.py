@@ -19,14 +19,13 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError, expect
 from freshopt.estimators.batch_estimator import BatchEstimator
 from freshopt.estimators.sufficient_statistics import as_the_others
-from freshopt.inference.beliefs import Beliefs
 from freshopt.inference.crawl_likelihood import CrawlLikelihood
 from freshopt.inference.dated_crawls import GammaParameters
-from freshopt.inference.evidence import posterior_mode
 from freshopt.inference.forgetting import Forgetting
 from freshopt.inference.gamma_prior import GammaPrior
 from freshopt.inference.host_prior import HostPriors
 from freshopt.inference.interval_methods import IntervalMethod, LikelihoodRatio
+from freshopt.inference.marginal_likelihood import posterior_mode
 from freshopt.inference.rate_distribution import RateDistribution
 from freshopt.inference.rate_posterior import RatePosterior
 from freshopt.inference.reset_filter import ResetFilter, Resets, check_reset
@@ -190,25 +189,6 @@ class MaximumLikelihood(BatchEstimator):
 
     def _prior(self, log: CrawlLog) -> GammaParameters | None:
         return None if self.prior is None else self.prior.parameters(log)
-
-    def beliefs(self) -> Beliefs:
-        """Return what a live planner carries on crawl by crawl.
-
-        Only with `reset`.
-
-        Raises
-        ------
-        SourceDataError
-            Without `reset`, or if the log has gaps between crawls only.
-        FreshoptError
-            If nothing was fitted yet.
-        """
-        log = self._kept()
-        if self.prior is None or self.reset_ is None:
-            raise SourceDataError(
-                "beliefs are carried on under resets, and reset is None. Pass reset=0 for none."
-            )
-        return Beliefs.from_log(log, self.prior, self.reset_)
 
     def _distribution(self) -> RateDistribution:
         log = self._kept()

@@ -19,6 +19,8 @@ With lives exponential of rate η its density is (Δ+η)e^{−(Δ+η)A}: A more 
 That adds P/(Δ+η) to S, which is completely monotone too. What a first date says depends on η, which a prior
 brings (`under`); without one it is left out.
 
+The formulas are those of `crawl_formulas`, which large logs leave to compiled loops.
+
 Cost: one expm1 per crawl interval in C and step, usually 4 steps for the maximum and 5 for each end of the
 profile.
 """
@@ -27,30 +29,48 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from freshopt.errors import FreshoptError
-from freshopt.inference.compiled_likelihood import Peaks, maximise, split_rows, worthwhile
-from freshopt.inference.dated_crawls import GammaParameters, counted_changes, first_dates
+from freshopt.inference.compiled_likelihood import (
+    STEP,
+    Peaks,
+    maximise,
+    split_rows,
+    worthwhile,
+)
+from freshopt.inference.crawl_formulas import (
+    CUBIC,
+    OtherTerms,
+    climbing_step,
+    curvature,
+    information,
+    log_likelihood,
+    other_slopes,
+    turning,
+    with_jeffreys,
+)
+from freshopt.inference.dated_crawls import GammaParameters, Intervals, SplitRows, first_dates
 from freshopt.logs.crawl_log import CrawlLog, require_log
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays
-from freshopt.numerics.segments import segment_sums
 
 # Crawl intervals worked on together: four vectors of 256 KiB stay in the second-level cache.
 BLOCK = 32_768
-# Relative step that ends the iteration. It converges quadratically: after such a step the error is about
-# 1e-16.
-STEP = 1e-8
+# Relative step that ends Newton's iteration to an end of the profile. It converges quadratically: after such
+# a step the error is about 1e-16.
+NEAR = 1e-8
+# A rate that is none: where the weights of all crawls vanish the profile has no lower end above it.
+NONE = 1e-200
 # Largest number of steps, far more than any data needs (most seen: 20).
 STEPS = 200
 # Largest first step in ln Δ: where l is flat at its maximum, as for one long crawl interval among short ones,
 # its curvature gives no width.
 LEAP = 10.0
 
-Iteration: TypeAlias = Callable[["CrawlLikelihood", Array, IntArray], Array]
+Iteration: TypeAlias = Callable[["CrawlLikelihood", Array, IntArray, int], Array]
 
 
 @frozen_arrays
@@ -78,6 +98,11 @@ class CrawlLikelihood:
         others. None where no first date is told.
     birth_rate : ndarray of float, shape (n,), or None
         η of a prior, given which `age` is part of `exposure`; None leaves first dates out.
+    quiet : Intervals or None
+        The crawl intervals without a change, and without a count: with them the density is under Jeffreys'
+        prior.
+    time : ndarray of float, shape (n,), or None
+        With these the time in which changes were counted.
     loaded : bool
         Whether compiled loops are loaded already, because the log that this is of has many rows. They then
         take samples of it too.
@@ -98,32 +123,32 @@ class CrawlLikelihood:
     possible: Array | None = None
     age: Array | None = None
     birth_rate: Array | None = None
+    quiet: Intervals | None = None
+    time: Array | None = None
     loaded: bool = False
 
     @classmethod
-    def of(cls, log: CrawlLog, weight: Array | None = None) -> CrawlLikelihood:
-        """Return the likelihood of a log, with optional row weights."""
+    def of(cls, log: CrawlLog, weight: Array | None = None, *, jeffreys: bool = False) -> CrawlLikelihood:
+        """Return the likelihood of a log, with optional row weights.
+
+        Under Jeffreys' prior if that is asked for.
+        """
         require_log(log)
-        if worthwhile(len(log)):
-            return cls(**split_rows(log, weight), loaded=True)
-        changes, time = counted_changes(log)
-        known = ~np.isnan(changes)
-        found = log.changed & ~known
-        other = np.where(found | np.isnan(time), 0.0, time)
-        number = np.where(known, changes, 0.0)
-        where = np.flatnonzero(found)
-        if weight is not None:
-            other *= weight
-            number *= weight
+        loaded = worthwhile(len(log))
+        parts = (split_rows if loaded else SplitRows.of)(log, weight, quiet=jeffreys)
         possible, age = first_dates(log, weight=None if weight is None else weight[log.offsets[:-1]])
+        length, offsets, own = parts.found
         return cls(
-            intervals=log.interval[where],
-            offsets=np.searchsorted(where, log.offsets).astype(np.int64),
-            counted=segment_sums(number, log.offsets),
-            exposure=segment_sums(other, log.offsets),
-            weight=None if weight is None else weight[where],
+            intervals=length,
+            offsets=offsets,
+            counted=parts.counted,
+            exposure=parts.exposure,
+            weight=own,
             possible=possible,
             age=age,
+            quiet=parts.quiet,
+            time=parts.time if jeffreys else None,
+            loaded=loaded,
         )
 
     def smoothed(self, pseudo: float) -> CrawlLikelihood:
@@ -152,6 +177,11 @@ class CrawlLikelihood:
         return replace(posterior, exposure=exposure, birth_rate=prior.birth_rate)
 
     @property
+    def rows(self) -> Intervals:
+        """The crawl intervals in C, with their weights."""
+        return Intervals(self.intervals, self.offsets, self.weight)
+
+    @property
     def found(self) -> IntArray:
         """Number of crawl intervals in C, shape (n,).
 
@@ -159,33 +189,59 @@ class CrawlLikelihood:
         """
         return np.diff(self.offsets)
 
+    @property
+    def known(self) -> BoolArray:
+        """Sources of which there is any crawl interval, shape (n,)."""
+        known: BoolArray = (self.found > 0) | (self.counted > 0.0) | (self.exposure > 0.0)
+        return known
+
+    @property
+    def terms(self) -> OtherTerms:
+        """All but the crawl intervals in C."""
+        none = np.zeros(len(self.counted))
+        if self.birth_rate is None or self.possible is None:
+            return OtherTerms(self.counted, self.exposure, self.pseudo, none, none)
+        return OtherTerms(self.counted, self.exposure, self.pseudo, self.possible, self.birth_rate)
+
+    def density(self, t: Array) -> tuple[Array, Array, Array]:
+        """Return l at one t per source, with two derivatives.
+
+        t is ln Δ. Under Jeffreys' prior, where there are `quiet` crawl intervals, those of the log posterior
+        density.
+        """
+        return self._density(t, np.exp(t))
+
+    def _density(self, t: Array, rate: Array) -> tuple[Array, Array, Array]:
+        rows = self.rows
+        x, odds, q = rows.shares(rate)
+        sums = rows.sums(np.log1p(odds)), rows.sums(q), rows.sums(curvature(x, q))
+        likelihood: tuple[Array, Array, Array] = log_likelihood(sums, self.terms, t, rate)
+        if self.quiet is None or self.time is None:
+            return likelihood
+        y, _, p = self.quiet.shares(rate)
+        counted = self.time * rate
+        h = [
+            rows.sums(one) + self.quiet.sums(other) + counted
+            for one, other in zip(information(x, q), information(y, p), strict=True)
+        ]
+        posterior: tuple[Array, Array, Array] = with_jeffreys(likelihood, *h)
+        return posterior
+
     def value(self, rate: Array) -> Array:
         """Return l(Δ) at one rate > 0 per source."""
-        value = self._sums(_log_found(self.intervals * np.repeat(rate, self.found)))
-        if self.pseudo:
-            value += _log_found(self.pseudo * rate)
-        if self.birth_rate is not None and self.possible is not None:
-            value += self.possible * np.log(rate + self.birth_rate)
-        return value + self.counted * np.log(rate) - self.exposure * rate
+        return self._density(np.log(rate), rate)[0]
 
     def slope(self, rate: Array) -> tuple[Array, Array]:
         """Return the score S(Δ) and the observed information −S'(Δ).
 
         −S'(Δ) = −l''(Δ), at one rate > 0 per source.
         """
-        # A crawl interval of 700/Δ and more adds 0; the information at rates of 1e-155 and less is inf.
+        x, _, q = self.rows.shares(rate)
+        slope, curve, _ = other_slopes(self.terms, rate)
+        slope = slope + self.rows.sums(q)
+        # The information at rates of 1e-155 and less is inf.
         with np.errstate(over="ignore"):
-            share = self.intervals / np.expm1(self.intervals * np.repeat(rate, self.found))
-            one = self.pseudo / np.expm1(self.pseudo * rate) if self.pseudo else np.zeros(len(rate))
-            total = self._sums(share) + one
-            share *= share + self.intervals
-            curve = self._sums(share) + one * (one + self.pseudo)
-            each = self.counted / rate
-            total, curve = total + each, curve + each / rate
-        if self.birth_rate is not None and self.possible is not None:
-            either = 1.0 / (rate + self.birth_rate)
-            total, curve = total + self.possible * either, curve + self.possible * either * either
-        return total, curve
+            return slope / rate, (slope - curve - self.rows.sums(curvature(x, q))) / rate / rate
 
     def maximum(self) -> Array:
         """Return the rates of largest likelihood, shape (n,).
@@ -198,7 +254,7 @@ class CrawlLikelihood:
         rate = np.empty(len(self.counted))
         for part, block in self._blocks():
             start, moving = block._begin()
-            rate[part] = block._iterate(start, np.flatnonzero(moving), _step_to_maximum)
+            rate[part] = block._iterate(start, np.flatnonzero(moving), _step_to_maximum, STEP)
         return rate
 
     def peaks(self) -> Peaks:
@@ -209,7 +265,8 @@ class CrawlLikelihood:
         if self.loaded or worthwhile(len(self.intervals)):
             return maximise(self, *self._begin(), described=True)
         rate = self.maximum()
-        return Peaks(rate, self.value(rate), rate * rate * self.slope(rate)[1])
+        value, _, curve = self._density(np.log(rate), rate)
+        return Peaks(rate, value, -curve)
 
     def profile(self, rate: Array, drop: float) -> tuple[Array, Array]:
         """Return the ends of the likelihood interval.
@@ -243,14 +300,16 @@ class CrawlLikelihood:
         level[inside] = at.value(rate[inside]) - drop
         width[inside] = np.sqrt(2.0 * drop / at.slope(rate[inside])[1])
 
-        def step_down(part: CrawlLikelihood, at: Array, sources: IntArray) -> Array:
-            total, _ = part.slope(at)  # Newton in ln Δ, in which l falls linearly far to the left
-            step = _ratio(level[sources] - part.value(at), at * (total - part.exposure))
-            return at * np.expm1(np.maximum(step, -LEAP))
+        def step_down(part: CrawlLikelihood, at: Array, sources: IntArray, _: int) -> Array:
+            value, slope, _curve = part._density(np.log(at), at)
+            # Newton in ln Δ, in which l falls linearly far to the left.
+            step = np.expm1(np.maximum(_ratio(level[sources] - value, slope), -LEAP))
+            return np.where(at > NONE, step, 0.0)
 
-        def step_up(part: CrawlLikelihood, at: Array, sources: IntArray) -> Array:
-            total, _ = part.slope(at)  # Newton in Δ, in which l falls linearly far to the right
-            return _ratio(level[sources] - part.value(at), total - part.exposure)
+        def step_up(part: CrawlLikelihood, at: Array, sources: IntArray, _: int) -> Array:
+            value, slope, _curve = part._density(np.log(at), at)
+            # Newton in Δ, in which l falls linearly far to the right.
+            return _ratio(level[sources] - value, slope)
 
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             lower = rate * np.exp(-np.minimum(width / rate, LEAP))
@@ -263,22 +322,21 @@ class CrawlLikelihood:
         lower[rate == 0] = 0.0
         lower[np.isnan(rate)] = 0.0
         # Without a drop the level is that of an infinite rate itself.
-        lower = self._iterate(lower, np.flatnonzero((rate > 0) & np.isfinite(lower)), step_down)
-        return lower, self._iterate(upper, np.flatnonzero(inside), step_up)
+        lower = self._iterate(lower, np.flatnonzero((rate > 0) & np.isfinite(lower)), step_down, NEAR)
+        return lower, self._iterate(upper, np.flatnonzero(inside), step_up, NEAR)
 
-    def _iterate(self, rate: Array, sources: IntArray, step: Iteration) -> Array:
-        """Iterate a step until convergence, source by source.
+    def _iterate(self, rate: Array, sources: IntArray, step: Iteration, small: float) -> Array:
+        """Iterate a relative step until it is small, source by source.
 
         It is applied to those sources only that still move.
         """
         part = self.select(sources)
-        for _ in range(STEPS):
+        for k in range(STEPS):
             if len(sources) == 0:
                 return rate
-            at = rate[sources]
-            move = step(part, at, sources)
-            rate[sources] = at + move
-            moving = np.abs(move) > STEP * at
+            move = step(part, rate[sources], sources, k)
+            rate[sources] *= 1.0 + move
+            moving = np.abs(move) > small
             if not moving.all():
                 part, sources = part.select(moving), sources[moving]
         raise FreshoptError(
@@ -294,67 +352,58 @@ class CrawlLikelihood:
         mask[keep] = True
         if mask.all():
             return self
-        return CrawlLikelihood(
-            intervals=self.intervals[np.repeat(mask, self.found)],
-            offsets=np.concatenate([[0], np.cumsum(self.found[mask])]).astype(np.int64),
-            counted=self.counted[mask],
-            exposure=self.exposure[mask],
-            pseudo=self.pseudo,
-            weight=None if self.weight is None else self.weight[np.repeat(mask, self.found)],
-            loaded=self.loaded,
-            **self._first(mask),
-        )
+        return self._of(mask, self.rows.select(mask), None if self.quiet is None else self.quiet.select(mask))
 
-    def _first(self, keep: BoolArray | slice) -> dict[str, Any]:
-        """Return what first dates tell of some of the sources."""
-        parts = {"possible": self.possible, "age": self.age, "birth_rate": self.birth_rate}
-        return {key: None if part is None else part[keep] for key, part in parts.items()}
+    def _of(self, keep: BoolArray | slice, rows: Intervals, quiet: Intervals | None) -> CrawlLikelihood:
+        """Return the likelihood of sources with the given crawl intervals."""
+
+        def part(column: Array | None) -> Array | None:
+            return None if column is None else column[keep]
+
+        return CrawlLikelihood(
+            intervals=rows.length,
+            offsets=rows.offsets,
+            counted=self.counted[keep],
+            exposure=self.exposure[keep],
+            pseudo=self.pseudo,
+            weight=rows.weight,
+            possible=part(self.possible),
+            age=part(self.age),
+            birth_rate=part(self.birth_rate),
+            quiet=quiet,
+            time=part(self.time),
+            loaded=self.loaded,
+        )
 
     def _span(self) -> Array:
         """Sum the crawl intervals in C, with the pseudo-observation."""
-        return self._sums(self.intervals) + self.pseudo
+        return self.rows.sums(self.intervals) + self.pseudo
 
     def _number(self) -> Array:
         """Return the weighted number of crawl intervals in C.
 
         With the pseudo-observation.
         """
-        number = (
-            self.found.astype(np.float64) if self.weight is None else segment_sums(self.weight, self.offsets)
-        )
-        return number + 1.0 * (self.pseudo > 0)
-
-    def _sums(self, values: Array) -> Array:
-        return segment_sums(values if self.weight is None else self.weight * values, self.offsets)
+        return self.rows.sums(np.ones(len(self.intervals))) + 1.0 * (self.pseudo > 0)
 
     def _blocks(self) -> Iterator[tuple[slice, CrawlLikelihood]]:
         """Yield the sources in blocks of about `BLOCK` crawl intervals."""
         n, start = len(self.counted), 0
+        ends = self.offsets if self.quiet is None else self.offsets + self.quiet.offsets
         while start < n:
-            end = int(np.searchsorted(self.offsets, self.offsets[start] + BLOCK, side="right")) - 1
-            end = min(max(end, start + 1), start + BLOCK, n)
-            offsets = self.offsets[start : end + 1]
-            block = CrawlLikelihood(
-                intervals=self.intervals[offsets[0] : offsets[-1]],
-                offsets=offsets - offsets[0],
-                counted=self.counted[start:end],
-                exposure=self.exposure[start:end],
-                pseudo=self.pseudo,
-                weight=None if self.weight is None else self.weight[offsets[0] : offsets[-1]],
-                **self._first(slice(start, end)),
-            )
-            yield slice(start, end), block
-            start = end
+            end = int(np.searchsorted(ends, ends[start] + BLOCK, side="right")) - 1
+            part = slice(start, min(max(end, start + 1), start + BLOCK, n))
+            quiet = None if self.quiet is None else self.quiet.part(part)
+            yield part, self._of(part, self.rows.part(part), quiet)
+            start = part.stop
 
 
-def _step_to_maximum(part: CrawlLikelihood, at: Array, sources: IntArray) -> Array:  # noqa: ARG001 - an Iteration
-    total, curve = part.slope(at)
-    return np.log(total / part.exposure) * (total / curve)
-
-
-def _log_found(x: Array) -> Array:
-    """Return ln(1−e^{−x}), accurate to a few ulp."""
-    return np.log(-np.expm1(-x))
+def _step_to_maximum(part: CrawlLikelihood, at: Array, sources: IntArray, k: int) -> Array:  # noqa: ARG001 - an Iteration
+    x, _, q = part.rows.shares(at)
+    sums = part.rows.sums
+    slopes = sums(q), sums(curvature(x, q)), sums(turning(x, q))
+    step: Array = climbing_step(slopes, part.terms, at, k < CUBIC)
+    return step
 
 
 def _ratio(numerator: Array, slope: Array) -> Array:

@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from freshopt.inference.crawl_formulas import odds_of, told_by_row
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.numerics.arrays import Array, BoolArray
+from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.numerics.segments import segment_sums
 
 ALL = slice(None)
 
@@ -37,6 +39,88 @@ class GammaParameters(NamedTuple):
         return GammaParameters(self.shape[part], self.exposure[part], self.birth_rate[part])
 
 
+class Intervals(NamedTuple):
+    """Crawl intervals, source after source, with weights if they have them."""
+
+    length: Array
+    offsets: IntArray
+    weight: Array | None
+
+    @classmethod
+    def of(cls, log: CrawlLog, chosen: BoolArray, weight: Array | None) -> Intervals:
+        """Return the crawl intervals of some rows."""
+        where = np.flatnonzero(chosen)
+        offsets = np.searchsorted(where, log.offsets).astype(np.int64)
+        return cls(log.interval[where], offsets, None if weight is None else weight[where])
+
+    @property
+    def number(self) -> IntArray:
+        """Number of each source's crawl intervals, shape (n,)."""
+        return np.diff(self.offsets)
+
+    def select(self, mask: BoolArray) -> Intervals:
+        """Return those of some of the sources."""
+        rows = np.repeat(mask, self.number)
+        offsets = np.concatenate([[0], np.cumsum(self.number[mask])]).astype(np.int64)
+        return Intervals(self.length[rows], offsets, None if self.weight is None else self.weight[rows])
+
+    def part(self, sources: slice) -> Intervals:
+        """Return those of sources one after the other."""
+        offsets = self.offsets[sources.start : sources.stop + 1]
+        rows = slice(int(offsets[0]), int(offsets[-1]))
+        weight = None if self.weight is None else self.weight[rows]
+        return Intervals(self.length[rows], offsets - offsets[0], weight)
+
+    def sums(self, values: Array) -> Array:
+        """Return the weighted sum over each source, shape (n,)."""
+        return segment_sums(values if self.weight is None else self.weight * values, self.offsets)
+
+    def shares(self, rate: Array) -> tuple[Array, Array, Array]:
+        """Return x, odds of no change, and q of crawl intervals."""
+        x = self.length * np.repeat(rate, self.number)
+        odds = odds_of(x)
+        return x, odds, x * odds
+
+
+class SplitRows(NamedTuple):
+    """Rows of a log, told apart.
+
+    Attributes
+    ----------
+    found, quiet : Intervals
+        Crawl intervals after which an unknown number of changes was found, and none; None unless asked for.
+    counted, time, exposure : ndarray of float, shape (n,)
+        The changes that were counted, the time in which they were, and with it that of quiet crawl intervals.
+    """
+
+    found: Intervals
+    quiet: Intervals | None
+    counted: Array
+    time: Array
+    exposure: Array
+
+    @classmethod
+    def of(cls, log: CrawlLog, weight: Array | None, *, quiet: bool) -> SplitRows:
+        """Return the rows of a log, with optional weights."""
+        changes, period = counted_changes(log)
+        known, seen = ~np.isnan(changes), ~np.isnan(log.interval)
+        each = 1.0 if weight is None else weight
+        found, none = log.changed & ~known, seen & ~log.changed & ~known
+        counted, time = np.zeros((2, len(log.sources_)))
+        if known.any():
+            told = known & seen
+            counted, time = (
+                segment_sums(np.where(told, each * of, 0.0), log.offsets) for of in (changes, period)
+            )
+        return cls(
+            found=Intervals.of(log, found, weight),
+            quiet=Intervals.of(log, none, weight) if quiet else None,
+            counted=counted,
+            time=time,
+            exposure=time + segment_sums(np.where(none, each * log.interval, 0.0), log.offsets),
+        )
+
+
 def counted_changes(log: CrawlLog, rows: slice = ALL) -> tuple[Array, Array]:
     """Return how many changes each row tells, and in what time.
 
@@ -53,9 +137,7 @@ def counted_changes(log: CrawlLog, rows: slice = ALL) -> tuple[Array, Array]:
     number = np.full(len(interval), np.nan) if log.changes is None else log.changes[rows]
     if log.last_modified is None:
         return number, interval
-    date = log.last_modified[rows]
-    dated = ~np.isnan(date) & ~np.isnan(interval)
-    return np.where(dated, 1.0, number), np.where(dated, log.time[rows] - date, interval)
+    return told_by_row(interval, number, log.time[rows] - log.last_modified[rows])
 
 
 def first_dates(

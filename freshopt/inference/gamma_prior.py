@@ -22,8 +22,7 @@ import numpy as np
 from freshopt.errors import SourceDataError, expect_settings
 from freshopt.inference.crawl_likelihood import CrawlLikelihood
 from freshopt.inference.dated_crawls import GammaParameters
-from freshopt.inference.evidence import best_evidence
-from freshopt.inference.marginal_likelihood import MarginalLikelihood
+from freshopt.inference.marginal_likelihood import MarginalLikelihood, best_evidence
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array
 from freshopt.units import check_time_unit, convert_time

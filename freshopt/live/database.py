@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from freshopt.errors import FreshoptError, SourceDataError
-from freshopt.logs.read_planner import SCHEMA
+from freshopt.tools.live_planner import SCHEMA
 
 # A planner's tables, of version `SCHEMA`; {key} is the number that a database gives each row, in the order in
 # which rows are committed.

@@ -8,11 +8,10 @@ nothing that was acknowledged, and several processes share one plan.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from datetime import datetime
 from threading import RLock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -24,13 +23,13 @@ from freshopt.live.content import check_content, record_content
 from freshopt.live.hand_out import Visit, hand_back, hand_out, next_hand_out, next_turn
 from freshopt.live.planning import LivePlan
 from freshopt.live.recording import date_of, outcome_of, outcomes_of, put_off, record
-from freshopt.live.settings import PlannerSettings
+from freshopt.live.settings import PlannerSettings, PlannerWishes
 from freshopt.live.source_rows import add_rows, check_name, columns_of, remove_rows
 from freshopt.live.state import PlannerState
 from freshopt.live.status import PlannerStatus
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.modelling.objective import Objective
 from freshopt.numerics.arrays import as_whole
+from freshopt.planning.wishes import taking
 
 if TYPE_CHECKING:
     import polars
@@ -109,40 +108,17 @@ class Planner:
     CrawlLog(5 crawls of 2 sources over 2 days, 2 found a change)
     """
 
+    @taking(PlannerWishes, dict.fromkeys(PlannerWishes.__annotations__))
     def __init__(
         self,
         place: str | os.PathLike[str],
         bandwidth: float | str | None = None,
         *,
-        objective: Objective | None = None,
-        host_limits: Mapping[str, float | str] | None = None,
-        replan: float | str | None = None,
-        update: float | str | None = None,
-        gap_limit: float | None = None,
-        half_life: float | str | None = None,
-        lease: float | str | None = None,
-        burst: float | str | None = None,
-        host_gap: float | str | None = None,
-        explore: float | None = None,
-        time_unit: str | None = None,
         durable: bool = False,
+        **wishes: Unpack[PlannerWishes],
     ) -> None:
-        given = {
-            "bandwidth": bandwidth,
-            "objective": objective,
-            "host_limits": host_limits,
-            "replan": replan,
-            "update": update,
-            "gap_limit": gap_limit,
-            "half_life": half_life,
-            "lease": lease,
-            "burst": burst,
-            "host_gap": host_gap,
-            "explore": explore,
-            "time_unit": time_unit,
-        }
         self._lock = RLock()
-        self._state = PlannerState(place, given, durable=durable)
+        self._state = PlannerState(place, {"bandwidth": bandwidth, **wishes}, durable=durable)
         self._database = self._state.database
         self._plan = LivePlan(self._database)
 

@@ -8,72 +8,130 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypedDict
 
 from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offenders
 from freshopt.live.objective_record import objective_from, objective_record
+from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.objective import Objective, Refresh, require_discipline
 from freshopt.numerics.arrays import as_number
-from freshopt.planning.request import rate_of
+from freshopt.planning.request import Clock, as_is, limits_of
+from freshopt.planning.wishes import Wish, wish, wishes_of
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.scheduling.host_gap import JITTER
-from freshopt.units import check_time_unit, convert_time, parse_duration
+from freshopt.units import check_time_unit, convert_time, duration_of, gap_of, rate_of
 
-# Settings and what they are unless told; durations as their user would write them.
-USUAL: dict[str, Any] = {
-    "replan": "1d",
-    "update": "1h",
-    "gap_limit": 0.01,
-    "half_life": math.inf,
-    "lease": "1h",
-    "burst": "10min",
-    "host_gap": 0.0,
-    "explore": 0.02,
-    "host_limits": {},
-}
-_DURATIONS = ("replan", "update", "half_life", "lease", "burst", "host_gap")
+
+class PlannerWishes(TypedDict, total=False):
+    """What `Planner` takes; None goes on with what was told before."""
+
+    objective: Objective | None
+    host_limits: Mapping[str, float | str] | None
+    replan: float | str | None
+    update: float | str | None
+    gap_limit: float | None
+    half_life: float | str | None
+    lease: float | str | None
+    burst: float | str | None
+    host_gap: float | str | None
+    explore: float | None
+    time_unit: str | None
+
+
+def _bandwidth(name: str, given: float | str, clock: CrawlLog | Clock) -> float:
+    value = rate_of(name, given, clock.time_unit)
+    return _within(name, value, 0.0 < value < math.inf, 'Pass a rate > 0, such as "200/day".')
+
+
+def _time(name: str, given: float | str, clock: CrawlLog | Clock) -> float:
+    remedy = f'Pass a duration > 0, such as "1d"; numbers are in units of a {clock.time_unit}.'
+    if isinstance(given, str):
+        return duration_of(name, given, clock.time_unit)
+    value = as_number(given, name, remedy)
+    return _within(name, value, value > 0.0 and (value < math.inf or name == "half_life"), remedy)
+
+
+def _gap(name: str, given: float | str, clock: CrawlLog | Clock) -> float:
+    value = gap_of(name, given, clock.time_unit)
+    remedy = f'Pass a duration ≥ 0, such as "1d"; numbers are in units of a {clock.time_unit}.'
+    return _within(name, value, value < math.inf, remedy)
+
+
+def _share(name: str, given: float, _clock: CrawlLog | Clock) -> float:
+    remedy = "Pass a share from 0 to 1."
+    share = as_number(given, name, remedy)
+    if isinstance(given, bool) or not 0.0 <= share <= 1.0:
+        raise SourceDataError(f"{name} is {given!r}. {remedy}")
+    return share
+
+
+def _limits(_name: str, given: Mapping[str, float | str], clock: CrawlLog | Clock) -> dict[str, float]:
+    limits = limits_of(given, clock.time_unit)
+    odd = [repr(host) for host in limits if not isinstance(host, str)]
+    if odd:
+        raise SourceDataError(f"host_limits name {list_offenders(odd)}. Hosts are text.")
+    return limits
+
+
+def _within(name: str, value: float, good: bool, remedy: str) -> float:
+    if not good:
+        raise SourceDataError(f"{name} is {value:g}. {remedy}")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
 class PlannerSettings:
-    """Settings of a planner, in its time unit.
+    """Settings of a planner, in its time unit; the table of its wishes.
 
-    Attributes
-    ----------
-    time_unit : str
-    bandwidth : float
-        Total refresh cost per time unit.
-    objective : Objective
-    replan, update : float
-        Time between full re-solves, and between updates of the estimates.
-    gap_limit : float
-        Relative duality gap of the rates in force above which they are solved anew.
-    half_life : float
-        Age at which a crawl counts half; inf for never.
-    lease : float
-        How long a source that was handed out is nobody else's.
-    burst : float
-        Time of which the whole bandwidth may be handed out at once.
-    host_gap : float
-        Least time between two hand-outs of one host; 0 for none.
-    explore : float
-        Least rate of a source, as a share of equal rates.
-    host_limits : mapping of str to float
+    `replan` and `update` are the times between full re-solves, and between updates of the estimates; others
+    are as `Planner` takes them.
     """
 
     time_unit: str
-    bandwidth: float
-    objective: Objective
-    replan: float
-    update: float
-    gap_limit: float
-    half_life: float
-    lease: float
-    burst: float
-    host_gap: float
-    explore: float
-    host_limits: Mapping[str, float]
+    bandwidth: float = field(
+        metadata={
+            "wish": Wish(
+                _bandwidth,
+                metavar="RATE",
+                help="Refreshes per day, or with a unit such as 10/hour. Needed to begin a planner; later it "
+                "changes it.",
+            )
+        }
+    )
+    objective: Objective = field(metadata={"wish": Wish(as_is)})
+    replan: float = wish(math.nan, _time, usual="1d")
+    update: float = wish(math.nan, _time, usual="1h")
+    gap_limit: float = wish(0.01, _share, usual=0.01)
+    half_life: float = wish(math.inf, _time, usual=math.inf)
+    lease: float = wish(math.nan, _time, usual="1h")
+    burst: float = wish(
+        math.nan,
+        _time,
+        usual="10min",
+        metavar="TIME",
+        help="Time of which --once may use the bandwidth at once, at first 10min: as long as it is between "
+        "two runs, such as 1h from cron every hour. Without --once fetches are spread in any case. It is "
+        "kept.",
+    )
+    host_gap: float = wish(
+        0.0,
+        _gap,
+        usual=0.0,
+        metavar="TIME",
+        help="Least time between two fetches of one host, such as 2s; up to half as long again, at random. 0 "
+        "for none. It is kept.",
+    )
+    explore: float = wish(0.02, _share, usual=0.02)
+    host_limits: Mapping[str, float] = wish(
+        None,
+        _limits,
+        usual={},
+        kind=Path,
+        metavar="FILE",
+        help="Table with columns host, limit: refreshes per day that a host may take at most.",
+    )
 
     @property
     def periodic(self) -> bool:
@@ -87,27 +145,20 @@ class PlannerSettings:
 
     def to_text(self) -> str:
         """Return the settings as JSON; of an objective without a record, null."""
-        own = {key: getattr(self, key) for key in ("time_unit", "bandwidth", *USUAL)}
+        own = {key: getattr(self, key) for key in ("time_unit", *SETTINGS)}
         own |= {"host_limits": dict(self.host_limits), "objective": objective_record(self.objective)}
         return json.dumps(own)
+
+
+# Of a planner, by name; its objective is kept in words of its own.
+SETTINGS = {name: one for name, one in wishes_of(PlannerSettings).items() if name != "objective"}
 
 
 def settings_from(text: str | None, given: Mapping[str, Any], place: str) -> PlannerSettings:
     """Return the settings kept, with those given in their place.
 
-    Parameters
-    ----------
-    text : str or None
-        What `PlannerSettings.to_text` returned; None of a planner that is about to begin.
-    given : mapping
-        What the user passed; None for what was not.
-    place : str
-        Of the planner, for messages.
-
-    Raises
-    ------
-    SourceDataError
-        If a setting cannot be used, one that is needed is missing, or the time unit is another one.
+    `text` is what `PlannerSettings.to_text` returned, None of a planner that is about to begin; `place` is
+    for messages.
     """
     kept: dict[str, Any] = {} if text is None else json.loads(text)
     told = {key: value for key, value in given.items() if value is not None}
@@ -130,10 +181,10 @@ def settings_from(text: str | None, given: Mapping[str, Any], place: str) -> Pla
         raise SourceDataError('bandwidth is missing. Pass a rate, such as "200/day", to begin a planner.')
 
     own: dict[str, Any] = {}
-    for key in ("bandwidth", *USUAL):
-        own[key] = _read(key, told[key], unit) if key in told else kept.get(key)
+    for key, one in SETTINGS.items():
+        own[key] = one.read(key, told[key], Clock(unit)) if key in told else kept.get(key)
         if own[key] is None:
-            own[key] = _read(key, USUAL[key], unit)
+            own[key] = one.read(key, one.usual, Clock(unit))
     if text is None and "update" not in told:
         # An update costs little beside a re-solve: 24 of them, hourly ones between daily re-solves.
         own["update"] = own["replan"] / 24.0
@@ -142,7 +193,7 @@ def settings_from(text: str | None, given: Mapping[str, Any], place: str) -> Pla
 
 def with_burst(settings: PlannerSettings, burst: float | str) -> PlannerSettings:
     """Return settings with a burst that is no longer than theirs."""
-    return replace(settings, burst=min(settings.burst, _read("burst", burst, settings.time_unit)))
+    return replace(settings, burst=min(settings.burst, _time("burst", burst, Clock(settings.time_unit))))
 
 
 def _kept_objective(kept: Mapping[str, Any], place: str) -> Objective:
@@ -155,48 +206,6 @@ def _kept_objective(kept: Mapping[str, Any], place: str) -> Objective:
             "objective=... each time that you open it."
         )
     return objective_from(kept["objective"])
-
-
-def _read(key: str, given: Any, unit: str) -> Any:  # noqa: ANN401
-    """Return one setting in the planner's time unit."""
-    if key == "host_limits":
-        return _host_limits(given, unit)
-    if key == "bandwidth":
-        return _positive(key, rate_of(key, given, unit), 'Pass a rate > 0, such as "200/day".')
-    if key in _DURATIONS:
-        if key == "host_gap" and str(given).strip() in ("0", "0.0"):
-            return 0.0
-        if isinstance(given, str):
-            return _parsed(key, given, unit)
-        least = "≥" if key == "host_gap" else ">"
-        remedy = f'Pass a duration {least} 0, such as "1d"; numbers are in units of a {unit}.'
-        return _positive(key, as_number(given, key, remedy), remedy, infinite=key == "half_life")
-    remedy = "Pass a share from 0 to 1."
-    share = as_number(given, key, remedy)
-    if isinstance(given, bool) or not 0.0 <= share <= 1.0:
-        raise SourceDataError(f"{key} is {given!r}. {remedy}")
-    return share
-
-
-def _parsed(key: str, given: str, unit: str) -> float:
-    try:
-        return parse_duration(given, unit)
-    except SourceDataError as error:
-        raise SourceDataError(f"{key}: {error}") from None
-
-
-def _positive(key: str, number: float, remedy: str, *, infinite: bool = False) -> float:
-    if not (0.0 < number < math.inf or (infinite and number == math.inf)):
-        raise SourceDataError(f"{key} is {number:g}. {remedy}")
-    return number
-
-
-def _host_limits(given: Any, unit: str) -> dict[str, float]:  # noqa: ANN401
-    expect(given, Mapping, "host_limits", "Pass a mapping of hosts to rates")
-    odd = [repr(host) for host in given if not isinstance(host, str)]
-    if odd:
-        raise SourceDataError(f"host_limits name {list_offenders(odd)}. Hosts are text.")
-    return {host: rate_of(f"the limit of host {host!r}", rate, unit) for host, rate in given.items()}
 
 
 def half_life_in_days(settings: PlannerSettings) -> float | None:

@@ -18,8 +18,7 @@ from freshopt.live.settings import PlannerSettings
 from freshopt.logs.tables import frame_columns
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, label_array, shape_of
-from freshopt.planning.request import rate_of
-from freshopt.units import SECONDS
+from freshopt.units import SECONDS, rate_of
 
 # What a source is unless told; None is without limit.
 USUAL: dict[str, Any] = {

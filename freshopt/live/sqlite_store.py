@@ -16,7 +16,7 @@ from pathlib import Path
 
 from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.live.database import TABLES, Row, locked
-from freshopt.logs.read_planner import FILE
+from freshopt.tools.live_planner import FILE
 
 # Pages of the database kept in memory, in KiB: those of some hundred thousand sources.
 CACHE = 65_536

@@ -20,7 +20,7 @@ from freshopt.live.settings import PlannerSettings, settings_from, with_burst
 from freshopt.live.source_rows import require_room
 from freshopt.live.sqlite_store import SqliteStore
 from freshopt.logs.clock import Clock
-from freshopt.logs.read_planner import SCHEMA
+from freshopt.tools.live_planner import SCHEMA
 
 _ADDRESSES = ("postgresql://", "postgres://")
 
@@ -48,7 +48,7 @@ class PlannerState:
         create = given["bandwidth"] is not None
         if create:
             settings_from(None, given, "")
-        self._objective = given["objective"]
+        self._objective = given.get("objective")
         self._settings: tuple[str, PlannerSettings] | None = None
         self._clock: Clock | None = None
         self.database = _opened(place, create=create, durable=durable)

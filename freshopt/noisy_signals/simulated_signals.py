@@ -10,7 +10,6 @@ signals is true; where rates jump so does it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -21,9 +20,9 @@ from freshopt.noisy_signals.signal_thresholds import SignalThresholds
 from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, as_whole
 from freshopt.numerics.random_streams import uniforms
 from freshopt.simulation.change_processes import PoissonChanges
-from freshopt.simulation.replay_result import Measured, Replay
+from freshopt.simulation.replay_result import Replay
 from freshopt.simulation.replay_window import Window, integrals
-from freshopt.simulation.standard_errors import CostSums, enough_runs
+from freshopt.simulation.standard_errors import Run, drawn_world, measured_runs, runs_wanted
 from freshopt.simulation.world import World
 
 # Keys that make the random streams of false signals, recall and rules independent of the changes'.
@@ -181,14 +180,14 @@ def replay_signals(
     if isinstance(rule, type) or not hasattr(rule, "crawls"):
         raise TypeError(f"rule is of type {type(rule).__name__}. Pass SignalThresholds or a SignalGreedy.")
     seed = check_seed(seed)
-    n, drawn = len(world), isinstance(world.changes, PoissonChanges)
-    wanted = (None if drawn else 1) if runs is None else as_whole(runs, "runs", 1, MOST_RUNS)
+    n = len(world)
+    if runs is not None:
+        runs = as_whole(runs, "runs", 1, MOST_RUNS)
     skip, horizon = (
         as_number(skip, "skip", "Pass a time."),
         as_number(horizon, "horizon", "Pass a finite time."),
     )
-    if wanted is not None and wanted > 1 and not drawn:
-        raise SourceDataError(f"runs is {runs}. Pass 1 or more; a recorded history happened once, and has 1.")
+    drawn, wanted = runs_wanted(world, runs)
     if not 0.0 <= skip < horizon <= world.horizon or not np.isfinite(horizon):
         raise SourceDataError(
             f"nothing is left to count from {skip:g} to {horizon:g} in a world that ends at "
@@ -198,26 +197,17 @@ def replay_signals(
         raise SourceDataError("the world begins before time 0. Shift its times.")
     weight = np.ones(n) if world.sources is None else np.array(world.sources.importance)
     window = Window(0.0, np.maximum(world.start, skip), np.full(n, horizon))
-    sums: dict[str, CostSums] = {}
-    run = refreshed = on_signal = 0
-    while not enough_runs(sums.values(), run, wanted):
-        each = world
-        if run and isinstance(world.changes, PoissonChanges):
-            each = replace(world, changes=replace(world.changes, seed=(world.changes.seed + run) % 2**64))
+    shared = not isinstance(rule, SignalThresholds)
+
+    def one(run: int) -> Run:
+        each = drawn_world(world, run)
         source, time = noisy_signals(each, recall, precision, horizon, (seed + run) % 2**64)
         draws = uniforms((seed + run) % 2**64 ^ DRAWS, source, np.arange(len(source)))
         who, when = rule.crawls(source, time, horizon, draws)
         order = np.argsort(who, kind="stable")
-        refreshes = who[order], when[order]
-        counted = when >= skip
-        refreshed += int(np.count_nonzero(counted))
-        on_signal += int(np.count_nonzero(np.isin(when[counted], time)))
-        for name, cost in integrals(each, refreshes, window, None).items():
-            sums.setdefault(name, CostSums(weight, shared=not isinstance(rule, SignalThresholds))).add(cost)
-        run += 1
-    costs = {name: found.measured(window.span, drawn=drawn) for name, found in sums.items()}
-    everything, stale = float(np.sum(weight[window.span > 0.0])), costs["binary"]
-    costs["binary"] = Measured(everything - stale.value, stale.error, 1.0 - stale.mean)
-    there = np.where(window.span > 0.0, window.span, np.nan)
-    per_source = {name: found.mean / there for name, found in sums.items()}
-    return Replay(costs, per_source, skip, horizon, world.time_unit, refreshed / run, on_signal / run, run)
+        counted = when[when >= skip]
+        costs = integrals(each, (who[order], when[order]), window, None)
+        return Run(costs, len(counted), int(np.count_nonzero(np.isin(counted, time))))
+
+    found = measured_runs(one, weight, window, drawn=drawn, wanted=wanted, shared=shared)
+    return found.replay(skip, horizon, world.time_unit)

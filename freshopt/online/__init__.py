@@ -4,10 +4,8 @@ They learn change rates, or rates themselves, while they crawl.
 """
 
 from freshopt.online.adaptive_rates import AdaptiveRates as AdaptiveRates
-from freshopt.online.async_mirror_sync import AsyncMirrorSync as AsyncMirrorSync
-from freshopt.online.async_projected_gradient_sync import (
-    AsyncProjectedGradientSync as AsyncProjectedGradientSync,
-)
+from freshopt.online.async_sync import AsyncMirrorSync as AsyncMirrorSync
+from freshopt.online.async_sync import AsyncProjectedGradientSync as AsyncProjectedGradientSync
 from freshopt.online.automata_tree import AutomataTree as AutomataTree
 from freshopt.online.exploration_length import best_exploration as best_exploration
 from freshopt.online.explore_then_commit import ExploreThenCommit as ExploreThenCommit

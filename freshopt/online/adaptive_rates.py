@@ -10,25 +10,21 @@ Cost: a batch's crawls once through the estimator, and one solve.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
-from freshopt.certificates.solver_protocol import Solver, check_solver
-from freshopt.errors import SourceDataError, expect, expect_settings
+from freshopt.certificates.solver_protocol import Solver
+from freshopt.errors import SourceDataError
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.law_of_large_numbers import LawOfLargeNumbers
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import LARGEST, SMALLEST
-from freshopt.online.epochs import EpochRun
-from freshopt.online.phased_epsilon_greedy import equal_epochs
-from freshopt.online.run_history import RunHistory
-from freshopt.simulation import Crawler, World
+from freshopt.online.epochs import Epoch, EpochLearner, equal_epochs, require_time
 from freshopt.units import convert_time
 
 
 @dataclass(frozen=True, slots=True)
-class AdaptiveRates:
+class AdaptiveRates(EpochLearner):
     """Certainty-equivalent policy that re-estimates after each batch.
 
     The first batch has equal rates, then come the rates that are optimal for the estimates.
@@ -76,30 +72,18 @@ class AdaptiveRates:
 
     def __post_init__(self) -> None:
         """Raise if batch or floor is out of range."""
-        expect_settings(self)
-        check_solver(self.solver)
-        expect(self.estimator, Estimator, "estimator", "Pass one, such as MaximumLikelihood()")
-        if not 0.0 < self.batch < math.inf:
-            raise SourceDataError(f"batch is {self.batch}. Pass a time > 0.")
+        self._check()
+        require_time("batch", self.batch)
         if self.floor != 0.0 and not SMALLEST <= self.floor <= LARGEST:
             raise SourceDataError(f"floor is {self.floor}. Pass refreshes per day, 0 or more.")
 
-    def run(
-        self,
-        world: World | Crawler,
-        problem: Problem,
-        horizon: float,
-        *,
-        truth: Problem | None = None,
-        checkpoint: str | Path | None = None,
-        progress: bool = False,
-    ) -> RunHistory:
-        """Learn until the horizon, one round per batch; see `Learner.run`.
+    def epochs(self, problem: Problem, horizon: float) -> list[Epoch]:  # noqa: ARG002 - all are of one length
+        """Return the batches until the horizon.
 
-        The problem's change rates stand in for sources not crawled yet; the last batch may be shorter.
+        The last may be shorter. The problem's change rates stand in for sources not crawled yet.
         """
+        return equal_epochs(self.batch, horizon, 0.0)
+
+    def _choice(self, problem: Problem) -> dict[str, Any]:
         floor = self.floor / convert_time(1.0, "day", problem.sources.time_unit)
-        epoch_run = EpochRun(
-            world, problem, self.estimator, solver=self.solver, floor=floor, seed=self.seed, truth=truth
-        )
-        return epoch_run.run(self, equal_epochs(self.batch, horizon, 0.0), checkpoint, progress)
+        return {"estimator": self.estimator, "floor": floor}

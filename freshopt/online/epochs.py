@@ -1,4 +1,4 @@
-"""`EpochRun`: run of an epoch-based certainty-equivalent policy.
+"""`EpochLearner`, `EpochRun`: epoch-based certainty-equivalent policies and their runs.
 
 The policy is a list of epochs. In each the sources are crawled at fixed rates: those that are optimal for the
 change rates estimated so far, or equal rates, or a mixture for exploration. After an epoch the log of its
@@ -14,14 +14,17 @@ after each epoch.
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from freshopt.certificates.solver_protocol import Solver
-from freshopt.errors import SourceDataError, expect, list_offenders
+from freshopt.certificates.solver_protocol import Solver, check_solver
+from freshopt.errors import SourceDataError, expect, expect_settings, list_offenders
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.full_observation import FullObservation
 from freshopt.modelling.objective import Objective, Refresh
@@ -35,8 +38,10 @@ from freshopt.online.visit_times import drawn, periodic_visits, serve
 from freshopt.simulation import Crawler, World
 from freshopt.simulation.crawler import as_crawler
 from freshopt.solving import solve
-from freshopt.units import convert_time
+from freshopt.units import check_horizon, convert_time
 
+# Largest number of epochs. Each is a fit and a solve: a quarter of an hour at the very least.
+MOST_EPOCHS = 1_000_000
 # Largest number of crawls; their log takes 17 GB.
 MOST_CRAWLS = 1e9
 # Pseudo-observation of announced changes and days watched, [LC] Algorithm 4 line 13.
@@ -60,6 +65,69 @@ class Epoch:
     end: float
     explore: float = 0.0
     refresh: Refresh | None = None
+
+
+def equal_epochs(length: float, horizon: float, explore: float, first: float = 1.0) -> list[Epoch]:
+    """Return epochs of one length until the horizon.
+
+    The first may have another share of equal rates.
+    """
+    horizon = check_horizon(horizon)
+    count = horizon / length * (1.0 - 1e-12)
+    if count > MOST_EPOCHS:
+        raise SourceDataError(
+            f"horizon {horizon:g} takes {count:.3g} rounds of {length:g} each, and at most {MOST_EPOCHS} are "
+            f"played. Pass a horizon of at most {MOST_EPOCHS * length:.3g}, or longer rounds."
+        )
+    ends = [min((k + 1) * length, horizon) for k in range(max(1, math.ceil(count)))]
+    return [Epoch(end, explore if k else first) for k, end in enumerate(ends)]
+
+
+class EpochLearner(ABC):
+    """Learner in epochs of constant rates."""
+
+    __slots__ = ()
+
+    estimator: Estimator
+    solver: Solver | None
+    seed: int
+
+    @abstractmethod
+    def epochs(self, problem: Problem, horizon: float) -> list[Epoch]:
+        """Return the epochs until the horizon."""
+
+    def run(
+        self,
+        world: World | Crawler,
+        problem: Problem,
+        horizon: float,
+        *,
+        truth: Problem | None = None,
+        checkpoint: str | Path | None = None,
+        progress: bool = False,
+    ) -> RunHistory:
+        """Learn until the horizon, one round per epoch; see `Learner.run`."""
+        expect(problem, Problem, "problem", "Pass a freshopt.Problem")
+        choice = {"solver": self.solver, "seed": self.seed, "truth": truth, **self._choice(problem)}
+        run = EpochRun(world, problem, **choice)
+        return run.run(self, self.epochs(problem, horizon), checkpoint, progress)
+
+    def _choice(self, problem: Problem) -> dict[str, Any]:  # noqa: ARG002 - for those with a floor
+        """Return the arguments of `EpochRun` by which rates are chosen."""
+        return {"estimator": self.estimator}
+
+    def _check(self) -> None:
+        """Raise if a common setting is out of range."""
+        expect_settings(self)
+        check_solver(self.solver)
+        if hasattr(self, "estimator"):  # some have one of their own
+            expect(self.estimator, Estimator, "estimator", "Pass one, such as MaximumLikelihood()")
+
+
+def require_time(what: str, value: float | None, *, optional: bool = False) -> None:
+    """Raise unless a setting is a length of time."""
+    if not (optional and value is None) and not 0.0 < (value or 0.0) < math.inf:
+        raise SourceDataError(f"{what} is {value}. Pass a time > 0{', or None' if optional else ''}.")
 
 
 class EpochRun:

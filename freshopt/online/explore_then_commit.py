@@ -14,24 +14,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from freshopt.certificates.solver_protocol import Solver, check_solver
-from freshopt.errors import SourceDataError, expect, expect_settings
+from freshopt.certificates.solver_protocol import Solver
+from freshopt.errors import SourceDataError, expect
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.moment_matching import MomentMatching
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import total
-from freshopt.online.epochs import Epoch, EpochRun
+from freshopt.online.epochs import Epoch, EpochLearner, require_time
 from freshopt.online.exploration_length import best_exploration
-from freshopt.online.run_history import RunHistory
-from freshopt.simulation import Crawler, World
 from freshopt.units import check_horizon
 
 
 @dataclass(frozen=True, slots=True)
-class ExploreThenCommit:
+class ExploreThenCommit(EpochLearner):
     """Explore-then-commit policy.
 
     Explore at equal intervals for a time τ, then commit to the rates that are optimal for the estimates.
@@ -79,34 +76,16 @@ class ExploreThenCommit:
 
     def __post_init__(self) -> None:
         """Raise if times are not positive."""
-        expect_settings(self)
-        check_solver(self.solver)
-        expect(self.estimator, Estimator, "estimator", "Pass one, such as MaximumLikelihood()")
-        for what, value in (("exploration", self.exploration), ("doubling", self.doubling)):
-            if value is not None and not 0.0 < value < math.inf:
-                raise SourceDataError(f"{what} is {value}. Pass a time > 0, or None.")
+        self._check()
+        require_time("exploration", self.exploration, optional=True)
+        require_time("doubling", self.doubling, optional=True)
 
-    def run(
-        self,
-        world: World | Crawler,
-        problem: Problem,
-        horizon: float,
-        *,
-        truth: Problem | None = None,
-        checkpoint: str | Path | None = None,
-        progress: bool = False,
-    ) -> RunHistory:
-        """Learn until the horizon, one round per stretch; see `Learner.run`.
+    def epochs(self, problem: Problem, horizon: float) -> list[Epoch]:
+        """Return the stretches until the horizon, each an epoch or two.
 
         The problem's change rates are a guess, of use only to choose τ. With `doubling` the horizon only says
         when to stop.
         """
-        epochs = self.epochs(problem, horizon)
-        epoch_run = EpochRun(world, problem, self.estimator, solver=self.solver, seed=self.seed, truth=truth)
-        return epoch_run.run(self, epochs, checkpoint, progress)
-
-    def epochs(self, problem: Problem, horizon: float) -> list[Epoch]:
-        """Return the stretches until the horizon."""
         expect(problem, Problem, "problem", "Pass a freshopt.Problem")
         horizon, sweep = check_horizon(horizon), total(problem.sources.refresh_cost) / problem.bandwidth
         if not sweep <= horizon < math.inf:

@@ -1,6 +1,6 @@
 """Stochastic gradients from costs observed at polls.
 
-What the synchronous and asynchronous policies share.
+What the synchronous and asynchronous policies share: the problem that they step in, and their run.
 
 A copy's cost rate at age τ is a random c(τ) that is observed only when the source is polled. Under periodic
 refreshes at rate r the mean cost is J(r) = r∫₀^{1/r} c̄, and its slope −(c̄(1/r) − J(r))/r can be sampled
@@ -19,23 +19,27 @@ References
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, expect
+from freshopt.errors import SourceDataError, expect, expect_settings
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray
 from freshopt.numerics.random_streams import uniforms
 from freshopt.online.oracle import Truth
-from freshopt.online.runs import Journal, State
-from freshopt.simulation import Crawler
-from freshopt.simulation.crawler import poll
+from freshopt.online.run_history import RunHistory
+from freshopt.online.runs import Journal, State, run_rounds, settings_of
+from freshopt.simulation import Crawler, World
+from freshopt.simulation.crawler import as_crawler, poll
 from freshopt.solvers.mirror_descent import MirrorDescent
+from freshopt.units import check_horizon
 
 # Largest numbers of rounds, which take an hour or more, and of polls of a round, whose columns take 10 GB.
 MOST_ROUNDS, MOST_POLLS = 1e7, 1e8
@@ -59,6 +63,14 @@ class Descent(Protocol):
     ) -> Array:
         """Return the rates after a step, under Σr ≤ bandwidth."""
         ...
+
+
+class Spent(NamedTuple):
+    """Polls of a round: paid by the bandwidth, probes, resets."""
+
+    spent: int
+    probes: int
+    resets: int
 
 
 class Polled(NamedTuple):
@@ -205,10 +217,7 @@ class Synchronization:
         truth: Truth | None,
         state: State,
         window: tuple[float, float],
-        *,
-        spent: int,
-        probes: int,
-        resets: int,
+        spent: Spent,
     ) -> None:
         """Add a round to the journal.
 
@@ -227,9 +236,120 @@ class Synchronization:
             cost = float(self.problem.sources.importance @ np.where(known, seen, mean))
             value = self.problem.objective.value_from_cost(cost, self.problem.sources)
         allowed = self.problem.bandwidth * (end - begin)
-        journal.add(
-            since, rates, value=value, spent=spent, allowed=allowed, probes=probes, resets=resets, **best
+        journal.add(since, rates, value=value, allowed=allowed, **spent._asdict(), **best)
+
+
+class SyncLearner:
+    """Learner of rates from observed costs, a step a period."""
+
+    __slots__ = ()
+
+    descent: ClassVar[Descent]
+    period: ClassVar[str]  # what it calls a period
+    learning_rate: float
+    exploration: float
+    seed: int
+
+    def run(
+        self,
+        world: World | Crawler,
+        problem: Problem,
+        horizon: float,
+        *,
+        truth: Problem | None = None,
+        checkpoint: str | Path | None = None,
+        progress: bool = False,
+    ) -> RunHistory:
+        """Run whole periods up to a horizon; see `Learner.run`.
+
+        Of the problem, bandwidth, importances and bounds (min_rate > 0) are used; its change rates and its
+        objective are only used to evaluate the rates. The history has columns ``probes`` and ``resets``.
+
+        Raises
+        ------
+        SourceDataError
+            If the problem is not one of synchronization, or the horizon is too short.
+        """
+        return run_periods(self, self.descent, world, problem, horizon, truth, checkpoint, progress=progress)
+
+    @abstractmethod
+    def _length(self, problem: Problem) -> float:
+        """Return the length of a period."""
+
+    @abstractmethod
+    def _first(self, rates: Array, origin: float) -> State:
+        """Return what a period's `_step` needs, beside the rates, before the first."""
+
+    @abstractmethod
+    def _step(
+        self,
+        terms: Synchronization,
+        crawler: Crawler,
+        descent: Descent,
+        state: State,
+        begin: float,
+        end: float,
+    ) -> tuple[State, Spent]:
+        """Poll for a period; return the next state and the polls."""
+
+    def _check(self) -> None:
+        """Raise if a common setting is out of range."""
+        expect_settings(self)
+        if not SMALLEST <= self.learning_rate <= LARGEST:
+            raise SourceDataError(f"learning_rate is {self.learning_rate}. Pass a number > 0, such as 1.0.")
+        check_exploration(self.exploration)
+
+
+def run_periods(
+    learner: SyncLearner,
+    descent: Descent,
+    world: World | Crawler,
+    problem: Problem,
+    horizon: float,
+    truth: Problem | None,
+    checkpoint: str | Path | None,
+    *,
+    progress: bool,
+) -> RunHistory:
+    """Run a learner with a given step; see `SyncLearner.run`."""
+    terms = Synchronization.of(problem, type(learner).__name__, learner.exploration, learner.seed)
+    length, horizon = learner._length(problem), check_horizon(horizon)
+    check_rounds(horizon / length, horizon, problem.bandwidth * length)
+    rounds = int(horizon / length + SLACK)
+    if rounds < 1:
+        raise SourceDataError(
+            f"horizon is {horizon:g}, shorter than a {learner.period}. Pass at least {length:g}."
         )
+    crawler, known = as_crawler(world), Truth.of(problem, world, truth)
+    sense, unit = problem.objective.sense, problem.sources.time_unit
+    journal = Journal(repr(learner), sense, exact=known is not None, time_unit=unit)
+
+    def next_round(state: State, number: int) -> State:
+        begin, end = (float(state["origin"]) + k * length for k in (number, number + 1))
+        after, spent = learner._step(terms, crawler, descent, state, begin, end)
+        after = {**after, "origin": state["origin"]}
+        # What was seen in the round is known of its rates.
+        terms.record(journal, known, {**after, "rates": state["rates"]}, (begin, end), spent)
+        return after
+
+    origin, rates = float(getattr(crawler, "clock", 0.0)), terms.first_rates()
+    start: State = {
+        "origin": np.array(origin),
+        "rates": rates,
+        "seen_cost": np.full(len(terms), np.nan),
+        **learner._first(rates, origin),
+    }
+    last = run_rounds(
+        start,
+        next_round,
+        rounds,
+        journal,
+        crawler=crawler,
+        checkpoint=checkpoint,
+        settings=settings_of(learner, problem, world),
+        progress=progress,
+    )
+    return journal.history(last["rates"])
 
 
 def seen_cost(before: Array, source: IntArray, probed: Array) -> Array:
@@ -261,22 +381,10 @@ def check_rounds(rounds: float, horizon: float, polls: float) -> None:
         )
 
 
-def check_rate(learning_rate: float) -> None:
-    """Raise if the learning rate is too small to learn."""
-    if not SMALLEST <= learning_rate <= LARGEST:
-        raise SourceDataError(f"learning_rate is {learning_rate}. Pass a number > 0, such as 1.0.")
-
-
 def check_exploration(exploration: float) -> None:
     """Raise unless the share of probes is in (0, 1]."""
     if not 0.0 < exploration <= 1.0:
         raise SourceDataError(f"exploration is {exploration}. Pass a probability > 0 and <= 1.")
-
-
-def journal_of(learner: object, problem: Problem, truth: Truth | None) -> Journal:
-    """Return an empty journal of a run."""
-    sense, unit = problem.objective.sense, problem.sources.time_unit
-    return Journal(repr(learner), sense, exact=truth is not None, time_unit=unit)
 
 
 def with_exploration(problem: Problem, exploration: float) -> Problem:

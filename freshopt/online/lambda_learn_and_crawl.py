@@ -12,26 +12,22 @@ Cost: an epoch's crawls, a fit of the whole log, one solve.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
-from freshopt.certificates.solver_protocol import Solver, check_solver
-from freshopt.errors import ObjectiveError, SourceDataError, expect, expect_settings, shortened
+from freshopt.certificates.solver_protocol import Solver
+from freshopt.errors import ObjectiveError, SourceDataError, shortened
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
-from freshopt.online.epochs import EpochRun
-from freshopt.online.phased_epsilon_greedy import equal_epochs
-from freshopt.online.rate_evaluation import floor_rates
-from freshopt.online.run_history import RunHistory
-from freshopt.simulation import Crawler, World
+from freshopt.online.epochs import Epoch, EpochLearner, equal_epochs, require_time
+from freshopt.online.rate_evaluation import floor_rates, require_floor
 from freshopt.solvers.lambda_crawl_approx import LambdaCrawlApprox
 
 
 @dataclass(frozen=True, slots=True)
-class LambdaLearnAndCrawl:
+class LambdaLearnAndCrawl(EpochLearner):
     """Certainty-equivalent policy in epochs of one length.
 
     Parameters
@@ -95,48 +91,33 @@ class LambdaLearnAndCrawl:
 
     def __post_init__(self) -> None:
         """Raise if settings are out of range."""
-        expect_settings(self)
-        check_solver(self.solver)
-        expect(self.estimator, Estimator, "estimator", "Pass one, such as MaximumLikelihood()")
+        self._check()
         if self.objective is not None and not isinstance(self.objective, Objective):
             raise ObjectiveError(
                 f"{shortened(repr(self.objective))} is not an Objective instance. Pass one, or None."
             )
-        for what, value in (("epoch", self.epoch), ("memory", self.memory)):
-            if value is not None and not 0.0 < value < math.inf:
-                raise SourceDataError(f"{what} is {value}. Pass a time > 0.")
-        if self.floor is not None and not 0.0 <= self.floor <= 1.0:
-            raise SourceDataError(f"floor is {self.floor}. Pass a share of the mean rate in 0..1.")
+        require_time("epoch", self.epoch)
+        require_time("memory", self.memory, optional=True)
+        require_floor(self.floor)
         if self.approximate and self.solver is not None:
             raise SourceDataError(
                 f"approximate=True chooses LambdaCrawlApprox, but the solver is {self.solver!r}. Pass one of "
                 "the two."
             )
 
-    def run(
-        self,
-        world: World | Crawler,
-        problem: Problem,
-        horizon: float,
-        *,
-        truth: Problem | None = None,
-        checkpoint: str | Path | None = None,
-        progress: bool = False,
-    ) -> RunHistory:
-        """Learn until the horizon, one round per epoch; see `Learner.run`.
+    def epochs(self, problem: Problem, horizon: float) -> list[Epoch]:  # noqa: ARG002 - all are of one length
+        """Return the epochs until the horizon.
 
-        The first epoch has the rates that are optimal for the problem's change rates, the first guess. The
-        world needs ``signals(start, end)`` if sources are signalled.
+        The first has the rates that are optimal for the problem's change rates, the first guess. The world
+        needs ``signals(start, end)`` if sources are signalled.
         """
-        epoch_run = EpochRun(
-            world,
-            problem,
-            self.estimator,
-            objective=self.objective,
-            solver=LambdaCrawlApprox() if self.approximate else self.solver,
-            floor=floor_rates(problem, self.objective or problem.objective, self.floor),
-            seed=self.seed,
-            truth=truth,
-            memory=self.memory,
-        )
-        return epoch_run.run(self, equal_epochs(self.epoch, horizon, 0.0, first=0.0), checkpoint, progress)
+        return equal_epochs(self.epoch, horizon, 0.0, first=0.0)
+
+    def _choice(self, problem: Problem) -> dict[str, Any]:
+        return {
+            "estimator": self.estimator,
+            "objective": self.objective,
+            "solver": LambdaCrawlApprox() if self.approximate else self.solver,
+            "floor": floor_rates(problem, self.objective or problem.objective, self.floor),
+            "memory": self.memory,
+        }

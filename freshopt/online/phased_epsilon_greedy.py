@@ -13,28 +13,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
-from freshopt.certificates.solver_protocol import Solver, check_solver
-from freshopt.errors import SourceDataError, expect, expect_settings
+from freshopt.certificates.solver_protocol import Solver
+from freshopt.errors import SourceDataError
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.moment_matching import MomentMatching
 from freshopt.modelling.problem import Problem
-from freshopt.online.epochs import Epoch, EpochRun
-from freshopt.online.run_history import RunHistory
-from freshopt.simulation import Crawler, World
-from freshopt.units import check_horizon
+from freshopt.online.epochs import Epoch, EpochLearner, equal_epochs, require_time
 
-# Largest number of epochs. Each is a fit and a solve: a quarter of an hour at the very least.
-MOST_EPOCHS = 1_000_000
 # Share of Σw to which freshness has settled at the end of a phase of default length.
 SETTLED = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class PhasedEpsilonGreedy:
+class PhasedEpsilonGreedy(EpochLearner):
     """Phased ε-greedy policy.
 
     Equal rates in the first phase, then (1−ε) of the certainty-equivalent rates plus ε of equal rates.
@@ -81,48 +75,18 @@ class PhasedEpsilonGreedy:
 
         A share is in 0..1, and a length positive.
         """
-        expect_settings(self)
-        check_solver(self.solver)
-        expect(self.estimator, Estimator, "estimator", "Pass one, such as MaximumLikelihood()")
+        self._check()
         if not 0.0 <= self.epsilon <= 1.0:
             raise SourceDataError(f"epsilon is {self.epsilon}. Pass a share in 0..1.")
-        if self.phase is not None and not 0.0 < self.phase < math.inf:
-            raise SourceDataError(f"phase is {self.phase}. Pass a time > 0, or None.")
+        require_time("phase", self.phase, optional=True)
 
-    def run(
-        self,
-        world: World | Crawler,
-        problem: Problem,
-        horizon: float,
-        *,
-        truth: Problem | None = None,
-        checkpoint: str | Path | None = None,
-        progress: bool = False,
-    ) -> RunHistory:
-        """Learn until the horizon, one round per phase; see `Learner.run`.
+    def epochs(self, problem: Problem, horizon: float) -> list[Epoch]:
+        """Return the phases until the horizon.
 
-        The problem's change rates are a guess, of use only for the length of a phase. The last may be
-        shorter.
+        The last may be shorter. The problem's change rates are a guess, of use only for the length of a
+        phase.
         """
-        epoch_run = EpochRun(world, problem, self.estimator, solver=self.solver, seed=self.seed, truth=truth)
         phase = self.phase
         if phase is None:
             phase = math.log(2.0 / SETTLED) / float(np.min(problem.sources.change_rate))
-        epochs = equal_epochs(phase, horizon, self.epsilon)
-        return epoch_run.run(self, epochs, checkpoint, progress)
-
-
-def equal_epochs(length: float, horizon: float, explore: float, first: float = 1.0) -> list[Epoch]:
-    """Return epochs of one length until the horizon.
-
-    The first may have another share of equal rates.
-    """
-    horizon = check_horizon(horizon)
-    count = horizon / length * (1.0 - 1e-12)
-    if count > MOST_EPOCHS:
-        raise SourceDataError(
-            f"horizon {horizon:g} takes {count:.3g} rounds of {length:g} each, and at most {MOST_EPOCHS} are "
-            f"played. Pass a horizon of at most {MOST_EPOCHS * length:.3g}, or longer rounds."
-        )
-    ends = [min((k + 1) * length, horizon) for k in range(max(1, math.ceil(count)))]
-    return [Epoch(end, explore if k else first) for k, end in enumerate(ends)]
+        return equal_epochs(phase, horizon, self.epsilon)

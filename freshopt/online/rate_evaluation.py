@@ -9,6 +9,7 @@ import dataclasses
 
 import numpy as np
 
+from freshopt.errors import SourceDataError
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
@@ -35,6 +36,12 @@ def with_rates(problem: Problem, objective: Objective, change_rate: Array, min_r
         time_unit=old.time_unit,
     )
     return Problem(objective, sources, problem.bandwidth, problem.host_limits or None)
+
+
+def require_floor(share: float | None) -> None:
+    """Raise unless a floor is a share, or None."""
+    if share is not None and not 0.0 <= share <= 1.0:
+        raise SourceDataError(f"floor is {share}. Pass a share of the mean rate in 0..1.")
 
 
 def floor_rates(problem: Problem, objective: Objective, share: float | None) -> float | Array:

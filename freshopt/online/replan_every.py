@@ -10,16 +10,14 @@ Cost: an epoch's crawls, a prior and a fit of all crawls so far, one solve.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from pathlib import Path
 from types import NoneType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
-from freshopt.certificates.solver_protocol import Solver, check_solver
-from freshopt.errors import SourceDataError, expect, expect_settings
+from freshopt.certificates.solver_protocol import Solver
+from freshopt.errors import expect
 from freshopt.estimators.default_prior import default_prior
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
@@ -28,15 +26,12 @@ from freshopt.inference.rate_distribution import RateDistribution
 from freshopt.inference.reset_filter import Resets, check_reset
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.problem import Problem
-from freshopt.online.epochs import EpochRun
-from freshopt.online.phased_epsilon_greedy import equal_epochs
-from freshopt.online.rate_evaluation import floor_rates
-from freshopt.online.run_history import RunHistory
-from freshopt.simulation import Crawler, World
+from freshopt.online.epochs import Epoch, EpochLearner, equal_epochs, require_time
+from freshopt.online.rate_evaluation import floor_rates, require_floor
 
 
 @dataclass(frozen=True, slots=True)
-class ReplanEvery:
+class ReplanEvery(EpochLearner):
     """Certainty-equivalent policy under a learnt prior.
 
     The first epoch has equal rates, then come the rates that are optimal for the estimates.
@@ -83,40 +78,23 @@ class ReplanEvery:
 
     def __post_init__(self) -> None:
         """Raise if settings are out of range."""
-        expect_settings(self)
-        check_solver(self.solver)
+        self._check()
         check_reset(self.reset)
         expect(self.prior, (GammaPrior, NoneType), "prior", "Pass a GammaPrior, or None to learn one")
-        if not 0.0 < self.epoch < math.inf:
-            raise SourceDataError(f"epoch is {self.epoch}. Pass a time > 0.")
-        if self.floor is not None and not 0.0 <= self.floor <= 1.0:
-            raise SourceDataError(f"floor is {self.floor}. Pass a share of the mean rate in 0..1.")
+        require_time("epoch", self.epoch)
+        require_floor(self.floor)
 
-    def run(
-        self,
-        world: World | Crawler,
-        problem: Problem,
-        horizon: float,
-        *,
-        truth: Problem | None = None,
-        checkpoint: str | Path | None = None,
-        progress: bool = False,
-    ) -> RunHistory:
-        """Learn until the horizon, one round per epoch; see `Learner.run`.
+    def epochs(self, problem: Problem, horizon: float) -> list[Epoch]:  # noqa: ARG002 - all are of one length
+        """Return the epochs until the horizon.
 
-        The problem's change rates are not used, unless an epoch passes without any crawl; the last epoch may
-        be shorter.
+        The last may be shorter. The problem's change rates are not used, unless an epoch passes without any
+        crawl.
         """
-        epoch_run = EpochRun(
-            world,
-            problem,
-            _UnderPrior(self.reset, self.prior),
-            solver=self.solver,
-            floor=floor_rates(problem, problem.objective, self.floor),
-            seed=self.seed,
-            truth=truth,
-        )
-        return epoch_run.run(self, equal_epochs(self.epoch, horizon, 0.0), checkpoint, progress)
+        return equal_epochs(self.epoch, horizon, 0.0)
+
+    def _choice(self, problem: Problem) -> dict[str, Any]:
+        floor = floor_rates(problem, problem.objective, self.floor)
+        return {"estimator": _UnderPrior(self.reset, self.prior), "floor": floor}
 
 
 class _UnderPrior(Estimator):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from freshopt.errors import SourceDataError, expect, list_offenders, shown
-from freshopt.io.dbt_artifacts import read_run_times
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array
 from freshopt.pipelines.graph import Node, require_known
+from freshopt.tools.dbt_project import read_run_times
 
 
 def named_numbers(

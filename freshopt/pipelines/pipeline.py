@@ -37,7 +37,6 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders, one_of, shown
 from freshopt.formatting import count
-from freshopt.io.dbt_artifacts import Manifest, read_manifest
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector
@@ -46,6 +45,7 @@ from freshopt.pipelines.graph import Graph, Node, read_graph, require_known
 from freshopt.pipelines.node_numbers import named_numbers, number_column, refresh_costs
 from freshopt.pipelines.upstream import UpstreamSets, is_exact
 from freshopt.scheduling.rate_table import read_rates
+from freshopt.tools.dbt_project import Manifest, read_manifest
 from freshopt.units import check_time_unit
 
 
@@ -222,7 +222,7 @@ def pipeline(
     ----------
     graph : DiGraph, iterable of pairs, path or Manifest
         A networkx.DiGraph; edges from upstream to downstream; or the path of dbt's ``manifest.json``, or what
-        `freshopt.io.dbt_artifacts.read_manifest` read of it.
+        `freshopt.tools.dbt_project.read_manifest` read of it.
     change_rate : mapping of root to float, or estimates
         Changes per time unit of each root, ≥ 0; or a fitted estimator of `freshopt.estimators`, of whose
         sources those are taken that are nodes.

@@ -3,9 +3,8 @@
 The last part of a log is cut into windows. Before each of them change rates are learnt from the crawls before
 it and refresh rates are solved for, as `make_plan` does; what they cost is then measured in the changes of
 the window, beside simple rules, the rates in force, a policy that is planned again from its own crawls, and
-the best static rates in XX
-Static rates are measured as the mean over all phases, exactly; copies have the ages that the policy itself
-gives them. Policies meet the same changes, and are compared source by source (`PolicyCost`).
+the best static rates in hindsight (`freshopt.planning.policies`). All is measured in one table
+(`freshopt.planning.measured`); policies meet the same changes, and are compared source by source.
 The log's own crawls may use more or less than the bandwidth; so that they can be compared with a plan of as
 many refreshes, there is a row for that too.
 
@@ -19,32 +18,29 @@ hindsight; with `every` an estimate and a solve a period and sample.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, check_seed, expect
-from freshopt.estimators.estimator import Estimator
+from freshopt.errors import SourceDataError, expect
 from freshopt.formatting import count
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.modelling.objective import Objective
 from freshopt.numerics.arrays import as_number
-from freshopt.planning import static_policies as policies
 from freshopt.planning.failing_window import Statuses, failure_words
-from freshopt.planning.held_out_details import PARTS, HeldOutDetails, details_of
 from freshopt.planning.held_out_window import SHARE, SPLITS, held_out_windows
-from freshopt.planning.policy_cost import Measurement, PolicyCost
-from freshopt.planning.policy_replay import PolicyReplay, mean_row, saving
-from freshopt.planning.request import Log, PlanRequest, as_crawl_log, rate_of, request_of
-from freshopt.planning.static_policies import require_static
-from freshopt.planning.verdict import PHASES, mean_savings, verdict
-from freshopt.planning.window_policies import replay_policies
-from freshopt.units import parse_duration
+from freshopt.planning.measured import PARTS, Measured, MeasuredTable
+from freshopt.planning.plan_steps import require_static
+from freshopt.planning.policies import CURRENT, PHASED, PLAN, PLAN_AT_CURRENT, REPLANNED, policies_in
+from freshopt.planning.policy_cost import Measurement, PolicyCost, mean_row, saving
+from freshopt.planning.request import Log, as_crawl_log
+from freshopt.planning.verdict import JUDGED, PHASES, verdict
+from freshopt.planning.wishes import BackTestWishes, Wishes, taking
+from freshopt.units import parse_duration, rate_of
 
 if TYPE_CHECKING:
     import polars
@@ -71,8 +67,8 @@ class BackTest:
     time_unit : str
     dated : bool
         Whether the log dates changes, and what is replayed counts them from there.
-    details : HeldOutDetails or None
-        Costs over time and by source, at the first bandwidth.
+    details : MeasuredTable or None
+        What each source cost; over time and by source at the first bandwidth.
     failures : str
         How fetches fail, in words; empty where none does.
     """
@@ -87,7 +83,7 @@ class BackTest:
     left_out: int
     time_unit: str
     dated: bool = False
-    details: HeldOutDetails | None = None
+    details: MeasuredTable | None = None
     failures: str = ""
 
     def to_frame(self) -> polars.DataFrame:
@@ -110,28 +106,18 @@ class BackTest:
         return {"held_out": told}
 
 
+@taking(BackTestWishes)
 def backtest(
     log: Log,
     bandwidth: float | str | Sequence[float | str],
     *,
-    objective: Objective | None = None,
-    importance: Any = None,  # noqa: ANN401 - whatever names sources
-    hosts: Any = None,  # noqa: ANN401
-    host_limits: Mapping[Any, float | str] | None = None,
-    min_rate: float | str = 0.0,
-    max_rate: float | str | None = None,
-    estimator: Estimator | Callable[[CrawlLog], Estimator] | None = None,
     history: ChangeHistory | None = None,
     every: float | str | None = None,
     splits: int = SPLITS,
     share: float = SHARE,
-    seed: int = 0,
-    load_limit: float = 2.0,
-    success: Any = None,  # noqa: ANN401 - whatever names sources
     statuses: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] | None = None,
-    retry_at_once: bool = False,
-    changed_cost: Any = None,  # noqa: ANN401
     time_unit: str | None = None,
+    **wishes: Unpack[BackTestWishes],
 ) -> BackTest:
     """Evaluate policies on the held-out last part of their log.
 
@@ -194,27 +180,8 @@ def backtest(
     )
     if not several:
         raise SourceDataError("there is no bandwidth. Pass one or more rates.")
-    request = request_of(
-        crawls,
-        several[0],
-        1.0,  # of a schedule; nothing is scheduled
-        objective=objective,
-        importance=importance,
-        hosts=hosts,
-        host_limits=host_limits,
-        min_rate=min_rate,
-        max_rate=max_rate,
-        estimator=estimator,
-        confidence=0.95,
-        seed=check_seed(seed),
-        draws=0,
-        load_limit=load_limit,
-        success=success,
-        retry_at_once=retry_at_once,
-        changed_cost=changed_cost,
-    )
-    if statuses is not None and success is not None:
-        raise SourceDataError("statuses stand in place of success, which they tell. Pass one of them.")
+    asked = {"bandwidth": several[0], **({} if statuses is None else {"statuses": statuses}), **wishes}
+    request = Wishes.of(crawls, asked, BackTestWishes)
     rates = [rate_of("bandwidth", each, crawls.time_unit) for each in several]
     return hold_out(
         crawls,
@@ -231,7 +198,7 @@ def backtest(
 
 def hold_out(
     log: CrawlLog,
-    request: PlanRequest,
+    request: Wishes,
     history: ChangeHistory | None = None,
     share: float = SHARE,
     splits: int = SPLITS,
@@ -243,106 +210,78 @@ def hold_out(
 ) -> BackTest:
     """Evaluate the policies of a request on held-out parts.
 
-    Parameters
-    ----------
-    log, request, history, share, splits, every
-        As in `backtest`, on the log's clock.
-    bandwidths : sequence of float
-        By default that of the request.
-    crawled : bool, optional
-        Whether the log's crawls are a policy of their own, and not made of a history. By default they are
-        without one.
-    statuses : Statuses, optional
-        The fetches behind the log.
+    `crawled` says whether the log's crawls are a policy of their own, and not made of a history; by default
+    they are without one.
     """
     require_static(request)
     windows = held_out_windows(log, history, share, splits, PARTS, request.seed)
     mine = history is None if crawled is None else crawled
-    measured = [
-        replay_policies(
-            window, request, bandwidths or [request.bandwidth], every, log if mine else None, statuses
-        )
-        for window in windows
-    ]
-    dated = history is None and log.last_modified is not None
-    found = back_test_of(measured, request, log.time_unit, every, dated=dated)
-    maximised = request.objective.sense == "maximise"
-    details = details_of(measured, log.sources_, maximised=maximised)
-    return replace(found, details=details, failures=failure_words(request, statuses))
-
-
-def back_test_of(
-    measured: Sequence[Sequence[PolicyReplay]],
-    request: PlanRequest,
-    time_unit: str,
-    every: float | None,
-    *,
-    dated: bool = False,
-) -> BackTest:
-    """Return the table and the verdict of policies measured in several windows.
-
-    Parameters
-    ----------
-    measured : sequence of sequence of PolicyReplay
-        Of each window the same policies in the same order.
-    """
-    maximised = request.objective.sense == "maximise"
+    asked, own = bandwidths or [request.bandwidth], log if mine else None
+    measured = tuple(tuple(policies_in(window, request, asked, every, own, statuses)) for window in windows)
     # A window in which nobody crawled has no plan of as many crawls.
     everywhere = set.intersection(*({one.policy for one in each} for each in measured))
     known = [[one for one in each if one.policy in everywhere] for each in measured]
     groups = [list(group) for group in zip(*known, strict=True)]
-    rows: list[PolicyCost] = []
-    means: list[PolicyCost] = []
-    savings: dict[float, dict[str, Measurement]] = {}
-    own: dict[str, Measurement] = {}
-    for group, plan in zip(groups, _plans(groups), strict=True):
-        rows += [
-            mean_row([one], None if plan is None else [plan[k]], maximised=maximised)
-            for k, one in enumerate(group)
-        ]
-        means.append(mean_row(group, plan, maximised=maximised))
-        name = group[0].policy
-        if name in policies.JUDGED and plan is not None:
-            judged = own if name == policies.CURRENT else savings.setdefault(group[0].bandwidth, {})
-            saved = saving(group, plan)
-            if np.isfinite(saved.value):
-                judged[_words(name, every, time_unit)] = saved
-    first, last = groups[0][0].window, groups[0][-1].window
-    there = int(np.count_nonzero(np.any([one.cost.there for one in groups[0]], axis=0)))
+    plans = _plans(groups)
+    table = MeasuredTable(log.sources_, measured, request.objective.sense == "maximise")
+    rows = [
+        mean_row([one], None if plan is None else [plan[k]], maximised=table.maximised)
+        for group, plan in zip(groups, plans, strict=True)
+        for k, one in enumerate(group)
+    ]
+    means = [mean_row(*pair, maximised=table.maximised) for pair in zip(groups, plans, strict=True)]
+    there = len(np.unique(np.concatenate([one.source[one.span > 0.0] for one in groups[0]])))
     return BackTest(
         tuple(rows),
         tuple(means),
-        verdict(mean_savings(list(savings.values())) | own),
-        first.begin,
-        last.end,
-        len(measured),
+        verdict(_savings(groups, plans, every, log.time_unit)),
+        windows[0].begin,
+        windows[-1].end,
+        len(windows),
         there,
-        first.total - there,
-        time_unit,
-        dated,
+        len(log.sources_) - there,
+        log.time_unit,
+        history is None and log.last_modified is not None,
+        table,
+        failure_words(request, statuses),
     )
 
 
-def _plans(groups: Sequence[Sequence[PolicyReplay]]) -> list[Sequence[PolicyReplay] | None]:
+def _savings(
+    groups: Sequence[Sequence[Measured]],
+    plans: Sequence[Sequence[Measured] | None],
+    every: float | None,
+    time_unit: str,
+) -> dict[str, Measurement]:
+    """Return what share of the plan's cost policies save, over bandwidths."""
+    words = {PHASED: PHASES}
+    if every is not None:
+        words[REPLANNED] = f"re-planning every {count(every, time_unit)}"
+    found: dict[str, list[Measurement]] = {}
+    for group, plan in zip(groups, plans, strict=True):
+        name = group[0].policy
+        if plan is not None and (name in words or name in JUDGED):
+            found.setdefault(words.get(name, name), []).append(saving(group, plan))
+    many = sum(group[0].policy == PLAN for group in groups)
+    return {
+        name: Measurement.mean(saved)
+        for name, saved in found.items()
+        if len(saved) == (1 if name == CURRENT else many) and np.isfinite([one.value for one in saved]).all()
+    }
+
+
+def _plans(groups: Sequence[Sequence[Measured]]) -> list[Sequence[Measured] | None]:
     """Return for each policy the plan of its bandwidth, if any."""
-    found: list[Sequence[PolicyReplay] | None] = []
-    plan: Sequence[PolicyReplay] | None = None
-    own = next((group for group in groups if group[0].policy == policies.PLAN_AT_CURRENT), None)
+    found: list[Sequence[Measured] | None] = []
+    plan: Sequence[Measured] | None = None
+    own = next((group for group in groups if group[0].policy == PLAN_AT_CURRENT), None)
     for group in groups:
-        if group[0].policy == policies.PLAN:
+        if group[0].policy == PLAN:
             plan = group
-        elif group[0].policy == policies.CURRENT:
+        elif group[0].policy == CURRENT:
             plan = own
         found.append(plan)
     return found
-
-
-def _words(policy: str, every: float | None, time_unit: str) -> str:
-    if policy == policies.REPLANNED and every is not None:
-        return f"re-planning every {count(every, time_unit)}"
-    if policy == policies.PHASED:
-        return PHASES
-    return policy
 
 
 def _period(every: float | str, time_unit: str) -> float:

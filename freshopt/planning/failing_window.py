@@ -21,7 +21,7 @@ from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.random_streams import uniforms
 from freshopt.planning.held_out_window import HeldOutWindow
-from freshopt.planning.request import PlanRequest
+from freshopt.planning.wishes import Wishes
 from freshopt.simulation.replaying import FETCHES
 
 RECORDED = (
@@ -72,16 +72,7 @@ class Statuses(NamedTuple):
 class Outcomes:
     """Which fetches of a window's sources succeed.
 
-    Attributes
-    ----------
-    chance : ndarray, shape (n,)
-        That a fetch succeeds, where none is recorded.
-    seed : int
-    source : ndarray of int, shape (rows,)
-        Of recorded fetches, by position, ascending.
-    time : ndarray, shape (rows,)
-        Ascending by source.
-    succeeded : ndarray of bool, shape (rows,)
+    By recorded fetches, in the order of positions and times; where none is recorded, with a chance.
     """
 
     chance: Array
@@ -114,8 +105,8 @@ class Outcomes:
 
 
 def with_failures(
-    window: HeldOutWindow, request: PlanRequest, statuses: Statuses | None
-) -> tuple[HeldOutWindow, PlanRequest]:
+    window: HeldOutWindow, request: Wishes, statuses: Statuses | None
+) -> tuple[HeldOutWindow, Wishes]:
     """Return window and request with what is known of failures."""
     if statuses is not None:
         request = replace(request, success=statuses.before(window.begin).success_of)
@@ -130,7 +121,7 @@ def with_failures(
     return replace(window, outcomes=outcomes, drawn=drawn), request
 
 
-def failure_words(request: PlanRequest, statuses: Statuses | None) -> str:
+def failure_words(request: Wishes, statuses: Statuses | None) -> str:
     """Return how fetches fail in a back-test, or nothing."""
     if request.success is None and statuses is None:
         return ""

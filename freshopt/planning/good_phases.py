@@ -101,16 +101,6 @@ def phased_problem(log: CrawlLog, estimate: Estimator, problem: Problem, load_li
 
     None where the log, the objective, its discipline or the constraints have no good phases, or fetches fail
     or cost what they bring.
-
-    Parameters
-    ----------
-    log : CrawlLog
-    estimate : Estimator
-        Fitted to the log.
-    problem : Problem
-        Without a profile.
-    load_limit : float
-        1 turns profiles off.
     """
     if load_limit <= 1.0 or not log.timed or problem.constraints or why_no_phases(problem.objective):
         return None
@@ -179,20 +169,8 @@ def phase_savings(
 ) -> Array:
     """Return by how much each source costs less than at random phases.
 
-    Parameters
-    ----------
-    problem : Problem
-        Its hull decides which sources are at good phases.
-    rates : ndarray, shape (n,)
-    sources : Sources, optional
-        With other change rates than the problem's.
-    objective : CurveObjective, optional
-        Whose cost is meant, such as freshness; by default the problem's.
-
-    Returns
-    -------
-    ndarray, shape (n,)
-        Weighted; 0 away from good phases.
+    Weighted; 0 where a source is not at a good phase of the problem. Sources may have other change rates, and
+    the objective be another whose cost is meant, such as freshness.
     """
     found, phased = np.zeros(len(rates)), problem.objective
     chosen = np.flatnonzero(at_good_phases(problem, rates))

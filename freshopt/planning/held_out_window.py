@@ -77,16 +77,7 @@ class HeldOutWindow:
     ) -> HeldOutWindow:
         """Return the window of a log all of which is past.
 
-        Parameters
-        ----------
-        past : CrawlLog
-        world : World
-            Changes of its sources in its order, on its clock.
-        begin, end : float
-        until : ndarray, shape (n,)
-            Where each source ends; by default none does.
-        parts : int
-            Parts in which costs are measured too.
+        The world has its sources in their order, on its clock; `until` is where each of them ends.
         """
         changes = ChangeWindow.of(world, begin, np.minimum(until, end))
         n = len(past.sources_)
@@ -95,10 +86,7 @@ class HeldOutWindow:
 
     @property
     def worlds(self) -> tuple[HeldOutWindow, ...]:
-        """The window with its changes as they are known.
-
-        Then with each sample of those that crawls hid.
-        """
+        """The window as it is known, then with each sample."""
         return (self, *self.drawn)
 
     @property
@@ -134,27 +122,8 @@ def held_out_windows(
 ) -> tuple[HeldOutWindow, ...]:
     """Return windows of equal length at the end of a log.
 
-    Those before which nothing can be learnt are left out.
-
-    Parameters
-    ----------
-    log : CrawlLog
-    history : ChangeHistory or None
-        All changes of its sources, where they are known.
-    share : float
-        Of the log's time that is held out, in (0, 1).
-    splits : int
-        Windows that it is cut into; each plan sees all crawls before its own.
-    parts : int
-        Parts of each window, for costs over time.
-    seed : int
-        Of the changes that crawls hid, which are drawn from the posterior of the default estimator, given the
-        whole log: whatever plans are tested, they are measured in the same changes.
-
-    Raises
-    ------
-    SourceDataError
-        If the log is too short, or the history is of other sources.
+    Those before which nothing can be learnt are left out. What crawls hid is drawn from the posterior of the
+    default estimator, given the whole log: whatever plans are tested, they are measured in the same changes.
     """
     share = as_number(share, "share", "Pass a number between 0 and 1.")
     if not 0.0 < share < 1.0:

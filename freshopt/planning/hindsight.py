@@ -14,7 +14,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from freshopt.modelling.objective import Objective
+from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import ROUNDED, Array, IntArray
+from freshopt.planning.held_out_window import HeldOutWindow
+from freshopt.simulation.static_costs import static_costs
 
 # First grid, relative to the mean rate, and the passes that refine it: rates are then within 1 % of the best,
 # and costs, which are flat there, within 1e-4.
@@ -22,16 +26,33 @@ POINTS, LEAST = 26, 1e-3
 PASSES, FINER, REACH = 3, 13, 2
 
 
+def hindsight_rates(
+    window: HeldOutWindow, objective: Objective, problem: Problem, refreshes: float | None = None
+) -> Array:
+    """Return the best static rates for the changes of the window itself.
+
+    `refreshes` are per time unit, of the sources that are there; by default the problem's bandwidth.
+    """
+    weight, there, span = problem.sources.importance, window.there, window.span
+    bandwidth = float(problem.bandwidth) if refreshes is None else refreshes
+    # Refreshes of a source that leaves early take a smaller part of the bandwidth, those of one gone none.
+    part = np.where(there, span / np.mean(span[there]), 1.0)
+    known = window.drawn or (window,)
+    taken = best_rates(
+        lambda used: (
+            weight * np.mean([static_costs(one.changes, used / part, objective) for one in known], axis=0)
+        ),
+        bandwidth,
+        np.where(there, problem.lower * part, 0.0),
+        np.where(there, problem.upper * part, 0.0),
+    )
+    return taken / part
+
+
 def best_rates(cost: Callable[[Array], Array], bandwidth: float, lower: Array, upper: Array) -> Array:
     """Return the rates of least total cost under a bandwidth and bounds.
 
-    Parameters
-    ----------
-    cost : callable
-        Each source's weighted cost at rates of shape (n,), convex and decreasing.
-    bandwidth : float
-    lower, upper : ndarray, shape (n,)
-        Bounds of the rates, whose least must fit into the bandwidth.
+    The cost is convex and decreasing in each rate; the least rates fit into the bandwidth.
 
     Examples
     --------
@@ -55,9 +76,7 @@ def best_rates(cost: Callable[[Array], Array], bandwidth: float, lower: Array, u
 
 
 def _filled(rates: Array, costs: Array, bandwidth: float) -> tuple[Array, IntArray]:
-    """Return the best rates on piecewise linear curves.
-
-    With them comes the vertex that each is next to.
+    """Return the best rates on piecewise linear curves, with their vertices.
 
     `rates` and `costs` are of shape (points, n), rates ascending. What rounding has left of concavity is
     flattened.

@@ -97,13 +97,6 @@ def drawn_changes(log: CrawlLog, rates: Array, seed: int) -> World:
     Exact for Poisson sources: no interval has changes in which none was found, and each of the others has one
     or more, or as many as were counted; where the last of them is dated, it is there, and others come before.
 
-    Parameters
-    ----------
-    log : CrawlLog
-    rates : ndarray, shape (n,)
-        Changes per time unit of its sources.
-    seed : int
-
     Examples
     --------
     >>> log = CrawlLog(source=["a"] * 3, time=[0.0, 2.0, 4.0], changed=[0, 1, 0])

@@ -15,46 +15,40 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import SolveOptions
-from freshopt.errors import ObjectiveError, SourceDataError, by_weight, expect, hearing
+from freshopt.errors import SourceDataError, by_weight, expect, hearing
 from freshopt.estimators.estimator import Estimator
-from freshopt.exporters.cache_control import CacheControl
-from freshopt.exporters.dns import Dns
-from freshopt.exporters.export import export
-from freshopt.exporters.nginx import Nginx
-from freshopt.exporters.redis import Redis
-from freshopt.exporters.tool_format import Exported
-from freshopt.exporters.whole_lifetimes import LifetimeFormat
 from freshopt.formatting import aligned, count, number, percent
 from freshopt.logs.atomic_output import complete_folder
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.read_requests import read_requests, requests_of
 from freshopt.logs.tables import with_unit, write_table
-from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, Array, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.findings import frontier_of, time_fresh
-from freshopt.planning.plan_files import change_rates, per_source, settings, versions
+from freshopt.planning.plan_files import change_rates, per_source, versions
 from freshopt.planning.plan_rows import certificate_text, gap_text, spread
 from freshopt.planning.plan_steps import TOLERANCE, learn
-from freshopt.planning.request import Log, PlanRequest, as_crawl_log, request_of
-from freshopt.problems.binary_freshness import BinaryFreshness
-from freshopt.problems.harmonic_staleness import HarmonicStaleness
-from freshopt.questions.bandwidth_for import AS_TODAY, BandwidthFor
-from freshopt.questions.todays_crawls import freshness_of, needed_bandwidth, needed_facts
+from freshopt.planning.request import Log, as_crawl_log
+from freshopt.planning.wishes import LifetimeWishes, Wishes, taking
+from freshopt.questions.bandwidth_for import BandwidthFor
+from freshopt.questions.todays_crawls import needed_bandwidth, needed_facts
 from freshopt.report.document import Page
 from freshopt.report.objective_names import goal_of
 from freshopt.report.page import PAGE, write_report
 from freshopt.report.value_words import amount, mean_amount, meaning, price_text
 from freshopt.solvers.lifetime_rule import LifetimeRule
 from freshopt.solving import solve
+from freshopt.tools.export import Exported, export
+from freshopt.tools.table import LIFETIMES
+from freshopt.tools.whole_lifetimes import LifetimeFormat
 from freshopt.units import duration, per_unit, rate_text, rate_unit
 
 if TYPE_CHECKING:
@@ -65,14 +59,12 @@ RULES = {
     "one lifetime for all": LifetimeRule(),
     "lifetimes in proportion to 1/change rate": LifetimeRule(1.0),
 }
-# Settings that lifetimes do not have.
-_OF_SCHEDULES = ("seed", "draws", "load_limit")
 TABLES = ("change_rates", "lifetimes", "per_source")
 FILES = (
     PAGE,
     "summary.json",
     *(f"{table}{ending}" for table in TABLES for ending in (".csv", ".parquet")),
-    *(each.file for each in (CacheControl, Nginx, Redis, Dns)),
+    *(each.file for each in LIFETIMES.values()),
 )
 
 
@@ -97,7 +89,7 @@ class LifetimePlan:
         Value, shadow price and freshness at other bandwidths, each solved anew.
     needed : BandwidthFor or None
         The least bandwidth for the freshness that was asked for, with its proof.
-    request : PlanRequest
+    request : Wishes
         What was asked.
     seconds : float
         Time that it took.
@@ -113,7 +105,7 @@ class LifetimePlan:
     rules: dict[str, Solution]
     frontier: tuple[dict[str, Any], ...]
     needed: BandwidthFor | None
-    request: PlanRequest
+    request: Wishes
     seconds: float
     warnings: tuple[str, ...] = ()
 
@@ -180,9 +172,7 @@ class LifetimePlan:
                 "fetched_at_each_request": int(np.count_nonzero(life == 0.0)),
                 "flags": dict(zip(flags.tolist(), many.tolist(), strict=True)),
             },
-            "settings": {
-                key: each for key, each in settings(self.request).items() if key not in _OF_SCHEDULES
-            },
+            "settings": self.request.told(LifetimeWishes.__annotations__),
             "seconds": round(self.seconds, 6),
             "versions": versions("freshopt", "numpy", "scipy", "polars"),
         }
@@ -339,22 +329,14 @@ class LifetimePlan:
         return "\n".join(f"{label}  {text}" for label, text in aligned(self.rows()))
 
 
+@taking(LifetimeWishes)
 def plan_lifetimes(
     log: Log,
     requests: Any,  # noqa: ANN401 - whatever names sources
     bandwidth: float | str | None,
     *,
-    freshness: float | str | None = None,
-    objective: Objective | None = None,
-    importance: Any = None,  # noqa: ANN401 - whatever names sources
-    hosts: Any = None,  # noqa: ANN401
-    host_limits: Mapping[Any, float | str] | None = None,
-    min_rate: float | str = 0.0,
-    max_rate: float | str | None = None,
-    stale_while_revalidate: Any = None,  # noqa: ANN401
-    estimator: Any = None,  # noqa: ANN401 - as `plan` takes it
-    confidence: float = 0.95,
     time_unit: str | None = None,
+    **wishes: Unpack[LifetimeWishes],
 ) -> LifetimePlan:
     """Plan the lifetimes of a cache's copies, with proof.
 
@@ -399,52 +381,22 @@ def plan_lifetimes(
     ('optimal', [20.0, 3.0])
     """
     begin = time.perf_counter()
-    usual = HarmonicStaleness if freshness is None else BinaryFreshness
-    goal = usual(Refresh.ON_REQUEST) if objective is None else objective
-    expect(goal, Objective, "objective", "Pass an instance, such as freshopt.problems.BinaryFreshness(...)")
-    if goal.refresh is not Refresh.ON_REQUEST:
-        raise ObjectiveError(
-            f"{goal!r} is of {goal.refresh.value} refreshes, and lifetimes are of copies that are refreshed "
-            "on request. Pass refresh=Refresh.ON_REQUEST, or use freshopt.plan."
-        )
-    if freshness is not None and freshness_of(freshness) == AS_TODAY:
+    if requests is None:
         raise SourceDataError(
-            "a log of fetches does not tell the lifetimes of today, nor the freshness that they give. Pass "
-            "freshness such as 0.99."
+            'requests is None. Pass the log of who asks the cache, or request rates, such as "edge.log".'
         )
-    if requests is None or (bandwidth is None and freshness is None):
-        lacking, example = ("requests", '"edge.log"') if requests is None else ("bandwidth", '"200/day"')
-        remedy = "the log of who asks the cache, or request rates" if requests is None else "a rate"
-        more = "" if requests is None else ", or a freshness"
-        raise SourceDataError(f"{lacking} is None. Pass {remedy}, such as {example}{more}.")
     crawls, _ = as_crawl_log(log, time_unit)
     if isinstance(requests, str | os.PathLike):
         requests = requests_of(read_requests(requests, time_unit=crawls.time_unit), crawls.sources_.tolist())
-    request = request_of(
-        crawls,
-        bandwidth,
-        0.0,
-        objective=goal,
-        importance=importance,
-        hosts=hosts,
-        host_limits=host_limits,
-        min_rate=min_rate,
-        max_rate=max_rate,
-        estimator=estimator,
-        confidence=confidence,
-        seed=0,
-        draws=0,
-        freshness=freshness,
-        requests=requests,
-        windows=stale_while_revalidate,
-    )
+    asked = {"bandwidth": bandwidth, "requests": requests, **wishes}
+    request = Wishes.of(crawls, asked, LifetimeWishes)
     with hearing() as heard:
         estimate, lower, upper, sources = learn(crawls, request)
     needed = None
     if request.freshness is not None:
-        needed = needed_bandwidth(goal, sources, request.host_limits, request.freshness, None)
+        needed = needed_bandwidth(request.objective, sources, request.host_limits, request.freshness, None)
         request = replace(request, bandwidth=needed.bandwidth)
-    problem = Problem(goal, sources, request.bandwidth, request.host_limits)
+    problem = Problem(request.objective, sources, request.bandwidth, request.host_limits)
     solution = solve(problem, tolerance=TOLERANCE)
     rules = {name: rule.solve(problem, SolveOptions(certify=False)) for name, rule in RULES.items()}
     frontier = tuple(frontier_of(solution))

@@ -14,11 +14,11 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import SolveOptions, Solver, run_solver
@@ -26,13 +26,11 @@ from freshopt.errors import by_weight, hearing
 from freshopt.estimators.estimator import Estimator
 from freshopt.formatting import aligned
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.declared import (
-    Constraints,
     constraints_for,
 )
 from freshopt.planning.findings import findings, time_fresh
@@ -51,9 +49,10 @@ from freshopt.planning.plan_steps import learn as learn
 from freshopt.planning.plan_steps import method_of as method_of
 from freshopt.planning.plan_steps import sources_of as sources_of
 from freshopt.planning.realised_ratios import ratios_or_none
-from freshopt.planning.request import Log, PlanRequest, as_crawl_log, request_of
+from freshopt.planning.request import Log, as_crawl_log
 from freshopt.planning.uncertainty import PlanUncertainty, draws_for, rate_draws, uncertainty_under
 from freshopt.planning.value_forecast import ValueForecast, value_forecast
+from freshopt.planning.wishes import PlanWishes, Wishes, taking
 from freshopt.questions.bandwidth_for import BandwidthFor
 from freshopt.questions.few_changes import FewChanges, with_few_changes
 from freshopt.questions.rate_changes import RateChanges, rate_changes
@@ -64,8 +63,8 @@ from freshopt.report.context import PROVED
 from freshopt.report.document import Page
 from freshopt.report.page import PAGE
 from freshopt.scheduling.host_gap import with_host_gap
+from freshopt.scheduling.refresh_order import PLANNED_BYTES, check_size
 from freshopt.scheduling.schedule import Schedule, schedule
-from freshopt.scheduling.schedule_size import PLANNED_BYTES, check_size
 from freshopt.solvers.proportional import Proportional
 from freshopt.solvers.square_root import SquareRoot
 from freshopt.solvers.uniform import Uniform
@@ -100,7 +99,7 @@ class Plan:
         The objective's expected value over the schedule's horizon, given each source's last crawl in the log.
     baselines : dict
         The long-run value of the simple rules of `BASELINES` at the same bandwidth.
-    request : PlanRequest
+    request : Wishes
         What was asked.
     findings : dict
         See `freshopt.planning.findings`.
@@ -135,7 +134,7 @@ class Plan:
     schedule: Schedule
     schedule_value: float
     baselines: dict[str, float]
-    request: PlanRequest
+    request: Wishes
     findings: dict[str, Any]
     uncertainty: PlanUncertainty | None = None
     forecast: ValueForecast | None = None
@@ -201,32 +200,15 @@ class Plan:
         return self.report()._repr_html_()
 
 
+@taking(PlanWishes)
 def plan(
     log: Log,
     bandwidth: float | str | None,
     horizon: float | str,
     *,
-    objective: Objective | None = None,
-    importance: Any = None,  # noqa: ANN401 - whatever names sources
-    hosts: Any = None,  # noqa: ANN401
-    host_limits: Mapping[Any, float | str] | None = None,
-    host_gap: float | str = 0.0,
-    min_rate: float | str = 0.0,
-    max_rate: float | str | None = None,
-    estimator: Estimator | Callable[[CrawlLog], Estimator] | None = None,
-    confidence: float = 0.95,
-    seed: int = 0,
-    draws: int = 20,
-    constraints: Constraints | None = None,
-    load_limit: float = 2.0,
-    freshness: float | str | None = None,
-    compare: Any = None,  # noqa: ANN401 - whatever has rates
-    max_churn: float | str | None = None,
-    success: Any = None,  # noqa: ANN401 - whatever names sources
-    retry_at_once: bool = False,
-    changed_cost: Any = None,  # noqa: ANN401 - whatever names sources
     time_unit: str | None = None,
     on_progress: Progress = lambda _: None,
+    **wishes: Unpack[PlanWishes],
 ) -> Plan:
     """Plan the refreshes of a crawl log's sources, with proof.
 
@@ -327,42 +309,20 @@ def plan(
     ('optimal', [2.0, 1.0])
     """
     crawls, known = as_crawl_log(log, time_unit)
-    request = request_of(
-        crawls,
-        bandwidth,
-        horizon,
-        objective=objective,
-        importance=importance,
-        hosts=hosts,
-        host_limits=host_limits,
-        host_gap=host_gap,
-        min_rate=min_rate,
-        max_rate=max_rate,
-        estimator=estimator,
-        confidence=confidence,
-        seed=seed,
-        draws=draws,
-        constraints=constraints,
-        load_limit=load_limit,
-        freshness=freshness,
-        compare=compare,
-        max_churn=max_churn,
-        success=success,
-        retry_at_once=retry_at_once,
-        changed_cost=changed_cost,
-    )
+    asked = {"bandwidth": bandwidth, "horizon": horizon, **wishes}
+    request = Wishes.of(crawls, asked, PlanWishes)
     return make_plan(crawls, request, on_progress, crawled=known is None)
 
 
 def make_plan(
-    log: CrawlLog, request: PlanRequest, on_progress: Progress = lambda _: None, *, crawled: bool = True
+    log: CrawlLog, request: Wishes, on_progress: Progress = lambda _: None, *, crawled: bool = True
 ) -> Plan:
     """Return the plan that a request asks for.
 
     Parameters
     ----------
     log : CrawlLog
-    request : PlanRequest
+    request : Wishes
     on_progress : callable
     crawled : bool
         Whether the log's crawls were made, and not derived from a history.
@@ -372,7 +332,7 @@ def make_plan(
         return replace(made, warnings=by_weight([*log.warnings, *heard]))
 
 
-def _made(log: CrawlLog, request: PlanRequest, on_progress: Progress, *, crawled: bool) -> Plan:
+def _made(log: CrawlLog, request: Wishes, on_progress: Progress, *, crawled: bool) -> Plan:
     """Return the plan, step by step."""
     seconds: dict[str, float] = {}
 

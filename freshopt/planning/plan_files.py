@@ -27,7 +27,6 @@ from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, is_scalar, total
 from freshopt.planning.declared import constraint_facts, discipline_of, row_table
 from freshopt.planning.good_phases import phase_savings
-from freshopt.planning.request import PlanRequest
 from freshopt.planning.uncertainty import PlanUncertainty, told
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.questions.todays_crawls import needed_facts
@@ -196,7 +195,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "few_changes": None if plan.few is None else plan.few.facts(),
         "findings": plan.findings,
         "constraints": constraint_facts(solution),
-        "settings": settings(plan.request) | _no_draws(plan),
+        "settings": plan.request.told() | _no_draws(plan),
         "counts": {
             "sources": len(sources),
             "crawls": len(log),
@@ -250,19 +249,6 @@ def _changed_cost_facts(solution: Solution) -> dict[str, Any]:
             "asking": asking,
             "downloads": max(used - asking, 0.0),
         }
-    }
-
-
-def settings(request: PlanRequest) -> dict[str, Any]:
-    """Return the request that nothing else in a summary tells."""
-    return {
-        "objective": repr(request.objective),
-        "min_rate": float(request.min_rate),
-        "max_rate": float(request.max_rate) if math.isfinite(request.max_rate) else None,
-        "confidence": request.confidence,
-        "seed": request.seed,
-        "draws": request.draws,
-        "load_limit": request.load_limit,
     }
 
 

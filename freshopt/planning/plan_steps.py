@@ -5,6 +5,9 @@ What `freshopt.planning.plan` puts together, and partitions of a log use one by 
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
 from freshopt.certificates.solution import Solution
@@ -30,7 +33,8 @@ from freshopt.planning.good_phases import (
     phased_problem,
     sampled_sources,
 )
-from freshopt.planning.request import PlanRequest, default_estimate
+from freshopt.planning.request import PerSource, default_estimate
+from freshopt.planning.wishes import Wishes
 from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.report.context import PROVED
 from freshopt.scheduling.expected_cost import expected_value
@@ -47,26 +51,30 @@ MOST_DECLARED = 3_000
 TOLERANCE = 1e-9
 
 
-def estimated_sources(log: CrawlLog, request: PlanRequest) -> tuple[Estimator, Sources]:
+def estimated_sources(log: CrawlLog, request: Wishes) -> tuple[Estimator, Sources]:
     """Estimate change rates; return the estimator and the sources to plan for."""
-    estimate = (request.estimate or default_estimate)(log)
+    estimate = (request.estimator or default_estimate)(log)
     return estimate, sources_of(estimate, log, request)
 
 
-def sources_of(estimate: Estimator, log: CrawlLog, request: PlanRequest) -> Sources:
+def sources_of(estimate: Estimator, log: CrawlLog, request: Wishes) -> Sources:
     """Return the sources to plan for, by a fitted estimator."""
     _require_known(estimate)
+
+    def by_source(given: PerSource | None) -> Any:  # noqa: ANN401 - as `Sources` takes it
+        return None if given is None else given(log.sources_)
+
     made = Sources(
         estimate.change_rate_,
-        None if request.importance is None else request.importance(log.sources_),
+        by_source(request.importance),
         name=log.sources_,
-        host=None if request.hosts is None else request.hosts(log.sources_),
+        host=by_source(request.hosts),
         min_rate=request.min_rate,
         max_rate=request.max_rate,
         time_unit=log.time_unit,
-        request_rate=None if request.requests is None else request.requests(log.sources_),
-        stale_while_revalidate=None if request.windows is None else request.windows(log.sources_),
-        success=None if request.success is None else request.success(log.sources_),
+        request_rate=by_source(request.requests),
+        stale_while_revalidate=by_source(request.stale_while_revalidate),
+        success=by_source(request.success),
         changed_cost=0.0 if request.changed_cost is None else request.changed_cost(log.sources_),
     )
     return retried_at_once(made) if request.retry_at_once else made
@@ -97,14 +105,14 @@ def at_phases_that_pay(
     return (without, None) if phases is None else (solution, phases)
 
 
-def learn(log: CrawlLog, request: PlanRequest) -> tuple[Estimator, Array, Array, Sources]:
+def learn(log: CrawlLog, request: Wishes) -> tuple[Estimator, Array, Array, Sources]:
     """Estimate change rates; return estimator, intervals and sources to plan for."""
     estimate, sources = estimated_sources(log, request)
     lower, upper = estimate.interval(request.confidence)
     return estimate, lower, upper, sources
 
 
-def method_of(request: PlanRequest, problem: Problem | None = None) -> Periodic | PoissonArrivals:
+def method_of(request: Wishes, problem: Problem | None = None) -> Periodic | PoissonArrivals:
     """Return the method of schedules that realises the objective's discipline.
 
     Bandwidth itself has none: that of the problem's targets is meant.
@@ -144,3 +152,27 @@ def has_uncertainty(problem: Problem, crawls: int) -> bool:
     if crawls > MOST_CRAWLS:
         return False
     return len(problem.sources) <= (MOST_SOURCES if problem.program is None else MOST_DECLARED)
+
+
+def require_static(request: Wishes) -> None:
+    """Raise SourceDataError if a request declares constraints.
+
+    Bandwidth, bounds and limits of hosts are none of them.
+    """
+    if request.constraints is not None or not math.isfinite(request.bandwidth):
+        raise SourceDataError(
+            "a backtest compares rates under a bandwidth and host limits, and no declared constraints. Leave "
+            "them out."
+        )
+
+
+def problem_of(request: Wishes, sources: Sources, bandwidth: float) -> Problem:
+    """Return the problem of a request for other sources, at a bandwidth.
+
+    Limits of hosts without a source are left out.
+    """
+    limits: dict[Any, float] | None = None
+    if request.host_limits is not None and sources.host is not None:
+        there = set(np.asarray(sources.host).tolist())
+        limits = {host: limit for host, limit in request.host_limits.items() if host in there} or None
+    return Problem(request.objective, sources, bandwidth, limits)

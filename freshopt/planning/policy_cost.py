@@ -1,4 +1,4 @@
-"""`PolicyCost`: predicted and realised cost of a policy, beside the plan.
+"""Costs of policies: sums over rows of the measured table.
 
 Policies meet the same changes, and their costs are compared source by source: the error of a difference is
 that of the sources' differences, far smaller than that of a cost where a few sources decide both. Errors are
@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.planning.measured import Measured, per_time
 from freshopt.report.held_out import MOST_HIDDEN
 
 # Standard error of what crawls hid, as a share of it.
@@ -37,8 +38,6 @@ class Measurement:
         Σw·(∫cost)/(∫ of all importances), as a replay has it.
     residual : ndarray, shape (N,)
         Of each source of the log; 0 of those that were not replayed. They add up to 0.
-    everything : float
-        The sum of the importances of the sources that were replayed.
     there : ndarray of bool, shape (N,)
         Which sources were replayed.
     hidden : float
@@ -48,19 +47,13 @@ class Measurement:
     value: float
     residual: Array
     there: BoolArray
-    everything: float = 1.0
     hidden: float = 0.0
 
     @classmethod
     def of(cls, weight: Array, cost: Array, span: Array, index: IntArray, total: int) -> Measurement:
-        """Return the measurement of costs integrated over the sources' windows.
+        """Return the measurement of costs integrated over sources' windows.
 
-        Parameters
-        ----------
-        weight, cost, span : ndarray, shape (n,)
-        index : ndarray of int, shape (n,)
-            Positions among the `total` sources of the log.
-        total : int
+        `index` are the sources' positions among `total`.
 
         Examples
         --------
@@ -77,8 +70,7 @@ class Measurement:
         residual, there = np.zeros(total), np.zeros(total, dtype=np.bool_)
         residual[index[inside]] = scale * (weight * (cost - mean * span))[inside]
         there[index[inside]] = True
-        total_weight = float(np.sum(weight[inside]))
-        return cls(total_weight * float(mean), residual, there, total_weight)
+        return cls(float(np.sum(weight[inside])) * float(mean), residual, there)
 
     @classmethod
     def mean(cls, found: Sequence[Measurement]) -> Measurement:
@@ -87,7 +79,6 @@ class Measurement:
             float(np.mean([one.value for one in found])),
             np.mean([one.residual for one in found], axis=0),
             np.any([one.there for one in found], axis=0),
-            float(np.mean([one.everything for one in found])),
             float(np.mean([one.hidden for one in found])),
         )
 
@@ -103,14 +94,11 @@ class Measurement:
             hidden = np.divide(self.hidden - other.hidden, self.value)
         if self.hidden > MOST_HIDDEN * self.value:
             hidden = np.inf
-        return Measurement(float(1.0 - ratio), residual, self.there | other.there, hidden=float(hidden))
+        return Measurement(float(1.0 - ratio), residual, self.there | other.there, float(hidden))
 
     def scaled(self, value: float, factor: float) -> Measurement:
-        """Return the measurement of another value.
-
-        It differs by a factor where this one does.
-        """
-        return Measurement(value, factor * self.residual, self.there, hidden=factor * self.hidden)
+        """Return another value, which differs by a factor where this does."""
+        return Measurement(value, factor * self.residual, self.there, factor * self.hidden)
 
     @property
     def sources(self) -> int:
@@ -119,10 +107,7 @@ class Measurement:
 
     @property
     def effective(self) -> float:
-        """The number of sources that decide the error.
-
-        It is (Σr²)²/Σr⁴ of their residuals r.
-        """
+        """Sources that decide the error, (Σr²)²/Σr⁴ of their residuals r."""
         squares = self.residual**2
         fourth = float(np.sum(squares**2))
         return float(np.sum(squares)) ** 2 / fourth if fourth > 0.0 else 0.0
@@ -186,3 +171,57 @@ class PolicyCost:
             key: None if isinstance(value, float) and not np.isfinite(value) else value
             for key, value in told.items()
         }
+
+
+def cost_of(rows: Sequence[Measured]) -> Measurement:
+    """Return the mean cost of a policy over windows."""
+    found = []
+    for one in rows:
+        cost = Measurement.of(one.weight, one.cost, one.span, one.source, one.total)
+        if one.shown is not None:
+            hidden = cost.value - per_time(one.weight * one.shown, one.span, one.weight)
+            cost = replace(cost, hidden=hidden)
+        found.append(cost)
+    return Measurement.mean(found)
+
+
+def saving(found: Sequence[Measured], plan: Sequence[Measured]) -> Measurement:
+    """Return the share of the plan's cost that a policy saves."""
+    return cost_of(plan).saved_by(cost_of(found))
+
+
+def mean_row(found: Sequence[Measured], plan: Sequence[Measured] | None, *, maximised: bool) -> PolicyCost:
+    """Return the mean of a policy over windows, in the objective's sense."""
+    cost = cost_of(found)
+    saved = None if plan is None else saving(found, plan)
+    whole = float(np.mean([np.sum(one.weight[one.span > 0.0]) for one in found]))
+    predicted, realised = _predicted(found), cost.value
+    if maximised:
+        predicted, realised = None if predicted is None else whole - predicted, whole - realised
+    return PolicyCost(
+        found[0].policy,
+        found[0].begin,
+        found[-1].end,
+        float(np.mean([one.bandwidth for one in found])),
+        predicted,
+        realised,
+        cost.error,
+        float(np.mean([per_time(one.used, one.span) for one in found])),
+        float(1.0 - np.mean([_stale(one) for one in found])),
+        None if saved is None or not np.isfinite(saved.value) else saved.value,
+        None if saved is None or not np.isfinite(saved.error) else saved.error,
+        float(np.divide(cost.hidden, cost.value)) if cost.value else 0.0,
+    )
+
+
+def _predicted(rows: Sequence[Measured]) -> float | None:
+    """Return the mean cost that was expected, if of all windows."""
+    known = [per_time(one.predicted, one.span, one.weight) for one in rows if one.predicted is not None]
+    return float(np.mean(known)) if len(known) == len(rows) and np.all(np.isfinite(known)) else None
+
+
+def _stale(rows: Measured) -> float:
+    """Return the share of the time that copies were stale, by importance."""
+    there = rows.span > 0.0
+    whole = float(rows.weight[there] @ rows.span[there])
+    return float(rows.weight[there] @ rows.stale[there]) / whole if whole else float("nan")

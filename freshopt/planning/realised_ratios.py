@@ -21,9 +21,9 @@ from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.held_out_window import SHARE, HeldOutWindow, held_out_windows
-from freshopt.planning.plan_steps import TOLERANCE, estimated_sources
-from freshopt.planning.request import PlanRequest
-from freshopt.planning.static_policies import problem_of, require_static
+from freshopt.planning.measured import per_time
+from freshopt.planning.plan_steps import TOLERANCE, estimated_sources, problem_of, require_static
+from freshopt.planning.wishes import Wishes
 from freshopt.simulation.static_costs import ChangeWindow, has_static_cost, static_costs
 from freshopt.simulation.world import World
 from freshopt.solving import solve
@@ -56,27 +56,11 @@ class RealisedRatios:
     noise: float
 
 
-def realised_ratios(
-    log: CrawlLog, request: PlanRequest, splits: int = 4, share: float = SHARE
-) -> RealisedRatios:
+def realised_ratios(log: CrawlLog, request: Wishes, splits: int = 4, share: float = SHARE) -> RealisedRatios:
     """Return realised over predicted cost of plans in windows of a log.
 
-    Parameters
-    ----------
-    log : CrawlLog
-    request : PlanRequest
-    splits : int
-        Windows of equal length. Those before which nothing can be learnt, or whose crawls are expected to
-        show less than five changes, are left out.
-    share : float
-        Of the log's time that is held out.
-
-    Raises
-    ------
-    SourceDataError
-        If the log is too short for a window, or the request declares constraints.
-    ObjectiveError
-        If the objective's cost is no function of missed changes.
+    Windows before which nothing can be learnt, or whose crawls are expected to show less than five changes,
+    are left out.
     """
     require_static(request)
     found, variance = [], []
@@ -93,7 +77,7 @@ def realised_ratios(
     return RealisedRatios(np.asarray(found, dtype=np.float64), noise)
 
 
-def ratios_or_none(log: CrawlLog, request: PlanRequest, splits: int = 4) -> RealisedRatios | None:
+def ratios_or_none(log: CrawlLog, request: Wishes, splits: int = 4) -> RealisedRatios | None:
     """Return the ratios of all windows, or None.
 
     None where the log is too short for them, or the objective's cost cannot be replayed exactly, as where
@@ -109,18 +93,15 @@ def ratios_or_none(log: CrawlLog, request: PlanRequest, splits: int = 4) -> Real
 
 
 def _costs(
-    window: HeldOutWindow, request: PlanRequest, estimate: Estimator, sources: Sources, seed: int
+    window: HeldOutWindow, request: Wishes, estimate: Estimator, sources: Sources, seed: int
 ) -> tuple[float, float, float]:
-    """Return realised and predicted cost of a window.
-
-    And the variance of the first if the model held.
-    """
+    """Return realised and predicted cost, and variance if the model held."""
     problem = problem_of(request, sources, request.bandwidth)
     rates = solve(problem, tolerance=TOLERANCE).rates
 
     def cost(changes: ChangeWindow) -> float:
         each = sources.importance * static_costs(changes, rates, request.objective)
-        return window.per_time(each, sources.importance)
+        return per_time(each, window.span, sources.importance)
 
     known = window.drawn or (window,)
     realised = [cost(one.changes) for one in known]
@@ -135,10 +116,7 @@ def _costs(
 
 
 def _future(window: HeldOutWindow, rate: Array, seed: int) -> ChangeWindow:
-    """Return a window with the changes before it.
-
-    And then those of Poisson sources.
-    """
+    """Return a window with the changes before it, then Poisson ones."""
     rng = np.random.default_rng(seed)
     known, n = window.changes, len(rate)
     before = known.time <= known.first[known.source]
@@ -157,10 +135,7 @@ def _future(window: HeldOutWindow, rate: Array, seed: int) -> ChangeWindow:
 
 
 def _expected_to_show(log: CrawlLog, window: HeldOutWindow, rates: Array) -> float:
-    """Return how many crawls are expected to find a change.
-
-    Of those of a window.
-    """
+    """Return how many crawls of a window are expected to find changes."""
     place = np.full(len(log.sources_), -1)
     place[window.index] = np.arange(len(window.index))
     source = place[log.source_index]

@@ -1,11 +1,12 @@
-"""Re-planning in a closed loop, from the policy's own crawls.
+"""Re-planning in a recorded world, from the policy's own crawls.
 
 It begins with the plan of the log at the beginning of a window. After each period the outcomes of its own
-crawls, changed or not and nothing else, are appended to the log, change rates are learnt again, and the
-problem is solved again from the last price. The prior of the change rates is learnt again whenever the log
-has grown by half: in between it would hardly move, and learning it takes most of the time. A source is
-crawled whenever the integral of its rate passes a whole number: the copies keep their ages when rates change,
-and the bandwidth is used exactly. Under Poisson refreshes crawls are those of a Poisson process of the rate.
+crawls, changed or not and nothing else (`SimulatedCrawler`), are appended to the log, change rates are learnt
+again, and the problem is solved again from the last price. The prior of the change rates is learnt again
+whenever the log has grown by half: in between it would hardly move, and learning it takes most of the time. A
+source is crawled whenever the integral of its rate passes a whole number: the copies keep their ages when
+rates change, and the bandwidth is used exactly. Under Poisson refreshes crawls are those of a Poisson process
+of the rate.
 
 As of the static policies that it is compared with, the copies' first ages are those that the plan itself
 gives them: the phase of each source is random, and its last crawl before the window a gap earlier.
@@ -26,9 +27,10 @@ from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
 from freshopt.modelling.objective import Refresh
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.planning.held_out_window import HeldOutWindow
-from freshopt.planning.plan_steps import TOLERANCE, sources_of
-from freshopt.planning.request import PlanRequest, default_estimate
-from freshopt.planning.static_policies import problem_of
+from freshopt.planning.plan_steps import TOLERANCE, problem_of, sources_of
+from freshopt.planning.request import default_estimate
+from freshopt.planning.wishes import Wishes
+from freshopt.simulation.crawler import SimulatedCrawler
 from freshopt.simulation.replay_window import Refreshes
 from freshopt.solving import solve
 
@@ -39,27 +41,12 @@ MOST_PERIODS, MOST_CRAWLS = 10_000, 30_000_000
 
 
 def replanned_crawls(
-    window: HeldOutWindow, request: PlanRequest, solution: Solution, estimate: Estimator, every: float
+    window: HeldOutWindow, request: Wishes, solution: Solution, estimate: Estimator, every: float
 ) -> Refreshes:
     """Return the crawls of a policy planned again each period.
 
-    Parameters
-    ----------
-    window : HeldOutWindow
-    request : PlanRequest
-        Its estimator is fitted to the growing log; its seed draws the phases.
-    solution : Solution
-        The plan at the beginning of the window.
-    estimate : Estimator
-        The one that it was made with.
-    every : float
-        Length of a period.
-
-    Returns
-    -------
-    tuple of ndarray
-        Sources and times, source by source; with each source's last crawl before the window. Where fetches
-        fail, attempts.
+    `solution` is the plan at the beginning of the window, made with `estimate`. Crawls come source by source,
+    with each source's last one before the window. Where fetches fail, they are attempts.
     """
     bandwidth = float(solution.problem.bandwidth)
     _check_size(window.end - window.begin, every, float(np.sum(solution.rates)), window.past.time_unit)
@@ -78,7 +65,9 @@ def replanned_crawls(
         # The latest attempt may have failed, and some before it.
         own, moment = _attempts_before(window, solution.rates, passed, rng, random=random)
         source, time = [own], [moment]
-    latest = log.last_crawl
+    latest, crawler = log.last_crawl, SimulatedCrawler(window.world)
+    order = np.argsort(latest)
+    crawler.refresh(order, np.maximum(latest[order], crawler.clock))
     period = 0
     while now < window.end:
         period += 1
@@ -95,7 +84,8 @@ def replanned_crawls(
             answered = window.outcomes.of(own, moment)
             own, moment = own[answered], moment[answered]
         if later < window.end and len(own):
-            log, latest = _observed(log, window, own, moment)
+            log = _observed(log, crawler, own, moment)
+            latest = log.last_crawl
             sources = sources_of(learner.fitted(log), log, request)
             problem = problem_of(request, sources, bandwidth)
             solution = solve(problem, tolerance=TOLERANCE, certify=False, warm_start=solution)
@@ -137,8 +127,8 @@ def _check_size(length: float, every: float, rate: float, time_unit: str) -> Non
 class _Learner:
     """Estimator that is fitted again to a growing log."""
 
-    def __init__(self, request: PlanRequest, estimate: Estimator, size: int) -> None:
-        self._fit = request.estimate or default_estimate
+    def __init__(self, request: Wishes, estimate: Estimator, size: int) -> None:
+        self._fit = request.estimator or default_estimate
         self._estimate, self._size = estimate, size
 
     def fitted(self, log: CrawlLog) -> Estimator:
@@ -155,10 +145,7 @@ class _Learner:
 
 
 def _equal_gaps(rates: Array, phase: Array, begin: float, end: float) -> tuple[IntArray, Array, Array]:
-    """Return the crawls in (begin, end] and the phases at the end.
-
-    A phase is the share of a gap that has passed.
-    """
+    """Return crawls in (begin, end], and the phases at the end."""
     whole = phase + rates * (end - begin)
     many = np.floor(whole).astype(np.int64)
     own = np.repeat(np.arange(len(rates)), many)
@@ -175,18 +162,14 @@ def _poisson(rates: Array, begin: float, end: float, rng: np.random.Generator) -
     return own, moment[order]
 
 
-def _observed(log: CrawlLog, window: HeldOutWindow, own: IntArray, moment: Array) -> tuple[CrawlLog, Array]:
-    """Return the log with the outcomes of more crawls.
-
-    With it comes each source's latest crawl.
-
-    The crawls are given source by source, in the order of their times.
-    """
-    latest = np.array(log.last_crawl)
-    before = latest[own]
+def _observed(log: CrawlLog, crawler: SimulatedCrawler, own: IntArray, moment: Array) -> CrawlLog:
+    """Return the log with what more crawls, source by source, found."""
+    order = np.argsort(moment, kind="stable")
+    found = np.empty(len(own), dtype=np.bool_)
+    found[order] = crawler.refresh(own[order], moment[order])
+    before = log.last_crawl[own]
     same = np.flatnonzero(own[1:] == own[:-1])
     before[same + 1] = moment[same]
-    found = _passed(window, own, moment) > _passed(window, own, before)
     columns = {
         "source": np.concatenate([log.source_index, own]),
         "time": np.concatenate([log.time, moment]),
@@ -196,19 +179,4 @@ def _observed(log: CrawlLog, window: HeldOutWindow, own: IntArray, moment: Array
     for key in OPTIONAL:
         if getattr(log, key) is not None:
             columns[key] = np.concatenate([getattr(log, key), np.full(len(own), np.nan)])
-    latest[own] = moment
-    return derived_log(columns, log.sources_, log.clock), latest
-
-
-def _passed(window: HeldOutWindow, own: IntArray, moment: Array) -> IntArray:
-    """Return how many changes of a source precede each moment."""
-    changes = window.changes
-    many = np.bincount(changes.source, minlength=len(window.past.sources_))
-    low = (np.cumsum(many) - many)[own]
-    first, high = low, low + many[own]
-    times = np.append(changes.time, np.inf)
-    while np.any(low < high):
-        middle = (low + high) // 2
-        before = (low < high) & (times[middle] <= moment)
-        low, high = np.where(before, middle + 1, low), np.where((low < high) & ~before, middle, high)
-    return low - first
+    return derived_log(columns, log.sources_, log.clock)

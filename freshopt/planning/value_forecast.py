@@ -40,8 +40,6 @@ from freshopt.separable.kernel import Numerics
 CONFIDENCE = 0.9
 # Logarithm of the largest factor of an interval.
 FARTHEST = 100.0
-# Share of the expected cost from which sources that may change arbitrarily fast leave it without an upper
-# end.
 
 
 @frozen_arrays
@@ -162,20 +160,7 @@ def value_forecast(
 ) -> ValueForecast:
     """Return the expected value of rates under draws of the change rates.
 
-    Parameters
-    ----------
-    objective : Objective
-        A sum over sources.
-    sources : Sources
-    rates : ndarray, shape (n,)
-        Refreshes per time unit of the sources.
-    drawn : RateDraws
-        Of these sources, see `rate_draws`.
-    back_tests : RealisedRatios, optional
-        Of two windows or more, for the interval.
-    savings : callable, optional
-        By how much each source costs less than the objective says, given sources with their change rates:
-        what good phases of the week save.
+    `savings` are by how much each source costs less than the objective says, as at good phases of the week.
 
     Examples
     --------

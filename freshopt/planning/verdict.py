@@ -9,12 +9,12 @@ decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
+from freshopt.planning.policies import CURRENT, POLICIES
 from freshopt.planning.policy_cost import Measurement
-from freshopt.planning.static_policies import CURRENT, IN_FORCE, PROPORTIONAL, SQUARE_ROOT, UNIFORM
 
 # Two-sided probability of a normal variable beyond two standard deviations.
 LEVEL = 0.0455
@@ -22,25 +22,17 @@ LEVEL = 0.0455
 PHASES = "crawling at good phases of the week"
 # Savings below this would not show in the table, and some are rounding.
 SAME = 5e-4
-RULES = {
-    IN_FORCE: "the rates in force",
-    UNIFORM: "equal rates",
-    PROPORTIONAL: "rates ∝ change rates",
-}
-OTHERS = {
-    SQUARE_ROOT: "rates ∝ √(importance × change rate)",
-    CURRENT: "the log's own crawls at as many crawls",
-}
+RULES = {name: policy.words for name, policy in POLICIES.items() if policy.rule}
+OTHERS = {name: policy.words for name, policy in POLICIES.items() if policy.words and not policy.rule}
+OTHERS[CURRENT] = "the log's own crawls at as many crawls"
+# Policies that are judged under their own names against the plan of the same bandwidth.
+JUDGED = (*RULES, *OTHERS)
 
 
 def verdict(savings: Mapping[str, Measurement]) -> str:
     """Return which policies a log supports.
 
-    Parameters
-    ----------
-    savings : mapping of str to Measurement
-        Share of the plan's cost that each policy saves at the same bandwidth: policies that need no plan, and
-        those that refine it, under the words for them, such as "re-planning every 7 days".
+    By the share of the plan's cost that each saves at the same bandwidth, under its name or the words for it.
 
     Examples
     --------
@@ -122,9 +114,3 @@ def _share(saved: Measurement) -> str:
     if not np.isfinite(saved.error):
         return f"{value} % on a single source"
     return f"{'0' if value in ('-0', '-0.0') else value} ± {error} %"
-
-
-def mean_savings(savings: Sequence[Mapping[str, Measurement]]) -> dict[str, Measurement]:
-    """Return the mean saving of each policy over bandwidths."""
-    names = [name for name in savings[0] if all(name in each for each in savings)]
-    return {name: Measurement.mean([each[name] for each in savings]) for name in names}

@@ -208,12 +208,14 @@ def bandwidth_for(
         wanted = as_number(asked, "freshness" if value is None else "value", "Pass a number.")
     _require_within(wanted, objective, sources, weight, fresh=freshness is not None)
     mean = wanted if freshness is not None else wanted / weight
-    name = None if freshness is None else "freshness"
+    others = [one for one in problem.constraints if not _is_bandwidth(one)]
+    # The problem's own target of freshness, which is kept, has the shorter name.
+    taken = "freshness" in (one.label for one in others)
+    name = None if freshness is None else "freshness promised" if taken else "freshness"
     if objective.sense == "maximise":
         target = Target(objective, at_least=mean, name=name)
     else:
         target = Target(objective, at_most=mean, name=name)
-    others = [one for one in problem.constraints if not _is_bandwidth(one)]
     limits = problem.host_limits if problem.short[1] else None
     try:
         solution = solve_with_kinks(

@@ -138,7 +138,12 @@ class Context:
     @property
     def value_head(self) -> str:
         """The head of a column of values."""
-        return f"{self.measure} ({'higher' if self.maximised else 'lower'} is better)"
+        return f"{self.measure} ({self.better_is} is better)"
+
+    @property
+    def better_is(self) -> str:
+        """Which values are better."""
+        return "higher" if self.maximised else "lower"
 
     @property
     def measure(self) -> str:

@@ -1,22 +1,29 @@
-"""`document`: the HTML frame of every page.
+"""`render`: templates as HTML pages of one file.
 
 A page needs nothing else: no network, no font that is not there; its security policy says so to the browser.
 Its style is ``assets/page.css`` and its script, if it has one, the files `SCRIPTS`, which are copied into it.
 The policy names the script by its hash, so that nothing else is executed, whatever a name may hold; without
 script the page says the same, and only what answers to a reader's hand is not there.
+
+Templates escape what they are given; what is missing is an error, and no number is written unless it was
+made a text before.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import re
-from collections.abc import Sequence
 from importlib import resources
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
-from freshopt.report.components import Section
-from freshopt.report.markup import Child, Markup, element, join
+from freshopt.formatting import count, number, percent
+from freshopt.report.markup import Html, amount, data_block, escaped, name, plain_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 SCRIPTS = ("words.js", "marks.js", "sources.js", "bandwidth.js")
@@ -32,15 +39,13 @@ class Page(str):
 
     def _repr_html_(self) -> str:
         """Return the frame, in which the page's style cannot reach the notebook's."""
-        frame = element(
-            "iframe", srcdoc=str(self), width="100%", height="720", title="freshopt", style="border:0"
-        )
-        return str(frame)
+        given = 'width="100%" height="720" title="freshopt" style="border:0"'
+        return f'<iframe srcdoc="{escaped(self)}" {given}></iframe>'
 
 
 def stylesheet() -> str:
     """Return the stylesheet, ``page.css``, without its comments."""
-    return re.sub(r"/\*.*?\*/\s*", "", _asset("page.css"), flags=re.DOTALL).strip()
+    return re.sub(r"/\*.*?\*/\s*", "", _file("assets", "page.css"), flags=re.DOTALL).strip()
 
 
 def script() -> str:
@@ -48,95 +53,69 @@ def script() -> str:
 
     Comments have lines of their own.
     """
-    lines = (line for name in SCRIPTS for line in _asset(name).splitlines())
+    lines = (line for name in SCRIPTS for line in _file("assets", name).splitlines())
     return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("//"))
 
 
-def document(title: str, *body: Child, scripted: bool = False) -> Markup:
-    """Return a whole page.
-
-    Parameters
-    ----------
-    title : str
-    *body : str, Markup or iterables of them
-        What the page holds, a header, a main part and a footer.
-    scripted : bool
-        Whether it has the script of a plan's page.
-
-    Examples
-    --------
-    >>> document("a < b", element("main", "text")).splitlines()[5]
-    '<title>a &lt; b</title>'
-    """
-    code = Markup(f"\n{script()}\n") if scripted else None
-    lines = [
-        Markup("<!DOCTYPE html>"),
-        Markup('<html lang="en"><head><meta charset="utf-8">'),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="generator", content="freshopt"),
-        element("meta", http_equiv="Content-Security-Policy", content=_policy(code)),
-        element("title", title),
-        Markup(f"<style>\n{stylesheet()}\n</style></head><body>"),
-        *body,
-        *([] if code is None else [element("script", code)]),
-        Markup("</body></html>\n"),
-    ]
-    return join(lines, "\n")
+def render(template: str, title: str, *, scripted: bool = False, **facts: Any) -> Page:  # noqa: ANN401
+    """Return the page of a template, with a script or without."""
+    body = environment().get_template(f"{template}.html.j2").render(title=title, **facts)
+    return framed(title, body, scripted=scripted)
 
 
-def assembled(
-    title: str,
-    lead: str,
-    standing: str,
-    tiles: Markup,
-    sections: Sequence[Section | None],
-    *,
-    answers: Sequence[str] = (),
-    warnings: Sequence[str] = (),
-) -> Markup:
-    """Return the page of a plan, with its script.
+def framed(title: str, body: str, *, scripted: bool = False) -> Page:
+    """Return a whole page, with style, script and security policy."""
+    code = f"\n{script()}\n" if scripted else ""
+    policy = POLICY
+    if scripted:
+        digest = base64.b64encode(hashlib.sha256(code.encode("utf-8")).digest()).decode("ascii")
+        policy = f"{POLICY}; script-src 'sha256-{digest}'"
+    # Templates have lines of a readable length: a break between two elements is nothing, elsewhere a space.
+    joined = Html(re.sub(r"[ \t]*\n[ \t\n]*", " ", re.sub(r">[ \t]*\n[ \t\n]*<", "><", body)).strip())
+    frame = environment().get_template("frame.html.j2")
+    style, code = Html(stylesheet()), Html(code)
+    return Page(frame.render(title=title, policy=policy, style=style, body=joined, script=code))
 
-    Parameters
-    ----------
-    title : str
-    lead, standing : str
-        What is expected in a sentence, and what is proved.
-    tiles : Markup
-        The key numbers.
-    sections : sequence of Section or None
-        Those that are there make the contents.
-    answers : sequence of str
-        To what was asked, a sentence each.
-    warnings : sequence of str
-        Of what may make all of that wrong, before what is proved.
-    """
-    there = [section for section in sections if section is not None]
-    contents = [element("li", element("a", section.title, href=f"#{section.anchor}")) for section in there]
-    header: list[Child] = [
-        element("h1", title),
-        element("p", lead, class_="lead"),
-        [element("p", f"Warning: {text}", class_="answer") for text in warnings],
-        element("p", standing),
-        [element("p", text, class_="answer") for text in answers],
-        tiles,
-        element("nav", element("ul", contents), aria_label="Contents"),
-    ]
-    return document(
-        title,
-        element("header", header),
-        element("main", [section.body for section in there]),
-        element("footer", element("p", f"Written by freshopt {version('freshopt')}.", class_="small")),
-        scripted=True,
+
+@functools.cache
+def environment() -> Environment:
+    """Return the environment of the templates."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    made = Environment(
+        loader=FunctionLoader(lambda file: _file("templates", file)),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_shown,
     )
+    made.filters |= {
+        "number": number,
+        "percent": percent,
+        "count": count,
+        "amount": amount,
+        "name": name,
+        "whole": "{:,}".format,
+        "share": lambda share: amount(share, percent(share)),
+        "whole_amount": lambda value: amount(value, f"{value:,}"),
+        "capitalised": str.capitalize,
+    }
+    made.globals |= {"data_block": data_block, "version": version("freshopt")}
+    return made
 
 
-def _policy(code: str | None) -> str:
-    """Return the security policy of a page with this script."""
-    if code is None:
-        return POLICY
-    digest = base64.b64encode(hashlib.sha256(code.encode("utf-8")).digest()).decode("ascii")
-    return f"{POLICY}; script-src 'sha256-{digest}'"
+def _shown(value: object) -> object:
+    """Return what may be written: text, HTML and whole numbers."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value if hasattr(value, "__html__") else plain_text(value)
+    if hasattr(value, "__html__") or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise TypeError(f"{value!r} is no text")
 
 
-def _asset(name: str) -> str:
-    return resources.files("freshopt.report").joinpath("assets", name).read_text(encoding="utf-8")
+def _file(folder: str, name: str) -> str:
+    return resources.files("freshopt.report").joinpath(folder, name).read_text(encoding="utf-8")

@@ -1,69 +1,59 @@
-"""`element`: HTML and SVG with text escaped by construction.
+r"""Text for HTML: escaped, or marked as HTML already.
 
-A `Markup` is text that is already HTML. Whatever is put into an element and is no `Markup` (a source's name,
-a path, a sentence) is escaped, so that no page has to remember to do it. `data_block` does the same for JSON.
+Templates escape all that has no ``__html__``, so that no page has to remember to do it.
 """
 
 from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any
+
+from freshopt.formatting import number
+
+_FORBIDDEN = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(127, 160), 0xFFFE, 0xFFFF], "\ufffd")
 
 
-class Markup(str):
+class Html(str):
     """Text that is HTML already."""
 
     __slots__ = ()
 
-
-Child: TypeAlias = "str | Iterable[Child] | None"
-# HTML elements without an end tag.
-_EMPTY = {"meta", "br", "input"}
-# SVG attributes whose names have capitals.
-_MIXED = ("viewBox", "preserveAspectRatio")
-# SVG elements that are self-closing if they have no content.
-_SHAPES = {"circle", "line", "path", "rect"}
-_FORBIDDEN = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(127, 160), 0xFFFE, 0xFFFF], "\ufffd")
+    def __html__(self) -> str:
+        """Return the text as it is."""
+        return str(self)
 
 
-def element(name: str, /, *children: Child, **attributes: str | float | bool | None) -> Markup:
-    """Return an element with its content and attributes.
+def plain_text(text: str) -> str:
+    """Return text in which U+FFFD stands for what HTML forbids.
 
-    Parameters
-    ----------
-    name : str
-    *children : str, Markup, None, or an iterable of them
-        What is in it; None is nothing.
-    **attributes : str, float, bool or None
-        A trailing underscore is dropped and others become hyphens (``class_``, ``aria_label``); None and
-        False leave an attribute out, True gives it no value.
+    These are control characters and halves of surrogate pairs.
+    """
+    return text.translate(_FORBIDDEN).encode("utf-8", "replace").decode("utf-8")
+
+
+def escaped(text: str) -> str:
+    """Return a text as HTML."""
+    return html.escape(plain_text(text))
+
+
+def amount(value: float, text: str | None = None) -> Html:
+    """Return a rounded number that carries all its digits.
 
     Examples
     --------
-    >>> element("p", "a < b", element("br"), class_="note")
-    '<p class="note">a &lt; b<br></p>'
+    >>> amount(104.94211091353432)
+    '<data value="104.94211091353432">104.9</data>'
     """
-    given = "".join(
-        f" {_attribute(key)}" if value is True else f' {_attribute(key)}="{_text(str(value))}"'
-        for key, value in attributes.items()
-        if value is not None and value is not False
-    )
-    if name in _EMPTY:
-        return Markup(f"<{name}{given}>")
-    content = join(children)
-    if not content and name in _SHAPES:
-        return Markup(f"<{name}{given}/>")
-    return Markup(f"<{name}{given}>{content}</{name}>")
+    return Html(f'<data value="{value!r}">{escaped(number(value) if text is None else text)}</data>')
 
 
-def join(children: Child, between: str = "") -> Markup:
-    """Return the concatenated children, escaped unless they are `Markup`."""
-    return Markup(between.join(_pieces(children)))
+def name(text: str) -> Html:
+    """Return a name isolated from the surrounding text direction."""
+    return Html(f"<bdi>{escaped(text)}</bdi>")
 
 
-def data_block(anchor: str, value: Any) -> Markup:  # noqa: ANN401 - whatever JSON has
+def data_block(anchor: str, value: Any) -> Html:  # noqa: ANN401 - whatever JSON has
     r"""Return JSON that scripts read and that no browser executes.
 
     Signs that could end the element or begin another are written as escapes of JSON, in which they mean the
@@ -77,30 +67,4 @@ def data_block(anchor: str, value: Any) -> Markup:  # noqa: ANN401 - whatever JS
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return Markup(f'<script type="application/json" id="{_text(anchor)}">{plain_text(text)}</script>')
-
-
-def plain_text(text: str) -> str:
-    """Return text in which U+FFFD stands for what HTML forbids.
-
-    These are control characters and halves of surrogate pairs.
-    """
-    return text.translate(_FORBIDDEN).encode("utf-8", "replace").decode("utf-8")
-
-
-def _pieces(child: Child) -> Iterable[str]:
-    if child is None:
-        return
-    if isinstance(child, str):
-        yield child if isinstance(child, Markup) else _text(child)
-    else:
-        for each in child:
-            yield from _pieces(each)
-
-
-def _text(text: str) -> str:
-    return html.escape(plain_text(text))
-
-
-def _attribute(key: str) -> str:
-    return key if key in _MIXED else key.rstrip("_").replace("_", "-")
+    return Html(f'<script type="application/json" id="{escaped(anchor)}">{plain_text(text)}</script>')

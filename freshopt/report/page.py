@@ -9,37 +9,27 @@ Cost: the tables are read twice, a part at a time; 10⁶ sources take about a se
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
 from freshopt.errors import SourceDataError
 from freshopt.formatting import count
 from freshopt.logs.atomic_output import complete_file
-from freshopt.report import (
-    bandwidth_section,
-    constraint_section,
-    held_out_section,
-    host_section,
-    overview,
-    plan_sections,
-    source_rows,
-    source_sections,
-    uncertainty_section,
-)
+from freshopt.report import lifetime_findings, overview, plan_findings, source_findings, source_rows
 from freshopt.report import plan_tables as tables
 from freshopt.report.context import Context
-from freshopt.report.document import assembled
-from freshopt.report.host_section import HostLoad
-from freshopt.report.lifetimes.lifetime_page import lifetime_page
-from freshopt.report.markup import Markup
-from freshopt.report.plan_charts import Clock, Load, load_edges
-from freshopt.report.plan_tables import Part
-from freshopt.report.source_sample import POINTS, survey
+from freshopt.report.document import Page, render
+from freshopt.report.finding import Finding
+from freshopt.report.frontier import frontier
+from freshopt.report.held_out_section import held_out
+from freshopt.report.load_charts import Clock, HostLoad, load_edges
+from freshopt.report.source_sample import POINTS, Survey, survey
 from freshopt.report.summary_facts import Facts
 from freshopt.report.value_words import FetchWords
 
 PAGE = "report.html"
+# Hosts that are drawn and listed, those with the highest load.
+HOSTS = 12
 
 
 def write_report(
@@ -84,52 +74,72 @@ def write_report(
     return target
 
 
-def page(folder: Path) -> Markup:
+def page(folder: Path) -> Page:
     """Return the page of the plan in a folder."""
-    facts = Facts.of(folder)
-    told = Context.of(facts)
-    if facts.text("discipline") == "on request":
-        return lifetime_page(folder, told)
-    seen = survey(partial(_sources, folder, told))
+    told = Context.of(Facts.of(folder))
+    lifetimes = told.shares == "requests"
+    seen = survey(partial(tables.parts, folder, names=told.sources <= POINTS, planned=_planned(told)))
     if seen.n != told.sources:
         raise SourceDataError(
             f"{folder}: the tables have {seen.n:,} sources and the summary has {told.sources:,}. They are "
             "not of one plan. Plan again, with --overwrite."
         )
-    edges = load_edges(told.facts.positive("horizon"), told.unit, told.counts.whole("refreshes"))
-    clock = Clock(edges, told.unit, told.moment("end"), told.date("end"))
-    load = Load(clock, tables.load(folder, edges))
-    by_host = tables.load_by_host(folder, edges, host_section.LISTED)
-    names = tables.names(folder)
-    crawled = (seen.crawled or None) if told.words == FetchWords() else None
-    sections = [
-        overview.comparison(told),
-        held_out_section.held_out(told, folder),
-        plan_sections.proof(told),
-        constraint_section.constraints(told),
-        bandwidth_section.bandwidth(told, crawled),
-        source_sections.rates(told, seen),
-        source_sections.changes(told, seen),
-        plan_sections.earlier(told, folder),
-        source_rows.section(
-            source_rows.source_rows(folder, told),
-            told,
-            names[:2] + [each for each in names if each.startswith("per_source")],
-        ),
-        source_sections.never(told),
-        plan_sections.load(told, load),
-        host_section.hosts(told, None if by_host is None else HostLoad(*by_host), clock),
-        uncertainty_section.certainty(told, seen),
-        source_sections.costly(told),
-        plan_sections.made(told, names),
-    ]
-    title = f"Refresh plan for {count(told.sources, 'source')}"
-    words = overview.lead(told), overview.standing(told)
-    heard = facts.texts("warnings")
-    return assembled(
-        title, *words, overview.tiles(told), sections, answers=overview.answers(told), warnings=heard
+    found = lifetime_sections(folder, told, seen) if lifetimes else plan_sections(folder, told, seen)
+    sources = count(told.sources, "source")
+    return render(
+        "plan",
+        f"{'Lifetimes' if lifetimes else 'Refresh plan'} for {sources}",
+        scripted=True,
+        told=told,
+        f=lifetime_findings.key_numbers(told) if lifetimes else overview.plan_numbers(told),
+        lead=lifetime_findings.lead(told) if lifetimes else overview.lead(told),
+        standing=overview.standing(told),
+        answers=[] if lifetimes else overview.answers(told),
+        findings=[each for each in found if each is not None],
     )
 
 
-def _sources(folder: Path, told: Context) -> Iterable[Part]:
-    return tables.parts(folder, names=told.sources <= POINTS)
+def plan_sections(folder: Path, told: Context, seen: Survey) -> list[Finding | None]:
+    """Return what is found of refreshes, in order of telling."""
+    edges = load_edges(told.facts.positive("horizon"), told.unit, told.counts.whole("refreshes"))
+    clock = Clock(edges, told.unit, told.moment("end"), told.date("end"))
+    by_host = tables.load_by_host(folder, edges, HOSTS)
+    names = tables.names(folder)
+    listed = names[:2] + [each for each in names if each.startswith("per_source")]
+    crawled = (seen.crawled or None) if told.words == FetchWords() else None
+    return [
+        overview.comparison(told),
+        held_out(told, folder),
+        plan_findings.proof(told),
+        plan_findings.constraints(told),
+        frontier(told, crawled),
+        source_findings.rates(told, seen),
+        source_findings.changes(told, seen),
+        plan_findings.earlier(told, folder),
+        source_rows.sources(source_rows.source_rows(folder, told), told, listed),
+        source_findings.never(told),
+        plan_findings.load(told, clock, tables.load(folder, edges)),
+        plan_findings.hosts(told, None if by_host is None else HostLoad(*by_host), clock),
+        plan_findings.certainty(told, seen),
+        source_findings.costly(told),
+        plan_findings.made(told, names),
+    ]
+
+
+def lifetime_sections(folder: Path, told: Context, seen: Survey) -> list[Finding | None]:
+    """Return what is found of lifetimes, in order of telling."""
+    names = tables.names(folder, ("change_rates", "lifetimes"))
+    return [
+        lifetime_findings.comparison(told),
+        plan_findings.proof(told),
+        frontier(told),
+        source_findings.lifetimes(told, *tables.lifetimes(folder)),
+        source_rows.sources(source_rows.source_rows(folder, told, "lifetimes"), told, names),
+        plan_findings.certainty(told, seen),
+        plan_findings.made(told, names),
+    ]
+
+
+def _planned(told: Context) -> str:
+    """Return the table that has the rates."""
+    return "lifetimes" if told.shares == "requests" else "rates"

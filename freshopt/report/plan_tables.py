@@ -195,6 +195,16 @@ def most(
     return chosen[0], n
 
 
+def lifetimes(folder: Path) -> tuple[list[str], dict[str, Array]]:
+    """Return names, and change rates, request rates and lifetimes, infinite without end."""
+    ours, theirs = (files(folder, table)[0] for table in ("change_rates", "lifetimes"))
+    first = read_columns(ours, ("source", "change_rate", "request_rate"))
+    life = numbers_of(read_columns(theirs, ("lifetime",)), "lifetime", theirs, gaps=True)
+    columns = {key: numbers_of(first, key, ours) for key in ("change_rate", "request_rate")}
+    columns["lifetime"] = np.where(np.isnan(life), np.inf, life)
+    return [str(name) for name in first["source"].to_list()], columns
+
+
 def load(folder: Path, edges: Array) -> Array:
     """Return refresh counts between edges, shape (len(edges) − 1,).
 

@@ -1,19 +1,37 @@
-"""Charts of all sources: rates, refresh intervals, estimates."""
+"""Charts of all sources: rates, refresh intervals, estimates, lifetimes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
 from freshopt.formatting import count, number
 from freshopt.numerics.arrays import Array
-from freshopt.report.axis import Scale
-from freshopt.report.chart import NARROW, WIDE, Frame, around, axes, chart, figure, line, steps, strips
-from freshopt.report.markup import Child, Markup, element
-from freshopt.report.source_sample import BINS, GRID, Cells, Survey
+from freshopt.report.axis import Scale, covering
+from freshopt.report.charts import (
+    NARROW,
+    WIDE,
+    Axis,
+    Bars,
+    Cells,
+    Chart,
+    Crosses,
+    Dots,
+    Figure,
+    Frame,
+    Hits,
+    Line,
+    Mark,
+    Spans,
+    around,
+    shades,
+)
+from freshopt.report.source_sample import BINS, GRID, Survey
+from freshopt.report.source_sample import Cells as Counts
 from freshopt.report.value_words import FetchWords
 from freshopt.units import SECONDS, duration
 
@@ -21,102 +39,98 @@ from freshopt.units import SECONDS, duration
 TIMES = [
     *(1, 10, 60, 600, 3600, 21600, 86400, 259200, 604800, 2592000, 8640000, 31557600, 315576000, 3155760000)
 ]
-# Shades of cells; more could not be told apart.
-SHADES = 5
-# Height in pixels of the strip of sources that are never refreshed, below the others.
-STRIP = 22.0
 # Characters of a name that fit on a label.
 NAME = 60
 
 
-def by_change_rate(survey: Survey, unit: str, words: FetchWords) -> Markup:
-    """Return the chart of rates against change rates."""
-    cells = survey.by_change_rate
-    sources = count(survey.n, "source")
-    label = f"{words.rate.capitalize()} rate against change rate of {sources}, both logarithmic."
-    frame = _frame(survey)
-    marks = _cloud(survey, cells, "change_rate", unit, f"changes per {unit}", frame, words)
-    caption = [_key(survey)]
-    x, y = _scales(cells, frame, survey)
-    both = np.array([max(x.low, y.low), min(x.high, y.high)])
-    if both[1] > both[0]:
-        marks.append(line(x(both), y(both), "guide"))
-        caption.append(f" The dashed line is one {words.rate} per change.")
-    return figure(f"{words.rate.capitalize()} rate by change rate", chart(frame, label, marks), caption)
-
-
-def by_importance(survey: Survey, unit: str, words: FetchWords) -> Markup | None:
-    """Return the chart of rates against importance, where importances differ."""
-    cells = survey.by_importance
-    if cells is None:
-        return None
-    label = (
-        f"{words.rate.capitalize()} rate against importance of {count(survey.n, 'source')}, both logarithmic."
+def rates(seen: Survey, unit: str, words: FetchWords) -> list[Figure]:
+    """Return rates by change rate and importance, and times between refreshes."""
+    what, x_title = f"{words.rate.capitalize()} rate", f"changes per {unit}"
+    below = f" The dashed line is one {words.rate} per change."
+    found = [_cloud(seen, seen.by_change_rate, "change_rate", x_title, what, unit, words, guide=below)]
+    if seen.by_importance is not None:
+        idle = " Sources of no importance are at the left edge." if seen.idle else ""
+        by = seen.by_importance
+        found.append(_cloud(seen, by, "importance", "importance", what, unit, words, after=idle))
+    if seen.n - seen.never < 2:
+        return found
+    # Alone in its row it is drawn wide for a desk and narrow for a phone.
+    kinds = (WIDE, NARROW) if seen.weighed else (Frame(),)
+    many = seen.gaps.reshape(-1, _merged(seen.n)).sum(axis=1)
+    middle = seen.gap_scale.low * (seen.gap_scale.high / seen.gap_scale.low) ** (
+        (float(np.argmax(many)) + 0.5) / len(many)
     )
-    frame = _frame(survey)
-    marks = _cloud(survey, cells, "importance", unit, "importance", frame, words)
-    idle = " Sources of no importance are at the left edge." if survey.idle else ""
-    caption = [_key(survey), idle]
-    return figure(f"{words.rate.capitalize()} rate by importance", chart(frame, label, marks), caption)
+    common = duration(middle, unit)
+    label = f"Histogram of the time between {words.rates} of a source; most common is about {common}."
+    x = _times(f"time between {words.rates} of a source", seen.gap_scale, unit)
+    charts = [_histogram(many, x, frame, label, lambda a, b: f"every {a} to {b}") for frame in kinds]
+    title = f"Time between {words.rates}"
+    return [*found, Figure(title, tuple(charts), "Time is on a logarithmic axis.", row=seen.weighed)]
 
 
-def by_crawl_rate(survey: Survey, unit: str, words: FetchWords) -> Markup | None:
-    """Return the chart of planned against crawled intervals.
-
-    None where all were crawled equally often.
-    """
-    cells = survey.by_crawl_rate
-    if cells is None or survey.crawled_alike:
-        return None
-    label = (
-        f"Time between {words.rates} against time between the log's own crawls of "
-        f"{count(survey.n, 'source')}."
-    )
-    frame = _frame(survey, left=78.0)
-    marks = _cloud(survey, cells, "crawl_rate", unit, "crawled every", frame, words)
-    x, y = _scales(cells, frame, survey)
-    both = np.array([max(x.low, y.low), min(x.high, y.high)])
-    below = ""
-    if both[1] > both[0]:
-        marks.insert(1, line(x(both), y(both), "guide"))
+def changes(seen: Survey, unit: str, words: FetchWords) -> list[Figure]:
+    """Return planned against crawled intervals, and their ratios."""
+    found = []
+    cells = seen.by_crawl_rate
+    if cells is not None and not seen.crawled_alike:
         below = f" On the dashed line a source is {words.done} as often as it was crawled."
-    return figure("Planned and crawled intervals", chart(frame, label, marks), [_key(survey), below])
+        what = "Planned and crawled intervals"
+        found.append(_cloud(seen, cells, "crawl_rate", "crawled every", what, unit, words, guide=below))
+    if cells is not None and np.any(seen.ratio):
+        many = seen.ratio.reshape(-1, _merged(seen.n)).sum(axis=1)
+        label = f"Histogram of planned over crawled rates of {count(int(np.sum(many)), 'source')}."
+        x = Axis(f"{words.rates} planned for a crawl of today", seen.ratio_scale, times)
+        chart = _histogram(many, x, Frame(), label, lambda a, b: f"{a} to {b} as often")
+        inside = x.scale.low < 1.0 < x.scale.high
+        if inside:
+            today = Line(np.ones(2), np.array([0.0, chart.y.scale.high]), "today")
+            chart = replace(chart, marks=[chart.marks[0], today, *chart.marks[1:]])
+        dotted = "The dotted line is as often as today." if inside else ""
+        found.append(Figure("How much more or less often", (chart,), dotted))
+    return found
 
 
-def ratios(survey: Survey, words: FetchWords) -> Markup | None:
-    """Return the histogram of planned over crawled rates."""
-    if survey.by_crawl_rate is None or not np.any(survey.ratio):
-        return None
-    frame = Frame()
-    scale = replace(survey.ratio_scale, begin=frame.across[0], end=frame.across[1])
-    merged = _merged(survey.n)
-    many = survey.ratio.reshape(-1, merged).sum(axis=1)
-    y = Scale(0.0, float(np.max(many)) * 1.08, *frame.up)
-    edges = np.linspace(*frame.across, len(many) + 1)
-    ends = [times(each) for each in np.geomspace(scale.low, scale.high, len(many) + 1).tolist()]
-    told = (
-        f"{count(int(each), 'source')}: {low} to {high} as often"
-        for low, high, each in zip(ends, ends[1:], many.tolist(), strict=False)
-    )
-    marks: list[Child] = [
-        axes(
-            frame,
-            scale,
-            y,
-            f"{words.rates} planned for a crawl of today",
-            "sources",
-            x_text=times,
-            y_ticks=[tick for tick in y.ticks(4) if tick == round(tick)],
-        ),
-        steps(edges, y(many), frame.up[0], "bars"),
+def reach(seen: Survey, unit: str, confidence: str) -> Figure:
+    """Return the chart of change rates with confidence intervals."""
+    if seen.points is not None:
+        part = seen.points
+        order = np.argsort(part.change_rate, kind="stable")
+        middle, low, high = (column[order] for column in (part.change_rate, part.lower, part.upper))
+        share = (np.arange(len(order)) + 0.5) / len(order)
+        named = part.names or [""] * len(order)
+        heads = [f"{_short(named[k])}: " for k in order.tolist()]
+    else:
+        some = seen.reach[0] > 0.0
+        many, low, high = seen.reach[:, some]
+        edges = seen.by_change_rate.x
+        logs = np.linspace(np.log(edges.low), np.log(edges.high), BINS + 1)
+        middle = np.exp(0.5 * (logs[1:] + logs[:-1]))[some]
+        share = (np.cumsum(many) - 0.5 * many) / np.sum(many)
+        heads = [f"{count(int(each), 'source')}, about " for each in many.tolist()]
+    ends = zip(heads, middle.tolist(), low.tolist(), high.tolist(), strict=True)
+    interval = confidence.removesuffix("s")
+    told = [
+        f"{head}{number(value)} changes per {unit}, {interval} {number(least)} to {number(most)}"
+        for head, value, least, most in ends
     ]
-    below = ""
-    if scale.low < 1.0 < scale.high:
-        marks.append(line(np.repeat(scale(1.0), 2), np.array(frame.up), "today"))
-        below = "The dotted line is as often as today."
-    marks.append(strips(frame, edges, told))
-    label = f"Histogram of planned over crawled rates of {count(int(np.sum(many)), 'source')}."
-    return figure("How much more or less often", chart(frame, label, marks), below)
+    # The interval of a source that never changed goes down to nothing: the axis ends a decade and a half
+    # below the slowest estimate, and the bar at its edge.
+    shown = np.concatenate([np.maximum(low, np.min(middle) / 30.0), middle, high])
+    useful = shown[(shown > 0.0) & np.isfinite(shown)]
+    y = Scale(float(np.min(useful)) / 1.3, float(np.max(useful)) * 1.3, 0.0, 1.0, logarithmic=True)
+    marks: list[Mark]
+    if seen.points is not None:
+        radius = 1.3 if len(share) > 60 else 3.0
+        marks = [Spans(share, low, high), Dots(share, middle, told, "middle", radius)]
+        what = "A bar is a source's interval, a dot its estimate."
+    else:
+        marks = [Line(share, low, "area", ends=high), Line(share, middle, "curve")]
+        marks.append(Hits(around(share, 0.0, 1.0), told))
+        what = "The line shows the estimates; the area lies between the geometric mean ends of the intervals."
+    label = f"Change rates of {count(seen.n, 'source')} with their {confidence}, from slowest to fastest."
+    x = Axis("share of sources, slowest first", Scale(0.0, 1.0, 0.0, 1.0), lambda t: f"{100 * t:.0f} %")
+    chart = Chart(label, x, Axis(f"changes per {unit}", y), marks)
+    return Figure("Change rates with intervals", (chart,), what)
 
 
 def times(ratio: float) -> str:
@@ -130,243 +144,221 @@ def times(ratio: float) -> str:
     return f"× {ratio:.3g}" if ratio >= 1.0 or ratio == 0.0 else f"÷ {1.0 / ratio:.3g}"
 
 
+def lifetimes(names: Sequence[str], columns: dict[str, Array], unit: str, most: int) -> list[Figure]:
+    """Return lifetimes against change rates and against request rates.
+
+    Up to `most` sources are drawn one by one.
+
+    Columns are ``change_rate``, ``request_rate`` and ``lifetime``, infinite where nothing is fetched again.
+    """
+    life, n = columns["lifetime"], len(names)
+    never, always = int(np.count_nonzero(np.isinf(life))), int(np.count_nonzero(life == 0.0))
+    y = _times("lifetime", covering(life, 0.0, 1.0), unit)
+    y = y._replace(zero="at once" if always else "", infinite="never" if never else "")
+    shown = names if n <= most else ()
+    keys = ("change_rate", "request_rate", "lifetime")
+    rows = zip(shown, *(columns[key][: len(shown)].tolist() for key in keys), strict=True)
+    told = [
+        f"{_short(name)}: {expiry(value, unit)}, {number(change)} changes and "
+        f"{number(asked)} requests per {unit}"
+        for name, change, asked, value in rows
+    ]
+    found = []
+    for noun in ("change", "request"):
+        values = columns[f"{noun}_rate"]
+        x = Axis(f"{noun}s per {unit}", covering(values, 0.0, 1.0))
+        marks: list[Mark] = []
+        words = ""
+        # T = 1/Δ, in what both axes show.
+        ends = max(x.scale.low, 1.0 / y.scale.high), min(x.scale.high, 1.0 / y.scale.low)
+        if noun == "change" and ends[1] > ends[0]:
+            marks.append(Line(np.array(ends), 1.0 / np.array(ends), "guide"))
+            words = " On the dashed line a source changes once per lifetime."
+        if told:
+            marks.append(Dots(values, life, told, radius=3.6 if n > 60 else 5.0))
+            key = "A dot is a source."
+        else:
+            cells, highest = _grid(values, life, x, y, unit)
+            marks += cells
+            key = f"The darker, the more sources: up to {highest:,} in a cell."
+        key += f" The row above has {count(never, 'source')} never fetched again." if never else ""
+        key += f" The row below has {count(always, 'source')} fetched at each request." if always else ""
+        label = f"Lifetime against {noun} rate of {count(n, 'source')}, both logarithmic."
+        chart = Chart(label, x, y, marks, Frame(left=78.0))
+        found.append(Figure(f"Lifetime by {noun} rate", (chart,), key + words))
+    return found
+
+
+def expiry(lifetime: float, unit: str) -> str:
+    """Return when a copy expires, in words.
+
+    Examples
+    --------
+    >>> expiry(0.5, "day"), expiry(0.0, "day"), expiry(np.inf, "day")
+    ('expires after 12 hours', 'fetched at each request', 'never fetched again')
+    """
+    if lifetime == 0.0:
+        return "fetched at each request"
+    return "never fetched again" if np.isinf(lifetime) else f"expires after {duration(lifetime, unit)}"
+
+
+def pairs(
+    x: Array, y: Array, names: Sequence[str], axes: tuple[Axis, Axis], told: Callable[[int], str]
+) -> Mark:
+    """Return a named dot for each source, or counted cells."""
+    if names:
+        return Dots(x, y, [told(k) for k in range(len(names))])
+    edges = _edges(axes[0].scale, GRID[0]), _edges(axes[1].scale, GRID[1])
+    many = np.histogram2d(x, y, edges)[0]
+
+    def title(a: int, b: int) -> str:
+        at = f"from {number(float(edges[0][a]))} to {number(float(edges[1][b]))}"
+        return f"{count(int(many[a, b]), 'source')}: {at}"
+
+    return Cells(*edges, shades(many, float(np.max(many))), title)
+
+
+def _grid(values: Array, life: Array, x: Axis, y: Axis, unit: str) -> tuple[list[Mark], int]:
+    """Return counted cells of lifetimes, also of 0 and infinity."""
+    edges = _edges(x.scale, GRID[0]), _edges(y.scale, GRID[1])
+    inside = (life > 0.0) & np.isfinite(life)
+    across = np.clip(values, x.scale.low, x.scale.high)
+    many = np.histogram2d(across[inside], np.clip(life[inside], y.scale.low, y.scale.high), edges)[0]
+    strips = {
+        at: np.histogram(across[life == at], edges[0])[0][:, None].astype(float) for at in (0.0, math.inf)
+    }
+    most = float(max(np.max(many), *(np.max(each) for each in strips.values())))
+
+    def title(counts: Array, spans: Sequence[str]) -> Callable[[int, int], str]:
+        def told(a: int, b: int) -> str:
+            low, high = (number(float(edge)) for edge in edges[0][a : a + 2])
+            return f"{count(int(counts[a, b]), 'source')}: {x.title} {low} to {high}, lifetime {spans[b]}"
+
+        return told
+
+    ends = [duration(float(edge), unit) for edge in edges[1]]
+    spans = [f"{short} to {long}" for short, long in pairwise(ends)]
+    marks: list[Mark] = [Cells(*edges, shades(many, most), title(many, spans))]
+    for at, words in ((0.0, "0: fetched at each request"), (math.inf, "infinite: never fetched again")):
+        marks.append(Cells(edges[0], np.array([at]), shades(strips[at], most), title(strips[at], [words])))
+    return marks, int(most)
+
+
+def _cloud(
+    seen: Survey,
+    cells: Counts,
+    key: str,
+    x_title: str,
+    what: str,
+    unit: str,
+    words: FetchWords,
+    *,
+    guide: str = "",
+    after: str = "",
+) -> Figure:
+    """Return sources by a property and by rate, as points or cells."""
+    crawled = key == "crawl_rate"
+    x, y = Axis(x_title, cells.x), Axis(f"{words.rates} per {unit}", cells.y)
+    title, label = f"{what} by {key.replace('_', ' ')}", f"{what} against {key.replace('_', ' ')} of "
+    label += f"{count(seen.n, 'source')}, both logarithmic."
+    if crawled:
+        # Of two rates people compare the intervals.
+        x, y = (_intervals(axis, unit) for axis in (x, y))
+        y, title = y._replace(title=f"{words.rate} every"), what
+        label = f"Time between {words.rates} against time between the log's own crawls of "
+        label += f"{count(seen.n, 'source')}."
+    y = y._replace(zero="never" if seen.never else "")
+    marks = _points(seen, key, unit, words) if seen.points is not None else _counted(cells, x_title, unit)
+    both = np.array([max(cells.x.low, cells.y.low), min(cells.x.high, cells.y.high)])
+    if guide and both[1] > both[0]:
+        marks.insert(0 if crawled else len(marks), Line(both, both, "guide"))
+        after += guide
+    if seen.points is not None:
+        legend = "A dot is a source."
+        legend += " A cross is a source that is never refreshed." if seen.never else ""
+    else:
+        most = int(np.max(seen.by_change_rate.many))
+        legend = f"The darker, the more sources: up to {most:,} in a cell."
+        legend += " The row below has those that are never refreshed." if seen.never else ""
+    chart = Chart(label, x, y, marks, Frame(left=78.0) if crawled else Frame())
+    return Figure(title, (chart,), legend + after)
+
+
+def _points(seen: Survey, key: str, unit: str, words: FetchWords) -> list[Mark]:
+    """Return a dot or a cross for each source."""
+    part = seen.points
+    assert part is not None, "sources are drawn one by one"
+    values, names = getattr(part, key), part.names or [""] * len(part.rate)
+
+    def title(k: int) -> str:
+        rate, known = float(part.rate[k]), float(values[k])
+        often = f"{words.done} every {duration(1.0 / rate, unit)}" if rate > 0.0 else "never refreshed"
+        if key == "crawl_rate":
+            return f"{_short(names[k])}: crawled every {duration(1.0 / known, unit)}, now {often}"
+        told = f"{_short(names[k])}: {often}, {number(float(part.change_rate[k]))} changes per {unit}"
+        weight = "" if part.importance is None else f", importance {number(float(part.importance[k]))}"
+        return f"{told}{weight}"
+
+    there = ~np.isnan(values)
+    some, none = (np.flatnonzero(there & each) for each in (part.rate > 0.0, part.rate == 0.0))
+    radius = 3.6 if len(names) > 60 else 5.0
+    dots = Dots(values[some], part.rate[some], [title(k) for k in some.tolist()], radius=radius)
+    return [dots, Crosses(values[none], part.rate[none], [title(k) for k in none.tolist()])]
+
+
+def _counted(cells: Counts, x_title: str, unit: str) -> list[Mark]:
+    """Return counted cells, and a row of sources that are never refreshed."""
+    x, y = (_edges(scale, size) for scale, size in zip((cells.x, cells.y), GRID, strict=True))
+    most = float(max(np.max(cells.many), np.max(cells.never)))
+    along = [number(edge) for edge in x.tolist()]
+    often = [duration(1.0 / edge, unit) for edge in y.tolist()]
+    never = cells.never[:, None]
+
+    def title(many: Array, a: int, every: str) -> str:
+        return f"{count(int(many), 'source')}: {x_title} {along[a]} to {along[a + 1]}, {every}"
+
+    def refreshed(a: int, b: int) -> str:
+        return title(cells.many[a, b], a, f"every {often[b + 1]} to {often[b]}")
+
+    def not_refreshed(a: int, _: int) -> str:
+        return title(cells.never[a], a, "never refreshed")
+
+    strip = Cells(x, np.zeros(1), shades(never, most), not_refreshed, "cell-none")
+    return [Cells(x, y, shades(cells.many, most), refreshed), strip]
+
+
+def _histogram(many: Array, x: Axis, frame: Frame, label: str, told: Callable[[str, str], str]) -> Chart:
+    """Return columns of sources along a logarithmic axis."""
+    scale = Scale(0.0, float(np.max(many)) * 1.08, 0.0, 1.0)
+    y = Axis("sources", scale, ticks=[tick for tick in scale.ticks(4) if tick == round(tick)])
+    edges = _edges(x.scale, len(many))
+    ends = [x.text(edge) for edge in edges.tolist()]
+    spans = zip(ends, ends[1:], many.tolist(), strict=False)
+    titles = [f"{count(int(each), 'source')}: {told(low, high)}" for low, high, each in spans]
+    return Chart(label, x, y, [Bars(edges, many), Hits(edges, titles)], frame)
+
+
+def _edges(scale: Scale, cells: int) -> Array:
+    return np.asarray(np.geomspace(scale.low, scale.high, cells + 1))
+
+
 def _merged(n: int) -> int:
     """Return how many bins become one for n sources."""
     return next(each for each in (1, 2, 4, 8) if each == 8 or BINS / each <= 2.0 * np.sqrt(n))
 
 
-def gaps(survey: Survey, unit: str, words: FetchWords) -> Markup | None:
-    """Return the histogram of the refresh intervals.
-
-    Alone in its row it is drawn wide for a desk and narrow for a phone.
-    """
-    if survey.n - survey.never < 2:
-        return None
-    kinds = {"wide": WIDE, "narrow": NARROW} if survey.weighed else {"": Frame()}
-    pictures = [_gaps(survey, unit, frame, kind, words.rates) for kind, frame in kinds.items()]
-    made = figure(f"Time between {words.rates}", pictures, "Time is on a logarithmic axis.")
-    return element("div", made, class_="row") if survey.weighed else made
+def _times(title: str, scale: Scale, unit: str) -> Axis:
+    """Return an axis of times that people know."""
+    known = [tick for tick in (each / SECONDS[unit] for each in TIMES) if scale.low <= tick <= scale.high]
+    return Axis(title, scale, lambda tick: duration(tick, unit), known if len(known) > 1 else None)
 
 
-def _gaps(survey: Survey, unit: str, frame: Frame, kind: str, what: str) -> Markup:
-    scale = replace(survey.gap_scale, begin=frame.across[0], end=frame.across[1])
-    many = survey.gaps.reshape(-1, _merged(survey.n)).sum(axis=1)
-    y = Scale(0.0, float(np.max(many)) * 1.08, *frame.up)
-    edges = np.linspace(*frame.across, len(many) + 1)
-    ticks = [tick for tick in (each / SECONDS[unit] for each in TIMES) if scale.low <= tick <= scale.high]
-    marks: list[Child] = [
-        axes(
-            frame,
-            scale,
-            y,
-            f"time between {what} of a source",
-            "sources",
-            x_ticks=ticks if len(ticks) > 1 else None,
-            y_ticks=[tick for tick in y.ticks(4) if tick == round(tick)],
-            x_text=lambda tick: duration(tick, unit),
-        ),
-        steps(edges, y(many), frame.up[0], "bars"),
-        strips(frame, edges, _ranges(scale, many, unit)),
-    ]
-    middle = (float(np.argmax(many)) + 0.5) / len(many)
-    common = duration(scale.low * (scale.high / scale.low) ** middle, unit)
-    label = f"Histogram of the time between {what} of a source; most common is about {common}."
-    return chart(frame, label, marks, kind=kind)
-
-
-def _ranges(scale: Scale, many: Array, unit: str) -> Iterator[str]:
-    """Yield what each column of the histogram holds."""
-    ends = np.geomspace(scale.low, scale.high, len(many) + 1).tolist()
-    for low, high, sources in zip(ends, ends[1:], many.tolist(), strict=False):
-        yield f"{count(int(sources), 'source')}: every {duration(low, unit)} to {duration(high, unit)}"
-
-
-def reach(survey: Survey, unit: str, confidence: str) -> Markup:
-    """Return the chart of change rates with confidence intervals."""
-    frame = Frame()
-    told: list[str]
-    if survey.points is not None:
-        part = survey.points
-        order = np.argsort(part.change_rate, kind="stable")
-        middle, low, high = (column[order] for column in (part.change_rate, part.lower, part.upper))
-        share = (np.arange(len(order)) + 0.5) / len(order)
-        named = part.names or [""] * len(order)
-        told = [f"{_short(named[k])}: " for k in order.tolist()]
-    else:
-        some = survey.reach[0] > 0.0
-        many, low, high = survey.reach[:, some]
-        edges = survey.by_change_rate.x
-        steps_ = np.linspace(np.log(edges.low), np.log(edges.high), BINS + 1)
-        middle = np.exp(0.5 * (steps_[1:] + steps_[:-1]))[some]
-        share = (np.cumsum(many) - 0.5 * many) / np.sum(many)
-        told = [f"{count(int(each), 'source')}, about " for each in many.tolist()]
-    ends = zip(told, middle.tolist(), low.tolist(), high.tolist(), strict=True)
-    told = [
-        f"{what}{number(value)} changes per {unit}, {confidence.removesuffix('s')} {number(least)} to "
-        f"{number(most)}"
-        for what, value, least, most in ends
-    ]
-    # The interval of a source that never changed goes down to nothing: the axis ends a decade and a half
-    # below the slowest estimate, and the bar at its edge.
-    y = _around(np.concatenate([np.maximum(low, np.min(middle) / 30.0), middle, high]), frame)
-    x = Scale(0.0, 1.0, *frame.across)
-    place = x(share)
-    marks: list[Child] = list(
-        axes(
-            frame,
-            x,
-            y,
-            "share of sources, slowest first",
-            f"changes per {unit}",
-            x_text=lambda t: f"{100 * t:.0f} %",
-        )
-    )
-    if survey.points is not None:
-        bars = zip(place.tolist(), y(low).tolist(), y(high).tolist(), strict=True)
-        path = "".join(f"M{a:.1f} {b:.1f}V{c:.1f}" for a, b, c in bars)
-        width = max(1.0, min(6.0, 0.6 * (x.end - x.begin) / len(place)))
-        marks.append(element("path", class_="reach", stroke_width=f"{width:.2g}", d=path))
-        radius = 1.3 if len(place) > 60 else 3.0
-        marks.append(
-            [
-                element("circle", element("title", text), class_="middle", cx=a, cy=b, r=radius)
-                for a, b, text in zip(place.tolist(), y(middle).tolist(), told, strict=True)
-            ]
-        )
-        what = "A bar is a source's interval, a dot its estimate."
-    else:
-        outline = np.concatenate([y(low), y(high)[::-1]])
-        marks.append(line(np.concatenate([place, place[::-1]]), outline, "area"))
-        marks.append(line(place, y(middle), "curve"))
-        marks.append(strips(frame, around(place, frame), told))
-        what = "The line shows the estimates; the area lies between the geometric mean ends of the intervals."
-    label = f"Change rates of {count(survey.n, 'source')} with their {confidence}, from slowest to fastest."
-    return figure("Change rates with intervals", chart(frame, label, marks), what)
-
-
-def _cloud(
-    survey: Survey, cells: Cells, key: str, unit: str, x_title: str, frame: Frame, words: FetchWords
-) -> list[Child]:
-    """Return axes and sources, as points or counted cells.
-
-    Sources that are never refreshed are on a strip below.
-    """
-    x, y = _scales(cells, frame, survey)
-    if key == "crawl_rate":
-        # Of two rates people compare the intervals.
-        ticks = [_interval_ticks(scale, unit) for scale in (x, y)]
-
-        def every(rate: float) -> str:
-            return duration(1.0 / rate, unit)
-
-        shown = axes(
-            frame,
-            x,
-            y,
-            x_title,
-            f"{words.rate} every",
-            x_text=every,
-            y_text=every,
-            x_ticks=ticks[0],
-            y_ticks=ticks[1],
-        )
-    else:
-        shown = axes(frame, x, y, x_title, f"{words.rates} per {unit}")
-    marks: list[Child] = list(shown)
-    strip = frame.up[0] - 0.5 * STRIP + 3.0
-    if survey.never:
-        marks.append(
-            element("text", "never", x=frame.left - 6, y=strip + 4, text_anchor="end", class_="word")
-        )
-    if survey.points is None:
-        marks.extend(_counted(cells, x, y, strip, x_title, unit))
-        return marks
-    part = survey.points
-    values, names = getattr(part, key), part.names or [""] * len(part.rate)
-    across, up = x(values).tolist(), y(np.where(part.rate > 0.0, part.rate, y.low)).tolist()
-    radius = 3.6 if len(names) > 60 else 5.0
-    for k, name in enumerate(names):
-        if math.isnan(values[k]):
-            continue
-        rate, change = float(part.rate[k]), float(part.change_rate[k])
-        often = f"{words.done} every {duration(1.0 / rate, unit)}" if rate > 0.0 else "never refreshed"
-        told = f"{_short(name)}: {often}, {number(change)} changes per {unit}"
-        if part.importance is not None:
-            told += f", importance {number(float(part.importance[k]))}"
-        if key == "crawl_rate":
-            told = f"{_short(name)}: crawled every {duration(1.0 / float(values[k]), unit)}, now {often}"
-        title = element("title", told)
-        if rate > 0.0:
-            marks.append(element("circle", title, class_="dot", cx=across[k], cy=up[k], r=radius))
-        else:
-            a, b = across[k], strip
-            cross = f"M{a - 3:.1f} {b - 3:.1f}l6 6m0 -6l-6 6"
-            marks.append(element("path", title, class_="none", d=cross))
-    return marks
-
-
-def _interval_ticks(scale: Scale, unit: str) -> list[float]:
-    """Return the rates of a scale whose intervals people know, ascending."""
+def _intervals(axis: Axis, unit: str) -> Axis:
+    """Return an axis of rates that is read as intervals."""
     known = [SECONDS[unit] / each for each in reversed(TIMES)]
-    found = [rate for rate in known if scale.low <= rate <= scale.high]
-    return found if len(found) > 1 else scale.ticks(4)
-
-
-def _counted(cells: Cells, x: Scale, y: Scale, strip: float, x_title: str, unit: str) -> Iterable[Markup]:
-    """Yield a group of cells for each shade."""
-    wide, tall = (x.end - x.begin) / GRID[0], (y.begin - y.end) / GRID[1]
-    most = float(max(np.max(cells.many), np.max(cells.never)))
-    along = [number(float(edge)) for edge in np.geomspace(cells.x.low, cells.x.high, GRID[0] + 1)]
-    often = [
-        duration(1.0 / float(edge), unit) for edge in np.geomspace(cells.y.low, cells.y.high, GRID[1] + 1)
-    ]
-    size = {"width": f"{wide - 0.4:.1f}", "height": f"{min(tall, 10.0) - 0.4:.1f}"}
-    for name, many in (("cell", cells.many), ("cell-none", cells.never[:, None])):
-        shade = np.zeros(many.shape, dtype=np.int64)
-        some = many > 0.0
-        shade[some] = 1 + np.floor(np.log(many[some]) / np.log(most + 1.0) * SHADES).astype(np.int64)
-        for level in range(1, SHADES + 1):
-            boxes: list[Markup] = []
-            for a, b in np.argwhere(shade == level).tolist():
-                top = y.begin - (b + 1) * tall if name == "cell" else strip - 5.0
-                every = f"every {often[b + 1]} to {often[b]}" if name == "cell" else "never refreshed"
-                what = f"{count(int(many[a, b]), 'source')}: {x_title} {along[a]} to {along[a + 1]}, {every}"
-                place = {"x": f"{x.begin + a * wide:.1f}", "y": f"{top:.1f}"}
-                boxes.append(element("rect", element("title", what), **place, **size))
-            if boxes:
-                opacity = f"{0.15 + 0.85 * level / SHADES:.2f}"
-                yield element("g", boxes, class_=name, fill_opacity=opacity)
-
-
-def _key(survey: Survey) -> str:
-    """Return the legend of a cloud."""
-    if survey.points is not None:
-        crosses = " A cross is a source that is never refreshed." if survey.never else ""
-        return f"A dot is a source.{crosses}"
-    most = int(np.max(survey.by_change_rate.many))
-    below = " The row below has those that are never refreshed." if survey.never else ""
-    return f"The darker, the more sources: up to {most:,} in a cell.{below}"
-
-
-def _frame(survey: Survey, left: float = 52.0) -> Frame:
-    return Frame(height=290.0 + (STRIP if survey.never else 0.0), left=left)
-
-
-def _scales(cells: Cells, frame: Frame, survey: Survey) -> tuple[Scale, Scale]:
-    """Return the axes of a cloud, above the strip."""
-    floor, top = frame.up
-    up = (floor - STRIP if survey.never else floor), top
-    return (
-        replace(cells.x, begin=frame.across[0], end=frame.across[1]),
-        replace(cells.y, begin=up[0], end=up[1]),
-    )
-
-
-def _around(values: Array, frame: Frame) -> Scale:
-    """Return a vertical logarithmic scale around positive finite values."""
-    useful = values[(values > 0.0) & np.isfinite(values)]
-    low, high = float(np.min(useful)), float(np.max(useful))
-    return Scale(low / 1.3, high * 1.3, *frame.up, logarithmic=True)
+    found = [rate for rate in known if axis.scale.low <= rate <= axis.scale.high]
+    ticks = found if len(found) > 1 else axis.scale.ticks(4)
+    return axis._replace(text=lambda rate: duration(1.0 / rate, unit), ticks=ticks)
 
 
 def _short(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Section of all sources: a table to search, sort and filter.
+"""Finding of all sources: a table to search, sort and filter.
 
 The page carries the sources' rows as JSON, column by column: all of them up to `EMBEDDED`, of more those that
 cost most, so that a page has a few megabytes at most. `sources.js` shows them a leaf at a time; the first
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from freshopt.formatting import count, number, percent
+from freshopt.formatting import number, percent
 from freshopt.report import plan_tables as tables
-from freshopt.report.components import Column, Section, name, paragraph, table
 from freshopt.report.context import Context
-from freshopt.report.markup import Child, Markup, data_block, element, plain_text
+from freshopt.report.finding import Column, Finding, Table
+from freshopt.report.markup import name, plain_text
 from freshopt.report.source_charts import times
 from freshopt.report.source_sample import MOVED
 from freshopt.units import SECONDS, duration
@@ -105,23 +105,13 @@ def source_rows(folder: Path, told: Context, planned: str = "rates") -> Rows:
     return Rows(fields, tuple(known[field.key] for field in fields), n, by)
 
 
-def section(rows: Rows, told: Context, files: Sequence[str]) -> Section:
-    """Return the section: controls, first leaf, rows as data."""
+def sources(rows: Rows, told: Context, files: Sequence[str]) -> Finding:
+    """Return the table of all sources, its first leaf and data."""
     shown = len(rows)
-    if shown < rows.n:
-        words = (
-            f"Of {count(rows.n, 'source')} these are the {shown:,} that {rows.by}; the page leaves out the "
-            f"other {rows.n - shown:,}. All are in {' and '.join(files)} beside this page."
-        )
-    else:
-        words = f"All {count(rows.n, 'source')}; also in {' and '.join(files)} beside this page."
-    kinds = {"name": "", "label": ""}
-    heads = [Column(field.head, kinds.get(field.kind, "number")) for field in rows.fields]
     first = [
         [_cell(field, column[k], told.unit) for field, column in zip(rows.fields, rows.columns, strict=True)]
         for k in range(min(LEAF, shown))
     ]
-    caption = f"The {len(first):,} that {rows.by}" if len(first) < shown else "Sources"
     data = {
         "unit": told.unit,
         "seconds": SECONDS[told.unit],
@@ -130,32 +120,19 @@ def section(rows: Rows, told: Context, files: Sequence[str]) -> Section:
         "columns": [_compact(field, column) for field, column in zip(rows.fields, rows.columns, strict=True)],
         "filters": _filters(rows),
     }
-    body: list[Child] = [
-        paragraph(words),
-        _controls(rows),
-        element("div", table(caption, heads, first), id="sources-table"),
-        element("p", id="sources-leaf", class_="leaf", hidden=True),
-        data_block("sources-data", data),
-    ]
-    return Section.of("sources", "All sources" if shown == rows.n else "Sources", body)
-
-
-def _controls(rows: Rows) -> Markup:
-    """Return what a reader searches, filters and sorts with; hidden without script."""
-    sorts = [element("option", field.head, value=k) for k, field in enumerate(rows.fields)]
-    shows = [element("option", label, value=k) for k, (label, *_) in enumerate(_filters(rows))]
-    pieces = [
-        _labelled("Search", element("input", type="search", id="sources-search", autocomplete="off")),
-        _labelled("Show", element("select", shows, id="sources-show")),
-        _labelled("Sort by", element("select", sorts, id="sources-sort")),
-        element("button", "descending", type="button", id="sources-turn", aria_pressed="true"),
-    ]
-    told = element("p", id="sources-status", role="status", class_="small faint")
-    return element("div", pieces, told, class_="controls", id="sources-controls", role="search", hidden=True)
-
-
-def _labelled(label: str, control: Markup) -> Markup:
-    return element("label", element("span", label), control)
+    facts = {
+        "shown": shown,
+        "of": rows.n,
+        "left_out": rows.n - shown,
+        "by": rows.by,
+        "files": " and ".join(files),
+        "data": data,
+    }
+    kinds = {"name": "", "label": ""}
+    heads = [Column(field.head, kinds.get(field.kind, "number")) for field in rows.fields]
+    caption = f"The {len(first):,} that {rows.by}" if len(first) < shown else "Sources"
+    title = "All sources" if shown == rows.n else "Sources"
+    return Finding("sources", title, facts=facts, table=Table(caption, heads, first))
 
 
 def _filters(rows: Rows) -> list[list[Any]]:
@@ -221,7 +198,7 @@ def _tells(field: Field, column: list[Any]) -> bool:
     return field.key in ("source", "change_rate", "interval") or any(value is not None for value in column)
 
 
-def _cell(field: Field, value: Any, unit: str) -> Child:  # noqa: ANN401 - a number, a text or None
+def _cell(field: Field, value: Any, unit: str) -> str | None:  # noqa: ANN401 - a number, a text or None
     """Return a cell; ``sources.js`` writes the same."""
     if field.kind == "name":
         return name(value)

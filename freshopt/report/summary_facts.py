@@ -104,6 +104,13 @@ class Facts:
             raise self._refuse(key, "a list of texts")
         return value
 
+    def numbers(self, key: str, *, gaps: bool = False) -> list[float | None]:
+        """Return the finite numbers of a list, with `gaps` None too."""
+        values = self.values.get(key)
+        listed = values if isinstance(values, list) else []
+        inner = Facts(self.file, {str(k): each for k, each in enumerate(listed)}, self._path(key))
+        return [inner.maybe(place) if gaps else inner.number(place) for place in inner.values]
+
     def name(self, key: str) -> str:
         """Return a name, written as a text or whole number."""
         value = self.values.get(key)

@@ -1,12 +1,10 @@
 """Refresh times from refresh rates."""
 
 from freshopt.modelling.failing_fetches import retried_at_once
-from freshopt.scheduling.carousel import Carousel
-from freshopt.scheduling.discrete_counts import DiscreteCounts
-from freshopt.scheduling.earliest_deadline import EarliestDeadline
+from freshopt.scheduling.constant_load import Carousel, EarliestDeadline
 from freshopt.scheduling.greedy import Greedy
 from freshopt.scheduling.host_gap import with_host_gap
-from freshopt.scheduling.integer_counts import crawl_counts
+from freshopt.scheduling.integer_counts import DiscreteCounts, crawl_counts
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.schedule import Schedule

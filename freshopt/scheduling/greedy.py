@@ -16,8 +16,7 @@ What is found is exact, whatever the objective.
 
 Copies that are alike, with one age, are picked in the order of their positions: those further back than there
 are slots do not contend. Without that rule equal sources, all fresh, would all contend for every slot.
-Cost: 30-40 μs a refresh, of 10⁴ as of 10⁶ sources, in NumPy, whatever the curve. The four named objectives
-are compiled, in another way (`freshopt.scheduling.greedy_loops`), with the same picks.
+Cost: 20-40 μs a refresh, of 10⁴ as of 10⁶ sources, whatever the curve.
 """
 
 from __future__ import annotations
@@ -27,18 +26,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.compiled.backend import compiled, fast
 from freshopt.errors import ObjectiveError, SourceDataError, expect
 from freshopt.modelling.cost_curve import Curve, CurveObjective
 from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_float64, total
-from freshopt.scheduling import greedy_loops
+from freshopt.numerics.arrays import Array, IntArray, as_float64, total
 from freshopt.scheduling.refresh_order import check_ages, slots
 
 PARTS = 8
-# Sources times slots below which loading the compiled loops costs more than it saves.
-WORTHWHILE = 1_000_000
 # Indices that are evaluated at once: below, calls of NumPy cost more than what they compute.
 TABLE = 4096
 
@@ -130,7 +125,7 @@ class Greedy:
             return np.empty(0, dtype=np.int64), np.empty(0)
         curve = objective.curve(sources).take(silent)
         race = _Race(sources.importance[silent], curve, -ages[silent], time)
-        race.start(curve)
+        race.run(np.arange(len(silent)), 0, len(time))
         return silent[race.picked], time
 
 
@@ -146,40 +141,6 @@ class _Race:
         self.queue = np.where(np.bincount(alike)[alike] > 1, alike, -1)  # −1: like no other
         self.gone = np.zeros(len(alike), dtype=np.int64)  # how many of a queue have been picked
         self.began = np.array(self.last)
-
-    def start(self, curve: Curve) -> None:
-        """Fill all slots with the fastest applicable method.
-
-        Compiled where there are many and the curve is one of those that are.
-        """
-        kind = greedy_loops.KINDS.get(curve.periodic_demand) if curve.periodic_demand else None
-        slots = len(self.time)
-        if kind is not None and compiled() and slots > 1 and slots * len(self.last) >= WORTHWHILE:
-            follower, waits = self._queues()
-            done = fast(greedy_loops.pick)(
-                kind,
-                np.ascontiguousarray(as_float64(self.weight)),
-                np.broadcast_to(self.parameters[0], self.last.shape).copy(),
-                np.array(self.last),
-                self.time,
-                follower,
-                waits,
-                self.picked,
-            )
-            if done == slots:
-                return
-        self.run(np.arange(len(self.last)), 0, slots)
-
-    def _queues(self) -> tuple[IntArray, BoolArray]:
-        """Return the queues of identical sources.
-
-        Whose turn it is after each source, −1 for nobody's, and who waits for a turn.
-        """
-        follower = np.full(len(self.queue), -1, dtype=np.int64)
-        order = np.lexsort((self.turn, self.queue))
-        same = (self.queue[order][1:] == self.queue[order][:-1]) & (self.queue[order][1:] >= 0)
-        follower[order[:-1][same]] = order[1:][same]
-        return follower, (self.queue >= 0) & (self.turn > 0)
 
     def index(self, who: IntArray, age: Array) -> Array:
         """Return w·V(age) of sources."""

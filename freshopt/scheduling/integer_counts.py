@@ -1,4 +1,7 @@
-"""Exactly optimal integer refresh counts over a finite horizon.
+"""`DiscreteCounts`, `crawl_counts`: optimal integer refresh counts.
+
+Rates are optimal in the long run. Over a horizon in which many sources get one refresh or two, or none, the
+counts themselves are what is to be optimised.
 
 x refreshes at equal intervals over a horizon T cost T·J(x/T), J the periodic cell, which is convex: each
 further refresh of a source gains less than the one before. So the optimal allocation of N refreshes takes the
@@ -8,7 +11,8 @@ The dual is solved instead. At a price λ per refresh (dual variable) a source d
 convexity gain x+1 lies between the marginals of J at x/T and (x+1)/T, so that the optimal rate r for that
 price decides all but one: the marginal gain of refresh ⌊r⌋ is at least the price, that of ⌈r⌉ + 1 is not. A
 bisection over prices with that rule ends when few gains are left between two prices, and the largest of these
-are bought. Cost: some 20 inverse marginals per source.
+are bought. Cost: some 20 inverse marginals per source, and for
+the schedule one sort of the refreshes.
 
 References
 ----------
@@ -25,12 +29,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.errors import InfeasibleProblemError, ObjectiveError, SourceDataError, expect
+from freshopt.errors import InfeasibleProblemError, ObjectiveError, SourceDataError, expect, expect_settings
 from freshopt.modelling.cost_curve import CurveObjective
 from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import Array, IntArray, as_number, as_whole
+from freshopt.numerics.arrays import Array, IntArray, as_number, as_whole, total
+from freshopt.scheduling.phases import flat_phases
+from freshopt.scheduling.refresh_order import order_refreshes, ordinals
 from freshopt.separable.kernel import Numerics
 
 # Relative rounding; N = ⌊B·T⌋ where B·T is a whole number but for rounding.
@@ -39,6 +45,53 @@ ULP = 1e-12
 MOST = 2**53
 # Gains, beside one per source, that are sorted rather than bisected.
 FEW = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteCounts:
+    """Optimal integer number of equally spaced refreshes per source.
+
+    Of the rates only their sum is used.
+
+    Parameters
+    ----------
+    problem : Problem
+        As `crawl_counts` takes it.
+    repeats : bool
+        True: the schedule repeats, x refreshes lie at (φ + j)·T/x with phases that spread the load. False:
+        all copies are fresh at the beginning, and x refreshes lie at j·T/(x + 1), j = 1..x, the best for this
+        horizon alone; the load is not flat then, as they all meet at T/2, T/3 and so on.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(change_rate=[0.1, 1.0, 10.0])
+    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=1.5)
+    >>> source, time = DiscreteCounts(problem, repeats=False).times(np.array([0.5, 1.0, 0.0]), 2.0)
+    >>> source.tolist(), time.tolist()
+    ([1, 1, 1], [0.5, 1.0, 1.5])
+    """
+
+    problem: Problem
+    repeats: bool = True
+
+    def __post_init__(self) -> None:
+        """Raise if `problem` is not a Problem."""
+        expect(self.problem, Problem, "problem", "Pass a freshopt.Problem")
+        expect_settings(self)
+
+    def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:
+        """Return the refreshes in [0, horizon); see `Method.times`."""
+        n = len(self.problem.sources)
+        if len(rates) != n:
+            raise SourceDataError(f"there are {len(rates)} rates for {n} sources. Pass the problem's own.")
+        spend = int(total(rates) * horizon * (1.0 + ULP))
+        count = crawl_counts(self.problem, horizon, refreshes=spend, repeats=self.repeats)
+        interval = horizon / np.maximum(count + (0 if self.repeats else 1), 1)
+        phase = flat_phases(count / horizon, horizon) if self.repeats else np.ones(n)
+        below = np.nextafter(horizon, 0.0)  # (φ + x − 1)·T/x may round up to T
+        source, ordinal = ordinals(count)
+        return order_refreshes(count, np.minimum((phase[source] + ordinal) * interval[source], below))
 
 
 def crawl_counts(

@@ -7,7 +7,7 @@ length I: by Jensen's inequality, equal intervals minimise the cost of a given n
 variable is the phase of each source. Few refreshes get the golden-ratio sequence in order of the rates
 (`spread_phases`), many the phases for which the load is flat in each short slot of the horizon
 (`freshopt.scheduling.phases`). With a weekly profile the sources whose gaps fit the week are refreshed after
-the peaks of changes (`freshopt.scheduling.weekly_phases`).
+the peaks of changes (`freshopt.scheduling.phases`).
 Cost: one sort of the sources, one of the refreshes, eight more moments each where they are many.
 """
 
@@ -21,9 +21,8 @@ import numpy as np
 
 from freshopt.errors import SourceDataError, expect
 from freshopt.numerics.arrays import Array, IntArray
-from freshopt.scheduling.phases import flat_phases
+from freshopt.scheduling.phases import WeeklyStart, flat_phases, on_local_clock, weekly_phases
 from freshopt.scheduling.refresh_order import order_refreshes, points, points_before
-from freshopt.scheduling.weekly_phases import WeeklyStart, on_local_clock, weekly_phases
 from freshopt.units import SECONDS
 from freshopt.weekly.best_phases import check_load_limit
 from freshopt.weekly.profile import WeeklyProfile

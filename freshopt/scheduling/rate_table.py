@@ -1,6 +1,7 @@
-"""`RateTable`: rates from a solution, a mapping or a dataframe.
+"""`RateTable`, `LifetimeTable`: rates or lifetimes from a solution, a mapping or a dataframe.
 
-They are read into one checked record.
+They are read into one checked record: rates for schedules, lifetimes for caches whose copies are refreshed on
+request.
 """
 
 from __future__ import annotations
@@ -94,6 +95,42 @@ class RateTable:
         return self.importance * self.change_rate
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LifetimeTable:
+    """Lifetimes with the attributes of sources that caches need.
+
+    Attributes
+    ----------
+    lifetime : ndarray of float, shape (n,)
+        T ≥ 0 in time units; infinite where a copy is never fetched again.
+    names : list of str
+    time_unit : str
+    idle : ndarray of float, shape (n,), or None
+        1/ζ, the mean time between requests, where it is known.
+    stale : ndarray of float, shape (n,), or None
+        Windows of stale-while-revalidate, in time units.
+    """
+
+    lifetime: Array
+    names: list[str]
+    time_unit: str
+    idle: Array | None = None
+    stale: Array | None = None
+
+    def of_successes(self) -> LifetimeTable:
+        """Raise SourceDataError: fetches on request have no chances of success."""
+        raise SourceDataError(
+            "lifetimes are of fetches that succeed. Leave retry_at_once (--retry-at-once) out."
+        )
+
+    def rates(self, lifetime: Array) -> Array | None:
+        """Return the refreshes per time unit, 1/(T + 1/ζ), at other lifetimes."""
+        if self.idle is None:
+            return None
+        with np.errstate(divide="ignore"):
+            return 1.0 / (lifetime + self.idle)
+
+
 def read_rates(rates: Solution | Mapping[Any, float] | Any, time_unit: str | None = None) -> RateTable:  # noqa: ANN401 - any dataframe library's frame
     """Return rates of any accepted form, checked.
 
@@ -126,32 +163,83 @@ def read_rates(rates: Solution | Mapping[Any, float] | Any, time_unit: str | Non
             raise SourceDataError(
                 f"source {list_offenders(zeros)} ends in a zero byte. Leave the zero bytes out."
             )
-        return _checked(list(rates), list(rates.values()), time_unit or "day")
+        return _checked_rates(list(rates), list(rates.values()), time_unit or "day")
     if not hasattr(rates, "problem"):
-        return _from_frame(rates, time_unit or "day")
+        return _rates_of_frame(rates, time_unit or "day")
     sources = rates.problem.sources
     # What has rates and a problem need not be a solution of ours.
     if getattr(getattr(rates.problem, "objective", None), "refresh", None) is Refresh.ON_REQUEST:
         raise SourceDataError(_ON_REQUEST)
-    if time_unit not in (None, sources.time_unit):
-        raise SourceDataError(
-            f"time_unit is {time_unit!r} but the solution's rates are per {sources.time_unit}. Leave it out."
-        )
-    table = _checked(sources.name, rates.rates, sources.time_unit, sources.signalled, sources.change_rate)
+    _require_unit(time_unit, sources.time_unit, "solution's rates are")
+    table = _checked_rates(
+        sources.name, rates.rates, sources.time_unit, sources.signalled, sources.change_rate
+    )
     known = replace(table, importance=sources.importance, change_rate=sources.change_rate)
     return replace(known, success=sources.failing)
 
 
-def _from_frame(frame: Any, time_unit: str) -> RateTable:  # noqa: ANN401 - any dataframe library's frame
-    """Read the columns of a dataframe."""
+def read_lifetimes(
+    lifetimes: Solution | Mapping[Any, float] | Any,  # noqa: ANN401 - any dataframe library's frame
+    time_unit: str | None = None,
+) -> LifetimeTable:
+    """Return lifetimes of any accepted form, checked.
+
+    Parameters
+    ----------
+    lifetimes : Solution, mapping or dataframe
+        A solution of copies that are refreshed on request; lifetimes by name; or a table with the columns
+        source and lifetime (empty: infinite) and, where known, interval (1/rate) and stale_while_revalidate.
+    time_unit : str, optional
+        The unit of the lifetimes; a solution brings its own.
+
+    Raises
+    ------
+    SourceDataError
+        If a lifetime is negative or not a number (named), a name occurs twice, or a column is missing.
+    ObjectiveError
+        If the solution's copies are not refreshed on request.
+
+    Examples
+    --------
+    >>> read_lifetimes({"a": 2.0, "b": float("inf")}, "hour").lifetime
+    array([ 2., inf])
+    """
+    if time_unit is not None:
+        check_time_unit(time_unit)
+    if isinstance(lifetimes, Mapping):
+        return _checked_lifetimes(list(lifetimes), list(lifetimes.values()), time_unit or "day", None, None)
+    if not hasattr(lifetimes, "problem"):
+        return _lifetimes_of_frame(lifetimes, time_unit or "day")
+    sources = lifetimes.problem.sources
+    _require_unit(time_unit, sources.time_unit, "solution is")
+    names = range(len(sources)) if sources.name is None else sources.name.tolist()
+    life = lifetimes.lifetimes
+    return _checked_lifetimes(
+        list(names), life, sources.time_unit, 1.0 / sources.asked, sources.stale_while_revalidate
+    )
+
+
+def _opened(frame: Any, what: str) -> Any:  # noqa: ANN401 - any dataframe library's frame
+    """Return a dataframe of any library as a narwhals table."""
     import narwhals
 
     try:
-        table = narwhals.from_native(frame, eager_only=True)
+        return narwhals.from_native(frame, eager_only=True)
     except TypeError:
         raise SourceDataError(
-            f"rates are a {type(frame).__name__}. Pass a solution, a mapping of names or a dataframe."
+            f"{what} are a {type(frame).__name__}. Pass a solution, a mapping of names or a dataframe."
         ) from None
+
+
+def _require_unit(given: str | None, own: str, words: str) -> None:
+    """Raise if a time unit is not that of the solution."""
+    if given not in (None, own):
+        raise SourceDataError(f"time_unit is {given!r} but the {words} per {own}. Leave it out.")
+
+
+def _rates_of_frame(frame: Any, time_unit: str) -> RateTable:  # noqa: ANN401 - any dataframe library's frame
+    """Read the columns of a dataframe of rates."""
+    table = _opened(frame, "rates")
     if "lifetime" in table.columns:
         raise SourceDataError(_ON_REQUEST)
     wanted = ["source", "rate"]
@@ -175,7 +263,7 @@ def _from_frame(frame: Any, time_unit: str) -> RateTable:  # noqa: ANN401 - any 
             f"more than one rate for {list_offenders(map(repr, twice))}. Give one row per source."
         )
     columns = [table[column].to_numpy() for column in wanted]
-    found = _checked(columns[0], columns[1], time_unit, *columns[2:])
+    found = _checked_rates(columns[0], columns[1], time_unit, *columns[2:])
     n, columns = len(found.rates), table.columns
     changes = table["change_rate"] if "change_rate" in columns else None
     if changes is not None and changes.dtype.is_numeric() and not int(changes.null_count()):
@@ -187,7 +275,7 @@ def _from_frame(frame: Any, time_unit: str) -> RateTable:  # noqa: ANN401 - any 
     return replace(found, importance=as_vector(table["importance"].to_numpy(), n, "importance"))
 
 
-def _checked(
+def _checked_rates(
     names: npt.ArrayLike | None,
     values: npt.ArrayLike,
     time_unit: str,
@@ -237,3 +325,60 @@ def _chances(given: npt.NDArray[Any], table: RateTable) -> Array:
 
 def _label(names: npt.NDArray[Any] | None, k: int) -> str:
     return f"source {k}" if names is None else f"'{names[k]}'"
+
+
+def _lifetimes_of_frame(frame: Any, time_unit: str) -> LifetimeTable:  # noqa: ANN401 - any dataframe library's frame
+    """Read the columns of a dataframe of lifetimes."""
+    table = _opened(frame, "lifetimes")
+    missing = [column for column in ("source", "lifetime") if column not in table.columns]
+    if missing:
+        raise SourceDataError(
+            f"the table has no column {list_offenders(map(repr, missing))}, it has "
+            f"{list_offenders(map(repr, table.columns))}. solve --refresh on-request writes them."
+        )
+    if int(table["source"].null_count()):
+        raise SourceDataError("column 'source' has empty cells. Fill them or drop the rows.")
+
+    def column(key: str, empty: float) -> npt.NDArray[Any] | None:
+        return table[key].fill_null(empty).to_numpy() if key in table.columns else None
+
+    names, life = table["source"].to_list(), column("lifetime", np.inf)
+    interval = column("interval", np.inf)
+    idle = None
+    if interval is not None and life is not None:
+        shown, every = as_vector(life, len(names), "lifetime"), as_vector(interval, len(names), "interval")
+        with np.errstate(invalid="ignore"):
+            idle = np.where(np.isfinite(shown), every - shown, np.inf)
+    return _checked_lifetimes(names, life, time_unit, idle, column("stale_while_revalidate", 0.0))
+
+
+def _checked_lifetimes(
+    names: list[Any],
+    values: npt.ArrayLike | None,
+    time_unit: str,
+    idle: Array | None,
+    stale: npt.ArrayLike | None,
+) -> LifetimeTable:
+    """Check lifetimes by name."""
+    n = len(names)
+    if n == 0:
+        raise SourceDataError("there are no lifetimes (length 0). Pass at least one source.")
+    texts = [str(name) for name in names]
+    twice = (
+        list(dict.fromkeys(name for name in texts if texts.count(name) > 1)) if len(set(texts)) < n else []
+    )
+    if twice:
+        raise SourceDataError(
+            f"more than one lifetime for {list_offenders(map(repr, twice))}. Give one row per source."
+        )
+    life = as_vector([] if values is None else values, n, "lifetime")
+    window = None if stale is None else as_vector(stale, n, "stale_while_revalidate")
+    for what, column in (("lifetime", life), ("stale_while_revalidate", window)):
+        bad = [] if column is None else np.flatnonzero(~(column >= 0.0)).tolist()
+        if bad and column is not None:
+            where = list_offenders(f"{texts[k]!r}: {column[k]:g}" for k in bad)
+            raise SourceDataError(
+                f"{what} out of range for {where}. It is a number ≥ 0. Correct or drop them."
+            )
+    waits = None if idle is None else np.maximum(idle, 0.0)
+    return LifetimeTable(life, texts, check_time_unit(time_unit), waits, window)

@@ -32,7 +32,7 @@ from freshopt.numerics.arrays import (
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.rate_table import read_rates
-from freshopt.scheduling.schedule_size import check_size
+from freshopt.scheduling.refresh_order import check_size
 from freshopt.units import SECONDS, check_time_unit
 from freshopt.weekly.week_clock import utc_moment
 

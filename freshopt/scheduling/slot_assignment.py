@@ -2,9 +2,8 @@
 
 Rates give each source's preferred times; crawlers and hosts have a limited capacity, hosts need pauses, and
 at night some may not be visited. Time is cut into slots, and crawls are assigned to slots so that their total
-displacement is minimal: by a flow where there are few slots (`freshopt.scheduling.slot_flow`), by prices of
-slots where there are many (`freshopt.scheduling.slot_lagrangian`). Either way the answer is the best one
-there is, with a bound that proves it.
+displacement is minimal, by one linear program (`freshopt.scheduling.slot_program`). Its bound proves the
+answer to be the best one there is, or, where branch and bound ends before, to a thousandth.
 
 Crawls of one host do not overtake each other: the order of their preferred times is that of their slots,
 which costs nothing where all pay alike. Hosts that are as free as the crawlers are taken together.
@@ -23,19 +22,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.compiled.backend import compiled
 from freshopt.errors import SourceDataError, list_offenders, shortened
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number, as_whole, shape_of
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.schedule import Method
-from freshopt.scheduling.slot_demand import Placed, SlotDemand
-from freshopt.scheduling.slot_flow import linear
-from freshopt.scheduling.slot_lagrangian import fits, priced
+from freshopt.scheduling.slot_program import SlotDemand, placed
 from freshopt.weekly.week_clock import utc_moment
 
 MOST_AT_ONCE = 10**15  # crawls of a slot, or a pause in time units: counts beyond 2^53 are not exact
-MOST = 20_000_000  # host slots; the tables of so many take about 10 GiB
-SMALL = 20_000  # host slots whose linear program is solved as a whole
+MOST = 20_000_000  # host slots; what is known of so many takes about 1 GiB
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +45,8 @@ class Assignment:
     moved : float
         Σ |slot − preferred slot| in time units: the total displacement.
     bound : float
-        Lower bound of the total displacement in these slots: the optimum of the linear program.
+        Lower bound of the total displacement in these slots: what the linear program, or branch and bound
+        where that has fractions, proves.
 
     """
 
@@ -71,7 +67,8 @@ class Assignment:
 class SlotAssignment:
     """Refreshes in slots of limited capacity, near their preferred times.
 
-    Their total displacement from the preferred times is minimal.
+    Their total displacement from the preferred times is minimal, or within a thousandth of it where pauses
+    leave fractions that take too long to resolve: `Assignment` has the bound that was reached.
 
     Parameters
     ----------
@@ -205,22 +202,22 @@ class SlotAssignment:
             raise SourceDataError(
                 self._reason(names, mine, int(np.diff(first)[k] - demand.most()[k]), demand.open[k])
             )
-        placed = _place(demand)
-        if placed.over.any():
-            raise SourceDataError(self._reason(names, mine, int(placed.over.sum()), placed.over > 0))
+        found = placed(demand)
+        if found.over.any():
+            raise SourceDataError(self._reason(names, mine, int(found.over.sum()), found.over > 0))
         source, wish = source[order], wish[order]
         # Within a slot the crawls of a host, or of hosts taken together, are spread evenly.
-        key = demand.host * np.int64(slots) + placed.slot
+        key = demand.host * np.int64(slots) + found.slot
         begin = np.searchsorted(key, key)
         each = np.where(demand.pause > 1, 1, demand.room)[demand.host]
         within = (np.arange(len(key)) - begin) / each * self.slot
         # What would be beyond the horizon has no pauses: it shares the rest of the last slot.
-        beyond = (placed.slot == slots - 1) & ((each - 1) / each * self.slot >= last)
+        beyond = (found.slot == slots - 1) & ((each - 1) / each * self.slot >= last)
         within = np.where(beyond, within * (last / self.slot), within)
-        time = np.minimum(placed.slot * self.slot + within, np.nextafter(horizon, 0.0))
-        moved = float(demand.moved(placed.slot)) * self.slot
+        time = np.minimum(found.slot * self.slot + within, np.nextafter(horizon, 0.0))
+        moved = float(demand.moved(found.slot)) * self.slot
         order = np.lexsort((source, time))
-        return Assignment(source[order], time[order], wish[order], moved, placed.bound * self.slot)
+        return Assignment(source[order], time[order], wish[order], moved, found.bound * self.slot)
 
     def _hosts(self, n: int) -> tuple[list[Any], IntArray]:
         """Return the hosts and each source's position among them."""
@@ -304,17 +301,6 @@ class SlotAssignment:
             f"{many} too many, between {full[0] * self.slot:g} and {(full[-1] + 1) * self.slot:g} "
             f"(most are wanted of {named}). Raise the capacity, shorten pauses or lower the bandwidth."
         )
-
-
-def _place(demand: SlotDemand) -> Placed:
-    """Return the best assignment, by what suits its size."""
-    size = demand.hosts * demand.slots
-    if size == 0 or len(demand.want) == 0:
-        none = np.zeros(demand.slots, dtype=np.int64)
-        return Placed(np.empty(0, dtype=np.int64), 0.0, none)
-    if size <= SMALL or not compiled() or not fits(demand):
-        return linear(demand)
-    return priced(demand)
 
 
 def _by_host(host: IntArray, wanted: IntArray, hosts: int) -> tuple[IntArray, IntArray, IntArray]:

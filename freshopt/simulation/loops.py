@@ -24,9 +24,8 @@ from freshopt.compiled.kept_code import compile_loop
 from freshopt.numerics import random_streams
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.random_streams import minus_log, stream, unit, word
-from freshopt.simulation import change_columns, request_loops
-from freshopt.simulation.change_columns import Histories, PoissonState, PoissonTables, RecordedTimes
-from freshopt.simulation.request_loops import serve
+from freshopt.simulation import change_columns
+from freshopt.simulation.change_columns import Asked, Histories, PoissonState, PoissonTables, RecordedTimes
 
 # Changes drawn at a time, and times that are sorted by insertion.
 AHEAD, FEW = 64, 32
@@ -168,6 +167,26 @@ def group(source: IntArray, time: Array, place: IntArray, out: Array) -> None:
         k = source[i]
         out[place[k]] = time[i]
         place[k] += 1
+
+
+def serve(
+    asked: Asked, life: Array, grace: Array, missed: IntArray, oldest: Array, age: Array, fetched: BoolArray
+) -> None:
+    """Write what each request meets; see `freshopt.simulation.request_states.met`."""
+    for k in range(len(asked.begin)):
+        since, first, c = asked.begin[k], asked.offsets[k], asked.offsets[k]
+        for i in range(asked.firsts[k], asked.firsts[k + 1]):
+            time = asked.requests[i]
+            while c < asked.offsets[k + 1] and asked.changes[c] <= time:
+                c += 1
+            waited = time - since
+            fetched[i] = waited >= life[k]
+            if not fetched[i] or waited < life[k] + grace[k]:
+                missed[i], age[i] = c - first, waited
+                if c > first:
+                    oldest[i] = time - asked.changes[first]
+            if fetched[i]:
+                since, first = time, c
 
 
 @register_jitable
@@ -318,7 +337,7 @@ for _pass in PASSES:
     register_jitable(_pass)
 
 EDITION = hashlib.sha256(
-    "".join(inspect.getsource(module) for module in (random_streams, change_columns, request_loops)).encode()
+    "".join(inspect.getsource(module) for module in (random_streams, change_columns)).encode()
 ).hexdigest()
 
 

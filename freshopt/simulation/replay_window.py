@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from freshopt.compiled import backend
-from freshopt.errors import ObjectiveError
+from freshopt.errors import ObjectiveError, SourceDataError
 from freshopt.modelling.cost_curve import Curve
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.arrays import Array, IntArray, as_vector
 from freshopt.problems.expected_penalty import ExpectedPenalty
 from freshopt.problems.synchronization_cost import SynchronizationCost
 from freshopt.simulation.change_columns import Grouped
@@ -29,16 +30,7 @@ Refreshes: TypeAlias = tuple[IntArray, Array]  # sources and times, source by so
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """Time window of each source in a replay.
-
-    When a replay begins, and from when and until when each source counts.
-
-    Attributes
-    ----------
-    begin : float
-        All copies that are there are fresh.
-    first, until : ndarray, shape (n,)
-    """
+    """When a replay begins, and from when until when sources count."""
 
     begin: float
     first: Array
@@ -60,6 +52,26 @@ class Window:
         return int(np.count_nonzero((times >= self.first[source]) & (times <= self.until[source])))
 
 
+def window_of(world: World, begin: float, skip: float, end: npt.ArrayLike, horizon: float) -> Window:
+    """Return a replay's window, if anything counts in it."""
+    until = np.minimum(as_vector(end, len(world), "end"), horizon)
+    first, start = np.maximum(world.start, begin + skip), float(np.min(world.start))
+    if not (skip >= 0.0 and begin >= start and np.isfinite(until).all() and np.any(first < until)):
+        raise SourceDataError(
+            f"nothing is left to count from {begin + skip:g} to {float(np.max(until)):g} in a world from "
+            f"{start:g} to {world.horizon:g}. Choose another skip or end, or another origin of a schedule."
+        )
+    return Window(begin, first, until)
+
+
+def require_measured(objective: Objective | None) -> None:
+    """Raise ObjectiveError if an objective cannot be measured in a replay."""
+    if objective is not None and type(objective) not in {*NAMED, ExpectedPenalty, SynchronizationCost}:
+        raise ObjectiveError(
+            f"{objective!r} cannot be measured. Pass an ExpectedPenalty or a SynchronizationCost, or none."
+        )
+
+
 def sources_of(refreshes: Grouped) -> IntArray:
     """Return the source of each refresh."""
     firsts = refreshes.firsts
@@ -69,10 +81,7 @@ def sources_of(refreshes: Grouped) -> IntArray:
 def integrals(
     world: World, refreshes: Refreshes, window: Window, objective: Objective | None
 ) -> dict[str, Array]:
-    """Return each cost integrated over the window.
-
-    Per source and for unit importance.
-    """
+    """Return each cost integrated over the window, for unit importance."""
     return grouped_integrals(world, grouped(*refreshes, len(world)), window, objective)
 
 
@@ -97,10 +106,7 @@ def grouped_integrals(
             own[repr(objective)] = _of_age(curve, refreshes, found.begin, until)
         return own
 
-    if objective is not None and type(objective) not in {*NAMED, ExpectedPenalty, SynchronizationCost}:
-        raise ObjectiveError(
-            f"{objective!r} cannot be measured. Pass an ExpectedPenalty or a SynchronizationCost, or none."
-        )
+    require_measured(objective)
     whole = costs(np.maximum(window.until, window.begin))
     if bool(np.all(window.first <= np.maximum(world.start, window.begin))):
         return whole

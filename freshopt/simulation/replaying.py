@@ -27,18 +27,18 @@ import numpy.typing as npt
 from freshopt.compiled import backend
 from freshopt.errors import SourceDataError, check_seed, expect, list_offenders
 from freshopt.modelling.objective import Objective
-from freshopt.numerics.arrays import LARGEST, Array, as_number, as_vector
+from freshopt.numerics.arrays import Array, as_number, as_vector
 from freshopt.numerics.random_streams import uniforms
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.schedule import Schedule
 from freshopt.simulation.change_columns import Grouped
-from freshopt.simulation.change_processes import PoissonChanges, loops
-from freshopt.simulation.replay_result import Measured, Replay
-from freshopt.simulation.replay_window import Window, grouped_integrals, sources_of
-from freshopt.simulation.request_freshness import Requests, fresh_requests
+from freshopt.simulation.change_processes import loops
+from freshopt.simulation.replay_result import Replay
+from freshopt.simulation.replay_window import Window, grouped_integrals, sources_of, window_of
 from freshopt.simulation.request_replay import is_on_request, replay_on_request
+from freshopt.simulation.request_states import Requests, fresh_requests
 from freshopt.simulation.staleness_integrals import grouped
-from freshopt.simulation.standard_errors import CostSums, enough_runs
+from freshopt.simulation.standard_errors import Run, drawn_world, measured_runs, runs_wanted, weights_of
 from freshopt.simulation.world import World
 
 if TYPE_CHECKING:
@@ -171,21 +171,12 @@ def replay(
             f"schedule is of type {kind}. Pass what freshopt.schedule returns, or a solution of copies that "
             "are refreshed on request."
         )
-    n = len(world)
+    n, seed = len(world), check_seed(seed)
     _require_fit(schedule, world)
     begin = float(np.min(world.start)) if origin is None else float(origin)
     horizon = min(begin + schedule.horizon, world.horizon)
-    until = np.minimum(as_vector(horizon if end is None else end, n, "end"), horizon)
-    counts_from = np.maximum(world.start, begin + skip)
-    if not (skip >= 0.0 and begin >= float(np.min(world.start)) and np.any(counts_from < until)):
-        raise SourceDataError(
-            f"nothing is left to count from {begin + skip:g} to {horizon:g} in a world from "
-            f"{np.min(world.start):g} to {world.horizon:g}. Choose another origin, skip or end."
-        )
-    drawn = isinstance(world.changes, PoissonChanges)
-    if runs is not None and runs > 1 and not drawn:
-        raise SourceDataError(f"runs is {runs}. Pass 1 or more; a recorded history happened once, and has 1.")
-    wanted = (None if drawn else 1) if runs is None else int(runs)
+    window = window_of(world, begin, skip, horizon if end is None else end, horizon)
+    drawn, wanted = runs_wanted(replace(world, requests=None), runs)
     sources = world.sources
     if success is None and sources is not None:
         success = sources.failing
@@ -196,54 +187,28 @@ def replay(
         )
     if importance is None:
         importance = schedule.importance if sources is None else sources.importance
-    weight = as_vector(1.0 if importance is None else importance, n, "importance")
-    if not bool(np.all((weight >= 0.0) & (weight <= LARGEST))) or not np.any(weight > 0.0):
-        raise SourceDataError(f"importance must be numbers in 0..{LARGEST:g}, not all 0. Correct them.")
-    window = Window(begin, counts_from, until)
+    weight = weights_of(1.0 if importance is None else importance, n)
     clocked = grouped(schedule.source, begin + schedule.time, n)
-    by_clock = window.count(clocked)
-    sums: dict[str, CostSums] = {}
-    run = refreshed = on_signal = 0
-    share, asked = 0.0, np.zeros(n)
-    while not enough_runs(sums.values(), run, wanted):
-        each = _draw(world, run)
-        taken = _on_signal(schedule, each, window, check_seed(seed) + run)
+
+    def one(run: int) -> Run:
+        each, regular = drawn_world(world, run), clocked
+        taken = _on_signal(schedule, each, window, seed + run)
         if run and redraw and schedule.random_method is not None:
-            clocked = _redrawn(schedule, schedule.random_method.redrawn(run), begin)
-            by_clock = window.count(clocked)
-        refreshes, signals = _merged(clocked, taken), 0 if taken is None else window.count(taken)
-        refreshed, on_signal = refreshed + by_clock + signals, on_signal + signals
+            regular = _redrawn(schedule, schedule.random_method.redrawn(run), begin)
+        refreshes, signals = _merged(regular, taken), 0 if taken is None else window.count(taken)
         if chance is not None:
-            refreshes = _succeeded(refreshes, chance, check_seed(seed) + run)
-        for name, cost in grouped_integrals(each, refreshes, window, objective).items():
-            sums.setdefault(name, CostSums(weight)).add(cost)
-        if requests is not None:
-            pairs = sources_of(refreshes), refreshes.times
-            fresh, asked = fresh_requests(each, pairs, requests, weight, window, seed + run)
-            # Relative to the first run's share: how many requests a source has then adds no variance.
-            share = share if run else float(np.sum(fresh) / np.sum(asked))
-            sums.setdefault("requests", CostSums(np.ones(n))).add(fresh - share * asked)
-        run += 1
-    met = sums.pop("requests", None)
-    costs = {name: found.measured(window.span, drawn=drawn) for name, found in sums.items()}
-    everything = float(np.sum(weight[window.span > 0.0]))
-    stale = costs["binary"]
-    costs["binary"] = Measured(everything - stale.value, stale.error, 1.0 - stale.mean)
-    if met is not None:
-        more, error = met.ratio(asked, drawn=drawn)
-        costs["requests"] = Measured(everything * (share + more), everything * error, share + more)
-    there = np.where(window.span > 0.0, window.span, np.nan)
-    per_source = {name: found.mean / there for name, found in sums.items()}
-    return Replay(
-        costs,
-        per_source,
-        begin + skip,
-        float(np.max(until)),
-        world.time_unit,
-        refreshed / run,
-        on_signal / run,
-        run,
-    )
+            refreshes = _succeeded(refreshes, chance, seed + run)
+        found = Run(
+            grouped_integrals(each, refreshes, window, objective), window.count(regular) + signals, signals
+        )
+        if requests is None:
+            return found
+        pairs = sources_of(refreshes), refreshes.times
+        fresh, asked = fresh_requests(each, pairs, requests, weight, window, seed + run)
+        return found._replace(seen={"requests": fresh}, asked=asked)
+
+    found = measured_runs(one, weight, window, drawn=drawn, wanted=wanted)
+    return found.replay(begin + skip, float(np.max(window.until)), world.time_unit)
 
 
 def _require_fit(schedule: Schedule, world: World) -> None:
@@ -276,16 +241,6 @@ def _require_fit(schedule: Schedule, world: World) -> None:
                 f"the schedule waits for signals of source {list_offenders(map(str, silent))}, but the world "
                 "says that there are none. Pass signalled= when it is made."
             )
-
-
-def _draw(world: World, run: int) -> World:
-    """Yield the world, then independent copies of it.
-
-    Those of the seeds after its own.
-    """
-    if run == 0 or not isinstance(world.changes, PoissonChanges):
-        return world
-    return replace(world, changes=replace(world.changes, seed=(world.changes.seed + run) % 2**64))
 
 
 def _redrawn(schedule: Schedule, method: RandomMethod, origin: float) -> Grouped:

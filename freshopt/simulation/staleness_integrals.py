@@ -33,7 +33,7 @@ from freshopt.errors import SourceDataError, expect
 from freshopt.numerics.arrays import Array, IntArray, as_number, as_numbers, as_vector
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.simulation.change_columns import Grouped, Histories
-from freshopt.simulation.change_processes import PoissonChanges, loops
+from freshopt.simulation.change_processes import Changes, PoissonChanges, loops
 from freshopt.simulation.world import World
 
 # C(counts of missed changes), vectorised.
@@ -171,15 +171,7 @@ def grouped_costs(
     begin: float,
     penalty: Penalty | None = None,
 ) -> MissedCosts:
-    """Integrate costs between refreshes that are grouped: see `missed_costs`.
-
-    They are known to be valid and in order.
-
-    Raises
-    ------
-    SourceDataError
-        If there would be too many changes to draw.
-    """
+    """Integrate costs between refreshes that are grouped and in order."""
     n, first, until = len(world), np.maximum(world.start, begin), np.array(until)
     out, most = np.zeros((5, n)), np.zeros(n, dtype=np.int64)
     drawn = backend.compiled() and isinstance(world.changes, PoissonChanges)
@@ -203,7 +195,7 @@ def _integrate_drawn(
     changes = world.changes
     if not isinstance(changes, PoissonChanges):
         raise TypeError(f"changes of type {type(changes).__name__} are not drawn. Collect them.")
-    for part in _parts(world, float(np.max(until))):
+    for part in parts_of(expected_events(changes, float(np.max(until)))):
         changes.require_few(np.zeros(1), np.arange(part.start, part.stop), float(np.max(until)), np.sum)
     run, columns = loops()["integrate_drawn"], (*refreshes, first, until, changes.tables())
     if penalty is not None:
@@ -222,8 +214,9 @@ def _integrate_collected(
 ) -> None:
     """Integrate between changes that are collected for some sources at a time."""
     latest = float(np.max(until))
-    for part in _parts(world, latest):
-        offsets, changes = _changes(world, part, first[part], latest)
+    for part in parts_of(expected_events(world.changes, latest)):
+        index = np.arange(part.start, part.stop)
+        offsets, changes = after(first[part], *world.events(-np.inf, latest, index))
         firsts = refreshes.firsts[part.start : part.stop + 1]
         here = Histories(firsts, refreshes.times, offsets, changes, first[part], until[part])
         sums = np.zeros((5, part.stop - part.start))
@@ -240,40 +233,36 @@ def _table(penalty: Penalty | None, most: IntArray) -> Array:
     return np.ascontiguousarray(penalty(np.arange(most.max(initial=0) + 1)), dtype=np.float64)
 
 
-def _parts(world: World, end: float) -> Iterator[slice]:
-    """Yield slices of sources with similar numbers of changes.
+def expected_events(process: Changes, end: float) -> Array:
+    """Return how many events of Poisson sources are expected."""
+    if not isinstance(process, PoissonChanges):
+        return np.zeros(len(process))
+    epoch = max(int(np.searchsorted(process.edges, end, side="right")) - 1, 0)
+    with np.errstate(over="ignore", invalid="ignore"):  # too many to sample: raises when they are
+        length = max(end - process.edges[epoch], 0.0)
+        return process.before[:, epoch] + process.rates[:, epoch] * length
 
-    Each has about as many changes as are sampled at a time.
-    """
-    n = len(world)
-    if isinstance(world.changes, PoissonChanges):
-        moves = world.changes
-        epoch = max(int(np.searchsorted(moves.edges, end, side="right")) - 1, 0)
-        with np.errstate(over="ignore", invalid="ignore"):  # too many to sample: raises when they are
-            expected = moves.before[:, epoch] + moves.rates[:, epoch] * max(end - moves.edges[epoch], 0.0)
-            turn = np.floor(np.cumsum(expected + 1.0) / _TOGETHER)
-            edges = [0, *(np.flatnonzero(np.diff(turn)) + 1).tolist(), n]
-    else:
-        edges = [0, n]
+
+def parts_of(expected: Array) -> Iterator[slice]:
+    """Yield slices of sources whose events are sampled at a time."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        turn = np.floor(np.cumsum(expected + 1.0) / _TOGETHER)
+        edges = [0, *(np.flatnonzero(np.diff(turn)) + 1).tolist(), len(expected)]
     for a, b in pairwise(edges):
         if b > a:
             yield slice(a, b)
 
 
-def _changes(world: World, part: slice, begin: Array, end: float) -> tuple[IntArray, Array]:
-    """Return the changes of some sources after each one's beginning."""
-    offsets, changes = world.events(-np.inf, end, np.arange(part.start, part.stop))
-    counted = changes > np.repeat(begin, np.diff(offsets))
-    if counted.all():
-        return offsets, changes
-    return np.concatenate([[0], np.cumsum(counted)])[offsets], changes[counted]
+def after(begin: Array, offsets: IntArray, times: Array) -> tuple[IntArray, Array]:
+    """Return the events of each source after its beginning."""
+    late = times > np.repeat(begin, np.diff(offsets))
+    if late.all():
+        return offsets, times
+    return np.concatenate([[0], np.cumsum(late)])[offsets], times[late]
 
 
 def _integrate(histories: Histories, penalty: Array, out: Array, most: IntArray) -> None:
-    """Integrate the steps of every source.
-
-    The pass is compiled, or a step of all sources at a time.
-    """
+    """Integrate the steps of every source."""
     if backend.compiled():
         loops()["integrate"](histories, penalty, out, most)
         return

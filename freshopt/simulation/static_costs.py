@@ -64,12 +64,6 @@ class ChangeWindow:
     def of(cls, world: World, first: npt.ArrayLike, until: npt.ArrayLike) -> ChangeWindow:
         """Return a world's changes up to the end of each source's window.
 
-        Parameters
-        ----------
-        world : World
-        first, until : scalar or array_like of shape (n,)
-            Costs count from `first`, or the source's start if that is later, to `until`.
-
         Examples
         --------
         >>> world = World.from_events({"source": [0, 0, 1], "time": [1.0, 3.0, 2.0]}, horizon=4.0)
@@ -104,24 +98,7 @@ def has_static_cost(objective: Objective) -> bool:
 def static_costs(window: ChangeWindow, rates: Array, objective: Objective) -> Array:
     """Return each source's cost integrated over its window, in expectation.
 
-    Parameters
-    ----------
-    window : ChangeWindow
-    rates : ndarray, shape (n,)
-        Refreshes per time unit, ≥ 0.
-    objective : Objective
-        Binary (of being stale), harmonic, delay, age or an expected penalty. Under its discipline, refreshes
-        are equal gaps at a random phase, or a Poisson process.
-
-    Returns
-    -------
-    ndarray, shape (n,)
-        For unit importance.
-
-    Raises
-    ------
-    ObjectiveError
-        If the cost is no function of missed changes or of their age.
+    For unit importance; refreshes are equal gaps at a random phase, or a Poisson process.
 
     Examples
     --------

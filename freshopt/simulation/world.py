@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, check_seed, expect
+from freshopt.errors import SourceDataError, check_seed, expect, list_offenders
+from freshopt.logs.source_index import code_sources
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, read_only
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, label_array, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.simulation.change_processes import Changes, PoissonChanges, RecordedChanges
-from freshopt.simulation.event_columns import codes_of, columns_of
 from freshopt.units import check_time_unit
 
 # Key that makes the requests of a Poisson world independent of its changes.
@@ -148,8 +148,8 @@ class World:
         >>> World.from_events({"source": ["b", "a", "b"], "time": [3.0, 1.0, 2.0]}, horizon=4.0)
         World(2 sources with 3 recorded changes in 0..4 days)
         """
-        source, time = columns_of(events)
-        labels, codes = codes_of(source, names)
+        source, time = _columns_of(events)
+        labels, codes = _codes_of(source, names)
         n = len(labels)
         last = float(time.max(initial=0.0)) if horizon is None else float(horizon)
         begin = as_vector(min(0.0, float(time.min(initial=0.0))) if start is None else start, n, "start")
@@ -341,3 +341,46 @@ def _epochs(
             "Rates are finite and 0 or more."
         )
     return edges, np.ascontiguousarray(np.vstack([sources.change_rate, later]).T)
+
+
+def _columns_of(events: Any) -> tuple[npt.NDArray[Any], Array]:  # noqa: ANN401 - any dataframe library's frame
+    """Return the sources and times of a frame or mapping."""
+    if isinstance(events, dict):
+        columns, given = events, list(events)
+    else:
+        import narwhals
+
+        table = narwhals.from_native(events, eager_only=True)
+        given = table.columns
+        columns = {key: table[key].to_numpy() for key in ("source", "time") if key in given}
+    missing = [f"'{key}'" for key in ("source", "time") if key not in columns]
+    if missing:
+        raise SourceDataError(f"the events have no column {list_offenders(missing)}. Add it.")
+    source, time = np.asarray(columns["source"]), np.asarray(columns["time"])
+    if source.ndim != 1 or source.shape != time.shape:
+        raise SourceDataError(f"source has shape {source.shape} and time {time.shape}. Give each event both.")
+    if time.dtype.kind not in "iuf" or not np.isfinite(time).all():
+        found = f"holds {time.dtype}" if time.dtype.kind not in "iuf" else "is not finite in some rows"
+        raise SourceDataError(f"time of the events {found}. Pass numbers in the time unit.")
+    return source, time.astype(np.float64)
+
+
+def _codes_of(source: npt.NDArray[Any], names: npt.ArrayLike | None) -> tuple[npt.NDArray[Any], IntArray]:
+    """Return the sources' names and each event's position among them."""
+    found, codes = (
+        code_sources(source) if source.dtype.kind == "O" else np.unique(source, return_inverse=True)
+    )
+    if names is None:
+        return found, codes.astype(np.int64)
+    labels = label_array(names)
+    order = np.argsort(labels, kind="stable")
+    if len(labels) == 0 or (labels[order][1:] == labels[order][:-1]).any():
+        raise SourceDataError("names is empty or has one name twice. Pass each source once.")
+    at = np.minimum(np.searchsorted(labels[order], found), len(labels) - 1)
+    unknown = labels[order][at] != found
+    if unknown.any():
+        raise SourceDataError(
+            f"events name sources that names does not: {list_offenders(map(repr, found[unknown].tolist()))}. "
+            "Add them to names, or drop their events."
+        )
+    return labels, order[at][codes].astype(np.int64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.constraints.nested import Nested
 from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.short_form import NAMES
-from freshopt.terminal import inputs
-from freshopt.terminal.options import Decorator
+from freshopt.terminal.options import Decorator, bundled
 from freshopt.terminal.source_columns import SourceColumns, costs_by_name, limits_of
 from freshopt.terminal.target_grammar import GOALS, Goal, goals_of
+from freshopt.units import rate_of
 
 _BUDGET = "Write such as bytes=size:2e9 (a column) or bytes=sizes.csv:2e9 (a table with columns source, cost)"
 _COMMON: tuple[Decorator, ...] = (
@@ -86,25 +85,11 @@ class ConstraintOptions:
         }
         return [name for name, there in found.items() if there]
 
-    def require_usable(self, bandwidth: str | None, *, objective_given: bool) -> None:
-        """Raise UsageError unless the options go together."""
-        if (self.nested is None) != (self.nested_limits is None):
-            raise click.UsageError("--nested and --nested-limits need each other. Give both or neither.")
-        if self.cheapest and objective_given:
-            raise click.UsageError("--cheapest stands in place of --objective. Leave one of them out.")
-        if self.cheapest and not self.targets:
-            raise click.UsageError(
-                "--cheapest has no target, and without one no refresh is needed. Add such as --target 95%."
-            )
+    def require_bandwidth(self, bandwidth: object) -> None:
+        """Raise UsageError if nothing limits the rates."""
         if bandwidth is None and not (self.cheapest or self.budgets):
             more = ", or --cheapest for the least that meets the targets" if self.targets else ""
             raise click.UsageError(f"Missing option '--bandwidth'. Pass such as --bandwidth 200/day{more}.")
-
-    def require_none(self, why: str) -> None:
-        """Raise UsageError if any of the options is given."""
-        given = self.given()
-        if given:
-            raise click.UsageError(f"{given[0]} {why}. Leave it out.")
 
     def made(self, columns: SourceColumns, refresh: str | None) -> list[Constraint]:
         """Return the constraints on the sources of `columns`.
@@ -124,21 +109,7 @@ class ConstraintOptions:
 
 def constraint_options(*, cheapest: bool = True) -> Decorator:
     """Return the decorator that adds the options as `constraints`."""
-    options = (*_COMMON, _CHEAPEST) if cheapest else _COMMON
-    names = [name for name in ConstraintOptions.__dataclass_fields__ if cheapest or name != "cheapest"]
-
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(command)
-        def with_constraints(**arguments: Any) -> Any:  # noqa: ANN401 - as in click
-            made = ConstraintOptions(**{name: arguments.pop(name) for name in names})
-            return command(constraints=made, **arguments)
-
-        wrapped: Callable[..., Any] = with_constraints
-        for option in reversed(options):
-            wrapped = option(wrapped)
-        return wrapped
-
-    return add
+    return bundled("constraints", (*_COMMON, _CHEAPEST) if cheapest else _COMMON, ConstraintOptions)
 
 
 def refuse_constraints(words: str) -> Decorator:
@@ -185,7 +156,7 @@ def budget_of(text: str, unit: str) -> tuple[str, str, float, bool]:
     if not (name and equals and what and colon and limit):
         raise SourceDataError(f"--budget {text!r} is no budget. {_BUDGET}.")
     option = f"--budget {name}"
-    most = inputs.rate_of(option, limit, unit)
+    most = rate_of(option, limit, unit)
     if not most > 0.0:
         raise SourceDataError(f"{option}: the limit {limit} is not > 0. {_BUDGET}.")
     if name in NAMES:

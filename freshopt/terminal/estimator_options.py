@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any, TypeAlias
 
 import click
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
-from freshopt.estimators.default_prior import MANY, default_prior
+from freshopt.estimators.default_prior import MANY, default_prior, resetting_prior
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.full_observation import FullObservation
 from freshopt.estimators.law_of_large_numbers import LawOfLargeNumbers
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.estimators.moment_matching import MomentMatching
-from freshopt.estimators.momentum_stochastic_approximation import MomentumStochasticApproximation
 from freshopt.estimators.naive import Naive
-from freshopt.estimators.stochastic_approximation import StochasticApproximation
+from freshopt.estimators.stochastic_approximation import (
+    MomentumStochasticApproximation,
+    StochasticApproximation,
+)
 from freshopt.inference.gamma_prior import GammaPrior
 from freshopt.inference.host_prior import HostPriors
-from freshopt.inference.resetting_prior import resetting_prior
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import LARGEST
-from freshopt.terminal import inputs
-from freshopt.terminal.options import Decorator
-from freshopt.units import convert_time
+from freshopt.terminal.options import Decorator, bundled
+from freshopt.units import convert_time, duration_of
 
 DEFAULT = "maximum-likelihood"
 
@@ -89,7 +88,7 @@ class Estimation:
     @classmethod
     def of(
         cls,
-        name: str,
+        estimator: str,
         smoothing: float | None,
         half_life: str | None,
         prior: str | None,
@@ -107,19 +106,21 @@ class Estimation:
         given["reset"] = None if reset is None else _resets(reset)
         if half_life is not None:
             given["half_life"] = convert_time(
-                inputs.duration_of("--half-life", half_life, time_unit), time_unit, "day"
+                duration_of("--half-life", half_life, time_unit), time_unit, "day"
             )
         settings = {key: value for key, value in given.items() if value is not None}
         for key in settings:
-            if key not in ESTIMATORS[name].uses:
+            if key not in ESTIMATORS[estimator].uses:
                 owners = ", ".join(other for other, named in ESTIMATORS.items() if key in named.uses)
                 option = "--" + key.replace("_", "-")
-                raise SourceDataError(f"{option} is for --estimator {owners}, not for {name}. Leave it out.")
+                raise SourceDataError(
+                    f"{option} is for --estimator {owners}, not for {estimator}. Leave it out."
+                )
         if settings.get("prior", "none") != "none" and "smoothing" in settings:
             raise SourceDataError("--prior takes the place of --smoothing. Leave one of them out.")
         if "reset" in settings:
             _check_resets(settings)
-        return cls(name, settings)
+        return cls(estimator, settings)
 
     @property
     def by_host(self) -> bool:
@@ -225,21 +226,4 @@ _OPTIONS: tuple[Decorator, ...] = (
 )
 
 
-def estimation_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the estimator options to a command.
-
-    The command gets one argument `estimation` in place of them.
-    """
-
-    @wraps(command)
-    def with_estimation(**arguments: Any) -> Any:  # noqa: ANN401 - as in click
-        name, smoothing, half_life, prior, reset = (
-            arguments.pop(key) for key in ("estimator", "smoothing", "half_life", "prior", "reset")
-        )
-        estimation = Estimation.of(name, smoothing, half_life, prior, reset, arguments["time_unit"])
-        return command(estimation=estimation, **arguments)
-
-    wrapped: Callable[..., Any] = with_estimation
-    for option in reversed(_OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped
+estimation_options = bundled("estimation", _OPTIONS, Estimation.of)

@@ -16,34 +16,7 @@ from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.logs.read_log import read_log
 from freshopt.terminal.objective_options import OBJECTIVES, Parameters
-from freshopt.units import parse_duration, parse_rate
-
-
-def rate_of(option: str, text: str, time_unit: str) -> float:
-    """Return an option's rate per `time_unit`.
-
-    An error names the option.
-    """
-    try:
-        return parse_rate(text, time_unit)
-    except SourceDataError as error:
-        raise SourceDataError(f"{option}: {error}") from None
-
-
-def duration_of(option: str, text: str, time_unit: str) -> float:
-    """Return an option's duration in `time_unit`.
-
-    An error names the option.
-    """
-    try:
-        return parse_duration(text, time_unit)
-    except SourceDataError as error:
-        raise SourceDataError(f"{option}: {error}") from None
-
-
-def gap_of(option: str, text: str | None, time_unit: str) -> float:
-    """Return an option's gap in `time_unit`; 0 where there is none."""
-    return 0.0 if text is None or text.strip() == "0" else duration_of(option, text, time_unit)
+from freshopt.units import duration_of
 
 
 def moment_of(option: str, text: str | None) -> datetime | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,11 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.io.read_bing import read_bing
-from freshopt.io.read_changedetection import read_changedetection
-from freshopt.io.read_dbt import read_dbt
-from freshopt.io.read_git import read_git
-from freshopt.io.read_nutch import read_nutch
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.client_copies import Client
 from freshopt.logs.crawl_log import CrawlLog, since_birth
 from freshopt.logs.log_files import log_hosts
-from freshopt.logs.read_history import read_history
 from freshopt.logs.read_log import fetch_statuses
-from freshopt.logs.read_planner import is_planner, read_planner
 from freshopt.logs.schema import found_in
 from freshopt.logs.source_index import hosts_of_urls
 from freshopt.numerics.arrays import Array
@@ -34,6 +27,9 @@ from freshopt.terminal import inputs, options
 from freshopt.terminal.console import count
 from freshopt.terminal.options import Decorator
 from freshopt.terminal.tables import starts_of
+from freshopt.terminal.tool_options import read_options, read_tool, require_settings_of, taken
+from freshopt.tools.live_planner import is_planner, read_planner
+from freshopt.tools.table import READ
 
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(
@@ -53,57 +49,7 @@ _OPTIONS: tuple[Decorator, ...] = (
         metavar="TEXT",
         help="For such a LOG: take the requests of agents with this in their names, as one client's.",
     ),
-    click.option(
-        "--git",
-        type=click.Path(path_type=Path),
-        metavar="PATH",
-        help="Git repository, or a folder in one, instead of LOG: each file is a source, each commit of the "
-        "branch that touches it a change; merges count when they are merged.",
-    ),
-    click.option("--since", metavar="MOMENT", help="For --git: start of the history, such as 2026-01-31."),
-    click.option(
-        "--files",
-        multiple=True,
-        metavar="PATHSPEC",
-        help="For --git: files to include, such as '*.md' (repeatable).",
-    ),
-    click.option(
-        "--min-changes",
-        type=click.IntRange(min=0),
-        metavar="N",
-        help="For --git: minimum number of changes of a file (default 0).",
-    ),
-    click.option(
-        "--history",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Table of all changes (source, time) instead of LOG.",
-    ),
-    click.option(
-        "--dbt",
-        type=click.Path(path_type=Path),
-        metavar="PATH",
-        help="Folder of sources.json files of `dbt source freshness`, one per run, instead of LOG.",
-    ),
-    click.option(
-        "--nutch",
-        type=click.Path(path_type=Path),
-        metavar="PATH",
-        help="Dumps of Apache Nutch's crawl database (readdb -dump -format csv), one per run, instead of "
-        "LOG.",
-    ),
-    click.option(
-        "--changedetection",
-        type=click.Path(path_type=Path),
-        metavar="PATH",
-        help="Data folder of changedetection.io, or a backup of it, instead of LOG.",
-    ),
-    click.option(
-        "--bing",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help="Folder of the Bing data set (urlid_offset_history.txt, urlid_imp.txt, ...) instead of LOG.",
-    ),
+    *read_options(),
     click.option(
         "--sources",
         type=click.Path(path_type=Path),
@@ -113,7 +59,6 @@ _OPTIONS: tuple[Decorator, ...] = (
     ),
 )
 _OF_LOG = ("columns", "answers_are_changes", "client", "agent", "sources")
-_GIT = ("since", "files", "min_changes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,25 +104,22 @@ class Origin:
     answers_are_changes: bool
     client: str | None
     agent: str | None
-    git: Path | None
-    since: str | None
-    files: tuple[str, ...]
-    min_changes: int | None
-    history: Path | None
-    dbt: Path | None
-    nutch: Path | None
-    changedetection: Path | None
-    bing: Path | None
     sources: Path | None
+    tools: dict[str, Path]
+    settings: dict[str, Any]
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files and folders that are read."""
+        return [*([] if self.log is None else [self.log]), *self.tools.values()]
 
     def read(self, time_unit: str) -> Found:
         """Read the data, in `time_unit`."""
-        given = [self.log, self.example, self.git, self.history, self.dbt, self.bing]
-        given += [self.nutch, self.changedetection]
-        if sum(each is not None for each in given) != 1:
+        given = [each for each in (self.log, self.example) if each is not None]
+        if len(given) + len(self.tools) != 1:
+            *first, last = (f"--{name}" for name in READ)
             raise click.UsageError(
-                "Give either LOG or --example NAME, or one of --git, --history, --dbt, --nutch, "
-                "--changedetection and --bing, and only one."
+                f"Give either LOG or --example NAME, or one of {', '.join(first)} and {last}, and only one."
             )
         for key in _OF_LOG:
             if getattr(self, key) not in (None, False) and self.log is None:
@@ -190,32 +132,10 @@ class Origin:
                     )
             log, weights = read_planner(self.log, time_unit)
             return Found(log, f"live planner in {self.log}", weights)
-        if self.git is None:
-            for key in _GIT:
-                if getattr(self, key) not in (None, ()):
-                    raise click.UsageError(f"--{key.replace('_', '-')} is for --git. Leave it out.")
-        if self.git is not None:
-            found = read_git(
-                self.git,
-                since=self.since,
-                paths=self.files,
-                min_changes=self.min_changes or 0,
-                time_unit=time_unit,
-            )
-            return Found(found, f"git history of {self.git}")
-        if self.history is not None:
-            return Found(read_history(self.history, time_unit=time_unit), str(self.history))
-        if self.dbt is not None:
-            return Found(read_dbt(self.dbt, time_unit), str(self.dbt))
-        if self.nutch is not None:
-            return Found(read_nutch(self.nutch, time_unit), str(self.nutch))
-        if self.changedetection is not None:
-            return Found(read_changedetection(self.changedetection, time_unit), str(self.changedetection))
-        if self.bing is not None:
-            if time_unit != "day":
-                raise click.UsageError("--bing is in days. Leave out --time-unit.")
-            data = read_bing(self.bing)
-            return Found(data.log, str(self.bing), data.importance)
+        require_settings_of(next(iter(self.tools), None), self.settings)
+        for name, path in self.tools.items():
+            found = read_tool(READ[name], path, self.settings, time_unit)
+            return Found(found, READ[name].called.format(path))
         log = inputs.log_of(
             self.log,
             self.example,
@@ -283,11 +203,13 @@ def origin_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     The command gets one argument `origin` in place of `log`, `example` and these.
     """
-    names = Origin.__dataclass_fields__
+    names = [each.name for each in fields(Origin) if each.name not in ("tools", "settings")]
 
     @wraps(command)
     def with_origin(**arguments: Any) -> Any:  # noqa: ANN401 - as in click
-        origin = Origin(**{name: arguments.pop(name) for name in names})
+        tools, settings = taken(arguments)
+        own = {name: arguments.pop(name) for name in names}
+        origin = Origin(**own, tools=tools, settings=settings)
         return command(origin=origin, **arguments)
 
     wrapped: Callable[..., Any] = with_origin

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,28 @@ from freshopt.units import SECONDS
 SOLVERS = solvers_of(solvers)
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def bundled(argument: str, options: Iterable[Decorator], make: Callable[..., Any]) -> Decorator:
+    """Return the decorator that adds options, of which the command gets one argument.
+
+    `make` takes those of its parameters that are among the command's; the time unit is handed on too.
+    """
+    names = inspect.signature(make).parameters
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def with_one(**given: Any) -> Any:  # noqa: ANN401 - as in click
+            made = make(**{name: given[name] for name in names if name in given})
+            rest = {name: value for name, value in given.items() if name not in names or name == "time_unit"}
+            return command(**rest, **{argument: made})
+
+        wrapped: Callable[..., Any] = with_one
+        for option in reversed([*options]):
+            wrapped = option(wrapped)
+        return wrapped
+
+    return add
 
 
 def engine_options(words: str) -> Decorator:
@@ -72,45 +96,12 @@ exponent_option: Decorator = click.option(
 deadline_option: Decorator = click.option(
     "--deadline", metavar="TIME", help="Age limit for --objective deadline, such as 2d or 12h."
 )
-host_limits_option: Decorator = click.option(
-    "--host-limits",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Table with columns host, limit: bandwidth limit of each host, per time unit.",
-)
-host_gap_option: Decorator = click.option(
-    "--host-gap",
-    metavar="TIME",
-    help="Least time between two refreshes of one host in the schedule, such as 2s; up to half as long "
-    "again, at random.",
-)
-importance_option: Decorator = click.option(
-    "--importance",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Table with columns source, importance: weight of each source, >= 0 (default 1).",
-)
-hosts_option: Decorator = click.option(
-    "--hosts",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Table with columns source, host: host of each source (default: the log's column host, or that of "
-    "its URL).",
-)
 columns_option: Decorator = click.option(
     "--source-columns",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Table with the column source, and the columns that --budget, --nested and --target name; or the "
     "column changed_cost.",
-)
-changed_cost_option: Decorator = click.option(
-    "--changed-cost",
-    type=float,
-    metavar="NUMBER",
-    help="What a fetch uses besides where the source has changed, in units of what asking uses: 20 where a "
-    "download is 20 times as large as an answer that nothing changed. --bandwidth and --host-limits are then "
-    "in that unit. By source: the column changed_cost of --source-columns.",
 )
 refresh_option: Decorator = click.option(
     "--refresh",
@@ -133,20 +124,6 @@ solve_refresh_option: Decorator = click.option(
     "(exponential intervals, the papers' model) or on-request (of caches: the first request after a lifetime "
     "fetches; lifetimes in place of intervals).",
 )
-bandwidth_option: Decorator = click.option(
-    "--bandwidth", required=True, metavar="RATE", help="Total refresh rate, such as 200/day or 4/h."
-)
-# Commands that take declared constraints ask for it themselves, where nothing else limits the rates.
-optional_bandwidth_option: Decorator = click.option(
-    "--bandwidth",
-    metavar="RATE",
-    help="Total refresh rate, such as 200/day or 4/h. Required without --budget, --cheapest or --freshness.",
-)
-horizon_option: Decorator = click.option(
-    "--horizon",
-    metavar="TIME",
-    help="Length of the schedule, such as 7d or 12h. Required but with --refresh on-request.",
-)
 answers_option: Decorator = click.option(
     "--answers-are-changes",
     is_flag=True,
@@ -165,24 +142,8 @@ table_unit_option: Decorator = click.option(
     type=click.Choice(list(SECONDS)),
     help="Time unit of the table's rates and of the results (default: the one that the table names, or day).",
 )
-retry_option: Decorator = click.option(
-    "--retry-at-once",
-    is_flag=True,
-    help="The crawler repeats a fetch that fails at once: rates and intervals are then of successes, and the "
-    "attempts that these take keep to the bandwidth. Best where failures do not depend on each other.",
-)
 overwrite_option: Decorator = click.option("--overwrite", is_flag=True, help="Replace an earlier result.")
 log_argument: Decorator = click.argument("log", required=False, type=click.Path(path_type=Path))
 example_option: Decorator = click.option(
     "--example", metavar="NAME", help=f"Bundled log instead of LOG: {', '.join(EXAMPLES)}."
-)
-seed_option: Decorator = click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Random seed.",
-)
-confidence_option: Decorator = click.option(
-    "--confidence", type=float, default=0.95, show_default=True, help="Level of the change rates' intervals."
 )

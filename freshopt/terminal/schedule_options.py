@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import datetime
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,19 +14,19 @@ import numpy as np
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, IntArray
-from freshopt.scheduling.carousel import Carousel
-from freshopt.scheduling.discrete_counts import DiscreteCounts
-from freshopt.scheduling.earliest_deadline import EarliestDeadline
+from freshopt.scheduling.constant_load import Carousel, EarliestDeadline
 from freshopt.scheduling.greedy import Greedy
+from freshopt.scheduling.integer_counts import DiscreteCounts
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.rate_table import read_rates
 from freshopt.scheduling.schedule import Method
 from freshopt.scheduling.slot_assignment import Assignment, SlotAssignment
-from freshopt.terminal import inputs, options, tables
+from freshopt.terminal import options, tables
 from freshopt.terminal.console import count
 from freshopt.terminal.objective_options import objective_of
-from freshopt.units import SECONDS
+from freshopt.terminal.wish_options import option_of, wish_option
+from freshopt.units import SECONDS, duration_of
 
 if TYPE_CHECKING:
     import polars
@@ -53,7 +51,7 @@ _CLOCK = re.compile(r"(\d{1,2}):(\d{2})-(\d{1,2}):(\d{2})")
 class Choice:
     """Scheduling method and settings as the options give them.
 
-    None where an option is not given.
+    None, or nothing, where an option is not given.
     """
 
     method: str | None
@@ -64,11 +62,11 @@ class Choice:
     hosts: Path | None
     per_host: int | None
     min_gap: str | None
-    blackout: tuple[str, ...] | None
+    blackout: tuple[str, ...]
 
     def given(self) -> dict[str, object]:
         """Return the options by name, with values or None."""
-        return {f"--{field.name.replace('_', '-')}": getattr(self, field.name) for field in fields(self)}
+        return {option_of(field.name): getattr(self, field.name) or None for field in fields(self)}
 
     def make(
         self,
@@ -150,15 +148,13 @@ class Choice:
         host_of = tables.hosts_of(self.hosts)
         names = read_rates(frame, unit).names
         host = None if host_of is None or names is None else host_of(names)
-        closed = [
-            window for text in self.blackout or () for window in _windows(text, unit, horizon, start, host)
-        ]
+        closed = [window for text in self.blackout for window in _windows(text, unit, horizon, start, host)]
         method = SlotAssignment(
-            slot=inputs.duration_of("--slot", self.slot, unit),
+            slot=duration_of("--slot", self.slot, unit),
             capacity=self.crawlers,
             host=host,
             host_capacity=self.per_host,
-            min_gap=0.0 if self.min_gap is None else inputs.duration_of("--min-gap", self.min_gap, unit),
+            min_gap=0.0 if self.min_gap is None else duration_of("--min-gap", self.min_gap, unit),
             blackouts=closed,
         )
         return Slots(method)
@@ -228,8 +224,8 @@ def _windows(
             "the start, with @HOST for one host."
         )
     if clock is None:
-        first = 0.0 if begin.strip() == "0" else inputs.duration_of("--blackout", begin, unit)
-        last = inputs.duration_of("--blackout", end, unit)
+        first = 0.0 if begin.strip() == "0" else duration_of("--blackout", begin, unit)
+        last = duration_of("--blackout", end, unit)
         if not first < last:
             raise SourceDataError(
                 f"--blackout: {text!r} ends before it begins. Write the earlier time first."
@@ -280,7 +276,7 @@ _OPTIONS = (
         metavar="N",
         help="For --method slots: capacity of a slot, in crawls of all crawlers together.",
     ),
-    options.hosts_option,
+    wish_option("hosts"),
     click.option(
         "--per-host",
         type=click.IntRange(min=1),
@@ -303,19 +299,4 @@ _OPTIONS = (
 )
 
 
-def method_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the scheduling options to a command.
-
-    The command gets one argument `choice` in place of them.
-    """
-
-    @wraps(command)
-    def with_choice(**arguments: Any) -> Any:  # noqa: ANN401 - as in click
-        own = {field.name: arguments.pop(field.name) for field in fields(Choice)}
-        own["blackout"] = own["blackout"] or None
-        return command(choice=Choice(**own), **arguments)
-
-    wrapped: Callable[..., Any] = with_choice
-    for option in reversed(_OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped
+method_options = options.bundled("choice", _OPTIONS, Choice)

@@ -16,14 +16,13 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError
 from freshopt.logs import schema
 from freshopt.logs.log_files import is_access_log
-from freshopt.logs.read_planner import is_planner, planned_rates
 from freshopt.logs.schema import Table, column_of, naming
 from freshopt.logs.tables import UNIT
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
-from freshopt.scheduling.lifetime_table import read_lifetimes
-from freshopt.scheduling.rate_table import RateTable, read_rates
+from freshopt.scheduling.rate_table import RateTable, read_lifetimes, read_rates
 from freshopt.terminal.objective_options import NAMES, Parameters
+from freshopt.tools.live_planner import is_planner, planned_rates
 
 if TYPE_CHECKING:
     import polars

@@ -33,13 +33,15 @@ from freshopt.weekly.best_phases import check_load_limit, mean_of_best
 from freshopt.weekly.profile_learning import ENOUGH_OF_DAY, learnt_shape
 from freshopt.weekly.week_clock import (
     FIRST_MONDAY,
+    MOST_PARTS,
     WEEK,
     check_time_zone,
+    known_cycles,
     seconds_of,
     to_local,
     utc_moment,
+    week_cycles,
 )
-from freshopt.weekly.week_gaps import MOST_PARTS, known_cycles, week_cycles
 
 if TYPE_CHECKING:
     from freshopt.estimators.estimator import Estimator

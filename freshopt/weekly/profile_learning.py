@@ -1,27 +1,225 @@
 """Learning a weekly profile from a crawl log.
 
-The rates of the sources are taken as they were estimated with a constant rate; the shape of the week comes
-from `ShapeLikelihood.maximising`, that of the day from `daily_shape`. Where the hours of the day have
-evidence of their own, the shape of the week gets them if they then predict other weeks better.
+The rates of the sources are taken as they were estimated with a constant rate. With g the shape, of mean 1, a
+span of a source of rate Δ has Λ = Δ∫g changes on average: it contributes ln(1 − e^{−Λ}) where some were
+found, k ln Λ − Λ where k were counted, and −Λ where there were none; a dated change contributes ln g at its
+date. Each term is concave in g. The shape of the week comes from `ShapeLikelihood.maximising`.
+
+Crawl intervals are often longer than a day, and tell little about hours: smoothed bins would be lost in
+noise. Four coefficients θ are not (`daily_shape`). With φ the cosines and sines of one and two turns a day
+g = 1 + φ·θ, and Λ = Δ(length + B·θ), B = ∫φ over the span, is linear in θ: the likelihood is concave, and
+Newton's iteration finds its maximum. A weak prior, θ ~ N(0, 1), decides where hours leave no trace, as in
+gaps of whole days. Where the hours of the day have evidence of their own, the shape of the week gets them if
+they then predict other weeks better.
 
 The evidence of either is the log-likelihood that it gains over a constant rate on the log it was learnt from.
 Logs of sources without a cycle reach 0.5 to 4 nats with 60 crawls a week apart, but 20 where few changes were
 found by crawls hours apart: so many bins then fit noise. A shape that was learnt in every other week must
 therefore gain in the weeks between, too; what was done to many sources once, on one day, does not.
 
-Cost: learning on all rows, and on each half of them.
+Cost: learning on all rows, and on each half of them: a few passes over the spans in which changes were found,
+and some five Newton steps with four sines and cosines of each.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
 
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, IntArray
-from freshopt.weekly.daily_shape import DAY, daily_shape, with_hours
-from freshopt.weekly.observed_spans import ObservedSpans
-from freshopt.weekly.shape_likelihood import ShapeLikelihood
+from freshopt.weekly.spans import CycleSpans, ObservedSpans
 from freshopt.weekly.week_clock import WEEK
+
+ROUNDS = 25
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShapeLikelihood:
+    """Log-likelihood of a piecewise constant shape, over that of a constant rate.
+
+    Attributes
+    ----------
+    found : CycleSpans
+        In which an unknown number of changes was found.
+    found_rate : ndarray of float
+        Of their sources, per cycle.
+    counted : CycleSpans
+        In which a known number > 0 of changes was found.
+    number : ndarray of float
+        These numbers.
+    dated : ndarray of float, shape (bins,)
+        How many dated changes fall in each bin.
+    exposure : ndarray of float, shape (bins,)
+        Changes that constant rates would have in each bin, over all spans.
+    """
+
+    found: CycleSpans
+    found_rate: Array
+    counted: CycleSpans
+    number: Array
+    dated: Array
+    exposure: Array
+
+    @classmethod
+    def of(cls, rows: ObservedSpans, period: float, bins: int) -> ShapeLikelihood:
+        """Return the likelihood of shapes over a period in seconds."""
+        spans = CycleSpans.of(rows.begin / period, rows.length / period, bins)
+        rate = rows.rate * period
+        some, known = np.isnan(rows.changes), rows.changes > 0.0
+        dated = np.bincount(spans.first[rows.dated], minlength=bins).astype(np.float64)
+        return cls(
+            found=spans.select(some),
+            found_rate=rate[some],
+            counted=spans.select(known),
+            number=rows.changes[known],
+            dated=dated,
+            exposure=spans.spread(rate),
+        )
+
+    def maximising(self) -> Array:
+        """Return the shape that expectation maximisation with smoothing leads to, shape (bins,).
+
+        Expected changes are spread over the bins of their spans as the shape is, N = Λ/(1 − e^{−Λ}) of them
+        where their number is unknown, and divided by the exposure. Each round is smoothed over neighbouring
+        bins with weights ¼, ½, ¼.
+        """
+        bins = len(self.exposure)
+        g = np.ones(bins)
+        for _ in range(ROUNDS if bins > 1 else 0):
+            weight = self.found_rate / -np.expm1(-self.found_rate * self.found.integral(g))
+            spread = self.found.spread(weight) + self.counted.spread(self.number / self.counted.integral(g))
+            ratio = np.divide(
+                self.dated + g * spread, self.exposure, out=np.ones(bins), where=self.exposure > 0.0
+            )
+            g = scaled(0.5 * ratio + 0.25 * (np.roll(ratio, 1) + np.roll(ratio, -1)))
+        return g
+
+    def gain(self, g: Array) -> float:
+        """Return the log-likelihood less that of g = 1, in nats."""
+        with np.errstate(divide="ignore"):
+            at_dates = float(self.dated @ np.where(self.dated > 0.0, np.log(g), 0.0))
+            counted = float(self.number @ np.log(self.counted.integral(g) / self.counted.length))
+            found = float(
+                np.sum(
+                    _log_found(self.found_rate * self.found.integral(g))
+                    - _log_found(self.found_rate * self.found.length)
+                )
+            )
+        others = self.exposure - self.found.spread(self.found_rate)
+        return at_dates + counted + found - float(others @ (g - 1.0))
+
+
+def scaled(g: Array) -> Array:
+    """Return a shape with mean 1; constant if it vanishes everywhere."""
+    mean = float(np.mean(g))
+    return g / mean if mean > 0.0 else np.ones(len(g))
+
+
+def _log_found(x: Array) -> Array:
+    """Return ln(1 − e^{−x})."""
+    return np.log(-np.expm1(-x))
+
+
+DAY = 86_400.0
+# Newton steps, far more than the concave likelihood needs (most seen: 5), and halvings of one.
+STEPS, HALVINGS = 30, 30
+# Changes on average from which on finding one is no news.
+CERTAIN = 700.0
+# Gain in nats below which it has settled.
+SETTLED = 1e-9
+
+
+def daily_shape(rows: ObservedSpans, bins: int) -> Array:
+    """Return the most likely shape of two harmonics over the day.
+
+    Parameters
+    ----------
+    rows : ObservedSpans
+    bins : int
+        Of the day.
+
+    Returns
+    -------
+    ndarray of float, shape (bins,)
+        Means over the bins, ≥ 0, with mean 1.
+    """
+    begin, length, rate = rows.begin / DAY, rows.length / DAY, rows.rate * DAY
+    waves = _integrals(begin, length)
+    some, known = np.isnan(rows.changes), rows.changes > 0.0
+    none = -(np.where(some, 0.0, rate) @ waves)
+    # Counted changes contribute k ln(length + B·θ), dated ones ln(1 + φ·θ).
+    number = np.concatenate((rows.changes[known], np.ones(np.count_nonzero(rows.dated))))
+    base = np.concatenate((length[known], np.ones(np.count_nonzero(rows.dated))))
+    point = np.concatenate((waves[known], _waves(begin[rows.dated])))
+    rate, length, waves = rate[some], length[some], waves[some]
+
+    def value(theta: Array) -> float:
+        time, at = length + waves @ theta, base + point @ theta
+        if min(np.min(time, initial=1.0), np.min(at, initial=1.0)) <= 0.0:
+            return -np.inf
+        found = np.sum(np.log(-np.expm1(-rate * time))) + number @ np.log(at)
+        return float(none @ theta + found - 0.5 * theta @ theta)
+
+    theta = np.zeros(4)
+    best = value(theta)
+    for _ in range(STEPS):
+        x, at = rate * (length + waves @ theta), base + point @ theta
+        odds = 1.0 / np.expm1(np.minimum(x, CERTAIN))
+        slope = none + (rate * odds) @ waves + (number / at) @ point - theta
+        curve = (waves.T * (rate * rate * odds * (1.0 + odds))) @ waves + (point.T * (number / at**2)) @ point
+        step = np.linalg.solve(curve + np.eye(4), slope)
+        for _ in range(HALVINGS):
+            if value(theta + step) >= best:
+                break
+            step = 0.5 * step
+        now = value(theta + step)
+        if not now > best + SETTLED:
+            break
+        theta, best = theta + step, now
+    edge = np.arange(bins) / bins
+    return scaled(np.maximum(1.0 + _integrals(edge, np.full(bins, 1.0 / bins)) @ theta * bins, 0.0))
+
+
+def with_hours(g: Array, hours: Array) -> Array:
+    """Return a weekly shape with the daily one as its mean.
+
+    Parameters
+    ----------
+    g : ndarray of float, shape (bins,)
+    hours : ndarray of float, shape (bins/7,)
+
+    Examples
+    --------
+    >>> with_hours(np.ones(14), np.array([0.5, 1.5]))[:4]
+    array([0.5, 1.5, 0.5, 1.5])
+    """
+    days = g.reshape(7, len(hours))
+    own = days.mean(axis=0)
+    ratio = np.divide(hours, own, out=np.ones(len(hours)), where=own > 0.0)
+    return scaled((days * ratio).reshape(-1))
+
+
+def _waves(time: Array) -> Array:
+    """Return cosines and sines of times in days, shape (m, 4).
+
+    Of one and two turns a day.
+    """
+    turn = time % 1.0 * (2.0 * np.pi)
+    cos, sin = np.cos(turn), np.sin(turn)
+    return np.stack((cos, 2.0 * cos * cos - 1.0, sin, 2.0 * cos * sin), axis=1)
+
+
+def _integrals(begin: Array, length: Array) -> Array:
+    """Return the integrals of `_waves` over spans in days, shape (m, 4)."""
+    # sin(b + l) − sin(b) = 2 cos(b + l/2) sin(l/2) keeps its digits for short spans.
+    half = np.pi * length
+    sin = np.sin(half)
+    once, twice = sin / np.pi, sin * np.cos(half) / np.pi
+    return _waves(begin + 0.5 * length) * np.stack((once, twice, once, twice), axis=1)
+
 
 # Evidence in nats of hours of the day below which they are not used. Placebos reached 7.8 (of 500); with 126
 # changed crawls, hours below it came out wrong.

@@ -112,7 +112,7 @@ def test_a_plan_of_lifetimes_in_one_go(run: Run) -> None:
     [
         ((*PLAN, "--horizon", "7d", "--out", "y"), "--horizon does not go with --refresh on-request"),
         ((*PLAN, "--replay", "--out", "y"), "--replay does not go with --refresh on-request"),
-        ((*PLAN, "--engine", "dask", "--out", "y"), "--engine does not go with --refresh on-request"),
+        ((*PLAN, "--engine", "dask", "--out", "y"), "--engine dask does not go with --refresh on-request"),
         ((*PLAN, "--retry-at-once", "--out", "y"), "--retry-at-once does not go with"),
         (("plan", "origin.log", "--bandwidth", "3/day", "--out", "y"), "Missing option '--horizon'"),
         (

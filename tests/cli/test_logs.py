@@ -309,8 +309,8 @@ def test_costs_of_what_has_changed_do_not_go_with_everything() -> None:
             ["--budget does not go with the column changed_cost"],
         ),
         (("--changed-cost", "3", "--target", "50%"), ["--target does not go with --changed-cost"]),
-        (("--changed-cost", "3", "--load-limit", "3"), ["--load-limit does not go with costs"]),
-        (("--changed-cost", "3", "--engine", "dask"), ["--engine dask does not go with costs"]),
+        (("--changed-cost", "3", "--load-limit", "3"), ["--load-limit does not go with --changed-cost"]),
+        (("--changed-cost", "3", "--engine", "dask"), ["--engine dask does not go with --changed-cost"]),
         (("--changed-cost", "3", "--compare", "old.csv", "--max-churn", "10%"), ["--max-churn does not go"]),
     ):
         refuse(Path(), (*plan, *wrong), words)

@@ -11,8 +11,8 @@ import pytest
 
 import freshopt as fo
 from freshopt.pipelines import AfterParents, aligned_freshness, aligned_problem
-from tests.exporters.test_dbt_jobs import manifest
 from tests.ground_truth.command_lines import Run, fields, refuse
+from tests.tools.test_dbt_jobs import manifest
 
 EDGES = "upstream,downstream\nr,a\ns,b\na,c\nb,c\na,d\n"
 FILES = {

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from freshopt.io.changedetection_api import ChangeDetectionApi
+from freshopt.tools.changedetection_api import ChangeDetectionApi
 from tests.ground_truth.command_lines import Run
 
 # Watches with an interval of an hour; the first has changed at each of ten checks, the second once.

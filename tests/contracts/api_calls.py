@@ -19,7 +19,6 @@ from freshopt import (
     automata,
     bounds,
     estimators,
-    exporters,
     goodness_of_fit,
     noisy_signals,
     online,
@@ -28,6 +27,7 @@ from freshopt import (
     simulation,
     solvers,
     testing,
+    tools,
 )
 from tests.contracts import discovery
 from tests.contracts.api_automata import AUTOMATA
@@ -283,10 +283,6 @@ CALLS: dict[str, Call] = {
         lambda **given: estimators.MaximumLikelihood(prior=estimators.GammaPrior(**given)).fit(LOG),
         {"shape": 1.0, "exposure": 1.0, "time_unit": "day"},
     ),
-    "estimators.Beliefs": Call(
-        lambda **given: estimators.Beliefs.from_log(**given).expected_rate(),
-        {"log": LOG, "prior": estimators.GammaPrior(1.0, 1.0), "reset": 0.1, "time": 10.0, "changes": 5.0},
-    ),
     "estimators.resetting_prior": Call(estimators.resetting_prior, {"log": LOG, "reset": "auto"}),
     "estimators.Hoeffding": interval(estimators.Hoeffding, MATCHED),
     "estimators.HostPriors": Call(estimators.HostPriors.from_log, {"log": LOG, "host": ["x", "x", "y"]}),
@@ -423,11 +419,11 @@ CALLS: dict[str, Call] = {
         simulation.missed_costs,
         {"world": WORLD, "source": [0, 1], "time": [0.5, 0.7], "end": 1.0, "begin": 0.0, "penalty": None},
     ),
-    "exporters.export": Call(
-        exporters.export,
+    "tools.export": Call(
+        tools.export,
         {
             "rates": {"a": 1.0},
-            "target": exporters.Crontab(),
+            "target": tools.Crontab(),
             "path": Path("rates.txt"),
             "time_unit": "day",
             "overwrite": False,

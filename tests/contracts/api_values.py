@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import freshopt as fo
-from freshopt import estimators, exporters, io, noisy_signals, problems, solvers, testing
+from freshopt import estimators, noisy_signals, problems, solvers, testing, tools
 from freshopt.cvx import cp
 from freshopt.datasets.change_histories import EXAMPLES
 from freshopt.estimators.batch_estimator import BatchEstimator
@@ -140,7 +140,6 @@ def values() -> dict[str, Any]:
     more = [
         *errors(),
         *EXAMPLES.values(),
-        io.BingData(LOG, np.ones(3), np.full(3, np.nan)),
         noisy_signals.NoisySignals().fit(
             {
                 "source": ["a"] * 4,
@@ -150,7 +149,7 @@ def values() -> dict[str, Any]:
             }
         ),
         *(
-            getattr(exporters, name)()
+            getattr(tools, name)()
             for name in (
                 "CacheControl",
                 "ChangeDetection",
@@ -164,8 +163,8 @@ def values() -> dict[str, Any]:
                 "StormCrawler",
             )
         ),
-        exporters.TextTemplate("{source}"),
-        exporters.DbtJobs("manifest.json"),
+        tools.TextTemplate("{source}"),
+        tools.DbtJobs("manifest.json"),
         solvers.Auto(),
         LIMITED,
         fo.solve(LIMITED),
@@ -173,7 +172,6 @@ def values() -> dict[str, Any]:
         fo.solve(own),
         fo.solve(mixed),
         testing.Recipe.from_problem(PROBLEM),
-        estimators.Beliefs.from_log(LOG, estimators.GammaPrior(0.6, 20.0), reset=0.01),
         MATCHED,
     ]
     return found | {type(value).__name__ + f" {k}": value for k, value in enumerate(more)}

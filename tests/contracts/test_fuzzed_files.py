@@ -23,13 +23,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from freshopt.errors import FreshoptError
-from freshopt.io.read_bing import read_bing
-from freshopt.io.read_changedetection import read_changedetection
-from freshopt.io.read_dbt import read_dbt
-from freshopt.io.read_nutch import read_nutch
 from freshopt.logs.read_history import read_history
 from freshopt.logs.read_log import read_log
 from freshopt.terminal import tables
+from freshopt.tools.changedetection import read_changedetection
+from freshopt.tools.dbt import read_dbt
+from freshopt.tools.nutch import read_nutch
 from tests.ground_truth.command_lines import crawl_log
 
 EXAMPLES = int(os.environ.get("FRESHOPT_FUZZ", "60"))  # of each test; CONTRIBUTING says how to run more
@@ -66,7 +65,6 @@ WATCHES: Any = {
     "watching": {"k1": {"url": "http://a/", "last_checked": 1767300000}, "k2": {"url": "http://b/"}}
 }
 SNAPSHOTS = "1767200000,a.txt\n1767250000,b.txt\n"
-BING = "0\t0.5\t[[1.0, 0], [2.0, 1]]\n1\t0.25\t[[1.5, 1]]\n"
 
 
 def parquet(frame: pl.DataFrame) -> bytes:
@@ -206,8 +204,7 @@ TEXTS: dict[str, tuple[Callable[..., object], str]] = {
 def test_undamaged_files_are_read(tmp_path: Path) -> None:
     for name, content in {
         "t.csv": b"", "t.parquet": b"", "sources.json": json.dumps(DBT).encode(), "t.zip": backup(),
-        "url-watches.json": json.dumps(WATCHES).encode(), "urlid_offset_history.txt": BING.encode(),
-        "urlid_imp.txt": b"0\t1.0\n1\t2.0\n",
+        "url-watches.json": json.dumps(WATCHES).encode(),
     }.items():  # fmt: skip
         (tmp_path / name).write_bytes(content)
     (tmp_path / "k1").mkdir()
@@ -222,7 +219,6 @@ def test_undamaged_files_are_read(tmp_path: Path) -> None:
         read_dbt(tmp_path),
         read_changedetection(tmp_path),
         read_changedetection(tmp_path / "t.zip"),
-        read_bing(tmp_path),
     )
 
 
@@ -290,10 +286,3 @@ def backup() -> bytes:
 @given(damage(backup(), tail=150))
 def test_changedetection_backup(content: bytes) -> None:
     survive(as_file(read_changedetection, "t.zip"), "t.zip", content)
-
-
-@SETTINGS
-@given(damage(BING.encode()), st.one_of(damage(b"0\t1.0\n1\t2.0\n"), st.just(b"0\t1.0\n1\t2.0\n")))
-def test_bing(history: bytes, importance: bytes) -> None:
-    names = {"urlid_imp.txt": importance}
-    survive(lambda folder: read_bing(folder), "urlid_offset_history.txt", history, **names)

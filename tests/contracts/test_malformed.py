@@ -16,12 +16,12 @@ import pytest
 
 import freshopt as fo
 from freshopt.estimators import MaximumLikelihood, MomentMatching, Naive
-from freshopt.io.read_changedetection import read_changedetection
 from freshopt.logs.read_history import read_history
 from freshopt.logs.read_log import read_log
 from freshopt.problems import HarmonicStaleness
 from freshopt.scheduling import Periodic
 from freshopt.terminal.tables import sources_of
+from freshopt.tools.changedetection import read_changedetection
 from tests.ground_truth.command_lines import ESTIMATE, PLAN, SCHEDULE, SOLVE, refuse
 
 S, T, C = ["a", "a", "b"], [0.0, 1.0, 2.0], [0, 1, 0]

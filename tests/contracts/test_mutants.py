@@ -5,10 +5,7 @@ Accumulated delay, Σ w·Δ/ρ, has its numerics written out here in one line ea
 
 from __future__ import annotations
 
-import json
 import math
-import runpy
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -467,19 +464,3 @@ def test_counted_changes_alone_are_divided_by_the_time() -> None:
     )
     np.testing.assert_allclose(made.maximum(), [1e-3, 2.5], rtol=EXACT)
     np.testing.assert_allclose(made.counting(1.0, 2.0).maximum(), [2.0 / 1002.0, 1.5], rtol=EXACT)
-
-
-def test_the_page_shows_the_saved_run() -> None:
-    root = Path(__file__).resolve().parents[2]
-    mutation = runpy.run_path(str(root / "benchmarks" / "accuracy" / "mutation.py"))
-    record = json.loads((root / "benchmarks" / "results" / "mutation.json").read_text(encoding="utf-8"))
-    page = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    assert mutation["filled"](page, record) == page
-    assert mutation["BEGIN"] in page
-    reasons = json.loads(
-        (root / "benchmarks" / "accuracy" / "mutation_equivalent.json").read_text(encoding="utf-8")
-    )
-    for one in record["survivors"]:
-        assert one["reason"] == reasons.get(
-            f"{one['file']} | {one['text']} | {one['before']} -> {one['after']}", ""
-        )

@@ -192,7 +192,7 @@ def test_a_killed_worker_costs_a_retry(client: Any, tmp_path: Path) -> None:  # 
     (tmp_path / "fuse").touch()
     before = set(client.run(os.getpid).values())
     with client.as_current():
-        asked = plan_request(HarmonicStaleness(POISSON), estimate=deadly(tmp_path / "fuse"), seed=3)
+        asked = plan_request(HarmonicStaleness(POISSON), estimator=deadly(tmp_path / "fuse"), seed=3)
         made = plan(tmp_path / "in", asked, tmp_path / "out")
         again = plan(tmp_path / "in", asked, tmp_path / "again")
     assert not (tmp_path / "fuse").exists()

@@ -183,24 +183,3 @@ def test_a_refused_batch_leaves_no_trace(make: Make) -> None:
     model.partial_fit(more, 3.0)
     np.testing.assert_array_equal(model.change_rate_, again.partial_fit(more, 3.0).change_rate_)
     assert model.flag_.tolist() == ["always changed", "baseline only", "ok", "baseline only"]
-
-
-def test_settings_that_cannot_work_are_refused() -> None:
-    for alpha in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(SourceDataError, match="alpha is"):
-            LawOfLargeNumbers(alpha)
-    with pytest.raises(SourceDataError, match=r"alpha\(1\) is 0.0"):
-        LawOfLargeNumbers(math.log).fit(EDGES, 1.0)
-    for step in (0.0, 1.1, math.nan):
-        with pytest.raises(SourceDataError, match=r"step is .* Pass 0\.75"):
-            StochasticApproximation(step)
-    for step, beta in ((0.5, 0.75), (1.6, 0.75), (1.0, 1.2), (math.nan, 0.75)):
-        with pytest.raises(SourceDataError, match=r"step is .* and beta is"):
-            MomentumStochasticApproximation(step, beta)
-    for omega in (0.0, -1.0, math.inf, math.nan):
-        with pytest.raises(SourceDataError, match="omega is"):
-            MomentumStochasticApproximation(omega=omega)
-    for make in ONLINE:
-        for floor in (-1.0, math.nan, math.inf):
-            with pytest.raises(SourceDataError, match="floor is"):
-                make(floor=floor)

@@ -207,12 +207,3 @@ def test_who_stays_consistent_for_which_gaps(kind: str) -> None:
         else:
             assert distance(model, CHANGE_RATE) > 20
             assert abs(model.change_rate_.mean() - seeming) < 0.05 * seeming
-
-
-def test_repr_tells_the_settings() -> None:
-    assert repr(Naive()) == "Naive(floor=None)"
-    assert repr(LawOfLargeNumbers(2.0)) == "LawOfLargeNumbers(alpha=2.0, floor=None)"
-    assert repr(StochasticApproximation(floor=0.01)) == "StochasticApproximation(step=0.75, floor=0.01)"
-    heavy = MomentumStochasticApproximation(0.8, 0.5, floor=0)
-    assert repr(heavy) == "MomentumStochasticApproximation(step=0.8, beta=0.5, omega=1.0, floor=0)"
-    assert repr(MomentMatching((0, 2))) == "MomentMatching(bounds=(0.0, 2.0))"

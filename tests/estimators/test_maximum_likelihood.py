@@ -13,7 +13,6 @@ from scipy.integrate import trapezoid
 from scipy.optimize import brentq
 from scipy.stats import binom, chi2
 
-from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.estimators import LikelihoodRatio, MaximumLikelihood, Posterior
 from freshopt.inference import crawl_likelihood, rate_posterior
 from freshopt.logs.crawl_log import CrawlLog
@@ -211,34 +210,6 @@ def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(parts.change_rate_, whole.change_rate_, rtol=SCALAR)
     for method in (LikelihoodRatio(), Posterior()):
         np.testing.assert_allclose(parts.interval(0.9, method), whole.interval(0.9, method), rtol=SCALAR)
-
-
-def test_an_iteration_that_does_not_settle_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(7)
-    monkeypatch.setattr(crawl_likelihood, "STEPS", 1)
-    with pytest.raises(FreshoptError, match="did not settle in 1 steps"):
-        MaximumLikelihood(smoothing=0.5).fit(simulate(rng, np.ones(3), 50))
-
-
-@pytest.mark.parametrize("smoothing", [-1.0, math.nan, math.inf])
-def test_unusable_smoothing_is_refused(smoothing: float) -> None:
-    with pytest.raises(SourceDataError, match="smoothing"):
-        MaximumLikelihood(smoothing)
-
-
-@pytest.mark.parametrize("confidence", [0.0, 1.0, 95, math.nan])
-def test_unusable_confidence_is_refused(confidence: float) -> None:
-    with pytest.raises(SourceDataError, match=r"confidence.*0\.95"):
-        MaximumLikelihood().fit(EDGES).interval(confidence)
-
-
-def test_interval_before_fit_is_refused() -> None:
-    with pytest.raises(FreshoptError, match=r"fit\(log\)"):
-        MaximumLikelihood().interval()
-
-
-def test_repr_tells_the_setting() -> None:
-    assert repr(MaximumLikelihood(0.25)) == "MaximumLikelihood(smoothing=0.25)"
 
 
 def test_crawls_that_hardly_count_have_intervals_too() -> None:

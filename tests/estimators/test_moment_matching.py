@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import binom, chi2
 
-from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.errors import SourceDataError
 from freshopt.estimators import (
     Exact,
     FullObservation,
@@ -21,7 +21,6 @@ from freshopt.estimators import (
     MaximumLikelihood,
     MomentMatching,
     Published,
-    moment_matching,
 )
 from freshopt.logs.crawl_log import CrawlLog
 from tests.ground_truth.tolerances import EXACT, SCALAR
@@ -197,32 +196,8 @@ def test_unknown_counts_are_refused_by_name() -> None:
     np.testing.assert_allclose(model.partial_fit(unchanged).change_rate_, [0.5 / 1.5, 2.5 / 9.5], rtol=EXACT)
 
 
-def test_an_iteration_that_does_not_settle_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    gaps, changed = random_sources(np.random.default_rng(44), 20)
-    monkeypatch.setattr(moment_matching, "STEPS", 1)
-    with pytest.raises(FreshoptError, match="did not settle in 1 steps"):
-        MomentMatching().fit(log_of(gaps, changed))
-
-
-@pytest.mark.parametrize("bounds", [(-1.0, 1.0), (1.0, 1.0), (2.0, 1.0), (math.nan, 1.0), (0.0, math.nan)])
-def test_unusable_bounds_are_refused(bounds: tuple[float, float]) -> None:
-    with pytest.raises(SourceDataError, match="bounds are"):
-        MomentMatching(bounds)
-
-
-def test_what_cannot_be_answered_is_refused() -> None:
+def test_bounds_without_an_error_bound_are_refused() -> None:
     log = CrawlLog([1, 1], [0, 1], [0, 1], changes=[0, 1])
-    with pytest.raises(SourceDataError, match="smoothing"):
-        FullObservation(-1.0)
     for bounds in ((0.0, 1.0), (1.0, math.inf)):
         with pytest.raises(SourceDataError, match="a positive and a finite one"):
             FullObservation().fit(log).error_bound(bounds)
-    for make in (MomentMatching, FullObservation):
-        with pytest.raises(FreshoptError, match=r"fit\(log\)"):
-            make().interval()
-        for confidence in (0.0, 1.0, 95, math.nan):
-            with pytest.raises(SourceDataError, match=r"confidence.*0\.95"):
-                make().fit(log).interval(confidence)
-    with pytest.raises(FreshoptError, match=r"fit\(log\)"):
-        MomentMatching().error_bound()
-    assert repr(FullObservation(0.25)) == "FullObservation(smoothing=0.25)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -93,7 +94,7 @@ class PageReader(HTMLParser):
         assert style is not None
         for foreign in ("url(", "@import", "@font-face", "expression("):
             assert foreign not in style[1]
-        policy = text.partition("<style>")[0].replace("&#x27;", "'")
+        policy = html.unescape(text.partition("<style>")[0])
         assert "default-src 'none'" in policy
         allowed = re.findall(r"script-src '(sha256-[^']*)'[\";]", policy)
         assert ["sha256-" + _hash(code) for code in self.code] == allowed

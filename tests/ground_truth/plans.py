@@ -15,7 +15,7 @@ from scipy.stats import poisson
 
 import freshopt as fo
 from freshopt.planning import plan_files
-from freshopt.planning.request import PlanRequest
+from freshopt.planning.wishes import Wishes
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 
 Floats = npt.NDArray[np.float64]
@@ -46,9 +46,9 @@ def dated(columns: dict[str, Any]) -> dict[str, Any]:
     return {**columns, "time": np.datetime64(BEGIN.replace(tzinfo=None), "us") + offset}
 
 
-def plan_request(objective: fo.Objective | None = None, **changes: object) -> PlanRequest:
+def plan_request(objective: fo.Objective | None = None, **changes: object) -> Wishes:
     settings: dict[str, Any] = {"bandwidth": 9.0, "horizon": 14.0, **changes}
-    return PlanRequest(objective or HarmonicStaleness(PERIODIC), **settings)
+    return Wishes(objective or HarmonicStaleness(PERIODIC), **settings)
 
 
 def read(folder: Path) -> tuple[dict[str, Any], pl.DataFrame, pl.DataFrame, pl.DataFrame]:

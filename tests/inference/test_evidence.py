@@ -14,8 +14,7 @@ from freshopt.errors import SourceDataError
 from freshopt.estimators import GammaPrior, HostPriors, LikelihoodRatio, MaximumLikelihood
 from freshopt.inference.crawl_likelihood import CrawlLikelihood
 from freshopt.inference.dated_crawls import GammaParameters
-from freshopt.inference.evidence import best_evidence, explained, log_evidence, posterior_mode
-from freshopt.inference.log_posterior import LogDensity
+from freshopt.inference.marginal_likelihood import best_evidence, explained, log_evidence, posterior_mode
 from freshopt.logs.crawl_log import CrawlLog
 from tests.ground_truth.tolerances import SCALAR
 
@@ -80,23 +79,15 @@ def test_posteriors_with_births_are_the_brute_force_integrals(case: tuple[float,
     mean = float(integral(case, 1) / whole)
     assert posterior_mode(observed, prior)[0] == pytest.approx(mean, rel=1e-10)
     # The density of ln Δ that quantiles come from, normalised by the evidence.
-    density = LogDensity(
-        np.empty(0),
-        np.empty(0, dtype=np.bool_),
-        None,
-        np.zeros(2, dtype=np.int64),
-        np.array([float(changes)]),
-        np.array([time]),
-        prior._replace(exposure=prior.exposure + age),
-        np.ones(1),
-    )
+    posterior = observed.under(prior)
     for rate in mean * np.array([0.01, 0.3, 1.0, 4.0]):
         expected = (
             mpmath.mpf(b) ** a * mpmath.mpf(rate) ** (a + changes) * mpmath.exp(-(b + time + age) * rate)
         )
         expected *= (rate + births) * mpmath.exp(-births * age) / mpmath.gamma(a)
         constant = a * math.log(b) - math.lgamma(a) - births * age
-        found = math.exp(density(np.log([rate]))[0][0] + constant - log_evidence(observed, a, b, births))
+        density = posterior.density(np.log([rate]))[0][0]
+        found = math.exp(density + constant - log_evidence(observed, a, b, births))
         assert found == pytest.approx(float(expected / whole), rel=1e-10)
 
 

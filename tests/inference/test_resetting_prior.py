@@ -7,8 +7,7 @@ import pytest
 
 from freshopt.errors import SourceDataError
 from freshopt.estimators import GammaPrior, MaximumLikelihood, resetting_prior
-from freshopt.estimators.default_prior import default_prior
-from freshopt.inference.resetting_prior import in_windows
+from freshopt.estimators.default_prior import default_prior, in_windows
 from freshopt.logs.crawl_log import CrawlLog
 from tests.ground_truth.resetting_sources import resetting_log
 

@@ -10,7 +10,7 @@ import pytest
 import freshopt as fo
 from freshopt.errors import SourceDataError
 from freshopt.estimators import MaximumLikelihood
-from freshopt.logs.read_planner import read_planner
+from freshopt.tools.live_planner import read_planner
 
 
 @pytest.fixture

@@ -97,7 +97,7 @@ def test_a_process_that_is_killed_often(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.exhaustive
 def test_two_processes_share_one_plan(tmp_path: Path) -> None:
-    with fo.Planner(tmp_path, bandwidth=60.0, update=1.0, lease=1000.0) as planner:
+    with fo.Planner(tmp_path, bandwidth=60.0, update=1.0, lease=1000.0, burst=0.05) as planner:
         planner.add_many(NAMES)
     workers = [started(tmp_path) for _ in range(2)]
     lines: list[list[str]] = [[], []]

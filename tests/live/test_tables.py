@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import freshopt as fo
-from freshopt.logs.read_planner import planned_rates, read_planner
+from freshopt.tools.live_planner import planned_rates, read_planner
 
 BEFORE = (
     "DROP INDEX source_due",

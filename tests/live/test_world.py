@@ -35,7 +35,7 @@ def test_rates_come_within_two_percent_of_those_that_know_the_truth(tmp_path: Pa
     crawler = SimulatedCrawler(fo.World.poisson(sources, seed=9))
     best = fo.solve(fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.PERIODIC), sources, BANDWIDTH))
     shortfall = []
-    with Planner(tmp_path, bandwidth=BANDWIDTH, update="1d", replan="5d") as planner:
+    with Planner(tmp_path, bandwidth=BANDWIDTH, update="1d", replan="5d", burst="1h") as planner:
         planner.add_many(names, importance=importance)
         for step in range(DAYS * 24):
             now = step / 24

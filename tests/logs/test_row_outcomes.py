@@ -17,11 +17,11 @@ from freshopt.estimators import MaximumLikelihood
 from freshopt.inference.success_rates import SuccessRates
 from freshopt.logs import row_outcomes as rowwise
 from freshopt.logs.read_log import fetch_statuses, read_log
-from freshopt.logs.read_planner import read_planner
 from freshopt.planning.failing_window import Statuses, recorded_attempts, with_failures
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.known_changes import known_changes
-from freshopt.planning.request import request_of
+from freshopt.planning.wishes import BackTestWishes, Wishes
+from freshopt.tools.live_planner import read_planner
 from tests.ground_truth.row_evidence import Crawl, Row, crawls_of, fetch_of
 
 STATUSES = ("", "200", "304", "503", "429", "0", "404", "301", "403")
@@ -122,10 +122,7 @@ def test_back_tests_replay_the_same_fetches(matrix: tuple[list[Row], Path]) -> N
     assert told is not None
     statuses = Statuses.of(*told)
     window = HeldOutWindow.of(log, known_changes(log), 1.5, 4.0)
-    nothing: dict[str, Any] = dict.fromkeys(
-        ("objective", "importance", "hosts", "host_limits", "max_rate", "estimator")
-    )
-    asked = request_of(log, 9.0, 1.0, min_rate=0.0, confidence=0.9, seed=0, draws=0, **nothing)
+    asked = Wishes.of(log, {"bandwidth": 9.0}, BackTestWishes)
     outcomes = with_failures(window, asked, statuses)[0].outcomes
     assert outcomes is not None
     replayed = zip(

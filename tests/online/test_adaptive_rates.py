@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -88,17 +86,6 @@ def test_without_truth_values_are_what_estimates_promise() -> None:
     assert history.value[0] == pytest.approx(50.0 * 0.1 / 1.1 * 57 / 50)  # equal rates, the guess of 1 a day
 
 
-def test_resumed(tmp_path: Path) -> None:
-    for estimator in (LawOfLargeNumbers(), MaximumLikelihood()):
-        learner, world = AdaptiveRates(200.0, estimator), fo.World.poisson(SOURCES, seed=3)
-        whole = learner.run(world, GUESS, 2000.0)
-        file = tmp_path / f"{type(estimator).__name__}.npz"
-        learner.run(world, GUESS, 800.0, checkpoint=file)
-        again = learner.run(world, GUESS, 2000.0, checkpoint=file)
-        assert again.rates.tobytes() == whole.rates.tobytes()
-        assert again.spent.tobytes() == whole.spent.tobytes()
-
-
 def test_the_floor_is_per_day() -> None:
     rare = fo.Sources([1e-3, 50.0], [1.0, 1e-9], time_unit="hour")
     guess = fo.Problem(BINARY, rare, bandwidth=1.0)
@@ -106,10 +93,6 @@ def test_the_floor_is_per_day() -> None:
     assert history.final[1] == pytest.approx(0.1)
 
 
-def test_refusals() -> None:
-    with pytest.raises(fo.SourceDataError, match="batch is 0"):
-        AdaptiveRates(0.0)
-    with pytest.raises(fo.SourceDataError, match="floor is -1"):
-        AdaptiveRates(1.0, floor=-1.0)
+def test_a_floor_beyond_the_bandwidth_is_refused() -> None:
     with pytest.raises(fo.InfeasibleProblemError):
         AdaptiveRates(100.0, floor=1.0).run(fo.World.poisson(SOURCES, seed=1), GUESS, 300.0)

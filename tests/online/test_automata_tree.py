@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -122,18 +121,6 @@ def test_batches_bring_the_feedback_of_single_polls(polling: Polling, feedback: 
         error = 1.2 * np.sqrt(np.var(one) / len(one) + np.var(other) / len(other))
         assert abs(one.mean() - other.mean()) <= 4.5 * error
         assert error <= 0.1 * one.mean()
-
-
-def test_a_run_resumes_with_the_same_bits(tmp_path: Path) -> None:
-    problem, world = fo.Problem(PollingKnapsack(), SOURCES, 5.0), fo.World.poisson(SOURCES, seed=1)
-    learner = dataclasses.replace(WEIGHTED, rounds=6)
-    whole = learner.run(world, problem, 600.0)
-    path = tmp_path / "run.npz"
-    half = dataclasses.replace(WEIGHTED, rounds=6)
-    assert half.run(world, problem, 600.0, checkpoint=path).final.tolist() == whole.final.tolist()
-    again = half.run(world, problem, 600.0, checkpoint=path)  # everything is done already
-    assert again.value.tolist() == whole.value.tolist()
-    assert again.final.tolist() == whole.final.tolist()
 
 
 @pytest.mark.exhaustive

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.optimize import brentq
@@ -77,7 +75,7 @@ def test_the_whole_run_by_hand() -> None:
     assert history.spent.tolist() == [240.0, 960.0] == history.allowed.tolist()
 
 
-def test_counts_reach_an_estimator_that_needs_them(tmp_path: Path) -> None:
+def test_counts_reach_an_estimator_that_needs_them() -> None:
     """After 20 sweeps a rate is the number of changes until the last visit over the time of that visit."""
     sources = instance(6)
     world = fo.World.poisson(sources, seed=6)
@@ -89,11 +87,6 @@ def test_counts_reach_an_estimator_that_needs_them(tmp_path: Path) -> None:
     assert max(counts) > 20  # more than crawls
     planned = best_rates(sources.importance, np.array(counts) / last)
     assert history.rates[1] == pytest.approx(planned, rel=SCALAR, abs=SCALAR)
-    again = ExploreThenCommit(exploration=10.0, doubling=50.0, estimator=FullObservation())
-    whole, file = again.run(world, guess(sources), 400.0), tmp_path / "run.npz"
-    again.run(world, guess(sources), 100.0, checkpoint=file)
-    resumed = again.run(world, guess(sources), 400.0, checkpoint=file)
-    assert resumed.rates.tobytes() == whole.rates.tobytes()
 
 
 def test_a_crawler_without_counts_is_named() -> None:
@@ -119,20 +112,6 @@ def test_doubling_explores_at_each_stretch() -> None:
     short = history.shortfall[1::2]
     assert short[-1] < 0.5 * short[0]
     assert history.spent.sum() == history.allowed.sum()
-
-
-def test_a_resumed_run_is_the_same_run(tmp_path: Path) -> None:
-    sources = instance(2)
-    learner = ExploreThenCommit(exploration=10.0, doubling=50.0, estimator=MaximumLikelihood())
-    world = fo.World.poisson(sources, seed=2)
-    whole = learner.run(world, guess(sources), 400.0)
-    file = tmp_path / "run.npz"
-    learner.run(world, guess(sources), 100.0, checkpoint=file)
-    again = learner.run(world, guess(sources), 400.0, checkpoint=file)
-    assert again.rates.tobytes() == whole.rates.tobytes()
-    assert again.value.tobytes() == whole.value.tobytes()
-    with pytest.raises(fo.SourceDataError, match="Ask for more"):
-        learner.run(world, guess(sources), 100.0, checkpoint=file)
 
 
 @pytest.mark.exhaustive
@@ -182,10 +161,6 @@ def test_what_cannot_be_run_is_refused() -> None:
     world, problem = fo.World.poisson(sources, seed=0), guess(sources)
     with pytest.raises(fo.SourceDataError, match=r"horizon is 1\.0"):
         ExploreThenCommit().run(world, problem, 1.0)
-    with pytest.raises(fo.SourceDataError, match="exploration is -1"):
-        ExploreThenCommit(exploration=-1)
-    with pytest.raises(fo.SourceDataError, match="the world has 12 sources but the problem 2"):
-        ExploreThenCommit(4.0).run(world, fo.Problem(BINARY, fo.Sources([1.0, 2.0]), 1.0), 50.0)
     hourly = fo.Problem(BINARY, fo.Sources(1.0, sources.importance, time_unit="hour"), BANDWIDTH)
     with pytest.raises(fo.SourceDataError, match="Give both one time_unit"):
         ExploreThenCommit(4.0).run(world, hourly, 50.0)

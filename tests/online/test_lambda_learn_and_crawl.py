@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ import freshopt as fo
 from freshopt import problems
 from freshopt.online import LambdaLearnAndCrawl
 from freshopt.simulation import SimulatedCrawler
-from freshopt.solvers import WaterFilling
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 HARMONIC, BINARY = problems.HarmonicStaleness(), problems.BinaryFreshness()
@@ -212,18 +210,6 @@ def test_signals_are_counted_within_the_memory(tmp_path: Path) -> None:
         assert resumed.rates.tobytes() == learner.run(world, told, 240.0).rates.tobytes()
 
 
-def test_resumed_with_signals(tmp_path: Path) -> None:
-    sources, file = instance(7), tmp_path / "run.npz"
-    world, learner = fo.World.poisson(sources, seed=2), LambdaLearnAndCrawl(seed=5)
-    whole = learner.run(world, guess(sources), 10.0)
-    learner.run(world, guess(sources), 4.0, checkpoint=file)
-    again = learner.run(world, guess(sources), 10.0, checkpoint=file)
-    for key in ("rates", "value", "best", "spent", "time"):
-        assert getattr(again, key).tobytes() == getattr(whole, key).tobytes()
-    with pytest.raises(fo.SourceDataError, match="is a checkpoint of LambdaLearnAndCrawl"):
-        LambdaLearnAndCrawl(seed=6).run(world, guess(sources), 10.0, checkpoint=file)
-
-
 def test_recorded_histories() -> None:
     events = {"source": ["a", "b", "a", "b"], "time": [11.0, 12.5, 13.0, 19.0]}
     world = fo.World.from_events(events, start=10.0, horizon=20.0)
@@ -249,14 +235,3 @@ def test_refusals() -> None:
 
     with pytest.raises(fo.SourceDataError, match=r"Deaf has no signals\(start, end\)"):
         LambdaLearnAndCrawl().run(Deaf(), guess(sources), 1.0)
-    wrong: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"epoch": 0.0}, "epoch is 0"),
-        ({"memory": -1.0}, "memory is -1"),
-        ({"floor": 1.5}, "floor is 1.5"),
-        ({"approximate": True, "solver": WaterFilling()}, "Pass one of"),
-    )
-    for settings, message in wrong:
-        with pytest.raises(fo.SourceDataError, match=message):
-            LambdaLearnAndCrawl(**settings)
-    with pytest.raises(fo.SourceDataError, match="horizon is inf"):
-        LambdaLearnAndCrawl().run(fo.World.poisson(sources, seed=0), guess(sources), np.inf)

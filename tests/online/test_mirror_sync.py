@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -47,15 +46,15 @@ def binary_problem(seed: int = 0, **columns: Any) -> fo.Problem:  # noqa: ANN401
     return fo.Problem(SynchronizationCost(BinaryCost()), fo.Sources(rates, **settings), BANDWIDTH)
 
 
-def power_run(name: str, horizon: float, path: Path | None = None) -> RunHistory:
+def power_run(name: str, horizon: float) -> RunHistory:
     problem, cost = power_problem()
     world = AgeCosts(cost.curve(problem.sources), K, noise=0.1, seed=7)
-    return LEARNERS[name][0].run(world, problem, horizon, truth=problem, checkpoint=path)
+    return LEARNERS[name][0].run(world, problem, horizon, truth=problem)
 
 
-def binary_run(name: str, horizon: float, path: Path | None = None) -> RunHistory:
+def binary_run(name: str, horizon: float) -> RunHistory:
     problem = binary_problem()
-    return LEARNERS[name][1].run(fo.World.poisson(problem.sources, seed=7), problem, horizon, checkpoint=path)
+    return LEARNERS[name][1].run(fo.World.poisson(problem.sources, seed=7), problem, horizon)
 
 
 def slope(curve: str, change_rate: Floats, rate: Floats) -> Floats:
@@ -165,19 +164,6 @@ def test_cost_falls_towards_the_optimum(name: str, run: Any, share: float) -> No
     spent = history.spent.sum() / history.allowed.sum()
     # Probes are random: BT/1.05 of 5 % each. Whole intervals only leave some of a round unused.
     assert (0.94 if name == "mirror" else 0.99) < spent < 1.005
-
-
-@pytest.mark.parametrize("name", list(LEARNERS))
-@pytest.mark.parametrize("run", [power_run, binary_run])
-@pytest.mark.sampled(3)
-def test_a_resumed_run_has_the_same_bits(name: str, run: Any, tmp_path: Path) -> None:  # noqa: ANN401
-    whole: RunHistory = run(name, 800.0)
-    path = tmp_path / "run.npz"
-    run(name, 280.0, path)
-    resumed: RunHistory = run(name, 800.0, path)
-    for column in ("time", "value", "spent", "rates", "final"):
-        assert getattr(resumed, column).tobytes() == getattr(whole, column).tobytes()
-    assert resumed.to_frame().equals(whole.to_frame())
 
 
 class Diary:
@@ -307,7 +293,7 @@ def test_problems_that_are_not_of_this_kind(columns: dict[str, Any], message: st
         MirrorSync(1.0).run(Diary(), problem, 400.0)
 
 
-def test_settings_out_of_range() -> None:
+def test_problems_and_horizons_out_of_range() -> None:
     problem = binary_problem()
     random = fo.Problem(BinaryFreshness(), problem.sources, 40.0)
     announcing = fo.Sources(np.full(K, 3.0), min_rate=0.025, signalled=True)
@@ -320,11 +306,3 @@ def test_settings_out_of_range() -> None:
     ):
         with pytest.raises(fo.SourceDataError, match=message):
             learner.run(Diary(), given, horizon)
-    with pytest.raises(fo.SourceDataError, match=r"exploration is 0\.0"):
-        MirrorSync(1.0, exploration=0.0)
-    with pytest.raises(fo.SourceDataError, match=r"cycle is 0\.0"):
-        AsyncMirrorSync(1.0, cycle=0.0)
-    with pytest.raises(fo.SourceDataError, match="the world has 2 sources and the problem 100"):
-        MirrorSync(1.0).run(fo.World.poisson(fo.Sources([1.0, 2.0]), 1), problem, 400.0)
-    with pytest.raises(fo.SourceDataError, match="learning_rate is -1"):
-        MirrorSync(-1.0).run(Diary(), problem, 400.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,20 +47,3 @@ def test_only_exploration() -> None:
 def test_default_phase_is_that_of_lemma_1() -> None:
     history = PhasedEpsilonGreedy().run(fo.World.poisson(SOURCES, seed=1), GUESS, 6.0)
     assert history.time == pytest.approx([math.log(200.0), 6.0])
-
-
-def test_resumed(tmp_path: Path) -> None:
-    learner, world = PhasedEpsilonGreedy(phase=20.0, seed=3), fo.World.poisson(SOURCES, seed=1)
-    whole = learner.run(world, GUESS, 200.0)
-    learner.run(world, GUESS, 100.0, checkpoint=tmp_path / "run.npz")
-    again = learner.run(world, GUESS, 200.0, checkpoint=tmp_path / "run.npz")
-    assert again.rates.tobytes() == whole.rates.tobytes()
-
-
-def test_refusals() -> None:
-    with pytest.raises(fo.SourceDataError, match="epsilon is 1"):
-        PhasedEpsilonGreedy(epsilon=1.5)
-    with pytest.raises(fo.SourceDataError, match="phase is 0"):
-        PhasedEpsilonGreedy(phase=0.0)
-    with pytest.raises(fo.SourceDataError, match="horizon is -1"):
-        PhasedEpsilonGreedy(phase=1.0).run(fo.World.poisson(SOURCES, seed=1), GUESS, -1.0)

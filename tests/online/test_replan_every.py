@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 import freshopt as fo
 from freshopt import problems
-from freshopt.errors import SourceDataError
 from freshopt.estimators import GammaPrior, MaximumLikelihood
 from freshopt.online import LambdaLearnAndCrawl, ReplanEvery, RunHistory
 from freshopt.simulation import SimulatedCrawler
@@ -113,32 +110,7 @@ def test_sources_without_crawls_have_the_mean_of_the_prior() -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_run_resumes_with_the_same_bits(tmp_path: Path) -> None:
-    world, guess = world_of(0.01, 3)
-    policy = ReplanEvery(7.0, reset="auto")
-    whole = policy.run(world, guess, 42.0)
-    path = tmp_path / "run.npz"
-    policy.run(world, guess, 21.0, checkpoint=path)
-    resumed = policy.run(world, guess, 42.0, checkpoint=path)
-    assert resumed.rates.tolist() == whole.rates.tolist()
-    assert resumed.value.tolist() == whole.value.tolist()
-
-
-@pytest.mark.exhaustive
 def test_it_runs_with_a_crawler_of_ones_own() -> None:
     world, guess = world_of(0.0, 4)
     history = ReplanEvery(7.0, reset=0.01).run(SimulatedCrawler(world), guess, 28.0)
     assert len(history) == 4
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"epoch": 0.0}, r"epoch is 0\.0\. Pass a time > 0"),
-        ({"epoch": 7.0, "floor": 2.0}, r"floor is 2\.0\. Pass a share"),
-        ({"epoch": 7.0, "reset": "often"}, "reset is 'often'"),
-    ],
-)
-def test_wrong_settings_are_refused(settings: dict[str, object], message: str) -> None:
-    with pytest.raises(SourceDataError, match=message):
-        ReplanEvery(**settings)  # type: ignore[arg-type]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
+
+from tests.pages.measured import module
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "reproduce"
 N, DAYS = 60, 6
@@ -24,13 +24,8 @@ FILES = (
 
 
 @pytest.fixture(scope="module")
-def frame() -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(FOLDER))
-        yield importlib.import_module("reproduce")
-    for name, module in list(sys.modules.items()):
-        if str(getattr(module, "__file__", None) or "").startswith(str(FOLDER)):
-            sys.modules.pop(name)
+def frame() -> ModuleType:
+    return module("reproduce.reproduce")
 
 
 def write(folder: Path, importance: np.ndarray, rates: np.ndarray) -> Path:
@@ -78,7 +73,7 @@ def test_claims_that_need_the_data_are_decided_in_one_table(
         np.testing.assert_allclose(shown, (harmonic, binary), rtol=1e-4)
     assert found["BLC"][2] == "inf" or float(found["BLC"][2]) > float(found["LC"][2])
     claims = frame.Table.read("lambdacrawl").claims.values()
-    fitted, places = importlib.import_module("bing").FITTED, {"Fig 1", "Fig 2", "Sec 7"}
+    fitted, places = module("reproduce.bing").FITTED, {"Fig 1", "Fig 2", "Sec 7"}
     decided = {*fitted, "lc-axis"}
     wanted = [
         each for each in claims if each.id in decided or (each.place in places and each.origin != "own")
@@ -91,9 +86,9 @@ def test_claims_that_need_the_data_are_decided_in_one_table(
 
 
 def test_rates_of_silent_pages_are_learnt(frame: ModuleType, tmp_path: Path) -> None:  # noqa: ARG001
-    made, io = importlib.import_module("bing"), importlib.import_module("freshopt.io")
+    made = module("reproduce.bing")
     rates = np.where(np.arange(N) % 4 == 0, 1.25, np.nan)
-    data = io.read_bing(write(tmp_path, np.ones(N), rates))
+    data = made.read_bing(write(tmp_path, np.ones(N), rates))
     sources, left_out = made.pages_of(data, tmp_path)
     assert left_out == 0
     assert sources.signalled.tolist() == (np.arange(N) % 4 == 0).tolist()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import math
 import re
 import tomllib
@@ -16,6 +15,7 @@ import pytest
 import freshopt as fo
 from freshopt.terminal.objective_options import OBJECTIVES
 from freshopt.terminal.options import SOLVERS
+from tests.pages import measured
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -36,7 +36,7 @@ def module(path: Path) -> ModuleType:
     return made
 
 
-WRITTEN, CHOOSING = module(DOCS / "pages.py"), module(ROOT / "benchmarks" / "accuracy" / "choosing.py")
+WRITTEN, CHOOSING = module(DOCS / "pages.py"), measured.module("accuracy.choosing")
 EXPORTED = module(DOCS / "_ext" / "exported.py")
 AGAIN = "run: python docs/pages.py"
 
@@ -88,33 +88,14 @@ def test_findings_are_decided_as_the_page_says() -> None:
     assert verdicts["undecided"] < verdicts["does not hold"]
 
 
-def test_tables_of_choices_are_the_saved_results() -> None:
-    page, saved = read("choosing.md"), CHOOSING.load()
-    assert CHOOSING.filled(page, saved) == page, "run: python benchmarks/accuracy/choosing.py --save"
-    for now, then in zip(CHOOSING.measure(), saved["choosing"], strict=True):
+def test_choices_are_computed_anew() -> None:
+    for now, then in zip(CHOOSING.measure(), measured.harness.saved("choosing")["rows"], strict=True):
         assert (now["rates"], now["never"]) == (then["rates"], then["never"])
         for key, extra in now["extra"].items():
             if extra is None:
                 assert then["extra"][key] is None
             else:
                 assert math.isclose(extra, then["extra"][key], rel_tol=1e-6, abs_tol=1e-9)
-
-
-def test_what_is_said_of_choices_is_so() -> None:
-    saved = CHOOSING.load()
-    extra = {row["rates"]: row["extra"] for row in saved["choosing"]}
-    worse = [
-        name for name in CHOOSING.OBJECTIVES if extra["proportional to Δ"][name] > extra["equal rates"][name]
-    ]
-    assert sorted(worse) == sorted(set(CHOOSING.OBJECTIVES) - {"AccumulatedDelay"})
-    assert all(extra[name][name] == pytest.approx(0.0, abs=1e-12) for name in CHOOSING.OBJECTIVES)
-    for row in saved["replay"]["disciplines"]:
-        if row["schedule"] == "Carousel, as written":
-            assert row["excess"] < 1e-3  # "within a thousandth of the optimum"
-    rows = saved["cone_solvers"]["rows"]
-    assert sum(row["raw_solved"] for row in rows) < 0.5 * sum(
-        row["instances"] for row in rows
-    )  # "mostly fail"
 
 
 def test_every_public_name_is_in_the_reference() -> None:
@@ -172,15 +153,6 @@ def test_the_versions_and_extras_that_are_told() -> None:
     told = set(re.findall(r"^\| `(\w+)` \|", read("install.md"), re.MULTILINE))
     assert told == set(project["optional-dependencies"])
     assert project["requires-python"].removeprefix(">=") in read("install.md")
-
-
-def test_saved_choices_are_json_without_infinities() -> None:
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not JSON")
-
-    json.loads(
-        (ROOT / "benchmarks" / "results" / "choosing.json").read_text(encoding="utf-8"), parse_constant=refuse
-    )
 
 
 def test_the_map_of_the_house_names_every_room_and_files_that_are_there() -> None:

@@ -1,16 +1,12 @@
-"""The gallery tells the truth: its code prints what follows it, its table is the saved measurement."""
+"""The gallery tells the truth: its code prints what follows it, its declarations are its formulas."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
-import json
 import math
 import re
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,25 +15,14 @@ import pytest
 import freshopt as fo
 from freshopt.solvers import Conic, SeparableNewton, WaterFilling
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
+from tests.pages.measured import ROOT, harness, module
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
 BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-RESULTS = json.loads((ROOT / "benchmarks" / "results" / "gallery.json").read_text(encoding="utf-8"))
+RESULTS = harness.saved("gallery")["objectives"]
 
 
-def benchmark() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "gallery_benchmark", ROOT / "benchmarks" / "pages" / "gallery.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-BENCHMARK = benchmark()
+BENCHMARK = module("pages.gallery")
 OBJECTIVES: list[fo.Objective] = BENCHMARK.declared()
 
 
@@ -57,24 +42,6 @@ def test_each_is_declared_in_ten_lines() -> None:
     assert len(classes) == len(OBJECTIVES) == 3
     for text in classes:
         assert sum(bool(line.strip()) for line in text.splitlines()) <= 10
-
-
-def test_the_table_is_the_saved_measurement() -> None:
-    assert BENCHMARK.filled(PAGE, RESULTS) == PAGE
-    assert [result["objective"] for result in RESULTS] == [repr(objective) for objective in OBJECTIVES]
-
-
-def test_the_saved_measurement_proves_agreement() -> None:
-    for result in RESULTS:
-        small, large = result["sizes"]
-        assert (small["n"], large["n"]) == (50, 10**6)
-        assert [row["backend"] for row in small["rows"]] == [None, "CLARABEL", "ECOS"]
-        for size in (small, large):
-            assert size["price"] > 0.0  # the bandwidth binds: no solver had an easy way out
-            for row in size["rows"]:
-                limit = CONIC if row["backend"] else SCALAR
-                assert row["relative_gap"] <= limit
-                assert row["difference"] <= limit
 
 
 def test_the_floor_holds_more_than_a_quarter_of_the_sources() -> None:

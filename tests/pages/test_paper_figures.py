@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.ground_truth.tolerances import EXACT
+from tests.pages.measured import ROOT, harness, module
 
-ROOT = Path(__file__).parents[2]
 FOLDER, RESULTS = ROOT / "benchmarks" / "reproduce", ROOT / "benchmarks" / "results"
 PAPERS = sorted(path.stem.removeprefix("curves_") for path in FOLDER.glob("curves_*.py"))
 KEPT = 1e-5  # six digits are kept
@@ -39,33 +34,6 @@ def stated(paper: str, name: str) -> dict[str, Any]:
 
 def at(each: dict[str, Any], x: float) -> float:
     return float(each["mean"][each["x"].index(x)])
-
-
-@pytest.fixture(scope="module")
-def frame() -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(FOLDER))
-        yield importlib.import_module("curves")
-    for name, module in list(sys.modules.items()):
-        if str(getattr(module, "__file__", None) or "").startswith(str(FOLDER)):
-            sys.modules.pop(name)
-
-
-@pytest.mark.parametrize("paper", PAPERS)
-def test_saved_curves_are_whole(paper: str) -> None:
-    record = read("curves", paper)
-    assert (record["paper"], record["quick"], record["runs"], record["seed"]) == (paper, False, None, 0)
-    keys = [(each["figure"], each["panel"], each["name"]) for each in record["curves"]]
-    assert keys
-    assert len(set(keys)) == len(keys)
-    for each in record["curves"]:
-        assert each["x"] == sorted(each["x"])
-        assert len(each["x"]) == len(each["mean"]) == len(each["low"]) == len(each["high"]) > 1
-        assert all(a <= b <= c for a, b, c in zip(each["low"], each["mean"], each["high"], strict=True))
-        assert each["x_label"]
-        assert each["y_label"]
-        if each["runs"] == 1:
-            assert each["low"] == each["mean"] == each["high"]
 
 
 def test_curves_and_statements_are_of_the_same_runs() -> None:
@@ -103,8 +71,8 @@ def test_curves_and_statements_are_of_the_same_runs() -> None:
         assert slope == pytest.approx(found, abs=0.05)
 
 
-def test_what_is_computed_comes_out_again(frame: ModuleType) -> None:
-    record = frame.measure("estimators", None, quick=True, seed=0)
+def test_what_is_computed_comes_out_again() -> None:
+    record = harness.measurement("curves_estimators").measured(quick=True)
     again = [each for each in record["curves"] if each["runs"] == 1]
     assert len(again) == 12
     for each in again:
@@ -126,8 +94,8 @@ def test_curves_of_estimators_cross_where_it_is_found() -> None:
     assert at(heavy, before) < at(law, before)
 
 
-def test_means_and_intervals_of_a_curve(frame: ModuleType) -> None:  # noqa: ARG001 - makes the import work
-    made = importlib.import_module("mean_curve")
+def test_means_and_intervals_of_a_curve() -> None:
+    made = module("curves.mean_curve")
     x = [1.0, 2.0, 3.0, 4.0, 5.0]
     half = 2.7764451051977934 * np.sqrt(2.5 / 5)  # Student's 97.5 % quantile of 4 degrees, from a table
     found = made.averaged(("Fig 1", "a", "x", "y"), "n", [10, 20], np.column_stack([x, np.square(x)]))
@@ -141,12 +109,3 @@ def test_means_and_intervals_of_a_curve(frame: ModuleType) -> None:  # noqa: ARG
     assert made.exactly(("Fig 1", "a", "x", "y"), "n", [1], [1 / 3]).record()["mean"] == [0.333333]
     assert made.spaced(1, 1000, 4).tolist() == [1, 10, 100, 1000]
     assert made.spaced(1, 5, 50).tolist() == [1, 2, 3, 4, 5]
-
-
-def test_quick_runs_are_not_saved(
-    frame: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["curves.py", "--quick", "--save"])
-    with pytest.raises(SystemExit):
-        frame.main()
-    assert "only full runs are saved" in capsys.readouterr().err

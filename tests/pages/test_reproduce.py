@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -19,28 +17,23 @@ from numpy.typing import NDArray
 
 from tests.ground_truth.strata import stratified
 from tests.ground_truth.tolerances import EXACT
+from tests.pages.measured import ROOT, module
 
 Row: TypeAlias = list[float] | list[bool] | NDArray[np.float64]
 Samples: TypeAlias = Row | tuple[Row, Row]
-ROOT = Path(__file__).parents[2]
 FOLDER, RESULTS = ROOT / "benchmarks" / "reproduce", ROOT / "benchmarks" / "results"
 PAPERS = sorted(path.stem for path in (FOLDER / "claims").glob("*.toml"))
 OPPOSITE = {"holds": "does not hold", "does not hold": "holds", "undecided": "undecided"}
 
 
 @pytest.fixture(scope="module")
-def frame() -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(FOLDER))
-        yield importlib.import_module("reproduce")
-    for name, module in list(sys.modules.items()):
-        if str(getattr(module, "__file__", None) or "").startswith(str(FOLDER)):
-            sys.modules.pop(name)
+def frame() -> ModuleType:
+    return module("reproduce.reproduce")
 
 
 @pytest.fixture(scope="module")
 def made(frame: ModuleType) -> ModuleType:  # noqa: ARG001 - makes the import work
-    return importlib.import_module("claims")
+    return module("reproduce.claims")
 
 
 def saved(paper: str) -> dict[str, Any]:
@@ -49,8 +42,7 @@ def saved(paper: str) -> dict[str, Any]:
 
 
 def test_every_paper_has_a_table_and_a_module() -> None:
-    modules = sorted(path.stem.removeprefix("reproduce_") for path in FOLDER.glob("reproduce_*.py"))
-    assert modules == PAPERS
+    assert sorted(module("reproduce.reproduce").PARTS) == PAPERS
     assert len(PAPERS) == 5
 
 

@@ -16,7 +16,7 @@ from freshopt.logs import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.planning.backtest import backtest, hold_out
 from freshopt.planning.known_changes import known_changes
-from freshopt.planning.request import PlanRequest
+from freshopt.planning.wishes import Wishes
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.command_lines import MAIN_JOB, Run, refuse
 from tests.ground_truth.tolerances import EXACT, SCALAR
@@ -53,7 +53,7 @@ def test_costs_are_those_of_poisson_sources() -> None:
     days, copies = 4000.0, 20
     rates = np.tile(RATES, copies)
     history = ChangeHistory(*events(rates, days, 1), 0.0, days, sources=np.arange(len(rates)))
-    request = PlanRequest(BinaryFreshness(PERIODIC), bandwidth=len(rates), horizon=1.0)
+    request = Wishes(BinaryFreshness(PERIODIC), bandwidth=len(rates), horizon=1.0)
     held = hold_out(history.to_log(8.0), request, history, share=0.25, splits=1)
     rows = {row.policy: row for row in held.rows}
     assert list(rows) == ["plan", "uniform", "proportional", "∝ √(w·Δ)", "best static in hindsight"]
@@ -83,7 +83,7 @@ def test_what_was_predicted_comes_true_of_poisson_sources(objective: fo.Objectiv
     """Sources whose rates are known from a long log, in three windows; the ratio of a window is near 1."""
     days, rates = 1500.0, np.random.default_rng(0).gamma(2.0, 0.2, 60) + 0.02
     history = ChangeHistory(*events(rates, days, 8), 0.0, days, sources=np.arange(60))
-    request = PlanRequest(objective, bandwidth=20.0, horizon=1.0)
+    request = Wishes(objective, bandwidth=20.0, horizon=1.0)
     held = hold_out(history.to_log(3.0), request, history)
     plan = held.means[0]
     assert plan.predicted is not None
@@ -99,7 +99,7 @@ def test_nothing_of_a_window_is_known_to_its_plan() -> None:
     log = poisson_log()
     late = log.time > 1600.0 - 0.25 * 1599.5 - 0.5
     twisted = fo.CrawlLog(log.source_index, log.time, np.where(late, ~log.changed, log.changed))
-    request = PlanRequest(HarmonicStaleness(PERIODIC), bandwidth=3.0, horizon=1.0)
+    request = Wishes(HarmonicStaleness(PERIODIC), bandwidth=3.0, horizon=1.0)
     one, other = (hold_out(each, request, share=0.25, splits=1) for each in (log, twisted))
     for mine, theirs in zip(one.rows[:5], other.rows[:5], strict=True):
         assert (mine.refreshes, mine.predicted) == (theirs.refreshes, theirs.predicted)
@@ -108,7 +108,7 @@ def test_nothing_of_a_window_is_known_to_its_plan() -> None:
 
 def test_the_current_policy_is_the_logs_own_crawls() -> None:
     log = poisson_log(every=0.5)
-    request = PlanRequest(BinaryFreshness(PERIODIC), bandwidth=3.0, horizon=1.0)
+    request = Wishes(BinaryFreshness(PERIODIC), bandwidth=3.0, horizon=1.0)
     held = hold_out(log, request, share=0.25, splits=1)
     rows = {row.policy: row for row in held.rows}
     assert rows["current"].refreshes == pytest.approx(12.0, rel=0.01)
@@ -158,7 +158,7 @@ def test_without_a_plan_of_as_many_crawls_the_current_ones_are_not_judged() -> N
 def test_windows_with_nothing_before_them_are_left_out() -> None:
     """All but one crawl of each source are in the last quarter."""
     rows = [(k, t, (k + int(t)) % 2) for k in range(4) for t in (0.0, 80.0, 85.0, 90.0, 95.0, 100.0)]
-    request = PlanRequest(HarmonicStaleness(PERIODIC), bandwidth=1.0, horizon=1.0)
+    request = Wishes(HarmonicStaleness(PERIODIC), bandwidth=1.0, horizon=1.0)
     source, time, changed = zip(*rows, strict=True)
     held = hold_out(fo.CrawlLog(source, time, changed), request, share=0.8, splits=8)
     assert (held.splits, held.begin, held.end) == (2, 80.0, 100.0)
@@ -167,7 +167,7 @@ def test_windows_with_nothing_before_them_are_left_out() -> None:
 def test_sources_that_begin_in_the_held_out_part_are_left_out() -> None:
     rows = [("old", float(t), t % 2) for t in range(100)] + [("new", float(t), 1) for t in range(80, 100)]
     source, time, changed = zip(*rows, strict=True)
-    request = PlanRequest(
+    request = Wishes(
         HarmonicStaleness(PERIODIC),
         bandwidth=1.0,
         horizon=1.0,
@@ -186,7 +186,7 @@ def test_a_source_counts_until_its_last_crawl() -> None:
     """It changes once a day until day 85 and is stale half of the time; then nothing is known."""
     rows = [("dead", float(t), 1) for t in range(86)] + [("live", float(t), 0) for t in range(101)]
     source, time, changed = zip(*rows, strict=True)
-    request = PlanRequest(
+    request = Wishes(
         BinaryFreshness(PERIODIC),
         bandwidth=1.0,
         horizon=1.0,
@@ -210,7 +210,7 @@ def test_a_history_with_dates_keeps_its_clock() -> None:
     _, days = events(np.array([1.0]), 400.0, 2)
     moments = [begin + timedelta(days=10.0 + float(day)) for day in days]
     history = ChangeHistory(["a"] * len(days), moments, begin, begin + timedelta(days=420))
-    request = PlanRequest(AccumulatedDelay(PERIODIC), bandwidth=1.0, horizon=1.0)
+    request = Wishes(AccumulatedDelay(PERIODIC), bandwidth=1.0, horizon=1.0)
     held = hold_out(history.to_log(1.0), request, history, share=0.25, splits=1)
     assert (held.begin, held.end) == pytest.approx((315.0, 420.0), rel=EXACT)
     inside = np.sum((days > 305.0) & (days < 410.0)) / 105.0
@@ -249,7 +249,7 @@ def test_every_objective_and_host_limits(run: Run, log: Path) -> None:
 def test_a_limit_of_a_host_that_begins_late_is_no_obstacle() -> None:
     rows = [("old", float(t), t % 2) for t in range(100)] + [("new", float(t), 1) for t in range(80, 100)]
     source, time, changed = zip(*rows, strict=True)
-    request = PlanRequest(
+    request = Wishes(
         HarmonicStaleness(PERIODIC),
         bandwidth=1.0,
         horizon=1.0,
@@ -262,7 +262,7 @@ def test_a_limit_of_a_host_that_begins_late_is_no_obstacle() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -1.0, float("nan")])
 def test_a_share_that_is_none_is_refused(share: float) -> None:
-    request = PlanRequest(HarmonicStaleness(), bandwidth=1.0, horizon=1.0)
+    request = Wishes(HarmonicStaleness(), bandwidth=1.0, horizon=1.0)
     with pytest.raises(fo.SourceDataError, match=r"held out is .* between 0 and 1"):
         hold_out(poisson_log(10.0), request, share=share)
 
@@ -297,7 +297,7 @@ def test_plan_tells_what_it_would_have_achieved(run: Run, log: Path) -> None:
 
 
 def test_logs_too_short_to_hold_anything_out(folder: Path) -> None:
-    request = PlanRequest(HarmonicStaleness(), bandwidth=1.0, horizon=1.0)
+    request = Wishes(HarmonicStaleness(), bandwidth=1.0, horizon=1.0)
     with pytest.raises(fo.SourceDataError, match=r"no time to hold out.* more than one crawl"):
         hold_out(fo.CrawlLog(["a", "b"], [1.0, 1.0], [0, 1], start=0.0), request)
     Path("twice.csv").write_text("source,time,changed\na,1,0\na,2,1\n")

@@ -7,10 +7,11 @@ import pytest
 
 import freshopt as fo
 from freshopt.planning.held_out_window import held_out_windows
-from freshopt.planning.policy_cost import PolicyCost
-from freshopt.planning.policy_replay import replay_rates
-from freshopt.planning.request import PlanRequest
-from freshopt.planning.static_policies import problem_of
+from freshopt.planning.measured import measure
+from freshopt.planning.plan_steps import problem_of
+from freshopt.planning.policy_cost import PolicyCost, mean_row
+from freshopt.planning.static_rates import at_rates
+from freshopt.planning.wishes import Wishes
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 
 PERIODIC = fo.Refresh.PERIODIC
@@ -76,13 +77,16 @@ def test_a_prediction_is_the_integral_over_the_windows() -> None:
     """Against the formula summed source by source, with importances and windows of unequal lengths."""
     log = ending_log(sources=20)
     weight = np.geomspace(1e-6, 1e6, 20)
-    request = PlanRequest(BinaryFreshness(PERIODIC), 10.0, 1.0, importance=lambda names: weight[names])
+    request = Wishes(BinaryFreshness(PERIODIC), 10.0, 1.0, importance=lambda names: weight[names])
     for window in held_out_windows(log, None):
         n = len(window.span)
         delta, own = np.linspace(0.1, 0.5, n), weight[window.past.sources_]
         problem = problem_of(request, fo.Sources(delta, own), 10.0)
         rates = np.linspace(0.2, 1.0, n)
-        row = replay_rates("", window, request, problem, rates, 10.0)
+        known = delta[:, None], np.ones((n, 1))
+        conduct = at_rates(window, request, problem, rates, 10.0, known)
+        rows = [measure("", window, request.objective, own, conduct)]
+        row = mean_row(rows, None, maximised=False)
         span = np.maximum(log.last_crawl[window.index], window.begin).clip(max=window.end) - window.begin
         u = delta / rates
         stale = 1.0 + np.expm1(-u) / u

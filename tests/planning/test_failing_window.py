@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -11,8 +9,9 @@ import freshopt as fo
 from freshopt.planning.backtest import backtest
 from freshopt.planning.failing_window import Outcomes, Statuses, with_failures
 from freshopt.planning.held_out_window import HeldOutWindow, held_out_windows
-from freshopt.planning.policy_replay import attempted_costs
-from freshopt.planning.request import request_of
+from freshopt.planning.measured import measure
+from freshopt.planning.static_rates import at_rates
+from freshopt.planning.wishes import BackTestWishes, Wishes
 from freshopt.problems import BinaryFreshness
 
 PERIODIC = fo.Refresh.PERIODIC
@@ -68,10 +67,16 @@ def test_attempts_cost_what_their_cell_says(refresh: fo.Refresh) -> None:
     kept = fo.World.from_events({"source": source, "time": time}, names=np.arange(n), horizon=end)
     log = fo.CrawlLog(np.repeat(np.arange(n), 2), np.tile([0.0, 1.0], n), np.tile([0, 1], n))
     window = HeldOutWindow.of(log, kept, 100.0, end)
-    asked = request_of(log, 1.0, 1.0, **DEFAULTS | {"objective": BinaryFreshness(refresh)}, success=chance)
+    asked = Wishes.of(
+        log, {"bandwidth": 1.0, "objective": BinaryFreshness(refresh), "success": chance}, BackTestWishes
+    )
     window, _ = with_failures(window, asked, None)
-    cost, stale = attempted_costs(window, BinaryFreshness(refresh), np.full(n, 2.0), 5)(0, window.changes)
-    np.testing.assert_array_equal(cost, stale)
+    objective = BinaryFreshness(refresh)
+    problem = fo.Problem(objective, fo.Sources(np.ones(n)), 2.0 * n)
+    conduct = at_rates(window, asked, problem, np.full(n, 2.0), 2.0 * n)
+    found = measure("", window, objective, np.ones(n), conduct)
+    cost = found.cost
+    np.testing.assert_array_equal(cost, found.stale)
     u, s = 0.5, chance[:4]
     fresh = (s / u) * -np.expm1(-u) / (1.0 - (1.0 - s) * np.exp(-u))
     if refresh is not PERIODIC:
@@ -81,23 +86,10 @@ def test_attempts_cost_what_their_cell_says(refresh: fo.Refresh) -> None:
     assert np.all(np.abs(shares.mean(axis=0) - fresh) <= 4.0 * error)
 
 
-DEFAULTS: dict[str, Any] = {
-    "importance": None,
-    "hosts": None,
-    "host_limits": None,
-    "min_rate": 0.0,
-    "max_rate": None,
-    "estimator": None,
-    "confidence": 0.95,
-    "seed": 0,
-    "draws": 0,
-}
-
-
 def test_a_window_knows_the_statuses_before_it_alone() -> None:
     log, told = fetches()
     window = held_out_windows(log, None, 0.5, 1)[0]
-    asked = request_of(log, 2.0, 1.0, objective=BinaryFreshness(PERIODIC), **DEFAULTS)
+    asked = Wishes.of(log, {"bandwidth": 2.0, "objective": BinaryFreshness(PERIODIC)}, BackTestWishes)
     window, learnt = with_failures(window, asked, Statuses.of(*told))
     assert learnt.success is not None
     assert window.outcomes is not None

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.exporters import CacheControl, Nginx
 from freshopt.problems import BinaryFreshness
+from freshopt.tools import CacheControl, Nginx
 
 FRESH = BinaryFreshness(fo.Refresh.ON_REQUEST)
 DAY = 86_400.0
@@ -122,7 +122,7 @@ def test_the_least_fetches_for_a_freshness(tmp_path: Path) -> None:
     for words, more in (
         (r"does not tell the lifetimes of today", {"freshness": "as today"}),
         (r"freshness 1.0 is not between 0 and 100 %", {"freshness": 1.0}),
-        (r"stands in place of the bandwidth", {"freshness": 0.9, "bandwidth": 3.0}),
+        (r"stands in place of bandwidth", {"freshness": 0.9, "bandwidth": 3.0}),
         (r"max_rate everywhere gives .* of requests a fresh copy", {"freshness": 0.99, "max_rate": 0.1}),
     ):
         with pytest.raises(fo.FreshoptError, match=words):
@@ -152,7 +152,7 @@ def test_plans_of_the_other_kind_are_refused() -> None:
     with pytest.raises(fo.SourceDataError, match=r"requests is None. Pass the log of who asks"):
         fo.plan_lifetimes(log, None, 1.0)
     with pytest.raises(
-        fo.SourceDataError, match=r"bandwidth is None. Pass a rate, such as .*, or a freshness"
+        fo.SourceDataError, match=r"bandwidth is None, not a number. Pass a rate such as .*, or freshness"
     ):
         fo.plan_lifetimes(log, {"a": 1.0}, None)
     with pytest.raises(TypeError, match=r"Pass a format of caches"):

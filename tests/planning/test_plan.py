@@ -163,7 +163,7 @@ def test_importance_bounds_and_confidence_are_what_was_wished(log: fo.CrawlLog) 
     assert counts["at_max_rate"] == np.count_nonzero(bounded.solution.rates == 0.9) > 0
     wide = make_plan(log, plan_request(confidence=0.999))
     assert np.all((wide.lower < plain.lower) & (wide.upper > plain.upper))
-    rough = make_plan(log, plan_request(estimate=MaximumLikelihood(5.0).fit))
+    rough = make_plan(log, plan_request(estimator=MaximumLikelihood(5.0).fit))
     assert np.all(rough.estimate.change_rate_ != plain.estimate.change_rate_)
 
 
@@ -207,7 +207,7 @@ def test_what_only_smoothing_could_tell_is_refused_without_it() -> None:
         r"rate of 'a' \(never changed\), 'b' \(baseline only\), 'c' \(always changed\)\. Leave smoothing"
     )
     with pytest.raises(SourceDataError, match=message):
-        make_plan(log, plan_request(estimate=MaximumLikelihood(0.0).fit))
+        make_plan(log, plan_request(estimator=MaximumLikelihood(0.0).fit))
 
 
 def test_draws_tell_what_uncertainty_costs() -> None:
@@ -223,6 +223,6 @@ def test_draws_tell_what_uncertainty_costs() -> None:
 
 def test_any_estimator_can_be_asked_for() -> None:
     log = fo.CrawlLog(["a"] * 6 + ["b"] * 6, [0, 1, 2, 3, 4, 5] * 2, [0, 1, 1, 0, 1, 0, 0, 0, 0, 1, 0, 0])
-    made = make_plan(log, plan_request(estimate=Naive(half_life=2.0).fit))
+    made = make_plan(log, plan_request(estimator=Naive(half_life=2.0).fit))
     assert summary(made)["change_rate"]["estimator"] == "Naive(floor=None, half_life=2.0)"
     np.testing.assert_array_equal(made.estimate.change_rate_, made.solution.problem.sources.change_rate)

@@ -12,11 +12,14 @@ from freshopt.estimators import MaximumLikelihood
 from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.planning.held_out_window import HeldOutWindow
+from freshopt.planning.measured import measure
 from freshopt.planning.plan import estimated_sources
-from freshopt.planning.policy_replay import replay_crawls
+from freshopt.planning.plan_steps import problem_of
+from freshopt.planning.policies import crawls_that
+from freshopt.planning.policy_cost import mean_row
 from freshopt.planning.replanning import replanned_crawls
-from freshopt.planning.request import PlanRequest, default_estimate
-from freshopt.planning.static_policies import problem_of
+from freshopt.planning.request import default_estimate
+from freshopt.planning.wishes import Wishes
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
@@ -34,7 +37,7 @@ def window_of(log: CrawlLog, changes: list[list[float]], begin: float, end: floa
     return HeldOutWindow.of(log, world, begin, end)
 
 
-def crawled(window: HeldOutWindow, request: PlanRequest, every: float) -> tuple[np.ndarray, np.ndarray]:
+def crawled(window: HeldOutWindow, request: Wishes, every: float) -> tuple[np.ndarray, np.ndarray]:
     estimate, sources = estimated_sources(window.past, request)
     solution = fo.solve(problem_of(request, sources, request.bandwidth))
     return replanned_crawls(window, request, solution, estimate, every)
@@ -50,7 +53,7 @@ def test_a_single_source_by_hand() -> None:
         seen.append(part)
         return MaximumLikelihood().fit(part)
 
-    request = PlanRequest(BinaryFreshness(PERIODIC), 1.0, 1.0, estimate=estimate)
+    request = Wishes(BinaryFreshness(PERIODIC), 1.0, 1.0, estimator=estimate)
     source, time = crawled(window, request, 2.0)
     assert source.tolist() == [0] * len(time)
     assert 3.0 < time[0] <= 4.0 < time[1]
@@ -69,8 +72,10 @@ def test_a_single_source_by_hand() -> None:
     for a, b in zip(time, [*time[1:], 10.0], strict=True):
         missed = [t for t in changes if a < t <= b]
         stale += max(min(b, 10.0) - max(min(missed), 4.0), 0.0) if missed else 0.0
-    row = replay_crawls("re-planned", window, request.objective, np.ones(1), [(source, time)], 1.0)
-    assert row.cost.value == pytest.approx(stale / 6.0, rel=SCALAR)
+    conduct = crawls_that(window, [(source, time)], 1.0)
+    measured = measure("re-planned", window, request.objective, np.ones(1), conduct)
+    row = mean_row([measured], None, maximised=False)
+    assert row.realised == pytest.approx(stale / 6.0, rel=SCALAR)
     assert row.refreshes == pytest.approx(1.0, rel=EXACT)
 
 
@@ -90,7 +95,7 @@ def test_rates_follow_what_the_crawls_find(refresh: fo.Refresh) -> None:
         for day in np.arange(21.0, 30.0, 3.0)
     ]
     window = window_of(CrawlLog(*zip(*rows, strict=True)), changes, begin, end)
-    request = PlanRequest(AccumulatedDelay(refresh), n / 4.0, 1.0)
+    request = Wishes(AccumulatedDelay(refresh), n / 4.0, 1.0)
     source, time = crawled(window, request, 7.0)
     share = [np.mean(late[source[(time > a) & (time <= a + 14.0)]]) for a in (30.0, 76.0)]
     assert share[0] < 0.4
@@ -111,7 +116,7 @@ def test_nothing_of_the_future_is_known() -> None:
     ]
     log = CrawlLog(*zip(*rows, strict=True))
     twisted = [[t for t in times if t < 41.0] + [42.0, 43.0, 44.0] for times in changes]
-    request = PlanRequest(HarmonicStaleness(PERIODIC), 10.0, 1.0)
+    request = Wishes(HarmonicStaleness(PERIODIC), 10.0, 1.0)
     (one, at), (other, then) = (
         crawled(window_of(log, each, 20.0, 60.0), request, 7.0) for each in (changes, twisted)
     )
@@ -134,7 +139,7 @@ def test_the_prior_is_learnt_again_when_the_log_has_grown() -> None:
         sizes.append(len(log))
         return default_estimate(log)
 
-    crawled(window, PlanRequest(HarmonicStaleness(PERIODIC), 20.0, 1.0, estimate=counted), 1.0)
+    crawled(window, Wishes(HarmonicStaleness(PERIODIC), 20.0, 1.0, estimator=counted), 1.0)
     assert sizes[0] == 160
     assert 1 < len(sizes) < 8
     assert all(later >= 1.5 * one for one, later in pairwise(sizes))

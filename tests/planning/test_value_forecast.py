@@ -18,9 +18,10 @@ from freshopt.estimators import GammaPrior, MaximumLikelihood
 from freshopt.modelling.objective import Objective
 from freshopt.planning.plan_files import summary
 from freshopt.planning.realised_ratios import RealisedRatios, ratios_or_none, realised_ratios
-from freshopt.planning.request import PlanRequest, default_estimate
+from freshopt.planning.request import default_estimate
 from freshopt.planning.uncertainty import plan_uncertainty, rate_draws
 from freshopt.planning.value_forecast import ValueForecast, value_forecast
+from freshopt.planning.wishes import Wishes
 from freshopt.problems import (
     AccumulatedDelay,
     BinaryFreshness,
@@ -45,8 +46,8 @@ def log_of(rate: Floats, days: int, seed: int, drift: float = 1.0) -> fo.CrawlLo
     return fo.CrawlLog(np.repeat(np.arange(n), days), np.tile(np.arange(float(days)), n), changed.ravel())
 
 
-def request_for(objective: Objective, bandwidth: float) -> PlanRequest:
-    return PlanRequest(objective, bandwidth=bandwidth, horizon=1.0)
+def request_for(objective: Objective, bandwidth: float) -> Wishes:
+    return Wishes(objective, bandwidth=bandwidth, horizon=1.0)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_ratios_are_one_where_the_model_holds(objective: Objective) -> None:
     every = []
     for seed in range(6):
         rate = np.random.default_rng(seed).gamma(0.8, 0.1, 60)
-        request = PlanRequest(objective, bandwidth=8.0, horizon=1.0, seed=1000 * seed)
+        request = Wishes(objective, bandwidth=8.0, horizon=1.0, seed=1000 * seed)
         every.append(realised_ratios(log_of(rate, 60, seed + 100), request))
     logs = np.log(np.concatenate([each.ratios for each in every]))
     assert len(logs) == 24

@@ -199,3 +199,12 @@ def test_nothing_that_matters_has_no_freshness() -> None:
     problem = fo.Problem(Age(), fo.Sources([1.0, 1.0], importance=0.0), 5.0)
     with pytest.raises(fo.SourceDataError, match="all importances are 0"):
         fo.bandwidth_for(problem, freshness=0.5)
+
+
+def test_a_promise_beside_a_target_of_the_same_name() -> None:
+    objective = BinaryFreshness(fo.Refresh.PERIODIC)
+    target = fo.Target(objective, at_least=0.3, name="freshness")
+    problem = fo.Problem(fo.Spend(), fo.Sources([1.0, 2.0]), 5.0, constraints=[target])
+    for promised, reached in ((0.2, 0.3), (0.5, 0.5)):
+        found = fo.bandwidth_for(problem, freshness=promised)
+        assert found.reached == pytest.approx(reached, rel=SCALAR)

@@ -19,8 +19,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from freshopt.cli import main
-from freshopt.io.changedetection_api import ChangeDetectionApi
-from freshopt.io.read_changedetection import read_changedetection
+from freshopt.tools.changedetection import read_changedetection
+from freshopt.tools.changedetection_api import ChangeDetectionApi
 from tests.real_tools.loopback import Pages, real_changes, served
 
 START, PATIENCE, ROUNDS, PAGES = 90.0, 60.0, 8, 8

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 import freshopt as fo
 from freshopt.cli import main
 from freshopt.errors import SourceDataWarning
-from freshopt.exporters import DbtJobs, export
-from freshopt.io.read_dbt import read_dbt
 from freshopt.pipelines import AfterParents
+from freshopt.tools import DbtJobs, export
+from freshopt.tools.dbt import read_dbt
 
 TABLES = ("orders", "items", "rarely")
 PROJECT = """name: shop

@@ -16,14 +16,14 @@ from urllib.parse import quote
 
 import numpy as np
 
-from freshopt.exporters import Nginx, export
+from freshopt.tools import Nginx, export
 from tests.ground_truth.hostile_names import HOSTILE, hostile_names
 from tests.real_tools.played_requests import Play
 
 SERVER = Path("/usr/sbin/nginx")
 # Seconds that the server may take to start or stop.
 LIMIT = 30.0
-# As in the docstring of freshopt.exporters.nginx, with all that nginx writes below one folder.
+# As in the docstring of freshopt.tools.nginx, with all that nginx writes below one folder.
 SETTINGS = """
 {user}
 daemon off;

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from freshopt.exporters import Redis, export
+from freshopt.tools import Redis, export
 from tests.real_tools.played_requests import Play
 
 SERVER, CLIENT = Path("/usr/bin/redis-server"), Path("/usr/bin/redis-cli")

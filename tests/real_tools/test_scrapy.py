@@ -20,7 +20,7 @@ import scrapy
 class Spider(scrapy.Spider):
     name = "pages"
     custom_settings = {
-        "ADDONS": {"freshopt.adapters.scrapy.FreshoptAddon": 500},
+        "ADDONS": {"freshopt.live.scrapy.FreshoptAddon": 500},
         "FRESHOPT_BANDWIDTH": "12/second",
         "RETRY_TIMES": 1,
         "RETRY_HTTP_CODES": [503],

@@ -17,8 +17,10 @@ from freshopt.planning.plan import make_plan
 from freshopt.planning.plan_files import write_plan
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 from freshopt.report import write_report
-from freshopt.report.document import document, stylesheet
-from freshopt.report.markup import element
+from freshopt.report.axis import Scale
+from freshopt.report.charts import Axis, Chart, Dots, Figure
+from freshopt.report.document import environment, framed, stylesheet
+from freshopt.report.finding import Column, Finding, Table
 from tests.ground_truth.page_reader import PageReader
 from tests.ground_truth.plans import PERIODIC, POISSON, crawls, dated, plan_request
 
@@ -228,11 +230,21 @@ def test_the_first_sentence_compares_what_the_summary_compares(plan: tuple[str, 
 
 
 @given(st.text())
-def test_text_comes_back_as_it_was(text: str) -> None:
-    page = PageReader(document("t", element("main", element("p", text, title=text))))
+def test_text_of_a_finding_comes_back_as_it_was(text: str) -> None:
+    """Whatever stands in a sentence, a table, or a chart; lines are joined, but for those of a title."""
+    axis, at = Axis(text, Scale(0.0, 1.0, 0.0, 1.0), names=[text]), np.zeros(1)
+    chart = Chart(text, axis, axis, [Dots(at, at, [text])])
+    table = Table(text, [Column(text), Column(text)], [["", text]])
+    finding = Finding("key", "label", text, table=table, charts=(Figure(text, (chart,), text),))
+    plain = vars(environment().get_template("sections.html.j2").module)["plain"]
+    page = PageReader(framed("t", plain(finding)))
     kept = "".join("\ufffd" if _forbidden(letter) else letter for letter in text)
     kept = kept.encode("utf-8", "replace").decode()
-    assert page.text.strip("\n") == kept.strip("\n")
+    assert page.tooltips == ([kept] if text else [])
+    joined, (read,) = " ".join(kept.split()), page.tables
+    told = (*page.labels, read.caption, *(row[1] for row in read.rows))
+    assert {" ".join(each.split()) for each in told} == {joined}
+    assert "".join(page.prose.split()) == "".join(3 * kept.split())
 
 
 def _forbidden(letter: str) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import networkx
 import numpy as np
 
-from freshopt.scheduling.slot_demand import Placed, SlotDemand
+from freshopt.scheduling.slot_program import Placed, SlotDemand
 
 
 def network(demand: SlotDemand) -> Placed:
     """Return the best assignment of a demand without pauses."""
-    hosts, slots, wanted = demand.hosts, demand.slots, demand.counts()
+    hosts, slots = demand.hosts, demand.slots
+    wanted = np.zeros((hosts, slots), dtype=np.int64)
+    np.add.at(wanted, (demand.host, demand.want), 1)
     dear = slots**2 + 1  # a crawl beyond the capacity: more than any detour
     graph = networkx.DiGraph()
     graph.add_node("out", demand=int(wanted.sum()))

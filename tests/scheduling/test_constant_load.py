@@ -23,6 +23,7 @@ from freshopt.scheduling import (
     PoissonArrivals,
     crawl_counts,
 )
+from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.phases import flat_phases
 from freshopt.scheduling.refresh_order import points_before, spread_phases
 from tests.ground_truth.tolerances import EXACT, SCALAR
@@ -142,10 +143,10 @@ def test_greedy_picks_the_largest_index(kind: str, n: int) -> None:
     assert source.tolist() == greedily(OBJECTIVES[kind], sources, age.copy(), time)
 
 
-def one_at_a_time(problem: fo.Problem, time: Floats) -> list[int]:
-    """All indices for every slot, from the curve; all copies fresh at first."""
+def one_at_a_time(problem: fo.Problem, time: Floats, age: Floats) -> list[int]:
+    """All indices for every slot, from the curve."""
     curve = problem.objective.curve(problem.sources)  # type: ignore[attr-defined]
-    last, picked = np.zeros(len(problem.sources)), []
+    last, picked = -age, []
     for t in time:
         k = int(np.argmax(problem.sources.importance * curve.index(t - last + 0.0, *curve.parameters)))
         picked.append(k)
@@ -155,16 +156,39 @@ def one_at_a_time(problem: fo.Problem, time: Floats) -> list[int]:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", OBJECTIVES)
-@pytest.mark.parametrize("alike", [True, False])
+@pytest.mark.parametrize("case", ["alike", "pairs", "few kinds", "worthless", "aged"])
 @pytest.mark.parametrize("n", [7, 700])
-def test_contenders_leave_out_nobody(kind: str, alike: bool, n: int) -> None:
+def test_contenders_leave_out_nobody(kind: str, case: str, n: int) -> None:
     rng = np.random.default_rng(n)
-    # Pairs, or all of them, equal in everything: the first position goes first.
-    change_rate = np.ones(n) if alike else np.repeat(rng.lognormal(0.0, 1.0, n), 2)[:n]
-    weight = 1.0 if alike else np.repeat(rng.pareto(1.5, n), 2)[:n]
+    change_rate, weight, age = rng.lognormal(0.0, 1.5, n), rng.pareto(1.5, n) + 1.0, np.zeros(n)
+    if case == "alike":  # equal in everything: the first position goes first
+        change_rate, weight = np.ones(n), np.ones(n)
+    elif case == "pairs":
+        change_rate, weight = np.repeat(change_rate, 2)[:n], np.repeat(weight, 2)[:n]
+    elif case == "few kinds":
+        change_rate, weight = rng.integers(1, 4, n).astype(float), rng.integers(1, 3, n).astype(float)
+    elif case == "worthless":
+        weight[::2] = 0.0
+    else:
+        age = rng.exponential(1.0, n)
     problem = fo.Problem(OBJECTIVES[kind], fo.Sources(change_rate, weight), bandwidth=float(n))
-    source, time = Greedy(problem).times(np.ones(n), 4.0)
-    assert source.tolist() == one_at_a_time(problem, time)
+    source, time = Greedy(problem, age).times(np.ones(n), 4.0)
+    assert source.tolist() == one_at_a_time(problem, time, age)
+
+
+def test_nobody_worth_a_pick_leaves_it_to_the_first() -> None:
+    problem = fo.Problem(BinaryFreshness(), fo.Sources(np.ones(3), 0.0), bandwidth=3.0)
+    assert Greedy(problem).times(np.ones(3), 1.0)[0].tolist() == [0, 0, 0]
+
+
+@pytest.mark.exhaustive
+def test_a_day_of_many_sources_settles_near_the_optimum() -> None:
+    rng = np.random.default_rng(4)
+    sources = fo.Sources(rng.lognormal(0.0, 1.5, 5000), rng.pareto(1.5, 5000) + 1.0)
+    problem = fo.Problem(BinaryFreshness(fo.Refresh.PERIODIC), sources, bandwidth=5000.0)
+    solution = fo.solve(problem)
+    plan = fo.schedule(solution, 30.0, Greedy(problem))
+    assert expected_value(plan, problem.objective, problem.sources) >= solution.value * (1.0 - SCALAR)
 
 
 @pytest.mark.exhaustive

@@ -20,8 +20,8 @@ from freshopt.errors import SourceDataError
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
 from freshopt.scheduling import Periodic, PoissonArrivals, Schedule
+from freshopt.scheduling.refresh_order import PEAK_BYTES
 from freshopt.scheduling.schedule import Method, schedule
-from freshopt.scheduling.schedule_size import PEAK_BYTES
 from tests.ground_truth.tolerances import EXACT
 
 METHODS: list[Method] = [Periodic(), PoissonArrivals(seed=3)]
@@ -244,7 +244,7 @@ def test_a_rate_that_is_no_rate_is_refused_by_name(bad: float) -> None:
 def test_a_schedule_that_does_not_fit_in_memory_is_refused_with_the_longest_that_does(
     free: int | None, room: str, longest: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("freshopt.scheduling.schedule_size.free_memory", lambda: free)
+    monkeypatch.setattr("freshopt.scheduling.refresh_order.free_memory", lambda: free)
     rates = {"a": 1e9, "b": 1e9}
     with pytest.raises(
         SourceDataError, match=rf"GiB until .*, and {room}.*at most {longest:.3g} days"

@@ -15,7 +15,7 @@ from tests.ground_truth.tolerances import EXACT
 
 
 class Wanted:
-    """PlanRequest at given times."""
+    """Requests at given times."""
 
     def __init__(self, source: list[int], time: list[float]) -> None:
         order = np.lexsort((source, time))

@@ -16,7 +16,8 @@ from freshopt.inference.reset_filter import Resets
 from freshopt.logs.crawl_log import since_birth
 from freshopt.logs.read_log import read_log
 from freshopt.planning.plan import make_plan
-from freshopt.planning.request import PlanRequest, default_estimate
+from freshopt.planning.request import default_estimate
+from freshopt.planning.wishes import Wishes
 from freshopt.terminal.estimator_options import ESTIMATORS
 from tests.ground_truth.command_lines import Run, unwrapped
 
@@ -220,7 +221,7 @@ def test_python_and_the_command_line_estimate_alike(
     for given in ("log.csv", log):
         made = fo.plan(given, bandwidth="2/day", horizon="7d")
         np.testing.assert_array_equal(made.sources.change_rate, typed)
-    request = PlanRequest(fo.problems.HarmonicStaleness(fo.Refresh.PERIODIC), bandwidth=2.0, horizon=7.0)
+    request = Wishes(fo.problems.HarmonicStaleness(fo.Refresh.PERIODIC), bandwidth=2.0, horizon=7.0)
     np.testing.assert_array_equal(make_plan(read_log("log.csv"), request).sources.change_rate, typed)
     np.testing.assert_array_equal(rates(run), typed)
 

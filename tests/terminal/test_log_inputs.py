@@ -1,4 +1,4 @@
-"""`freshopt poisson-check`, and logs that come from elsewhere: git, dbt, the Bing data, tables of changes."""
+"""`freshopt poisson-check`, and logs that come from elsewhere: git, dbt, tables of changes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ import pytest
 from freshopt.datasets import load_example
 from freshopt.goodness_of_fit import interpret, poisson_check
 from freshopt.goodness_of_fit.interpretation import verdict
-from freshopt.io import read_bing, read_git
+from freshopt.tools import read_git
 from tests.ground_truth.command_lines import Run, refuse, unwrapped
 from tests.ground_truth.tolerances import SCALAR
-from tests.io.test_read_bing import write
-from tests.io.test_read_dbt import RUNS
-from tests.io.test_read_git import Repository
+from tests.tools.test_git import Repository
+from tests.tools.test_read_dbt import RUNS
 
 
 @pytest.fixture
@@ -53,19 +52,12 @@ def test_change_rates_of_a_git_repository(run: Run, repository: Path) -> None:
     assert pl.read_csv("t.csv").height == 4
 
 
-def test_change_rates_from_dbt_and_bing_and_a_table_of_changes(run: Run, folder: Path) -> None:
+def test_change_rates_from_dbt_and_a_table_of_changes(run: Run, folder: Path) -> None:
     for name, document in RUNS.items():
         (folder / "dbt" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "dbt" / name).write_text(json.dumps(document))
     ran = run("estimate", "--dbt", "dbt", "--out", "d.csv")
     assert "dbt: 5 crawls of 2 sources, 2 found a change" in ran.output
-    (folder / "bing").mkdir()
-    write(folder / "bing")
-    run("plan", "--bing", "bing", "--bandwidth", "1/day", "--horizon", "7d", "--out", "b")
-    data = read_bing("bing")
-    rates = pl.read_parquet("b/rates.parquet").sort("source")
-    assert rates["source"].to_list() == data.log.sources_.tolist()
-    assert (rates["rate"].to_numpy() > 0).tolist() == (data.importance > 0).tolist()  # its importances count
     (folder / "changes.csv").write_text("source,time\na,0\na,2\nb,3\na,10\n")
     ran = run("estimate", "--history", "changes.csv", "--out", "h.csv", "--smoothing", "0")
     assert "changes.csv: 4 changes of 2 sources in 10 days, all known" in ran.output
@@ -115,8 +107,6 @@ def test_poisson_check_of_the_example(run: Run) -> None:
         (["poisson-check", "rates.csv"], ("rates.csv has no column 'changed'",)),
         (["estimate", "--history", "rates.csv", "--out", "o.csv"], ("rates.csv has no column 'time'",)),
         (["estimate", "--dbt", ".", "--out", "o.csv"], ("no JSON file", "dbt source freshness")),
-        (["estimate", "--bing", ".", "--out", "o.csv"], ("no file urlid_offset_history.txt", "Unpack")),
-        (["estimate", "--bing", ".", "--time-unit", "hour", "--out", "o.csv"], ("--bing is in days",)),
     ],
 )
 def test_refusals(folder: Path, arguments: list[str], words: tuple[str, ...]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from freshopt.weekly.cycle_spans import CycleSpans
+from freshopt.weekly.spans import CycleSpans
 
 
 @pytest.mark.parametrize("bins", [1, 2, 7, 56])

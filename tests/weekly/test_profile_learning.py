@@ -13,9 +13,8 @@ from scipy.optimize import minimize
 import freshopt as fo
 from freshopt.estimators import MaximumLikelihood
 from freshopt.weekly import WeeklyProfile
-from freshopt.weekly.daily_shape import daily_shape
-from freshopt.weekly.observed_spans import ObservedSpans
-from freshopt.weekly.shape_likelihood import ROUNDS, ShapeLikelihood
+from freshopt.weekly.profile_learning import ROUNDS, ShapeLikelihood, daily_shape
+from freshopt.weekly.spans import ObservedSpans
 from tests.weekly.simulated import DAILY, FLAT, OFFICE, log_of, waits
 
 WEEK = 604_800.0

@@ -1,0 +1,240 @@
+"""Web polling by a hierarchy of learning automata: Granmo and Oommen, H-TRAA.
+
+The claims are in claims/automata.toml; here is what measures those of static pages. `automata_theory` has
+the theorems and what is computed, `automata_moving` pages that swap ranks, and trees of all sizes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+import freshopt as fo
+from benchmarks.reproduce.automata_runs import (
+    CASES,
+    HARD,
+    SETTLED,
+    Floats,
+    N,
+    best,
+    estimated,
+    hazards,
+    learnt,
+    perturbed,
+    proportional,
+    realised,
+    replied,
+    seeds,
+)
+from benchmarks.reproduce.claims import Measured, Measurements, Plan
+from freshopt import online
+from freshopt.automata import (
+    AutomataTree,
+    Feedback,
+    Polling,
+    SimulatedSources,
+    TwofoldAutomaton,
+    Update,
+    detection,
+    doubled,
+)
+from freshopt.problems import PollingKnapsack
+
+measure = Measurements()
+NAMES = dict(zip(("skewed", "flat", "hard"), CASES, strict=True))
+# Polls after which a tree and the Estimator are compared, and perturbations of Sec 4.3.1.
+COMPARED = (1000, 10_000, 100_000, 1_000_000)
+PERTURBATIONS = (0, 1000, 10_000, 100_000, 1_000_000)
+# When rewards of a run are averaged: its first 100,000 polls; the settled half of one with deep resolutions.
+EARLY = tuple(range(2000, 100_001, 2000))
+DEEP = tuple(range(1_010_000, 2_000_001, 10_000))
+
+
+def all_of(text: str) -> tuple[str, ...]:
+    """Return an id for each environment."""
+    return tuple(f"{text}-{name}" for name in NAMES)
+
+
+def mean(hazard: Floats, seed: int, polls: tuple[int, ...], **settings: object) -> float:
+    """Return a tree's reward, averaged over looks after numbers of polls."""
+    return float(np.mean(learnt(hazard, seed, polls, **settings)))
+
+
+RIVALS = (*all_of("ahead-at-once"), "ahead", "estimator-steady", "estimator-flat")
+
+
+@measure.of(*RIVALS)
+def against_the_estimator(plan: Plan) -> Measured:
+    """Yield Figures 6-8: trees against the Estimator."""
+    drawn = seeds(plan, *RIVALS)
+    early, later, steady = {}, [], []
+    for name, case in NAMES.items():
+        hazard = hazards(*case)
+        trees = np.array([learnt(hazard, seed, COMPARED) for seed in drawn])
+        rivals = np.array([estimated(hazard, COMPARED, seed) for seed in drawn])
+        yield f"ahead-at-once-{name}", trees[:, 0] - rivals[:, 0]
+        later.append(np.min(trees[:, 1:] - rivals[:, 1:], axis=1))
+        steady.append(np.all(np.diff(rivals, axis=1) > 0.0, axis=1))
+        early[name] = rivals[:, 1] / best(hazard)
+    yield "ahead", np.min(later, axis=0)
+    yield "estimator-steady", np.all(steady, axis=0)
+    yield "estimator-flat", early["flat"] - early["skewed"]
+
+
+@measure.of(*all_of("settled"), "breach")
+def settled(plan: Plan) -> Measured:
+    """Yield what settled trees reach by credits."""
+    for name, case in NAMES.items():
+        hazard = hazards(*case)
+        found = np.array([mean(hazard, seed, SETTLED) for seed in seeds(plan, f"settled-{name}")])
+        yield f"settled-{name}", 1.0 - found / best(hazard)
+        if case == HARD:
+            yield "breach", found[: plan.runs("breach")] - proportional(hazard)
+
+
+@measure.of(*all_of("deadlines"), "deadlines-breach")
+def by_deadlines(plan: Plan) -> Measured:
+    """Yield what settled trees reach by earliest deadline."""
+    for name, case in NAMES.items():
+        hazard = hazards(*case)
+        drawn = seeds(plan, f"deadlines-{name}")
+        found = np.array([mean(hazard, seed, SETTLED, polling=Polling.EARLIEST_DEADLINE) for seed in drawn])
+        yield f"deadlines-{name}", 1.0 - found / best(hazard)
+        if case == HARD:
+            yield "deadlines-breach", found[: plan.runs("deadlines-breach")] - proportional(hazard)
+
+
+@measure.of("replies-credits", "replies-deadlines")
+def by_replies(plan: Plan) -> Measured:
+    """Yield trees to which an environment replies with chance d(x)."""
+    hazard, looks = hazards(*HARD), range(110_000, 200_001, 10_000)
+    for name, polling in (("credits", Polling.CREDIT), ("deadlines", Polling.EARLIEST_DEADLINE)):
+        drawn = seeds(plan, f"replies-{name}")
+        found = np.array([replied(hazard, seed, looks, polling) for seed in drawn])
+        yield f"replies-{name}", found - proportional(hazard)
+
+
+@measure.of("realised")
+def by_best_rates(plan: Plan) -> Measured:
+    """Yield what the best rates do not realise of what they are expected to."""
+    found = []
+    for case in CASES:
+        hazard = hazards(*case)
+        each = [realised(hazard, Polling.EARLIEST_DEADLINE, k, 200_000) for k in seeds(plan, "realised")]
+        found.append(1.0 - np.array(each) / best(hazard))
+    yield "realised", np.max(found, axis=0)
+
+
+FIGURE_5 = ("penalty-most-accurate", "inaction-inferior", "updates-alike", "both-fastest")
+
+
+@measure.of(*FIGURE_5)
+def updating(plan: Plan) -> Measured:
+    """Yield Figure 5: the three ways to update."""
+    hazard, drawn = hazards(*HARD), seeds(plan, *FIGURE_5)
+    ways = (Update.REWARD_PENALTY, Update.INACTION_PENALTY, Update.REWARD_INACTION)
+    found = np.array([[learnt(hazard, k, (10_000, *SETTLED), update=way) for k in drawn] for way in ways])
+    early, (both, penalty, inaction) = found[:, :, 0], found[:, :, 1:].mean(axis=2)
+    yield "penalty-most-accurate", penalty - np.maximum(both, inaction)
+    yield "inaction-inferior", inaction - np.minimum(both, penalty)
+    yield "updates-alike", np.ptp([both, penalty, inaction], axis=0) / best(hazard)
+    yield "both-fastest", early[0] - early[1:].max(axis=0)
+
+
+@measure.of(*all_of("perturbed"), "perturbed-little")
+def perturbations(plan: Plan) -> Measured:
+    """Yield what perturbations cost in the first 100,000 polls."""
+    drawn = seeds(plan, *all_of("perturbed"), "perturbed-little")
+    first = []
+    for name, case in NAMES.items():
+        hazard = hazards(*case)
+        rows = [[mean(perturbed(hazard, swaps, k), k, EARLY) for swaps in PERTURBATIONS] for k in drawn]
+        found = np.array(rows)
+        yield f"perturbed-{name}", np.polyfit(np.log10(PERTURBATIONS[1:]), found[:, 1:].T, 1)[0]
+        first.append(found[:, 1] - found[:, 0])
+    yield "perturbed-little", np.mean(first, axis=0)
+
+
+@measure.of(*all_of("doubled"), "doubled-slower", "order-free")
+def resolutions(plan: Plan) -> Measured:
+    """Yield what resolutions doubled towards the root do on perturbed pages and on less perturbed ones."""
+    ways, slower = (500, doubled(N)), []
+    for name, case in NAMES.items():
+        hazard, rows, early = hazards(*case), [], []
+        for seed in seeds(plan, f"doubled-{name}"):
+            rough = perturbed(hazard, PERTURBATIONS[-1], seed)
+            rows.append([mean(rough, seed, DEEP, resolution=way) for way in ways])
+        plain, deep = np.array(rows).T
+        yield f"doubled-{name}", deep - plain
+        for seed in seeds(plan, "doubled-slower"):
+            rough = perturbed(hazard, PERTURBATIONS[1], seed)
+            early.append([mean(rough, seed, EARLY, resolution=way) for way in ways])
+        slower.append(np.diff(early, axis=1)[:, 0])
+        if case == HARD:
+            ordered = [mean(hazard, seed, DEEP) for seed in seeds(plan, "order-free")]
+            yield "order-free", (ordered, plain)
+    yield "doubled-slower", np.max(slower, axis=0)
+
+
+@measure.of("chain-near", "chain-far")
+def as_the_chain_has_it(plan: Plan) -> Measured:
+    """Yield how far an automaton polled by deadlines is from the chain of Eqs 4-8."""
+    for name, pair in (("chain-near", (0.3, 0.1)), ("chain-far", (0.9, 0.3))):
+        hazard, found = -np.log1p(-np.array(pair)), []
+        finds = [detection(float(a)) for a in hazard]
+        expected = TwofoldAutomaton(500, Update.REWARD_INACTION).mean_share(*finds)
+        for seed in seeds(plan, name):
+            tree = AutomataTree(
+                2, 500, polling=Polling.EARLIEST_DEADLINE, update=Update.REWARD_INACTION, seed=seed
+            )
+            sources, shares = SimulatedSources(hazard), []
+            tree.simulate(sources, 50_000)
+            for _ in range(1000):
+                tree.simulate(sources, 200)
+                shares.append(tree.shares()[0])
+            found.append(np.mean(shares) - expected)
+        yield name, found
+
+
+@measure.of("limit", "limit-nears")
+def finer_trees(plan: Plan) -> Measured:
+    """Yield what a tree of 16 pages loses, by resolution."""
+    hazard, looks = hazards(*HARD, 16), tuple(range(210_000, 400_001, 10_000))
+    lost = {
+        states: np.array(
+            [1.0 - mean(hazard, k, looks, resolution=states) / best(hazard) for k in seeds(plan, "limit")]
+        )
+        for states in (100, 1000, 10_000)
+    }
+    yield "limit", lost[10_000]
+    yield "limit-nears", np.min([lost[100] - lost[1000], lost[1000] - lost[10_000]], axis=0)
+
+
+@measure.of("probes-lost")
+def weighted(plan: Plan) -> Measured:
+    """Yield the share of the best weighted news that a tree told by probes forgoes."""
+    n, hazard, lost = 64, hazards(*HARD, 64), []
+    for seed in seeds(plan, "probes-lost"):
+        weight = np.random.default_rng([seed, 3]).lognormal(0.0, 1.0, n)
+        top = fo.solve(fo.Problem(PollingKnapsack(), fo.Sources(hazard, weight), 1.0)).value
+        tree = AutomataTree(n, polling=Polling.EARLIEST_DEADLINE, update=Update.REWARD_INACTION, seed=seed)
+        sources, shares = SimulatedSources(hazard, weight * hazard), np.zeros(n)
+        tree.simulate(sources, 400_000, Feedback.PROBE)
+        for _ in range(200):
+            tree.simulate(sources, 2000, Feedback.PROBE)
+            shares += tree.shares() / 200
+        lost.append(1.0 - float(np.sum(weight * shares * -np.expm1(-hazard / shares))) / top)
+    yield "probes-lost", lost
+
+
+@measure.of("in-batches")
+def in_a_world(plan: Plan) -> Measured:
+    """Yield the tree in a world that it polls in batches, less one poll at a time."""
+    hazard = hazards(*HARD)
+    problem = fo.Problem(PollingKnapsack(), fo.Sources(hazard), bandwidth=1.0)
+    batches, single = [], []
+    for seed in seeds(plan, "in-batches"):
+        world = fo.World.poisson(problem.sources, seed)
+        history = online.AutomataTree(rounds=20, seed=seed).run(world, problem, 100_000.0)
+        batches.append(float(np.mean(history.value[10:])))
+        single.append(mean(hazard, seed, tuple(range(55_000, 100_001, 5000))))
+    yield "in-batches", (batches, single)

@@ -1,7 +1,0 @@
-"""Upadhyay et al., Learning to Crawl, AAAI 2020: the runs of its claims, in the order of the paper."""
-
-import learning_to_crawl_lemmas  # noqa: F401, I001 - the order is that in which groups are measured
-import learning_to_crawl_estimation  # noqa: F401
-import learning_to_crawl_regret  # noqa: F401
-import learning_to_crawl_phases  # noqa: F401
-from learning_to_crawl_instances import measure as measure

@@ -1,1 +1,0 @@
-"""Live planners inside other tools, one tool per file."""

@@ -1,0 +1,178 @@
+"""`FreshoptAddon`: Scrapy crawls what a live planner hands out.
+
+In the project's ``settings.py``::
+
+    ADDONS = {"freshopt.live.scrapy.FreshoptAddon": 500}
+    FRESHOPT_BANDWIDTH = "2000/day"
+
+A spider's start URLs are the sources: those that the planner does not have are added, with their hosts. What
+it hands out is requested in place of them, with the ETag of the crawl before as ``If-None-Match``. An answer
+304, or one with the same ETag (without one: the same body), is recorded as no change, any other success as a
+change. What fails, after Scrapy's own retries, is no evidence, and due again early, then ever later. Start
+requests that are no plain GET are left as they are. An answer 304 does not reach the spider.
+
+A planner hands out no more than its bandwidth allows since it was made: a first crawl of many sources takes
+as long as the bandwidth says.
+
+Settings
+--------
+FRESHOPT_BANDWIDTH : refreshes per day, or with a unit; needed to begin a planner.
+FRESHOPT_BURST : time of which the bandwidth may be used at once, "10min"; for a spider that is started every
+day and ends, "1d".
+FRESHOPT_PLANNER : the folder, or the address of a PostgreSQL database, of the planner; "freshopt-planner".
+FRESHOPT_KEEP_GOING : True for a spider that waits for what is due next until it is stopped, instead of ending
+when nothing more is due; False.
+
+Needs Scrapy 2.13, as in ``freshopt[scrapy]``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from freshopt.live.content import LONGEST
+from freshopt.live.hand_out import Visit
+from freshopt.live.planner import Planner
+
+if TYPE_CHECKING:
+    from scrapy import Request
+
+# Where a request tells whose crawl it is. Retries and redirects keep it.
+KEY = "freshopt_source"
+# Closer to the spider than Scrapy's retries, redirects and decompression: it sees what the spider would.
+_PLACE = 50
+# Sources that are leased at a time, and the longest wait, in seconds, until the planner is asked again.
+_TOGETHER, _PATIENCE = 32, 1.0
+
+
+class FreshoptAddon:
+    """Add-on for Scrapy's setting ``ADDONS``."""
+
+    def update_settings(self, settings: Any) -> None:  # noqa: ANN401 - Scrapy's settings
+        """Add the middleware that feeds the spider and records its answers."""
+        for kind in ("SPIDER_MIDDLEWARES", "DOWNLOADER_MIDDLEWARES"):
+            settings[kind][PlannerMiddleware] = _PLACE
+
+
+class PlannerMiddleware:
+    """Middleware of spiders and of downloads, one object each of them.
+
+    Parameters
+    ----------
+    crawler : scrapy.crawler.Crawler
+    """
+
+    def __init__(self, crawler: Any) -> None:  # noqa: ANN401
+        from scrapy import signals
+
+        settings = crawler.settings
+        place = settings.get("FRESHOPT_PLANNER", "freshopt-planner")
+        self.planner = Planner(
+            place, settings.get("FRESHOPT_BANDWIDTH"), burst=settings.get("FRESHOPT_BURST")
+        )
+        self.keep_going = settings.getbool("FRESHOPT_KEEP_GOING")
+        self.crawler = crawler
+        self.closed = False
+        self.leased: set[str] = set()
+        crawler.signals.connect(self.close, signal=signals.spider_closed)
+
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> PlannerMiddleware:  # noqa: ANN401
+        """Return the middleware of a crawler; it is made once."""
+        found = getattr(crawler, "freshopt", None)
+        if found is None:
+            found = crawler.freshopt = cls(crawler)
+        return found
+
+    async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Yield what is due in place of the spider's start requests."""
+        from scrapy import Request
+
+        given: dict[str, Request] = {}
+        async for each in start:
+            plain = isinstance(each, Request) and each.method == "GET" and not each.body
+            if plain:
+                given[each.url] = each
+            else:
+                yield each
+        new = [url for url in given if url not in self.planner]
+        if new:
+            self.planner.add_many(new, host=[urlsplit(url).hostname or "" for url in new])
+        begin = datetime.now(UTC)
+        while not self.closed:
+            now = datetime.now(UTC) if self.keep_going else begin
+            visits = self.planner.due(now, limit=_TOGETHER)
+            self.leased |= {visit.source for visit in visits}
+            for visit in visits:
+                yield self._request(visit, given.get(visit.source))
+            if not visits:
+                if not self.keep_going:
+                    return
+                await self._wait()
+
+    async def _wait(self) -> None:
+        """Wait until something is due, or for a while."""
+        from scrapy.utils.defer import maybe_deferred_to_future
+        from twisted.internet import reactor
+        from twisted.internet.task import deferLater
+
+        due = self.planner.next_due()
+        seconds = _PATIENCE
+        if isinstance(due, datetime):
+            seconds = min(max((due - datetime.now(UTC)).total_seconds(), 0.01), _PATIENCE)
+        await maybe_deferred_to_future(deferLater(reactor, seconds))
+
+    def _request(self, visit: Visit, given: Request | None) -> Request:
+        """Return the request of a visit, conditional where an ETag is known."""
+        from scrapy import Request
+
+        request = Request(visit.source) if given is None else given
+        headers = request.headers.copy()
+        if visit.content is not None and visit.content.startswith(('"', 'W/"')):
+            headers[b"If-None-Match"] = visit.content.encode("latin-1")
+        meta = {**request.meta, KEY: visit.source}
+        return request.replace(headers=headers, meta=meta, dont_filter=True)
+
+    def process_response(self, request: Any, response: Any, spider: Any = None) -> Any:  # noqa: ANN401, ARG002
+        """Record what an answer tells; one that says not modified is dropped."""
+        from scrapy.exceptions import IgnoreRequest
+
+        source = request.meta.get(KEY)
+        if source is None or source not in self.leased:
+            return response
+        self.leased.discard(source)
+        now = datetime.now(UTC)
+        if response.status == 304:
+            self.planner.observed(source, now, changed=False)
+            raise IgnoreRequest(f"{source} has not changed")
+        if 200 <= response.status < 300:
+            self.planner.observed(source, now, content=_content(response))
+        else:
+            self.planner.failed(source, now)
+        return response
+
+    def process_exception(self, request: Any, exception: Any, spider: Any = None) -> None:  # noqa: ANN401, ARG002
+        """Put off a source whose request failed for good."""
+        source = request.meta.get(KEY)
+        if source in self.leased:
+            self.leased.discard(source)
+            self.planner.failed(source, datetime.now(UTC))
+
+    def close(self, spider: Any) -> None:  # noqa: ANN401, ARG002 - as Scrapy calls it
+        """Hand back what was not crawled, and close the planner."""
+        self.closed = True
+        if self.leased:
+            self.planner.release(*self.leased)
+        self.planner.close()
+
+
+def _content(response: Any) -> str:  # noqa: ANN401 - Scrapy's response
+    """Return an answer's ETag, or a digest of its body."""
+    tag = str((response.headers.get("ETag") or b"").decode("latin-1")).strip()
+    if tag.startswith(('"', 'W/"')) and len(tag) <= LONGEST and tag.isprintable():
+        return tag
+    return hashlib.sha256(response.body).hexdigest()

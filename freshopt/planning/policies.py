@@ -1,0 +1,318 @@
+"""Policies of a back-test: what they do in a held-out window.
+
+A policy is a function from what is known before a window to what it does there. `POLICIES` lists those of a
+bandwidth, the plan first; a new one is a function and its row there. Each uses the same bandwidth, under the
+same bounds and host limits, and knows the same estimates. The log's own crawls have the bandwidth that they
+used, and beside them stands a plan that uses as much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from freshopt.certificates.solution import Solution
+from freshopt.estimators.estimator import Estimator
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.fetches.conditional_fetches import changed_costs, rates_of_bandwidth
+from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import Array, IntArray
+from freshopt.planning.failing_window import Statuses, recorded_attempts, with_failures
+from freshopt.planning.good_phases import at_good_phases, good_phases, phased_method, phased_problem
+from freshopt.planning.held_out_window import HeldOutWindow
+from freshopt.planning.hindsight import hindsight_rates
+from freshopt.planning.measured import Conduct, Measured, measure, per_time
+from freshopt.planning.plan_steps import TOLERANCE, estimated_sources, problem_of
+from freshopt.planning.replanning import replanned_crawls
+from freshopt.planning.static_rates import Nodes, at_rates, nodes_of, predicted_cost
+from freshopt.planning.wishes import Wishes
+from freshopt.scheduling.schedule import schedule
+from freshopt.simulation.replay_window import Refreshes
+from freshopt.simulation.static_costs import has_static_cost
+from freshopt.solvers.proportional import share
+from freshopt.solvers.square_root import square_root_shape
+from freshopt.solving import solve
+
+PLAN, PHASED, REPLANNED, IN_FORCE = "plan", "plan, phased", "re-planned", "rates in force"
+UNIFORM, PROPORTIONAL, SQUARE_ROOT = "uniform", "proportional", "∝ √(w·Δ)"
+HINDSIGHT, CURRENT, PLAN_AT_CURRENT = "best static in hindsight", "current", "plan at current"
+# Passes that match a plan's refreshes to those of the log's crawls, and how closely.
+PASSES, MATCHED = 5, 1e-6
+
+
+class Known(NamedTuple):
+    """What policies know before a window, at a bandwidth.
+
+    The solution is the plan, made with the estimate, of whose posteriors the nodes are; `every` is the period
+    of the re-planned policy; the log is there where its crawls are a policy.
+    """
+
+    window: HeldOutWindow
+    request: Wishes
+    solution: Solution
+    bandwidth: float
+    estimate: Estimator
+    nodes: Nodes
+    every: float | None
+    log: CrawlLog | None
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of the plan."""
+        return self.solution.problem
+
+    def at(self, rates: Array | None, *, predicted: bool = True) -> Conduct | None:
+        """Return what static rates do, if there are any."""
+        if rates is None:
+            return None
+        nodes = self.nodes if predicted else None
+        return at_rates(self.window, self.request, self.problem, rates, self.bandwidth, nodes)
+
+
+class Policy(NamedTuple):
+    """A policy of a back-test.
+
+    Attributes
+    ----------
+    act : callable
+        What it does; None where there is no such policy.
+    words : str
+        How a verdict names it, if it is judged under its own name.
+    rule : bool
+        Whether it needs no plan: of all rules the best is judged.
+    """
+
+    act: Callable[[Known], Conduct | None]
+    words: str = ""
+    rule: bool = False
+
+
+def policies_in(
+    window: HeldOutWindow,
+    request: Wishes,
+    bandwidths: Sequence[float],
+    every: float | None = None,
+    log: CrawlLog | None = None,
+    statuses: Statuses | None = None,
+) -> list[Measured]:
+    """Measure the policies of each bandwidth, then the log's own crawls."""
+    window, request = with_failures(window, request, statuses)
+    estimate, sources = estimated_sources(window.past, request)
+    nodes = nodes_of(estimate)
+    found: list[Measured] = []
+    for number, bandwidth in enumerate(bandwidths):
+        solution = solve(problem_of(request, sources, bandwidth), tolerance=TOLERANCE)
+        known = Known(window, request, solution, bandwidth, estimate, nodes, every, log)
+        for name, policy in POLICIES.items():
+            conduct = policy.act(known)
+            if conduct is None:
+                continue
+            if number:
+                # Costs over time are told of the first bandwidth.
+                conduct = conduct._replace(in_parts=False)
+            found.append(measure(name, window, request.objective, sources.importance, conduct))
+    return found + _at_own_bandwidth(window, request, sources, log, statuses, nodes)
+
+
+def _phased(known: Known) -> Conduct | None:
+    """Return what the plan at good phases does, or None without evidence.
+
+    The weekly profile is learnt from the crawls before a window alone, with the plan's own change rates.
+    Sources whose gaps fit the week are replayed at their phases; the others keep a random phase, and cost
+    what static rates cost on average over all phases.
+    """
+    window, request = known.window, known.request
+    if not has_static_cost(request.objective):
+        return None
+    phased = phased_problem(window.past, known.estimate, known.problem, request.load_limit)
+    if phased is None:
+        return None
+    solution = solve(phased, tolerance=TOLERANCE)
+    phases = good_phases(solution, known.solution)
+    if phases is None:
+        return None
+    rates, placed = solution.rates, at_good_phases(phased, solution.rates)
+    longest = float(np.max(1.0 / rates[placed])) if np.any(placed) else 0.0
+    origin = window.begin - 2.0 * longest
+    start = window.past.clock.date(origin)
+    method = phased_method(phases)
+    times = schedule(solution, window.end - origin, method, start=origin if start is None else start)
+    own = np.flatnonzero(placed[times.source])
+    order = own[np.lexsort((times.time[own], times.source[own]))]
+    crawls = (times.source[order], origin + times.time[order])
+    predicted = predicted_cost(window, phased, rates, known.nodes)
+    runs = [[crawls]] * len(window.worlds)
+    return Conduct(known.bandwidth, rates * window.span, rates, runs, placed, predicted)
+
+
+def _replanned(known: Known) -> Conduct | None:
+    """Return what a policy does that is planned again each period."""
+    window, every = known.window, known.every
+    if every is None:
+        return None
+    worlds = window.drawn or (window,)
+    own = [replanned_crawls(one, known.request, known.solution, known.estimate, every) for one in worlds]
+    # What is hidden of their cost is that of the same crawls: those of the first sample.
+    return crawls_that(window, [*own[: len(window.drawn[:1])], *own], known.bandwidth)
+
+
+def crawls_that(window: HeldOutWindow, crawls: Sequence[Refreshes], bandwidth: float) -> Conduct:
+    """Return what crawls do, given for each world, source by source.
+
+    Where fetches fail, they are attempts.
+    """
+    used, runs = [], []
+    for source, time in crawls:
+        used.append(_counts(window, source, time))
+        answered = np.ones(len(source), dtype=np.bool_)
+        if window.outcomes is not None:
+            answered = window.outcomes.of(source, time)
+        runs.append([(source[answered], time[answered])])
+    return Conduct(
+        bandwidth, np.mean(used[-len(window.drawn) :] if window.drawn else used, axis=0), runs=runs
+    )
+
+
+def _counts(window: HeldOutWindow, source: IntArray, time: Array, weights: Array | None = None) -> Array:
+    """Return how many crawls of each source are in its window."""
+    inside = (time >= window.changes.first[source]) & (time <= window.changes.until[source])
+    counted = None if weights is None else weights[inside]
+    return np.bincount(source[inside], counted, len(window.span)).astype(np.float64)
+
+
+def _in_force(known: Known) -> Conduct | None:
+    """Return what the crawl rates of the log do, at the bandwidth."""
+    if known.log is None:
+        return None
+    rate = known.window.past.crawl_rate
+    if known.problem.sources.success is not None:
+        # Crawls in a log are those that were answered.
+        rate = rate / known.problem.sources.success
+    there = np.isfinite(rate) & (rate > 0.0)
+    if not np.any(there):
+        return None
+    return _shared(known, np.where(there, rate, np.mean(rate[there])))
+
+
+def _shared(known: Known, shape: Array) -> Conduct | None:
+    """Return what rates in proportion to a shape do, within limits."""
+    problem = known.problem
+    rates = share(problem.per_bandwidth or problem, shape).rates
+    if rates is not None and problem.per_bandwidth is not None:
+        rates = rates_of_bandwidth(problem, rates)
+    return known.at(rates)
+
+
+def _in_hindsight(known: Known) -> Conduct | None:
+    """Return what the best static rates in hindsight do."""
+    window, problem = known.window, known.problem
+    # Refreshes are all that uses bandwidth, one like another.
+    alike = problem.per_bandwidth is None and bool(np.all(problem.sources.refresh_cost == 1.0))
+    spent = per_time(known.solution.rates * window.span, window.span)
+    if not (has_static_cost(known.request.objective) and window.outcomes is None and alike and spent > 0.0):
+        return None
+    return known.at(hindsight_rates(window, known.request.objective, problem, spent), predicted=False)
+
+
+def _uniform(known: Known) -> Conduct | None:
+    """Return what equal rates do."""
+    return _shared(known, np.ones(len(known.problem.sources)))
+
+
+def _proportional(known: Known) -> Conduct | None:
+    """Return what rates in proportion to change rates do."""
+    return _shared(known, known.problem.sources.change_rate)
+
+
+def _square_root(known: Known) -> Conduct | None:
+    """Return what rates of the square-root rule do."""
+    return _shared(known, square_root_shape(known.problem.sources))
+
+
+POLICIES: Mapping[str, Policy] = {
+    PLAN: Policy(lambda known: known.at(known.solution.rates)),
+    PHASED: Policy(_phased),
+    REPLANNED: Policy(_replanned),
+    IN_FORCE: Policy(_in_force, "the rates in force", rule=True),
+    UNIFORM: Policy(_uniform, "equal rates", rule=True),
+    PROPORTIONAL: Policy(_proportional, "rates ∝ change rates", rule=True),
+    SQUARE_ROOT: Policy(_square_root, "rates ∝ √(importance × change rate)"),
+    HINDSIGHT: Policy(_in_hindsight),
+}
+
+
+def _at_own_bandwidth(
+    window: HeldOutWindow,
+    request: Wishes,
+    sources: Sources,
+    log: CrawlLog | None,
+    statuses: Statuses | None,
+    nodes: Nodes,
+) -> list[Measured]:
+    """Measure the log's own crawls, and a plan that uses as much."""
+    if log is None:
+        return []
+    found = {CURRENT: own_crawls(window, request, sources, log, statuses)}
+    used = found[CURRENT].bandwidth
+    if used > 0.0 and not np.any(sources.min_rate > 0.0):
+        rates = _of_as_many(window, request, sources, used)
+        problem = problem_of(request, sources, used)
+        found[PLAN_AT_CURRENT] = at_rates(window, request, problem, rates, used, nodes)
+    return [
+        measure(name, window, request.objective, sources.importance, each) for name, each in found.items()
+    ]
+
+
+def own_crawls(
+    window: HeldOutWindow, request: Wishes, sources: Sources, log: CrawlLog, statuses: Statuses | None
+) -> Conduct:
+    """Return what a log's own crawls do, at their own bandwidth."""
+    place = np.full(len(log.sources_), -1)
+    place[window.index] = np.arange(len(window.index))
+    rows = np.flatnonzero(place[log.source_index] >= 0)
+    source, time = place[log.source_index[rows]], log.time[rows]
+    answered = _counts(window, source, time)
+    asked = answered
+    if statuses is not None:
+        asked = recorded_attempts(window, statuses).astype(np.float64)
+    elif request.success is not None:
+        asked = answered / request.success(window.past.sources_)
+    found = _counts(window, source, time, log.changed[rows])
+    # Counts are over the time that a source was there, with that after its last crawl.
+    whole, there = window.span + _unseen(log, window), window.there
+    scale = float(np.sum(window.span[there]) / np.sum(whole[there]))
+    used = scale * (answered if request.retry_at_once else asked)
+    spent = per_time(scale * (asked + changed_costs(sources) * found), window.span)
+    return Conduct(spent, used, runs=[[(source, time)]] * len(window.worlds))
+
+
+def _unseen(log: CrawlLog, window: HeldOutWindow) -> Array:
+    """Return the time that a source was there after its last crawl.
+
+    Where its window ends with its last crawl, crawls over its length are too many: a record that is cut at
+    random ends Σ gap²/2Σ gap after a crawl on average.
+    """
+    gap = np.nan_to_num(log.interval)
+    whole, squares = (np.bincount(log.source_index, each, len(log.sources_)) for each in (gap, gap**2))
+    rest = np.divide(squares, 2.0 * whole, out=np.zeros(len(whole)), where=whole > 0.0)
+    return np.where(window.changes.until == log.last_crawl[window.index], rest[window.index], 0.0)
+
+
+def _of_as_many(window: HeldOutWindow, request: Wishes, sources: Sources, needed: float) -> Array:
+    """Return planned rates that use as much as a log's crawls did.
+
+    Where some sources leave early, the bandwidth is chosen so that what is used while they are there is as
+    much.
+    """
+    bandwidth = needed
+    for _ in range(PASSES):
+        problem = problem_of(request, sources, bandwidth)
+        rates = solve(problem, tolerance=TOLERANCE).rates
+        used = per_time(problem.used_by_source(rates) * window.span, window.span)
+        if not used > 0.0 or abs(used / needed - 1.0) <= MATCHED:
+            break
+        bandwidth *= needed / used
+    return rates

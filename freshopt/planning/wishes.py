@@ -1,0 +1,389 @@
+"""`Wishes`: what is asked of a plan, in one table.
+
+A field is a wish: how what is given for it is read, what it means, how the command line has it. From the
+table come the arguments of `plan`, `backtest` and `plan_lifetimes`, with their checks, options of the command
+line, files of wishes, and the settings that a summary and a page tell. A new wish is a field of `Wishes`, a
+line in the typed dictionary of the functions that take it, and the step that heeds it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields
+from functools import wraps
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict, TypeVar, cast
+
+import numpy as np
+
+from freshopt.errors import ObjectiveError, check_seed, expect
+from freshopt.estimators.estimator import Estimator
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.source_index import hosts_of_urls
+from freshopt.modelling.declared_constraints import as_constraints
+from freshopt.modelling.objective import Objective, Refresh
+from freshopt.numerics.arrays import as_whole
+from freshopt.planning.clashes import ON_REQUEST, refuse_clashes
+from freshopt.planning.declared import Constraints
+from freshopt.planning.request import (
+    Clock,
+    PerSource,
+    Read,
+    a_duration,
+    a_flag,
+    a_gap,
+    a_rate,
+    as_is,
+    fit_of,
+    limits_of,
+    per_source,
+    rates_in_force,
+    values_of,
+    windows_of,
+)
+from freshopt.problems.binary_freshness import BinaryFreshness
+from freshopt.problems.harmonic_staleness import HarmonicStaleness
+from freshopt.questions.bandwidth_for import AS_TODAY
+from freshopt.questions.todays_crawls import freshness_of, share_of
+from freshopt.scheduling.rate_table import RateTable
+from freshopt.weekly.best_phases import check_load_limit
+
+# Posterior samples that a plan may ask for: the relative error of their mean is then 1 %.
+MOST_DRAWS = 10_000
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Wish(NamedTuple):
+    """One wish: `read` takes its name as the caller has it, what was given, and the log.
+
+    `kind`, `metavar`, `least`, `group` and `help` are of its option, which a wish without help has not;
+    `usual` is what it is unless given; `told` says whether summaries have it among their settings.
+    """
+
+    read: Read
+    usual: Any = None
+    kind: type = str
+    metavar: str | None = None
+    least: float | None = None
+    group: str = ""
+    help: str = ""
+    told: bool = False
+
+
+def wish(default: Any, read: Read, **more: Any) -> Any:  # noqa: ANN401 - the field's type
+    """Return a field of a table of wishes; its default is what it is where nobody takes it."""
+    return field(default=default, metadata={"wish": Wish(read, **more)})
+
+
+def wishes_of(table: type) -> dict[str, Wish]:
+    """Return the wishes of a table, by name."""
+    return {each.name: each.metadata["wish"] for each in fields(table) if "wish" in each.metadata}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wishes:
+    """What is asked of a plan, on the clock of its log.
+
+    Attributes
+    ----------
+    objective : Objective
+        Its discipline decides the method of the schedule: periodic gaps, or Poisson arrivals.
+    bandwidth : float
+        Refreshes per time unit; inf where constraints alone limit them, or freshness is asked for.
+    horizon : float
+        Length of the schedule in time units.
+    estimator : callable or None
+        Fits an estimator to a log; None is `freshopt.planning.request.default_estimate`.
+    importance, hosts, success, requests, stale_while_revalidate, changed_cost : callable or None
+        Map an array of names to the values of these sources.
+
+    All others are as `freshopt.plan` and `freshopt.plan_lifetimes` take them, in time units.
+    """
+
+    objective: Objective = field(metadata={"wish": Wish(as_is, told=True)})
+    bandwidth: float = wish(
+        np.inf,
+        a_rate,
+        metavar="RATE",
+        group="bandwidth",
+        help="Total refresh rate, such as 200/day or 4/h. Required without --budget, --cheapest or "
+        "--freshness.",
+    )
+    horizon: float = wish(
+        1.0,
+        a_duration,
+        metavar="TIME",
+        group="horizon",
+        help="Length of the schedule, such as 7d or 12h. Required but with --refresh on-request.",
+    )
+    importance: PerSource | None = wish(
+        None,
+        values_of("importance"),
+        kind=Path,
+        metavar="FILE",
+        group="sources",
+        help="Table with columns source, importance: weight of each source, >= 0 (default 1).",
+    )
+    hosts: PerSource | None = wish(
+        None,
+        values_of("host"),
+        kind=Path,
+        metavar="FILE",
+        group="sources",
+        help="Table with columns source, host: host of each source (default: the log's column host, or that "
+        "of its URL).",
+    )
+    host_limits: Mapping[Any, float] | None = wish(
+        None,
+        lambda _name, given, log: limits_of(given, log.time_unit),
+        kind=Path,
+        metavar="FILE",
+        group="sources",
+        help="Table with columns host, limit: bandwidth limit of each host, per time unit.",
+    )
+    host_gap: float = wish(
+        0.0,
+        a_gap,
+        usual=0.0,
+        metavar="TIME",
+        group="sources",
+        help="Least time between two refreshes of one host in the schedule, such as 2s; up to half as long "
+        "again, at random.",
+    )
+    min_rate: float = wish(
+        0.0,
+        a_rate,
+        usual=0.0,
+        metavar="RATE",
+        group="bounds",
+        help="Refresh every source at least so often.",
+        told=True,
+    )
+    max_rate: float = wish(
+        np.inf, a_rate, metavar="RATE", group="bounds", help="Refresh no source more often.", told=True
+    )
+    estimator: Callable[[CrawlLog], Estimator] | None = wish(None, lambda _name, given, _log: fit_of(given))
+    confidence: float = wish(
+        0.95,
+        as_is,
+        usual=0.95,
+        kind=float,
+        group="estimates",
+        help="Level of the change rates' intervals.",
+        told=True,
+    )
+    seed: int = wish(
+        0,
+        lambda _name, given, _log: check_seed(given),
+        usual=0,
+        kind=int,
+        least=0,
+        group="estimates",
+        help="Random seed.",
+        told=True,
+    )
+    draws: int = wish(
+        0,
+        lambda name, given, _log: as_whole(given, name, 0, MOST_DRAWS),
+        usual=20,
+        kind=int,
+        least=0,
+        group="estimates",
+        help="Posterior samples of the change rates, to estimate the cost of uncertainty; 0 disables.",
+        told=True,
+    )
+    constraints: Constraints | None = wish(
+        None, lambda _name, given, _log: given if callable(given) else as_constraints(given)
+    )
+    load_limit: float = wish(
+        2.0,
+        lambda _name, given, _log: check_load_limit(given),
+        usual=2.0,
+        kind=float,
+        least=1.0,
+        group="estimates",
+        help="Where changes peak at some hours of the week, crawl after the peaks at up to so many times the "
+        "mean load; 1 keeps the load flat. Of periodic refreshes and --engine memory.",
+        told=True,
+    )
+    freshness: float | str | None = wish(
+        None,
+        lambda name, given, _log: freshness_of(given, name),
+        metavar="SHARE",
+        group="bandwidth",
+        help="In place of --bandwidth: the least that keeps copies fresh such a share of the time, 99%, or "
+        "as much as the log's own crawls do, today. With --objective binary, then the default.",
+    )
+    compare: RateTable | None = wish(
+        None,
+        lambda _name, given, _log: rates_in_force(given),
+        kind=Path,
+        metavar="OLD",
+        group="changes",
+        help="Folder of an earlier plan or of a live planner, or table with columns source, rate (or "
+        "interval) of the rates in force: tell what changes, and what that brings.",
+    )
+    max_churn: float | None = wish(
+        None,
+        lambda name, given, _log: share_of(name, given),
+        metavar="SHARE",
+        group="changes",
+        help="For --compare: change at most such a share of the sources' intervals, 10%; those whose change "
+        "brings most. What that costs is told.",
+    )
+    success: PerSource | None = wish(None, values_of("success"))
+    retry_at_once: bool = wish(
+        False,
+        a_flag,
+        usual=False,
+        kind=bool,
+        group="failures",
+        help="The crawler repeats a fetch that fails at once: rates and intervals are then of successes, and "
+        "the attempts that these take keep to the bandwidth. Best where failures do not depend on each "
+        "other.",
+    )
+    requests: PerSource | None = wish(None, values_of("request_rate"))
+    stale_while_revalidate: PerSource | None = wish(
+        None,
+        windows_of,
+        metavar="TIME",
+        group="requests",
+        help="For --refresh on-request: serve an expired copy for up to such a time, 30s, while it is "
+        "fetched.",
+    )
+    changed_cost: PerSource | None = wish(
+        None,
+        values_of("changed_cost"),
+        kind=float,
+        metavar="NUMBER",
+        group="cost",
+        help="What a fetch uses besides where the source has changed, in units of what asking uses: 20 where "
+        "a download is 20 times as large as an answer that nothing changed. --bandwidth and --host-limits "
+        "are then in that unit. By source: the column changed_cost of --source-columns.",
+    )
+
+    @classmethod
+    def of(cls, log: CrawlLog | Clock, given: Mapping[str, Any], takes: type) -> Wishes:
+        """Return what was given, read and checked, with what is usual of the rest.
+
+        `takes` is the typed dictionary of who asks; what is None has not been given.
+        """
+        usual = {name: WISHES[name].usual for name in takes.__annotations__}
+        asked = {**usual, **given}.items()
+        told = {name: value for name, value in asked if not (value is None and WISHES[name].usual is None)}
+        on_request = takes is LifetimeWishes
+        kind = HarmonicStaleness if "freshness" not in told else BinaryFreshness
+        goal = told.setdefault("objective", kind(Refresh.ON_REQUEST if on_request else Refresh.PERIODIC))
+        expect(goal, Objective, "objective", "Pass an instance, such as freshopt.problems.BinaryFreshness()")
+        if on_request != (goal.refresh is Refresh.ON_REQUEST):
+            raise ObjectiveError(f"{goal!r} is of {_DISCIPLINES[on_request].format(goal.refresh.value)}")
+        made = {name: WISHES[name].read(name, value, log) for name, value in told.items() if name in WISHES}
+        other = {} if isinstance(goal, BinaryFreshness) else {"other objective": type(goal).__name__}
+        today = {"freshness as today"} if made.get("freshness") == AS_TODAY else set()
+        kinds = {"a plan", ON_REQUEST} if on_request else {"a plan"}
+        refuse_clashes({*told, *other, *today, *kinds}, lambda name: other.get(name, name))
+        if "hosts" not in made and ("host_limits" in made or made.get("host_gap", 0.0) > 0.0):
+            made["hosts"] = per_source(hosts_of_urls, "host", log)
+        return cls(**made)
+
+    def told(self, takes: Collection[str] | None = None) -> dict[str, Any]:
+        """Return the settings that nothing else in a summary tells, of those who take them."""
+        names = [name for name, one in WISHES.items() if one.told and (takes is None or name in takes)]
+        found = {name: getattr(self, name) for name in names}
+        return {name: _plain(value) for name, value in found.items()}
+
+
+# What those that are of the other discipline are told: plans of times, and of lifetimes.
+_DISCIPLINES = {
+    False: "copies that are refreshed on request, which have lifetimes and no schedule. Use "
+    "freshopt.plan_lifetimes with a log of the requests.",
+    True: "{} refreshes, and lifetimes are of copies that are refreshed on request. Pass "
+    "refresh=Refresh.ON_REQUEST, or use freshopt.plan.",
+}
+WISHES = wishes_of(Wishes)
+
+
+class _EveryWish(TypedDict, total=False):
+    """What every plan may be asked for besides its bandwidth."""
+
+    objective: Objective | None
+    importance: Any
+    hosts: Any
+    host_limits: Mapping[Any, float | str] | None
+    min_rate: float | str
+    max_rate: float | str | None
+    estimator: Estimator | Callable[[CrawlLog], Estimator] | None
+
+
+class _PredictedWishes(TypedDict, total=False):
+    confidence: float
+    freshness: float | str | None
+
+
+class LifetimeWishes(_EveryWish, _PredictedWishes, total=False):
+    """What `plan_lifetimes` takes."""
+
+    stale_while_revalidate: Any
+
+
+class BackTestWishes(_EveryWish, total=False):
+    """What `backtest` takes."""
+
+    seed: int
+    load_limit: float
+    success: Any
+    retry_at_once: bool
+    changed_cost: Any
+
+
+class PlanWishes(BackTestWishes, _PredictedWishes, total=False):
+    """What `plan` takes."""
+
+    host_gap: float | str
+    draws: int
+    constraints: Constraints | None
+    compare: Any
+    max_churn: float | str | None
+
+
+def taking(takes: type, usual: Mapping[str, Any] | None = None) -> Callable[[F], F]:
+    """Return the decorator that spells wishes out in a function's signature, and refuses others.
+
+    `usual` has their defaults, in order; None for those of `WISHES`.
+    """
+    defaults = {name: one.usual for name, one in WISHES.items()} if usual is None else usual
+    hints = takes.__annotations__
+
+    def spelled_out(function: F) -> F:
+        own = inspect.signature(function)
+        named = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        alone = inspect.Parameter.KEYWORD_ONLY
+        named += [
+            inspect.Parameter(name, alone, default=default, annotation=hints[name].__forward_arg__)
+            for name, default in defaults.items()
+            if name in hints
+        ]
+        # Those that may be passed by position, then wishes, then the function's own.
+        named.sort(key=lambda each: (each.kind is alone) + (each.kind is alone and each.name not in hints))
+        known = {each.name for each in named}
+
+        @wraps(function)
+        def checked(*positional: Any, **given: Any) -> Any:  # noqa: ANN401 - as the function
+            for name in given:
+                if name not in known:
+                    raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
+            return function(*positional, **given)
+
+        checked.__signature__ = own.replace(parameters=named)  # type: ignore[attr-defined]
+        return cast(F, checked)
+
+    return spelled_out
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a setting
+    """Return a setting as JSON has it."""
+    if isinstance(value, Objective):
+        return repr(value)
+    return None if value == np.inf else value

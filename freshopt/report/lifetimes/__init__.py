@@ -1,1 +1,0 @@
-"""Page of lifetimes, of copies that are refreshed on request."""

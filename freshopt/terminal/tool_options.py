@@ -1,0 +1,120 @@
+"""Options of foreign tools, from the table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from freshopt.errors import SourceDataError
+from freshopt.terminal.options import Decorator
+from freshopt.tools.table import READ, TOOLS, Setting, Tool
+
+# Settings of what is written, each with the tools that have it.
+WRITTEN: dict[Setting, list[str]] = {}
+for _tool in TOOLS:
+    for _setting in _tool.options:
+        if _setting.of == "write":
+            WRITTEN.setdefault(_setting, []).append(_tool.name)
+
+
+def _option(setting: Setting, help_text: str) -> Decorator:
+    """Return the option of a setting."""
+    kind = click.STRING if setting.least is None else click.IntRange(min=setting.least)
+    return click.option(
+        f"--{setting.name}", type=kind, multiple=setting.many, metavar=setting.metavar, help=help_text
+    )
+
+
+def _argument(name: str) -> str:
+    """Return the argument that click makes of an option."""
+    return name.replace("-", "_")
+
+
+def read_options() -> Iterator[Decorator]:
+    """Yield the options of tools that are read, and of their settings."""
+    for tool in READ.values():
+        kind = click.Path(path_type=Path)
+        yield click.option(f"--{tool.name}", type=kind, metavar=tool.metavar, help=tool.help)
+        for setting in _of(tool, "read"):
+            yield _option(setting, f"For --{tool.name}: {setting.help}")
+
+
+def write_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of what is written to a command.
+
+    One that is named as its tool chooses that format, too.
+    """
+    for setting, tools in reversed(WRITTEN.items()):
+        which = "" if setting.name in tools else f"For --format {', '.join(tools)}: "
+        command = _option(setting, which + setting.help)(command)
+    return command
+
+
+def taken(arguments: dict[str, Any]) -> tuple[dict[str, Path], dict[str, Any]]:
+    """Take what the options of tools gave out of a command's arguments.
+
+    Returns the paths by tool, and the settings by option; what is not given is left out.
+    """
+    paths = {name: arguments.pop(_argument(name)) for name in READ}
+    settings = {
+        setting.name: arguments.pop(_argument(setting.name))
+        for tool in READ.values()
+        for setting in _of(tool, "read")
+    }
+    return (
+        {name: path for name, path in paths.items() if path is not None},
+        {name: given for name, given in settings.items() if given not in (None, ())},
+    )
+
+
+def require_settings_of(tool: str | None, given: Mapping[str, Any]) -> None:
+    """Raise if a setting is another tool's than that read."""
+    for owner in READ.values():
+        for setting in _of(owner, "read"):
+            if setting.name in given and owner.name != tool:
+                raise click.UsageError(f"--{setting.name} is for --{owner.name}. Leave it out.")
+
+
+def read_tool(tool: Tool, path: Path, given: Mapping[str, Any], time_unit: str) -> Any:  # noqa: ANN401 - log or history
+    """Return what a tool has recorded, as a log or a history."""
+    reader: Any = tool.read
+    named = {s.argument or _argument(s.name): given[s.name] for s in _of(tool, "read") if s.name in given}
+    return reader(path, time_unit=time_unit, **named)
+
+
+def settings_of(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a format as its arguments.
+
+    Raises
+    ------
+    UsageError
+        If one is of another format, or this one's own is missing.
+    SourceDataError
+        If one cannot be used; names the option.
+    """
+    named = {}
+    for setting, tools in WRITTEN.items():
+        text = given[_argument(setting.name)]
+        if text is None:
+            if kind == setting.name:
+                raise click.UsageError(
+                    f"--format {kind} needs the text for each source. Add --{setting.name}."
+                )
+            continue
+        if kind not in tools:
+            raise click.UsageError(
+                f"--{setting.name} is for --format {', '.join(tools)}, not for {kind}. Leave it out."
+            )
+        try:
+            named[setting.argument or _argument(setting.name)] = setting.value(text)
+        except SourceDataError as error:
+            raise SourceDataError(f"--{setting.name}: {error}") from None
+    return named
+
+
+def _of(tool: Tool, what: str) -> list[Setting]:
+    """Return the settings of what is read of a tool, or written."""
+    return [setting for setting in tool.options if setting.of == what]

@@ -1,0 +1,45 @@
+"""Foreign tools, one a file: read, written, kept in step.
+
+Logs from what they have recorded; intervals or lifetimes from rates, or the times of a schedule, as they load
+them. `TOOLS` is the table of all.
+"""
+
+from freshopt.tools.cache_control import CacheControl
+from freshopt.tools.changedetection import ChangeDetection, read_changedetection
+from freshopt.tools.crontab import Crontab
+from freshopt.tools.dbt import Dbt, read_dbt
+from freshopt.tools.dbt_project import DbtJobs
+from freshopt.tools.dns import Dns
+from freshopt.tools.export import Exported, export
+from freshopt.tools.external_secrets import ExternalSecrets
+from freshopt.tools.git import read_git
+from freshopt.tools.icalendar import write_icalendar
+from freshopt.tools.nginx import Nginx
+from freshopt.tools.nutch import Nutch, read_nutch
+from freshopt.tools.pg_cron import PgCron
+from freshopt.tools.redis import Redis
+from freshopt.tools.stormcrawler import StormCrawler
+from freshopt.tools.text_template import TextTemplate
+
+__all__ = [
+    "CacheControl",
+    "ChangeDetection",
+    "Crontab",
+    "Dbt",
+    "DbtJobs",
+    "Dns",
+    "Exported",
+    "ExternalSecrets",
+    "Nginx",
+    "Nutch",
+    "PgCron",
+    "Redis",
+    "StormCrawler",
+    "TextTemplate",
+    "export",
+    "read_changedetection",
+    "read_dbt",
+    "read_git",
+    "read_nutch",
+    "write_icalendar",
+]

@@ -1,0 +1,195 @@
+"""`ChangeDetectionApi`: watches, histories and intervals of a running changedetection.io.
+
+Its programming interface [1]_ is spoken with the standard library's HTTP. Each request has a time limit of
+its own for all of it, so that a server that sends a byte now and then does not hold the caller for ever;
+answers have a largest size; redirects are errors, as a key is sent to no other place.
+
+Cost: two requests for each watch to read it, one to change it.
+
+References
+----------
+.. [1] https://changedetection.io/docs/api_v1/index.html
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+from urllib.parse import quote, urlsplit
+
+from freshopt.errors import SourceDataError
+from freshopt.tools.changedetection import LIMITS, PARTS, ToldWatch, Watch, watch_time
+from freshopt.tools.records import typed
+from freshopt.tools.whole_intervals import Limits
+
+# Octets of an answer: ten thousand watches take a few million.
+LARGEST = 1 << 28
+
+
+class ServedWatch(NamedTuple):
+    """Watch as the server has it.
+
+    And whether it is paused.
+    """
+
+    watch: Watch
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeDetectionApi:
+    """A server of changedetection.io.
+
+    Parameters
+    ----------
+    url : str
+        Where its pages are, such as ``http://localhost:5000``.
+    key : str
+        The API key of its settings.
+    timeout : float
+        Seconds for each request.
+
+    Raises
+    ------
+    SourceDataError
+        From every method, if the server cannot be reached, takes too long, refuses the key, or answers what
+        changedetection.io does not.
+    """
+
+    url: str
+    key: str
+    timeout: float = 20.0
+    limits: ClassVar[Limits] = LIMITS
+
+    def watches(self) -> Iterator[ServedWatch]:
+        """Yield all watches with their histories."""
+        found = self._answer("GET", "watch")
+        if not isinstance(found, dict):
+            raise self._nonsense("watch")
+        for key in sorted(found):
+            yield self._watch(key)
+
+    def _watch(self, key: str) -> ServedWatch:
+        path = f"watch/{quote(key, safe='')}"
+        told, history = self._answer("GET", path), self._answer("GET", f"{path}/history")
+        times = [watch_time(stamp) for stamp in history or {}]
+        known = [time for time in times if time is not None]
+        # A watch without snapshots has an empty history, as an object or as a list.
+        if not isinstance(history or {}, dict) or len(known) < len(times):
+            raise self._nonsense(path)
+        try:
+            watch = typed(told, ToldWatch, path, "")
+            return ServedWatch(watch.watch(key, known, path, ""), bool(watch.paused))
+        except SourceDataError:
+            raise self._nonsense(path) from None
+
+    def set_interval(self, key: str, seconds: int) -> None:
+        """Set the time between checks of a watch."""
+        parts = {}
+        for name, whole in PARTS.items():
+            parts[name], seconds = divmod(seconds, whole)
+        body = {"time_between_check": parts, "time_between_check_use_default": False}
+        self._answer("PUT", f"watch/{quote(key, safe='')}", body)
+
+    def _answer(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:  # noqa: ANN401 - JSON
+        """Return the JSON of an answer."""
+        status, reason, octets = self._exchange(method, path, body)
+        if status in (401, 403):
+            raise SourceDataError(
+                f"{self.url} refuses the key. Copy the API key from its settings, page API, and pass it as "
+                "--key."
+            )
+        if status != 200:
+            words = octets[:80].decode(errors="replace").strip() or reason
+            raise SourceDataError(
+                f"{self.url} answers {method} api/v1/{path} with {status} ({words}). Check that it is the "
+                "address of a changedetection.io, without /api."
+            )
+        try:
+            return json.loads(octets)
+        except (ValueError, RecursionError):
+            raise self._nonsense(path) from None
+
+    def _exchange(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, str, bytes]:
+        """Return status, reason and content of the answer to a request."""
+        connection, base = self._connection()
+        headers = {"x-api-key": self.key, "Accept": "application/json", "Connection": "close"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        late, held = threading.Event(), list[socket.socket]()
+        alarm = threading.Timer(self.timeout, _hang_up, (held, late))
+        alarm.daemon = True
+        alarm.start()
+        try:
+            connection.connect()
+            # The connection forgets its socket once an answer is to be read to its end.
+            held.append(connection.sock)
+            content = None if body is None else json.dumps(body)
+            connection.request(method, f"{base}/api/v1/{path}", content, headers)
+            with connection.getresponse() as answer:
+                octets = answer.read(LARGEST + 1)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if late.is_set() or isinstance(error, TimeoutError):
+                raise self._too_late(method, path) from None
+            raise SourceDataError(
+                f"{self.url} cannot be reached: {_words(error)}. Check the address, and that the server runs."
+            ) from None
+        finally:
+            alarm.cancel()
+            connection.close()
+        if late.is_set():
+            raise self._too_late(method, path)
+        if len(octets) > LARGEST:
+            raise self._nonsense(path)
+        return answer.status, answer.reason, octets
+
+    def _connection(self) -> tuple[http.client.HTTPConnection, str]:
+        """Return an unopened connection, and the path before /api."""
+        try:
+            parts = urlsplit(self.url)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host, port = None, None
+        if host is None or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
+            raise SourceDataError(
+                f"--url {self.url!r} is no address of a server. Write it such as http://localhost:5000."
+            )
+        if not self.key.isascii() or not self.key.isprintable() or not self.key.strip():
+            raise SourceDataError(
+                "the key is empty or has characters that no key has. Copy it from the settings."
+            )
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        return kind(host, port, timeout=self.timeout), parts.path.rstrip("/")
+
+    def _too_late(self, method: str, path: str) -> SourceDataError:
+        return SourceDataError(
+            f"{self.url} has not answered {method} api/v1/{path} within {self.timeout:g} s. Check the "
+            "server, or give it more --timeout."
+        )
+
+    def _nonsense(self, path: str) -> SourceDataError:
+        return SourceDataError(
+            f"{self.url} answers api/v1/{path} with what is no answer of changedetection.io. Check the "
+            "address, and that nothing else answers there."
+        )
+
+
+def _hang_up(held: list[socket.socket], late: threading.Event) -> None:
+    """End a connection whose time is over, whatever its thread waits for."""
+    late.set()
+    for each in held:
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
+
+
+def _words(error: Exception) -> str:
+    """Return what went wrong, in words."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.removesuffix(".")
+    return " ".join(str(error).split())[:120] or type(error).__name__

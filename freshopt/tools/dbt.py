@@ -1,0 +1,265 @@
+"""dbt: freshness artifacts as a crawl log; selectors with cron times.
+
+Each ``dbt source freshness`` queries all sources once and writes ``sources.json`` [1]_: when it queried
+(``snapshotted_at``) and up to when the source was loaded (``max_loaded_at``). Artifacts of several runs,
+kept, are a crawl log: a source has changed if the latter moved, and then it is when the last change took
+place. A run sees one change at most, the last, so that the history is not complete; its date tells what the
+others' would: with it a rate is known as well as from a count in the time since.
+
+dbt runs nothing by itself: a scheduler calls it for the sources that a selector names [2]_. Sources therefore
+share times: each is refreshed at the shortest of `RUNGS` that is not below its interval, and every
+rung that is used becomes a selector of the sources and all that is built from them. Three files are written:
+
+``selectors.yml`` is for the project's folder; ``crontab`` has a line ``dbt build --selector`` for each; and
+``sources.yml`` has the sources with ``freshness`` [3]_, to be merged with the project's own: a warning after
+a rung and an error after two, by which ``dbt source freshness`` tells a source that is refreshed too late.
+
+What is lost of a rate, about half where the interval lies just above a rung, is reported. Where that is too
+much, ``--format crontab`` with a command of dbt's has the rates themselves, in a run for each source.
+
+References
+----------
+.. [1] https://docs.getdbt.com/reference/artifacts/sources-json
+.. [2] https://docs.getdbt.com/reference/node-selection/yaml-selectors
+.. [3] https://docs.getdbt.com/reference/resource-properties/freshness
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.numerics.arrays import IntArray
+from freshopt.scheduling.rate_table import RateTable
+from freshopt.tools.export import Exported
+from freshopt.tools.records import Paths, Snapshot, files_of, log_of, read_document
+from freshopt.tools.whole_intervals import (
+    NEVER,
+    IntervalFormat,
+    Limits,
+    exported,
+    labels,
+    whole_intervals,
+)
+from freshopt.units import check_time_unit
+
+# Beginnings of an artifact's file name, before a date or the like.
+NAMES = ("sources", "freshness")
+# Status of a source that could not be queried.
+FAILED = "runtime error"
+ANEW = "Pass artifacts as dbt wrote them, `dbt source freshness` of schema v1 or newer."
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """Result of a freshness check; one that failed lacks its times."""
+
+    unique_id: str
+    status: str | None = None
+    max_loaded_at: str | None = ""
+    snapshotted_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourcesArtifact:
+    """``sources.json``, schema v1 or newer, or ``freshness.json`` v0."""
+
+    results: list[Freshness]
+
+
+def read_dbt(path: Paths, time_unit: str = "day") -> CrawlLog:
+    """Read dbt freshness artifacts as a crawl log.
+
+    Parameters
+    ----------
+    path : path or iterable of paths
+        A folder, searched with the folders in it for JSON files whose names begin with ``sources`` or
+        ``freshness``; or the files themselves. dbt overwrites ``target/sources.json``: keep a copy of each
+        run's, such as ``sources-2026-01-31T06.json``.
+    time_unit : str
+        "second", "minute", "hour", "day" or "week".
+
+    Returns
+    -------
+    CrawlLog
+        Sources are dbt's ``unique_id``, crawls its ``snapshotted_at`` (in UTC where there is no offset). A
+        crawl found a change if ``max_loaded_at`` is not what it was at the one before, which is also its
+        ``last_modified``; the first is the baseline. Results of queries that failed are left out, and
+        artifacts that occur twice count once.
+
+    Raises
+    ------
+    SourceDataError
+        If there is no artifact, a file is none, or a result lacks what is needed; names the file, the result
+        and the field.
+
+    Notes
+    -----
+    Read are the artifact's schemas v1 to v3 (``results``), and ``freshness.json`` v0, whose results have the
+    same fields, models included.
+    """
+    check_time_unit(time_unit)
+    files = files_of(
+        path,
+        lambda file: file.suffix == ".json" and file.name.lower().startswith(NAMES),
+        f"JSON file whose name begins with {' or '.join(NAMES)}. Run `dbt source freshness` and keep a copy "
+        "of target/sources.json of each run.",
+    )
+    return log_of(
+        (snapshot for file in files for snapshot in _snapshots(file)),
+        "max_loaded_at of {source!r} at one snapshotted_at",
+        f"{path} has no result of a freshness check that succeeded. Add artifacts of more runs.",
+        time_unit,
+    )
+
+
+def _snapshots(file: Path) -> Iterator[Snapshot]:
+    """Yield the results of an artifact whose queries succeeded."""
+    for k, result in enumerate(read_document(file, SourcesArtifact, ANEW).results):
+        if (result.status or "").lower() == FAILED:
+            continue
+        where = f"results[{k}] of {file}"
+        if not result.unique_id:
+            raise SourceDataError(f"unique_id is empty in {where}. {ANEW}")
+        loaded = result.max_loaded_at
+        changed = None if loaded is None else _moment(loaded, "max_loaded_at", where)
+        seen = _moment(result.snapshotted_at, "snapshotted_at", where)
+        yield Snapshot(result.unique_id, seen, changed, where, changed)
+
+
+def _moment(text: str, field: str, where: str) -> datetime:
+    """Return a time of an artifact.
+
+    Early versions of dbt wrote ``+00:00Z``.
+    """
+    try:
+        moment = datetime.fromisoformat(text.removesuffix("Z") if text.endswith("+00:00Z") else text)
+    except ValueError:
+        moment = None
+    if moment is None or not 1 < moment.year < 9999:  # with a day to spare for an offset
+        raise SourceDataError(
+            f"{field} is {text[:60]!r} in {where}. It is a time such as 2026-01-31T06:00:00Z. {ANEW}"
+        )
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+class Rung(NamedTuple):
+    """An interval that cron repeats.
+
+    In seconds, in dbt's amount and period, and as time fields.
+    """
+
+    name: str
+    seconds: int
+    amount: int
+    period: str
+    cron: str
+
+
+def _rungs() -> tuple[Rung, ...]:
+    minutes = [Rung(f"{n}min", 60 * n, n, "minute", f"*/{n} * * * *") for n in (1, 2, 3, 5, 10, 15, 20, 30)]
+    hours = [Rung(f"{n}h", 3600 * n, n, "hour", f"7 */{n} * * *") for n in (1, 2, 3, 4, 6, 8, 12)]
+    day = 86_400
+    # The gaps of the second to last are 3 and 4 days, and of the last at most 31.
+    days = [
+        Rung("1d", day, 1, "day", "7 3 * * *"),
+        Rung("2_a_week", 7 * day // 2, 4, "day", "7 3 * * 1,4"),
+        Rung("7d", 7 * day, 7, "day", "7 3 * * 1"),
+        Rung("2_a_month", 16 * day, 17, "day", "7 3 1,16 * *"),
+        Rung("1_a_month", 31 * day, 31, "day", "7 3 1 * *"),
+    ]
+    return (*minutes, *hours, *days)
+
+
+RUNGS = _rungs()
+_LIMITS = Limits("a dbt job", step=60, longest=RUNGS[-1].seconds, shortest=60, remedy="Raise their min_rate.")
+# dbt's unique_id of a source: its package, its source's and its table's name.
+_SOURCE = re.compile(r"source\.(\w+)\.(\w+)\.([^.\x00-\x1f\x7f\ud800-\udfff]+)")
+FILES = ("selectors.yml", "sources.yml", "crontab")
+
+
+@dataclass(frozen=True, slots=True)
+class Dbt(IntervalFormat):
+    """A folder with selectors, freshness of sources and a crontab.
+
+    A source is called by dbt's unique_id, as in ``sources.json``: ``source.PACKAGE.SOURCE.TABLE``.
+    """
+
+    files: ClassVar[tuple[str, ...]] = FILES
+
+    def write(self, table: RateTable, path: Path) -> Exported:
+        """Write into a folder; see `ToolFormat.write`.
+
+        Raises
+        ------
+        SourceDataError
+            If a name is no unique_id of a source, an interval is below a minute or above 31 days, or a source
+            waits for signals.
+        """
+        names, seconds = labels(table), _on_rungs(whole_intervals(table, _LIMITS))
+        found = [_SOURCE.fullmatch(name) for name in names]
+        wrong = [repr(name[:80]) for name, match in zip(names, found, strict=True) if match is None]
+        if wrong:
+            raise SourceDataError(
+                f"source {list_offenders(wrong)} is no unique_id of a dbt source, such as "
+                "source.shop.raw.orders. Name it as sources.json does, which freshopt plan --dbt reads."
+            )
+        places = [(match[1], match[2], match[3]) for match in found if match is not None]
+        rung_of = {rung.seconds: rung for rung in RUNGS}
+        by_rung: dict[Rung, list[tuple[str, str, str]]] = {}
+        for place, own in sorted(zip(places, seconds.tolist(), strict=True)):
+            if own != NEVER:
+                by_rung.setdefault(rung_of[own], []).append(place)
+        used = sorted(by_rung, key=lambda rung: rung.seconds)
+        text = "selectors:\n" + "".join(_selector(rung, by_rung[rung]) for rung in used)
+        text = text if used else "selectors: []\n"
+        (path / "selectors.yml").write_text(text, encoding="utf-8", newline="\n")
+        (path / "sources.yml").write_text(_sources(by_rung), encoding="utf-8", newline="\n")
+        lines = [f"{rung.cron} dbt build --selector {_name(rung)}\n" for rung in used]
+        (path / "crontab").write_text("".join(lines), encoding="utf-8", newline="\n")
+        return exported(table, seconds, "left out")
+
+
+def _on_rungs(seconds: IntArray) -> IntArray:
+    """Return intervals rounded up to rungs."""
+    steps = np.array([rung.seconds for rung in RUNGS])
+    on: IntArray = np.where(seconds == NEVER, NEVER, steps[np.searchsorted(steps, seconds)])
+    return on
+
+
+def _name(rung: Rung) -> str:
+    return f"freshopt_{rung.name}"
+
+
+def _selector(rung: Rung, places: list[tuple[str, str, str]]) -> str:
+    """Return the YAML of a selector."""
+    lines = [f"  - name: {_name(rung)}", f'    description: "{rung.cron}"', "    definition:", "      union:"]
+    for place in places:
+        lines += ["        - method: source", f"          value: {json.dumps('.'.join(place))}"]
+        lines += ["          children: true"]
+    return "\n".join(lines) + "\n"
+
+
+def _sources(by_rung: dict[Rung, list[tuple[str, str, str]]]) -> str:
+    """Return the YAML of the sources' freshness."""
+    tables: dict[str, list[tuple[str, Rung]]] = {}
+    for rung, places in by_rung.items():
+        for _, source, table in places:
+            tables.setdefault(source, []).append((table, rung))
+    lines = ["version: 2", "sources:" if tables else "sources: []"]
+    for source, own in sorted(tables.items()):
+        lines += [f"  - name: {json.dumps(source)}", "    tables:"]
+        for table, rung in sorted(own):
+            late = [f"{{count: {rung.amount * times}, period: {rung.period}}}" for times in (1, 2)]
+            lines += [f"      - name: {json.dumps(table, ensure_ascii=False)}", "        config:"]
+            lines += [f"          freshness: {{warn_after: {late[0]}, error_after: {late[1]}}}"]
+    return "\n".join(lines) + "\n"

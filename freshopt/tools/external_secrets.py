@@ -1,0 +1,116 @@
+"""External Secrets Operator: the ``refreshInterval`` of each ExternalSecret.
+
+As YAML to apply.
+
+An ExternalSecret in Kubernetes is a copy of a secret that is kept elsewhere. ``spec.refreshInterval`` is a Go
+duration such as ``1h30m0s``; with ``0s`` it is fetched once [1]_. Each document names one resource and sets
+nothing but that field, for ``kubectl apply --server-side --force-conflicts -f FILE``, which leaves all other
+fields to whom they belong.
+
+Names and intervals are written in quotes: YAML would read a resource called ``1e3`` or ``null`` as something
+else [2]_.
+
+References
+----------
+.. [1] https://external-secrets.io/latest/api/externalsecret/
+.. [2] https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.scheduling.rate_table import RateTable
+from freshopt.tools.export import Exported
+from freshopt.tools.text_lines import text_of, write_lines
+from freshopt.tools.whole_intervals import IntervalFormat, Limits, exported, labels, whole_intervals
+
+if TYPE_CHECKING:
+    import polars
+
+_LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_NAME = rf"^(?:{_LABEL}/)?{_LABEL}(?:\.{_LABEL})*$"
+# Characters of DNS names and labels.
+_MOST_NAME, _MOST_NAMESPACE = 253, 63
+# A Go duration counts nanoseconds in 64 bits.
+_LIMITS = Limits(
+    "a refreshInterval", step=1, longest=2**63 // 10**9, shortest=1, remedy="Raise their min_rate."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalSecrets(IntervalFormat):
+    """YAML file with one document per source.
+
+    A source is called ``name`` or ``namespace/name``.
+    """
+
+    def write(self, table: RateTable, path: Path) -> Exported:
+        """Write to a file; see `ToolFormat.write`.
+
+        Raises
+        ------
+        SourceDataError
+            If a name is none that Kubernetes has, an interval does not fit, or a source waits for signals.
+        """
+        import polars
+
+        names, seconds = labels(table), whole_intervals(table, _LIMITS)
+        text = text_of(names)
+        # Lengths are of ASCII letters where the name is one that Kubernetes has.
+        places = polars.DataFrame({"place": text, "interval": seconds}).with_columns(
+            polars.col("place").str.extract(r"^([^/]*)/", 1).alias("namespace"),
+            polars.col("place").str.extract(r"([^/]*)$", 1).alias("name"),
+        )
+        fits = text.str.contains(_NAME)
+        fits &= places["name"].str.len_bytes() <= _MOST_NAME
+        fits &= places["namespace"].str.len_bytes().fill_null(0) <= _MOST_NAMESPACE
+        if not fits.all():
+            wrong = [repr(names[k]) for k in (~fits).arg_true().to_list()]
+            raise SourceDataError(
+                f"source {list_offenders(wrong)} is no name of "
+                "a Kubernetes resource. Those have lower-case letters, digits, '-' and '.'. Name it as the "
+                "ExternalSecret is called, or namespace/name."
+            )
+        write_lines(path, places, _document(), between="---\n")
+        return exported(table, seconds, 'with refreshInterval "0s"')
+
+
+def _document() -> polars.Expr:
+    """Return the YAML of a resource."""
+    import polars
+    from polars import col
+
+    return polars.concat_str(
+        polars.lit('apiVersion: external-secrets.io/v1\nkind: ExternalSecret\nmetadata:\n  name: "'),
+        col("name"),
+        polars.lit('"\n'),
+        polars.format('  namespace: "{}"\n', col("namespace")).fill_null(""),
+        polars.lit('spec:\n  refreshInterval: "'),
+        duration(col("interval")),
+        polars.lit('"\n'),
+    )
+
+
+def duration(seconds: polars.Expr) -> polars.Expr:
+    """Return a Go duration, as Go itself prints it.
+
+    Examples
+    --------
+    >>> import polars
+    >>> polars.select(duration(polars.Series([0, 59, 600, 90_061]))).to_series().to_list()
+    ['0s', '59s', '10m0s', '25h1m1s']
+    """
+    import polars
+
+    hours, minutes, rest = seconds // 3600, seconds // 60 % 60, seconds % 60
+    return (
+        polars.when(seconds >= 3600)
+        .then(polars.format("{}h{}m{}s", hours, minutes, rest))
+        .when(seconds >= 60)
+        .then(polars.format("{}m{}s", minutes, rest))
+        .otherwise(polars.format("{}s", rest))
+    )

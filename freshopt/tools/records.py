@@ -1,0 +1,146 @@
+"""What tools write, read: JSON documents, and snapshots taken by successive runs.
+
+What is read of a document is declared as a dataclass; all else in it is passed over, and what is not as
+declared is told by its place in the document.
+
+Snapshots are what each run saw of each source. Two of them that differ have a change between them. Tools that
+keep only the latest state of a source (a time of loading, a signature) leave a crawl log behind if a copy of
+each run's output is kept. Copies overlap: what one repeats of another counts once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from freshopt.errors import SourceDataError
+from freshopt.logs.crawl_log import CrawlLog
+
+Kind = TypeVar("Kind")
+Paths: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+def read_document(file: Path, kind: type[Kind], remedy: str) -> Kind:
+    """Return what is declared of a JSON file's document."""
+    try:
+        return typed(file.read_bytes(), kind, str(file), remedy)
+    except OSError as error:
+        raise SourceDataError(f"{file} cannot be read: {error.strerror or error}. Check the path.") from error
+
+
+def typed(given: Any, kind: type[Kind], what: str, remedy: str) -> Kind:  # noqa: ANN401 - what JSON holds
+    """Return JSON, or a value that it holds, as what is declared.
+
+    Raises
+    ------
+    SourceDataError
+        If it is none; `what` names the document, and `remedy` is what to do.
+
+    Examples
+    --------
+    >>> typed(b'{"a": [1, "x"]}', dict[str, list[int]], "a file", "Write it anew.")
+    Traceback (most recent call last):
+    ...
+    freshopt.errors.SourceDataError: a file: expected int, got str at [...][1]. Write it anew.
+    """
+    import msgspec
+
+    try:
+        if isinstance(given, bytes):
+            return msgspec.json.decode(given, type=kind)
+        return msgspec.convert(given, kind)
+    except UnicodeDecodeError as error:
+        reason, place = f"not UTF-8 (byte {error.start})", ""
+    except RecursionError:
+        reason, place = "JSON that no tool writes", ""
+    except msgspec.MsgspecError as error:
+        reason, _, place = str(error).replace("`", "").partition(" - at $")
+    words = reason if reason.startswith("JSON") else reason[:1].lower() + reason[1:]
+    where = f" at {place.removeprefix('.')}" if place else ""
+    raise SourceDataError(f"{what}: {words}{where}. {remedy}")
+
+
+class Snapshot(NamedTuple):
+    """Snapshot of one source by one run.
+
+    Its state, None where there was none, where that stands, and when the source had last changed, if told.
+    """
+
+    source: str
+    time: datetime
+    state: datetime | str | None
+    where: str
+    modified: datetime | None = None
+
+
+def files_of(path: Paths, chosen: Callable[[Path], bool], missing: str) -> list[Path]:
+    """Return the files that a path denotes.
+
+    Itself, those chosen in and below a folder, or those listed.
+
+    Raises
+    ------
+    SourceDataError
+        If a folder has none; ``missing`` says which, and where they come from.
+    """
+    if not isinstance(path, str | os.PathLike):
+        return [Path(each) for each in path]
+    place = Path(path)
+    if not place.is_dir():
+        return [place]
+    found = sorted(file for file in place.rglob("*") if chosen(file) and file.is_file())
+    if not found:
+        raise SourceDataError(f"{place} has no {missing}")
+    return found
+
+
+def log_of(looks: Iterable[Snapshot], states: str, nothing: str, time_unit: str) -> CrawlLog:
+    """Return the crawl log of snapshots.
+
+    A snapshot found a change if it has another state than the one before. What it tells of the last change is
+    left out where it is later than a snapshot of the same state: nobody can correct another tool's records.
+
+    Parameters
+    ----------
+    looks : iterable of Snapshot
+        In any order.
+    states : str
+        What states that contradict each other are, for messages.
+    nothing : str
+        What to say if there is no look.
+    time_unit : str
+
+    Raises
+    ------
+    SourceDataError
+        If two snapshots at one time have different states, or there is none.
+    """
+    seen: dict[tuple[str, datetime], Snapshot] = {}
+    for look in looks:
+        known = seen.setdefault((look.source, look.time), look)
+        if known.state != look.state:
+            raise SourceDataError(
+                f"{look.where} and {known.where} have different {states.format(source=look.source)}. "
+                "Remove the file that is wrong."
+            )
+    if not seen:
+        raise SourceDataError(nothing)
+    rows = sorted(seen.values(), key=lambda look: (look.source, look.time))
+    changed = [a.source == b.source and a.state != b.state for a, b in pairwise(rows)]
+    changed = [False, *changed]
+    told: list[datetime | None] = []
+    for k, look in enumerate(rows):
+        if changed[k] or k == 0 or look.source != rows[k - 1].source:
+            first = look.time  # seen in this state
+        told.append(look.modified if look.modified is not None and look.modified <= first else None)
+    return CrawlLog(
+        source=[look.source for look in rows],
+        time=[look.time for look in rows],
+        changed=changed,
+        time_unit=time_unit,
+        last_modified=told,
+    )

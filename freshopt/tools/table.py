@@ -1,0 +1,179 @@
+"""`TOOLS`: what is read, written and set of each foreign tool.
+
+The command line has its options from here. A tool is a file of this folder and a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from freshopt.logs.change_history import ChangeHistory
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.read_history import read_history
+from freshopt.tools.cache_control import CacheControl
+from freshopt.tools.changedetection import ChangeDetection, read_changedetection
+from freshopt.tools.changedetection_api import ChangeDetectionApi
+from freshopt.tools.crontab import Crontab
+from freshopt.tools.dbt import Dbt, read_dbt
+from freshopt.tools.dns import Dns
+from freshopt.tools.export import ToolFormat
+from freshopt.tools.external_secrets import ExternalSecrets
+from freshopt.tools.git import read_git
+from freshopt.tools.nginx import Nginx
+from freshopt.tools.nutch import Nutch, longest_of, read_nutch
+from freshopt.tools.pg_cron import PgCron
+from freshopt.tools.redis import Redis
+from freshopt.tools.stormcrawler import StormCrawler
+from freshopt.tools.text_template import PLACEHOLDERS, QUOTING_WORDS, TextTemplate
+from freshopt.tools.whole_intervals import IntervalFormat
+from freshopt.tools.whole_lifetimes import LifetimeFormat
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Setting of a tool, as an option of the command line.
+
+    Attributes
+    ----------
+    name : str
+        Of the option, without hyphens in front.
+    metavar : str
+    help : str
+        Without the tools that have it.
+    of : str
+        "read" or "write".
+    argument : str
+        Of the reader or the format; by default the name.
+    many : bool
+        Whether it may be given several times.
+    least : int or None
+        Of a whole number; None where it is text.
+    value : callable
+        From the text to the argument.
+    """
+
+    name: str
+    metavar: str
+    help: str
+    of: Literal["read", "write"]
+    argument: str = ""
+    many: bool = False
+    least: int | None = None
+    value: Callable[[Any], Any] = lambda given: given
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """Foreign tool.
+
+    Attributes
+    ----------
+    name : str
+        On the command line: ``--NAME`` for what is read of it, ``--format NAME`` for what is written.
+    read : callable or None
+        From a path to a log or a history.
+    help : str
+        What the path is.
+    metavar : str
+        Of the path.
+    called : str
+        What a log is called in which ``{}`` is its path.
+    write : class or None
+        Format of its files.
+    server : class or None
+        Of a running one, whose intervals can be set.
+    options : tuple of Setting
+    """
+
+    name: str
+    read: Callable[..., CrawlLog | ChangeHistory] | None = None
+    help: str = ""
+    metavar: str = "PATH"
+    called: str = "{}"
+    write: type[ToolFormat[Any]] | None = None
+    server: type[ChangeDetectionApi] | None = None
+    options: tuple[Setting, ...] = ()
+
+
+COMMAND = Setting(
+    "command",
+    "WORDS",
+    "command that refreshes a source; {source} stands for its name, "
+    "quoted. crontab: {host} for its host; without {source} the name is appended. pg_cron: SQL; {source!i} "
+    "for the name of a table or view (default REFRESH MATERIALIZED VIEW {source!i}).",
+    "write",
+)
+TOOLS = (
+    Tool(
+        "git",
+        read_git,
+        "Git repository, or a folder in one, instead of LOG: each file is a source, each commit of the "
+        "branch that touches it a change; merges count when they are merged.",
+        called="git history of {}",
+        options=(
+            Setting("since", "MOMENT", "start of the history, such as 2026-01-31.", "read"),
+            Setting(
+                "files",
+                "PATHSPEC",
+                "files to include, such as '*.md' (repeatable).",
+                "read",
+                argument="paths",
+                many=True,
+            ),
+            Setting("min-changes", "N", "minimum number of changes of a file (default 0).", "read", least=0),
+        ),
+    ),
+    Tool("history", read_history, "Table of all changes (source, time) instead of LOG.", "FILE"),
+    Tool(
+        "dbt",
+        read_dbt,
+        "Folder of sources.json files of `dbt source freshness`, one per run, instead of LOG.",
+        write=Dbt,
+    ),
+    Tool(
+        "nutch",
+        read_nutch,
+        "Dumps of Apache Nutch's crawl database (readdb -dump -format csv), one per run, instead of LOG.",
+        write=Nutch,
+        options=(
+            Setting("longest", "TIME", "db.fetch.interval.max (default 90d).", "write", value=longest_of),
+        ),
+    ),
+    Tool("stormcrawler", write=StormCrawler),
+    Tool(
+        "changedetection",
+        read_changedetection,
+        "Data folder of changedetection.io, or a backup of it, instead of LOG.",
+        write=ChangeDetection,
+        server=ChangeDetectionApi,
+    ),
+    Tool("crontab", write=Crontab, options=(COMMAND,)),
+    Tool("pg_cron", write=PgCron, options=(COMMAND,)),
+    Tool("external-secrets", write=ExternalSecrets),
+    Tool(
+        "template",
+        write=TextTemplate,
+        options=(
+            Setting(
+                "template",
+                "TEXT",
+                "Text to write for each source, with {source} and, at will, "
+                f"{', '.join(f'{{{name}}}' for name in PLACEHOLDERS[1:])}; quoted as in {{source!q}}: "
+                f"{QUOTING_WORDS}.",
+                "write",
+            ),
+        ),
+    ),
+    Tool("cache-control", write=CacheControl),
+    Tool("nginx", write=Nginx),
+    Tool("redis", write=Redis),
+    Tool("dns", write=Dns),
+)
+READ = {tool.name: tool for tool in TOOLS if tool.read is not None}
+SERVED = {tool.name: tool.server for tool in TOOLS if tool.server is not None}
+_WRITTEN = [(tool.name, tool.write) for tool in TOOLS if tool.write is not None]
+INTERVALS = {name: made for name, made in _WRITTEN if issubclass(made, IntervalFormat)}
+# Of caches, whose copies are refreshed on request.
+LIFETIMES = {name: made for name, made in _WRITTEN if issubclass(made, LifetimeFormat)}

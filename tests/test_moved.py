@@ -1,0 +1,66 @@
+"""Old import paths: each name is found, is what the new one is, and says where that is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from types import ModuleType
+
+import pytest
+
+from freshopt import tools
+from freshopt.moved import MOVED
+
+# What documentation named before.
+DOCUMENTED = {
+    "freshopt.exporters": [name for name in tools.__all__ if not name.startswith("read_")],
+    "freshopt.exporters.nginx": ["Nginx"],
+    "freshopt.exporters.cron_lines": ["cron_lines"],
+    "freshopt.io": [
+        *("read_changedetection", "read_dbt", "read_git", "read_history", "read_log", "read_nutch"),
+        "read_requests",
+    ],
+    "freshopt.io.read_log": ["read_log"],
+    "freshopt.live.clock": ["Clock"],
+    "freshopt.io.read_dbt": ["read_dbt"],
+    "freshopt.io.dbt_artifacts": ["read_manifest", "read_run_times", "Manifest"],
+    "freshopt.adapters.scrapy": ["FreshoptAddon"],
+}
+
+
+@pytest.mark.parametrize(("module", "name"), [(m, own) for m, names in DOCUMENTED.items() for own in names])
+def test_old_names_are_the_new_ones(module: str, name: str) -> None:
+    words = rf"^{module}\.{name} is freshopt\.[\w.]+\.{name} now\. "
+    with pytest.warns(DeprecationWarning, match=words) as told:
+        found = getattr(import_module(module), name)
+    assert found.__module__.startswith("freshopt.")
+    place, _, own = str(told[0].message).split()[2].rpartition(".")
+    assert found is getattr(import_module(place), own)
+    assert told[0].filename == __file__
+
+
+@pytest.mark.parametrize("old", MOVED)
+def test_every_old_module_is_found_and_has_no_other_names(old: str) -> None:
+    module = import_module(old)
+    assert isinstance(import_module(MOVED[old]), ModuleType)
+    with pytest.raises(AttributeError, match=rf"there is no {old}\.nothing"):
+        module.nothing  # noqa: B018
+    with pytest.raises(ModuleNotFoundError):
+        import_module(f"{old}.nothing")
+
+
+def test_a_module_that_was_a_function_of_its_package_is_called_as_one() -> None:
+    code = (
+        "import freshopt.io.read_git, warnings\n"
+        "warnings.simplefilter('ignore')\n"
+        "try: freshopt.io.read_git('nowhere')\n"
+        "except freshopt.SourceDataError as error: print(error)\n"
+        "import freshopt as fo\n"
+        "print(fo.exporters.Crontab())\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == [
+        "nowhere is not a folder. Name a git repository, or a folder in one.",
+        "Crontab(command='refresh')",
+    ]
