@@ -90,6 +90,10 @@ class Measurement:
         Makes a record of the saved one and a new one; None replaces it.
     whole : bool
         Whether only a complete measurement is saved.
+    large : bool
+        Whether the claims are of full runs alone: a quick one has too few runs or sources for them.
+    apiece : bool
+        Whether the claims are of each part by itself, so that they can be made of some.
     alone : bool
         Whether the process keeps to one core and one thread.
     """
@@ -104,6 +108,8 @@ class Measurement:
     claims: Callable[[Record], Claims] | None = None
     merge: Callable[[Record, Record], Record] | None = None
     whole: bool = False
+    large: bool = False
+    apiece: bool = False
     alone: bool = False
 
     def options(self) -> dict[str, Any]:
@@ -118,12 +124,12 @@ class Measurement:
         record = {
             fact: known[fact] if fact in known else FACTS[fact]() for fact in self.facts if fact != "seconds"
         }
+        record |= self.notes
         for name in names or self.parts:
             part = self.parts[name]
             found = part(**{key: options[key] for key in inspect.signature(part).parameters})
             value = list(map(shown, found)) if isinstance(found, GeneratorType) else found
             record |= {name: value} if name else value
-        record |= self.notes
         if "seconds" in self.facts:
             record["seconds"] = round(time.perf_counter() - began)
         return record
@@ -163,7 +169,9 @@ def write(path: Path, text: str) -> None:
 def text_of(record: Record) -> str:
     """Return a record as JSON; rows of its last part stand on a line each where they are many or long."""
     *head, (last, rows) = record.items()
-    long = isinstance(rows, list) and any(isinstance(each, list) for row in rows[:1] for each in row.values())
+    long = isinstance(rows, list) and any(
+        isinstance(each, list) for row in rows[:1] if isinstance(row, dict) for each in row.values()
+    )
     if not (isinstance(rows, list) and len(rows) > 1000) and not (long and last == "curves"):
         return json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     lines = ",\n".join(json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows)
@@ -379,10 +387,14 @@ def main(words: Sequence[str] | None = None) -> None:
     if bench.alone:
         keep_to_one_core()
     record = bench.measured(names, quick=quick, **asked)
-    for words_ in bench.failing(record) if not names else ():
-        print(f"does not hold: {words_}")
+    broken = bench.failing(record) if bench.apiece or not names else []
+    broken = [] if quick and bench.large else broken
+    for claim in broken:
+        print(f"does not hold: {claim}")
     if folder:
         old = saved(name, folder) if path_of(name, folder).exists() else {}
         merged = bench.merge(old, record) if bench.merge and old else (old if names else {}) | record
         write(path_of(name, folder), text_of(merged))
         write_pages(name, merged, folder)
+    if broken:
+        raise SystemExit(1)

@@ -11,7 +11,7 @@ import importlib
 import logging
 from typing import TYPE_CHECKING
 
-from freshopt.moved import MOVED
+from freshopt.moved import MOVED as _MOVED
 
 if TYPE_CHECKING:
     from freshopt.certificates.certificate import Certificate as Certificate
@@ -153,7 +153,7 @@ __all__ = [*_HOME, "__version__"]
 
 def __getattr__(name: str) -> object:
     """Import a public name or subpackage on first use (PEP 562)."""
-    if name in _PACKAGES or f"freshopt.{name}" in MOVED:
+    if name in _PACKAGES or f"freshopt.{name}" in _MOVED:
         return importlib.import_module(f"freshopt.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'freshopt' has no attribute {name!r}")

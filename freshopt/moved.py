@@ -50,13 +50,7 @@ MOVED = {
 
 
 def moved_name(module: str, name: str, old: str) -> object:
-    """Return what had a name in an old module, `old` with it.
-
-    Raises
-    ------
-    AttributeError
-        If nothing had.
-    """
+    """Return what had a name in an old module, `old` with it."""
     place = MOVED.get(f"{module}.{name}", MOVED.get(module))
     home = None if place is None or name.startswith("_") else import_module(place)
     if home is None or not hasattr(home, name):

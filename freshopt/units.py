@@ -137,7 +137,9 @@ def parse_rate(text: str, time_unit: str) -> float:
 
 
 def rate_of(what: str, given: float | str, time_unit: str) -> float:
-    """Return a rate per `time_unit`, parsed if it is text; errors name `what`.
+    """Return a rate per `time_unit`, parsed if it is text.
+
+    Errors name `what`.
 
     Examples
     --------
@@ -148,7 +150,7 @@ def rate_of(what: str, given: float | str, time_unit: str) -> float:
 
 
 def duration_of(what: str, given: float | str, time_unit: str) -> float:
-    """Return a duration in `time_unit`, parsed if it is text; errors name `what`."""
+    """Return a duration in `time_unit`, parsed if it is text."""
     return _quantity(what, given, time_unit, parse_duration, 'a duration such as "7d" or 7.0')
 
 

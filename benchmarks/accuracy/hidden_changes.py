@@ -237,4 +237,5 @@ BENCH = Bench(
         "bands": {"realised/predicted": RATIO, "within two errors": WITHIN, "placebos claimed": WRONG},
     },
     claims=claims,
+    large=True,
 )

@@ -157,15 +157,15 @@ def full(folder: Path) -> dict[str, Any] | None:
     return outcomes
 
 
-def killings(kills: int = 240, names: tuple[str, ...] = tuple(COMMANDS)) -> Record:
+def killings(kills: int = 240, which: tuple[str, ...] = tuple(COMMANDS)) -> Record:
     """Return what became of the outputs, of so many kills in all."""
     rng = np.random.default_rng(9)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         inputs(folder, rng)
         commands = {}
-        for command in names:
-            commands[command] = killed(folder, command, kills // len(names), rng)
+        for command in which:
+            commands[command] = killed(folder, command, kills // len(which), rng)
             print(command, commands[command], flush=True)
         room = full(folder)
     print("small disks:", room)
@@ -180,4 +180,4 @@ def claims(record: Record) -> Claims:
     yield f"{record['wrong']} of {record['kills']} kills went wrong", record["wrong"] == 0
 
 
-BENCH = Measurement({"": killings}, quick={"kills": 4, "names": ("solve",)}, claims=claims)
+BENCH = Measurement({"": killings}, quick={"kills": 4, "which": ("solve",)}, claims=claims)

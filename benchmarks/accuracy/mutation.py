@@ -295,6 +295,7 @@ def alike(every: dict[str, list[Mutant]], earlier: Record) -> list[Mutant]:
     wanted = list(earlier["changes"].values())
     found = [there[each].pop(0) for each in wanted if there.get(each)]
     print(f"{len(found)} of {len(wanted)} mutants are still there")
+    random.Random(0).shuffle(found)  # a run that is cut short has some of each file
     return found
 
 

@@ -39,12 +39,11 @@ from freshopt.datasets.change_histories import EXAMPLES
 from freshopt.estimators import MaximumLikelihood
 from freshopt.planning import measured, policies
 from freshopt.planning.held_out_window import HeldOutWindow
-from freshopt.planning.hindsight import hindsight_rates
 from freshopt.planning.plan import estimated_sources
 from freshopt.planning.plan_steps import problem_of
 from freshopt.planning.policies import policies_in
 from freshopt.planning.policy_cost import PolicyCost, mean_row
-from freshopt.planning.static_rates import at_rates
+from freshopt.planning.static_rates import at_rates, hindsight_rates
 from freshopt.planning.wishes import Wishes
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 

@@ -190,4 +190,5 @@ BENCH = Measurement(
     ("python", "sources", "seeds", "planned", "worlds"),
     rows={part: shown(part) for part in ("estimates", "plans")},
     claims=claims,
+    large=True,
 )

@@ -97,7 +97,7 @@ def run(history: History, split: float, crawls: int, seed: int) -> list[dict[str
                     "objective": name,
                     "realised": realised,
                     "estimated": plan.value if name == "harmonic" else 1.0 - plan.value,
-                    "expected": told.cost,
+                    "expected": (told.expected - told.offset) * told.sign,
                     "alone": _of_cost(alone),
                     "back-tested": None if ratios is None else _of_cost(told),
                 }

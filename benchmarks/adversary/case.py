@@ -32,23 +32,9 @@ NAMES: dict[str, Any] = {"np": np, "fo": fo, "cp": cp} | {
 class Case:
     """One problem, and how it is handed over.
 
-    Attributes
-    ----------
-    kind : str
-        The name of a cell, or "declared".
-    line : str
-        The declared objective in x; "" for a named cell.
-    columns : mapping
-        change_rate, those of `DEFAULTS`, and the cell's own, each of shape (n,).
-    host : ndarray of int, shape (n,)
-    limits : mapping
-        Of some hosts.
-    bandwidth : float
-    layout : str
-        How arrays lie in memory: see `laid_out`.
-    solver : str
-        As it is written; "None" is freshopt's own choice.
-    compiled : bool
+    `kind` names a cell or is "declared", with the objective in x on `line`. Columns are change_rate, those of
+    `DEFAULTS` and the cell's own; limits are of some hosts. `layout` is how arrays lie in memory, see
+    `laid_out`; `solver` is as it is written, "None" is freshopt's own choice.
     """
 
     kind: str

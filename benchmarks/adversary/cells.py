@@ -22,25 +22,12 @@ Function = Callable[..., Wide]  # of rate, change rate and the cell's own column
 
 @dataclass(frozen=True)
 class Cell:
-    """One objective under one discipline.
+    """One objective under one discipline: how it is written, and J and −J' of (rate, change rate, columns).
 
-    Attributes
-    ----------
-    text : str
-        How it is written.
-    cost, slope : callable
-        J and −J' of (rate, change rate, columns).
-    signal_cost, signal_slope : callable, optional
-        The same of signalled sources.
-    value : callable
-        (Σ w·J, Σ w, Σ w·Δ) to what the objective reports.
-    columns : mapping
-        Names of its own columns to (smallest, largest).
-    given : mapping
-        Names of the columns that are handed over with the sources, likewise.
-    used : callable, optional
-        Bandwidth that a rate uses, of (rate, refresh cost, change rate, columns), where it is no product of
-        the first two. `cost` and `slope` are then functions of it, and know the refresh cost as COST.
+    Those of signalled sources stand beside; `value` goes from (Σ w·J, Σ w, Σ w·Δ) to what the objective
+    reports. Its own columns and those handed over with the sources have their smallest and largest number.
+    Where `used`, of (rate, refresh cost, change rate, columns), is no product of the first two, cost and
+    slope are functions of it, and know the refresh cost as COST.
     """
 
     text: str

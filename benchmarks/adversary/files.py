@@ -150,7 +150,7 @@ def attempts(seed: int, first: int, end: float, told: Connection) -> None:
     told.send(None)
 
 
-def run(minutes: float, seed: int) -> dict[str, Any]:
+def run(minutes: float = 10.0, seed: int = 1) -> dict[str, Any]:
     """Attempt in a process of its own, and in another one if that dies; print what is found."""
     begun, number = time.time(), 0
     kinds: Counter[str] = Counter()

@@ -29,15 +29,7 @@ SEARCHED = 300
 
 @dataclass(frozen=True)
 class Finding:
-    """One condition that a solution violates.
-
-    Attributes
-    ----------
-    kind : str
-        The condition.
-    words : str
-        The numbers.
-    """
+    """One condition that a solution violates, and the numbers."""
 
     kind: str
     words: str

@@ -90,7 +90,7 @@ def batch(seed: int, number: int, size: int = BATCH) -> tuple[Counter[str], list
     return ended, scripts
 
 
-def run(minutes: float, seed: int, jobs: int) -> dict[str, Any]:
+def run(minutes: float = 10.0, seed: int = 1, jobs: int = 1) -> dict[str, Any]:
     """Inspect batches until the time is up; print what is found as it is found."""
     end, begun, number = time.monotonic() + 60.0 * minutes, time.monotonic(), 0
     ended: Counter[str] = Counter()

@@ -173,7 +173,7 @@ def strange(place: Surroundings) -> Callable[[Bench], str]:
     return check
 
 
-def run(minutes: float, seed: int) -> dict[str, Any]:
+def run(minutes: float = 10.0, seed: int = 1) -> dict[str, Any]:
     """Disturb until the time is up; print what is found as it is found."""
     begun, done = time.monotonic(), 0
     kinds: Counter[str] = Counter()

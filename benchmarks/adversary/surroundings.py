@@ -17,18 +17,9 @@ SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What differs from the usual.
+    """What differs from the usual: variables, what the child does first, a shell around it.
 
-    Attributes
-    ----------
-    name : str
-    environment : dict
-        Variables to set; None removes one.
-    before : callable, optional
-        Run in the child before the command.
-    shell : str
-        A shell's command around the freshopt command, which stands for {}.
-    as_nobody : bool
+    None removes a variable; {} stands for the command of freshopt in that of the shell.
     """
 
     name: str

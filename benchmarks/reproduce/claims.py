@@ -66,31 +66,11 @@ Measured: TypeAlias = Iterator[tuple[str, "Samples | Beside"]]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One claim, with what will decide it.
+    """One claim, in our words, with what will decide it: a statistic of each of so many runs, and its band.
 
-    Attributes
-    ----------
-    id : str
-        Unique in its paper.
-    place : str
-        "Fig 1", "Expt 2", "Lemma 3".
-    origin : str
-        A key of `ORIGINS`.
-    claim : str
-        In our words.
-    theirs, ours : str
-        The paper's setting; ours, and why it differs. Empty where the paper's page says it for all claims.
-    statistic : str
-        What is measured, of each run.
-    kind : str
-        A key of `KINDS`.
-    at_least, at_most : float
-        The band.
-    runs : int
-    band_from : str
-        Where the band comes from.
-    judged : str
-        Why the origin is another one than before the run. Empty where it is the same.
+    `theirs` and `ours` are the paper's setting and ours, with why it differs, where the paper's page does not
+    say it for all claims; `band_from` tells where the band comes from, `judged` why the origin is another
+    than before the run.
     """
 
     id: str
@@ -135,21 +115,9 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A claim and what the runs gave.
+    """A claim as the table has it now and as it had it before the run, in a commit, and what the runs gave.
 
-    Attributes
-    ----------
-    claim : Claim
-        As the table has it now.
-    estimate, low, high : float
-        With the ends of its interval.
-    runs : int
-    as_run : Claim
-        As the table had it when the finding was made.
-    commit : str
-        The commit of that table.
-    never : float or None
-        What rates reach that stay as they were at first, in the mean, where that was measured.
+    `never` is what rates reach that stay as they were at first, in the mean, where that was measured.
     """
 
     claim: Claim
@@ -202,17 +170,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What one paper claims.
+    """What one paper claims, by id and in the order of the page, and what of it cannot be decided and why.
 
-    Attributes
-    ----------
-    paper, setting, title, place : str
-        The module's name; settings that all claims share, as Markdown; the paper's short name; where it
-        appeared.
-    claims : dict
-        By id, in the order of the page.
-    undecidable : list of dict
-        Claims that cannot be decided: place, claim, why.
+    `setting` are the settings that all claims share, as Markdown.
     """
 
     paper: str
@@ -236,16 +196,9 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How many runs to make, and from which seed.
+    """How many runs to make, and from which seed, by the table of a commit.
 
-    Attributes
-    ----------
-    claims : dict
-    seed : int
-    quick : int or None
-        At most so many runs of each claim, for tests; None for as many as the table has.
-    commit : str
-        The commit that has the table.
+    `quick` is the most of each claim, for tests.
     """
 
     claims: Mapping[str, Claim]

@@ -88,15 +88,11 @@ def blc(sources: fo.Sources, floor: float = 0.0) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """What the policies of Figure 1 do on some sources.
+    """What the policies of Figure 1 cost on some sources, by name.
 
-    Attributes
-    ----------
-    costs : dict
-        By name; "least J_b" is the optimum of the binary cost that uses signals.
-    starved, share, gap : float
-        Share of sources that BLC never crawls; the share of LC's bandwidth that signalled sources have, over
-        their share of the sources; LC's relative duality gap.
+    "least J_b" uses signals for the binary cost; `starved` is the share of sources that BLC never crawls,
+    `share` that of LC's bandwidth which signalled sources have over their share of the sources, `gap` LC's
+    relative duality gap.
     """
 
     costs: dict[str, Costs]

@@ -170,10 +170,10 @@ def verdicts(rows: list[Row]) -> list[str]:
 
 def table(record: Record) -> Iterator[Row]:
     """Yield the worst of each cell and size, and where it was."""
-    sizes = sorted({row["n"] for row in record["rows"]})
+    columns = (*Sizes().every, *(n for n, _ in Sizes().more))
     for name in dict.fromkeys(row["cell"] for row in record["rows"]):
         own = [row for row in record["rows"] if row["cell"] == name]
-        told = dict.fromkeys(map(str, sizes), "")
+        told = dict.fromkeys(map(str, columns), "")
         for n in {row["n"] for row in own}:
             last = worst([row for row in own if row["n"] == n])
             told[str(n)] = f"{last['seconds'] * 1e3:.2g} ms" if n <= 10**5 else f"{last['add']:.3g} ADD"

@@ -118,5 +118,6 @@ BENCH = Measurement(
     quick={"sources": 2000, "built": 10_000, "rows": 10_000},
     notes={"held": HELD},
     claims=claims,
+    large=True,
     alone=True,
 )

@@ -134,10 +134,11 @@ def shown(record: Record) -> Iterator[Row]:
     one, many = (
         f"{record['bare'][key]['per_cpu_second']:,}" for key in ("inserts_one_by_one", "inserts_together")
     )
+    size = max(int(key.rpartition("_")[2]) for key in record if key.startswith("observed_many_"))
     for work, key, alone in (
         ("`observed`, one transaction each", "observed", one),
         ("`observed_many`, 100 together", "observed_many_100", ""),
-        ("`observed_many`, 10,000 together", "observed_many_10000", many),
+        (f"`observed_many`, {size:,} together", f"observed_many_{size}", many),
         ("`due`, 100 at a time", "due_100", ""),
     ):
         yield {"work": work, "planner": record[key]["per_cpu_second"], "alone": alone}

@@ -233,7 +233,7 @@ def _refuse(
     refresh: str | None,
     engine: str,
 ) -> None:
-    """Raise UsageError for what does not go together; `said` are the options, and wishes by name."""
+    """Raise UsageError for what does not go together."""
     more = {
         ON_REQUEST: ON_REQUEST if refresh == "on-request" else "",
         DASK: DASK if engine == "dask" else "",

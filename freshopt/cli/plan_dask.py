@@ -20,7 +20,7 @@ from freshopt.logs.schema import SOURCE_ROWS, Table
 from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.planning.declared import price_sentences
 from freshopt.planning.plan_files import TABLES
-from freshopt.planning.plan_rows import facts_rows, proved_words
+from freshopt.planning.plan_rows import proved_words, summary_findings
 from freshopt.planning.request import Clock
 from freshopt.planning.wishes import PlanWishes, Wishes
 from freshopt.terminal import tables
@@ -110,7 +110,7 @@ def _rows(facts: dict[str, Any], log: str) -> list[tuple[str, str]]:
     return [
         ("log", f"{log}: {read} in {count(counts['partitions'], 'file')}"),
         *(("warning", text) for text in facts["warnings"]),
-        *facts_rows(facts).items(),
+        *((found.label, found.sentence) for found in summary_findings(facts)),
         ("certificate", f"{proved_words(facts['status'])}: duality gap {number(facts['gap'])}"),
         ("time", ", ".join(f"{step} {seconds:.2f} s" for step, seconds in facts["seconds"].items())),
     ]

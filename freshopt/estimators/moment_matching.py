@@ -30,6 +30,7 @@ from freshopt.estimators.sufficient_statistics import (
     SufficientStatistics,
     as_the_others,
 )
+from freshopt.inference.dated_crawls import Intervals
 from freshopt.inference.forgetting import Forgetting, moment_of
 from freshopt.inference.interval_methods import (
     Hoeffding,
@@ -39,8 +40,7 @@ from freshopt.inference.interval_methods import (
     check_confidence,
 )
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.numerics.arrays import Array, IntArray
-from freshopt.numerics.segments import segment_sums
+from freshopt.numerics.arrays import Array
 
 # Relative step that ends Newton's iteration. It converges quadratically: the error is then about 1e-16.
 STEP = 1e-8
@@ -220,44 +220,24 @@ def _match(rows: ObservedIntervals, weights: Array, found: Array) -> Array:
     crawls = rows.sums(weights)
     rate = np.where(found <= 0, 0.0, np.inf)
     rate[rows.crawls == 0] = np.nan
-    sources = np.flatnonzero((found > 0) & (found < crawls))
-    (intervals, weights), offsets = _select((rows.interval, weights), rows.offsets, sources)
+    between = (found > 0) & (found < crawls)
+    sources, own = np.flatnonzero(between), Intervals(rows.interval, rows.offsets, weights).select(between)
     share = found[sources] / crawls[sources]
-    rate[sources] = -np.log1p(-share) / (segment_sums(weights * intervals, offsets) / crawls[sources])
+    rate[sources] = -np.log1p(-share) / (own.sums(own.length) / crawls[sources])
     for _ in range(STEPS):
         if len(sources) == 0:
             return rate
         at, missed = rate[sources], crawls[sources] - found[sources]
-        x = intervals * np.repeat(at, np.diff(offsets))
+        x = own.length * np.repeat(at, own.number)
         kept, short = np.exp(-x), x < 1.0
         # Σe^{−x} − missed with the ones of short crawl intervals counted apart: neither few changes among
         # many crawls nor one long crawl interval among short ones costs digits.
-        ones = segment_sums(np.where(short, weights, 0.0), offsets) - missed
-        excess = segment_sums(weights * np.where(short, np.expm1(-x), kept), offsets) + ones
-        move = (
-            np.log1p(excess / missed) * (missed + excess) / segment_sums(weights * intervals * kept, offsets)
-        )
+        ones = own.sums(short.astype(np.float64)) - missed
+        excess = own.sums(np.where(short, np.expm1(-x), kept)) + ones
+        move = np.log1p(excess / missed) * (missed + excess) / own.sums(own.length * kept)
         rate[sources] = at + move
-        moving = np.flatnonzero(np.abs(move) > STEP * at)
-        (intervals, weights), offsets = _select((intervals, weights), offsets, moving)
-        sources = sources[moving]
+        moving = np.abs(move) > STEP * at
+        own, sources = own.select(moving), sources[moving]
     raise FreshoptError(
         f"the change rates of {len(sources)} sources did not settle in {STEPS} steps. Report their gaps."
     )
-
-
-def _select(
-    columns: tuple[Array, Array], offsets: IntArray, keep: IntArray
-) -> tuple[tuple[Array, Array], IntArray]:
-    """Return the values and offsets of some segments.
-
-    They are at increasing positions.
-    """
-    counts = np.diff(offsets)
-    mask = np.zeros(len(counts), dtype=np.bool_)
-    mask[keep] = True
-    if mask.all():
-        return columns, offsets
-    kept = np.concatenate([[0], np.cumsum(counts[mask])]).astype(np.int64)
-    rows = np.repeat(mask, counts)
-    return (columns[0][rows], columns[1][rows]), kept

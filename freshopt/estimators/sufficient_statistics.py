@@ -106,21 +106,7 @@ class ObservedIntervals:
         return segment_sums(values, self.offsets)
 
     def crawl_rates(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> Array:
-        """Return each row's rate of the crawling process, shape (m,).
-
-        Parameters
-        ----------
-        log : CrawlLog
-            The log that these rows are of.
-        crawl_rate : scalar or array_like
-            Crawls per time unit, > 0: one number, one per source (in the order of ``log.sources_``), or one
-            per crawl (in the order of the log's rows; those of baselines are ignored).
-
-        Raises
-        ------
-        SourceDataError
-            If the shape is none of these, or a rate is not a positive number; names the source.
-        """
+        """Return each row's rate of the crawling process, shape (m,)."""
         per_row = np.asarray(crawl_rate, dtype=object).shape == (len(log),)
         if per_row:
             rate = as_vector(crawl_rate, len(log), "crawl_rate")[self.row]
@@ -171,26 +157,6 @@ class SufficientStatistics:
         """Return the statistics before a batch.
 
         With places for the sources of the batch.
-
-        Parameters
-        ----------
-        log : CrawlLog
-            The batch.
-        earlier : SufficientStatistics or None
-            What the batches before it left.
-        width : int
-            How many numbers the estimator keeps of a source.
-
-        Returns
-        -------
-        evidence : SufficientStatistics
-        at : ndarray of int
-            The position in it of each of the batch's sources.
-
-        Raises
-        ------
-        SourceDataError
-            If the batch has another time unit, or integers for sources where the others had names.
         """
         if earlier is None:
             n = len(log.sources_)
@@ -245,14 +211,8 @@ def check_floor(floor: float | None) -> float | None:
 def at_least(floor: float | None, rate: Array, time: Array, time_unit: str) -> Array:
     """Return rates raised to a floor.
 
-    Parameters
-    ----------
-    floor : float or None
-        Changes per day, which NaN is raised to as well; 0 for none. With None it is `LEAST` changes in the
-        time that the source was observed, and one that was not observed is estimated as `as_the_others`.
-    rate, time : ndarray of float, shape (n,)
-        Per time unit, and in time units.
-    time_unit : str
+    NaN is raised to it as well, and 0 is none. With None it is `LEAST` changes in the time that the source
+    was observed, and one that was not observed is estimated as `as_the_others`.
 
     Examples
     --------

@@ -54,13 +54,7 @@ def bins_of(count: Array) -> IntArray:
 def dispersion_test(chi_square: Array, bins: IntArray, count: Array) -> tuple[Array, Array]:
     """Return the index of dispersion and its two-sided p-value.
 
-    Parameters
-    ----------
-    chi_square : ndarray, shape (n,)
-        Σ(count − expected)²/expected over the bins of each source.
-    bins : ndarray of int, shape (n,)
-    count : ndarray, shape (n,)
-        Changes of each source, or what they weigh.
+    `chi_square` is Σ(count − expected)²/expected over the bins of a source, `count` what its changes weigh.
     """
     from scipy.special import gammainc, gammaincc
 
@@ -77,18 +71,7 @@ def dispersion_test(chi_square: Array, bins: IntArray, count: Array) -> tuple[Ar
 def gaps_test(gaps: Array, offsets: IntArray) -> tuple[Array, Array]:
     """Return a Kolmogorov-Smirnov test of exponential inter-change times.
 
-    The distance of the distributions, and the p-value.
-
-    Parameters
-    ----------
-    gaps : ndarray, shape (m,)
-        ≥ 0, source after source.
-    offsets : ndarray of int, shape (n+1,)
-
-    Returns
-    -------
-    distance, p_value : ndarray, shape (n,)
-        The Kolmogorov-Smirnov distance of the transformed gaps; NaN for a source with fewer than three gaps.
+    The distance of the distributions, and the p-value; NaN for a source with fewer than three gaps.
 
     Examples
     --------
@@ -148,19 +131,8 @@ def kolmogorov_tail(distance: Array, points: Array) -> Array:
 def cycle_test(score: Array, information: Array) -> tuple[Array, Array]:
     """Return a cycle's relative amplitude and its p-value.
 
-    The cycle is a sine wave in the rate.
-
-    Parameters
-    ----------
-    score : ndarray, shape (n, 2)
-        Of the coefficients of cosine and sine, at 0.
-    information : ndarray, shape (n, 2, 2)
-        Their covariance under a constant rate.
-
-    Returns
-    -------
-    amplitude, p_value : ndarray, shape (n,)
-        The amplitude after one step of Newton's iteration; NaN where the times tell too little of the cycle.
+    The cycle is a sine wave in the rate. The amplitude is that after one step of Newton's iteration; NaN
+    where the times tell too little of the cycle.
     """
     amplitude, p_value = np.full((2, len(score)), np.nan)
     known = np.flatnonzero(cycle_weight(information) >= FEWEST)

@@ -76,13 +76,7 @@ def split_rows(log: CrawlLog, weight: Array | None, *, quiet: bool) -> SplitRows
 
 
 def maximise(likelihood: CrawlLikelihood, start: Array, moving: BoolArray, described: bool = False) -> Peaks:
-    """Return the maxima, iterated to from starts left of them.
-
-    Raises
-    ------
-    FreshoptError
-        If one does not settle.
-    """
+    """Return the maxima, iterated to from starts left of them."""
     n = len(start)
     value, bend = (np.empty(n if described else 0) for _ in range(2))
     peaks = _crawl_loops().Peaks(start, moving, value, bend)
@@ -100,11 +94,6 @@ def posterior_quantiles(likelihood: CrawlLikelihood, levels: Array) -> Array:
     """Return the quantiles of each source's change rate.
 
     Levels and rates have the shape (k, n), NaN for a source without data.
-
-    Raises
-    ------
-    FreshoptError
-        If the search does not settle.
     """
     quiet = (None, None) if likelihood.quiet is None else _rows(likelihood.quiet)
     time = plain(NONE if likelihood.time is None else likelihood.time)

@@ -60,6 +60,8 @@ class Intervals(NamedTuple):
 
     def select(self, mask: BoolArray) -> Intervals:
         """Return those of some of the sources."""
+        if mask.all():
+            return self
         rows = np.repeat(mask, self.number)
         offsets = np.concatenate([[0], np.cumsum(self.number[mask])]).astype(np.int64)
         return Intervals(self.length[rows], offsets, None if self.weight is None else self.weight[rows])

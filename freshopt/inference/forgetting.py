@@ -67,19 +67,6 @@ class Forgetting:
         """Return the weights of rows of a log.
 
         None where nothing is forgotten.
-
-        Parameters
-        ----------
-        log : CrawlLog
-        row : ndarray of int, or slice
-            Their positions.
-        newest : float
-            The moment of the newest crawl of all, as `moment_of` tells it.
-
-        Raises
-        ------
-        SourceDataError
-            If something is to be forgotten, and the log does not tell times.
         """
         if self.half_life is None:
             return None

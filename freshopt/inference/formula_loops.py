@@ -19,7 +19,7 @@ from freshopt.numerics import lane_math, scalar_source
 from freshopt.numerics.scalar_source import Numbers
 
 # Formulas keep the order in which they are written; sums may be taken in any, and so in lanes.
-FAITHFUL: dict[str, Any] = {"forceinline": True, "fastmath": {"contract"}}
+FAITHFUL: Any = {"forceinline": True, "fastmath": {"contract"}}
 
 
 def register_formulas(*modules: ModuleType) -> str:

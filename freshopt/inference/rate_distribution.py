@@ -117,16 +117,7 @@ class RateDistribution:
         """Return the Gauss quadrature of each posterior in ∛Δ.
 
         Its weighted sums are posterior expectations: of Δ itself exact up to the quantiles, of costs close.
-
-        Parameters
-        ----------
-        number : int
-            Nodes of each source, 2 to 16.
-
-        Returns
-        -------
-        Quadrature
-            Change rates > 0 and their probabilities, both of shape (n, number); NaN where there is no data.
+        Nodes and weights are NaN where there is no data.
 
         Notes
         -----

@@ -66,13 +66,7 @@ class RateGrid:
     def of(cls, prior: GammaParameters, changes: Array, time: Array, count: int) -> RateGrid:
         """Return the grid of some priors for what crawls may tell.
 
-        Parameters
-        ----------
-        prior : GammaParameters
-        changes, time : ndarray of float, shape (n,)
-            How many changes crawls tell at most, in what time.
-        count : int
-            Number of nodes m.
+        They tell of so many changes at most, in so much time.
         """
         from scipy.special import gammainc, gammaln
 

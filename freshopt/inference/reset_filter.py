@@ -275,19 +275,9 @@ def filter_crawls(
 ) -> None:
     """Pass beliefs about n rates on m nodes through rows of crawls.
 
-    Parameters
-    ----------
-    first, end : ndarray of int, shape (n,)
-        Rows of each source.
-    rows : CrawlRows
-    resets : ndarray of float, shape (k,)
-        Rates at which change rates are drawn anew.
-    nodes, prior, begin : ndarray of float, shape (n, m)
-        Change rates, what they are drawn from, and the beliefs before the rows.
-    belief : ndarray of float, shape (k, n, m)
-        Filled with the beliefs after the rows.
-    evidence : ndarray of float, shape (k, n)
-        The logarithms of the products of the predictions are added.
+    `prior` and `begin`, of shape (n, m), are what rates are drawn from and the beliefs before the rows;
+    `belief`, of shape (k, n, m), is filled with those after them, for each rate of resets. The logarithms of
+    the products of the predictions are added to `evidence`, of shape (k, n).
     """
     m = nodes.shape[1]
     told = np.empty(m)

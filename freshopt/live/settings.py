@@ -83,7 +83,7 @@ def _within(name: str, value: float, good: bool, remedy: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class PlannerSettings:
-    """Settings of a planner, in its time unit; the table of its wishes.
+    """Settings of a planner, in its time unit.
 
     `replan` and `update` are the times between full re-solves, and between updates of the estimates; others
     are as `Planner` takes them.

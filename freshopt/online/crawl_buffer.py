@@ -74,11 +74,7 @@ def with_rows(
 class LogReader:
     """Estimator kept fitted to the rows of a state.
 
-    Parameters
-    ----------
-    prototype : Estimator
-        Copied before it learns.
-    time_unit : str
+    The prototype is copied before it learns.
     """
 
     def __init__(self, prototype: Estimator, time_unit: str) -> None:

@@ -133,24 +133,9 @@ def require_time(what: str, value: float | None, *, optional: bool = False) -> N
 class EpochRun:
     """Run of epochs in a world.
 
-    Parameters
-    ----------
-    world : World or Crawler
-    problem : Problem
-        What is to be optimised. Its change rates are the first guess.
-    estimator : Estimator
-        Copied, so that it stays as it is.
-    objective : Objective, optional
-        Whose optimum the rates are to be; by default the problem's own, which judges them in any case.
-    solver : Solver, optional
-    floor : float
-        Least rate of every source while rates are chosen, per time unit.
-    seed : int
-        Of the visits and of which signals are followed.
-    truth : Problem, optional
-        With the true change rates; known anyway in a Poisson world.
-    memory : float, optional
-        How far back crawls and signals are used for estimation, in time units.
+    Rates are the optimum of `objective`, by default the problem's own, which judges them in any case; every
+    source has the rate `floor` at least. The problem's change rates are the first guess; crawls and signals
+    are used for as long as `memory`.
     """
 
     def __init__(

@@ -25,12 +25,7 @@ from freshopt.solving import solve
 class Truth:
     """True problem behind a run, at each time.
 
-    Parameters
-    ----------
-    problem : Problem
-        As the learner was given it.
-    world : World or None
-        Whose change rates are true; None if those of the problem are.
+    Without a world the problem's own change rates are true.
     """
 
     problem: Problem
@@ -41,15 +36,7 @@ class Truth:
 
     @classmethod
     def of(cls, problem: Problem, world: World | Crawler, truth: Problem | None = None) -> Truth | None:
-        """Return the truth behind a run, or None if unknown.
-
-        Parameters
-        ----------
-        problem : Problem
-        world : World or Crawler
-        truth : Problem, optional
-            The true problem, from who knows it.
-        """
+        """Return the truth behind a run, or None if unknown."""
         if truth is not None:
             return cls(truth, None)
         inside = world.world if isinstance(world, SimulatedCrawler) else world

@@ -97,15 +97,6 @@ def achieved_rates(problem: Problem, rates: Array, estimated: Array) -> Array:
     Signals come as often as sources change, and each is followed with the probability that was planned for
     the estimated change rates; silent sources share the remaining bandwidth.
 
-    Parameters
-    ----------
-    problem : Problem
-        With the true change rates.
-    rates : ndarray, shape (n,)
-        As planned.
-    estimated : ndarray, shape (n,)
-        The change rates for which they were planned.
-
     Examples
     --------
     >>> import freshopt as fo

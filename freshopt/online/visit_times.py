@@ -27,17 +27,6 @@ def drawn(rates: Array, slots: int, rng: np.random.Generator) -> IntArray:
 
     Independently and in proportion to the rates.
 
-    Parameters
-    ----------
-    rates : ndarray, shape (n,)
-        At least one is positive; one of 0 is never drawn.
-    slots : int
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    ndarray of int, shape (slots,)
-
     Examples
     --------
     >>> drawn(np.array([0.0, 2.0, 0.0]), 3, np.random.default_rng(0)).tolist()
@@ -52,12 +41,7 @@ def drawn(rates: Array, slots: int, rng: np.random.Generator) -> IntArray:
 def periodic_visits(rates: Array, done: Array, start: float, end: float) -> tuple[IntArray, Array]:
     """Return equally spaced visits in (start, end], by time.
 
-    Parameters
-    ----------
-    rates : ndarray, shape (n,)
-    done : ndarray, shape (n,)
-        Expected visits of each source before `start`: its rates so far times how long they held.
-    start, end : float
+    Visits done are those expected before `start`: the rates so far times how long they held.
 
     Examples
     --------
@@ -81,18 +65,7 @@ def serve(signal_time: Array, slot_time: Array) -> tuple[BoolArray, BoolArray]:
 
     Signals take the slots that pay for them.
 
-    Parameters
-    ----------
-    signal_time : ndarray, shape (s,)
-        Times of the signals that would be followed, sorted.
-    slot_time : ndarray, shape (m,)
-        Sorted.
-
-    Returns
-    -------
-    followed : ndarray of bool, shape (s,)
-    free : ndarray of bool, shape (m,)
-        As many are not free as signals are followed.
+    Times are sorted; as many slots are not free as signals are followed.
 
     Notes
     -----

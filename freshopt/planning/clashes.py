@@ -1,4 +1,4 @@
-"""`CLASHES`: what does not go together among the wishes of a plan, and who says so."""
+"""What does not go together among the wishes of a plan."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from freshopt.errors import SourceDataError
 
 
 class Clash(NamedTuple):
-    """What `first` does not go with, or, if it `needs` them, what it does not go without.
+    """What one wish does not go with, or not without.
 
-    Names beside those of wishes are options of the command line, as they are written.
+    `first` excludes each of the others, or `needs` one of them. Names beside those of wishes are options of
+    the command line, as they are written.
     """
 
     first: str
@@ -127,7 +128,10 @@ def refuse_clashes(
     say: Callable[[str], str] = str,
     error: Callable[[str], Exception] = SourceDataError,
 ) -> None:
-    """Raise if what is given does not go together; `say` tells how the caller calls it."""
+    """Raise if what is given does not go together.
+
+    `say` tells how the caller calls it.
+    """
     for clash in CLASHES if given else ():
         if clash.first not in given:
             continue

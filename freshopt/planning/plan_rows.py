@@ -1,6 +1,7 @@
-"""Summary of a plan in labelled rows.
+"""Findings of a plan in memory, in order of telling.
 
-``freshopt plan`` and a notebook print it.
+``freshopt plan`` and a notebook print their labels and sentences as rows; keys are those of ``summary.json``,
+or of the section of the page that tells more.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array
 from freshopt.planning.declared import price_sentences
 from freshopt.planning.plan_files import summary
+from freshopt.report.finding import Finding
 from freshopt.report.objective_names import goal_of
 from freshopt.report.value_words import FetchWords, amount, less_fresh, mean_amount, meaning, price_text
 from freshopt.units import duration, per_unit, rate_text, rate_unit
@@ -34,7 +36,12 @@ _HOSTS = 3
 
 
 def plan_rows(made: Plan, read: str | None = None, objective: str = "") -> list[tuple[str, str]]:
-    """Return the labelled rows of a plan's summary.
+    """Return the labelled rows of a plan's summary."""
+    return [(found.label, found.sentence) for found in plan_findings(made, read, objective)]
+
+
+def plan_findings(made: Plan, read: str | None = None, objective: str = "") -> list[Finding]:
+    """Return what a plan found, in order of telling.
 
     Parameters
     ----------
@@ -45,84 +52,69 @@ def plan_rows(made: Plan, read: str | None = None, objective: str = "") -> list[
         The name that tells apart the objectives of one class.
     """
     facts = summary(made)
-    rows, unit = facts_rows(facts, objective), facts["time_unit"]
     size = f"{count(len(made.log), 'crawl')} of {count(len(made.sources), 'source')}"
-    never = count(facts["counts"]["never_refreshed"], "source")
-    rows["intervals"] = f"{spread(made.solution.rates, unit)}; {never} never refreshed"
-    rows["schedule"] += _ages(made)
-    order = (
-        "change rates",
-        "objective",
-        "bandwidth",
-        "fetches",
-        "intervals",
-        "time fresh",
-        "value",
-        "shadow price",
-        "host limits",
-    )
-    return [
-        ("log", f"{read or size}, {span_words(made.log)}"),
-        *(("warning", text) for text in made.warnings),
-        *((label, rows[label]) for label in order if label in rows),
-        *_questions(made),
+    log = Finding("log", "log", f"{read or size}, {span_words(made.log)}", facts["log"])
+    found = [
+        log,
+        *(Finding("warnings", "warning", text) for text in made.warnings),
+        _change_rates(facts),
+        _objective(facts, objective),
+        _bandwidth(facts),
+        _fetches(facts),
+        _intervals(made, facts),
+        _time_fresh(facts),
+        _value(facts),
+        _shadow_price(facts),
+        _host_limits(facts),
+        _needed(made),
+        _today(made),
         *_changes(made, FetchWords.of(facts)),
-        *_forecast(made),
-        *_weekly(made, read),
+        _forecast(made),
+        _weekly_cycle(made, read),
         *_constraints(made),
-        ("schedule", rows["schedule"]),
-        *_uncertainty(facts),
-        ("certificate", _certificate(made, facts)),
+        _schedule(facts, _ages(made)),
+        _uncertainty(facts),
+        _certificate(made, facts),
     ]
+    return [each for each in found if each is not None]
 
 
-def _certificate(made: Plan, facts: dict[str, Any]) -> str:
-    """Return what is proved of the rates."""
-    proof = made.solution.certificate
-    if proof is None:
-        return "none"
-    if made.few is not None and facts["status"] != "optimal":
-        gap = amount(facts["objective"], proof.gap, facts["time_unit"])
-        return f"old intervals are kept: no rates at all are better by more than the duality gap {gap}"
-    return certificate_text(facts["status"], gap_text(proof), facts["objective"])
+def summary_findings(facts: dict[str, Any]) -> list[Finding]:
+    """Return what follows from ``summary.json`` alone, in order of telling."""
+    found = [
+        _change_rates(facts),
+        _objective(facts),
+        _bandwidth(facts),
+        _fetches(facts),
+        _time_fresh(facts),
+        _value(facts),
+        _shadow_price(facts),
+        _host_limits(facts),
+        _schedule(facts),
+    ]
+    return [each for each in found if each is not None]
 
 
-def facts_rows(facts: dict[str, Any], objective: str = "") -> dict[str, str]:
-    """Return the rows that follow from ``summary.json`` alone, by label."""
-    counts, unit, learnt = facts["counts"], facts["time_unit"], facts["change_rate"]
-    kind, value = facts["objective"], facts["value"]
-    noun = goal_of(kind).noun
+def _change_rates(facts: dict[str, Any]) -> Finding:
+    """Return the change rates in all, and what is odd about some."""
+    learnt, unit = facts["change_rate"], facts["time_unit"]
     often = f"; median source one in {duration(1.0 / learnt['median'], unit)}" if learnt.get("median") else ""
-    flags = "".join(f"; {times:,} {flag}" for flag, times in counts["flags"].items() if flag != "ok")
-    cycle = facts.get("phases") or {}
-    without = amount(kind, cycle["value_without"], unit) if cycle else ""
-    others = _rules({rule: amount(kind, found, unit) for rule, found in facts["baselines"].items()}, without)
-    scale = rate_unit(facts["bandwidth"] or facts["bandwidth_used"], unit)
-    limit = "" if facts["bandwidth"] is None else f" of {number(per_unit(facts['bandwidth'], unit, scale))}"
-    words = FetchWords.of(facts)
-    used = f"{number(per_unit(facts['bandwidth_used'], unit, scale))}{limit} {words.uses} per {scale} used"
-    found = facts.get("findings") or {}
-    mean = mean_amount(kind, value, found.get("importance"), unit)
-    # Of a share of time the whole is the sum of importances.
-    whole = f" of {number(found['importance'])}" if kind == "BinaryFreshness" and mean else ""
-    planned = f"{count(counts['refreshes'], words.rate)} in {duration(facts['horizon'], unit)}"
-    over = f"{noun} over that time {amount(kind, facts['schedule_value'], unit)}"
-    return {
-        "change rates": f"{rate_text(learnt['sum'], unit, 'change')} in all{often}{flags}",
-        "objective": _objective(facts, objective),
-        "bandwidth": used,
-        **_fetches(facts),
-        **_fresh(kind, found.get("fresh"), cycle.get("fresh_without")),
-        "value": f"{noun} {amount(kind, value, unit)}{whole} in the long run {_given(kind)}"
-        f"{f', {mean} a source' if mean else ''}{others}",
-        **_shadow_price(facts),
-        **_host_limits(facts, unit),
-        "schedule": f"{planned} {_method(facts['method'])}, {over}",
-    }
+    flags = "".join(f"; {times:,} {flag}" for flag, times in facts["counts"]["flags"].items() if flag != "ok")
+    words = f"{rate_text(learnt['sum'], unit, 'change')} in all{often}{flags}"
+    return Finding("change_rate", "change rates", words, learnt)
 
 
-def _fetches(facts: dict[str, Any]) -> dict[str, str]:
-    """Return the row of fetches that fail, or cost what they bring."""
+def _bandwidth(facts: dict[str, Any]) -> Finding:
+    """Return how much of the bandwidth is used."""
+    used, most, unit = facts["bandwidth_used"], facts["bandwidth"], facts["time_unit"]
+    scale = rate_unit(most or used, unit)
+    limit = "" if most is None else f" of {number(per_unit(most, unit, scale))}"
+    words = f"{number(per_unit(used, unit, scale))}{limit} {FetchWords.of(facts).uses} per {scale} used"
+    return Finding("bandwidth", "bandwidth", words)
+
+
+def _fetches(facts: dict[str, Any]) -> Finding | None:
+    """Return fetches that fail, or cost what they bring."""
     told = []
     if "success" in facts:
         mean, least = (percent(facts["success"][key], space=" ") for key in ("mean", "least"))
@@ -135,35 +127,79 @@ def _fetches(facts: dict[str, Any]) -> dict[str, str]:
         often = rate_text(found["fetches"], facts["time_unit"], "refresh")
         asking, downloads = (percent(found[key] / used, space=" ") for key in ("asking", "downloads"))
         told.append(f"{often}; asking uses {asking} of the bandwidth, downloads of what changed {downloads}")
-    return {"fetches": "; ".join(told)} if told else {}
+    return Finding("success", "fetches", "; ".join(told)) if told else None
 
 
-def _objective(facts: dict[str, Any], name: str) -> str:
-    """Return the row of the objective: name, sense, meaning, discipline."""
+def _intervals(made: Plan, facts: dict[str, Any]) -> Finding:
+    """Return how far apart refreshes are, and who has none."""
+    never = count(facts["counts"]["never_refreshed"], "source")
+    words = f"{spread(made.solution.rates, facts['time_unit'])}; {never} never refreshed"
+    return Finding("rates", "intervals", words, facts["counts"])
+
+
+def _value(facts: dict[str, Any]) -> Finding:
+    """Return the value in the long run, beside that of simple rules."""
+    kind, value, unit = facts["objective"], facts["value"], facts["time_unit"]
+    cycle, found = facts.get("phases") or {}, facts.get("findings") or {}
+    without = amount(kind, cycle["value_without"], unit) if cycle else ""
+    others = _rules({rule: amount(kind, each, unit) for rule, each in facts["baselines"].items()}, without)
+    mean = mean_amount(kind, value, found.get("importance"), unit)
+    # Of a share of time the whole is the sum of importances.
+    whole = f" of {number(found['importance'])}" if kind == "BinaryFreshness" and mean else ""
+    words = f"{goal_of(kind).noun} {amount(kind, value, unit)}{whole} in the long run {_given(kind)}"
+    words += f"{f', {mean} a source' if mean else ''}{others}"
+    return Finding("comparison", "value", words, facts["baselines"])
+
+
+def _schedule(facts: dict[str, Any], ages: str = "") -> Finding:
+    """Return how many refreshes there are, and the value over that time."""
+    kind, unit = facts["objective"], facts["time_unit"]
+    many = count(facts["counts"]["refreshes"], FetchWords.of(facts).rate)
+    over = f"{goal_of(kind).noun} over that time {amount(kind, facts['schedule_value'], unit)}{ages}"
+    words = f"{many} in {duration(facts['horizon'], unit)} {_method(facts['method'])}, {over}"
+    return Finding("load", "schedule", words)
+
+
+def _certificate(made: Plan, facts: dict[str, Any]) -> Finding:
+    """Return what is proved of the rates."""
+    proof, words = made.solution.certificate, "none"
+    if proof is not None and made.few is not None and facts["status"] != "optimal":
+        gap = amount(facts["objective"], proof.gap, facts["time_unit"])
+        words = f"old intervals are kept: no rates at all are better by more than the duality gap {gap}"
+    elif proof is not None:
+        words = certificate_text(facts["status"], gap_text(proof), facts["objective"])
+    return Finding("proof", "certificate", words)
+
+
+def _objective(facts: dict[str, Any], name: str = "") -> Finding:
+    """Return the objective: name, sense, meaning, discipline."""
     kind, refreshes = facts["objective"], f"{facts['discipline']} {FetchWords.of(facts).rates}"
     if kind == "Spend":
-        return f"Spend, the least bandwidth that meets the constraints; {refreshes}"
+        words = f"Spend, the least bandwidth that meets the constraints; {refreshes}"
+        return Finding("objective", "objective", words)
     goal = f"{kind}, {name}" if name and kind == "SynchronizationCost" else kind
     sense = "higher is better" if facts["sense"] == "maximise" else "lower is better"
     told = f": {meaning(kind)}" if meaning(kind) else ""
-    return f"{goal} ({sense}){told}; {refreshes}"
+    return Finding("objective", "objective", f"{goal} ({sense}){told}; {refreshes}")
 
 
-def _fresh(kind: str, shares: dict[str, float] | None, without: float | None) -> dict[str, str]:
-    """Return the row of the time fresh, if known.
+def _time_fresh(facts: dict[str, Any]) -> Finding | None:
+    """Return the time fresh, and what is optimised where it is less.
 
-    And what is optimised where it is less than at equal rates.
-
-    `without` is the share without the weekly cycle, which the simple rules do not have either.
+    Less than at equal rates; simple rules have no weekly cycle.
     """
+    shares, without = (
+        (facts.get("findings") or {}).get("fresh"),
+        (facts.get("phases") or {}).get("fresh_without"),
+    )
     if not shares:
-        return {}
+        return None
     told = {rule: percent(share, space=" ") for rule, share in shares.items()}
     own = told.pop("plan")
     flat = "" if without is None else percent(without, space=" ")
-    less = less_fresh(kind, shares)
+    less = less_fresh(facts["objective"], shares)
     own = f"{own} of the time, by importance{f', {less}' if less else ''}"
-    return {"time fresh": f"{own}{_rules(told, flat)}"}
+    return Finding("fresh", "time fresh", f"{own}{_rules(told, flat)}", shares)
 
 
 def _rules(told: dict[str, str], without: str) -> str:
@@ -208,46 +244,42 @@ def _given(objective: str) -> str:
     )
 
 
-def _shadow_price(facts: dict[str, Any]) -> dict[str, str]:
-    """Return the row of the bandwidth's shadow price.
-
-    Where it is 0, with the reason.
-    """
+def _shadow_price(facts: dict[str, Any]) -> Finding | None:
+    """Return the bandwidth's shadow price; where it is 0, the reason."""
     price, used, bandwidth = facts["price"], facts["bandwidth_used"], facts["bandwidth"]
     if price is None:
-        return {}
+        return None
     if price > 0.0:
-        maximised = facts["sense"] == "maximise"
-        unit, kind = facts["time_unit"], facts["objective"]
         # Kept intervals are not what a bandwidth's price would choose.
         kept = facts.get("few_changes") is not None and facts["status"] != "optimal"
-        text = price_text(
-            kind,
+        words = price_text(
+            facts["objective"],
             price,
             bandwidth,
             facts["value"],
-            unit,
-            maximised=maximised,
+            facts["time_unit"],
+            maximised=facts["sense"] == "maximise",
             optimal=not kept,
             fetch=FetchWords.of(facts).bandwidth,
         )
-        return {"shadow price": f"{text}, of which all may change" if kept else text}
-    if used >= (1.0 - _ROUNDING) * bandwidth:
-        return {"shadow price": "0: more bandwidth gains nothing"}
-    limits = (
-        "other constraints or maximum rates" if facts.get("constraints") else "maximum rates or host limits"
-    )
-    return {"shadow price": f"0: {limits} are reached, or nothing is left to gain"}
+        words += ", of which all may change" if kept else ""
+    elif used >= (1.0 - _ROUNDING) * bandwidth:
+        words = "0: more bandwidth gains nothing"
+    else:
+        other = "other constraints or maximum rates"
+        limits = other if facts.get("constraints") else "maximum rates or host limits"
+        words = f"0: {limits} are reached, or nothing is left to gain"
+    return Finding("price", "shadow price", words)
 
 
-def _host_limits(facts: dict[str, Any], unit: str) -> dict[str, str]:
-    """Return the row of the hosts' limits that bind, the dearest first."""
-    found = (facts.get("findings") or {}).get("hosts")
+def _host_limits(facts: dict[str, Any]) -> Finding | None:
+    """Return the hosts' limits that bind, the dearest first."""
+    found, unit = (facts.get("findings") or {}).get("hosts"), facts["time_unit"]
     if not found:
-        return {}
+        return None
     limits = count(found["limited"], "limit")
     if not found["hosts"]:
-        return {"host limits": f"none of {limits} binds"}
+        return Finding("hosts", "host limits", f"none of {limits} binds", found)
     kind, verb = facts["objective"], "raises" if facts["sense"] == "maximise" else "lowers"
     each = [f"{amount(kind, row['price'], unit)} for {row['host']!r}" for row in found["hosts"][:_HOSTS]]
     more = found["binding"] - len(each)
@@ -255,24 +287,29 @@ def _host_limits(facts: dict[str, Any], unit: str) -> dict[str, str]:
     higher = f"a limit higher by 1 {FetchWords.of(facts).bandwidth} per {unit}"
     words = f"{higher} {verb} {goal_of(kind).noun} by at most {', '.join(each)}{rest}"
     binds = "binds" if found["binding"] == 1 else "bind"
-    return {"host limits": f"{found['binding']:,} of {limits} {binds}: {words}"}
+    return Finding("hosts", "host limits", f"{found['binding']:,} of {limits} {binds}: {words}", found)
 
 
-def _constraints(made: Plan) -> list[tuple[str, str]]:
+def _constraints(made: Plan) -> list[Finding]:
     """Return the prices of declared constraints, a row each."""
     sentences = price_sentences(made.solution)
-    return [("constraints" if k == 0 else "", text) for k, text in enumerate(sentences)]
+    return [Finding("constraints", "" if k else "constraints", text) for k, text in enumerate(sentences)]
 
 
-def _questions(made: Plan) -> list[tuple[str, str]]:
-    """Return what the freshness asked for, and today's, needs."""
-    asked, today = made.needed, made.today
-    same = asked is None or (asked.today is not None and not asked.beyond)
-    rows = [] if same or asked is None else [("freshness", asked.sentence)]
-    return rows if today is None else [*rows, ("as today", today.sentence)]
+def _needed(made: Plan) -> Finding | None:
+    """Return what the freshness asked for needs, unless today's says it."""
+    asked = made.needed
+    if asked is None or (asked.today is not None and not asked.beyond):
+        return None
+    return Finding("needed", "freshness", asked.sentence)
 
 
-def _changes(made: Plan, counts: FetchWords) -> list[tuple[str, str]]:
+def _today(made: Plan) -> Finding | None:
+    """Return what today's freshness needs."""
+    return None if made.today is None else Finding("today", "as today", made.today.sentence)
+
+
+def _changes(made: Plan, counts: FetchWords) -> list[Finding]:
     """Return what changes of rates bring, and few of them cost."""
     found = made.changes
     if found is None:
@@ -295,24 +332,25 @@ def _changes(made: Plan, counts: FetchWords) -> list[tuple[str, str]]:
     words += f"; {count(found.new, 'new source')}" if found.new else ""
     words += f"; {count(found.gone, 'source')} gone" if found.gone else ""
     words += f"; {noun} {amount(kind, made.solution.value, unit)}, not {before}"
-    rows = [("old rates", old), ("changes", words)]
-    return rows if made.few is None else [*rows, ("few changes", made.few.sentence)]
+    rows = [Finding("changes", "old rates", old), Finding("changes", "changes", words)]
+    few = [] if made.few is None else [Finding("few_changes", "few changes", made.few.sentence)]
+    return [*rows, *few]
 
 
-def _forecast(made: Plan) -> list[tuple[str, str]]:
+def _forecast(made: Plan) -> Finding | None:
     """Return the expected value, where change rates matter to it."""
     found = made.forecast
     if found is None or not (found.spread > 0.0 or len(found.ratios)):
-        return []
+        return None
     kind, unit = type(made.request.objective).__name__, made.log.time_unit
-    return [("expected", found.words(lambda value: amount(kind, value, unit)))]
+    return Finding("forecast", "expected", found.words(lambda value: amount(kind, value, unit)))
 
 
-def _uncertainty(facts: dict[str, Any]) -> list[tuple[str, str]]:
+def _uncertainty(facts: dict[str, Any]) -> Finding | None:
     """Return the expected regret of estimation error."""
     found = facts["uncertainty"]
     if found is None:
-        return []
+        return None
     kind, unit = facts["objective"], facts["time_unit"]
     relative = found["relative_regret"]
     loss = amount(kind, found["mean_regret"], unit)
@@ -320,18 +358,19 @@ def _uncertainty(facts: dict[str, Any]) -> list[tuple[str, str]]:
         base = f"the mean optimal value {amount(kind, found['mean_optimal_value'], unit)}"
         loss += f", {percent(relative, space=' ')} of {base}"
     words = f"expected regret of estimation error: {loss} ({found['draws']} samples)"
-    return [("uncertainty", f"{words}; plans that knew the change rates would gain so much")]
+    words += "; plans that knew the change rates would gain so much"
+    return Finding("uncertainty", "uncertainty", words, found)
 
 
-def _weekly(made: Plan, read: str | None) -> list[tuple[str, str]]:
-    """Return the row of the weekly cycle, if there is any."""
-    if made.phases is None:
-        if made.few is None or not made.few.no_cycle:
-            return []
-        words = "left out, as most intervals are kept: old and new rates are valued at equal intervals"
-        return [("weekly cycle", words)]
-    flat = "load_limit=1" if read is None else "--load-limit 1"
-    return [("weekly cycle", f"{made.phases.sentence}; {flat} keeps the load flat")]
+def _weekly_cycle(made: Plan, read: str | None) -> Finding | None:
+    """Return what the weekly cycle brings, if there is any."""
+    words = "left out, as most intervals are kept: old and new rates are valued at equal intervals"
+    if made.phases is not None:
+        flat = "load_limit=1" if read is None else "--load-limit 1"
+        words = f"{made.phases.sentence}; {flat} keeps the load flat"
+    elif made.few is None or not made.few.no_cycle:
+        return None
+    return Finding("phases", "weekly cycle", words)
 
 
 def spread(rates: Array, unit: str) -> str:

@@ -23,11 +23,10 @@ from freshopt.numerics.arrays import Array, IntArray
 from freshopt.planning.failing_window import Statuses, recorded_attempts, with_failures
 from freshopt.planning.good_phases import at_good_phases, good_phases, phased_method, phased_problem
 from freshopt.planning.held_out_window import HeldOutWindow
-from freshopt.planning.hindsight import hindsight_rates
 from freshopt.planning.measured import Conduct, Measured, measure, per_time
 from freshopt.planning.plan_steps import TOLERANCE, estimated_sources, problem_of
 from freshopt.planning.replanning import replanned_crawls
-from freshopt.planning.static_rates import Nodes, at_rates, nodes_of, predicted_cost
+from freshopt.planning.static_rates import Nodes, at_rates, hindsight_rates, nodes_of, predicted_cost
 from freshopt.planning.wishes import Wishes
 from freshopt.scheduling.schedule import schedule
 from freshopt.simulation.replay_window import Refreshes

@@ -1,4 +1,4 @@
-"""How what a plan is asked for is read: logs, values by source, host limits, estimators.
+"""How logs, and what is asked of a plan, are read.
 
 Importances and hosts may be given in every way that names sources: a number, a mapping or a table by source,
 a function of the names, or an array in the order of the log's sources. No closure, so that plans pickle.
@@ -114,7 +114,7 @@ def a_duration(name: str, given: float | str, log: CrawlLog | Clock) -> float:
 
 
 def a_gap(name: str, given: float | str, log: CrawlLog | Clock) -> float:
-    """Return a duration on the clock of a log, which may be 0."""
+    """Return a duration, or 0, on the clock of a log."""
     return gap_of(name, given, log.time_unit)
 
 
@@ -125,7 +125,7 @@ def a_flag(name: str, given: Any, _log: CrawlLog | Clock) -> bool:  # noqa: ANN4
 
 
 def values_of(what: str) -> Read:
-    """Return the reader of values by source, whose tables have the column `what`."""
+    """Return the reader of values by source, in tables' column `what`."""
     return lambda _name, given, log: per_source(given, what, log)
 
 
@@ -172,7 +172,7 @@ def limits_of(given: Any, time_unit: str) -> dict[Any, float]:  # noqa: ANN401 -
 
 
 def rates_in_force(given: Any) -> RateTable:  # noqa: ANN401 - whatever has rates
-    """Return the rates of a plan, a solution, a mapping or a table."""
+    """Return the rates of a plan, solution, mapping or table."""
     return given if isinstance(given, RateTable) else read_rates(getattr(given, "solution", given))
 
 
@@ -224,4 +224,4 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - the class
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     told = "freshopt.planning.request.PlanRequest is freshopt.planning.wishes.Wishes. Use that."
     warnings.warn(told, DeprecationWarning, stacklevel=2)
-    return importlib.import_module("freshopt.planning.wishes").Wishes
+    return importlib.import_module(f"{__package__}.wishes").Wishes

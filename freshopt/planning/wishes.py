@@ -56,10 +56,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Wish(NamedTuple):
-    """One wish: `read` takes its name as the caller has it, what was given, and the log.
+    """One wish: how it is read, and its option.
 
-    `kind`, `metavar`, `least`, `group` and `help` are of its option, which a wish without help has not;
-    `usual` is what it is unless given; `told` says whether summaries have it among their settings.
+    `read` takes its name as the caller has it, what was given, and the log; `usual` is what it is unless
+    given. `kind`, `metavar`, `least`, `group` and `help` are of its option, which a wish without help has
+    not; `told` says whether summaries have it among their settings.
     """
 
     read: Read
@@ -73,7 +74,10 @@ class Wish(NamedTuple):
 
 
 def wish(default: Any, read: Read, **more: Any) -> Any:  # noqa: ANN401 - the field's type
-    """Return a field of a table of wishes; its default is what it is where nobody takes it."""
+    """Return a field of a table of wishes.
+
+    Its default is what it is where nobody takes it.
+    """
     return field(default=default, metadata={"wish": Wish(read, **more)})
 
 
@@ -266,7 +270,7 @@ class Wishes:
 
     @classmethod
     def of(cls, log: CrawlLog | Clock, given: Mapping[str, Any], takes: type) -> Wishes:
-        """Return what was given, read and checked, with what is usual of the rest.
+        """Return what was given, read and checked; the rest is usual.
 
         `takes` is the typed dictionary of who asks; what is None has not been given.
         """
@@ -289,7 +293,10 @@ class Wishes:
         return cls(**made)
 
     def told(self, takes: Collection[str] | None = None) -> dict[str, Any]:
-        """Return the settings that nothing else in a summary tells, of those who take them."""
+        """Return the settings that nothing else in a summary tells.
+
+        Of those alone that are in `takes`.
+        """
         names = [name for name, one in WISHES.items() if one.told and (takes is None or name in takes)]
         found = {name: getattr(self, name) for name in names}
         return {name: _plain(value) for name, value in found.items()}
@@ -349,9 +356,9 @@ class PlanWishes(BackTestWishes, _PredictedWishes, total=False):
 
 
 def taking(takes: type, usual: Mapping[str, Any] | None = None) -> Callable[[F], F]:
-    """Return the decorator that spells wishes out in a function's signature, and refuses others.
+    """Return the decorator that spells wishes out in a function's signature.
 
-    `usual` has their defaults, in order; None for those of `WISHES`.
+    Others are refused. `usual` has their defaults, in order; None for those of `WISHES`.
     """
     defaults = {name: one.usual for name, one in WISHES.items()} if usual is None else usual
     hints = takes.__annotations__

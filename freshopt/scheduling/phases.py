@@ -60,11 +60,6 @@ def flat_phases(rates: Array, horizon: float) -> Array:
 
     Over [0, horizon).
 
-    Parameters
-    ----------
-    rates : ndarray of float, shape (n,)
-    horizon : float
-
     Examples
     --------
     >>> rates = np.full(20_000, 1.0)
@@ -161,21 +156,8 @@ def weekly_phases(
 ) -> tuple[BoolArray, Array]:
     """Return which sources a profile places, and their phases in [0, 1).
 
-    Parameters
-    ----------
-    rates : ndarray of float, shape (n,)
-        Refreshes per time unit of the schedule.
-    profile : WeeklyProfile
-    load_limit : float
-        Greatest load of an hour over the mean, of the sources that are placed.
-    start : WeeklyStart
-
-    Returns
-    -------
-    placed : ndarray of bool, shape (n,)
-        Sources for which `WeeklyProfile.saving` is positive.
-    phase : ndarray of float, shape (n,)
-        The time of the first refresh over the gap; 0 for the others.
+    The load limit is the greatest load of an hour over the mean, of the sources that are placed: those for
+    which `WeeklyProfile.saving` is positive.
     """
     unit = SECONDS[start.time_unit]
     with np.errstate(divide="ignore"):

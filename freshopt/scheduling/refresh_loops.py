@@ -175,16 +175,7 @@ def level(
 ) -> None:
     """Write the phases that level the load: see `freshopt.scheduling.phases`.
 
-    Parameters
-    ----------
-    order : ndarray of int
-        The sources with refreshes, in turn.
-    ends : ndarray of int
-        Where each batch of them ends.
-    phase : ndarray, shape (n,)
-        Brought up to date.
-    slots : int
-        Shortest slots, a multiple of `LONGER`².
+    Sources are taken in their order, and `ends` are the ends of batches; slots are a multiple of `LONGER`².
     """
     short, middle = np.zeros(slots, dtype=np.int32), np.zeros(slots // LONGER, dtype=np.int32)
     long, busy = np.zeros(slots // LONGER**2, dtype=np.int32), np.zeros(slots, dtype=np.int32)

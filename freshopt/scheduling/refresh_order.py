@@ -102,12 +102,7 @@ def points(count: IntArray, phase: Array, rates: Array) -> Array:
 def order_refreshes(count: IntArray, time: Array) -> tuple[IntArray, Array]:
     """Return the refreshes sorted by time, then source.
 
-    Parameters
-    ----------
-    count : ndarray of int, shape (n,)
-        The number of refreshes of each source.
-    time : ndarray of float, shape (refreshes,)
-        Source by source, in any order within a source.
+    There are ``count[k]`` refreshes of each source k, and times come source by source.
 
     Examples
     --------
@@ -186,12 +181,7 @@ def in_slots(rates: Array, phase: Array, horizon: float) -> tuple[IntArray, Arra
 
     They are assigned in the order of the sources' points.
 
-    Parameters
-    ----------
-    rates : ndarray of float, shape (n,)
-    phase : ndarray of float, shape (n,)
-        Of each source, ≥ 0; its points are (φ + j)/ρ.
-    horizon : float
+    A source has the points (φ + j)/ρ, φ ≥ 0.
     """
     load = total(rates)
     many = slot_count(load, horizon)

@@ -22,7 +22,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def bundled(argument: str, options: Iterable[Decorator], make: Callable[..., Any]) -> Decorator:
-    """Return the decorator that adds options, of which the command gets one argument.
+    """Return the decorator that adds options, of which one argument is made.
 
     `make` takes those of its parameters that are among the command's; the time unit is handed on too.
     """

@@ -86,15 +86,7 @@ def read_tool(tool: Tool, path: Path, given: Mapping[str, Any], time_unit: str) 
 
 
 def settings_of(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a format as its arguments.
-
-    Raises
-    ------
-    UsageError
-        If one is of another format, or this one's own is missing.
-    SourceDataError
-        If one cannot be used; names the option.
-    """
+    """Return the settings of a format as its arguments."""
     named = {}
     for setting, tools in WRITTEN.items():
         text = given[_argument(setting.name)]

@@ -1,4 +1,4 @@
-"""Options of the command line from a table of wishes, and what was given of them."""
+"""Options of the command line from a table of wishes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def option_of(name: str) -> str:
 
 
 def wish_option(name: str, wishes: Mapping[str, Wish] = WISHES, **more: Any) -> Decorator:  # noqa: ANN401 - as in click
-    """Return the option of a wish; `more` is what a command says otherwise."""
+    """Return the option of a wish, with `more` that a command says."""
     one = wishes[name]
     kinds: dict[type, Any] = {Path: click.Path(path_type=Path)}
     if one.least is not None:
@@ -60,7 +60,7 @@ def wish_options(*groups: str) -> Decorator:
 
 
 def given_options(context: click.Context) -> dict[str, str]:
-    """Return how each option is written that was given, wishes by their names."""
+    """Return how given options are written, and wishes by name."""
     found = {}
     for parameter in context.command.params:
         name, source = parameter.name or "", context.get_parameter_source(parameter.name or "")
@@ -72,7 +72,7 @@ def given_options(context: click.Context) -> dict[str, str]:
 
 
 def refuse(said: Mapping[str, str]) -> None:
-    """Raise UsageError if options do not go together; `said` is how those that were given are written."""
+    """Raise UsageError if given options do not go together."""
     refuse_clashes(
         said,
         lambda name: said.get(name) or (option_of(name) if name in WISHES else name),
@@ -81,7 +81,7 @@ def refuse(said: Mapping[str, str]) -> None:
 
 
 def read_wishes(given: Mapping[str, Any], time_unit: str) -> dict[str, Any]:
-    """Return wishes with their tables and quantities read, so that an error names the option."""
+    """Return wishes as they are read; errors name the option."""
     return {
         name: TABLES[name](value, time_unit)
         if name in TABLES
@@ -91,7 +91,7 @@ def read_wishes(given: Mapping[str, Any], time_unit: str) -> dict[str, Any]:
 
 
 def changed_cost_of(number: float | None, path: Path | None) -> tuple[Any, str]:
-    """Return what changes cost, of all sources or by source, and who says it.
+    """Return what changes cost, and which option says it.
 
     `path` is of --source-columns, which may have the column changed_cost.
     """

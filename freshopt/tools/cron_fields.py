@@ -57,16 +57,9 @@ _FINE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """Refreshes that a crontab can repeat.
+    """Refreshes that a crontab can repeat, per cycle of days.
 
-    Attributes
-    ----------
-    count : int
-        Refreshes per cycle.
-    cycle : int
-        In days: `WEEK`, or `YEAR`.
-    leap : bool
-        Whether there is one more on 29 February.
+    The cycle is `WEEK` or `YEAR`; `leap` says whether there is one more on 29 February.
     """
 
     count: int
@@ -218,16 +211,9 @@ def _dates(counts: IntArray, number: IntArray) -> tuple[IntArray, IntArray]:
 
 
 class _Even(NamedTuple):
-    """Positions of a cycle that are evenly spaced.
+    """Positions of a cycle that are evenly spaced, with cron's text.
 
-    Attributes
-    ----------
-    positions : tuple of int
-        Distinct, in order.
-    text : str
-        As cron has them.
-    free : int
-        A position in the middle of the longest stretch without any.
+    `free` is a position in the middle of the longest stretch without any.
     """
 
     positions: tuple[int, ...]
@@ -263,19 +249,6 @@ def _several(values: Sequence[int]) -> str:
 
 def cron_lines(table: RateTable, tool: str, *, seconds: bool = False) -> tuple[list[list[str]], Exported]:
     """Return the cron lines of each source, and the report on them.
-
-    Parameters
-    ----------
-    table : RateTable
-    tool : str
-        Its name, as it stands in a message.
-    seconds : bool
-        Whether the tool also knows ``N seconds``, for what is refreshed more than once a minute.
-
-    Raises
-    ------
-    SourceDataError
-        If a rate is above what the tool knows, or below one in 365 days, or a source waits for signals.
 
     Examples
     --------

@@ -278,13 +278,7 @@ def _alive(folder: Path, specs: Sequence[str]) -> set[bytes]:
 
 @contextmanager
 def running(folder: Path, arguments: Sequence[str]) -> Iterator[IO[bytes]]:
-    """Run git in a folder and yield its output.
-
-    Raises
-    ------
-    SourceDataError
-        If there is no git, or it fails; with the first line of its complaint.
-    """
+    """Run git in a folder and yield its output."""
     environment = {key: value for key, value in os.environ.items() if key not in ELSEWHERE}
     environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     with tempfile.TemporaryFile() as errors:  # not a pipe, which would have to be emptied all the while

@@ -37,22 +37,6 @@ def read_planner(folder: Path, time_unit: str = "day") -> tuple[CrawlLog, Array]
     """Return what a planner observed of its sources, and their importances.
 
     Sources that were removed are left out.
-
-    Parameters
-    ----------
-    folder : Path
-    time_unit : str
-        Of the log.
-
-    Returns
-    -------
-    log : CrawlLog
-    importance : ndarray, shape (n,)
-
-    Raises
-    ------
-    SourceDataError
-        If nothing was observed yet, or the folder is not a planner's of this version.
     """
     with _opened(folder) as database:
         kept = dict(database.execute("SELECT key, value FROM planner WHERE key = 'clock'"))
@@ -81,13 +65,7 @@ def read_planner(folder: Path, time_unit: str = "day") -> tuple[CrawlLog, Array]
 
 
 def planned_rates(folder: Path) -> tuple[dict[str, float], str]:
-    """Return a planner's rates in force, by source, and their unit.
-
-    Raises
-    ------
-    SourceDataError
-        If there is no plan yet, or the folder is not a planner's of this version.
-    """
+    """Return a planner's rates in force, by source, and their unit."""
     with _opened(folder) as database:
         ((settings,),) = database.execute("SELECT value FROM planner WHERE key = 'settings'")
         # Sources that are down are tried at another rate than the plan's.

@@ -84,14 +84,7 @@ class Nginx(LifetimeFormat):
         return polars.format("    {} {};\n", _quoted(polars.col("name")), "seconds")
 
     def around(self, names: polars.Series, lines: int) -> tuple[str, str]:
-        """Return the begin and the end of the map.
-
-        Raises
-        ------
-        SourceDataError
-            If the key names no variable, or two names differ in the case of letters only, which a map does
-            not see.
-        """
+        """Return the begin and the end of the map."""
         if not _KEY.fullmatch(self.key) or "$" not in self.key:
             raise SourceDataError(
                 f"the key {self.key!r} names no variables of nginx. Write such as $request_uri or "

@@ -78,13 +78,7 @@ _DATE = re.compile(r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) (\d{2}) (\d{2}):(\d{2}):(\d{2
 
 
 def longest_of(text: str) -> int:
-    """Return ``db.fetch.interval.max``, such as "90d", in seconds.
-
-    Raises
-    ------
-    SourceDataError
-        If it is no duration, or none that Nutch can count.
-    """
+    """Return ``db.fetch.interval.max``, such as "90d", in seconds."""
     seconds = int(parse_duration(text, "second"))
     if not 1 <= seconds < 2**31:
         raise SourceDataError(f"{text!r} is not from 1 s to 68 years. Nutch counts so far.")

@@ -35,11 +35,6 @@ def read_document(file: Path, kind: type[Kind], remedy: str) -> Kind:
 def typed(given: Any, kind: type[Kind], what: str, remedy: str) -> Kind:  # noqa: ANN401 - what JSON holds
     """Return JSON, or a value that it holds, as what is declared.
 
-    Raises
-    ------
-    SourceDataError
-        If it is none; `what` names the document, and `remedy` is what to do.
-
     Examples
     --------
     >>> typed(b'{"a": [1, "x"]}', dict[str, list[int]], "a file", "Write it anew.")
@@ -81,11 +76,6 @@ def files_of(path: Paths, chosen: Callable[[Path], bool], missing: str) -> list[
     """Return the files that a path denotes.
 
     Itself, those chosen in and below a folder, or those listed.
-
-    Raises
-    ------
-    SourceDataError
-        If a folder has none; ``missing`` says which, and where they come from.
     """
     if not isinstance(path, str | os.PathLike):
         return [Path(each) for each in path]
@@ -103,21 +93,6 @@ def log_of(looks: Iterable[Snapshot], states: str, nothing: str, time_unit: str)
 
     A snapshot found a change if it has another state than the one before. What it tells of the last change is
     left out where it is later than a snapshot of the same state: nobody can correct another tool's records.
-
-    Parameters
-    ----------
-    looks : iterable of Snapshot
-        In any order.
-    states : str
-        What states that contradict each other are, for messages.
-    nothing : str
-        What to say if there is no look.
-    time_unit : str
-
-    Raises
-    ------
-    SourceDataError
-        If two snapshots at one time have different states, or there is none.
     """
     seen: dict[tuple[str, datetime], Snapshot] = {}
     for look in looks:

@@ -35,23 +35,8 @@ from freshopt.tools.whole_lifetimes import LifetimeFormat
 class Setting:
     """Setting of a tool, as an option of the command line.
 
-    Attributes
-    ----------
-    name : str
-        Of the option, without hyphens in front.
-    metavar : str
-    help : str
-        Without the tools that have it.
-    of : str
-        "read" or "write".
-    argument : str
-        Of the reader or the format; by default the name.
-    many : bool
-        Whether it may be given several times.
-    least : int or None
-        Of a whole number; None where it is text.
-    value : callable
-        From the text to the argument.
+    Its argument of the reader or the format is named alike but for `argument`, and is what `value` makes of
+    the text; `least` is of a whole number. The help does not tell which tools have it.
     """
 
     name: str
@@ -66,25 +51,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Foreign tool.
+    """Foreign tool: ``--NAME PATH`` on the command line, ``--format NAME``, ``sync NAME``.
 
-    Attributes
-    ----------
-    name : str
-        On the command line: ``--NAME`` for what is read of it, ``--format NAME`` for what is written.
-    read : callable or None
-        From a path to a log or a history.
-    help : str
-        What the path is.
-    metavar : str
-        Of the path.
-    called : str
-        What a log is called in which ``{}`` is its path.
-    write : class or None
-        Format of its files.
-    server : class or None
-        Of a running one, whose intervals can be set.
-    options : tuple of Setting
+    `read` makes a log or a history of a path, which `help` describes, and `called` names it; `write` is the
+    format of its files; `server` is a running one, whose intervals can be set.
     """
 
     name: str

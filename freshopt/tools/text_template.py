@@ -176,21 +176,6 @@ QUOTING_WORDS = "!q for a shell, !j as JSON, !s as an SQL string, !i as an SQL n
 def parts_of(template: str, known: Collection[str], what: str, *, strict: bool) -> Parts:
     """Return a template as texts and placeholders, in turn.
 
-    Parameters
-    ----------
-    template : str
-    known : collection of str
-        The names of placeholders.
-    what : str
-        Names the template in an error.
-    strict : bool
-        Whether a word in braces that is none of them is an error, or text.
-
-    Raises
-    ------
-    SourceDataError
-        If a placeholder, or the letter of its quoting, is unknown.
-
     Examples
     --------
     >>> parts_of('{"url": {source!j}}', ["source"], "the template", strict=True)
@@ -259,14 +244,6 @@ def require_unquoted(parts: Parts, what: str, quotes: str) -> None:
 
 def filled(parts: Parts, values: Mapping[str, str], quoting: str = "") -> str:
     """Return a template with its placeholders replaced.
-
-    Parameters
-    ----------
-    parts : list
-        From `parts_of`.
-    values : mapping of str to str
-    quoting : str
-        The letter of the quoting of placeholders that name none.
 
     Examples
     --------

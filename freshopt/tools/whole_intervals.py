@@ -41,20 +41,9 @@ class IntervalFormat(ToolFormat[RateTable]):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a tool's intervals.
+    """Limits of a tool's intervals, in seconds; its name in messages.
 
-    Attributes
-    ----------
-    tool : str
-        Its name, as it stands in a message.
-    step : int
-        In seconds; intervals are multiples of it.
-    longest : int
-        In seconds.
-    shortest : int
-        In seconds.
-    remedy : str
-        What to do about an interval that is too long.
+    `remedy` is what to do about an interval that is too long.
     """
 
     tool: str
@@ -75,11 +64,6 @@ def whole_intervals(table: RateTable, limits: Limits) -> IntArray:
     """Return each source's interval in whole steps.
 
     In seconds, a multiple of the step; `NEVER` at rate 0.
-
-    Raises
-    ------
-    SourceDataError
-        If an interval is too short or too long, or a source waits for signals; names it.
 
     Examples
     --------

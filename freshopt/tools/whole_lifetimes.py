@@ -36,18 +36,8 @@ FOREVER = -1
 class LifetimeFormat(ToolFormat[LifetimeTable]):
     """Format of a cache that keeps one lifetime per source.
 
-    Attributes
-    ----------
-    tool : str
-        Its name, as it stands in a message.
-    file : str
-        Name of its file in the folder of a plan.
-    refusal : str
-        What is wrong with a name that it does not hold, and what to do.
-    shortest : int
-        Shortest lifetime, in seconds.
-    windows : bool
-        Whether it has stale-while-revalidate.
+    `tool` is its name in messages, `file` that of its file in the folder of a plan, `refusal` what is wrong
+    with a name that it does not hold, `shortest` in seconds; `windows` are of stale-while-revalidate.
     """
 
     __slots__ = ()

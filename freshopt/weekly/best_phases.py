@@ -23,12 +23,8 @@ HALVINGS = 60
 def mean_of_best(height: Array, share: float) -> float:
     """Return the mean height over the best share of a cycle.
 
-    Parameters
-    ----------
-    height : ndarray of float, shape (m,)
-        At equally spaced phases of a cycle, linear in between; the last is followed by the first.
-    share : float
-        In [0, 1]; 0 for the greatest height.
+    Heights are those at equally spaced phases, linear in between; the last is followed by the first. A share
+    of 0 has the greatest height.
 
     Examples
     --------

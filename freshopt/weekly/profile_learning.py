@@ -135,16 +135,7 @@ SETTLED = 1e-9
 def daily_shape(rows: ObservedSpans, bins: int) -> Array:
     """Return the most likely shape of two harmonics over the day.
 
-    Parameters
-    ----------
-    rows : ObservedSpans
-    bins : int
-        Of the day.
-
-    Returns
-    -------
-    ndarray of float, shape (bins,)
-        Means over the bins, ≥ 0, with mean 1.
+    As means over its bins, ≥ 0, with mean 1.
     """
     begin, length, rate = rows.begin / DAY, rows.length / DAY, rows.rate * DAY
     waves = _integrals(begin, length)
@@ -185,11 +176,6 @@ def daily_shape(rows: ObservedSpans, bins: int) -> Array:
 
 def with_hours(g: Array, hours: Array) -> Array:
     """Return a weekly shape with the daily one as its mean.
-
-    Parameters
-    ----------
-    g : ndarray of float, shape (bins,)
-    hours : ndarray of float, shape (bins/7,)
 
     Examples
     --------
@@ -243,22 +229,7 @@ def learnt_shape(
 ) -> LearntShape:
     """Return the shape of the week, with its evidence.
 
-    Parameters
-    ----------
-    log : CrawlLog
-    change_rate : ndarray of float, shape (n,)
-        Changes per time unit of each source.
-    bins : int
-        Of the week. Hours of the day are learnt where they are a multiple of 7, above 7.
-    zone : str or None
-        The clock; None for UTC.
-    chosen : ndarray of int, optional
-        Positions of the sources to learn from; all by default.
-
-    Raises
-    ------
-    SourceDataError
-        If the log does not have the times of its crawls.
+    Hours of the day are learnt where the bins are a multiple of 7, above 7.
     """
     rows = ObservedSpans.of(log, change_rate, zone, chosen)
     parts = (rows, *rows.every_other(WEEK))

@@ -75,12 +75,7 @@ class CycleSpans:
         return CycleSpans(self.bins, *(getattr(self, name)[keep] for name in names))
 
     def integral(self, g: Array) -> Array:
-        """Return ∫g over each interval, in cycles, for g of mean 1.
-
-        Parameters
-        ----------
-        g : ndarray of float, shape (bins,)
-        """
+        """Return ∫g over each interval, in cycles, for g of mean 1."""
         twice = np.concatenate((g, g)) / self.bins
         before = np.concatenate(([0.0], np.cumsum(twice)))
         between = before[self.last] - before[self.first]
@@ -88,16 +83,7 @@ class CycleSpans:
         return self.whole + np.maximum(rest, 0.0)
 
     def spread(self, weight: Array) -> Array:
-        """Return the weighted time in each bin, in cycles.
-
-        Parameters
-        ----------
-        weight : ndarray of float, shape (m,)
-
-        Returns
-        -------
-        ndarray of float, shape (bins,)
-        """
+        """Return the weighted time in each bin, in cycles."""
         both = self._beyond(self.last, self.into_last, weight) - self._beyond(
             self.first, self.into_first, weight
         )
@@ -145,21 +131,6 @@ class ObservedSpans:
         """Return what the rows of a log tell.
 
         Sources without a finite positive rate are left out.
-
-        Parameters
-        ----------
-        log : CrawlLog
-        change_rate : ndarray of float, shape (n,)
-            Changes per time unit of each source.
-        zone : str or None
-            The clock; None for UTC.
-        chosen : ndarray of int, optional
-            Positions of the sources whose rows are looked at; all by default.
-
-        Raises
-        ------
-        SourceDataError
-            If the log does not have the times of its crawls.
         """
         if not log.timed:
             raise SourceDataError(

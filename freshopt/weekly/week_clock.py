@@ -31,13 +31,6 @@ def utc_moment(time: float | datetime | np.datetime64, what: str = "start") -> n
     """Return a moment in UTC to the microsecond.
 
     Without a time zone it is UTC.
-
-    Raises
-    ------
-    TypeError
-        If it is no date.
-    SourceDataError
-        If it is NaT.
     """
     if isinstance(time, datetime):
         time = np.datetime64(time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time)
@@ -72,13 +65,6 @@ def check_time_zone(zone: str) -> str:
 
 def to_local(seconds: Array, zone: str | None) -> Array:
     """Return seconds since 1970 on the clock of a time zone.
-
-    Parameters
-    ----------
-    seconds : ndarray of float
-        Since 1970 in UTC.
-    zone : str or None
-        None for UTC itself.
 
     Examples
     --------
@@ -147,16 +133,7 @@ MOST_PARTS, MOST_WEEKS = 10_080, 10_000
 def week_cycles(gaps: npt.ArrayLike, week: float) -> IntArray:
     """Return which multiple or part of a week each gap is.
 
-    Parameters
-    ----------
-    gaps : array_like of float, shape (m,)
-    week : float
-        The length of a week.
-
-    Returns
-    -------
-    ndarray of int, shape (m,)
-        k ≥ 1 for k weeks, −k ≤ −2 for a week over k, 0 for other gaps.
+    k ≥ 1 for k weeks, −k ≤ −2 for a week over k, 0 for other gaps.
 
     Examples
     --------
@@ -175,13 +152,7 @@ def week_cycles(gaps: npt.ArrayLike, week: float) -> IntArray:
 
 
 def known_cycles(gaps: npt.ArrayLike, week: float, time_unit: str) -> IntArray:
-    """Return `week_cycles`, or raise for a gap that does not fit.
-
-    Raises
-    ------
-    SourceDataError
-        If a gap is neither a multiple nor a part of a week; names some.
-    """
+    """Return `week_cycles`, or raise for a gap that does not fit."""
     cycle = week_cycles(gaps, week)
     other = np.atleast_1d(as_numbers(gaps, "gaps"))[cycle == 0]
     if len(other):

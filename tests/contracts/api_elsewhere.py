@@ -87,16 +87,16 @@ ELSEWHERE: dict[str, frozenset[str]] = {
     "test_tree": frozenset(["automata.draw", "automata.to_networkx"]),
     "test_poisson_check": frozenset(["goodness_of_fit.interpret", "goodness_of_fit.plot"]),
     "test_signal_quality": frozenset(["noisy_signals.NoisySignals"]),
-    "test_exporters": frozenset(
+    "test_formats": frozenset(
         [
             "tools.ChangeDetection",
             "tools.Crontab",
             "tools.ExternalSecrets",
             "tools.Nutch",
             "tools.StormCrawler",
-            "tools.write_icalendar",
         ]
     ),
+    "test_icalendar": frozenset(["tools.write_icalendar"]),
     "test_dbt": frozenset(["tools.Dbt"]),
     "test_dbt_jobs": frozenset(["tools.DbtJobs"]),
     "test_templates": frozenset(["tools.PgCron", "tools.TextTemplate"]),

@@ -98,10 +98,16 @@ def prose(file: Path) -> list[str]:
     return [*(text for _, text in documented(tree)), *helps(tree), comments(source)]
 
 
+# What is asked of a plan is a wish in these rooms; elsewhere a wish would be a preferred time.
+ASKING = ("planning", "terminal", "cli", "live", "distributed")
+
+
 def private_words(file: Path) -> list[str]:
     found = []
     for text in (" ".join(text.split()) for text in prose(file)):
         for pattern, better in BANNED.items():
+            if "wish" in pattern and file.parent.name in ASKING:
+                continue
             for match in re.finditer(pattern, text):
                 around = text[max(0, match.start() - 30) : match.end() + 30]
                 found.append(f"...{around}... (rather: {better})")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.planning.hindsight import best_rates
+from freshopt.planning.static_rates import best_rates
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 from freshopt.simulation.static_costs import ChangeWindow, static_costs
 from tests.ground_truth.tolerances import SCALAR

@@ -13,8 +13,8 @@ import pytest
 import freshopt as fo
 from freshopt.planning.plan import make_plan
 from freshopt.planning.plan_files import write_plan
-from freshopt.planning.plan_rows import facts_rows, proved_words
 from freshopt.planning.plan_rows import plan_rows as rows_of
+from freshopt.planning.plan_rows import proved_words, summary_findings
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 from freshopt.report import write_report
 from freshopt.report.held_out import PolicyRow, best_rival, saved
@@ -310,6 +310,11 @@ def test_reasons_not_to_refresh_are_those_of_the_source(tmp_path: Path) -> None:
     assert "at --max-rate" not in text
 
 
+def told_of(facts: Facts) -> dict[str, str]:
+    """Return the sentences of a summary's findings by label."""
+    return {found.label: found.sentence for found in summary_findings(facts)}
+
+
 def test_the_summary_in_rows_follows_the_numbers() -> None:
     made = make_plan(fo.CrawlLog(**crawls()), plan_request(draws=4))
     rows = dict(rows_of(made))
@@ -325,9 +330,9 @@ def test_the_summary_in_rows_follows_the_numbers() -> None:
         **dict.fromkeys(("value", "schedule_value", "bandwidth", "horizon"), 1.0),
         "baselines": {},
     }
-    spare = facts_rows({**facts, "price": 0.0, "bandwidth_used": 0.5})["shadow price"]
-    full = facts_rows({**facts, "price": 0.0, "bandwidth_used": 1.0})["shadow price"]
-    paid = facts_rows({**facts, "price": 2.0, "bandwidth_used": 1.0})["shadow price"]
+    spare = told_of({**facts, "price": 0.0, "bandwidth_used": 0.5})["shadow price"]
+    full = told_of({**facts, "price": 0.0, "bandwidth_used": 1.0})["shadow price"]
+    paid = told_of({**facts, "price": 2.0, "bandwidth_used": 1.0})["shadow price"]
     assert "maximum rates or host limits are reached" in spare
     assert "more bandwidth gains nothing" in full
     assert "gains nothing" not in spare + paid
@@ -354,9 +359,9 @@ def test_the_console_says_so_too_where_copies_are_less_fresh_than_at_equal_rates
     """The default objective trades copies that are fresh for copies that miss fewer changes."""
     facts = json.loads((plan / "summary.json").read_text(encoding="utf-8"))
     facts["findings"]["fresh"] = {"plan": 0.603, "uniform": 0.606}
-    told = facts_rows(facts)["time fresh"]
+    told = told_of(facts)["time fresh"]
     assert told.startswith(
         "60.3 % of the time, by importance, less than at equal rates, as it is staleness that"
     )
     facts["findings"]["fresh"] = {"plan": 0.606, "uniform": 0.603}
-    assert "optimised" not in facts_rows(facts)["time fresh"]
+    assert "optimised" not in told_of(facts)["time fresh"]

@@ -19,12 +19,27 @@ import pytest
 from freshopt.errors import SourceDataError
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
-from freshopt.scheduling import Periodic, PoissonArrivals, Schedule
+from freshopt.scheduling import (
+    Carousel,
+    EarliestDeadline,
+    Periodic,
+    PoissonArrivals,
+    Schedule,
+    SlotAssignment,
+)
 from freshopt.scheduling.refresh_order import PEAK_BYTES
 from freshopt.scheduling.schedule import Method, schedule
 from tests.ground_truth.tolerances import EXACT
 
-METHODS: list[Method] = [Periodic(), PoissonArrivals(seed=3)]
+METHODS: list[Method] = [
+    Periodic(),
+    PoissonArrivals(seed=3),
+    Carousel(),
+    EarliestDeadline(),
+    EarliestDeadline(age=0.5),
+    SlotAssignment(slot=0.05, capacity=10_000),
+    SlotAssignment(slot=0.05, capacity=120, preferred=PoissonArrivals(seed=3)),
+]
 
 
 def lognormal_rates(n: int) -> Array:

@@ -210,23 +210,6 @@ def test_the_longest_crontab_is_what_crons_keep(tmp_path: Path) -> None:
         written(dict.fromkeys(map(str, range(10_000)), 1.0), tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        (" ", "is empty"),
-        ("-n fetch", "begins with - or"),
-        ("* fetch", "begins with - or"),
-        ("a\nb", "control character"),
-        (r"printf '\\'", "a backslash before another"),
-        (r"date +\%F", "before %"),
-        ("fetch \\", "at its end"),
-    ],
-)
-def test_commands_that_crons_read_otherwise_are_refused(command: str, words: str, tmp_path: Path) -> None:
-    with pytest.raises(fo.SourceDataError, match=words):
-        written({"a": 1.0}, tmp_path, command)
-
-
 @pytest.mark.parametrize("cron", CRONS, ids=lambda cron: cron.name)
 def test_a_command_keeps_its_percent_signs(cron: Cron, tmp_path: Path) -> None:
     (job,) = load(written({"a": 1.0}, tmp_path, " fetch --at $(date +%F)\n"), cron)

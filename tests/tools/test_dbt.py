@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import freshopt as fo
 from freshopt.scheduling.rate_table import read_rates
 from freshopt.tools import Dbt
 from freshopt.tools.dbt import RUNGS
@@ -45,18 +44,3 @@ def test_sources_of_a_rung_share_a_selector(tmp_path: Path) -> None:
     assert "error_after: {count: 4, period: hour}" in text
     assert '"d"' not in text
     assert 'value: "shop.raw.c"' in (tmp_path / "selectors.yml").read_text()
-
-
-@pytest.mark.parametrize(
-    "name", ["orders", "model.shop.orders", "source.shop.raw.a.b", "source.shop..a", "source.s.r.\n"]
-)
-def test_names_that_dbt_does_not_have_are_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(fo.SourceDataError, match=r"is no unique_id of a dbt source.*Name it") as caught:
-        Dbt().write(read_rates({name: 1.0}), tmp_path)
-    assert "\n" not in str(caught.value)
-    assert not list(tmp_path.iterdir())
-
-
-def test_intervals_beyond_a_month_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(fo.SourceDataError, match=r"A dbt job has no intervals above 31 days. Raise"):
-        Dbt().write(read_rates({"source.a.b.c": 1.0 / 32.0}), tmp_path)

@@ -13,7 +13,7 @@ import pytest
 import freshopt as fo
 from freshopt.pipelines import AfterParents
 from freshopt.tools import DbtJobs, export
-from freshopt.tools.dbt_project import LADDER, cron_lines, read_manifest, read_run_times
+from freshopt.tools.dbt_project import LADDER, cron_lines, read_run_times
 from tests.ground_truth.cron_rules import CRONIE, load
 
 MODELS = {
@@ -131,44 +131,3 @@ def test_a_plan_on_the_ladder_is_written_as_it_is(tmp_path: Path) -> None:
     assert done.realised == pytest.approx(done.planned, rel=1e-9)
     used = sum(cost * rates[name] for name, cost in zip(rates, line.sources.refresh_cost, strict=True))
     assert 250.0 < used <= 500.0
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"nodes": []}, "expected object, got array at nodes"),
-        ({"nodes": {}, "exposures": {}}, "has no model with a parent"),
-        (
-            {
-                "exposures": {
-                    "e": {"depends_on": {"nodes": ["model.shop.daily"]}, "meta": {"importance": "x"}}
-                }
-            },
-            "importance of 'e' in .*: expected float, got str",
-        ),
-    ],
-)
-def test_what_is_no_manifest_is_refused(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
-    with pytest.raises(fo.SourceDataError, match=said) as caught:
-        read_manifest(manifest(tmp_path, **changes))
-    assert "\n" not in str(caught.value)
-
-
-def test_what_is_lacking_is_named(tmp_path: Path) -> None:
-    path = manifest(tmp_path)
-    with pytest.raises(fo.SourceDataError, match=r"root 'seed\.shop\.rates' has no change rate"):
-        fo.pipeline(path, {"orders": 1.0, "items": 1.0})
-    with pytest.raises(fo.SourceDataError, match=r"is no model that .* keeps as a table"):
-        export({"model.shop.stg_orders": 1.0}, DbtJobs(path), tmp_path / "jobs")
-    with pytest.raises(fo.SourceDataError, match="no intervals above 7 days"):
-        export({"model.shop.daily": 0.1}, DbtJobs(path), tmp_path / "jobs")
-    (tmp_path / "run_results.json").write_text('{"results": []}')
-    rates = {"orders": 1.0, "items": 1.0, "rates": 0.0}
-    with pytest.raises(fo.SourceDataError, match=r"has no run time of 'model\.shop\.revenue'"):
-        fo.pipeline(path, rates, cost=tmp_path / "run_results.json")
-    times = {"results": [{"unique_id": "a", "status": "success", "execution_time": "long"}]}
-    (tmp_path / "run_results.json").write_text(json.dumps(times))
-    with pytest.raises(
-        fo.SourceDataError, match=r"expected float . null, got str at results\[0\].execution_time"
-    ):
-        read_run_times(tmp_path)

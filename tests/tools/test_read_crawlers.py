@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import freshopt as fo
 from freshopt.estimators import MaximumLikelihood
 from freshopt.tools import read_changedetection, read_nutch
 from tests.ground_truth.command_lines import Run, fields
@@ -74,44 +73,6 @@ def test_nutch_tells_when_pages_were_modified(tmp_path: Path) -> None:
     np.testing.assert_array_equal(log.last_modified, [np.nan, np.nan, 1.75, np.nan])
 
 
-NUTCH: dict[str, tuple[str, str]] = {
-    "no column": ("Url,Status\n", "no column 'Status name', 'Fetch Time'"),
-    "empty": ("", "no column 'Url'"),
-    "header only": (HEADER, "no URL that was fetched. Add dumps"),
-    "zone": (
-        HEADER + dump_line("u", BEGIN, "1.0", "1").replace("UTC 2026", "CET 2026"),
-        "line 2 of .*time zone 'CET'.* TZ=UTC",
-    ),
-    "date": (
-        HEADER + dump_line("u", BEGIN, "1.0", "1").replace("Jan 31", "Jan 32"),
-        "line 2 of .*'Sat Jan 32",
-    ),
-    "words": (HEADER + '"u",2,"db_fetched",soon,,0,1.0,1,1,"1",""\n', "line 2 of .*'soon'"),
-    "interval": (HEADER + dump_line("u", BEGIN, "1.0", "1").replace(",1.0,1.0,", ",NaN,1.0,", 1), "'NaN'"),
-    "short": (HEADER + '"u",2,"db_fetched"\n', "line 2 of .*has 3 columns"),
-    "contradiction": (
-        HEADER + dump_line("u", BEGIN, "1.0", "1") + dump_line("u", BEGIN, "1.0", "2"),
-        "line 3 of .* and line 2 of .*different signatures of 'u'",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", NUTCH)
-def test_dumps_that_cannot_be_read(name: str, tmp_path: Path) -> None:
-    text, words = NUTCH[name]
-    (tmp_path / "dump.csv").write_text(text)
-    with pytest.raises(fo.SourceDataError, match=words) as caught:
-        read_nutch(tmp_path)
-    assert "\n" not in str(caught.value)
-
-
-def test_no_dumps(tmp_path: Path) -> None:
-    with pytest.raises(fo.SourceDataError, match=r"no file named part-\* or \*\.csv"):
-        read_nutch(tmp_path)
-    with pytest.raises(fo.SourceDataError, match=r"no\.csv cannot be read: No such file"):
-        read_nutch(tmp_path / "no.csv")
-
-
 WATCHES = {
     "u1": ("https://a.org/", [0, 86_400, 3 * 86_400], 4 * 86_400),
     "u2": ("https://b.org/ü", [43_200], 2 * 86_400),
@@ -162,51 +123,6 @@ def test_changedetection(tmp_path: Path, single: bool, archived: bool) -> None:
     rates = MaximumLikelihood(smoothing=0.0).fit(log).change_rate_
     found = np.array([2.0 / 32.0, 1.0 / 8.0, 0.0])
     np.testing.assert_allclose(rates, -np.log1p(-found) * 8.0, rtol=1e-9)
-
-
-BROKEN: dict[str, tuple[str, str, str]] = {
-    "not JSON": ("url-watches.json", "{", "url-watches.json: input data was truncated"),
-    "no object": ("url-watches.json", "[]", "url-watches.json: expected object, got array"),
-    "no list": ("url-watches.json", '{"watching": []}', "no watch with a snapshot"),
-    "list of numbers": (
-        "url-watches.json",
-        '{"watching": [1]}',
-        r"url-watches.json: expected object . null, got array at watching",
-    ),
-    "no url": (
-        "url-watches.json",
-        '{"watching": {"k": {}}}',
-        "watch 'k' of .*: object missing required field url",
-    ),
-    "no time": (
-        "url-watches.json",
-        '{"watching": {"k": {"url": "u", "last_checked": "x"}}}',
-        "'x', which is no",
-    ),
-    "bad history": ("u1/history.txt", "5,a.txt\nyesterday,b.txt\n", "line 2 of .*'yesterday,b.txt'"),
-    "no comma": ("u1/history.txt", "5\n", "line 1 of .*'5'"),
-    "far away": ("u1/history.txt", "9999999999999,a\n", "line 1 of "),
-}
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_data_that_cannot_be_read(name: str, tmp_path: Path) -> None:
-    file, text, words = BROKEN[name]
-    folder = data_folder(tmp_path / "data", single=True)
-    if name == "no list":
-        text = '{"watching": {}}'
-    (folder / file).write_text(text)
-    with pytest.raises(fo.SourceDataError, match=words) as caught:
-        read_changedetection(folder)
-    assert "\n" not in str(caught.value)
-
-
-def test_no_data_folder(tmp_path: Path) -> None:
-    with pytest.raises(fo.SourceDataError, match="there is no file or folder"):
-        read_changedetection(tmp_path / "no")
-    (tmp_path / "x.json").write_text("{}")
-    with pytest.raises(fo.SourceDataError, match="neither a folder nor a ZIP file"):
-        read_changedetection(tmp_path / "x.json")
 
 
 @pytest.mark.exhaustive

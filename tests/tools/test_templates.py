@@ -90,39 +90,6 @@ def test_a_name_that_is_an_option_goes_where_no_option_is_read(tmp_path: Path) -
     assert text_of(Crontab("get --at={source}"), {"-rf": 1.0}, tmp_path).endswith(" get --at=-rf\n")
 
 
-REFUSED: list[tuple[IntervalFormat, str, str]] = [
-    (TextTemplate("curl x"), "a", r"the template has no \{source\}.*Add"),
-    (TextTemplate("{source} {sorce}"), "a", r"the placeholder \{sorce\}. Known are \{source\}.*Correct"),
-    (TextTemplate("{source!z}"), "a", r"the template has \{source!z\}. Quotings are .*Correct"),
-    (TextTemplate("{source} {host}"), "a", "'a' is no URL"),
-    (TextTemplate("{source}"), "a\nb", "has a newline"),
-    (TextTemplate("{source} {minutes}"), "fast", "every 30 s. The template has no intervals below 60 s"),
-    (PgCron("SELECT 1"), "a", r"the command has no \{source\}.*Add"),
-    (PgCron("SELECT f('{source}')"), "a", "within quotes"),
-    (PgCron('REFRESH MATERIALIZED VIEW "{source}"'), "a", "within quotes"),
-    (PgCron(r"SELECT f('\', {source})"), "a", ""),
-    (PgCron(), "a\0b", "zero byte"),
-    (PgCron(), "faster", "goes from once in 365 days to once a second. Lower its max_rate"),
-    (Crontab('curl "{source}"'), "a", "within quotes"),
-    (Crontab("curl '\\'{source}''"), "a", ""),
-    (Crontab("echo `curl {source}`"), "a", "within quotes"),
-]
-
-
-@pytest.mark.parametrize(("target", "name", "words"), REFUSED)
-def test_what_cannot_be_written_is_refused(
-    target: IntervalFormat, name: str, words: str, tmp_path: Path
-) -> None:
-    rate = {"fast": 2880.0, "faster": 1e5}.get(name, 1.0)
-    if not words:
-        target.write(read_rates({name: rate}), tmp_path / "x")
-        return
-    with pytest.raises(fo.SourceDataError, match=words) as caught:
-        target.write(read_rates({name: rate}), tmp_path / "x")
-    assert "\n" not in str(caught.value)
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_script_of_sql(tmp_path: Path) -> None:
     text = text_of(PgCron("SELECT f({source}, '{1}')"), {"it's": 24.0, "a\\b": 7200.0}, tmp_path)
     assert "cron.schedule('freshopt 1.1 it''s', '" in text
