@@ -13,7 +13,7 @@ from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number, as_whole
 from freshopt.numerics.frozen_arrays import frozen_arrays
-from freshopt.planning.known_changes import clock_shift, drawn_changes, known_changes, world_among
+from freshopt.planning.known_changes import drawn_changes, known_changes, world_among
 from freshopt.planning.request import default_estimate
 from freshopt.simulation.static_costs import ChangeWindow
 from freshopt.simulation.world import World
@@ -129,7 +129,7 @@ def held_out_windows(
     if not end - length > begin:
         raise SourceDataError("the log has no time to hold out. Replay a log of more than one crawl.")
     told = known_changes(log if history is None else history)
-    shift = clock_shift(log, history)
+    shift = 0.0 if history is None else log.clock.shift(history.clock)
     names = np.arange(len(told)) if told.names is None else told.names
     known = np.isin(log.sources_, names)
     if not np.any(known):
@@ -207,4 +207,4 @@ def _first_part(log: CrawlLog, past: BoolArray, kept: IntArray) -> CrawlLog:
     for key in OPTIONAL:
         if getattr(log, key) is not None:
             columns[key] = getattr(log, key)[past]
-    return derived_log(columns, log.sources_[kept], log.time_unit, log.origin)
+    return derived_log(columns, log.sources_[kept], log.clock)

@@ -24,7 +24,6 @@ from freshopt.planning.failing_window import Statuses, recorded_attempts, with_f
 from freshopt.planning.good_phases import at_good_phases, good_phases, phased_method, phased_problem
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.measured import Conduct, Measured, measure, per_time
-from freshopt.planning.plan_files import moment
 from freshopt.planning.plan_steps import TOLERANCE, estimated_sources, problem_of
 from freshopt.planning.replanning import replanned_crawls
 from freshopt.planning.static_rates import Nodes, at_rates, hindsight_rates, nodes_of, predicted_cost
@@ -137,7 +136,7 @@ def _phased(known: Known) -> Conduct | None:
     rates, placed = solution.rates, at_good_phases(phased, solution.rates)
     longest = float(np.max(1.0 / rates[placed])) if np.any(placed) else 0.0
     origin = window.begin - 2.0 * longest
-    start = moment(window.past, origin)
+    start = window.past.clock.date(origin)
     method = phased_method(phases)
     times = schedule(solution, window.end - origin, method, start=origin if start is None else start)
     own = np.flatnonzero(placed[times.source])

@@ -30,10 +30,10 @@ from freshopt.estimators.default_prior import default_prior
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.known_crawl_rate import KnownCrawlRate
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
-from freshopt.io.read_log import read_log
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.logs.dataframes import frame_columns
+from freshopt.logs.read_log import read_log
+from freshopt.logs.tables import frame_columns
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.numerics.arrays import as_number, shape_of
 from freshopt.scheduling.rate_table import RateTable, read_rates

@@ -23,7 +23,7 @@ import numpy as np
 from freshopt.errors import ObjectiveError, SourceDataError, check_seed, expect, list_offenders
 from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.logs.url_hosts import hosts_of_urls
+from freshopt.logs.source_index import hosts_of_urls
 from freshopt.modelling.declared_constraints import as_constraints
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.numerics.arrays import as_whole

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from freshopt.errors import SourceDataError
 from freshopt.formatting import count
-from freshopt.io.atomic_output import complete_file
+from freshopt.logs.atomic_output import complete_file
 from freshopt.report import lifetime_findings, overview, plan_findings, source_findings, source_rows
 from freshopt.report import plan_tables as tables
 from freshopt.report.context import Context

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from freshopt.errors import SourceDataError
-from freshopt.io.tables import column_names, read_table, table_ending
+from freshopt.logs.tables import column_names, read_table, table_ending
 from freshopt.numerics.arrays import Array
 
 if TYPE_CHECKING:
