@@ -6,9 +6,8 @@ import numpy as np
 
 import freshopt as fo
 from benchmarks.reproduce.lambdacrawl_figures import HARMONIC, stand_in
-from freshopt.bounds import price_bracket
 from freshopt.estimators import MaximumLikelihood
-from freshopt.online import LambdaLearnAndCrawl
+from freshopt.online import LambdaLearnAndCrawl, price_bracket
 from freshopt.simulation import missed_costs
 from freshopt.solvers import LambdaCrawl, LambdaCrawlApprox
 from freshopt.solvers.lambda_crawl import price_bracket as published_bracket

@@ -7,8 +7,7 @@ import numpy as np
 from benchmarks.reproduce.claims import Beside, Measured, Measurements, Plan
 from benchmarks.reproduce.mirrorsync_instances import EXPLORATION, KINDS, LARGEST, ROUNDS, Array, Instance, K
 from benchmarks.reproduce.mirrorsync_rounds import Adversary, Batch, corollary, corollary_bound, play, stay
-from freshopt.bounds import mirror_sync_in_policy_bound
-from freshopt.online import MirrorSync
+from freshopt.online import MirrorSync, mirror_sync_in_policy_bound
 
 measure = Measurements()
 # Rounds over which the order of the regret is fitted; the shortest is the paper's.
