@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from freshopt.errors import SolverRefusedError as SolverRefusedError
     from freshopt.errors import SourceDataError as SourceDataError
     from freshopt.errors import SourceDataWarning as SourceDataWarning
-    from freshopt.io.read_log import read_log as read_log
     from freshopt.live.planner import Planner as Planner
     from freshopt.logs.change_history import ChangeHistory as ChangeHistory
     from freshopt.logs.crawl_log import CrawlLog as CrawlLog
+    from freshopt.logs.read_log import read_log as read_log
     from freshopt.many import solve_many as solve_many
     from freshopt.modelling.constraints.budget import Budget as Budget
     from freshopt.modelling.constraints.nested import Nested as Nested
@@ -117,7 +117,7 @@ _HOME = {
     "frontier": "freshopt.parametric",
     "pipeline": "freshopt.pipelines.pipeline",
     "plan": "freshopt.planning.plan",
-    "read_log": "freshopt.io.read_log",
+    "read_log": "freshopt.logs.read_log",
     "replay": "freshopt.simulation.replaying",
     "schedule": "freshopt.scheduling.schedule",
     "plan_lifetimes": "freshopt.planning.lifetime_plan",

@@ -18,6 +18,9 @@ _SAME = (
     *("external_secrets", "icalendar", "nginx", "nutch", "pg_cron", "redis", "stormcrawler", "text_lines"),
     *("text_template", "whole_intervals", "whole_lifetimes"),
 )
+_READ = (
+    *("access_log", "atomic_output", "log_files", "read_history", "read_log", "read_requests", "tables"),
+)
 # Old module: the module that has its names.
 MOVED = {
     "freshopt.adapters": "freshopt.live",
@@ -28,6 +31,11 @@ MOVED = {
     "freshopt.exporters.dbt_jobs": "freshopt.tools.dbt_project",
     "freshopt.exporters.placeholders": "freshopt.tools.text_template",
     "freshopt.exporters.tool_format": "freshopt.tools.export",
+    "freshopt.io": "freshopt.logs",
+    **{f"freshopt.io.{name}": f"freshopt.logs.{name}" for name in _READ},
+    "freshopt.io.access_clients": "freshopt.logs.client_copies",
+    "freshopt.io.fetch_outcomes": "freshopt.logs.read_log",
+    "freshopt.io.log_cells": "freshopt.logs.cells",
     "freshopt.io.changedetection_api": "freshopt.tools.changedetection_api",
     "freshopt.io.dbt_artifacts": "freshopt.tools.dbt_project",
     "freshopt.io.git_process": "freshopt.tools.git",
@@ -37,12 +45,20 @@ MOVED = {
     "freshopt.io.read_nutch": "freshopt.tools.nutch",
     "freshopt.io.read_planner": "freshopt.tools.live_planner",
     "freshopt.io.run_snapshots": "freshopt.tools.records",
+    "freshopt.estimators.momentum_stochastic_approximation": "freshopt.estimators.stochastic_approximation",
+    "freshopt.online.async_mirror_sync": "freshopt.online.async_sync",
+    "freshopt.online.async_projected_gradient_sync": "freshopt.online.async_sync",
+    "freshopt.scheduling.carousel": "freshopt.scheduling.constant_load",
+    "freshopt.scheduling.discrete_counts": "freshopt.scheduling.integer_counts",
+    "freshopt.scheduling.earliest_deadline": "freshopt.scheduling.constant_load",
+    "freshopt.scheduling.lifetime_table": "freshopt.scheduling.rate_table",
+    "freshopt.live.clock": "freshopt.logs.clock",
 }
 
 
 def moved_name(module: str, name: str, old: str) -> object:
     """Return what had a name in an old module, `old` with it."""
-    place = MOVED.get(module)
+    place = MOVED.get(f"{module}.{name}", MOVED.get(module))
     home = None if place is None or name.startswith("_") else import_module(place)
     if home is None or not hasattr(home, name):
         raise AttributeError(f"there is no {old}")

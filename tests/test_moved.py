@@ -17,7 +17,12 @@ DOCUMENTED = {
     "freshopt.exporters": [name for name in tools.__all__ if not name.startswith("read_")],
     "freshopt.exporters.nginx": ["Nginx"],
     "freshopt.exporters.cron_lines": ["cron_lines"],
-    "freshopt.io": ["read_changedetection", "read_dbt", "read_git", "read_nutch"],
+    "freshopt.io": [
+        *("read_changedetection", "read_dbt", "read_git", "read_history", "read_log", "read_nutch"),
+        "read_requests",
+    ],
+    "freshopt.io.read_log": ["read_log"],
+    "freshopt.live.clock": ["Clock"],
     "freshopt.io.read_dbt": ["read_dbt"],
     "freshopt.io.dbt_artifacts": ["read_manifest", "read_run_times", "Manifest"],
     "freshopt.adapters.scrapy": ["FreshoptAddon"],

@@ -20,7 +20,7 @@ from freshopt.cli.check_problems import LEFT_OUT, Case, built_in, takes_long
 from freshopt.cli.check_summary import Checked, Digest, Skipped
 from freshopt.crosscheck import cross_check
 from freshopt.errors import FreshoptError, InfeasibleProblemError, ObjectiveError, SourceDataError
-from freshopt.io.atomic_output import complete_file
+from freshopt.logs.atomic_output import complete_file
 from freshopt.modelling.problem import Problem
 from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.console import count, heartbeat

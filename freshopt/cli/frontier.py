@@ -11,8 +11,8 @@ import numpy as np
 
 from freshopt.errors import SourceDataError
 from freshopt.formatting import percent
-from freshopt.io.atomic_output import complete_file
-from freshopt.io.tables import table_ending, with_unit, write_table
+from freshopt.logs.atomic_output import complete_file
+from freshopt.logs.tables import table_ending, with_unit, write_table
 from freshopt.modelling.problem import Problem
 from freshopt.parametric import Frontier
 from freshopt.parametric import frontier as trace
@@ -76,7 +76,7 @@ def frontier(
         table_ending(out)
         inputs.require_other(sources, out)
     with complete_file(out, overwrite) if out else nullcontext() as staging:
-        known, columns, frame = tables.sources_of(sources, time_unit)
+        known, columns, table = tables.sources_of(sources, time_unit)
         unit = known.time_unit
         if bandwidths is None:
             wanted = (float(np.sum(known.change_rate)) * np.geomspace(*SPAN, POINTS)).tolist()
@@ -91,7 +91,7 @@ def frontier(
             known,
             max(wanted),
             tables.host_limits_of(host_limits, unit),
-            constraints.made(SourceColumns(known, frame, sources, "SOURCES"), refresh),
+            constraints.made(SourceColumns(known, table, "SOURCES"), refresh),
         )
         found = trace(problem, wanted)
         if staging is not None:

@@ -10,7 +10,7 @@ from freshopt.cli.pipeline_inputs import are_run_times, bandwidth_of, graph_of, 
 from freshopt.cli.pipeline_plan import FILES, OBJECTIVES, PipelinePlan, plan_pipeline
 from freshopt.cli.report import command_line
 from freshopt.cli.schedule import exported_rows
-from freshopt.io.atomic_output import complete_folder
+from freshopt.logs.atomic_output import complete_folder
 from freshopt.terminal import inputs, options
 from freshopt.terminal.console import show, working
 from freshopt.tools.dbt_project import DbtJobs, Manifest

@@ -7,8 +7,9 @@ from itertools import chain
 from pathlib import Path
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.logs import schema
+from freshopt.logs.schema import Table
 from freshopt.pipelines.pipeline import Pipeline, pipeline
-from freshopt.terminal import tables
 from freshopt.tools.dbt_project import Manifest, read_manifest
 from freshopt.units import convert_time, duration_of, rate_of
 
@@ -20,8 +21,7 @@ def graph_of(path: Path) -> Manifest | list[tuple[str, str]]:
     """Return dbt's graph of a manifest.json, or a table's edges."""
     if path.is_dir() or path.suffix.lower() == ".json":
         return read_manifest(path)
-    frame = tables.table_of(path)
-    tables.require_columns(frame, ("upstream", "downstream"), path)
+    frame = Table.read(path, schema.EDGES).frame
     above, below = ([str(name) for name in frame[key].to_list()] for key in ("upstream", "downstream"))
     return list(zip(above, below, strict=True))
 
@@ -46,8 +46,10 @@ def pipeline_of(
     return pipeline(
         graph,
         _change_rates(graph, change_rates, time_unit) | own,
-        None if importance is None else tables.column_by_source(importance, "importance"),
-        cost if cost is None or are_run_times(cost) else tables.column_by_source(cost, "refresh_cost"),
+        None if importance is None else Table.read(importance, schema.IMPORTANCES).by_key("importance"),
+        cost
+        if cost is None or are_run_times(cost)
+        else Table.read(cost, schema.REFRESH_COSTS).by_key("refresh_cost"),
         views=views,
         time_unit=time_unit,
     )
@@ -84,11 +86,11 @@ def _change_rates(
     """Return the change rates of a table, of the graph's nodes alone."""
     if path is None:
         return {}
-    frame = tables.table_of(path)
-    unit = tables.unit_of(frame, path, None)
+    table = Table.read(path, schema.CHANGE_RATES)
+    unit = table.unit(None)
     edges = graph.edges if isinstance(graph, Manifest) else graph
     known = {*chain.from_iterable(edges), *(graph.short_names() if isinstance(graph, Manifest) else ())}
-    given = tables.column_by_source(path, "change_rate")
+    given = table.by_key("change_rate")
     return {name: rate / convert_time(1.0, unit, time_unit) for name, rate in given.items() if name in known}
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from freshopt.certificates.solution import Solution
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.formatting import count, number, percent
-from freshopt.io.tables import with_unit, write_table
+from freshopt.logs.tables import with_unit, write_table
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, BoolArray

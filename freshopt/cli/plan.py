@@ -14,7 +14,7 @@ from freshopt.cli.plan_dask import plan_in_partitions
 from freshopt.cli.plan_failures import replayed_failures, with_failures, without_ended
 from freshopt.cli.plan_lifetimes import lifetime_format_option, plan_on_request
 from freshopt.cli.report import command_line
-from freshopt.io.atomic_output import complete_folder
+from freshopt.logs.atomic_output import complete_folder
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.sources import Sources

@@ -16,6 +16,7 @@ from freshopt.distributed import plan as plan_partitions
 from freshopt.distributed.partitioned_sources import footer, parquet_files
 from freshopt.distributed.rows.column_rows import column_rows
 from freshopt.errors import SourceDataError
+from freshopt.logs.schema import SOURCE_ROWS, Table
 from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.planning.declared import price_sentences
 from freshopt.planning.plan_files import TABLES
@@ -147,9 +148,7 @@ def columns_for(
     """
     path = _for_file(table, file)
     assert path is not None
-    position = tables.column_by_source(path, "source")
-    rows = tables.look_up({name: k for k, name in enumerate(position)}, names.tolist(), "row", path)
-    found = tables.table_of(path)[rows]
+    found = Table.read(path, SOURCE_ROWS).of(names.tolist()).frame
     return {name: found[name].to_list() for name in wanted}
 
 

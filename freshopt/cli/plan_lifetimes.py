@@ -9,7 +9,7 @@ import click
 
 from freshopt.cli.report import command_line
 from freshopt.cli.schedule import exported_rows
-from freshopt.io.read_requests import read_requests
+from freshopt.logs.read_requests import read_requests
 from freshopt.planning.lifetime_plan import plan_lifetimes
 from freshopt.terminal.console import show, working
 from freshopt.terminal.log_inputs import Origin, outcome

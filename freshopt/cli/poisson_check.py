@@ -12,8 +12,8 @@ from freshopt.goodness_of_fit.plot import plot as draw
 from freshopt.goodness_of_fit.plot import require_picture
 from freshopt.goodness_of_fit.poisson_check import PoissonCheck
 from freshopt.goodness_of_fit.poisson_check import poisson_check as check_poisson
-from freshopt.io.atomic_output import complete_file
-from freshopt.io.tables import table_ending, write_table
+from freshopt.logs.atomic_output import complete_file
+from freshopt.logs.tables import table_ending, write_table
 from freshopt.terminal import inputs, options
 from freshopt.terminal.console import say, show, working
 from freshopt.terminal.log_inputs import Origin, origin_options, outcome

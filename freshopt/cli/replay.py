@@ -10,11 +10,12 @@ import click
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.io.atomic_output import complete_file
-from freshopt.io.read_history import read_history
-from freshopt.io.read_log import read_log
-from freshopt.io.tables import read_table, table_ending, write_table
+from freshopt.logs.atomic_output import complete_file
+from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.read_history import read_history
+from freshopt.logs.read_log import read_log
+from freshopt.logs.tables import read_table, table_ending, write_table
 from freshopt.numerics.arrays import Array
 from freshopt.planning.known_changes import known_changes
 from freshopt.report.value_words import amount, mean_amount
@@ -134,7 +135,7 @@ def _world(
     time_unit: str,
     seed: int,
     answers_are_changes: bool,
-) -> tuple[World, Array | None, np.datetime64 | None, str]:
+) -> tuple[World, Array | None, Clock | None, str]:
     """Return the changes and how far they are known.
 
     With them come the end of each source's record, the moment of time 0 if there are dates, and a text.
@@ -148,7 +149,6 @@ def _world(
         else read_log(log or "", time_unit, answers_are_changes=answers_are_changes)
     )
     world = known_changes(data)
-    zero = None if data.origin is None else np.datetime64(data.origin.replace(tzinfo=None), "us")
     middle = (
         ""
         if history
@@ -158,11 +158,11 @@ def _world(
     words = f"{history or log}: {count(many, 'change')} of {count(len(world), 'source')}{middle}"
     # After the last crawl of a source its changes are unknown, which does not mean that there are none.
     until = data.last_crawl if isinstance(data, CrawlLog) else np.broadcast_to(data.end, len(world))
-    return world, until, zero, words
+    return world, until, data.clock, words
 
 
 def _schedule(
-    path: Path, world: World, horizon: str | None, zero: np.datetime64 | None
+    path: Path, world: World, horizon: str | None, clock: Clock | None
 ) -> tuple[Schedule, float | None]:
     """Read a schedule of the world's sources, and its start.
 
@@ -196,25 +196,21 @@ def _schedule(
         names=world.names,
         time_unit=world.time_unit,
     )
-    return made, _begin(path, time, zero, world.time_unit)
+    return made, _begin(path, time, clock)
 
 
-def _begin(path: Path, time: Array, zero: np.datetime64 | None, unit: str) -> float | None:
+def _begin(path: Path, time: Array, clock: Clock | None) -> float | None:
     """Return the start of a schedule with timestamps.
 
     It is on the clock of the changes; None where one of the two has no dates.
     """
-    if zero is None or len(time) == 0:
+    if clock is None or not clock.dated or len(time) == 0:
         return None
     frame = read_table(path)
     if "timestamp" not in frame.columns or not frame["timestamp"].dtype.is_temporal():
         return None
-    first = frame["timestamp"][0]
-    moment = np.datetime64(first.replace(tzinfo=None), "us")
-    offset = timedelta(seconds=float(time[0]) * SECONDS[unit])
-    return float((moment - zero) / np.timedelta64(1, "us")) / (SECONDS[unit] * 1e6) - float(
-        offset.total_seconds() / SECONDS[unit]
-    )
+    offset = timedelta(seconds=float(time[0]) * SECONDS[clock.unit])
+    return clock.number(frame["timestamp"][0], "timestamp") - offset.total_seconds() / SECONDS[clock.unit]
 
 
 def _rows(

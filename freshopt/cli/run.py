@@ -17,21 +17,22 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import FreshoptError, SourceDataError
-from freshopt.io.log_files import JSON_LINES
-from freshopt.io.tables import ENDINGS
 from freshopt.live.hand_out import Visit
 from freshopt.live.planner import Planner
 from freshopt.live.running import run_planner
 from freshopt.live.settings import SETTINGS
 from freshopt.live.source_command import Fetch, SourceCommand
 from freshopt.live.sqlite_store import holds_planner
-from freshopt.logs.url_hosts import hosts_of_urls
+from freshopt.logs.log_files import JSON_LINES
+from freshopt.logs.schema import LISTED, Table
+from freshopt.logs.source_index import hosts_of_urls
+from freshopt.logs.tables import ENDINGS
 from freshopt.numerics.arrays import labels_of
 from freshopt.planning.request import Clock
 from freshopt.terminal import inputs, options
 from freshopt.terminal.console import count, show
 from freshopt.terminal.objective_options import OBJECTIVES, PLANNED, objective_of
-from freshopt.terminal.tables import host_limits_of, require_columns, table_of
+from freshopt.terminal.tables import host_limits_of
 from freshopt.terminal.wish_options import option_of, wish_option
 from freshopt.units import duration_of
 
@@ -206,9 +207,7 @@ def _planner(
 def _sources(path: Path) -> polars.DataFrame:
     """Return the sources that a file lists."""
     if path.name.lower().endswith((*ENDINGS, *JSON_LINES)):
-        frame = table_of(path)
-        require_columns(frame, ("source",), path)
-        return frame
+        return Table.read(path, LISTED).frame
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
@@ -250,12 +249,12 @@ def _record(planner: Planner, history: CrawlLog) -> None:
     changed = np.where(np.isnan(history.interval) & ~first, np.nan, history.changed)
     planner.observed_many(
         labels_of(_texts(history), history.source_index[rows]),
-        inputs.moments(history, history.time[rows]),
+        history.clock.moments(history.time[rows]),
         changed[rows],
         changes=None if history.changes is None else history.changes[rows],
         last_modified=None
         if history.last_modified is None
-        else inputs.moments(history, history.last_modified[rows]),
+        else history.clock.moments(history.last_modified[rows]),
     )
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from freshopt.errors import SourceDataError
 from freshopt.formatting import percent
-from freshopt.io.atomic_output import complete_file
-from freshopt.io.tables import table_ending, write_table
-from freshopt.logs.url_hosts import hosts_of_urls
+from freshopt.logs.atomic_output import complete_file
+from freshopt.logs.source_index import hosts_of_urls
+from freshopt.logs.tables import table_ending, write_table
 from freshopt.scheduling.host_gap import with_host_gap
 from freshopt.scheduling.schedule import Schedule
 from freshopt.scheduling.schedule import schedule as make_schedule

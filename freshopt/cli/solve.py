@@ -20,9 +20,9 @@ from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.formatting import aligned, percent
 from freshopt.inference.success_rates import SuccessRates
-from freshopt.io.atomic_output import complete_file
-from freshopt.io.read_requests import read_requests
-from freshopt.io.tables import table_ending, with_unit, write_table
+from freshopt.logs.atomic_output import complete_file
+from freshopt.logs.read_requests import read_requests
+from freshopt.logs.tables import table_ending, with_unit, write_table
 from freshopt.modelling.failing_fetches import retried_at_once
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
@@ -247,7 +247,7 @@ def solve(
         inputs.require_other(sources, written)
     more = complete_file(beside, overwrite) if declared else nullcontext()
     with complete_file(out, overwrite) as staging, more as rows:
-        known, own, frame = tables.sources_of(sources, time_unit)
+        known, own, listed = tables.sources_of(sources, time_unit)
         unit = known.time_unit
         if retry_at_once:
             if known.success is None:
@@ -256,7 +256,7 @@ def solve(
                     "--retry-at-once out."
                 )
             known = retried_at_once(known)
-        given = constraints.made(SourceColumns(known, frame, sources, "SOURCES"), refresh)
+        given = constraints.made(SourceColumns(known, listed, "SOURCES"), refresh)
         problem = Problem(
             Spend()
             if constraints.cheapest
@@ -330,9 +330,9 @@ def examples(name: str | None, out: Path | None, overwrite: bool) -> None:
         show([(name, repr(log)), ("", f"freshopt examples {name} --out log.csv writes it.")])
         return
     with complete_file(out, overwrite) as staging:
-        rows = {"source": log.sources_[log.source_index].tolist(), "time": inputs.moments(log, log.time)}
+        rows = {"source": log.sources_[log.source_index].tolist(), "time": log.clock.moments(log.time)}
         rows["changed"] = log.changed.astype(np.int8)
         if log.last_modified is not None:
-            rows["last_modified"] = inputs.moments(log, log.last_modified)
+            rows["last_modified"] = log.clock.moments(log.last_modified)
         write_table(polars.DataFrame(rows), staging)
     show([(name, repr(log)), ("wrote", str(out))])

@@ -14,8 +14,8 @@ from freshopt.distributed import PartitionedSources
 from freshopt.distributed import solve as solve_partitions
 from freshopt.distributed.partitioned_sources import UNIT, read
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.io.atomic_output import complete_file
-from freshopt.io.tables import column_names, write_table
+from freshopt.logs.atomic_output import complete_file
+from freshopt.logs.tables import column_names, write_table
 from freshopt.modelling.spend import Spend
 from freshopt.planning.declared import DeclaredRows, price_sentences
 from freshopt.terminal import inputs, tables

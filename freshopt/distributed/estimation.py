@@ -23,10 +23,10 @@ import numpy.typing as npt
 
 from freshopt.distributed.driver import file_name
 from freshopt.errors import Heard, SourceDataError, list_offenders
-from freshopt.io.atomic_output import complete_file
-from freshopt.io.read_log import ask_about_answers, read_log
-from freshopt.io.tables import read_table, write_table
+from freshopt.logs.atomic_output import complete_file
+from freshopt.logs.read_log import ask_about_answers, read_log
 from freshopt.logs.row_outcomes import NOT_MODIFIED
+from freshopt.logs.tables import read_table, write_table
 from freshopt.numerics.arrays import total
 from freshopt.planning.plan import learn
 from freshopt.planning.plan_files import change_rates

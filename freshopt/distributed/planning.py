@@ -18,7 +18,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +34,9 @@ from freshopt.distributed.solution import DistributedSolution
 from freshopt.distributed.solving import part_names, require_parts, solve
 from freshopt.distributed.whole_prior import with_whole_prior
 from freshopt.errors import Heard, SourceDataError, by_weight, hearing
-from freshopt.io.atomic_output import complete_folder
-from freshopt.io.tables import write_table
+from freshopt.logs.atomic_output import complete_folder
+from freshopt.logs.clock import Clock
+from freshopt.logs.tables import write_table
 from freshopt.modelling.declared_constraints import as_constraints
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.sources import Sources
@@ -49,7 +49,7 @@ from freshopt.planning.wishes import Wishes
 from freshopt.report.value_words import units
 from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.schedule import schedule
-from freshopt.units import SECONDS, check_time_unit
+from freshopt.units import check_time_unit
 
 MARKER = "summary.json"
 
@@ -245,12 +245,10 @@ def _calendar(
     """
     dated = [one.origin for one in learnt if one.origin is not None]
     origin = min(dated, default=None)
-    shifts = [
-        0.0 if origin is None or one.origin is None else (one.origin - origin).total_seconds() / SECONDS[unit]
-        for one in learnt
-    ]
+    clock = Clock(unit, origin)
+    shifts = [clock.shift(Clock(unit, one.origin)) for one in learnt]
     end = max(one.end + shift for one, shift in zip(learnt, shifts, strict=True))
-    begin: datetime | None = None if origin is None else origin + timedelta(seconds=end * SECONDS[unit])
+    begin = clock.date(end)
     plain = request.min_rate == 0.0 and math.isinf(request.max_rate) and not request.host_limits
     plain = plain and not request.constraints
     changes, roots = (
@@ -333,9 +331,9 @@ def _span(learnt: list[Learnt], calendar: Calendar) -> dict[str, str | float]:
     """
     if calendar.origin is None:
         return {"begin": min(one.begin for one in learnt), "end": calendar.end}
-    seconds = SECONDS[calendar.time_unit]
-    begins = [one.origin + timedelta(seconds=one.begin * seconds) for one in learnt if one.origin is not None]
-    return {"begin": min(begins).isoformat(), "end": calendar.origin.isoformat()}
+    begins = (Clock(calendar.time_unit, one.origin).date(one.begin) for one in learnt)
+    begin = min(date for date in begins if date is not None)
+    return {"begin": begin.isoformat(), "end": calendar.origin.isoformat()}
 
 
 def declared_rows(solution: DistributedSolution, request: Wishes, time_unit: str) -> DeclaredRows | None:

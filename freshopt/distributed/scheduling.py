@@ -17,8 +17,8 @@ from freshopt.certificates.duality_gap import Gap
 from freshopt.distributed.dask_passes import unpack
 from freshopt.distributed.driver import file_name
 from freshopt.distributed.estimation import SOURCES
-from freshopt.io.atomic_output import complete_file
-from freshopt.io.tables import read_table, write_table
+from freshopt.logs.atomic_output import complete_file
+from freshopt.logs.tables import read_table, write_table
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend

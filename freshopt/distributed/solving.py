@@ -34,7 +34,7 @@ from freshopt.errors import (
     SourceDataError,
     list_offenders,
 )
-from freshopt.io.atomic_output import complete_folder
+from freshopt.logs.atomic_output import complete_folder
 from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.declared_constraints import as_constraints
 from freshopt.modelling.objective import Objective, Refresh

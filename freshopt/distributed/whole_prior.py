@@ -19,8 +19,9 @@ from freshopt.estimators.default_prior import default_prior
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.inference.gamma_prior import ENOUGH, GammaPrior
-from freshopt.io.read_log import read_log
+from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
+from freshopt.logs.read_log import read_log
 from freshopt.planning.wishes import Wishes
 
 
@@ -64,4 +65,4 @@ def _joined(logs: list[CrawlLog]) -> CrawlLog:
                     for log, column in zip(logs, given, strict=True)
                 ]
             )
-    return derived_log(columns, np.arange(before[-1]), logs[0].time_unit)
+    return derived_log(columns, np.arange(before[-1]), Clock(logs[0].time_unit))

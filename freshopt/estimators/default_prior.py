@@ -19,6 +19,7 @@ from freshopt.inference.crawl_likelihood import CrawlLikelihood
 from freshopt.inference.dated_crawls import counted_changes
 from freshopt.inference.gamma_prior import GammaPrior, few_crawls
 from freshopt.inference.reset_filter import ResetFilter, Resets, check_reset
+from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.units import convert_time
 
@@ -84,7 +85,7 @@ def in_windows(log: CrawlLog, length: float) -> CrawlLog:
         "changed": log.changed[known],
         "changes": number[known],
     }
-    return derived_log(columns, names, log.time_unit)
+    return derived_log(columns, names, Clock(log.time_unit))
 
 
 # Sources from which a prior of two parameters is learnt unasked.

@@ -8,7 +8,6 @@ it was. With weights w, estimates have the spread of those from (Σw)²/Σw² cr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 import numpy as np
 
@@ -88,8 +87,4 @@ def moment_of(log: CrawlLog, time: float) -> float:
 
     In time units: since 1970 if the log has dates.
     """
-    return time + _epoch(log.origin) / SECONDS[log.time_unit]
-
-
-def _epoch(origin: datetime | None) -> float:
-    return 0.0 if origin is None else origin.timestamp()
+    return time + log.clock.epoch() / SECONDS[log.time_unit]

@@ -11,10 +11,10 @@ recorded, and is no evidence.
 from __future__ import annotations
 
 from freshopt.errors import SourceDataError, shown
-from freshopt.live.clock import Clock
 from freshopt.live.database import Database
 from freshopt.live.recording import Outcome, outcome_of, record
 from freshopt.live.settings import PlannerSettings
+from freshopt.logs.clock import Clock
 from freshopt.logs.row_outcomes import UNKNOWN
 
 # Characters; an ETag or a digest has fewer than a hundred.

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.live.database import Database
+from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.logs.last_modified import usable_dates
 from freshopt.numerics.arrays import Array, IntArray
@@ -90,7 +91,7 @@ class Evidence:
                 del columns[key]
             else:
                 columns[key] = own
-        return derived_log(columns, names, time_unit)
+        return derived_log(columns, names, Clock(time_unit))
 
     def _columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return all rows as one page."""

@@ -24,10 +24,10 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
-from freshopt.live.clock import Clock
 from freshopt.live.database import IN_FORCE, Database, keep, kept
 from freshopt.live.due_times import drawn
 from freshopt.live.settings import PlannerSettings
+from freshopt.logs.clock import Clock
 from freshopt.scheduling.host_gap import JITTER
 
 # When a source may be handed out for its max_rate's sake. The quotient is the same float as in `due_times`.

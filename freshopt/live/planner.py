@@ -434,7 +434,7 @@ class Planner:
         with self._lock:
             clock = self._state.known_clock()
             moment = None
-            if now is not None or (clock is not None and clock.origin is not None):
+            if now is not None or (clock is not None and clock.dated):
                 clock, moment = self._state.now(now)
             return reading.status_of(
                 self._database, self._state.settings(), self._plan.record(), clock, moment

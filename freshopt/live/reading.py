@@ -14,7 +14,6 @@ import numpy.typing as npt
 from freshopt.certificates.solution import Answer, Solution
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.errors import SourceDataError
-from freshopt.live.clock import Clock
 from freshopt.live.database import IN_FORCE, Database
 from freshopt.live.evidence import Evidence
 from freshopt.live.hand_out import FREE, latest_now, next_hand_out, read_bucket
@@ -23,6 +22,7 @@ from freshopt.live.rates import InForce, problem_of
 from freshopt.live.settings import PlannerSettings
 from freshopt.live.source_table import SourceTable
 from freshopt.live.status import PlannerStatus
+from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
@@ -57,7 +57,7 @@ class RatesInForce:
 
 def whole_log(database: Database, evidence: Evidence, clock: Clock | None) -> CrawlLog:
     """Return everything observed, with the sources' names."""
-    log = None if clock is None else evidence.log(clock.time_unit)
+    log = None if clock is None else evidence.log(clock.unit)
     if log is None or clock is None:
         raise SourceDataError("nothing was observed yet. Record what crawls find first.")
     names: dict[int, str] = dict(database.rows("SELECT id, name FROM source"))
@@ -74,7 +74,7 @@ def whole_log(database: Database, evidence: Evidence, clock: Clock | None) -> Cr
     for key in ("changes", "last_modified"):
         if getattr(log, key) is not None:
             columns[key] = getattr(log, key)
-    return derived_log(columns, own[order], clock.time_unit, clock.origin)
+    return derived_log(columns, own[order], clock)
 
 
 def solution_in_force(database: Database, settings: PlannerSettings, plan: LivePlan) -> Solution:
@@ -203,7 +203,7 @@ def frame_of(database: Database, clock: Clock | None) -> polars.DataFrame:
 
 def _said(clock: Clock | None, numbers: Array) -> Any:  # noqa: ANN401 - a column
     """Return a column of moments as the planner's user writes them."""
-    if clock is None or clock.origin is None:
+    if clock is None or not clock.dated:
         return numbers
     return [None if math.isnan(each) else clock.moment(each) for each in numbers.tolist()]
 

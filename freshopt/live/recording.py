@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders, shown
-from freshopt.live.clock import Clock
 from freshopt.live.database import Database, new_revision
 from freshopt.live.due_times import is_down, next_due, retry_wait
 from freshopt.live.hand_out import latest_now
 from freshopt.live.planning import plan_early
 from freshopt.live.settings import PlannerSettings
+from freshopt.logs.clock import Clock
 from freshopt.logs.row_outcomes import UNCHANGED, UNKNOWN
 from freshopt.logs.told_dates import read_dates
 
@@ -212,7 +212,7 @@ def outcomes_of(
     many = [None] * m if changes is None else np.atleast_1d(np.asarray(changes, dtype=object)).tolist()
     dates: list[float | None] = [None] * m
     if last_modified is not None:
-        told = read_dates(last_modified, clock.origin is not None, lambda k: f"row {k}")
+        told = read_dates(last_modified, clock.dated, lambda k: f"row {k}")
         if told is not None:
             known = np.flatnonzero(~np.isnat(told) if told.dtype.kind == "M" else ~np.isnan(told))
             dates = [None] * len(told)
@@ -232,7 +232,7 @@ def outcomes_of(
 def date_of(clock: Clock, last_modified: Any) -> float | None:  # noqa: ANN401
     """Return a date of last change, None where it cannot be used."""
     told = None if last_modified is None else [last_modified]
-    found = None if told is None else read_dates(told, clock.origin is not None, lambda _: "this crawl")
+    found = None if told is None else read_dates(told, clock.dated, lambda _: "this crawl")
     return None if found is None else clock.number(found[0], "last_modified")
 
 
@@ -260,7 +260,7 @@ def _require_past(
     Numbers have no present but the latest moment that hand-outs were told; a crawl may follow it by the time
     of a lease. Before the first hand-out any number is taken.
     """
-    dated = clock.origin is not None
+    dated = clock.dated
     if dated and not clock.is_ahead(max(times), clock.wall()):
         return
     # A planner may be told that it is later than this machine's clock says, as in a simulation.

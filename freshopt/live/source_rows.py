@@ -15,7 +15,7 @@ import numpy as np
 from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders, shown
 from freshopt.live.database import Database, new_revision
 from freshopt.live.settings import PlannerSettings
-from freshopt.logs.dataframes import frame_columns
+from freshopt.logs.tables import frame_columns
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, label_array, shape_of
 from freshopt.units import SECONDS, rate_of

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from freshopt.errors import SourceDataError, expect, shown
-from freshopt.live.clock import Clock
 from freshopt.live.database import Database, keep, kept, new_revision, require_schema
 from freshopt.live.hand_out import keep_bucket, read_bucket
 from freshopt.live.postgres_store import PostgresStore
@@ -20,6 +19,7 @@ from freshopt.live.rates import InForce
 from freshopt.live.settings import PlannerSettings, settings_from, with_burst
 from freshopt.live.source_rows import require_room
 from freshopt.live.sqlite_store import SqliteStore
+from freshopt.logs.clock import Clock
 from freshopt.tools.live_planner import SCHEMA
 
 _ADDRESSES = ("postgresql://", "postgres://")
@@ -73,8 +73,7 @@ class PlannerState:
         """Return the clock, None before any time was told."""
         text = kept(self.database, "clock") if self._clock is None else None
         if text is not None:
-            unit, _, origin = text.partition(" ")
-            self._clock = Clock(unit, datetime.fromisoformat(origin) if origin else None)
+            self._clock = Clock.from_text(text)
         return self._clock
 
     def clock(self, times: Any) -> Clock:  # noqa: ANN401 - times as people write them
@@ -86,8 +85,7 @@ class PlannerState:
         with self.database.transaction():
             found = self.known_clock()
             if found is None:
-                origin = "" if clock.origin is None else clock.origin.isoformat()
-                keep(self.database, "clock", f"{clock.time_unit} {origin}".strip())
+                keep(self.database, "clock", str(clock))
         return found or clock
 
     def now(self, now: Any) -> tuple[Clock, float]:  # noqa: ANN401 - a time
@@ -98,9 +96,9 @@ class PlannerState:
         clock = self.clock(datetime.now(UTC) if now is None else now)
         if now is not None:
             return clock, clock.number(now, "now")
-        if clock.origin is None:
+        if not clock.dated:
             raise SourceDataError(
-                f"now is missing, and this planner counts {clock.time_unit}s in numbers. Pass it."
+                f"now is missing, and this planner counts {clock.unit}s in numbers. Pass it."
             )
         return clock, clock.wall()
 

@@ -23,22 +23,15 @@ import numpy.typing as npt
 
 from freshopt.errors import Heard, SourceDataError, by_weight, hearing, list_offenders
 from freshopt.formatting import count
-from freshopt.logs.clock_checks import warn_of_clock
+from freshopt.logs.clock import Clock, warn_of_clock
 from freshopt.logs.crawl_log import CrawlLog, derived_log
-from freshopt.logs.dataframes import frame_columns
 from freshopt.logs.log_columns import position_name
 from freshopt.logs.source_index import code_sources
-from freshopt.logs.timestamps import (
-    Times,
-    as_datetime,
-    midnight_before,
-    read_moments,
-    refuse_epochs,
-    time_since,
-)
+from freshopt.logs.tables import frame_columns
+from freshopt.logs.timestamps import Times, read_moments, refuse_epochs
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, as_vector, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
-from freshopt.units import SECONDS, check_time_unit
+from freshopt.units import check_time_unit
 
 # Share of a crawl interval: a remainder at the beginning below it is rounding and gets no crawl of its own.
 SHORTEST = 1e-6
@@ -138,8 +131,8 @@ class ChangeHistory:
             known = read_moments(start, "start", position_name, time_unit)
         moments = moments.astype(known.dtype)  # of no changes at all, the kind is that of start
         refuse_epochs(known, time_unit, "time")
-        origin = midnight_before(known) if known.dtype.kind == "M" else None
-        at = time_since(origin, moments, time_unit, "time")
+        clock = Clock.of(known, time_unit)
+        at = clock.offsets(moments, "time")
         wrong = np.flatnonzero(~(np.abs(at) <= LARGEST))
         if len(wrong):
             rows = (f"row {k} (source {names.item(codes[k])!r})" for k in wrong.tolist())
@@ -148,7 +141,7 @@ class ChangeHistory:
             )
         n = len(names)
         edges = [
-            np.full(n, fallback(at)) if edge is None else _edge(edge, n, origin, time_unit, what)
+            np.full(n, fallback(at)) if edge is None else _edge(edge, n, clock, what)
             for edge, what, fallback in ((start, "start", np.min), (end, "end", np.max))
         ]
         _require_watched(names, codes, at, *edges)
@@ -161,7 +154,7 @@ class ChangeHistory:
             "start": read_only(edges[0]),
             "end": read_only(edges[1]),
             "time_unit": time_unit,
-            "origin": as_datetime(origin),
+            "origin": clock.origin,
             "warnings": (),
         }
         for key, value in fields.items():
@@ -171,7 +164,7 @@ class ChangeHistory:
             since[offsets[:-1][offsets[:-1] < len(order)]] = np.nan
             label = partial(_row, order, names, codes)
             with hearing() as heard:
-                warn_of_clock(self.time, since, label, time_unit, self.origin)
+                warn_of_clock(self.time, since, label, clock)
                 object.__setattr__(self, "warnings", by_weight(heard))
 
     @classmethod
@@ -221,6 +214,11 @@ class ChangeHistory:
             f"ChangeHistory({count(len(self), 'change', 'd')} of {count(n, 'source', 'd')} over "
             f"{count(span, self.time_unit, '.6g')})"
         )
+
+    @property
+    def clock(self) -> Clock:
+        """The scale of the times: `time_unit` and `origin`."""
+        return Clock(self.time_unit, self.origin)
 
     @property
     def changes(self) -> IntArray:
@@ -284,11 +282,9 @@ class ChangeHistory:
         at = np.maximum(intervals[of] - back.astype(np.int64), np.minimum(intervals[of], 1))
         count = np.bincount(first[of] + at, minlength=len(source)).astype(np.float64)
         columns: dict[str, Any] = {"source": source, "time": time, "changed": count > 0, "changes": count}
-        if self.origin is not None:
-            # As moments, so that the log has the dates; microseconds are finer than any clock of changes.
-            ticks = np.rint(time * (SECONDS[self.time_unit] * 1e6)).astype("timedelta64[us]")
-            columns["time"] = np.datetime64(self.origin.replace(tzinfo=None), "us") + ticks
-        log = derived_log(columns, self.sources_, self.time_unit)
+        # As moments, so that the log has the dates; microseconds are finer than any clock of changes.
+        columns["time"] = self.clock.moments(time)
+        log = derived_log(columns, self.sources_, Clock(self.time_unit))
         object.__setattr__(log, "warnings", self.warnings)
         return log
 
@@ -314,10 +310,10 @@ def _among(
     return every, np.searchsorted(every, names).astype(np.int64)[codes]
 
 
-def _edge(edge: Times, n: int, origin: np.datetime64 | None, time_unit: str, what: str) -> Array:
+def _edge(edge: Times, n: int, clock: Clock, what: str) -> Array:
     """Return one end of the watched times as numbers."""
-    moments = read_moments(edge, what, lambda k: f"its entry {k}", dated=origin is not None)
-    offsets = as_vector(time_since(origin, moments, time_unit, what), n, what)
+    moments = read_moments(edge, what, lambda k: f"its entry {k}", dated=clock.dated)
+    offsets = as_vector(clock.offsets(moments, what), n, what)
     wrong = np.flatnonzero(~(np.abs(offsets) <= LARGEST))
     if len(wrong):
         raise SourceDataError(f"{what} is not a finite time in its entry {wrong[0]}. Correct it.")

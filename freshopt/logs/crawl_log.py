@@ -11,6 +11,7 @@ Cost: a sorted log of 10⁷ rows takes some passes (0.2-0.5 s); rows in another 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,20 +21,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import Heard, SourceDataError, by_weight, hearing, warn
+from freshopt.errors import Heard, SourceDataError, by_weight, hearing, list_offenders, warn
 from freshopt.formatting import count
-from freshopt.logs.clock_checks import warn_of_clock
-from freshopt.logs.dataframes import frame_columns
+from freshopt.logs.clock import Clock, warn_of_clock
 from freshopt.logs.last_modified import dated_rows
 from freshopt.logs.log_columns import LogRows, RowName, position_name
 from freshopt.logs.row_outcomes import is_refused
-from freshopt.logs.timestamps import Times, ToldTimes, as_datetime
-from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
+from freshopt.logs.tables import frame_columns
+from freshopt.logs.timestamps import Times, ToldTimes, read_told_moments
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import check_time_unit
 
 # Columns that a log may have.
 OPTIONAL = ("changes", "last_modified")
+_DAYS = Clock("day")
 
 
 @frozen_arrays
@@ -240,6 +242,11 @@ class CrawlLog:
         """Return the number of rows, baselines included."""
         return len(self.time)
 
+    @property
+    def clock(self) -> Clock:
+        """The scale of the times: `time_unit` and `origin`."""
+        return Clock(self.time_unit, self.origin)
+
     def __repr__(self) -> str:
         """Return the size, never the arrays."""
         span = self.end - float(np.min(self.time))
@@ -299,19 +306,18 @@ class CrawlLog:
 def derived_log(
     columns: Mapping[str, Any],
     names: npt.NDArray[Any] | None = None,
-    time_unit: str = "day",
-    origin: datetime | None = None,
+    clock: Clock = _DAYS,
 ) -> CrawlLog:
     """Return a log of times that were read before.
 
-    As `CrawlLog.from_columns`, but nobody is warned a second time. Numbers may be of a clock with an
-    `origin`. NaN in ``changed``, or in ``elapsed``, says that nothing is known of a row but when it was.
+    As `CrawlLog.from_columns`, but nobody is warned a second time. Numbers may be of a clock with dates. NaN
+    in ``changed``, or in ``elapsed``, says that nothing is known of a row but when it was.
     """
     log = object.__new__(CrawlLog)
-    rows = LogRows.read(columns, time_unit, position_name, names, read_before=True)
+    rows = LogRows.read(columns, clock.unit, position_name, names, read_before=True)
     _fill(log, rows, None, derived=True)
-    if origin is not None:
-        object.__setattr__(log, "origin", origin)
+    if clock.origin is not None:
+        object.__setattr__(log, "origin", clock.origin)
     return log
 
 
@@ -334,7 +340,7 @@ def _read(
             _warn_of_unknown(rows, rows.unknown, log.offsets[:-1], counted=start is not None)
         # Intervals without times are of any length that their owner measured.
         if log.timed:
-            warn_of_clock(log.time, log.interval, rows.label, log.time_unit, log.origin)
+            warn_of_clock(log.time, log.interval, rows.label, log.clock)
         object.__setattr__(log, "warnings", by_weight(heard))
 
 
@@ -395,8 +401,8 @@ def _fill(log: CrawlLog, rows: LogRows, start: Times | None, *, derived: bool = 
         "interval": read_only(interval),
         "changed": read_only(changed),
         "changes": None if changes is None else read_only(changes),
-        "time_unit": rows.time_unit,
-        "origin": as_datetime(rows.origin),
+        "time_unit": rows.clock.unit,
+        "origin": rows.clock.origin,
         "timed": rows.timed,
         "last_modified": None if dates is None else read_only(dates),
         "warnings": (),
@@ -416,3 +422,56 @@ def require_log(log: object) -> None:
             f"log is of type {type(log).__name__}. Pass a freshopt.CrawlLog; of a dataframe "
             "CrawlLog.from_frame(frame) makes one, of a file read_log(path)."
         )
+
+
+def since_birth(log: CrawlLog, start: ToldTimes) -> CrawlLog:
+    """Return a log in which dated first crawls count from known births.
+
+    Parameters
+    ----------
+    log : CrawlLog
+    start : array_like of shape (n,)
+        Since when each source exists, in the order of ``log.sources_``, written as its times are; NaN (NaT,
+        None) where that is not known. A first crawl without a date stays a baseline.
+
+    Raises
+    ------
+    SourceDataError
+        If a source begins after its first crawl, or the log has no times.
+
+    Examples
+    --------
+    >>> log = CrawlLog(["a", "b"], [9.0, 9.0], [0, 0], last_modified=[2.0, 1.0])
+    >>> born = since_birth(log, [0.0, 1.0])
+    >>> born.interval.tolist(), born.changed.tolist()
+    ([9.0, 8.0], [True, False])
+    """
+    moments = read_told_moments(
+        start,
+        "start",
+        lambda k: f"the row of source {log.sources_.item(k)!r}",
+        dated=log.clock.dated,
+    )
+    if moments is None:
+        return log
+    if not log.timed:
+        raise SourceDataError("start needs the times of the crawls. Add the column time, or leave start out.")
+    begin = as_vector(log.clock.offsets(moments, "start"), len(log.sources_), "start")
+    first = log.offsets[:-1]
+    late = np.flatnonzero(~np.isnan(begin) & ~(begin <= log.time[first]))
+    if len(late):
+        where = list_offenders(repr(name) for name in log.sources_[late].tolist())
+        raise SourceDataError(f"start is after the first crawl of {where}. Correct it, or leave it empty.")
+    if log.last_modified is None:
+        return log
+    date = log.last_modified[first]
+    known = np.isnan(log.interval[first]) & ~np.isnan(date) & (begin < log.time[first])
+    row, begin, date = first[known], begin[known], date[known]
+    interval, changed, dates = log.interval.copy(), log.changed.copy(), log.last_modified.copy()
+    interval[row] = log.time[row] - begin
+    changed[row] = date > begin
+    dates[row] = np.where(date > begin, date, np.nan)
+    born = copy.copy(log)
+    for key, value in (("interval", interval), ("changed", changed), ("last_modified", dates)):
+        object.__setattr__(born, key, read_only(value))
+    return born

@@ -29,10 +29,9 @@ import numpy.typing as npt
 
 from freshopt.errors import SHOWN, list_offenders, warn
 from freshopt.formatting import count
-from freshopt.logs.clock_checks import YEARS
+from freshopt.logs.clock import YEARS
 from freshopt.logs.log_columns import LogRows
-from freshopt.logs.source_index import Codes
-from freshopt.logs.url_hosts import known_hosts
+from freshopt.logs.source_index import Codes, known_hosts
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.units import SECONDS
 
@@ -122,12 +121,12 @@ def dated_rows(
     time, source = rows.time[begin], rows.codes[begin]
     before = time - interval[begin]
     before[np.isin(begin, first)] = np.nan
-    behind, *sources = _standing_still(source, date, before, SECONDS[rows.time_unit], len(first))
+    behind, *sources = _standing_still(source, date, before, SECONDS[rows.clock.unit], len(first))
     frozen = groups.joined(*sources) & ~now
     _warn_of(rows, frozen & groups.dated, source[behind & frozen[source]], _FROZEN)
     date[frozen[source]] = np.nan
-    if rows.origin is not None:
-        date = _within_their_day(groups, source, date, time, before, SECONDS[rows.time_unit])
+    if rows.clock.dated:
+        date = _within_their_day(groups, source, date, time, before, SECONDS[rows.clock.unit])
     date[date >= _moment_of(rows, time, told)] = np.nan
     if rows.changes is not None:
         date[~np.isnan(rows.changes[begin]) & ~np.isnan(interval[begin])] = np.nan
@@ -174,17 +173,16 @@ def _used(
 
 def _without_unset(rows: LogRows, dates: Array) -> Array:
     """Return the dates without those of clocks that were never set."""
-    if rows.origin is None:
+    if not rows.clock.dated:
         return dates
-    origin = rows.origin.astype("datetime64[s]").astype(np.int64)
-    earliest = datetime(YEARS[0], 1, 1, tzinfo=UTC).timestamp() - float(origin)
-    return np.where(dates < earliest / SECONDS[rows.time_unit], np.nan, dates)
+    earliest = datetime(YEARS[0], 1, 1, tzinfo=UTC).timestamp() - rows.clock.epoch()
+    return np.where(dates < earliest / SECONDS[rows.clock.unit], np.nan, dates)
 
 
 def _deployed(rows: LogRows, dates: Array) -> BoolArray:
     """Return which rows have a date that many sources share."""
     known = np.flatnonzero(~np.isnan(dates))
-    second = dates[known] * SECONDS[rows.time_unit]
+    second = dates[known] * SECONDS[rows.clock.unit]
     found = np.zeros(len(dates), dtype=np.bool_)
     # Dates without a time of day are shared by chance.
     if len(np.unique(rows.codes[known])) < DEPLOYED or np.all(np.abs(second % DAY) < TICK):
@@ -310,9 +308,9 @@ def _moment_of(rows: LogRows, time: Array, dates: Array) -> Array:
 
     Where dates are in whole seconds, as those of HTTP, the second of the crawl is meant.
     """
-    if rows.origin is None:
+    if not rows.clock.dated:
         return time
-    seconds = SECONDS[rows.time_unit]
+    seconds = SECONDS[rows.clock.unit]
     known = dates[~np.isnan(dates)] * seconds
     if not np.all(np.abs(known - np.rint(known)) < 1e-4):
         return time

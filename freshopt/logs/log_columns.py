@@ -16,14 +16,9 @@ import numpy.typing as npt
 
 from freshopt.errors import SHOWN, SourceDataError, list_offenders, warn
 from freshopt.formatting import count
+from freshopt.logs.clock import Clock, on_own_clock
 from freshopt.logs.source_index import Codes, code_sources, sorted_rows
-from freshopt.logs.timestamps import (
-    Times,
-    on_own_clock,
-    read_moments,
-    refuse_epochs,
-    time_since,
-)
+from freshopt.logs.timestamps import Times, read_moments, refuse_epochs
 from freshopt.logs.told_dates import read_dates
 from freshopt.numerics.arrays import (
     LARGEST,
@@ -35,7 +30,6 @@ from freshopt.numerics.arrays import (
     chunks,
     shape_of,
 )
-from freshopt.units import SECONDS
 
 # Largest count: float64 does not represent all integers above.
 MOST = 2.0**53
@@ -66,9 +60,7 @@ class LogRows:
     unknown : ndarray of bool, shape (rows,), or None
         Rows of which it is not known whether they found a change; None where all are.
     changes, elapsed, last_modified : ndarray of float, shape (rows,), or None
-    origin : datetime64 or None
-        The moment of time 0.
-    time_unit : str
+    clock : Clock
     row_name : callable
         How the row at a position of the original columns is called.
     timed : bool
@@ -83,8 +75,7 @@ class LogRows:
     changed: BoolArray
     changes: Array | None
     elapsed: Array | None
-    origin: np.datetime64 | None
-    time_unit: str
+    clock: Clock
     row_name: RowName
     timed: bool = True
     order: IntArray | None = None
@@ -122,9 +113,9 @@ class LogRows:
         if n == 0:
             raise SourceDataError("the log has no rows. Pass at least one crawl.")
         elapsed = as_vector(columns["elapsed"], n, "elapsed") if "elapsed" in columns else None
-        origin = None
+        clock = Clock(time_unit)
         if "time" in columns:
-            time, origin = on_own_clock(
+            time, clock = on_own_clock(
                 columns["time"], "time", row_name, time_unit, numbers_count=read_before
             )
         else:
@@ -136,11 +127,10 @@ class LogRows:
             changed=np.empty(0, dtype=np.bool_),
             changes=as_vector(columns["changes"], n, "changes") if "changes" in columns else None,
             elapsed=elapsed,
-            origin=origin,
-            time_unit=time_unit,
+            clock=clock,
             row_name=row_name,
             timed="time" in columns,
-            last_modified=_dates(columns, origin, time_unit, row_name),
+            last_modified=_dates(columns, clock, row_name),
         )
         rows._require_numbers()
         changed, unknown = rows._flags(columns["changed"])
@@ -216,9 +206,8 @@ class LogRows:
 
         NaN for a baseline.
         """
-        dated = self.origin is not None
-        moments = read_moments(start, "start", lambda k: f"its entry {k}", dated=dated)
-        begin = as_vector(time_since(self.origin, moments, self.time_unit, "start"), len(first), "start")
+        moments = read_moments(start, "start", lambda k: f"its entry {k}", dated=self.clock.dated)
+        begin = as_vector(self.clock.offsets(moments, "start"), len(first), "start")
         intervals: Array = self.time[first] - begin
         wrong = np.flatnonzero((intervals < 0) | np.isinf(begin) | (np.abs(begin) > LARGEST))
         if len(wrong):
@@ -309,9 +298,10 @@ class LogRows:
 
     def _moment(self, time: float) -> str:
         """Return a time, as a date where the log has dates."""
-        if self.origin is None:
-            return _number(time)
-        return f"{self.origin + np.timedelta64(round(time * SECONDS[self.time_unit]), 's')}Z"
+        date = self.clock.date(time)
+        return (
+            _number(time) if date is None else f"{date.replace(tzinfo=None).isoformat(timespec='seconds')}Z"
+        )
 
     def _refuse(
         self,
@@ -349,19 +339,17 @@ def _require_same_length(columns: Mapping[str, Any]) -> None:
         raise SourceDataError(f"the columns of the log have shapes {found}. Give each one entry per row.")
 
 
-def _dates(
-    columns: Mapping[str, Any], origin: np.datetime64 | None, time_unit: str, row_name: RowName
-) -> Array | None:
+def _dates(columns: Mapping[str, Any], clock: Clock, row_name: RowName) -> Array | None:
     """Return the column last_modified on the log's clock, or None."""
     if "last_modified" not in columns:
         return None
     if "time" not in columns:
         raise SourceDataError("last_modified needs the times of the crawls. Add the column time.")
-    moments = read_dates(columns["last_modified"], origin is not None, row_name)
+    moments = read_dates(columns["last_modified"], clock.dated, row_name)
     if moments is None:
         return None
-    refuse_epochs(moments, time_unit, "last_modified")
-    return time_since(origin, moments, time_unit, "last_modified")
+    refuse_epochs(moments, clock.unit, "last_modified")
+    return clock.offsets(moments, "last_modified")
 
 
 def _add_up(codes: Codes, elapsed: npt.ArrayLike) -> Array:

@@ -5,6 +5,8 @@ They are made from sources as they stand in a log's rows.
 Everything behind the edge works on codes, so that names are compared once. Runs of equal labels are found
 first and only their heads are sorted, which for a log of 10⁷ rows written source after source is one pass
 over the labels. Names in another order go through a hash table, and their rows are sorted by counting.
+
+Of labels that are URLs, `hosts_of_urls` reads the hosts.
 """
 
 from __future__ import annotations
@@ -286,3 +288,46 @@ def sorted_rows(codes: Codes, time: Array, n: int) -> tuple[IntArray, Codes, Arr
         order[where] = order[where][np.lexsort((later[where], own[where]))]
         later[where] = time[order[where]]
     return order, own, later
+
+
+# With a scheme, or a host's name before a path as virtual hosts write it; user and port are no part.
+_URL = r"^(?:[A-Za-z][A-Za-z0-9+.-]*:)?//(?:[^/?#@]*@)?(\[[^\]]+\]|[^/?#:\[\]]+)"
+_BARE = r"^([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)(?::[0-9]+)?/"
+
+
+def hosts_of_urls(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the hosts of sources that are URLs, in small letters.
+
+    Parameters
+    ----------
+    names : ndarray, shape (n,)
+        Such as ``https://example.org/a`` or ``example.org/a``.
+
+    Raises
+    ------
+    SourceDataError
+        If one is no URL.
+
+    Examples
+    --------
+    >>> hosts_of_urls(np.array(["https://Example.org:8080/a?b", "www.example.org/c"])).tolist()
+    ['example.org', 'www.example.org']
+    """
+    hosts = known_hosts(names)
+    wrong = np.asarray(names)[hosts == ""]
+    if len(wrong):
+        each = "it is no URL" if len(wrong) == 1 else "they are no URLs"
+        raise SourceDataError(
+            f"no host can be read from {list_offenders(map(repr, wrong.tolist()))}: {each}."
+            " Give a table with columns source, host (--hosts, hosts=...), or the log a column host."
+        )
+    return hosts
+
+
+def known_hosts(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the hosts of sources, empty where one is no URL."""
+    import polars
+
+    text = polars.Series(np.asarray(names).tolist(), dtype=polars.String, strict=False)
+    hosts = text.str.extract(_URL).fill_null(text.str.extract(_BARE)).str.to_lowercase()
+    return label_array(hosts.fill_null("").to_list())

@@ -1,9 +1,6 @@
-"""Timestamps turned into offsets on one clock.
+"""Times as people write them, read as moments in UTC or as numbers.
 
-They are read as people write them: numbers, dates, ISO 8601 text with and without separators, dates of HTTP.
-
-A log with dates is counted from midnight UTC of its first day, its `origin`. Counted from 1970, float64 days
-resolve a third of a microsecond only; counted from the origin they resolve a nanosecond for a century.
+They write numbers, dates, ISO 8601 text with and without separators, dates of HTTP. A `Clock` counts them.
 """
 
 from __future__ import annotations
@@ -18,9 +15,8 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, warn
 from freshopt.formatting import count
-from freshopt.logs.compact_times import compact_as_iso, dates_of_numbers
-from freshopt.logs.http_dates import http_as_iso
-from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, chunks, shape_of
+from freshopt.logs.written_dates import compact_as_iso, dates_of_numbers, http_as_iso
+from freshopt.numerics.arrays import BoolArray, IntArray, as_vector, shape_of
 from freshopt.units import SECONDS
 
 if TYPE_CHECKING:
@@ -32,7 +28,7 @@ ToldTimes: TypeAlias = Times | Sequence[float | None] | Sequence[str | None] | S
 RowNames: TypeAlias = Callable[[int], str]
 Moments: TypeAlias = npt.NDArray[Any]  # float64 numbers in the time unit, or datetime64 in UTC
 
-_TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # per second
+TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # per second
 _TICK_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _MODERN = (946_684_800, 4_102_444_800)  # 2000-01-01 and 2100-01-01, in seconds since 1970
 YEARS = (1, 9999)  # of dates that Python, polars and ISO 8601 agree upon
@@ -213,7 +209,7 @@ def refuse_epochs(moments: Moments, time_unit: str, what: str) -> None:
     if moments.dtype.kind == "M" or moments.size == 0:
         return
     first, last = np.fmin.reduce(moments, axis=None), np.fmax.reduce(moments, axis=None)
-    for tick, per_second in _TICKS.items():
+    for tick, per_second in TICKS.items():
         begin, end = first / per_second, last / per_second
         if not (_MODERN[0] <= begin and end <= _MODERN[1]) or (tick == "s" and time_unit == "second"):
             continue
@@ -228,84 +224,6 @@ def refuse_epochs(moments: Moments, time_unit: str, what: str) -> None:
         )
 
 
-def on_own_clock(
-    times: Times, what: str, row_name: Callable[[int], str], time_unit: str, *, numbers_count: bool = False
-) -> tuple[Array, np.datetime64 | None]:
-    """Return times in time units, and the moment of time 0.
-
-    That is midnight UTC of the first day, None of numbers. Raises as `read_moments` and `refuse_epochs`,
-    unless it is known that numbers count time.
-
-    Examples
-    --------
-    >>> on_own_clock([20260101, 20260103], "time", str, "day")
-    (array([0., 2.]), np.datetime64('2026-01-01'))
-    """
-    moments = read_moments(times, what, row_name, time_unit, dated=False if numbers_count else None)
-    if not numbers_count:
-        refuse_epochs(moments, time_unit, what)
-    origin = midnight_before(moments) if moments.dtype.kind == "M" else None
-    return time_since(origin, moments, time_unit, what), origin
-
-
-def midnight_before(moments: npt.NDArray[np.datetime64]) -> np.datetime64:
-    """Return 00:00 UTC of the day of the earliest moment.
-
-    NaT are passed over.
-    """
-    first: np.datetime64 = np.fmin.reduce(moments).astype("datetime64[D]")
-    return first
-
-
-def time_since(origin: np.datetime64 | None, moments: Moments, time_unit: str, what: str) -> Array:
-    """Return float64 offsets from the origin in time units; NaT becomes NaN.
-
-    Parameters
-    ----------
-    origin : datetime64 or None
-        None for a log in plain numbers.
-    moments : ndarray
-        From `read_moments`.
-    time_unit : str
-    what : str
-        The name used in messages.
-
-    Raises
-    ------
-    SourceDataError
-        If these are dates and the log has none, or the other way round.
-
-    Examples
-    --------
-    >>> time_since(np.datetime64("2026-01-01"), np.array(["2026-01-02T12:00"], "M8[s]"), "day", "time")
-    array([1.5])
-    """
-    dated = moments.dtype.kind == "M"
-    if dated is not (origin is not None):
-        one, other = ("dates", "numbers") if dated else ("numbers", "dates")
-        raise SourceDataError(f"{what} has {one} but the log's times are {other}. Write both the same way.")
-    if origin is None:
-        return moments.astype(np.float64, copy=False)
-    unit = np.datetime_data(moments.dtype)[0]
-    if unit == "ns" and not _countable_in_ns(origin, moments):
-        moments, unit = moments.astype("datetime64[us]"), "us"
-    # Both are integers: the difference is exact, and one division rounds once.
-    begin, per_unit = origin.astype(moments.dtype), SECONDS[time_unit] * _TICKS[unit]
-    every, times = moments.reshape(-1), np.empty(moments.size)
-    for part in chunks(len(every)):
-        np.divide((every[part] - begin).astype(np.int64), per_unit, out=times[part])
-        times[part][np.isnat(every[part])] = np.nan
-    return times.reshape(moments.shape)
-
-
-def as_datetime(moment: np.datetime64 | None) -> datetime | None:
-    """Return a moment as a datetime in UTC."""
-    if moment is None:
-        return None
-    when: datetime = moment.astype("datetime64[us]").item()
-    return when.replace(tzinfo=UTC)
-
-
 def _in_calendar(moments: Moments, what: str, row_name: Callable[[int], str]) -> Moments:
     """Return moments in years that dates can be written in."""
     if moments.size == 0 or moments.dtype == np.dtype("datetime64"):  # without a unit there are only NaT
@@ -314,7 +232,7 @@ def _in_calendar(moments: Moments, what: str, row_name: Callable[[int], str]) ->
         (np.fmin.reduce(moments, axis=None), np.argmin),
         (np.fmax.reduce(moments, axis=None), np.argmax),
     ):
-        if not (np.isnat(extreme) or YEARS[0] <= _year(extreme) <= YEARS[1]):
+        if not (np.isnat(extreme) or YEARS[0] <= year_of(extreme) <= YEARS[1]):
             years = np.where(
                 np.isnat(moments), YEARS[0], moments.astype("datetime64[Y]").astype(np.int64) + 1970
             )
@@ -326,19 +244,9 @@ def _in_calendar(moments: Moments, what: str, row_name: Callable[[int], str]) ->
     return moments
 
 
-def _year(moment: np.datetime64) -> int:
+def year_of(moment: np.datetime64) -> int:
     """Return the year of a moment."""
     return int(moment.astype("datetime64[Y]").astype(np.int64)) + 1970
-
-
-def _countable_in_ns(origin: np.datetime64, moments: npt.NDArray[np.datetime64]) -> bool:
-    """Return whether nanoseconds since the origin fit into 64 bits.
-
-    They do for 292 years, of 1678 to 2261.
-    """
-    ends = (origin, np.fmin.reduce(moments, axis=None), np.fmax.reduce(moments, axis=None))
-    years = [_year(moment) for moment in ends if not np.isnat(moment)]
-    return min(years) >= 1678 and max(years) <= 2261 and max(years) - min(years) <= 290
 
 
 def _in_nanoseconds(array: npt.NDArray[Any]) -> npt.NDArray[np.datetime64]:
@@ -352,7 +260,7 @@ def _in_nanoseconds(array: npt.NDArray[Any]) -> npt.NDArray[np.datetime64]:
 def _to_ticks(array: npt.NDArray[Any]) -> npt.NDArray[np.datetime64]:
     """Return moments in single seconds or finer units, without loss."""
     unit, step = np.datetime_data(array.dtype)
-    if unit not in _TICKS:
+    if unit not in TICKS:
         return array.astype("datetime64[s]")
     return array if step == 1 else array.astype(f"datetime64[{unit}]")
 

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from freshopt.errors import shown, warn
 from freshopt.formatting import count
-from freshopt.logs.http_dates import header_as_iso
 from freshopt.logs.row_outcomes import ABSENT
 from freshopt.logs.timestamps import YEARS, Moments, ToldTimes, parse_iso, read_moments, scattered
+from freshopt.logs.written_dates import header_as_iso
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, shape_of
 
 if TYPE_CHECKING:

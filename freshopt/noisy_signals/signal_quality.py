@@ -23,8 +23,8 @@ from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.formatting import count
 from freshopt.inference.interval_methods import check_confidence
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.logs.dataframes import frame_columns
 from freshopt.logs.log_columns import LogRows, position_name
+from freshopt.logs.tables import frame_columns
 from freshopt.noisy_signals.signal_likelihood import SignalLikelihood
 from freshopt.numerics.arrays import Array, as_vector
 from freshopt.numerics.frozen_arrays import freeze, frozen_arrays

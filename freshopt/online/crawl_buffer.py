@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.known_crawl_rate import KnownCrawlRate
+from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.numerics.arrays import Array
 from freshopt.online.runs import State
@@ -138,4 +139,4 @@ class LogReader:
         }
         if len(state["row_changes"]):
             columns["changes"] = state["row_changes"][rows]
-        return derived_log(columns, time_unit=self.time_unit)
+        return derived_log(columns, clock=Clock(self.time_unit))

@@ -13,7 +13,7 @@ from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number, as_whole
 from freshopt.numerics.frozen_arrays import frozen_arrays
-from freshopt.planning.known_changes import clock_shift, drawn_changes, known_changes, world_among
+from freshopt.planning.known_changes import drawn_changes, known_changes, world_among
 from freshopt.planning.request import default_estimate
 from freshopt.simulation.static_costs import ChangeWindow
 from freshopt.simulation.world import World
@@ -89,6 +89,13 @@ class HeldOutWindow:
         """The window as it is known, then with each sample."""
         return (self, *self.drawn)
 
+    def crawls_of(self, log: CrawlLog) -> tuple[IntArray, IntArray]:
+        """Return the whole log's rows of these sources, and which."""
+        place = np.full(len(log.sources_), -1)
+        place[self.index] = np.arange(len(self.index))
+        rows = np.flatnonzero(place[log.source_index] >= 0)
+        return rows, place[log.source_index[rows]]
+
     @property
     def span(self) -> Array:
         """Length of each source's window, shape (n,)."""
@@ -98,18 +105,6 @@ class HeldOutWindow:
     def there(self) -> BoolArray:
         """Which sources have a time in the window, shape (n,)."""
         return self.span > 0.0
-
-    def per_time(self, amount: Array, weight: Array | float = 1.0) -> float:
-        """Return what the sources that are there have per time unit.
-
-        Of amounts over their windows it is the mean while a source is there, Σ amount/Σ w·span, times the sum
-        of the weights: sources that are there in part count as those that stay.
-        """
-        there = self.there
-        share = np.broadcast_to(np.asarray(weight, dtype=np.float64), there.shape)[there]
-        with np.errstate(all="ignore"):
-            mean = np.divide(np.sum(amount[there]), share @ self.span[there])
-        return float(np.sum(share) * mean)
 
 
 def held_out_windows(
@@ -134,7 +129,7 @@ def held_out_windows(
     if not end - length > begin:
         raise SourceDataError("the log has no time to hold out. Replay a log of more than one crawl.")
     told = known_changes(log if history is None else history)
-    shift = clock_shift(log, history)
+    shift = 0.0 if history is None else log.clock.shift(history.clock)
     names = np.arange(len(told)) if told.names is None else told.names
     known = np.isin(log.sources_, names)
     if not np.any(known):
@@ -212,4 +207,4 @@ def _first_part(log: CrawlLog, past: BoolArray, kept: IntArray) -> CrawlLog:
     for key in OPTIONAL:
         if getattr(log, key) is not None:
             columns[key] = getattr(log, key)[past]
-    return derived_log(columns, log.sources_[kept], log.time_unit, log.origin)
+    return derived_log(columns, log.sources_[kept], log.clock)

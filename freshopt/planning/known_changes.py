@@ -21,7 +21,6 @@ from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, IntArray, labels_of
 from freshopt.simulation.world import World
-from freshopt.units import SECONDS
 
 # Expected changes of a crawl interval from which more are not drawn: a crawl that finds a change tells of no
 # more than some five, and the replay takes a pass for each that a copy can miss.
@@ -69,16 +68,6 @@ def world_among(world: World, shift: float, names: npt.NDArray[np.generic]) -> W
         horizon=world.horizon + shift,
         time_unit=world.time_unit,
     )
-
-
-def clock_shift(log: CrawlLog, history: ChangeHistory | None) -> float:
-    """Return the offset of a history's clock against the log's.
-
-    It is added to the history's times; day 0 of the two may differ.
-    """
-    if history is None or history.origin is None or log.origin is None:
-        return 0.0
-    return (history.origin - log.origin).total_seconds() / SECONDS[log.time_unit]
 
 
 def _middles(log: CrawlLog) -> tuple[IntArray, Array]:

@@ -24,10 +24,10 @@ from freshopt.certificates.solver_protocol import SolveOptions
 from freshopt.errors import SourceDataError, by_weight, expect, hearing
 from freshopt.estimators.estimator import Estimator
 from freshopt.formatting import aligned, count, number, percent
-from freshopt.io.atomic_output import complete_folder
-from freshopt.io.read_requests import read_requests, requests_of
-from freshopt.io.tables import with_unit, write_table
+from freshopt.logs.atomic_output import complete_folder
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.read_requests import read_requests, requests_of
+from freshopt.logs.tables import with_unit, write_table
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, Array, total
@@ -345,7 +345,7 @@ def plan_lifetimes(
     log : CrawlLog, ChangeHistory, path or dataframe
         What fetches from the origin found, as `fo.plan` takes it: of an access log 304 is unchanged.
     requests : path, number, mapping, dataframe, array_like or callable
-        The log of who asks the cache, as `freshopt.io.read_requests` reads it; or request rates by source,
+        The log of who asks the cache, as `freshopt.logs.read_requests` reads it; or request rates by source,
         per time unit, given as `importance` is (a dataframe has the columns source, request_rate).
     bandwidth : float or str
         Total fetches per time unit, or with its unit, such as "200/day"; None where a freshness is given.

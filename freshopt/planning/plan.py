@@ -40,7 +40,7 @@ from freshopt.planning.good_phases import (
     phased_method,
     phased_problem,
 )
-from freshopt.planning.plan_files import moment, write_files, write_plan
+from freshopt.planning.plan_files import write_files, write_plan
 from freshopt.planning.plan_rows import plan_rows
 from freshopt.planning.plan_steps import TOLERANCE as TOLERANCE
 from freshopt.planning.plan_steps import at_phases_that_pay, has_uncertainty, schedule_value_of
@@ -400,7 +400,7 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress, *, crawled: boo
         today = replace(today, no_cycle=cycle)
     step("schedule")
     method = method_of(request, problem) if phases is None else phased_method(phases)
-    begin = moment(log, log.end) if phases is None or log.origin is not None else log.end
+    begin = log.clock.date(log.end) if phases is None or log.origin is not None else log.end
     check_size(solution.rates, request.horizon, log.time_unit, PLANNED_BYTES)
     times = schedule(solution, request.horizon, method, start=begin)
     if request.host_gap > 0.0 and sources.host is not None:

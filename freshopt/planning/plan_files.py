@@ -7,7 +7,6 @@ import math
 import os
 import platform
 from collections.abc import Mapping
-from datetime import datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +15,9 @@ import numpy as np
 
 from freshopt.certificates.solution import Solution
 from freshopt.estimators.estimator import Estimator
-from freshopt.io.atomic_output import complete_folder
-from freshopt.io.tables import with_unit, write_table
+from freshopt.logs.atomic_output import complete_folder
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.tables import with_unit, write_table
 from freshopt.modelling.expected import Expected
 from freshopt.modelling.fetches.conditional_fetches import with_numerics
 from freshopt.modelling.objective import Refresh
@@ -33,7 +32,6 @@ from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.questions.todays_crawls import needed_facts
 from freshopt.report.page import PAGE, write_report
 from freshopt.report.value_words import FetchWords, units
-from freshopt.units import SECONDS
 
 if TYPE_CHECKING:
     import polars
@@ -131,14 +129,6 @@ def per_source(solution: Solution, log: CrawlLog | None) -> polars.DataFrame:
     if stale is not None:
         columns["fresh"] = polars.Series(1.0 - stale)
     return polars.DataFrame(columns)
-
-
-def moment(log: CrawlLog, time: float) -> datetime | None:
-    """Return a time as a moment, if the log has dates.
-
-    The time is on the log's clock.
-    """
-    return None if log.origin is None else log.origin + timedelta(seconds=time * SECONDS[log.time_unit])
 
 
 def change_rates(
@@ -275,7 +265,7 @@ def _when(log: CrawlLog, time: float) -> str | float:
 
     It is a number where the log has no dates.
     """
-    at = moment(log, time)
+    at = log.clock.date(time)
     return time if at is None else at.isoformat()
 
 

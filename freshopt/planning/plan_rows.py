@@ -6,7 +6,6 @@ or of the section of the page that tells more.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from freshopt.planning.plan_files import summary
 from freshopt.report.finding import Finding
 from freshopt.report.objective_names import goal_of
 from freshopt.report.value_words import FetchWords, amount, less_fresh, mean_amount, meaning, price_text
-from freshopt.units import SECONDS, duration, per_unit, rate_text, rate_unit
+from freshopt.units import duration, per_unit, rate_text, rate_unit
 
 if TYPE_CHECKING:
     from freshopt.planning.plan import Plan
@@ -435,8 +434,7 @@ def span_words(log: CrawlLog | ChangeHistory) -> str:
         begin, end = float(np.min(log.time)), log.end
         if not log.timed:
             return "without times"
-    if log.origin is None:
+    first, last = log.clock.date(begin), log.clock.date(end)
+    if first is None or last is None:
         return f"times as plain numbers of {log.time_unit}s, from {number(begin)} to {number(end)}"
-    seconds = SECONDS[log.time_unit]
-    first, last = (log.origin + timedelta(seconds=t * seconds) for t in (begin, end))
     return f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"

@@ -24,7 +24,6 @@ from freshopt.planning.failing_window import Statuses, recorded_attempts, with_f
 from freshopt.planning.good_phases import at_good_phases, good_phases, phased_method, phased_problem
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.measured import Conduct, Measured, measure, per_time
-from freshopt.planning.plan_files import moment
 from freshopt.planning.plan_steps import TOLERANCE, estimated_sources, problem_of
 from freshopt.planning.replanning import replanned_crawls
 from freshopt.planning.static_rates import Nodes, at_rates, hindsight_rates, nodes_of, predicted_cost
@@ -137,7 +136,7 @@ def _phased(known: Known) -> Conduct | None:
     rates, placed = solution.rates, at_good_phases(phased, solution.rates)
     longest = float(np.max(1.0 / rates[placed])) if np.any(placed) else 0.0
     origin = window.begin - 2.0 * longest
-    start = moment(window.past, origin)
+    start = window.past.clock.date(origin)
     method = phased_method(phases)
     times = schedule(solution, window.end - origin, method, start=origin if start is None else start)
     own = np.flatnonzero(placed[times.source])
@@ -270,17 +269,15 @@ def own_crawls(
     window: HeldOutWindow, request: Wishes, sources: Sources, log: CrawlLog, statuses: Statuses | None
 ) -> Conduct:
     """Return what a log's own crawls do, at their own bandwidth."""
-    place = np.full(len(log.sources_), -1)
-    place[window.index] = np.arange(len(window.index))
-    rows = np.flatnonzero(place[log.source_index] >= 0)
-    source, time = place[log.source_index[rows]], log.time[rows]
+    rows, source = window.crawls_of(log)
+    time = log.time[rows]
     answered = _counts(window, source, time)
     asked = answered
     if statuses is not None:
         asked = recorded_attempts(window, statuses).astype(np.float64)
     elif request.success is not None:
         asked = answered / request.success(window.past.sources_)
-    found = _counts(window, source, time, log.changed[rows])
+    found = _counts(window, source, time, log.changed[rows].astype(np.float64))
     # Counts are over the time that a source was there, with that after its last crawl.
     whole, there = window.span + _unseen(log, window), window.there
     scale = float(np.sum(window.span[there]) / np.sum(whole[there]))

@@ -179,4 +179,4 @@ def _observed(log: CrawlLog, crawler: SimulatedCrawler, own: IntArray, moment: A
     for key in OPTIONAL:
         if getattr(log, key) is not None:
             columns[key] = np.concatenate([getattr(log, key), np.full(len(own), np.nan)])
-    return derived_log(columns, log.sources_, log.time_unit, log.origin)
+    return derived_log(columns, log.sources_, log.clock)

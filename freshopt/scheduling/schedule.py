@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, expect
 from freshopt.formatting import count
+from freshopt.logs.clock import moments_after
 from freshopt.numerics.arrays import (
     Array,
     IntArray,
@@ -338,8 +339,7 @@ class Schedule:
                 f"a horizon of {self.horizon:g} {self.time_unit}s goes beyond the timestamps that can be "
                 f"written (100 000 years). Leave out the start, or shorten the horizon."
             )
-        offset = np.rint(self.time * (SECONDS[self.time_unit] * 1e6)).astype("timedelta64[us]")
-        stamp = polars.Series("timestamp", origin.astype("datetime64[us]") + offset)
+        stamp = polars.Series("timestamp", moments_after(origin, self.time, self.time_unit))
         return table.with_columns(stamp.dt.replace_time_zone("UTC"))
 
     def _part(self, first: int, last: int) -> Schedule:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from freshopt.errors import SourceDataError
-from freshopt.io.tables import ENDINGS
+from freshopt.logs.tables import ENDINGS
 from freshopt.modelling.constraints.budget import Budget
 from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.constraints.nested import Nested

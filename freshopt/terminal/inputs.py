@@ -6,19 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import click
-import numpy as np
 
 from freshopt.datasets.change_histories import load_example
 from freshopt.errors import SourceDataError
-from freshopt.io.access_clients import ALL, Client
-from freshopt.io.read_log import read_log
+from freshopt.logs.client_copies import ALL, Client
+from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog, derived_log
-from freshopt.numerics.arrays import Array
+from freshopt.logs.read_log import read_log
 from freshopt.terminal.objective_options import OBJECTIVES, Parameters
-from freshopt.units import SECONDS, duration_of
+from freshopt.units import duration_of
 
 
 def moment_of(option: str, text: str | None) -> datetime | None:
@@ -57,22 +55,10 @@ def log_of(
     log = load_example(example)
     if log.time_unit == time_unit:
         return log
-    own = {"source": log.source_index, "time": moments(log, log.time), "changed": log.changed}
+    own = {"source": log.source_index, "time": log.clock.moments(log.time), "changed": log.changed}
     if log.last_modified is not None:
-        own["last_modified"] = moments(log, log.last_modified)
-    return derived_log(own, log.sources_, time_unit)
-
-
-def moments(log: CrawlLog, time: Array) -> Any:  # noqa: ANN401 - datetime64, or numbers
-    """Return times of a log as moments (UTC), or its numbers."""
-    if log.origin is None:
-        return time
-    origin = np.datetime64(log.origin.replace(tzinfo=None), "us")
-    known = ~np.isnan(time)
-    moment = np.full(len(time), np.datetime64("NaT", "us"))
-    since = np.rint(time[known] * (SECONDS[log.time_unit] * 1e6)).astype("timedelta64[us]")
-    moment[known] = origin + since
-    return moment
+        own["last_modified"] = log.clock.moments(log.last_modified)
+    return derived_log(own, log.sources_, Clock(time_unit))
 
 
 def parameters_of(

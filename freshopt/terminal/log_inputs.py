@@ -12,13 +12,13 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.io.access_clients import Client
-from freshopt.io.fetch_outcomes import fetch_statuses
-from freshopt.io.log_files import log_hosts
-from freshopt.logs.births import since_birth
 from freshopt.logs.change_history import ChangeHistory
-from freshopt.logs.crawl_log import CrawlLog
-from freshopt.logs.url_hosts import hosts_of_urls
+from freshopt.logs.client_copies import Client
+from freshopt.logs.crawl_log import CrawlLog, since_birth
+from freshopt.logs.log_files import log_hosts
+from freshopt.logs.read_log import fetch_statuses
+from freshopt.logs.schema import found_in
+from freshopt.logs.source_index import hosts_of_urls
 from freshopt.numerics.arrays import Array
 from freshopt.planning.failing_window import Statuses
 from freshopt.planning.plan_rows import span_words
@@ -26,14 +26,10 @@ from freshopt.planning.request import as_crawl_log
 from freshopt.terminal import inputs, options
 from freshopt.terminal.console import count
 from freshopt.terminal.options import Decorator
-from freshopt.terminal.tables import look_up, starts_of
+from freshopt.terminal.tables import starts_of
 from freshopt.terminal.tool_options import read_options, read_tool, require_settings_of, taken
 from freshopt.tools.live_planner import is_planner, read_planner
 from freshopt.tools.table import READ
-from freshopt.units import SECONDS
-
-# In a second, of the dates of fetches.
-MICROSECONDS = 1e6
 
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(
@@ -174,13 +170,10 @@ class Origin:
         """Return the fetches behind a log, on its clock; None without statuses."""
         if self.log is None or is_planner(self.log):
             return None
-        told = fetch_statuses(self.log, self.names(), dated=log.origin is not None, client=self.chosen)
+        told = fetch_statuses(self.log, self.names(), dated=log.clock.dated, client=self.chosen)
         if told is None or not len(told.source):
             return None
-        time = told.time
-        if log.origin is not None:
-            time = (time / MICROSECONDS - log.origin.timestamp()) / SECONDS[log.time_unit]
-        return Statuses(told.source, told.status, time)
+        return Statuses(told.source, told.status, log.clock.offsets(told.time, "time"))
 
     def hosts(self) -> Callable[[Any], npt.NDArray[Any]]:
         """Return the function from source names to hosts.
@@ -193,7 +186,7 @@ class Origin:
         told = log_hosts(path, self.names())
         if told is None:
             return hosts_of_urls
-        return lambda names: np.array(look_up(told, names.tolist(), "host", path))
+        return lambda names: np.array(found_in(told, names.tolist(), "host", path))
 
 
 def outcome(data: CrawlLog | ChangeHistory) -> str:

@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.io.read_log import read_columns
-from freshopt.io.tables import column_names, read_table, table_ending, without_blank_end
+from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
-from freshopt.logs.timestamps import time_since
+from freshopt.logs.read_log import read_columns
+from freshopt.logs.tables import column_names, read_table, table_ending, without_blank_end
 from freshopt.numerics.arrays import Array, IntArray, are_text
-from freshopt.terminal.inputs import moments
 
 
 def with_own_crawls(
@@ -37,7 +36,7 @@ def with_own_crawls(
     empty : bool
         Whether a file may have column names alone: nothing was crawled yet.
     answers_are_changes : bool
-        As in `freshopt.io.read_log`.
+        As in `freshopt.logs.read_log`.
 
     Raises
     ------
@@ -60,13 +59,12 @@ def with_own_crawls(
     for key in OPTIONAL:
         own = getattr(log, key)
         told[key] = [np.full(len(log), np.nan) if own is None else own]
-    zero = None if log.origin is None else np.datetime64(log.origin.replace(tzinfo=None), "us")
     for path in paths:
         columns, labels, _ = read_columns(
             path,
             None,
             log.time_unit,
-            dated=zero is not None,
+            dated=log.clock.dated,
             answers_are_changes=answers_are_changes,
             continued=True,
         )
@@ -75,12 +73,12 @@ def with_own_crawls(
         names.append(labels)
         source.append(np.asarray(columns["source"], dtype=np.int64))
         count = len(source[-1])
-        told["time"].append(_clocked(columns["time"], zero, log.time_unit, path))
+        told["time"].append(_clocked(columns["time"], log.clock, path))
         told["changed"].append(np.asarray(columns["changed"], dtype=np.float64))
         told["changes"].append(np.asarray(columns.get("changes", np.full(count, np.nan)), dtype=np.float64))
         dates = columns.get("last_modified")
         blank = dates is None or (np.asarray(dates).dtype.kind == "f" and bool(np.isnan(dates).all()))
-        known = np.full(count, np.nan) if blank else _clocked(dates, zero, log.time_unit, path)
+        known = np.full(count, np.nan) if blank else _clocked(dates, log.clock, path)
         told["last_modified"].append(known)
     every, code = _joined(names, source)
     at = {key: np.concatenate(parts) for key, parts in told.items()}
@@ -88,15 +86,15 @@ def with_own_crawls(
     elapsed = _elapsed(log, every, code, at["time"], order)
     result: dict[str, Any] = {
         "source": code,
-        "time": moments(log, at["time"]),
+        "time": log.clock.moments(at["time"]),
         "changed": at["changed"],
         "elapsed": elapsed,
     }
     if not np.isnan(at["changes"]).all():
         result["changes"] = at["changes"]
     if not np.isnan(at["last_modified"]).all():
-        result["last_modified"] = moments(log, at["last_modified"])
-    return derived_log(result, every, log.time_unit)
+        result["last_modified"] = log.clock.moments(at["last_modified"])
+    return derived_log(result, every, Clock(log.time_unit))
 
 
 def _without_rows(path: Path) -> bool:
@@ -108,10 +106,10 @@ def _without_rows(path: Path) -> bool:
     return (without_blank_end(frame) if is_text else frame).height == 0
 
 
-def _clocked(times: Any, zero: np.datetime64 | None, unit: str, path: Path) -> Array:  # noqa: ANN401 - numbers or dates
+def _clocked(times: Any, clock: Clock, path: Path) -> Array:  # noqa: ANN401 - numbers or dates
     """Return the times of a file on the clock of the log."""
     try:
-        return time_since(zero, np.asarray(times), unit, "time")
+        return clock.offsets(np.asarray(times), "time")
     except SourceDataError as error:
         raise SourceDataError(f"{path}: {error}") from None
 

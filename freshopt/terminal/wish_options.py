@@ -10,7 +10,7 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.logs.schema import CHANGED_COSTS, Table, column_of
 from freshopt.planning.clashes import refuse_clashes
 from freshopt.planning.request import Clock
 from freshopt.planning.wishes import WISHES, Wish
@@ -73,11 +73,12 @@ def given_options(context: click.Context) -> dict[str, str]:
 
 def refuse(said: Mapping[str, str]) -> None:
     """Raise UsageError if given options do not go together."""
-    refuse_clashes(
-        said,
-        lambda name: said.get(name) or (option_of(name) if name in WISHES else name),
-        click.UsageError,
-    )
+
+    def say(name: str) -> str:
+        missing = f"{option_of(name)} {WISHES[name].metavar or ''}".rstrip() if name in WISHES else name
+        return said.get(name, missing)
+
+    refuse_clashes(said, say, click.UsageError)
 
 
 def read_wishes(given: Mapping[str, Any], time_unit: str) -> dict[str, Any]:
@@ -95,7 +96,7 @@ def changed_cost_of(number: float | None, path: Path | None) -> tuple[Any, str]:
 
     `path` is of --source-columns, which may have the column changed_cost.
     """
-    column = path is not None and "changed_cost" in tables.table_of(path).columns
+    column = path is not None and "changed_cost" in Table.read(path).frame.columns
     what = "--changed-cost" if number is not None else f"the column changed_cost of {path}"
     if number is not None and column:
         raise click.UsageError(f"{what} is for all sources, and {path} has a column changed_cost. Give one.")
@@ -103,10 +104,4 @@ def changed_cost_of(number: float | None, path: Path | None) -> tuple[Any, str]:
         raise click.UsageError(f"--changed-cost {number:g} is no number >= 0. Give such as 20.")
     if not column or path is None:
         return number, what
-    known = tables.column_by_source(path, "changed_cost")
-    wrong = [f"'{key}': {cost}" for key, cost in known.items() if not 0.0 <= cost < np.inf]
-    if wrong:
-        raise SourceDataError(
-            f"changed_cost in {path} is no number >= 0 for {list_offenders(wrong)}. Correct these rows."
-        )
-    return lambda names: np.array(tables.look_up(known, names.tolist(), "changed_cost", path)), what
+    return column_of(path, CHANGED_COSTS), what

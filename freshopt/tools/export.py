@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from freshopt.errors import expect
-from freshopt.io.atomic_output import complete_file, complete_folder
+from freshopt.logs.atomic_output import complete_file, complete_folder
 
 if TYPE_CHECKING:
     from freshopt.certificates.solution import Solution

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.io.atomic_output import complete_file
+from freshopt.logs.atomic_output import complete_file
 from freshopt.numerics.arrays import IntArray, chunks
 from freshopt.scheduling.schedule import Schedule
 from freshopt.tools.text_lines import TOGETHER, text_of

@@ -9,13 +9,13 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from freshopt.errors import SourceDataError
+from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.logs.last_modified import usable_dates
 from freshopt.logs.source_index import code_sources
@@ -47,8 +47,8 @@ def read_planner(folder: Path, time_unit: str = "day") -> tuple[CrawlLog, Array]
         weights = dict(database.execute("SELECT name, importance FROM source WHERE active = 1"))
     if not rows:
         raise SourceDataError(f"the planner in '{folder}' has observed none of its sources yet. Crawl first.")
-    unit, _, origin = kept["clock"].partition(" ")
-    scale = convert_time(1.0, unit, time_unit)
+    clock = Clock.from_text(kept["clock"])
+    scale = convert_time(1.0, clock.unit, time_unit)
     name, *found = zip(*rows, strict=True)
     names, source = code_sources(name)
     time, changed, changes, dates = (np.array(column, dtype=np.float64) for column in found)
@@ -60,8 +60,7 @@ def read_planner(folder: Path, time_unit: str = "day") -> tuple[CrawlLog, Array]
     source, time, found, dates = (columns[key] for key in ("source", "time", "changed", "last_modified"))
     columns["last_modified"] = usable_dates(source, time, found, dates, time_unit, names)
     told = {key: column for key, column in columns.items() if not np.isnan(column).all()}
-    began = datetime.fromisoformat(origin) if origin else None
-    log = derived_log(told, names, time_unit, began)
+    log = derived_log(told, names, Clock(time_unit, clock.origin))
     return log, np.array([weights[each] for each in names.tolist()])
 
 

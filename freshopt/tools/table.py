@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from freshopt.io.read_history import read_history
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.read_history import read_history
 from freshopt.tools.cache_control import CacheControl
 from freshopt.tools.changedetection import ChangeDetection, read_changedetection
 from freshopt.tools.changedetection_api import ChangeDetectionApi

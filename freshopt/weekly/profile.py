@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, shortened
+from freshopt.logs.clock import Clock, as_datetime
 from freshopt.logs.crawl_log import CrawlLog, require_log
-from freshopt.logs.timestamps import as_datetime
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number, as_numbers, as_whole, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import SECONDS, check_time_unit
@@ -330,8 +330,10 @@ class WeeklyProfile:
         """
         if isinstance(time, datetime | np.datetime64):
             return np.array(seconds_of(utc_moment(time, "time")))
-        begin = FIRST_MONDAY if self.origin is None else self.origin.timestamp()
-        return begin + as_numbers(time, "time") * SECONDS[self.time_unit]
+        return (
+            Clock(self.time_unit, self.origin).epoch(FIRST_MONDAY)
+            + as_numbers(time, "time") * SECONDS[self.time_unit]
+        )
 
     def _ahead(self, phase: Array, parts: int) -> Array:
         """Return the mean waiting less that at phases in [0, 1).

@@ -146,7 +146,7 @@ class ObservedSpans:
             rate = np.repeat(change_rate[chosen], counts[chosen]) / unit
         known = ~np.isnan(log.interval[rows]) & (rate > 0.0) & (rate < np.inf)
         use, rate = rows[known], rate[known]
-        origin = FIRST_MONDAY if log.origin is None else log.origin.timestamp()
+        origin = log.clock.epoch(FIRST_MONDAY)
         end, length = log.time[use] * unit, log.interval[use] * unit
         changes = np.where(log.changed[use], np.nan, 0.0)
         if log.changes is not None:

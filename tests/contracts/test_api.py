@@ -25,7 +25,7 @@ from tests.ground_truth.strata import stratified
 
 PACKAGES = (
     "problems", "solvers", "estimators", "online", "bounds", "goodness_of_fit", "noisy_signals", "scheduling",
-    "simulation", "automata", "tools", "io", "testing", "pipelines",
+    "simulation", "automata", "tools", "logs", "testing", "pipelines",
     "distributed",
 )  # fmt: skip
 ROOT = Path(__file__).parents[1]

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from freshopt.errors import SourceDataError
-from freshopt.io.atomic_output import complete_file, complete_folder
+from freshopt.logs.atomic_output import complete_file, complete_folder
 from tests.ground_truth.command_lines import COMMAND, MAIN_JOB, PLAN, crawl_log
 from tests.ground_truth.strata import stratified
 
@@ -23,7 +23,7 @@ FILES = ("rates.csv",)
 HOLD = """
 import sys, time
 from pathlib import Path
-from freshopt.io.atomic_output import complete_file, complete_folder
+from freshopt.logs.atomic_output import complete_file, complete_folder
 kind, target = sys.argv[1:]
 made = complete_folder(target, True, files=["rates.csv"]) if kind == "folder" else complete_file(target, True)
 with made as part:

@@ -16,8 +16,8 @@ import pytest
 
 import freshopt as fo
 from freshopt.estimators import MaximumLikelihood, MomentMatching, Naive
-from freshopt.io.read_history import read_history
-from freshopt.io.read_log import read_log
+from freshopt.logs.read_history import read_history
+from freshopt.logs.read_log import read_log
 from freshopt.problems import HarmonicStaleness
 from freshopt.scheduling import Periodic
 from freshopt.terminal.tables import sources_of
@@ -81,8 +81,8 @@ def test_parquet_logs(name: str, folder: Path) -> None:
 
 # Columns of a Parquet table of sources with rates, and what is said of them.
 TABLES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "list of names": ({"source": [["a"], ["b"], ["c"]]}, ("'source'", "List(String)", "Write text")),
-    "bytes as names": ({"source": [b"a", b"b", b"\xff"]}, ("'source'", "Binary", "Write text")),
+    "list of names": ({"source": [["a"], ["b"], ["c"]]}, ("'source'", "List(String)", "to text")),
+    "bytes as names": ({"source": [b"a", b"b", b"\xff"]}, ("'source'", "Binary", "to text")),
     "dates as names": (
         {"source": [datetime(2024, 1, k, tzinfo=UTC) for k in (1, 2, 3)]},
         ("'source'", "Datetime"),
@@ -92,11 +92,11 @@ TABLES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "bytes as hosts": ({"source": NAMES, "host": [b"\xff"] * 3}, ("'host'", "Binary", "Write text")),
     "list of units": ({"source": NAMES, "time_unit": [["day"]] * 3}, ("'time_unit'", "List(String)")),
     "number as unit": ({"source": NAMES, "time_unit": [1] * 3}, ("t.parquet", "time_unit '1' is not known")),
-    "flag 2": ({"source": NAMES, "signalled": [0, 1, 2]}, ("signalled", "'2'", "row 3", "true or false")),
-    "flag 0.5": ({"source": NAMES, "signalled": [0.5, 1.0, 0.0]}, ("signalled", "'0.5'", "row 1")),
+    "flag 2": ({"source": NAMES, "signalled": [0, 1, 2]}, ("signalled is 2 in row 3", "true or false")),
+    "flag 0.5": ({"source": NAMES, "signalled": [0.5, 1.0, 0.0]}, ("signalled is 0.5 in row 1",)),
     "list of flags": (
         {"source": NAMES, "signalled": [[True]] * 3},
-        ("'signalled'", "List(Boolean)", "flags"),
+        ("'signalled'", "List(Boolean)", "true or false"),
     ),
     "date as flag": (
         {"source": NAMES, "signalled": [datetime(2024, 1, 1, tzinfo=UTC)] * 3},

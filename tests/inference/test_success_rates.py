@@ -10,7 +10,7 @@ import pytest
 
 from freshopt.errors import SourceDataError
 from freshopt.inference.success_rates import SuccessRates
-from freshopt.io.fetch_outcomes import fetch_statuses
+from freshopt.logs.read_log import fetch_statuses
 
 
 def test_statuses_are_successes_failures_or_ends() -> None:

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from freshopt.errors import SourceDataError
 from freshopt.estimators import FullObservation, MaximumLikelihood
-from freshopt.io import read_history
-from freshopt.logs import ChangeHistory
+from freshopt.logs import ChangeHistory, read_history
 from freshopt.logs.crawl_log import CrawlLog
 from tests.ground_truth.tolerances import SCALAR
 

@@ -15,12 +15,11 @@ import pytest
 
 import freshopt as fo
 from freshopt.errors import SourceDataError
-from freshopt.io.fetch_outcomes import fetch_statuses
-from freshopt.io.read_history import read_history
-from freshopt.io.read_log import read_log
-from freshopt.io.read_requests import read_requests
-from freshopt.live.clock import Clock
-from freshopt.logs.births import since_birth
+from freshopt.logs.clock import Clock
+from freshopt.logs.crawl_log import since_birth
+from freshopt.logs.read_history import read_history
+from freshopt.logs.read_log import fetch_statuses, read_log
+from freshopt.logs.read_requests import read_requests
 from freshopt.terminal.own_crawls import with_own_crawls
 
 _RNG = np.random.default_rng(20230307)
@@ -215,7 +214,8 @@ def fetched(folder: Path, times: list[Any]) -> list[datetime]:
     table(times).rename({"changed": "status"}).write_parquet(folder / "log.parquet")
     found = fetch_statuses(folder / "log.parquet", dated=True)
     assert found is not None
-    return [datetime(1970, 1, 1) + timedelta(microseconds=us) for us in found.time.tolist()]
+    moments: list[datetime] = found.time.astype("datetime64[us]").tolist()
+    return moments
 
 
 def own_crawls(folder: Path, times: list[Any]) -> list[datetime]:

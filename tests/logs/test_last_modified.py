@@ -10,9 +10,8 @@ import polars as pl
 import pytest
 
 from freshopt.errors import SourceDataError, SourceDataWarning
-from freshopt.io.read_log import read_log
-from freshopt.logs.births import since_birth
-from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.crawl_log import CrawlLog, since_birth
+from freshopt.logs.read_log import read_log
 
 NAN = np.nan
 

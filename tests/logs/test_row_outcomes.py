@@ -15,9 +15,8 @@ import freshopt as fo
 from freshopt.errors import SourceDataError, SourceDataWarning
 from freshopt.estimators import MaximumLikelihood
 from freshopt.inference.success_rates import SuccessRates
-from freshopt.io.fetch_outcomes import fetch_statuses
-from freshopt.io.read_log import read_log
 from freshopt.logs import row_outcomes as rowwise
+from freshopt.logs.read_log import fetch_statuses, read_log
 from freshopt.planning.failing_window import Statuses, recorded_attempts, with_failures
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.known_changes import known_changes

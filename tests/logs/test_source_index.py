@@ -10,9 +10,9 @@ import pytest
 
 from freshopt.errors import SourceDataError, SourceDataWarning
 from freshopt.logs import source_index
+from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.source_index import code_integers, code_names, sorted_rows
-from freshopt.logs.timestamps import time_since
 from freshopt.numerics.arrays import CHUNK
 
 
@@ -130,7 +130,7 @@ def test_times_of_many_moments_are_those_of_each() -> None:
     ticks = np.arange(3 * CHUNK) * 86_400_000_001
     moments = ticks.view("datetime64[us]")
     moments[[0, CHUNK, 3 * CHUNK - 1]] = np.datetime64("NaT")
-    found = time_since(np.datetime64("1969-12-31"), moments, "day", "time")
+    found = Clock.beginning("day", "1969-12-31").offsets(moments, "time")
     assert np.flatnonzero(np.isnan(found)).tolist() == [0, CHUNK, 3 * CHUNK - 1]
     for k in (1, CHUNK - 1, CHUNK + 1, 2 * CHUNK, 3 * CHUNK - 2):
         assert found[k] == (86_400_000_001 * k + 86_400_000_000) / 86_400e6

@@ -13,7 +13,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.errors import SourceDataError, SourceDataWarning
-from freshopt.io.read_log import read_log
+from freshopt.logs.read_log import read_log
 
 TRUE = datetime(2023, 10, 4, 13, 44, 28, tzinfo=UTC)
 # What a server sends for that moment.

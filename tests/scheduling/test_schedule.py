@@ -275,7 +275,7 @@ def test_what_a_schedule_takes_until_it_is_written_is_no_more_than_is_counted() 
     script = """
 import re, sys, numpy as np, freshopt as fo
 from pathlib import Path
-from freshopt.io.tables import write_table
+from freshopt.logs.tables import write_table
 def made(days):
     frame = fo.schedule({"a": 6e5, "b": 4e5}, days, start=np.datetime64("2026-01-01")).to_frame()
     write_table(frame, sys.argv[1])

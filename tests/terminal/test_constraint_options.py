@@ -121,13 +121,16 @@ REFUSED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no limit": (("--budget", "kB=size"), ("--budget 'kB=size' is no budget", "bytes=size:2e9")),
     "limit is a word": (("--budget", "kB=size:big"), ("--budget kB: 'big'",)),
     "limit 0": (("--budget", "kB=size:0"), ("--budget kB: the limit 0 is not > 0",)),
-    "no column": (("--budget", "kB=sise:1"), ("--budget kB: s.csv has no column 'sise'", "size, tier")),
+    "no column": (("--budget", "kB=sise:1"), ("--budget kB: s.csv has no column 'sise'", "'size', 'tier'")),
     "missing costs": (("--budget", "kB=few.csv:1"), ("--budget kB: few.csv has no cost for 'b', 'c', 'd'",)),
     "cost is a word": (
         ("--budget", "kB=words.csv:1"),
-        ("--budget kB: cost in words.csv is 'much' in row 2",),
+        ("--budget kB: cost is 'much' in row 2, line 3 of words.csv",),
     ),
-    "cost in letters": (("--budget", "kB=tier:1"), ("--budget kB: tier in s.csv is 'gold' in row 1",)),
+    "cost in letters": (
+        ("--budget", "kB=tier:1"),
+        ("--budget kB: tier is 'gold' in row 1, line 2 of s.csv",),
+    ),
     "no file": (("--budget", "kB=none.csv:1"), ("--budget kB", "none.csv")),
     "name of the bandwidth": (("--budget", "bandwidth=size:9"), ("--budget bandwidth: the name is taken",)),
     "twice": (("--budget", "kB=size:9", "--budget", "kB=size:8"), ("two constraints are named 'kB'",)),
@@ -142,7 +145,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "no limits": (
         ("--nested", "host,domain", "--nested-limits", "unlimited.csv"),
-        ("unlimited.csv has neither a column 'at_most' nor 'at_least'",),
+        ("unlimited.csv has no column 'at_most'; it has 'group', 'limit'", "at_most or at_least"),
     ),
     "reserve above limit": (
         ("--nested", "host,domain", "--nested-limits", "crossed.csv"),
@@ -156,7 +159,10 @@ REFUSED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "wrong side of shares": (("--target", "binary<=0.9"), ("Write >= in place of <=",)),
     "no age": (("--target", "later-than<=1%"), ("names no age",)),
     "age is a word": (("--target", "later-than=long<=1%"), ("'long'", "such as 7d")),
-    "no column of groups": (("--target", "95%:teir"), ("--target: s.csv has no column 'teir'", "tier, host")),
+    "no column of groups": (
+        ("--target", "95%:teir"),
+        ("--target: s.csv has no column 'teir'", "'tier', 'host'"),
+    ),
     "empty column": (("--target", "95%:"), ("names no column or group",)),
     "no such group": (("--target", "95%:tier=tin"), ("freshness by tier", "unknown groups 'tin'")),
     "same target twice": (("--target", "95%", "--target", "binary>=0.9"), ("gives freshness twice",)),

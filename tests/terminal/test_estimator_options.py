@@ -13,8 +13,8 @@ import pytest
 import freshopt as fo
 from freshopt.estimators import GammaPrior, HostPriors, LawOfLargeNumbers, MaximumLikelihood, Naive
 from freshopt.inference.reset_filter import Resets
-from freshopt.io.read_log import read_log
-from freshopt.logs.births import since_birth
+from freshopt.logs.crawl_log import since_birth
+from freshopt.logs.read_log import read_log
 from freshopt.planning.plan import make_plan
 from freshopt.planning.request import default_estimate
 from freshopt.planning.wishes import Wishes

@@ -3,34 +3,157 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
+import polars as pl
 import pytest
 
-from tests.ground_truth.command_lines import PLAN, SCHEDULE, SOLVE, refuse
+from tests.ground_truth.command_lines import ESTIMATE, PLAN, SCHEDULE, SOLVE, refuse
 
 
-@pytest.mark.parametrize(
-    ("table", "words"),
-    [
-        ("source,importance\na,1\nb,1\n", ("weights.csv has no importance for 'c'", "Add a row")),
-        ("source,importance\na,1\nb,-2\nc,1\n", ("weights.csv", "'b': -2", "Correct")),
-        ("source,importance\na,1\nb,nan\nc,1\n", ("weights.csv", "'b': nan", "Correct")),
-        ("source,importance\na,1\nb,inf\nc,1\n", ("importance out of range for 'b': inf", "Correct")),
-        ("source,importance\na,1\nb,1\nc,1\nb,2\n", ("weights.csv names 'b' more than once", "Keep one")),
-        (
-            "source,importance\na,1\nb,high\nc,1\n",
-            ("importance in weights.csv is 'high'", "line 3", "a number"),
-        ),
-        ("source,importance\na,1\nb,\nc,1\n", ("'importance' of weights.csv has 1 empty cell.", "Fill")),
-        ("source,importance\na,1\n,1\nc,1\n", ("'source' of weights.csv has 1 empty cell.", "Fill")),
-        ("source,weight\na,1\n", ("weights.csv has no column 'importance'", "source, weight", "Rename")),
-        ("", ("weights.csv is empty", "column names")),
-    ],
-    ids=["lacking", "negative", "nan", "inf", "twice", "word", "empty", "no name", "no column", "no table"],
-)
-def test_importances(table: str, words: tuple[str, ...], folder: Path) -> None:
-    Path("weights.csv").write_text(table)
-    refuse(folder, ["plan", "log.csv", *PLAN, "--importance", "weights.csv"], words)
+class Kind(NamedTuple):
+    """A kind of table: the command that reads t.csv, its columns, good cells, and what else it has."""
+
+    command: tuple[str, ...]
+    key: str | None
+    column: str
+    rows: tuple[tuple[str, str], ...]
+    numbers: bool = True
+    amounts: bool = False
+    complete: bool = False
+
+
+OF_LOG = ("plan", "log.csv", *PLAN)
+OF_SOURCES = ("solve", "sources.csv", *SOLVE)
+PIPELINE = ("pipeline", *ESTIMATE, "--bandwidth", "9")
+NUMBERS = (("a", "1"), ("b", "2"), ("c", "3"))
+KINDS = {
+    "importances": Kind(
+        (*OF_LOG, "--importance", "t.csv"), "source", "importance", NUMBERS, amounts=True, complete=True
+    ),
+    "costs of changes": Kind(
+        (*OF_LOG, "--source-columns", "t.csv"), "source", "changed_cost", NUMBERS, amounts=True, complete=True
+    ),
+    "hosts": Kind(
+        (*OF_LOG, "--host-limits", "limits.csv", "--hosts", "t.csv"),
+        "source",
+        "host",
+        (("a", "x"), ("b", "x"), ("c", "x")),
+        numbers=False,
+        complete=True,
+    ),
+    "births": Kind(
+        (*OF_LOG, "--sources", "t.csv"),
+        "source",
+        "start",
+        (("a", "0"), ("b", "0"), ("c", "0")),
+        numbers=False,
+    ),
+    "host limits": Kind(
+        ("solve", "hosted.csv", *SOLVE, "--host-limits", "t.csv"), "host", "limit", NUMBERS[:2]
+    ),
+    "budget": Kind((*OF_SOURCES, "--budget", "kB=t.csv:9"), "source", "cost", NUMBERS[:2], complete=True),
+    "nested limits": Kind(
+        ("solve", "hosted.csv", *SOLVE, "--nested", "host", "--nested-limits", "t.csv"),
+        "group",
+        "at_most",
+        (("x", "1"), ("y", "2")),
+        amounts=True,
+    ),
+    "times": Kind(
+        ("replay", "t.csv", "--sources", "sources.csv"),
+        None,
+        "time",
+        NUMBERS[:2],
+        amounts=True,
+    ),
+    "graph": Kind(
+        (*PIPELINE, "t.csv", "--change-rates", "sources.csv"),
+        None,
+        "downstream",
+        NUMBERS,
+        numbers=False,
+    ),
+    "roots": Kind(
+        (*PIPELINE, "edges.csv", "--change-rates", "t.csv"),
+        "source",
+        "change_rate",
+        NUMBERS,
+    ),
+    "node importances": Kind(
+        (*PIPELINE, "edges.csv", "--change-rates", "sources.csv", "--importance", "t.csv"),
+        "source",
+        "importance",
+        NUMBERS,
+        amounts=True,
+    ),
+    "node costs": Kind(
+        (*PIPELINE, "edges.csv", "--change-rates", "sources.csv", "--cost", "t.csv"),
+        "source",
+        "refresh_cost",
+        NUMBERS,
+    ),
+}
+
+
+def faulty(kind: Kind, fault: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return a table with a fault and what is said of it, None where this is none."""
+    key, column = kind.key or ("upstream" if column_of_edges(kind) else "source"), kind.column
+    head, rows = f"{key},{column}", [list(row) for row in kind.rows]
+    where = "row 2, line 3 of t.csv"
+    number = {"nan": "nan", "inf": "inf", "negative": "-2"}
+    if fault == "no table":
+        return "", ("t.csv is empty", "column names")
+    if fault == "no column" and column != "changed_cost":  # without it the table is for something else
+        head = f"{key},other"
+        words: tuple[str, ...] = (
+            f"t.csv has no column '{column}'; it has '{key}', 'other'",
+            "add the columns",
+        )
+    elif fault == "no key":
+        rows[1][0], words = "", (f"{key} is empty in {where}", "Fill it in")
+    elif fault == "empty" and column not in ("at_most", "start"):
+        rows[1][1], words = "", (f"{column} is empty in {where}", "Fill it in")
+    elif fault == "twice" and kind.key:
+        rows.append(rows[0])
+        named = f"'{rows[0][0]}'" if key == "source" else f"{key} '{rows[0][0]}'"
+        words = (f"t.csv names {named} more than once", "Keep one row each")
+    elif fault == "word" and kind.numbers:
+        rows[1][1], words = "much", (f"{column} is 'much' in {where}. Write a number, without a unit",)
+    elif fault in number and kind.amounts:
+        rows[1][1] = number[fault]
+        named = f"'{rows[1][0]}'" if kind.key else where
+        words = (f"{column} in t.csv is no finite number >= 0 for {named}: {number[fault]}", "Correct")
+    elif fault == "lacking" and kind.complete:
+        words = (f"t.csv has no {column} for '{rows.pop()[0]}'", "Add a row for each")
+    else:
+        return None
+    return "\n".join([head, *map(",".join, rows)]) + "\n", words
+
+
+def column_of_edges(kind: Kind) -> bool:
+    return kind.column == "downstream"
+
+
+FAULTS = ("no table", "no column", "no key", "empty", "twice", "word", "negative", "nan", "inf", "lacking")
+CASES = [(name, fault) for name, kind in KINDS.items() for fault in FAULTS if faulty(kind, fault)]
+
+
+@pytest.mark.parametrize(("name", "fault"), CASES)
+def test_each_fault_of_each_kind_of_table(name: str, fault: str, folder: Path) -> None:
+    found = faulty(KINDS[name], fault)
+    assert found is not None
+    text, words = found
+    Path("t.csv").write_text(text)
+    Path("limits.csv").write_text("host,limit\nx,1\n")
+    Path("hosted.csv").write_text("source,change_rate,host\na,1,x\nb,2,y\n")
+    Path("edges.csv").write_text("upstream,downstream\na,c\nb,c\n")
+    refuse(folder, KINDS[name].command, words)
+
+
+def test_rows_of_parquet_have_no_lines(folder: Path) -> None:
+    pl.DataFrame({"source": ["a", "b"], "importance": [1.0, None]}).write_parquet("t.parquet")
+    refuse(folder, [*OF_LOG, "--importance", "t.parquet"], ("importance is empty in row 2 of t.parquet",))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +199,7 @@ def test_sources(command: str, table: str, words: tuple[str, ...], folder: Path)
     [
         ("source,rate\na,1\nb,-1\n", ("'b': -1", "Correct")),
         ("source,rate\na,1\nb,inf\n", ("'b': inf", "Correct")),
-        ("source,rate\na,1\nb,often\n", ("rate in bad.csv is 'often' in row 2, line 3", "Write a number")),
+        ("source,rate\na,1\nb,often\n", ("rate is 'often' in row 2, line 3 of bad.csv", "Write a number")),
         ("source,rate\na,1\nb,\n", ("'rate' has 1 empty cell.", "Fill")),
         ("source,rate\na,1\n,2\n", ("'source' has 1 empty", "Fill")),
         ("source,rate\na,1\na,1\n", ("more than one rate for 'a'", "one row per source")),

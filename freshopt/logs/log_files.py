@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from freshopt.errors import SourceDataError, expect, list_offenders, shown
-from freshopt.io.access_clients import ALL, WHOSE, Client, requests_of_client
-from freshopt.io.access_log import read_access_log
-from freshopt.io.tables import (
+from freshopt.logs.access_log import read_access_log
+from freshopt.logs.cells import Cells
+from freshopt.logs.client_copies import ALL, WHOSE, Client, requests_of_client
+from freshopt.logs.tables import (
     ENDINGS,
     column_names,
     parsing,
@@ -25,7 +26,6 @@ from freshopt.io.tables import (
     table_ending,
     without_blank_end,
 )
-from freshopt.numerics.arrays import IntArray
 
 if TYPE_CHECKING:
     import polars
@@ -35,56 +35,42 @@ JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 _HEAD = 1000
 
 
-class Layout(NamedTuple):
-    """What messages need to know of a log's file.
-
-    Attributes
-    ----------
-    present : list of str
-        All columns, renamed.
-    head : int or None
-        Lines before the first row; None where rows are no lines of text.
-    line : ndarray of int, or None
-        Line of each row, where rows were left out.
-    """
-
-    present: list[str]
-    head: int | None
-    line: IntArray | None = None
-
-
 def log_frame(
     path: Path,
-    wanted: tuple[str, ...],
+    wanted: tuple[str, ...] | None = None,
     columns: Mapping[str, str] | None = None,
     client: Client | None = None,
-) -> tuple[polars.DataFrame, Layout]:
-    """Return the wanted columns of a log's file, by a log's names.
+    *,
+    access: bool = True,
+) -> tuple[polars.DataFrame, Cells]:
+    """Return the wanted columns of a file, by a log's names, and its cells.
 
     Parameters
     ----------
     path : Path
-    wanted : tuple of str
-        Columns to read, where present.
+    wanted : tuple of str, optional
+        Columns to read, where present. Default: all of a table.
     columns : mapping of str to str, optional
         Names of the file's columns to names of a log's.
     client : Client, optional
         Whose requests are wanted, where an access log or a table's `columns` tell: one's, or everybody's,
         then with the columns client and agent where there are several.
+    access : bool
+        Whether it may be an access log.
 
     Raises
     ------
     SourceDataError
         If the file is of no known kind or cannot be read, or `columns` or `client` name what is not there.
     """
-    if is_access_log(path):
+    if wanted is not None and access and is_access_log(path):
         if columns:
             raise SourceDataError(f"{path} is an access log, whose columns are known. Name no columns.")
         frame, line = read_access_log(path, client or ALL)
         chosen = [name for name in frame.columns if name in (wanted if client is None else wanted + WHOSE)]
-        return frame.select(chosen), Layout(frame.columns, 0, line)
-    own = _own_names(path)
-    taken = _renamed(path, own, wanted, columns, whose=client is not None)
+        return frame.select(chosen), Cells(path, tuple(frame.columns), 0, line)
+    own = _own_names(path, access=access and wanted is not None)
+    taken = _renamed(path, own, own if wanted is None else wanted, columns, whose=client is not None)
     head: int | None = 0
     if path.name.lower().endswith(JSON_LINES):
         frame = without_blank_end(_read_json(path, list(taken))).rename(taken)
@@ -92,16 +78,16 @@ def log_frame(
         head = 1 if table_ending(path) != ".parquet" else None
         frame = read_table(path, columns=list(taken), as_text=head is not None).rename(taken)
         frame = frame if head is None else without_blank_end(frame)
-    layout = Layout(_present(own, taken), head)
-    if set(WHOSE) & set(frame.columns):
+    cells = Cells(path, tuple(taken.get(name, name) for name in own), head)
+    if wanted is not None and set(WHOSE) & set(frame.columns):
         frame, line = requests_of_client(frame, client or ALL, path)
-        layout = layout._replace(line=line)
+        cells = cells.of_rows(line)
     elif client:
         raise SourceDataError(
             f"{path} does not tell clients. Name the columns that do, such as --columns remote_addr=client,"
             "user_agent=agent, or leave the choice out."
         )
-    return frame, layout
+    return frame, cells
 
 
 def may_have(path: Path, wanted: tuple[str, ...], columns: Mapping[str, str] | None = None) -> frozenset[str]:
@@ -119,25 +105,16 @@ def may_have(path: Path, wanted: tuple[str, ...], columns: Mapping[str, str] | N
     return frozenset(_renamed(path, _own_names(path), wanted, columns).values())
 
 
-def read_json_lines(path: Path) -> polars.DataFrame:
-    """Return all columns of JSON lines as text.
-
-    Raises
-    ------
-    SourceDataError
-        If there is no file, or a line is no JSON object.
-    """
-    require_file(path)
-    return without_blank_end(_read_json(path, _json_names(path)))
-
-
-def _own_names(path: Path) -> list[str]:
+def _own_names(path: Path, *, access: bool = True) -> list[str]:
     """Return the names of a file's columns."""
     if path.name.lower().endswith(JSON_LINES):
         return _json_names(path)
     require_file(path)
     if not path.name.lower().endswith(ENDINGS):
-        _refuse_ending(path)
+        found = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
+        kind, last = ("Logs", "or an access log (.log)") if access else ("Tables", f"or {JSON_LINES[1]}")
+        first = (*ENDINGS, *JSON_LINES[:2]) if access else (*ENDINGS, JSON_LINES[0])
+        raise SourceDataError(f"{path} {found}. {kind} are {', '.join(first)} {last}. Rename it.")
     return column_names(path)
 
 
@@ -156,8 +133,8 @@ def log_hosts(path: Path, columns: Mapping[str, str] | None = None) -> dict[str,
     wanted = ("source", "host")
     if not may_have(path, wanted, _of_two(columns)).issuperset(wanted):
         return None
-    frame, layout = log_frame(path, wanted, _of_two(columns))
-    if not {*wanted} <= {*layout.present}:
+    frame, cells = log_frame(path, wanted, _of_two(columns))
+    if not {*wanted} <= {*cells.present}:
         return None
     pairs = frame.select(col("source", "host").cast(String)).unique()
     pairs = pairs.filter(col("host").is_not_null() & (col("host") != ""))
@@ -187,18 +164,10 @@ def is_access_log(path: Path) -> bool:
     return not known and (".log" in name or "access_log" in name)
 
 
-def _refuse_ending(path: Path) -> None:
-    found = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
-    raise SourceDataError(
-        f"{path} {found}. Logs are {', '.join(ENDINGS)}, {', '.join(JSON_LINES[:2])} or an access log "
-        "(.log). Rename it."
-    )
-
-
 def _renamed(
     path: Path,
     own: list[str],
-    wanted: tuple[str, ...],
+    wanted: Sequence[str],
     columns: Mapping[str, str] | None,
     *,
     whose: bool = False,
@@ -228,10 +197,6 @@ def _renamed(
     same = {name: name for name in own if name in wanted and name not in (*given, *given.values())}
     named = (*wanted, *WHOSE) if whose else wanted
     return {name: to for name, to in given.items() if to in named} | same
-
-
-def _present(own: list[str], taken: Mapping[str, str]) -> list[str]:
-    return [taken.get(name, name) for name in own]
 
 
 def _json_names(path: Path) -> list[str]:

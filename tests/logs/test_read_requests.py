@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.io import read_requests
-from freshopt.io.read_requests import requests_of
+from freshopt.logs import read_requests
+from freshopt.logs.read_requests import requests_of
 
 LINE = '192.0.2.1 - - [{}/Jan/2026:{} +0000] "GET {} HTTP/1.1" {} 7\n'
 
@@ -50,7 +50,7 @@ def test_tables_and_their_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("source,when\na,1\n", r"no column 'time'.*Requests have source and time"),
+        ("source,when\na,1\n", r"no column 'time'.*A log of requests has source and time"),
         ("source,time\n", r"no rows"),
         ("source,time\na,1\nb,1\n", r"all requests .* are at one time"),
         ("source,time\na,1\nb,x\n", r"row 2, line 3"),

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from freshopt.errors import SourceDataError, list_offenders
-from freshopt.io.log_cells import Cells
-from freshopt.io.log_files import log_frame
-from freshopt.logs.timestamps import on_own_clock
+from freshopt.errors import SourceDataError
+from freshopt.logs.clock import on_own_clock
+from freshopt.logs.schema import REQUESTS, read_events
 from freshopt.numerics.arrays import Array
 from freshopt.units import check_time_unit
 
@@ -65,18 +64,7 @@ def read_requests(
 
     check_time_unit(time_unit)
     path = Path(path)
-    frame, layout = log_frame(path, ("source", "time"), columns)
-    missing = [name for name in ("source", "time") if name not in frame.columns]
-    if missing:
-        raise SourceDataError(
-            f"{path} has no column {list_offenders(map(repr, missing))}; it has "
-            f"{list_offenders(map(repr, layout.present))}. Requests have source and time. Name the columns."
-        )
-    if frame.height == 0:
-        raise SourceDataError(f"{path} has column names but no rows. Check that it was written completely.")
-    cells = Cells(path, layout.head is not None, layout.head or 0, layout.line)
-    names, codes = cells.sources(frame["source"])
-    moments = cells.times(frame["time"], time_unit)
+    names, codes, moments, cells = read_events(path, REQUESTS, columns, time_unit)
     times = on_own_clock(moments, "time", cells.row_name, time_unit)[0]
     if not np.isfinite(times).all():
         k = int(np.flatnonzero(~np.isfinite(times))[0])

@@ -1,11 +1,13 @@
-"""`Cells`: columns of a log's file, converted with precise messages.
+"""`Cells`: columns of a file, converted with precise messages, and what columns there are.
 
-What the owner of a log wrote (names, times, `changed`) is refused where it cannot be used. What strangers
+What the owner of a table wrote (names, times, numbers) is refused where it cannot be used. What strangers
 wrote (a status, a date of last change) is left out, counted and told.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,40 +20,49 @@ from freshopt.logs.row_outcomes import ABSENT
 from freshopt.logs.source_index import Codes, code_integers, ranked_names
 from freshopt.logs.timestamps import Moments, read_moments, read_text, scattered
 from freshopt.logs.told_dates import read_dates, read_text_dates
-from freshopt.numerics.arrays import Array, label_array
+from freshopt.numerics.arrays import Array, IntArray, label_array
 
 if TYPE_CHECKING:
     import polars
 
-_REMEDY = {
-    "source": "Fill it in without zero bytes, or drop the row.",
-    "time": "Fill it in, or drop the row.",
+# What to do about a cell that cannot be used: of columns that are told apart by more than their kind.
+REMEDIES: Mapping[str, str] = {
+    **dict.fromkeys(("source", "name", "host"), "Fill it in without zero bytes, or drop the row."),
     "changed": "Write 1 where the source had changed since its previous crawl, else 0.",
     "elapsed": "Write the time since the previous crawl as a number.",
     "last_modified": "Write a time such as those of the column time, or leave it empty where it is not told.",
     "status": "Write an HTTP status such as 200 or 304, 0 where there was no answer.",
     "changes": "Write how many changes were found, or leave it empty where that is unknown.",
+    "signalled": "Write true or false.",
+    "time_unit": "Write text without zero bytes.",
 }
+_NUMBER, _FILL = "Write a number, without a unit.", "Fill it in, or drop the row."
 _FLAGS = {"true": 1.0, "false": 0.0}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Cells:
     """Columns of one file, converted with precise error messages.
 
-    They name the file and the row.
+    Attributes
+    ----------
+    path : Path
+    present : tuple of str
+        All columns, by the names that they have here.
+    head : int or None
+        Lines before the first row; None where rows are no lines of text.
+    row : ndarray of int, or None
+        Number of each row, where rows were left out.
     """
 
-    def __init__(
-        self, path: Path, has_lines: bool, head: int = 1, row: npt.NDArray[np.int64] | None = None
-    ) -> None:
-        self.path = path
-        self.has_lines = has_lines
-        self.head = head
-        self.row = row
+    path: Path
+    present: tuple[str, ...]
+    head: int | None = 1
+    row: IntArray | None = None
 
-    def of_rows(self, rows: npt.NDArray[np.int64]) -> Cells:
+    def of_rows(self, rows: IntArray) -> Cells:
         """Return the cells of some rows, which keep their names."""
-        return Cells(self.path, self.has_lines, self.head, rows if self.row is None else self.row[rows])
+        return replace(self, row=rows if self.row is None else self.row[rows])
 
     def row_name(self, k: int) -> str:
         """Return the name of row k in messages.
@@ -59,36 +70,52 @@ class Cells:
         A cell with a line break in it shifts the lines below, not the rows.
         """
         k = k if self.row is None else int(self.row[k])
-        if self.has_lines and not self.head:
+        if self.head == 0:
             return f"line {k + 1} of {self.path}"
-        line = f", line {k + 1 + self.head}" if self.has_lines else ""
+        line = "" if self.head is None else f", line {k + 1 + self.head}"
         return f"row {k + 1}{line} of {self.path}"
+
+    def labels(self, column: polars.Series) -> polars.Series:
+        """Return names as text or integers; any other type is refused."""
+        import polars
+
+        if column.dtype in (polars.Categorical, polars.Enum) or str(column.dtype) in ("Int128", "UInt128"):
+            column = column.cast(polars.String)  # NumPy has no such integers: their digits are names
+        if column.dtype != polars.String:
+            if not (column.dtype.is_integer() or column.dtype == polars.Null):
+                what = "A source is a name" if column.name == "source" else "Write text"
+                raise SourceDataError(
+                    f"column '{column.name}' of {self.path} holds {column.dtype}. {what} or an integer. "
+                    "Convert the column to text."
+                )
+            return column
+        if self.head is None:
+            return column
+        numbers = column.cast(polars.Int64, strict=False)
+        # Only what prints the same is a number: 007 and +7 are names.
+        same = len(numbers) > 0 and (numbers.cast(polars.String) == column).fill_null(value=False).all()
+        return numbers if same else column
+
+    def texts(self, column: polars.Series) -> polars.Series:
+        """Return names as text, without zero bytes."""
+        import polars
+
+        text = self.labels(column).cast(polars.String)
+        self._require_known(text, ~text.str.contains("\0", literal=True).fill_null(value=False))
+        return text
 
     def sources(self, column: polars.Series) -> tuple[npt.NDArray[Any], Codes]:
         """Return the sorted labels and each row's position among them."""
         import polars
 
-        self._require_filled(column)
-        if str(column.dtype) in ("Int128", "UInt128"):  # NumPy has none: their digits are names
-            column = column.cast(polars.String)
-        text = column.dtype in (polars.Categorical, polars.Enum, polars.String)
-        if not (text or column.dtype.is_integer()):
-            raise SourceDataError(
-                f"column 'source' of {self.path} holds {column.dtype}. A source is a name or an integer. "
-                "Convert the column to text."
-            )
-        if text:
-            column = column.cast(polars.String)
-            numbers = column.cast(polars.Int64, strict=False) if self.has_lines else column.clear()
-            # Only what prints the same is a number: 007 and +7 are names.
-            if len(numbers) and not numbers.has_nulls() and (numbers.cast(polars.String) == column).all():
-                column, text = numbers, False
-        if text:
-            labels, codes = ranked_names(column)
-            if labels.str.contains("\0", literal=True).any():
-                self._require_known(column, ~column.str.contains("\0", literal=True))
-            return label_array(labels.to_list()), codes
-        return code_integers(column.to_numpy())
+        self.require_filled(column)
+        column = self.labels(column)
+        if column.dtype != polars.String:
+            return code_integers(column.to_numpy())
+        labels, codes = ranked_names(column)
+        if labels.str.contains("\0", literal=True).any():
+            self.texts(column)
+        return label_array(labels.to_list()), codes
 
     def dates(self, column: polars.Series, time: Moments | None) -> Moments:
         """Return dates of last change, beside the times of crawls.
@@ -117,7 +144,7 @@ class Cells:
         """
         import polars
 
-        self._require_filled(column)
+        self.require_filled(column)
         if column.dtype.is_decimal() or str(column.dtype) in ("Int128", "UInt128"):  # NumPy has none
             column = column.cast(polars.String)
         if column.dtype == polars.String:
@@ -130,20 +157,13 @@ class Cells:
         numbers = column if column.dtype.is_numeric() else self.numbers(column)
         return read_moments(numbers.to_numpy(), column.name, self.row_name, time_unit, dated=dated)
 
-    def flags(self, column: polars.Series, *, alone: bool) -> npt.NDArray[np.float64] | npt.NDArray[np.bool_]:
-        """Return `changed` as numbers or booleans, NaN where a cell is empty.
-
-        `alone` says that no other column tells changes: then not all are empty.
-        """
+    def flags(self, column: polars.Series) -> polars.Series:
+        """Return yes and no, in words or numbers, as booleans or numbers; empty cells stay empty."""
         import polars
 
         column = filled(column)
-        if column.null_count() == len(column):
-            if alone:
-                self._require_filled(column)
-            return np.full(len(column), np.nan)
-        if column.dtype == polars.Boolean:
-            return column.cast(polars.Float64).to_numpy() if column.has_nulls() else column.to_numpy()
+        if column.dtype in (polars.Boolean, polars.Null):
+            return column
         if column.dtype == polars.String:
             text = column.str.strip_chars().str.to_lowercase()
             words = text.replace_strict(_FLAGS, default=None, return_dtype=polars.Float64)
@@ -151,7 +171,7 @@ class Cells:
         else:
             known = self.numbers(column).fill_nan(None)
         self._require_known(column, known.is_in([0.0, 1.0]).fill_null(False) | column.is_null())
-        return known.fill_null(np.nan).to_numpy()
+        return known
 
     def statuses(self, column: polars.Series) -> Array:
         """Return HTTP statuses, NaN where a cell says nothing readable."""
@@ -159,45 +179,49 @@ class Cells:
 
         column = filled(column)
         if column.dtype != polars.String:
-            return self.numbers(column).to_numpy()
+            return self.numbers(column).fill_null(np.nan).to_numpy()
         numbers = column.str.strip_chars().cast(polars.Float64, strict=False)
         lost = (numbers.is_null() & column.is_not_null()).arg_true()
         if len(lost):
             k = int(lost[0])
             warn(
                 f"status is no number in {count(len(lost), 'row')}, such as {shown(column[k])} in "
-                f"{self.row_name(k)}. It says nothing there. {_REMEDY['status']}"
+                f"{self.row_name(k)}. It says nothing there. {REMEDIES['status']}"
             )
         return numbers.fill_null(np.nan).to_numpy()
 
     def numbers(self, column: polars.Series) -> polars.Series:
-        """Return a column as float64, its empty cells as NaN."""
+        """Return a column as float64; empty cells stay empty."""
         import polars
 
         if column.dtype == polars.String:
             numbers = column.str.strip_chars().cast(polars.Float64, strict=False)
             self._require_known(column, numbers.is_not_null() | column.is_null())
-        elif column.dtype.is_numeric():
-            numbers = column.cast(polars.Float64)
-        else:
+            return numbers
+        if not column.dtype.is_numeric():
             raise SourceDataError(
-                f"column {column.name!r} of {self.path} holds {column.dtype}. {_REMEDY[column.name]}"
+                f"column '{column.name}' of {self.path} holds {column.dtype}. {self._remedy(column.name)}"
             )
-        return numbers.fill_null(np.nan)
+        return column.cast(polars.Float64)
 
-    def _require_filled(self, column: polars.Series) -> None:
+    def require_filled(self, column: polars.Series) -> None:
+        """Raise if a column has empty cells."""
         if column.has_nulls():
             rows = column.is_null().arg_true()
             where = list_offenders(map(self.row_name, rows.head(5))) + more_than_five(len(rows))
-            raise SourceDataError(f"{column.name} is empty in {where}. {_REMEDY[column.name]}")
+            remedy = REMEDIES.get(column.name, _FILL)
+            raise SourceDataError(f"{column.name} is empty in {where}. {remedy}")
 
     def _require_known(self, column: polars.Series, known: polars.Series) -> None:
         if not known.all():
             rows = (~known).arg_true()
             where = list_offenders(f"{column[k]!r} in {self.row_name(k)}" for k in rows.head(5))
             raise SourceDataError(
-                f"{column.name} is {where}{more_than_five(len(rows))}. {_REMEDY[column.name]}"
+                f"{column.name} is {where}{more_than_five(len(rows))}. {self._remedy(column.name)}"
             )
+
+    def _remedy(self, name: str) -> str:
+        return REMEDIES.get(name, _NUMBER)
 
 
 def more_than_five(many: int) -> str:

@@ -1,4 +1,4 @@
-"""`read_history`: change history from a CSV or Parquet file.
+"""`read_history`: change history from a table.
 
 It has all changes of some sources, with one row per change. That it is complete is its owner's word: nothing
 in it shows what somebody who looked now and then has missed. Changes that a check found are no such table, as
@@ -15,16 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.io.log_cells import Cells
-from freshopt.io.tables import column_names, read_table, table_ending, without_blank_end
 from freshopt.logs.change_history import ChangeHistory
+from freshopt.logs.schema import HISTORY, read_events
 from freshopt.logs.timestamps import Times
 from freshopt.numerics.arrays import LARGEST, labels_of
 
 if TYPE_CHECKING:
     import os
-
-COLUMNS = ("source", "time")
 
 
 def read_history(
@@ -39,9 +36,9 @@ def read_history(
     Parameters
     ----------
     path : path
-        A CSV file with a header line (.csv or .csv.gz) or a Parquet file (.parquet) with the columns
-        ``source`` and ``time``, as `read_log` reads them. Other columns are ignored; rows may be in any
-        order.
+        A CSV file with a header line (.csv or .csv.gz), a Parquet file (.parquet) or JSON lines (.jsonl,
+        .ndjson) with the columns ``source`` and ``time``, as `read_log` reads them. Other columns are
+        ignored; rows may be in any order.
     start, end : scalar or array_like of shape (n,), optional
         As in `ChangeHistory`: by default all sources are watched from the first to the last change of all.
     time_unit : str
@@ -54,22 +51,7 @@ def read_history(
         and the row.
     """
     path = Path(path)
-    present = column_names(path)
-    missing = [name for name in COLUMNS if name not in present]
-    if missing:
-        raise SourceDataError(
-            f"{path} has no column {list_offenders(map(repr, missing))}; "
-            f"it has {list_offenders(map(repr, present))}. A history has source and time. Rename or add the "
-            "columns."
-        )
-    is_text = table_ending(path) != ".parquet"
-    frame = read_table(path, columns=COLUMNS, as_text=is_text)
-    frame = without_blank_end(frame) if is_text else frame
-    if frame.height == 0:
-        raise SourceDataError(f"{path} has column names but no rows. Check that it was written completely.")
-    cells = Cells(path, is_text)
-    names, codes = cells.sources(frame["source"])
-    times = cells.times(frame["time"], time_unit=time_unit)
+    names, codes, times, cells = read_events(path, HISTORY, time_unit=time_unit)
     if times.dtype.kind == "f" and not np.all(np.abs(times) <= LARGEST):
         rows = np.flatnonzero(~(np.abs(times) <= LARGEST)).tolist()
         where = list_offenders(f"{cells.row_name(k)}: {times[k]:g}" for k in rows)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from freshopt.errors import SourceDataError
-from freshopt.io import atomic_output as module
-from freshopt.io.atomic_output import complete_file, complete_folder
+from freshopt.logs import atomic_output as module
+from freshopt.logs.atomic_output import complete_file, complete_folder
 
 FILES = ("rates.csv", "schedule.csv")
 

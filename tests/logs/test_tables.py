@@ -10,7 +10,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from freshopt.errors import SourceDataError
-from freshopt.io.tables import column_names, read_table, write_table
+from freshopt.logs.tables import column_names, read_table, write_table
 from tests.ground_truth.hostile_names import HOSTILE, hostile_names
 
 TABLE = pl.DataFrame(

@@ -9,10 +9,9 @@ import polars as pl
 import pytest
 
 from freshopt.errors import SourceDataError, SourceDataWarning
-from freshopt.io.access_clients import Client
-from freshopt.io.fetch_outcomes import fetch_statuses
-from freshopt.io.read_log import read_log
-from freshopt.io.read_requests import read_requests
+from freshopt.logs.client_copies import Client
+from freshopt.logs.read_log import fetch_statuses, read_log
+from freshopt.logs.read_requests import read_requests
 from tests.ground_truth.command_lines import Run, fields, refuse, unwrapped
 from tests.ground_truth.site_logs import KINDS, Site, Visitors, site
 

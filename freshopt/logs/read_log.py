@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, by_weight, hearing, list_offenders, warn
 from freshopt.formatting import count
-from freshopt.io.access_clients import ALL, WHOSE, Client, evidence_of_clients
-from freshopt.io.log_cells import Cells, more_than_five
-from freshopt.io.log_files import log_frame
+from freshopt.logs.cells import Cells, more_than_five
+from freshopt.logs.client_copies import ALL, WHOSE, Client, evidence_of_clients
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.log_files import log_frame, may_have
 from freshopt.logs.row_outcomes import (
     CHANGED,
     NOT_MODIFIED,
@@ -31,19 +31,20 @@ from freshopt.logs.row_outcomes import (
     RowOutcomes,
     row_outcomes,
 )
+from freshopt.logs.schema import CRAWLS, SEEN_CRAWLS, require_columns, require_rows
 from freshopt.logs.source_index import Codes
-from freshopt.numerics.arrays import Array
+from freshopt.logs.timestamps import Moments
+from freshopt.numerics.arrays import Array, labels_of
 
 if TYPE_CHECKING:
     import os
 
     import polars
 
-
 _LOGGER = logging.getLogger(__name__)
 COLUMNS = ("source", "time", "changed", "elapsed", "changes", "last_modified")
-# What crawls saw, from which `changed` follows where it is not there.
 _TELLING = ("changed", "elapsed")
+# What crawls saw, from which `changed` follows where it is not there.
 SEEN = ("hash", "etag", "status")
 
 
@@ -173,21 +174,22 @@ def read_rows(
     SourceDataError
         As `read_log`, of cells that cannot be used; what rows say together is not looked at.
     """
-    frame, layout = log_frame(path, COLUMNS + SEEN, columns, client)
-    _check_columns(path, layout.present)
-    cells = Cells(path, layout.head is not None, layout.head or 0, layout.line)
-    if frame.height == 0:
-        raise SourceDataError(f"{path} has column names but no rows. Check that the crawler wrote it.")
+    frame, cells = log_frame(path, COLUMNS + SEEN, columns, client)
+    require_columns(cells.present, SEEN_CRAWLS if set(SEEN) & set(cells.present) else CRAWLS, path)
+    require_rows(frame, CRAWLS, path)
     names, codes = cells.sources(frame["source"])
     found: dict[str, npt.NDArray[Any]] = {"source": codes}
     told = [key for key in SEEN if key in frame.columns]
     if "changed" in frame.columns:
-        found["changed"] = cells.flags(frame["changed"], alone=not told)
+        flags = cells.flags(frame["changed"])
+        if not told and flags.null_count() == len(flags):
+            cells.require_filled(flags)
+        found["changed"] = (flags.cast(float).fill_null(np.nan) if flags.has_nulls() else flags).to_numpy()
     if "time" in frame.columns:
         found["time"] = np.asarray(cells.times(frame["time"], time_unit, dated=dated))
     for key in ("elapsed", "changes"):
         if key in frame.columns:
-            found[key] = cells.numbers(frame[key]).to_numpy()
+            found[key] = cells.numbers(frame[key]).fill_null(np.nan).to_numpy()
     if "last_modified" in frame.columns:
         found["last_modified"] = cells.dates(frame["last_modified"], found.get("time"))
     if not told:
@@ -315,18 +317,48 @@ def _require_evidence(path: Path, rows: FileRows, *, answers_are_changes: bool |
             warn(f"{what} in {count(len(row), 'row')}, such as {where}: each {verdict}.")
 
 
-def _check_columns(path: Path, present: list[str]) -> None:
-    """Raise if a file lacks the columns of a log."""
-    seen = any(key in present for key in SEEN)
-    missing = [] if "source" in present else ["source"]
-    if "changed" not in present and not seen:
-        missing.append("changed")
-    if "time" not in present and (seen or "elapsed" not in present):
-        missing.append("time")
-    if missing:
-        raise SourceDataError(
-            f"{path} has no column {list_offenders(map(repr, missing))}; "
-            f"it has {list_offenders(map(repr, present))}. A log has source, time and changed (or hash, etag "
-            "or status), in CSV parted by commas. Name its own columns with --columns url=source,..., or "
-            "columns={...} in Python."
-        )
+class Fetches(NamedTuple):
+    """Source, status and moment of each fetch whose outcome is told."""
+
+    source: npt.NDArray[Any]
+    status: Array
+    time: Moments
+
+
+def fetch_statuses(
+    path: Path,
+    columns: Mapping[str, str] | None = None,
+    *,
+    dated: bool | None = None,
+    client: Client | None = None,
+) -> Fetches | None:
+    """Return the fetches of a log with statuses, or None.
+
+    None without a column ``status`` or ``time``. A crawl that is evidence and has no status was answered.
+
+    Parameters
+    ----------
+    path : Path
+        Of a crawl log, as `freshopt.logs.read_log` takes it.
+    columns : mapping of str to str, optional
+        Names of the file's columns to those of a log.
+    dated : bool, optional
+        Whether the times of the log are dates.
+    client : Client, optional
+        Of an access log, whose fetches are wanted. Default: everybody's.
+
+    Raises
+    ------
+    SourceDataError
+        If the file cannot be read, or a cell cannot be used.
+    """
+    # Most logs have none, and their rows are not read for it.
+    if not may_have(path, COLUMNS + SEEN, columns).issuperset({"source", "time", "status"}):
+        return None
+    rows = read_rows(path, columns, dated=dated, client=client or ALL)
+    if rows.said is None or rows.status is None:
+        return None
+    status = rows.said.statuses(rows.status)
+    told = ~np.isnan(status)
+    names = labels_of(rows.names, rows.columns["source"][told])
+    return Fetches(names, status[told], rows.columns["time"][told])

@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from freshopt.errors import SourceDataError
-from freshopt.io.read_log import read_log
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.read_log import read_log
 
 COLUMNS: dict[str, list[Any]] = {
     "source": ["b", "a", "b", "a"],

@@ -11,7 +11,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.errors import SourceDataError, SourceDataWarning
-from freshopt.io.read_log import read_log
+from freshopt.logs.read_log import read_log
 
 # Written as Apache's combined format and nginx's default have it; addresses are those for documentation.
 AGENT = '"-" "ExampleBot/1.0 (+https://bot.example)"'

@@ -21,8 +21,8 @@ import numpy as np
 
 from freshopt.errors import SourceDataError, shown, warn
 from freshopt.formatting import count
-from freshopt.io.access_clients import ALL, WHOSE, Client, requests_of_client
-from freshopt.io.tables import parsing
+from freshopt.logs.client_copies import ALL, WHOSE, Client, requests_of_client
+from freshopt.logs.tables import parsing
 from freshopt.numerics.arrays import IntArray
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ text of another program's that begins with an apostrophe and a sign loses the ap
 numbers. Parquet files hold all texts as they are: they are for programs.
 
 What polars raises is caught by its exact type, here and nowhere else: a file that cannot be parsed is the
-user's to mend, and the message says which file and how.
+user's to mend, and the message says which file and how. Dataframes of any library come in by
+`frame_columns`, zoned times in UTC: libraries disagree on what their arrays of zoned times hold.
 
 References
 ----------
@@ -24,10 +25,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
-from freshopt.errors import SourceDataError
-from freshopt.io.atomic_output import NO_ROOM
+import numpy.typing as npt
+
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.logs.atomic_output import NO_ROOM
 
 if TYPE_CHECKING:
     import polars
@@ -288,3 +291,58 @@ def parsing(path: Path, kind: str) -> Iterator[None]:
 
 def _reason(error: OSError) -> str:
     return error.strerror or str(error).rstrip(".")
+
+
+def frame_columns(
+    frame: Any,  # noqa: ANN401 - any dataframe library's frame
+    what: str,
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+) -> dict[str, npt.NDArray[Any]]:
+    """Return named columns of a dataframe as arrays.
+
+    Optional ones are returned where they are present.
+
+    Parameters
+    ----------
+    frame : dataframe
+        Of any library that narwhals knows, eager.
+    what : str
+        The name used in messages.
+    required, optional : sequence of str
+
+    Raises
+    ------
+    SourceDataError
+        If this is no dataframe, or a required column is missing.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> frame_columns(pl.DataFrame({"time": [0.5], "colour": ["red"]}), "the log", ["time"])
+    {'time': array([0.5])}
+    """
+    import narwhals
+
+    try:
+        table = narwhals.from_native(frame, eager_only=True)
+    except TypeError:
+        raise SourceDataError(
+            f"{what} is a {type(frame).__name__}, not a dataframe. Pass one of polars, pandas or pyarrow, "
+            "collected where it is lazy."
+        ) from None
+    missing = [name for name in required if name not in table.columns]
+    if missing:
+        raise SourceDataError(
+            f"{what} has no column {list_offenders(map(repr, missing))}; "
+            f"it has {list_offenders(map(repr, table.columns))}. Rename or add the columns."
+        )
+    found = {}
+    for name in (*required, *(name for name in optional if name in table.columns)):
+        column = table[name]
+        if isinstance(column.dtype, narwhals.Datetime) and column.dtype.time_zone is not None:
+            column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        elif isinstance(column.dtype, narwhals.Categorical | narwhals.Enum):
+            column = column.cast(narwhals.String())
+        found[name] = column.to_numpy()
+    return found

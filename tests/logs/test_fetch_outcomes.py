@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import polars
 import pytest
 
-from freshopt.io import fetch_outcomes, log_files
-from freshopt.io.fetch_outcomes import fetch_statuses
-from freshopt.io.log_files import log_hosts, may_have
+from freshopt.logs import log_files
+from freshopt.logs.log_files import log_hosts, may_have
+from freshopt.logs.read_log import fetch_statuses
 
 ROWS: dict[str, Any] = {"url": ["a", "b"], "time": [1.0, 2.0], "changed": [0, 1]}
 
@@ -27,7 +28,7 @@ def test_rows_are_not_read_for_columns_that_are_not_there(
         raise AssertionError("the rows were read")
 
     monkeypatch.setattr(log_files, "log_frame", refuse)
-    monkeypatch.setattr(fetch_outcomes, "read_rows", refuse)
+    monkeypatch.setattr(sys.modules["freshopt.logs.read_log"], "read_rows", refuse)
     assert fetch_statuses(path, {"url": "source"}) is None
     assert log_hosts(path, {"url": "source"}) is None
 

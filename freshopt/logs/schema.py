@@ -1,0 +1,279 @@
+"""One reader for all tables: which columns each kind has, and what is refused.
+
+A column has one kind of cells wherever it stands: a source is a name or an integer, a rate a number, a flag
+yes or no. A kind of table is a `Schema`: its title, the columns that it must have, without empty cells, the
+one of which each row has its own, and those with numbers of 0 or more. Files are read as `Table`; what is
+refused of dataframes is refused in the same words.
+
+A CSV file is read as text and converted here, so that a source called 007 keeps its name and a cell that is
+no number is named by its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.logs.cells import Cells
+from freshopt.logs.log_files import log_frame
+from freshopt.logs.source_index import Codes
+from freshopt.logs.tables import UNIT
+from freshopt.logs.timestamps import Moments
+from freshopt.numerics.arrays import Array
+from freshopt.units import check_time_unit
+
+if TYPE_CHECKING:
+    import polars
+
+_NUMBERS = (
+    *("change_rate", "importance", "min_rate", "max_rate", "refresh_cost", "changed_cost", "rate", "limit"),
+    *("request_rate", "stale_while_revalidate", "lifetime", "interval", "success"),
+    *("scale", "exponent", "cap", "deadline"),
+)
+_LABELS, _TEXTS, _FLAGS = ("source", "name"), ("host", "group", UNIT), ("signalled",)
+
+
+class Schema(NamedTuple):
+    """A kind of table.
+
+    Attributes
+    ----------
+    title : str
+    needed : tuple of str
+        Columns that must be there; where one of several does, with | between them.
+    key : str or None
+        Column of which each row has its own value.
+    amounts : tuple of str
+        Columns whose cells are finite numbers of 0 or more.
+    gaps : tuple of str
+        Needed columns that may have empty cells.
+    rows : str
+        What to do where there are no rows; by default there may be none.
+    has, remedy : str
+        What it has, in words, and what to do where a column is missing.
+    access : bool
+        Whether it may be an access log.
+    """
+
+    title: str
+    needed: tuple[str, ...] = ()
+    key: str | None = "source"
+    amounts: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
+    rows: str = ""
+    has: str = ""
+    remedy: str = "Rename or add the columns."
+    access: bool = False
+
+
+ANY = Schema("A table", key=None)
+# A table whose needed column an option names.
+NAMED = Schema("The table", key=None, remedy="Correct the name, or add the column.")
+LISTED = Schema("A list of sources", ("source",), key=None)
+IMPORTANCES = Schema("A table of importances", ("source", "importance"), amounts=("importance",))
+HOSTS = Schema("A table of hosts", ("source", "host"))
+STARTS = Schema("A table of births", ("source", "start"), gaps=("start",))
+HOST_LIMITS = Schema(
+    "A table of host limits",
+    ("host", "limit"),
+    key="host",
+    rows="Add a host with its limit, or leave --host-limits out.",
+)
+GROUP_LIMITS = Schema(
+    "A table of limits", ("group", "at_most|at_least"), key="group", amounts=("at_most", "at_least")
+)
+COSTS = Schema("A table of costs", ("source", "cost"))
+REFRESH_COSTS = Schema("A table of costs", ("source", "refresh_cost"))
+CHANGED_COSTS = Schema("A table of costs", ("source", "changed_cost"), amounts=("changed_cost",))
+CHANGE_RATES = Schema("A table of change rates", ("source", "change_rate"))
+SOURCE_ROWS = Schema("A table of sources", ("source",))
+EDGES = Schema("A graph", ("upstream", "downstream"), key=None)
+TIMES = Schema("A table of times", ("source", "time"), key=None, amounts=("time",))
+RATES = Schema("A table of rates", ("source", "rate"))
+_WRITTEN = "Check that it was written completely."
+HISTORY = Schema("A history", ("source", "time"), key=None, rows=_WRITTEN)
+REQUESTS = Schema("A log of requests", ("source", "time"), key=None, rows=_WRITTEN, access=True)
+CRAWLS = Schema(
+    "A log",
+    ("source", "changed|hash|etag|status", "time|elapsed"),
+    key=None,
+    rows="Check that the crawler wrote it.",
+    has="source, time and changed (or hash, etag or status)",
+    remedy="CSV is parted by commas. Name its own columns with --columns url=source,..., or columns={...} "
+    "in Python.",
+    access=True,
+)
+# What crawls saw has its time.
+SEEN_CRAWLS = CRAWLS._replace(needed=("source", "changed|hash|etag|status", "time"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """A table of one kind: its columns in their types, and how messages name its cells."""
+
+    schema: Schema
+    frame: polars.DataFrame
+    cells: Cells
+
+    @classmethod
+    def read(cls, path: Path, schema: Schema = ANY) -> Table:
+        """Read a CSV, Parquet or JSON lines file.
+
+        Raises
+        ------
+        SourceDataError
+            If the file cannot be read, or is no table of this kind.
+        """
+        frame, cells = log_frame(path)
+        typed = [_typed(frame[name], cells, schema.amounts) for name in frame.columns]
+        table = cls(schema, frame.with_columns(typed), cells)
+        require_columns(frame.columns, schema, path)
+        for name in schema.needed:
+            if name in frame.columns and name not in schema.gaps:
+                cells.require_filled(frame[name])
+        require_own(table.frame, schema, path)
+        require_rows(frame, schema, path)
+        for name in schema.amounts:
+            if name in frame.columns:
+                table._require_amounts(name)
+        return table
+
+    def unit(self, asked: str | None) -> str:
+        """Return the time unit of a table.
+
+        Its column `UNIT` says it; otherwise it is the one asked for, or day.
+        """
+        frame, path = self.frame, self.cells.path
+        if UNIT not in frame.columns or len(frame) == 0:
+            return asked or "day"
+        named = frame[UNIT].unique(maintain_order=True).to_list()
+        if len(named) > 1 or named[0] is None:
+            raise SourceDataError(
+                f"column '{UNIT}' of {path} does not say one unit for all rows. Write the same in each."
+            )
+        with naming(path):
+            unit = check_time_unit(named[0])
+        if asked not in (None, unit):
+            raise SourceDataError(
+                f"{path} is per {unit}, and not per {asked}. Leave --time-unit {asked} out."
+            )
+        return unit
+
+    def numbers(self, column: str) -> Array:
+        """Return a column as numbers, all of which are there."""
+        self.cells.require_filled(self.frame[column])
+        return np.asarray(self.cells.numbers(self.frame[column]).to_numpy(), dtype=np.float64)
+
+    def by_key(self, column: str) -> dict[str, Any]:
+        """Return a column by what each row has its own of, as text."""
+        keys = map(str, self.frame[self.schema.key or "source"].to_list())
+        return dict(zip(keys, self.frame[column].to_list(), strict=True))
+
+    def of(self, names: Iterable[object], what: str = "row") -> Table:
+        """Return the rows of sources, in their order; `what` is missing where one has none."""
+        position = {str(name): k for k, name in enumerate(self.frame["source"].to_list())}
+        rows = found_in(position, names, what, self.cells.path)
+        return replace(self, frame=self.frame[rows], cells=self.cells.of_rows(np.array(rows, dtype=np.int64)))
+
+    def _require_amounts(self, name: str) -> None:
+        """Raise unless a column's numbers are finite and not negative."""
+        cells = self.frame[name].to_numpy()
+        empty = self.frame[name].is_null().to_numpy()
+        wrong = np.flatnonzero(~((cells >= 0.0) & (cells < np.inf)) & ~empty).tolist()
+        if wrong:
+            key = self.schema.key
+            named = self.cells.row_name if key is None else lambda k: f"'{self.frame[key][k]}'"
+            where = list_offenders(f"{named(k)}: {cells[k]:g}" for k in wrong)
+            raise SourceDataError(
+                f"{name} in {self.cells.path} is no finite number >= 0 for {where}. Correct these rows."
+            )
+
+
+def column_of(path: Path | None, schema: Schema) -> Callable[[Any], npt.NDArray[Any]] | None:
+    """Return the function from source names to a table's second column, None without a table."""
+    if path is None:
+        return None
+    column = schema.needed[1]
+    given = Table.read(path, schema).by_key(column)
+    return lambda names: np.array(found_in(given, names.tolist(), column, path))
+
+
+def found_in(given: dict[str, Any], names: Iterable[object], what: str, path: Path) -> list[Any]:
+    """Return each name's value."""
+    keys = [str(name) for name in names]
+    missing = [f"'{key}'" for key in keys if key not in given]
+    if missing:
+        raise SourceDataError(f"{path} has no {what} for {list_offenders(missing)}. Add a row for each.")
+    return [given[key] for key in keys]
+
+
+def require_columns(present: Collection[str], schema: Schema, where: Path | str) -> None:
+    """Raise if a column is missing."""
+    missing = [each for each in schema.needed if not any(name in present for name in each.split("|"))]
+    if missing:
+        first = [repr(each.split("|")[0]) for each in missing]
+        has = schema.has or " and ".join(each.replace("|", " or ") for each in schema.needed)
+        raise SourceDataError(
+            f"{where} has no column {list_offenders(first)}; it has {list_offenders(map(repr, present))}. "
+            f"{schema.title} has {has}. {schema.remedy}"
+        )
+
+
+def require_own(frame: Any, schema: Schema, where: Path | str) -> None:  # noqa: ANN401 - of any library
+    """Raise if two rows have the same key."""
+    key = schema.key
+    if key is None or key not in frame.columns or not bool(frame[key].is_duplicated().any()):
+        return
+    twice = frame[key].filter(frame[key].is_duplicated()).unique(maintain_order=True).to_list()
+    what = "" if key == "source" else f"{key} "
+    raise SourceDataError(
+        f"{where} names {what}{list_offenders(map(repr, twice))} more than once. Keep one row each."
+    )
+
+
+def require_rows(frame: polars.DataFrame, schema: Schema, path: Path) -> None:
+    """Raise if there are none and some are wanted."""
+    if schema.rows and frame.height == 0:
+        raise SourceDataError(f"{path} has column names but no rows. {schema.rows}")
+
+
+def read_events(
+    path: Path, schema: Schema, columns: Mapping[str, str] | None = None, time_unit: str = "day"
+) -> tuple[npt.NDArray[Any], Codes, Moments, Cells]:
+    """Return the sources of a table of events, each row's among them, its moment, and the cells."""
+    frame, cells = log_frame(path, schema.needed, columns, access=schema.access)
+    require_columns(cells.present, schema, path)
+    require_rows(frame, schema, path)
+    names, codes = cells.sources(frame["source"])
+    return names, codes, cells.times(frame["time"], time_unit), cells
+
+
+@contextmanager
+def naming(what: Path | str) -> Iterator[None]:
+    """Raise what is refused within with the name of a file or an option before it."""
+    try:
+        yield
+    except SourceDataError as error:
+        raise SourceDataError(f"{what}: {error}") from None
+
+
+def _typed(column: polars.Series, cells: Cells, amounts: Collection[str]) -> polars.Series:
+    """Return a known column in its type, others as they are."""
+    import polars
+
+    name = column.name
+    if name in _LABELS:
+        cells.texts(column)
+        return cells.labels(column)
+    if name in _TEXTS:
+        return cells.texts(column)
+    if name in _FLAGS:
+        return cells.flags(column).cast(polars.Boolean)
+    return cells.numbers(column) if name in _NUMBERS or name in amounts else column
