@@ -65,11 +65,11 @@ class Fits:
         return self.known[key]
 
 
-def run(history: History, split: float, crawls: int, seed: int) -> list[dict[str, Any]]:
+def run(history: History, split: float, crawls: int, seed: int, most: int = MOST) -> list[dict[str, Any]]:
     """Return what was told and what was realised, of each objective and bandwidth."""
     rng = np.random.default_rng([crawls, seed, int(split)])
     end = split + TEST * GAP
-    made = sampled(history, split, end, crawls, MOST, rng)
+    made = sampled(history, split, end, crawls, most, rng)
     if made is None:
         return []
     log, world, weight = made
@@ -134,7 +134,12 @@ def gathered(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def rows(data: Path | None = None, seeds: int = 4, crawls: tuple[int, ...] = CRAWLS) -> Iterator[Row]:
+def rows(
+    data: Path | None = None,
+    seeds: int = 4,
+    crawls: tuple[int, ...] = CRAWLS,
+    sources: int = MOST,
+) -> Iterator[Row]:
     """Yield each history and length of a log, then the real ones together."""
     every: dict[str, list[Row]] = {"real ones but the last": [], "the one held aside": []}
     for name in (SIMULATED, BUNDLED, *(HISTORIES if data else ()), ASIDE):
@@ -143,7 +148,7 @@ def rows(data: Path | None = None, seeds: int = 4, crawls: tuple[int, ...] = CRA
             for seed in range(seeds):
                 own = history_of(name, data, seed)
                 for share in SPLITS[:1] if name == SIMULATED else SPLITS:
-                    found += run(own, share * own.end, many, seed)
+                    found += run(own, share * own.end, many, seed, sources)
             if not found:
                 continue
             if name != SIMULATED:
@@ -177,5 +182,9 @@ def shown(record: Record) -> Iterator[Row]:
 
 
 BENCH = Measurement(
-    {"rows": rows}, {"seeds": 1, "crawls": (5,)}, ("python", "seeds"), rows={"rows": shown}, claims=claims
+    {"rows": rows},
+    {"seeds": 1, "crawls": (5,), "sources": 60},
+    ("python", "seeds"),
+    rows={"rows": shown},
+    claims=claims,
 )
