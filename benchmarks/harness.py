@@ -36,10 +36,12 @@ ONE = {"FRESHOPT_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": 
 ONE |= {"POLARS_MAX_THREADS": "1"}
 # Where a page's table goes: whose rows, and its columns as "head: format" with | between.
 MARK = re.compile(
-    r"(?P<mark><!-- rows (?P<name>\w+)\.(?P<key>[^|]*?) \|(?P<columns>.*?)-->\n)(?:\|[^\n]*\n)*", re.DOTALL
+    r"(?P<mark><!-- rows (?P<name>\w+)\.(?P<key>[^|]*?) \|(?P<columns>(?:(?!-->).)*)-->\n)(?:\|[^\n]*\n)*",
+    re.DOTALL,
 )
 # Where paragraphs of a page go.
 TEXT = re.compile(r"(?P<mark><!-- text (?P<name>\w+)\.(?P<key>[^>]*?) -->\n).*?(?=<!-- end -->)", re.DOTALL)
+LONG = 100  # characters of a value that is not printed
 LIBRARIES = ("freshopt", "numpy", "scipy", "numba", "cvxpy", "clarabel", "ecos")
 
 Record: TypeAlias = dict[str, Any]
@@ -191,11 +193,9 @@ def by(*keys: str, rows: str = "rows") -> Callable[[Record, Record], Record]:
 
 
 def shown(row: Any) -> Any:
-    """Print a row, and return it."""
+    """Print a row without its long values, and return it."""
     if isinstance(row, dict):
-        plain = (
-            (key, each) for key, each in row.items() if not isinstance(each, list | dict) or len(each) < 4
-        )
+        plain = ((key, each) for key, each in row.items() if len(str(each)) < LONG)
         told = (f"{key} {each:.4g}" if isinstance(each, float) else f"{key} {each}" for key, each in plain)
         print(", ".join(told), flush=True)
     return row

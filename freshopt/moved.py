@@ -45,6 +45,13 @@ MOVED = {
     "freshopt.io.read_nutch": "freshopt.tools.nutch",
     "freshopt.io.read_planner": "freshopt.tools.live_planner",
     "freshopt.io.run_snapshots": "freshopt.tools.records",
+    "freshopt.estimators.momentum_stochastic_approximation": "freshopt.estimators.stochastic_approximation",
+    "freshopt.online.async_mirror_sync": "freshopt.online.async_sync",
+    "freshopt.online.async_projected_gradient_sync": "freshopt.online.async_sync",
+    "freshopt.scheduling.carousel": "freshopt.scheduling.constant_load",
+    "freshopt.scheduling.discrete_counts": "freshopt.scheduling.integer_counts",
+    "freshopt.scheduling.earliest_deadline": "freshopt.scheduling.constant_load",
+    "freshopt.scheduling.lifetime_table": "freshopt.scheduling.rate_table",
     "freshopt.live.clock": "freshopt.logs.clock",
 }
 

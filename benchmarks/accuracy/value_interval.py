@@ -134,21 +134,21 @@ def gathered(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def rows(data: Path | None = None, seeds: int = 4) -> Iterator[Row]:
+def rows(data: Path | None = None, seeds: int = 4, crawls: tuple[int, ...] = CRAWLS) -> Iterator[Row]:
     """Yield each history and length of a log, then the real ones together."""
     every: dict[str, list[Row]] = {"real ones but the last": [], "the one held aside": []}
     for name in (SIMULATED, BUNDLED, *(HISTORIES if data else ()), ASIDE):
-        for crawls in CRAWLS:
+        for many in crawls:
             found: list[Row] = []
             for seed in range(seeds):
                 own = history_of(name, data, seed)
                 for share in SPLITS[:1] if name == SIMULATED else SPLITS:
-                    found += run(own, share * own.end, crawls, seed)
+                    found += run(own, share * own.end, many, seed)
             if not found:
                 continue
             if name != SIMULATED:
                 every["the one held aside" if name == ASIDE else "real ones but the last"] += found
-            yield {"history": name, "crawls": crawls, **gathered(found)}
+            yield {"history": name, "crawls": many, **gathered(found)}
     for label, some in every.items():
         yield {"history": label, "crawls": None, **gathered(some)}
 
@@ -176,4 +176,6 @@ def shown(record: Record) -> Iterator[Row]:
         yield row | {"crawls": row["crawls"] or "all", "ratios": ratios, "tests": tested}
 
 
-BENCH = Measurement({"rows": rows}, {"seeds": 1}, ("python", "seeds"), rows={"rows": shown}, claims=claims)
+BENCH = Measurement(
+    {"rows": rows}, {"seeds": 1, "crawls": (5,)}, ("python", "seeds"), rows={"rows": shown}, claims=claims
+)

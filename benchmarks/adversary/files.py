@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shlex
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -16,9 +22,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from benchmarks.adversary.corpus import Job, jobs, write
-from benchmarks.adversary.damage import NAMES, damaged
-from benchmarks.adversary.in_process import Outcome, call
+from benchmarks.adversary.corpus import NAMES, Job, damaged, jobs, write
+from freshopt.cli import main
 
 KEPT = 4
 
@@ -190,3 +195,62 @@ def _note(kinds: Counter[str], wrong: str, words: str) -> None:
         kinds[kind] += 1
         if kinds[kind] <= KEPT:
             print(f"\n{wrong}\n{words}\n", flush=True)
+
+
+LIMIT = 60  # seconds; a command takes less than one
+
+
+class TooLongError(BaseException):
+    """A command did not end in time."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended."""
+
+    code: int | None
+    out: str
+    err: str
+    raised: str
+
+
+@contextlib.contextmanager
+def captured(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """Send both streams of this process, foreign code's too, to files."""
+    paths = folder / "stdout", folder / "stderr"
+    kept = [os.dup(1), os.dup(2)]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        for number, path in enumerate(paths, 1):
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(handle, number)
+            os.close(handle)
+        yield paths
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, handle in enumerate(kept, 1):
+            os.dup2(handle, number)
+            os.close(handle)
+
+
+def call(arguments: tuple[str, ...], folder: Path, streams: Path) -> Outcome:
+    """Run a command line in this process, in a folder."""
+
+    def stop(*_: Any) -> None:
+        raise TooLongError
+
+    code, raised = None, ""
+    signal.signal(signal.SIGALRM, stop)
+    with contextlib.chdir(folder), captured(streams) as (out, err):
+        signal.alarm(LIMIT)
+        try:
+            main(list(arguments), prog_name="freshopt")
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else 0
+        except BaseException as error:
+            raised = f"{type(error).__name__}: {error}"
+        finally:
+            signal.alarm(0)
+    return Outcome(code, out.read_text(errors="replace"), err.read_text(errors="replace"), raised)

@@ -14,9 +14,8 @@ import numpy as np
 
 import freshopt as fo
 from benchmarks.adversary.case import Case, backend
-from benchmarks.adversary.drawing import draw
+from benchmarks.adversary.drawing import draw, shrink
 from benchmarks.adversary.judging import Finding, examine, judge, same_answer
-from benchmarks.adversary.shrinking import shrink
 
 BATCH = 20
 LARGE = 60  # sources; a script of more is longer than what draws them

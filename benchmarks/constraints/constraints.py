@@ -32,8 +32,15 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from benchmarks.constraints.constraints_fairness import leximin, linear
-from benchmarks.constraints.constraints_families import Row, minimax, nested, nested_targets, planted
+from benchmarks.constraints.constraints_families import (
+    Row,
+    leximin,
+    linear,
+    minimax,
+    nested,
+    nested_targets,
+    planted,
+)
 from benchmarks.constraints.constraints_proofs import fuzz, infeasible
 from benchmarks.harness import Claims, Measurement, Record, by
 

@@ -28,7 +28,7 @@ import scipy.sparse as sp
 
 import freshopt as fo
 from benchmarks.constraints.constraints_declared import nested_problem, objective_of, planted_problem
-from benchmarks.constraints.constraints_fairness import drawn
+from benchmarks.constraints.constraints_families import drawn
 from benchmarks.harness import Claims, Measurement, Record, Row
 from freshopt.cvx import Expression
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness

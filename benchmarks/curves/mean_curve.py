@@ -90,6 +90,7 @@ def measured_curves(paper: str, curves: Callable[[int, bool, int], Iterator[Curv
         facts=("seed", "quick", "seconds"),
         notes={"paper": paper, "runs": None},
         claims=whole,
+        large=True,
     )
 
 

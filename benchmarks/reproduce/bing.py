@@ -24,7 +24,7 @@ import freshopt as fo
 from benchmarks.reproduce.claims import FAILS, Claim, Finding, Table
 from benchmarks.reproduce.lambdacrawl_figures import FLOORS, Policies, by_floor, figure_1, figure_2, policies
 from benchmarks.reproduce.read_bing import BingData, read_bing
-from benchmarks.reproduce.reproduce import HEADINGS, cells, counts, lines
+from benchmarks.reproduce.reproduce import HEADINGS, counts, line
 from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.estimators import MaximumLikelihood
 
@@ -47,10 +47,10 @@ def main(folder: Path, pages: int | None = None) -> None:
     print(bars(found))
     below = (f"{x:.1%} at {floor:g}" for floor, x in zip(FLOORS, ahead, strict=True))
     print(f"J_h of LC below that of BLCε, by ε as a share of the mean rate: {', '.join(below)}\n")
-    print(lines(HEADINGS))
+    print(" | ".join(HEADINGS))
     decided = findings(figure_1(found) | figure_2(sources))
     for each in decided:
-        print(lines(cells(each)))
+        print(line(each))
     print(f"{counts(decided)} on these data")
     for each in decided:
         if each.verdict == FAILS:

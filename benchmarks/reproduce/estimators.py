@@ -163,4 +163,5 @@ BENCH = Measurement(
         "cost": lambda record: ({"name": name, **row} for name, row in record["cost"]["rows"].items()),
     },
     claims=claims,
+    large=True,
 )

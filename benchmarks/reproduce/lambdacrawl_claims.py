@@ -1,7 +1,6 @@
 """Kolobov et al., Staying up to Date with Online Content Changes (LambdaCrawl), NeurIPS 2019.
 
-The figures are in `lambdacrawl_figures.py`, the propositions in `lambdacrawl_theorems.py`, the learners of
-Figure 3 here.
+The figures and the propositions are in `lambdacrawl_figures.py`, the learners of Figure 3 here.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from benchmarks.reproduce.lambdacrawl_figures import (
     BINARY,
     FLOOR,
     HARMONIC,
+    SMOOTHED,
     blc,
     costs,
     deaf,
@@ -27,10 +27,12 @@ from benchmarks.reproduce.lambdacrawl_figures import (
     figure_2,
     floors,
     heavy_tailed,
+    learnt,
+    optima,
     policies,
     stand_in,
+    time_averages,
 )
-from benchmarks.reproduce.lambdacrawl_theorems import SMOOTHED, learnt, optima, time_averages
 from freshopt.online import LambdaLearnAndCrawl
 from freshopt.online.rate_evaluation import achieved_rates
 from freshopt.solvers import LambdaCrawlApprox

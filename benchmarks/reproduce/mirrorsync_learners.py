@@ -1,6 +1,6 @@
 """Measure MirrorSync's claims (Kolobov, Bubeck, Zimmert, ICML 2020): what its learners do.
 
-The theorems are in `mirrorsync_theorems.py` and `mirrorsync_regret.py`.
+The theorems are in `mirrorsync_theorems.py`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ import json
 import math
 import platform
 import subprocess
-import textwrap
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -45,7 +44,6 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "reproduction.md"
 PAPERS = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 LIBRARIES = ("freshopt", "numpy", "scipy", "numba")
-WIDTHS = (10, 64, 24, 32, 13)
 HEADINGS = ("where", "claim", "decided by", "found", "verdict")
 VERDICTS = (HOLDS, FAILS, UNDECIDED)
 INTRODUCTION = """# What the papers claim, and what was found
@@ -78,14 +76,11 @@ their data is told in [papers](papers.md).
 
 # The modules that measure a paper's claims, in their order.
 PARTS = {
-    "automata": ("automata_theory", "automata_moving", "automata_static"),
+    "automata": ("automata_theory", "automata_static"),
     "estimators": ("estimators_theory", "estimators_figures", "estimators_adaptive"),
     "lambdacrawl": ("lambdacrawl_claims",),
-    "learning_to_crawl": (
-        *("learning_to_crawl_lemmas", "learning_to_crawl_estimation", "learning_to_crawl_regret"),
-        "learning_to_crawl_phases",
-    ),
-    "mirrorsync": ("mirrorsync_theorems", "mirrorsync_regret", "mirrorsync_learners"),
+    "learning_to_crawl": tuple(f"learning_to_crawl_{each}" for each in ("lemmas", "estimation", "regret")),
+    "mirrorsync": ("mirrorsync_theorems", "mirrorsync_learners"),
 }
 
 
@@ -115,7 +110,7 @@ def measure(
             continue
         found, seconds = decide(group, plan)
         for each in found:
-            print(lines(cells(each)), flush=True)
+            print(line(each), flush=True)
             findings.append(each.record())
         groups.append({"claims": list(group.ids), "seconds": round(seconds, 1), "versions": versions()})
     return {"paper": paper, "seed": seed, "quick": quick, "groups": groups, "findings": findings}
@@ -189,15 +184,9 @@ def number(value: float, each: Finding) -> str:
     return f"{value:.{digits}f}" if 0 <= digits <= 6 else f"{value:.5g}"
 
 
-def lines(row: tuple[str, ...]) -> str:
-    """Return a row of the printed table, its cells wrapped."""
-    wrapped = [textwrap.wrap(cell, width) or [""] for cell, width in zip(row, WIDTHS, strict=True)]
-    height = max(map(len, wrapped))
-    padded = [cell + [""] * (height - len(cell)) for cell in wrapped]
-    return "\n".join(
-        "  ".join(part.ljust(width) for part, width in zip(line, WIDTHS, strict=True)).rstrip()
-        for line in zip(*padded, strict=True)
-    )
+def line(each: Finding) -> str:
+    """Return the printed line of a finding."""
+    return " | ".join(cells(each))
 
 
 def counts(found: list[Finding]) -> str:
@@ -338,7 +327,7 @@ def main() -> None:
     except ValueError as refused:
         parser.error(str(refused))
     for paper in options.only:
-        print(f"\n{paper}\n{lines(HEADINGS)}")
+        print(f"\n{paper}: {' | '.join(HEADINGS)}")
         record = measure(paper, quick=options.quick, seed=options.seed, only=only, commit=commit)
         found = [Finding.of(each) for each in record["findings"]]
         print(f"{counts(found)}; {sum(each['seconds'] for each in record['groups']):.4g} s")

@@ -13,8 +13,7 @@ import freshopt as fo
 from benchmarks.harness import seconds
 from benchmarks.speed.derived import AlphaFair
 from benchmarks.speed.objectives import BUDGET, OBJECTIVES
-from benchmarks.speed.speed_rivals import RIVALS, NoRatesError
-from benchmarks.speed.speed_scaling import harmonic, measure
+from benchmarks.speed.speed_scaling import RIVALS, NoRatesError, harmonic, measure
 from freshopt.problems import (
     HarmonicStaleness,
     PowerCost,

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offenders
-from freshopt.live.objective_record import objective_from, objective_record
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.objective import Objective, Refresh, require_discipline
 from freshopt.numerics.arrays import as_number
-from freshopt.planning.request import Clock, as_is, limits_of
+from freshopt.planning.request import Clock, as_is, limits_of, objective_from, objective_record
 from freshopt.planning.wishes import Wish, wish, wishes_of
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.scheduling.host_gap import JITTER

@@ -105,9 +105,8 @@ CRAWLS = Schema(
     ("source", "changed|hash|etag|status", "time|elapsed"),
     key=None,
     rows="Check that the crawler wrote it.",
-    has="source, time and changed (or hash, etag or status)",
-    remedy="CSV is parted by commas. Name its own columns with --columns url=source,..., or columns={...} "
-    "in Python.",
+    has="source, time and changed (or hash, etag or status), in CSV parted by commas",
+    remedy="Name its own columns with --columns url=source,..., or columns={...} in Python.",
     access=True,
 )
 # What crawls saw has its time.

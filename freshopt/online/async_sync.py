@@ -55,7 +55,7 @@ class CyclicLearner(SyncLearner):
     cycle: float
     exploration: float = 0.05
     seed: int = 0
-    period: ClassVar[str] = "cycle"
+    _period: ClassVar[str] = "cycle"
 
     def __post_init__(self) -> None:
         """Raise if a setting is out of range."""

@@ -245,7 +245,7 @@ class SyncLearner:
     __slots__ = ()
 
     descent: ClassVar[Descent]
-    period: ClassVar[str]  # what it calls a period
+    _period: ClassVar[str]  # what it calls a period
     learning_rate: float
     exploration: float
     seed: int
@@ -318,7 +318,7 @@ def run_periods(
     rounds = int(horizon / length + SLACK)
     if rounds < 1:
         raise SourceDataError(
-            f"horizon is {horizon:g}, shorter than a {learner.period}. Pass at least {length:g}."
+            f"horizon is {horizon:g}, shorter than a {learner._period}. Pass at least {length:g}."
         )
     crawler, known = as_crawler(world), Truth.of(problem, world, truth)
     sense, unit = problem.objective.sense, problem.sources.time_unit

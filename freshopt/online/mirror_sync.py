@@ -74,7 +74,7 @@ class MirrorSync(SyncLearner):
     exploration: float = 0.05
     seed: int = 0
     descent: ClassVar[Descent] = MirrorDescent()
-    period: ClassVar[str] = "round"
+    _period: ClassVar[str] = "round"
 
     def __post_init__(self) -> None:
         """Raise if settings are not numbers."""

@@ -56,8 +56,8 @@ CLASHES = (
     Clash(
         "freshness",
         ("other objective",),
-        "the least bandwidth for a freshness is found by planning for freshness, and the objective is {1}. "
-        "Leave it out, or pass a bandwidth.",
+        "{0} finds the least bandwidth by planning for BinaryFreshness, and the objective is {1}. Leave it "
+        "out, or pass a bandwidth.",
     ),
     Clash("freshness", (DASK,), "{0} is for --engine memory. Say --target 99% --cheapest there."),
     Clash(
@@ -91,7 +91,7 @@ CLASHES = (
     Clash(
         "--host-limits of partitions",
         ("hosts",),
-        "--host-limits needs {1} with --engine dask. Give both or neither.",
+        "--host-limits needs --hosts with --engine dask. Give both or neither.",
         needs=True,
     ),
     Clash(

@@ -89,6 +89,13 @@ class HeldOutWindow:
         """The window as it is known, then with each sample."""
         return (self, *self.drawn)
 
+    def crawls_of(self, log: CrawlLog) -> tuple[IntArray, IntArray]:
+        """Return the whole log's rows of these sources, and which."""
+        place = np.full(len(log.sources_), -1)
+        place[self.index] = np.arange(len(self.index))
+        rows = np.flatnonzero(place[log.source_index] >= 0)
+        return rows, place[log.source_index[rows]]
+
     @property
     def span(self) -> Array:
         """Length of each source's window, shape (n,)."""
@@ -98,18 +105,6 @@ class HeldOutWindow:
     def there(self) -> BoolArray:
         """Which sources have a time in the window, shape (n,)."""
         return self.span > 0.0
-
-    def per_time(self, amount: Array, weight: Array | float = 1.0) -> float:
-        """Return what the sources that are there have per time unit.
-
-        Of amounts over their windows it is the mean while a source is there, Σ amount/Σ w·span, times the sum
-        of the weights: sources that are there in part count as those that stay.
-        """
-        there = self.there
-        share = np.broadcast_to(np.asarray(weight, dtype=np.float64), there.shape)[there]
-        with np.errstate(all="ignore"):
-            mean = np.divide(np.sum(amount[there]), share @ self.span[there])
-        return float(np.sum(share) * mean)
 
 
 def held_out_windows(

@@ -269,17 +269,15 @@ def own_crawls(
     window: HeldOutWindow, request: Wishes, sources: Sources, log: CrawlLog, statuses: Statuses | None
 ) -> Conduct:
     """Return what a log's own crawls do, at their own bandwidth."""
-    place = np.full(len(log.sources_), -1)
-    place[window.index] = np.arange(len(window.index))
-    rows = np.flatnonzero(place[log.source_index] >= 0)
-    source, time = place[log.source_index[rows]], log.time[rows]
+    rows, source = window.crawls_of(log)
+    time = log.time[rows]
     answered = _counts(window, source, time)
     asked = answered
     if statuses is not None:
         asked = recorded_attempts(window, statuses).astype(np.float64)
     elif request.success is not None:
         asked = answered / request.success(window.past.sources_)
-    found = _counts(window, source, time, log.changed[rows])
+    found = _counts(window, source, time, log.changed[rows].astype(np.float64))
     # Counts are over the time that a source was there, with that after its last crawl.
     whole, there = window.span + _unseen(log, window), window.there
     scale = float(np.sum(window.span[there]) / np.sum(whole[there]))

@@ -136,9 +136,7 @@ def _future(window: HeldOutWindow, rate: Array, seed: int) -> ChangeWindow:
 
 def _expected_to_show(log: CrawlLog, window: HeldOutWindow, rates: Array) -> float:
     """Return how many crawls of a window are expected to find changes."""
-    place = np.full(len(log.sources_), -1)
-    place[window.index] = np.arange(len(window.index))
-    source = place[log.source_index]
-    begun = log.time - log.interval < window.end  # not known of a first crawl, which is left out
-    rows = np.flatnonzero((log.time > window.begin) & begun & (source >= 0))
-    return float(np.sum(-np.expm1(-rates[source[rows]] * log.interval[rows])))
+    rows, source = window.crawls_of(log)
+    time, gap = log.time[rows], log.interval[rows]
+    inside = (time > window.begin) & (time - gap < window.end)  # not known of a first crawl
+    return float(np.sum(-np.expm1(-rates[source[inside]] * gap[inside])))

@@ -1,5 +1,9 @@
 """How logs, and what is asked of a plan, are read.
 
+Objectives are read from text, too: those of `freshopt.problems` with their settings, and no code. A file may
+come from elsewhere: what it says about the objective is looked up by name, never executed. One of the user's
+own, or with a value per source, has no such text.
+
 Importances and hosts may be given in every way that names sources: a number, a mapping or a table by source,
 a function of the names, or an array in the order of the log's sources. No closure, so that plans pickle.
 """
@@ -12,6 +16,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -19,6 +24,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from freshopt import problems
 from freshopt.errors import SourceDataError, expect, list_offenders
 from freshopt.estimators.default_prior import default_prior
 from freshopt.estimators.estimator import Estimator
@@ -28,6 +34,7 @@ from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.read_log import read_log
 from freshopt.logs.tables import frame_columns
+from freshopt.modelling.objective import Objective, Refresh
 from freshopt.numerics.arrays import as_number, shape_of
 from freshopt.scheduling.rate_table import RateTable, read_rates
 from freshopt.units import check_time_unit, convert_time, duration_of, gap_of, rate_of
@@ -216,6 +223,75 @@ def _copy_fitted(estimator: _Fittable, log: CrawlLog) -> Estimator:
     Back-tests fit it to parts of the log too: each result keeps its own.
     """
     return copy.copy(estimator).fit(log)
+
+
+def objective_record(objective: Objective) -> dict[str, Any] | None:
+    """Return an objective's name and settings; None where they cannot be written.
+
+    Examples
+    --------
+    >>> objective_record(problems.BinaryFreshness(Refresh.PERIODIC))
+    {'name': 'BinaryFreshness', 'refresh': 'periodic'}
+    """
+    found: dict[str, Any] | None = _record(objective)
+    return found
+
+
+def objective_from(record: dict[str, Any]) -> Objective:
+    """Return the objective of a record.
+
+    Raises
+    ------
+    SourceDataError
+        If this freshopt has none of that name.
+
+    Examples
+    --------
+    >>> objective_from({"name": "BinaryFreshness", "refresh": "periodic"})
+    BinaryFreshness(refresh=Refresh.PERIODIC)
+    """
+    made = _made(record)
+    if not isinstance(made, Objective):
+        raise SourceDataError(f"{record!r} is no objective. Pass objective=... in its place.")
+    return made
+
+
+def _record(value: object) -> Any:  # noqa: ANN401 - JSON
+    kind = type(value)
+    if getattr(problems, kind.__name__, None) is not kind or not is_dataclass(value):
+        return None
+    found: dict[str, Any] = {"name": kind.__name__}
+    for each in fields(value):
+        if not each.init:
+            continue
+        own = getattr(value, each.name)
+        if isinstance(own, Refresh):
+            own = own.value
+        elif isinstance(own, np.ndarray) and own.ndim == 0:
+            own = own.item()
+        elif is_dataclass(own):
+            own = _record(own)
+            if own is None:
+                return None
+        if not isinstance(own, str | int | float | dict | None):
+            return None
+        found[each.name] = own
+    return found
+
+
+def _made(record: dict[str, Any]) -> object:
+    name = record.get("name")
+    if not isinstance(name, str) or name not in problems.__all__:
+        raise SourceDataError(
+            f"the objective is named {name!r}, which this freshopt does not have. Pass objective=..."
+        )
+    own: dict[str, Any] = {}
+    for key, value in record.items():
+        if key == "refresh":
+            own[key] = Refresh(value)
+        elif key != "name":
+            own[key] = _made(value) if isinstance(value, dict) else value
+    return getattr(problems, name)(**own)
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - the class

@@ -9,6 +9,9 @@ line in the typed dictionary of the functions that take it, and the step that he
 from __future__ import annotations
 
 import inspect
+import json
+import os
+import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from functools import wraps
@@ -17,7 +20,7 @@ from typing import Any, NamedTuple, TypedDict, TypeVar, cast
 
 import numpy as np
 
-from freshopt.errors import ObjectiveError, check_seed, expect
+from freshopt.errors import ObjectiveError, SourceDataError, check_seed, expect, list_offenders
 from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.source_index import hosts_of_urls
@@ -37,6 +40,8 @@ from freshopt.planning.request import (
     as_is,
     fit_of,
     limits_of,
+    objective_from,
+    objective_record,
     per_source,
     rates_in_force,
     values_of,
@@ -292,6 +297,66 @@ class Wishes:
             made["hosts"] = per_source(hosts_of_urls, "host", log)
         return cls(**made)
 
+    @classmethod
+    def from_toml(cls, path: str | os.PathLike[str], log: CrawlLog) -> Wishes:
+        """Return the wishes of a plan that a TOML file names.
+
+        Parameters
+        ----------
+        path : path
+            Such as ``bandwidth = "200/day"``, ``horizon = "7d"``, ``objective = {name = "Age", refresh =
+            "periodic"}`` and a table ``[host_limits]``.
+        log : CrawlLog
+            On whose clock numbers are.
+
+        Raises
+        ------
+        SourceDataError
+            If it cannot be read, or names what is no wish of a plan.
+        """
+        try:
+            given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise SourceDataError(f"{path} cannot be read as TOML ({error}). Correct it.") from None
+        known = [name for name in WISHES if name in (*PlanWishes.__annotations__, "bandwidth", "horizon")]
+        odd = [repr(name) for name in given if name not in known]
+        if odd:
+            raise SourceDataError(f"{path} asks for {list_offenders(odd)}. Ask for {', '.join(known)}.")
+        if isinstance(given.get("objective"), dict):
+            given["objective"] = objective_from(given["objective"])
+        return cls.of(log, given, PlanWishes)
+
+    def to_toml(self, time_unit: str) -> str:
+        """Return the wishes that are not as usual, as a TOML file has them.
+
+        Parameters
+        ----------
+        time_unit : str
+            Of the clock that they are on, which is written beside quantities.
+
+        Raises
+        ------
+        SourceDataError
+            If one is a function, a table of rates or an objective of one's own, which no text holds.
+        """
+        words = {a_rate: f"/{time_unit}", a_duration: f" {time_unit}", a_gap: f" {time_unit}"}
+        found: dict[str, Any] = {}
+        for name, one in WISHES.items():
+            value = getattr(self, name)
+            if value is None or value in (one.usual, np.inf):
+                continue
+            if name == "host_limits":
+                value = {str(host): f"{limit!r}/{time_unit}" for host, limit in value.items()}
+            elif name == "objective":
+                value = objective_record(value)
+            found[name] = f"{value!r}{words[one.read]}" if one.read in words else value
+        odd = [
+            name for name, value in found.items() if not isinstance(value, bool | int | float | str | dict)
+        ]
+        if odd:
+            raise SourceDataError(f"no text holds {list_offenders(odd)}. Pass these beside the file.")
+        return "".join(f"{name} = {_toml(value)}\n" for name, value in found.items())
+
     def told(self, takes: Collection[str] | None = None) -> dict[str, Any]:
         """Return the settings that nothing else in a summary tells.
 
@@ -394,3 +459,10 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - a setting
     if isinstance(value, Objective):
         return repr(value)
     return None if value == np.inf else value
+
+
+def _toml(value: Any) -> str:  # noqa: ANN401 - a value that TOML has
+    if isinstance(value, dict):
+        parts = (f"{json.dumps(key)} = {_toml(own)}" for key, own in value.items() if own is not None)
+        return f"{{{', '.join(parts)}}}"
+    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)

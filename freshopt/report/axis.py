@@ -16,16 +16,7 @@ _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Map from numbers to pixels along an axis.
-
-    Parameters
-    ----------
-    low, high : float
-        Numbers at its ends; of a logarithmic one > 0.
-    begin, end : float
-        Places of its ends.
-    logarithmic : bool
-    """
+    """Map from numbers to pixels along an axis."""
 
     low: float
     high: float

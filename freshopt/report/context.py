@@ -20,20 +20,7 @@ ZERO = 1e-11
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A plan's summary with the facts derived from it.
-
-    Attributes
-    ----------
-    facts : Facts
-    unit : str
-        The time unit.
-    goal : Goal
-    maximised : bool
-    value : float
-    sources : int
-    findings, counts : Facts
-        Empty findings where the summary has none.
-    """
+    """A plan's summary with the facts derived from it."""
 
     facts: Facts
     unit: str
@@ -46,13 +33,7 @@ class Context:
 
     @classmethod
     def of(cls, facts: Facts) -> Context:
-        """Read the required facts.
-
-        Raises
-        ------
-        SourceDataError
-            If it is not, or not as it should be.
-        """
+        """Read the required facts."""
         counts = facts.within("counts")
         if counts is None:
             raise SourceDataError(f"{facts.file} has no counts. Name a folder that freshopt plan wrote.")

@@ -47,26 +47,10 @@ HINDSIGHT = "The best static rates in hindsight know the changes that they are m
 
 
 class PolicyRow(NamedTuple):
-    """Measured cost of one policy.
+    """Measured cost of one policy, a key of `POLICIES`.
 
-    Attributes
-    ----------
-    policy : str
-        A key of `POLICIES`.
-    refreshes : float
-        Per time unit.
-    value : float
-        In the objective's sense.
-    error : float or None
-        Its standard error, where it is known.
-    fresh : float
-        Share of the time that copies were fresh.
-    predicted : float or None
-        The value that was expected of the rates.
-    saving, saving_error : float or None
-        Share of the cost of the plan at the same bandwidth that the policy saves, with its paired error.
-    hidden : float or None
-        Share of the cost that crawls hid, if known.
+    Refreshes are per time unit; savings are of the cost of the plan at the same bandwidth; hidden is the
+    share of the cost that crawls hid.
     """
 
     policy: str
@@ -111,14 +95,7 @@ def best_rival(rows: Sequence[PolicyRow]) -> PolicyRow | None:
 
 
 def notes(rows: Sequence[PolicyRow], *, failures: str = "") -> list[str]:
-    """Return what a reader should know of the rows.
-
-    Parameters
-    ----------
-    rows : sequence of PolicyRow
-    failures : str
-        How fetches fail, where some do.
-    """
+    """Return what a reader should know of the rows."""
     head = [SAVED] if any(row.saving is not None for row in rows) else []
     head += [failures] if failures else []
     head += [HINDSIGHT] if any(row.policy == "best static in hindsight" for row in rows) else []

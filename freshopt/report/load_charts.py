@@ -44,18 +44,7 @@ DAY = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Columns of time from a schedule's start, with their names.
-
-    Attributes
-    ----------
-    edges : ndarray, shape (columns + 1,)
-        In time units from the start.
-    unit : str
-    since : str
-        The start in words.
-    begin : datetime or None
-        The start, where the log has dates.
-    """
+    """Columns of time from a schedule's start, with their names."""
 
     edges: Array
     unit: str

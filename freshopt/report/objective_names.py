@@ -6,15 +6,7 @@ from typing import NamedTuple
 
 
 class Goal(NamedTuple):
-    """An objective in words.
-
-    Attributes
-    ----------
-    noun : str
-        What is made small or large.
-    meaning : str
-        What the value counts, in sentences.
-    """
+    """An objective in words."""
 
     noun: str
     meaning: str

@@ -78,7 +78,8 @@ def page(folder: Path) -> Page:
     """Return the page of the plan in a folder."""
     told = Context.of(Facts.of(folder))
     lifetimes = told.shares == "requests"
-    seen = survey(partial(tables.parts, folder, names=told.sources <= POINTS, planned=_planned(told)))
+    planned = "lifetimes" if lifetimes else "rates"
+    seen = survey(partial(tables.source_parts, folder, planned, listed=told.sources <= POINTS))
     if seen.n != told.sources:
         raise SourceDataError(
             f"{folder}: the tables have {seen.n:,} sources and the summary has {told.sources:,}. They are "
@@ -133,13 +134,8 @@ def lifetime_sections(folder: Path, told: Context, seen: Survey) -> list[Finding
         lifetime_findings.comparison(told),
         plan_findings.proof(told),
         frontier(told),
-        source_findings.lifetimes(told, *tables.lifetimes(folder)),
+        source_findings.lifetimes(told, tables.source_parts(folder, "lifetimes")),
         source_rows.sources(source_rows.source_rows(folder, told, "lifetimes"), told, names),
         plan_findings.certainty(told, seen),
         plan_findings.made(told, names),
     ]
-
-
-def _planned(told: Context) -> str:
-    """Return the table that has the rates."""
-    return "lifetimes" if told.shares == "requests" else "rates"

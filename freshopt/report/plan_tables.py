@@ -20,59 +20,39 @@ if TYPE_CHECKING:
     import polars
 
 
-class Part(NamedTuple):
-    """Columns of one part of the sources.
+def source_parts(folder: Path, planned: str = "rates", *, listed: bool = True) -> Iterator[polars.DataFrame]:
+    """Yield what the tables tell of the sources, a part at a time.
 
-    Attributes
-    ----------
-    change_rate, lower, upper, rate : ndarray, shape (m,)
-    importance : ndarray, shape (m,), or None
-        None where all weigh alike.
-    names : list of str, or None
-        Where they were asked for.
-    crawl_rate : ndarray, shape (m,), or None
-        How often a log crawled each source, NaN after a single crawl; None where nobody crawled.
+    `planned` is the table that has the rates, "rates" or "lifetimes"; what is not `listed` are numbers alone.
     """
+    import polars
 
-    change_rate: Array
-    lower: Array
-    upper: Array
-    rate: Array
-    importance: Array | None
-    names: list[str] | None
-    crawl_rate: Array | None = None
-
-
-def parts(folder: Path, *, names: bool = False, planned: str = "rates") -> Iterator[Part]:
-    """Yield the sources' columns, one part at a time.
-
-    `planned` is the table that has the rates.
-
-    Raises
-    ------
-    SourceDataError
-        If a table is missing, is not what `freshopt plan` writes, or does not go with the other.
-    """
-    ours, theirs = files(folder, "change_rates"), files(folder, planned)
+    ours, theirs, own = files(folder, "change_rates"), files(folder, planned), _optional(folder, "per_source")
     if len(ours) != len(theirs):
         many = f"{len(ours)} parts of change_rates and {len(theirs)} of {planned}"
         raise SourceDataError(f"{folder} has {many}. {_AGAIN}")
     for one, other in zip(ours, theirs, strict=True):
-        known = ["change_rate", "lower", "upper", *(["source"] if names else [])]
-        weighed = "importance" in column_names(one)
-        first = read_columns(one, [*known, *(["importance"] if weighed else [])])
-        second = read_columns(other, ["rate"])
-        if len(first) != len(second):
-            raise SourceDataError(f"{one} has {len(first)} rows and {other} has {len(second)}. {_AGAIN}")
-        yield Part(
-            numbers_of(first, "change_rate", one),
-            numbers_of(first, "lower", one),
-            numbers_of(first, "upper", one),
-            numbers_of(second, "rate", other),
-            numbers_of(first, "importance", one) if weighed else None,
-            [str(name) for name in first["source"].to_list()] if names else None,
-            _crawl_rate(folder, len(first)) if len(ours) == 1 else None,
-        )
+        wanted = [(one, SOURCE), (other, PLANNED)]
+        if own is not None and len(ours) == 1:
+            wanted.append((own, FURTHER))
+        pieces: list[polars.DataFrame] = []
+        for file, keys in wanted:
+            there = {*column_names(file), *NEEDED}
+            chosen = [key for key in keys if key in there and (listed or key not in TEXTS)]
+            if not chosen:
+                continue
+            piece = read_columns(file, chosen)
+            if pieces and len(piece) != len(pieces[0]):
+                lengths = f"{one} has {len(pieces[0])} rows and {file} has {len(piece)}"
+                raise SourceDataError(f"{lengths}. {_AGAIN}")
+            checked = [key for key in chosen if key in (*WHOLE, *GAPS)]
+            columns = {key: numbers_of(piece, key, file, gaps=key in GAPS) for key in checked}
+            others = [key for key in chosen if key not in (*checked, *TEXTS)]
+            piece = piece.with_columns(polars.col(others).cast(polars.Float64, strict=False))
+            pieces.append(piece.with_columns([polars.Series(key, each) for key, each in columns.items()]))
+        frame = polars.concat(pieces, how="horizontal")
+        texts = [key for key in TEXTS if key in frame.columns]
+        yield frame.with_columns(polars.col(texts).cast(polars.String))
 
 
 def names(folder: Path, needed: Sequence[str] = ("change_rates", "rates", "schedule")) -> list[str]:
@@ -82,44 +62,17 @@ def names(folder: Path, needed: Sequence[str] = ("change_rates", "rates", "sched
     return known + [each.name for each in more if each.is_file()]
 
 
-def _crawl_rate(folder: Path, n: int) -> Array | None:
-    """Return how often a log crawled each source, if known."""
-    file = _per_source(folder)
-    if file is None or "crawl_rate" not in column_names(file):
-        return None
-    frame = read_columns(file, ["crawl_rate"])
-    if len(frame) != n:
-        raise SourceDataError(f"{file} has {len(frame)} rows and the other tables {n}. {_AGAIN}")
-    return numbers_of(frame, "crawl_rate", file, gaps=True)
-
-
-def _per_source(folder: Path) -> Path | None:
-    """Return the file of the table per_source, if any."""
-    found = (folder / f"per_source{ending}" for ending in (".parquet", ".csv"))
+def _optional(folder: Path, table: str) -> Path | None:
+    """Return the file of a table that not every plan has."""
+    found = (folder / f"{table}{ending}" for ending in (".parquet", ".csv"))
     return next((file for file in found if file.is_file()), None)
 
 
 def held_out(
     folder: Path, own: Sequence[str], others: Sequence[str]
 ) -> tuple[list[str], str, Array, Array] | None:
-    """Return what sources cost in a back-test under two policies, if known.
-
-    Parameters
-    ----------
-    folder : Path
-    own, others : sequence of str
-        Policies; of each the first that was measured counts.
-
-    Returns
-    -------
-    names : list of str
-    other : str
-        The other policy.
-    mine, theirs : ndarray, shape (n,)
-        NaN where a source was not replayed.
-    """
-    found = (folder / f"held_out{ending}" for ending in (".parquet", ".csv"))
-    file = next((each for each in found if each.is_file()), None)
+    """Return what sources cost in a back-test under two policies, if known."""
+    file = _optional(folder, "held_out")
     if file is None:
         return None
     there = column_names(file)
@@ -142,8 +95,7 @@ class Change(NamedTuple):
 
 def largest_changes(folder: Path, at_most: int) -> list[Change]:
     """Return the changes of earlier rates that bring most, if known."""
-    found = (folder / f"changes{ending}" for ending in (".parquet", ".csv"))
-    file = next((each for each in found if each.is_file()), None)
+    file = _optional(folder, "changes")
     if file is None:
         return []
     frame = read_columns(file, ["source", "old_rate", "rate", "gain"])
@@ -158,61 +110,21 @@ def largest_changes(folder: Path, at_most: int) -> list[Change]:
 def most(
     folder: Path, by: Sequence[str], at_most: int, planned: str = "rates"
 ) -> tuple[polars.DataFrame, int]:
-    """Return the rows of the sources that have most of something.
-
-    Parameters
-    ----------
-    folder : Path
-    by : sequence of str
-        Columns by which to choose; the first that is there counts.
-    at_most : int
-    planned : str
-        The table of what is planned, "rates" or "lifetimes".
-
-    Returns
-    -------
-    frame : DataFrame
-        Columns of both tables, numbers as such, the largest first.
-    n : int
-    """
+    """Return the rows of the sources that have most of something."""
     import polars
 
     chosen: list[polars.DataFrame] = []
-    n, own = 0, _per_source(folder)
-    for one, other in zip(files(folder, "change_rates"), files(folder, planned), strict=True):
-        wanted = [(one, SOURCE), (other, PLANNED), *([] if own is None else [(own, FURTHER)])]
-        there = ((file, [key for key in keys if key in column_names(file)]) for file, keys in wanted)
-        pieces = [read_columns(file, keys) for file, keys in there]
-        if len({len(piece) for piece in pieces}) != 1:
-            raise SourceDataError(f"{folder}: tables of one plan differ in their rows. {_AGAIN}")
-        frame = polars.concat(pieces, how="horizontal")
-        numeric = [key for key in frame.columns if key not in TEXTS]
-        frame = frame.with_columns(polars.col(numeric).cast(polars.Float64, strict=False))
+    n = 0
+    for frame in source_parts(folder, planned):
         n += len(frame)
         key = next(each for each in by if each in frame.columns)
-        place = polars.concat([*chosen, frame]) if chosen else frame
+        place = polars.concat([*chosen, frame])
         chosen = [place.sort(key, descending=True, nulls_last=True, maintain_order=True).head(at_most)]
     return chosen[0], n
 
 
-def lifetimes(folder: Path) -> tuple[list[str], dict[str, Array]]:
-    """Return names, and change rates, request rates and lifetimes, infinite without end."""
-    ours, theirs = (files(folder, table)[0] for table in ("change_rates", "lifetimes"))
-    first = read_columns(ours, ("source", "change_rate", "request_rate"))
-    life = numbers_of(read_columns(theirs, ("lifetime",)), "lifetime", theirs, gaps=True)
-    columns = {key: numbers_of(first, key, ours) for key in ("change_rate", "request_rate")}
-    columns["lifetime"] = np.where(np.isnan(life), np.inf, life)
-    return [str(name) for name in first["source"].to_list()], columns
-
-
 def load(folder: Path, edges: Array) -> Array:
-    """Return refresh counts between edges, shape (len(edges) − 1,).
-
-    Raises
-    ------
-    SourceDataError
-        If the schedule is missing or is not what `freshopt plan` writes.
-    """
+    """Return refresh counts between edges, shape (len(edges) − 1,)."""
     many = np.zeros(len(edges) - 1)
     for file in files(folder, "schedule"):
         time = numbers_of(read_columns(file, ["time"]), "time", file)
@@ -221,18 +133,7 @@ def load(folder: Path, edges: Array) -> Array:
 
 
 def load_by_host(folder: Path, edges: Array, at_most: int) -> tuple[list[str], Array, list[int], int] | None:
-    """Return refresh counts of the hosts with most refreshes, if any.
-
-    Returns
-    -------
-    hosts : list of str
-        The highest load first.
-    many : ndarray, shape (len(hosts), len(edges) − 1)
-    sources : list of int
-        Of each host.
-    of : int
-        Hosts in all.
-    """
+    """Return refresh counts of the hosts with most refreshes, if any."""
     import polars
 
     known, times = files(folder, "change_rates"), files(folder, "schedule")
@@ -268,13 +169,7 @@ def load_by_host(folder: Path, edges: Array, at_most: int) -> tuple[list[str], A
 
 
 def files(folder: Path, table: str) -> list[Path]:
-    """Return the files of a table.
-
-    Raises
-    ------
-    SourceDataError
-        If there is none.
-    """
+    """Return the files of a table."""
     for ending in (".parquet", ".csv"):
         if (folder / f"{table}{ending}").is_file():
             return [folder / f"{table}{ending}"]
@@ -286,10 +181,17 @@ def files(folder: Path, table: str) -> list[Path]:
 
 # Tables of some plans, beside those of every one.
 MORE = ("per_source", "constraints", "changes", "held_out")
-# Columns of change_rates, rates or lifetimes, and per_source that tell of a source; those that are texts.
+# Columns of change_rates, rates or lifetimes, and per_source that tell of a source; those that must be there,
+# and those that are texts.
 SOURCE = ("source", "host", "change_rate", "lower", "upper", "request_rate", "importance", "flag")
 PLANNED, FURTHER = ("rate", "lifetime"), ("crawl_rate", "cost", "fresh")
+NEEDED = ("source", "change_rate", "lower", "upper", "rate")
 TEXTS = ("source", "host", "flag")
+# Numbers >= 0, and those of which some may be missing.
+WHOLE, GAPS = (
+    ("change_rate", "lower", "upper", "importance", "rate"),
+    ("request_rate", "lifetime", "crawl_rate"),
+)
 _AGAIN = "Plan again, with --overwrite."
 
 

@@ -94,10 +94,10 @@ def reach(seen: Survey, unit: str, confidence: str) -> Figure:
     """Return the chart of change rates with confidence intervals."""
     if seen.points is not None:
         part = seen.points
-        order = np.argsort(part.change_rate, kind="stable")
-        middle, low, high = (column[order] for column in (part.change_rate, part.lower, part.upper))
+        order = np.argsort(part["change_rate"].to_numpy(), kind="stable")
+        middle, low, high = (part[key].to_numpy()[order] for key in ("change_rate", "lower", "upper"))
         share = (np.arange(len(order)) + 0.5) / len(order)
-        named = part.names or [""] * len(order)
+        named = part["source"].to_list()
         heads = [f"{_short(named[k])}: " for k in order.tolist()]
     else:
         some = seen.reach[0] > 0.0
@@ -288,22 +288,23 @@ def _points(seen: Survey, key: str, unit: str, words: FetchWords) -> list[Mark]:
     """Return a dot or a cross for each source."""
     part = seen.points
     assert part is not None, "sources are drawn one by one"
-    values, names = getattr(part, key), part.names or [""] * len(part.rate)
+    values, rates, changes = (part[each].to_numpy() for each in (key, "rate", "change_rate"))
+    names, weights = part["source"].to_list(), part["importance"] if "importance" in part.columns else None
 
     def title(k: int) -> str:
-        rate, known = float(part.rate[k]), float(values[k])
+        rate, known = float(rates[k]), float(values[k])
         often = f"{words.done} every {duration(1.0 / rate, unit)}" if rate > 0.0 else "never refreshed"
         if key == "crawl_rate":
             return f"{_short(names[k])}: crawled every {duration(1.0 / known, unit)}, now {often}"
-        told = f"{_short(names[k])}: {often}, {number(float(part.change_rate[k]))} changes per {unit}"
-        weight = "" if part.importance is None else f", importance {number(float(part.importance[k]))}"
+        told = f"{_short(names[k])}: {often}, {number(float(changes[k]))} changes per {unit}"
+        weight = "" if weights is None else f", importance {number(weights[k])}"
         return f"{told}{weight}"
 
     there = ~np.isnan(values)
-    some, none = (np.flatnonzero(there & each) for each in (part.rate > 0.0, part.rate == 0.0))
+    some, none = (np.flatnonzero(there & each) for each in (rates > 0.0, rates == 0.0))
     radius = 3.6 if len(names) > 60 else 5.0
-    dots = Dots(values[some], part.rate[some], [title(k) for k in some.tolist()], radius=radius)
-    return [dots, Crosses(values[none], part.rate[none], [title(k) for k in none.tolist()])]
+    dots = Dots(values[some], rates[some], [title(k) for k in some.tolist()], radius=radius)
+    return [dots, Crosses(values[none], rates[none], [title(k) for k in none.tolist()])]
 
 
 def _counted(cells: Counts, x_title: str, unit: str) -> list[Mark]:

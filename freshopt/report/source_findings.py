@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from freshopt.formatting import count, percent
-from freshopt.numerics.arrays import Array
 from freshopt.report import source_charts
 from freshopt.report.context import Context
 from freshopt.report.finding import Column, Finding, Table
@@ -14,6 +15,9 @@ from freshopt.report.markup import amount, name
 from freshopt.report.source_sample import MOVED, POINTS, Survey
 from freshopt.report.summary_facts import Facts
 from freshopt.units import duration
+
+if TYPE_CHECKING:
+    import polars
 
 # Relative difference from the price up to which marginal values count as equal to it.
 EQUAL = 1e-6
@@ -124,11 +128,15 @@ def gains(told: Context, rows: list[Facts]) -> Table:
     return _table(told, _listed("Sources that would gain most", len(rows), told.sources), rows, heads, cells)
 
 
-def lifetimes(told: Context, names: Sequence[str], columns: dict[str, Array]) -> Finding:
+def lifetimes(told: Context, parts: Iterable[polars.DataFrame]) -> Finding:
     """Return lifetimes against change rates and request rates."""
-    return Finding(
-        "lifetimes", "Lifetimes", charts=tuple(source_charts.lifetimes(names, columns, told.unit, POINTS))
-    )
+    import polars
+
+    frame = polars.concat(parts)
+    columns = {key: frame[key].to_numpy() for key in ("change_rate", "request_rate", "lifetime")}
+    columns["lifetime"] = np.where(np.isnan(columns["lifetime"]), np.inf, columns["lifetime"])
+    charts = source_charts.lifetimes(frame["source"].to_list(), columns, told.unit, POINTS)
+    return Finding("lifetimes", "Lifetimes", charts=tuple(charts))
 
 
 def _table(

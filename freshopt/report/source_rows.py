@@ -36,16 +36,7 @@ HOSTS = 1000
 
 
 class Field(NamedTuple):
-    """A column of the table.
-
-    Attributes
-    ----------
-    key : str
-        In the tables, or one that is made here.
-    head : str
-    kind : {"name", "label", "number", "every", "share", "times"}
-        How a value is written; ``every`` is a time between refreshes, never where there is none.
-    """
+    """A column of the table."""
 
     key: str
     head: str
@@ -54,18 +45,7 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of the sources that cost most.
-
-    Attributes
-    ----------
-    fields : tuple of Field
-    columns : tuple of list
-        Values of each field, None where there is none.
-    n : int
-        All sources.
-    by : str
-        What the sources that are shown have most of.
-    """
+    """Rows of the sources that cost most."""
 
     fields: tuple[Field, ...]
     columns: tuple[list[Any], ...]

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.report.axis import Scale, covering
-from freshopt.report.plan_tables import Part
+
+if TYPE_CHECKING:
+    import polars
 
 # Sources up to which each is a named point of each chart, some 150 bytes.
 POINTS = 1000
@@ -28,16 +31,7 @@ MOVED = 1.05
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Counts of sources by one property and by rate.
-
-    Attributes
-    ----------
-    x, y : Scale
-        Logarithmic; their places are those of cells.
-    many : ndarray, shape GRID
-    never : ndarray, shape (GRID[0],)
-        Of sources that are never refreshed.
-    """
+    """Counts of sources by one property and by rate, on logarithmic scales."""
 
     x: Scale
     y: Scale
@@ -49,40 +43,17 @@ class Cells:
 class Survey:
     """Data of the charts of all sources.
 
-    Attributes
-    ----------
-    n, never : int
-        Sources, and those of rate 0.
-    weighed, idle : bool
-        Whether importances differ, and whether some are 0.
-    points : Part or None
-        All sources, where they are few.
-    by_change_rate : Cells
-    by_importance : Cells or None
-        None where importances do not differ; sources of no importance are at its low end.
-    by_crawl_rate : Cells or None
-        None where nobody crawled; only of sources with a known crawl rate.
-    crawled : float
-        Crawls per time unit of the sources with a known crawl rate.
-    ratio : ndarray, shape (BINS,)
-        Refreshed sources by how many times as often they are refreshed as they were crawled, along
-        ``ratio_scale``.
-    ratio_scale : Scale
-    moved : ndarray, shape (4,)
-        Sources that are refreshed more often than they were crawled, less often, about as often; never.
-    gaps : ndarray, shape (BINS,)
-        Sources by the time between refreshes, along ``gap_scale``.
-    gap_scale : Scale
-    reach : ndarray, shape (3, BINS)
-        Sources by change rate along ``by_change_rate.x``, and the geometric means of the ends of their
-        intervals.
+    Points are there where sources are few, and cells only where importances differ, or where somebody crawled
+    (of sources with a known crawl rate). Ratios are of planned over crawled rates; moved are counts of
+    sources that are refreshed more often, less often, about as often, and no more. The rows of reach are
+    counts along the change rates, and the geometric means of the ends of their intervals.
     """
 
     n: int
     never: int
     weighed: bool
     idle: bool
-    points: Part | None
+    points: polars.DataFrame | None
     by_change_rate: Cells
     by_importance: Cells | None
     by_crawl_rate: Cells | None
@@ -101,17 +72,16 @@ class Survey:
         return cells is None or int(np.count_nonzero(np.sum(cells.many, axis=1) + cells.never)) < 2
 
 
-def survey(read: Callable[[], Iterable[Part]]) -> Survey:
+def survey(read: Callable[[], Iterable[polars.DataFrame]]) -> Survey:
     """Return the survey of parts that can be read twice."""
     spans = {key: np.empty(0) for key in ("change_rate", "rate", "importance", "crawl_rate", "ratio")}
     n, alone, idle = 0, None, False
     for part in read():
-        n, alone = n + len(part.rate), part
+        n, alone, columns = n + len(part), part, _numbers(part)
         for key, known in spans.items():
-            column = _ratio(part) if key == "ratio" else getattr(part, key)
-            if column is not None:
-                spans[key] = _span(known, column)
-        idle = idle or (part.importance is not None and bool(np.any(part.importance == 0.0)))
+            if key in columns:
+                spans[key] = _span(known, columns[key])
+        idle = idle or ("importance" in part.columns and bool((part["importance"] == 0.0).any()))
     weighed = len(spans["importance"]) > 0 and (idle or bool(np.ptp(spans["importance"]) > 0.0))
     x, y = (covering(spans[key], 0.0, size) for key, size in zip(("change_rate", "rate"), GRID, strict=True))
     cells = {"change_rate": Cells(x, y, np.zeros(GRID), np.zeros(GRID[0]))}
@@ -127,36 +97,38 @@ def survey(read: Callable[[], Iterable[Part]]) -> Survey:
     gap = Scale(1.0 / y.high, 1.0 / y.low, 0.0, BINS, logarithmic=True)
     gaps, reach, never = np.zeros(BINS), np.zeros((3, BINS)), 0
     for part in read():
-        some = part.rate > 0.0
+        columns = _numbers(part)
+        rate, ratio = columns["rate"], columns.get("ratio")
+        some = rate > 0.0
         never += int(np.count_nonzero(~some))
         for key, each in cells.items():
-            known = ~np.isnan(getattr(part, key))
-            _count(each, getattr(part, key)[known], part.rate[known], some[known])
-        ratio = _ratio(part)
-        if ratio is not None and part.crawl_rate is not None:
-            crawled += float(np.nansum(part.crawl_rate))
+            known = ~np.isnan(columns[key])
+            _count(each, columns[key][known], rate[known], some[known])
+        if ratio is not None:
+            crawled += float(np.nansum(columns["crawl_rate"]))
             ratios += np.bincount(_place(moves, ratio[ratio > 0.0], BINS), minlength=BINS)
             more, less = ratio > MOVED, (ratio < 1.0 / MOVED) & (ratio > 0.0)
             about = (ratio > 0.0) & ~more & ~less
             moved += [int(np.count_nonzero(each)) for each in (more, less, about, ratio == 0.0)]
-        gaps += np.bincount(_place(gap, 1.0 / part.rate[some], BINS), minlength=BINS)
-        place = _place(Scale(x.low, x.high, 0.0, BINS, logarithmic=True), part.change_rate, BINS)
-        for row, weight in enumerate((None, _log(part.lower, x), _log(part.upper, x))):
+        gaps += np.bincount(_place(gap, 1.0 / rate[some], BINS), minlength=BINS)
+        place = _place(Scale(x.low, x.high, 0.0, BINS, logarithmic=True), columns["change_rate"], BINS)
+        for row, weight in enumerate((None, _log(columns["lower"], x), _log(columns["upper"], x))):
             reach[row] += np.bincount(place, weight, BINS)
     with np.errstate(invalid="ignore"):
         reach[1:] = np.exp(reach[1:] / reach[0])
-    points = alone if n <= POINTS and alone is not None and len(alone.rate) == n else None
+    points = alone if n <= POINTS and alone is not None and len(alone) == n else None
     by = cells["change_rate"], cells.get("importance"), cells.get("crawl_rate")
     return Survey(n, never, weighed, idle, points, *by, crawled, ratios, moves, moved, gaps, gap, reach)
 
 
-def _ratio(part: Part) -> Array | None:
-    """Return planned over crawled rates, NaN where not known."""
-    if part.crawl_rate is None:
-        return None
-    known = part.crawl_rate > 0.0
-    ratio: Array = np.divide(part.rate, part.crawl_rate, out=np.full(len(part.rate), np.nan), where=known)
-    return ratio
+def _numbers(part: polars.DataFrame) -> dict[str, Array]:
+    """Return columns of numbers, with the ratios of planned and crawled rates."""
+    keys = ("change_rate", "lower", "upper", "importance", "rate", "crawl_rate")
+    columns: dict[str, Array] = {key: part[key].to_numpy() for key in keys if key in part.columns}
+    if "crawl_rate" in columns:
+        crawled, unknown = columns["crawl_rate"], np.full(len(part), np.nan)
+        columns["ratio"] = np.divide(columns["rate"], crawled, out=unknown, where=crawled > 0.0)
+    return columns
 
 
 def _span(known: Array, column: Array) -> Array:

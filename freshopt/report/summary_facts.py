@@ -20,15 +20,7 @@ SUMMARY = "summary.json"
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """An object of ``summary.json``.
-
-    Parameters
-    ----------
-    file : Path
-    values : mapping of str
-    path : str
-        Where in the file the object is, such as ``findings.hosts``.
-    """
+    """An object of ``summary.json``."""
 
     file: Path
     values: Mapping[str, Any]
@@ -36,13 +28,7 @@ class Facts:
 
     @classmethod
     def of(cls, folder: Path) -> Facts:
-        """Read a folder's summary.
-
-        Raises
-        ------
-        SourceDataError
-            If there is none, or it is no JSON object.
-        """
+        """Read a folder's summary."""
         file = folder / SUMMARY
         if not folder.is_dir():
             raise SourceDataError(f"there is no folder {folder}. Name one that freshopt plan has written.")

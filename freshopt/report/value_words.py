@@ -40,19 +40,6 @@ def less_fresh(objective: str, shares: Mapping[str, float | None]) -> str:
     """Return that copies are fresh for less time, or nothing.
 
     Less than at equal rates, and what is optimised.
-
-    Parameters
-    ----------
-    objective : str
-    shares : mapping of str to float
-        Share of time that copies are fresh, of the plan and of simple rules.
-
-    Examples
-    --------
-    >>> less_fresh("HarmonicStaleness", {"plan": 0.603, "uniform": 0.606})
-    'less than at equal rates, as it is staleness that is optimised'
-    >>> less_fresh("HarmonicStaleness", {"plan": 0.61, "uniform": 0.606})
-    ''
     """
     own, other = shares.get("plan"), shares.get("uniform")
     # To the tenth of a per cent that is shown.
@@ -188,11 +175,6 @@ class FetchWords(NamedTuple):
     Where fetches may fail, rates are of attempts; of a crawler that repeats what failed at once they are of
     successes, and the bandwidth is of attempts. Where fetches cost what they bring, the bandwidth is in units
     of what asking uses.
-
-    Attributes
-    ----------
-    rate, bandwidth : str
-        "refresh", "attempt", of copies that are refreshed on request "fetch", and of a bandwidth "unit" too.
     """
 
     rate: str = "refresh"

@@ -1,4 +1,4 @@
-"""`RateTable`, `LifetimeTable`: rates or lifetimes from a solution, a mapping or a dataframe.
+"""`RateTable`, `LifetimeTable`: from a solution, a mapping or a dataframe.
 
 They are read into one checked record: rates for schedules, lifetimes for caches whose copies are refreshed on
 request.

@@ -240,7 +240,7 @@ def expected_events(process: Changes, end: float) -> Array:
     epoch = max(int(np.searchsorted(process.edges, end, side="right")) - 1, 0)
     with np.errstate(over="ignore", invalid="ignore"):  # too many to sample: raises when they are
         length = max(end - process.edges[epoch], 0.0)
-        return process.before[:, epoch] + process.rates[:, epoch] * length
+        return np.asarray(process.before[:, epoch] + process.rates[:, epoch] * length)
 
 
 def parts_of(expected: Array) -> Iterator[slice]:

@@ -176,10 +176,10 @@ def measured_runs(
             times.setdefault(name, CostSums(weight, shared=shared)).add(cost)
         if found.asked is not None:
             number.add(found.asked)
-        for name, cost in found.seen.items():
-            # Relative to the first run's mean: how many requests a source has then adds no variance.
-            mean = first.setdefault(name, _mean(cost, number.mean, each))
-            seen.setdefault(name, CostSums(each)).add(cost - mean * found.asked)
+            for name, cost in found.seen.items():
+                # Relative to the first run's mean: how many requests a source has then adds no variance.
+                mean = first.setdefault(name, _mean(cost, number.mean, each))
+                seen.setdefault(name, CostSums(each)).add(cost - mean * found.asked)
         run += 1
     everything, met = float(np.sum(weight[window.span > 0.0])), {}
     for name, sums in seen.items():

@@ -73,11 +73,12 @@ def given_options(context: click.Context) -> dict[str, str]:
 
 def refuse(said: Mapping[str, str]) -> None:
     """Raise UsageError if given options do not go together."""
-    refuse_clashes(
-        said,
-        lambda name: said.get(name) or (option_of(name) if name in WISHES else name),
-        click.UsageError,
-    )
+
+    def say(name: str) -> str:
+        missing = f"{option_of(name)} {WISHES[name].metavar or ''}".rstrip() if name in WISHES else name
+        return said.get(name, missing)
+
+    refuse_clashes(said, say, click.UsageError)
 
 
 def read_wishes(given: Mapping[str, Any], time_unit: str) -> dict[str, Any]:

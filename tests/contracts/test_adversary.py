@@ -30,7 +30,7 @@ QUICK = ("harmonic", "binary", "delay", "delay periodic", "age", "power", "polls
 @pytest.fixture
 def adversary(monkeypatch: Patch) -> dict[str, ModuleType]:
     monkeypatch.syspath_prepend(str(ROOT))
-    parts = ("drawing", "judging", "declared", "shrinking", "cells", "files", "in_process")
+    parts = ("drawing", "judging", "declared", "cells", "files")
     return {part: importlib.import_module(f"benchmarks.adversary.{part}") for part in parts}
 
 
@@ -109,9 +109,7 @@ def test_a_planted_fault_is_found(fault: str, adversary: dict[str, ModuleType], 
 
 def test_what_is_found_is_shrunk_to_a_script_that_runs(adversary: dict[str, ModuleType]) -> None:
     drawn = next(cases(adversary, lambda case: case.kind == "harmonic" and case.limits and len(case) > 3))
-    small = adversary["shrinking"].shrink(
-        drawn, lambda case: bool(np.max(case.columns["change_rate"]) > 0.01)
-    )
+    small = adversary["drawing"].shrink(drawn, lambda case: bool(np.max(case.columns["change_rate"]) > 0.01))
     assert len(small) == 1
     assert not small.limits
     for layout in ("plain", "reversed", "float32"):
@@ -150,7 +148,7 @@ ENDS: dict[str, tuple[tuple[int | None, str, str, str], bytes | None]] = {
 
 @pytest.mark.parametrize("end", ENDS)
 def test_bad_ends_of_commands_are_seen(end: str, adversary: dict[str, ModuleType], tmp_path: Path) -> None:
-    files, outcome = adversary["files"], adversary["in_process"].Outcome
+    files, outcome = adversary["files"], adversary["files"].Outcome
     given, output = ENDS[end]
     if output is not None:
         (tmp_path / "out.csv").write_bytes(output)

@@ -47,7 +47,7 @@ ROOMS = {
     "interior_point": "certificates",
     "first_order": "certificates",
     "tools": "scheduling",
-    "report": "logs",
+    "report": "modelling",
     "simulation": "problems scheduling",
     "testing": "certificates problems",
     "pipelines": "simulation tools",

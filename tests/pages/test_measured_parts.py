@@ -29,9 +29,7 @@ last_modified, phases, policies = (
     module(f"accuracy.{name}") for name in ("last_modified", "phases", "policies")
 )
 real_histories, sqrt_baseline = (module(f"accuracy.{name}") for name in ("real_histories", "sqrt_baseline"))
-speed_parts, speed_rivals, speed_scaling = (
-    module(f"speed.{name}") for name in ("speed_parts", "speed_rivals", "speed_scaling")
-)
+speed_parts, speed_scaling = (module(f"speed.{name}") for name in ("speed_parts", "speed_scaling"))
 
 
 def test_an_error_of_the_page_on_resets() -> None:
@@ -178,7 +176,7 @@ def test_rivals_find_the_optimum() -> None:
     d, w = rng.lognormal(0.0, 1.0, 40), rng.lognormal(0.0, 1.0, 40)
     bandwidth = 0.5 * float(np.sum(d))
     problem = instance("harmonic", "poisson", d, bandwidth, importance=w)
-    rivals = speed_rivals.RIVALS
+    rivals = speed_scaling.RIVALS
     least = None
     for name, solve in rivals.items():
         rates = solve(d, w, bandwidth)

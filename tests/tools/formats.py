@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from freshopt.scheduling.lifetime_table import LifetimeTable
 
-from freshopt.scheduling.rate_table import RateTable
+from freshopt.scheduling.rate_table import LifetimeTable, RateTable
 from freshopt.tools import (
     CacheControl,
     ChangeDetection,
