@@ -129,7 +129,6 @@ _HOME = {
 }
 _PACKAGES = (
     "automata",
-    "bounds",
     "cuda",
     "datasets",
     "distributed",

@@ -26,6 +26,7 @@ DOCUMENTED = {
     "freshopt.io.read_dbt": ["read_dbt"],
     "freshopt.io.dbt_artifacts": ["read_manifest", "read_run_times", "Manifest"],
     "freshopt.adapters.scrapy": ["FreshoptAddon"],
+    "freshopt.bounds": ["sensitivity_bound", "etc_regret_bound", "mirror_sync_regret_bound", "price_bracket"],
 }
 
 

@@ -94,7 +94,7 @@ def exactness(many: int = 100) -> Iterator[Row]:
             off = [abs(float(x[0]) / y - 1.0) for x, y in zip(found, exact, strict=False)]
             worst = np.maximum(worst, off)
         length, stale, worth = worst.tolist()
-        yield {"family": family, "cycles": many, "length": length, "stale": stale, "worth": worth}
+        yield {"family": family, "cycles": many, "length": length, "stale": stale, "marginal": worth}
 
 
 def speed(sizes: tuple[int, ...] = (1000, 10_000, 100_000)) -> Iterator[Row]:
@@ -222,7 +222,7 @@ def claims(record: Record) -> Claims:
     """Yield exactness, proofs and predictions, and of a full run what the page says."""
     yield "all families", [row["family"] for row in record["exactness"]] == list(FAMILIES)
     for row in record["exactness"]:
-        worst = max(row["length"], row["stale"], row["worth"])
+        worst = max(row["length"], row["stale"], row["marginal"])
         yield f"{row['family']}: off by {worst:.0e}", worst < 1e-13
     yield "all signals", [row["signals"] for row in record["replayed"]] == list(KINDS)
     for row in record["replayed"]:

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 import freshopt as fo
-from freshopt.bounds import price_bracket
 from freshopt.estimators import MaximumLikelihood
-from freshopt.online import LambdaLearnAndCrawl
+from freshopt.online import LambdaLearnAndCrawl, price_bracket
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 from freshopt.simulation import missed_costs
 from freshopt.solvers import LambdaCrawl, LambdaCrawlApprox

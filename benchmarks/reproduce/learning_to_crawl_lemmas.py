@@ -10,8 +10,8 @@ from scipy.special import digamma, zeta
 import freshopt as fo
 from benchmarks.reproduce.claims import Measured, Plan
 from benchmarks.reproduce.learning_to_crawl_instances import BINARY, Array, N, equal_gaps, instance, measure
-from freshopt.bounds import sensitivity_bound
 from freshopt.estimators import MaximumLikelihood, MomentMatching
+from freshopt.online import sensitivity_bound
 from freshopt.problems import AccumulatedDelay, HarmonicStaleness
 
 LEMMAS = {"lemma-4": BINARY, "lemma-6": HarmonicStaleness(), "lemma-7": AccumulatedDelay()}

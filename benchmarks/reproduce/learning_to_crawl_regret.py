@@ -28,9 +28,8 @@ from benchmarks.reproduce.learning_to_crawl_instances import (
     phases,
     slopes,
 )
-from freshopt.bounds import etc_regret_bound
 from freshopt.estimators import FullObservation, MomentMatching
-from freshopt.online import ExploreThenCommit, PhasedEpsilonGreedy, best_exploration
+from freshopt.online import ExploreThenCommit, PhasedEpsilonGreedy, best_exploration, etc_regret_bound
 
 # Bandwidths of Figure 1; horizons T of Figures 1b and 1c have less than a sweep at the smallest.
 BANDWIDTHS = (10.0, 100.0, 1000.0, 10_000.0)

@@ -22,8 +22,7 @@ from benchmarks.reproduce.mirrorsync_instances import (
     K,
 )
 from benchmarks.reproduce.mirrorsync_rounds import Adversary, Batch, corollary, corollary_bound, play, stay
-from freshopt.bounds import mirror_sync_in_policy_bound
-from freshopt.online import MirrorSync
+from freshopt.online import MirrorSync, mirror_sync_in_policy_bound
 from freshopt.online.gradient_probes import Synchronization
 from freshopt.separable.kernel import Numerics
 from freshopt.simulation import Crawler, SimulatedCrawler

@@ -1,6 +1,7 @@
-"""Online learning policies.
+"""Online learning policies, and proved bounds.
 
-They learn change rates, or rates themselves, while they crawl.
+The policies learn change rates, or rates themselves, while they crawl; the bounds are on regret, on the cost
+of estimation error, and on the price.
 """
 
 from freshopt.online.adaptive_rates import AdaptiveRates as AdaptiveRates
@@ -14,8 +15,13 @@ from freshopt.online.lambda_learn_and_crawl import LambdaLearnAndCrawl as Lambda
 from freshopt.online.learner import Learner as Learner
 from freshopt.online.mirror_sync import MirrorSync as MirrorSync
 from freshopt.online.phased_epsilon_greedy import PhasedEpsilonGreedy as PhasedEpsilonGreedy
+from freshopt.online.price_bracket import price_bracket as price_bracket
+from freshopt.online.regret_bounds import etc_regret_bound as etc_regret_bound
+from freshopt.online.regret_bounds import mirror_sync_in_policy_bound as mirror_sync_in_policy_bound
+from freshopt.online.regret_bounds import mirror_sync_regret_bound as mirror_sync_regret_bound
 from freshopt.online.replan_every import ReplanEvery as ReplanEvery
 from freshopt.online.run_history import RunHistory as RunHistory
+from freshopt.online.sensitivity import sensitivity_bound as sensitivity_bound
 
 __all__ = [
     "AdaptiveRates",
@@ -31,4 +37,9 @@ __all__ = [
     "ReplanEvery",
     "RunHistory",
     "best_exploration",
+    "etc_regret_bound",
+    "mirror_sync_in_policy_bound",
+    "mirror_sync_regret_bound",
+    "price_bracket",
+    "sensitivity_bound",
 ]

@@ -327,7 +327,7 @@ class Wishes:
         return cls.of(log, given, PlanWishes)
 
     def to_toml(self, time_unit: str) -> str:
-        """Return the wishes that are not as usual, as a TOML file has them.
+        """Return the wishes that are not as usual, as TOML.
 
         Parameters
         ----------

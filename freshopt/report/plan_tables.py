@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def source_parts(folder: Path, planned: str = "rates", *, listed: bool = True) -> Iterator[polars.DataFrame]:
-    """Yield what the tables tell of the sources, a part at a time.
+    """Yield what tables tell of the sources, by parts.
 
     `planned` is the table that has the rates, "rates" or "lifetimes"; what is not `listed` are numbers alone.
     """

@@ -17,7 +17,6 @@ import numpy as np
 import freshopt as fo
 from freshopt import (
     automata,
-    bounds,
     estimators,
     goodness_of_fit,
     noisy_signals,
@@ -320,8 +319,8 @@ CALLS: dict[str, Call] = {
         online.best_exploration,
         {"problem": PROBLEM, "horizon": 8.0, "sweeps": [1, 2], "bounds": (0.01, 10.0), "draws": 2, "seed": 0},
     ),
-    "bounds.etc_regret_bound": Call(
-        bounds.etc_regret_bound,
+    "online.etc_regret_bound": Call(
+        online.etc_regret_bound,
         {
             "problem": PROBLEM,
             "horizon": 100.0,
@@ -330,14 +329,14 @@ CALLS: dict[str, Call] = {
             "confidence": 0.95,
         },
     ),
-    "bounds.mirror_sync_regret_bound": Call(bounds.mirror_sync_regret_bound, MIRROR_SYNC),
-    "bounds.mirror_sync_in_policy_bound": Call(bounds.mirror_sync_in_policy_bound, IN_POLICY),
+    "online.mirror_sync_regret_bound": Call(online.mirror_sync_regret_bound, MIRROR_SYNC),
+    "online.mirror_sync_in_policy_bound": Call(online.mirror_sync_in_policy_bound, IN_POLICY),
     "goodness_of_fit.poisson_check": Call(
         goodness_of_fit.poisson_check, {"log_or_events": LOG, "level": 0.05, "seed": 0}
     ),
-    "bounds.price_bracket": Call(bounds.price_bracket, {"problem": problem(problems.HarmonicStaleness())}),
-    "bounds.sensitivity_bound": Call(
-        bounds.sensitivity_bound,
+    "online.price_bracket": Call(online.price_bracket, {"problem": problem(problems.HarmonicStaleness())}),
+    "online.sensitivity_bound": Call(
+        online.sensitivity_bound,
         {"problem": PROBLEM, "estimated": [1.0, 2.0, 4.0], "true": [1.0, 2.0, 5.0], "rates": None},
     ),
     "freshopt.plan_uncertainty": Call(

@@ -24,7 +24,7 @@ from tests.contracts.api_elsewhere import ELSEWHERE
 from tests.ground_truth.strata import stratified
 
 PACKAGES = (
-    "problems", "solvers", "estimators", "online", "bounds", "goodness_of_fit", "noisy_signals", "scheduling",
+    "problems", "solvers", "estimators", "online", "goodness_of_fit", "noisy_signals", "scheduling",
     "simulation", "automata", "tools", "logs", "testing", "pipelines",
     "distributed",
 )  # fmt: skip

@@ -51,7 +51,6 @@ ROOMS = {
     "simulation": "problems scheduling",
     "testing": "certificates problems",
     "pipelines": "simulation tools",
-    "bounds": "problems estimators",
     "noisy_signals": "simulation inference",
     "cuda": "certificates",
     "solvers": "cuda dual_search interior_point first_order automata problems",
@@ -64,8 +63,7 @@ ROOMS = {
     "warming": "solving problems",
     "parametric": "many questions",
     "online": "solving many simulation estimators",
-    "planning": "questions solving many report simulation goodness_of_fit noisy_signals tools bounds "
-    "datasets",
+    "planning": "questions solving many report simulation goodness_of_fit noisy_signals tools datasets",
     "distributed": "planning",
     "live": "planning",
     "terminal": "planning",

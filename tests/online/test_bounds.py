@@ -13,7 +13,7 @@ import pytest
 
 import freshopt as fo
 from freshopt import problems
-from freshopt.bounds import (
+from freshopt.online import (
     etc_regret_bound,
     mirror_sync_in_policy_bound,
     mirror_sync_regret_bound,
