@@ -1,4 +1,4 @@
-"""`Cells`: columns of a file, converted with precise messages, and what columns there are.
+"""`Cells`: columns of a file, converted with precise messages.
 
 What the owner of a table wrote (names, times, numbers) is refused where it cannot be used. What strangers
 wrote (a status, a date of last change) is left out, counted and told.
@@ -158,7 +158,7 @@ class Cells:
         return read_moments(numbers.to_numpy(), column.name, self.row_name, time_unit, dated=dated)
 
     def flags(self, column: polars.Series) -> polars.Series:
-        """Return yes and no, in words or numbers, as booleans or numbers; empty cells stay empty."""
+        """Return yes and no, in words or numbers; empty cells stay empty."""
         import polars
 
         column = filled(column)

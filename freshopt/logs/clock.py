@@ -104,7 +104,7 @@ class Clock:
         return cls(unit, datetime.fromisoformat(origin) if origin else None)
 
     def __str__(self) -> str:
-        """Return the unit, and the origin in ISO 8601 where there is one."""
+        """Return the unit, and the origin in ISO 8601 if any."""
         return self.unit if self.origin is None else f"{self.unit} {self.origin.isoformat()}"
 
     @property
@@ -118,7 +118,7 @@ class Clock:
         return None if self.origin is None else np.datetime64(self.origin.replace(tzinfo=None), "us")
 
     def epoch(self, undated: float = 0.0) -> float:
-        """Return the seconds since 1970 of time 0; of numbers what is passed."""
+        """Return the seconds since 1970 of time 0; `undated` of numbers."""
         return undated if self.origin is None else self.origin.timestamp()
 
     def shift(self, other: Clock) -> float:
@@ -266,7 +266,7 @@ def on_own_clock(
 
 
 def moments_after(zero: np.datetime64, numbers: Array, unit: str) -> npt.NDArray[np.datetime64]:
-    """Return the moments so many units after another, NaT where that is NaN.
+    """Return moments so many units after another, NaT for NaN.
 
     Examples
     --------

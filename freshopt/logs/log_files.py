@@ -43,7 +43,7 @@ def log_frame(
     *,
     access: bool = True,
 ) -> tuple[polars.DataFrame, Cells]:
-    """Return the wanted columns of a file, by a log's names, and its cells.
+    """Return wanted columns by a log's names, and the cells.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""One reader for all tables: which columns each kind has, and what is refused.
+"""One reader for all tables, by schemas of their columns.
 
 A column has one kind of cells wherever it stands: a source is a name or an integer, a rate a number, a flag
 yes or no. A kind of table is a `Schema`: its title, the columns that it must have, without empty cells, the
@@ -105,9 +105,8 @@ CRAWLS = Schema(
     ("source", "changed|hash|etag|status", "time|elapsed"),
     key=None,
     rows="Check that the crawler wrote it.",
-    has="source, time and changed (or hash, etag or status)",
-    remedy="CSV is parted by commas. Name its own columns with --columns url=source,..., or columns={...} "
-    "in Python.",
+    has="source, time and changed (or hash, etag or status), in CSV parted by commas",
+    remedy="Name its own columns with --columns url=source,..., or columns={...} in Python.",
     access=True,
 )
 # What crawls saw has its time.
@@ -116,7 +115,7 @@ SEEN_CRAWLS = CRAWLS._replace(needed=("source", "changed|hash|etag|status", "tim
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """A table of one kind: its columns in their types, and how messages name its cells."""
+    """A table of one kind, with its columns in their types."""
 
     schema: Schema
     frame: polars.DataFrame
@@ -172,12 +171,12 @@ class Table:
         return np.asarray(self.cells.numbers(self.frame[column]).to_numpy(), dtype=np.float64)
 
     def by_key(self, column: str) -> dict[str, Any]:
-        """Return a column by what each row has its own of, as text."""
+        """Return a column by key, as text."""
         keys = map(str, self.frame[self.schema.key or "source"].to_list())
         return dict(zip(keys, self.frame[column].to_list(), strict=True))
 
     def of(self, names: Iterable[object], what: str = "row") -> Table:
-        """Return the rows of sources, in their order; `what` is missing where one has none."""
+        """Return the rows of sources; `what` is missing without one."""
         position = {str(name): k for k, name in enumerate(self.frame["source"].to_list())}
         rows = found_in(position, names, what, self.cells.path)
         return replace(self, frame=self.frame[rows], cells=self.cells.of_rows(np.array(rows, dtype=np.int64)))
@@ -197,7 +196,10 @@ class Table:
 
 
 def column_of(path: Path | None, schema: Schema) -> Callable[[Any], npt.NDArray[Any]] | None:
-    """Return the function from source names to a table's second column, None without a table."""
+    """Return the function from source names to a table's second column.
+
+    None without a table.
+    """
     if path is None:
         return None
     column = schema.needed[1]
@@ -247,7 +249,7 @@ def require_rows(frame: polars.DataFrame, schema: Schema, path: Path) -> None:
 def read_events(
     path: Path, schema: Schema, columns: Mapping[str, str] | None = None, time_unit: str = "day"
 ) -> tuple[npt.NDArray[Any], Codes, Moments, Cells]:
-    """Return the sources of a table of events, each row's among them, its moment, and the cells."""
+    """Return sources of events, each row's among them, moments, and cells."""
     frame, cells = log_frame(path, schema.needed, columns, access=schema.access)
     require_columns(cells.present, schema, path)
     require_rows(frame, schema, path)
@@ -257,7 +259,7 @@ def read_events(
 
 @contextmanager
 def naming(what: Path | str) -> Iterator[None]:
-    """Raise what is refused within with the name of a file or an option before it."""
+    """Raise what is refused within after a file's or option's name."""
     try:
         yield
     except SourceDataError as error:

@@ -1,4 +1,4 @@
-"""Times as people write them, read as moments in UTC or as numbers.
+"""Times as people write them, read as moments or numbers.
 
 They write numbers, dates, ISO 8601 text with and without separators, dates of HTTP. A `Clock` counts them.
 """
