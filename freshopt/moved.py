@@ -76,8 +76,17 @@ class _Moved(ModuleType):
     """An old module; one named as a function can be called."""
 
     def __getattr__(self, name: str) -> object:
-        """Return a name from where it is now."""
-        return moved_name(self.__name__, name, f"{self.__name__}.{name}")
+        """Return a name from where it is now, or an old module."""
+        old, home = f"{self.__name__}.{name}", import_module(MOVED[self.__name__])
+        if name == "__all__":
+            return [own for own in home.__all__ if hasattr(home, own)]
+        if old in MOVED and not hasattr(import_module(MOVED[old]), name):
+            return import_module(old)
+        with warnings.catch_warnings():
+            if sys._getframe(1).f_code.co_filename.startswith("<frozen importlib"):
+                # `from package import name` asks twice; the caller's own line is told.
+                warnings.simplefilter("ignore")
+            return moved_name(self.__name__, name, old)
 
     def __call__(self, *given: object, **named: object) -> object:
         """Call the function that the module is named after."""

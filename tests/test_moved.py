@@ -65,3 +65,28 @@ def test_a_module_that_was_a_function_of_its_package_is_called_as_one() -> None:
         "nowhere is not a folder. Name a git repository, or a folder in one.",
         "Crontab(command='refresh')",
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("from freshopt.io import read_log", 1),
+        ("from freshopt.io.tables import read_table", 1),
+        ("import freshopt.io\nfreshopt.io.atomic_output.complete_file", 1),
+        ("import freshopt.exporters\nfreshopt.exporters.crontab.Crontab", 1),
+        ("from freshopt.exporters import *\nCrontab", None),
+        ("from freshopt.io import *\nread_log", None),
+    ],
+)
+def test_old_names_are_told_once_in_every_way_to_import_them(code: str, said: int | None) -> None:
+    script = (
+        "import warnings\n"
+        "with warnings.catch_warnings(record=True) as told:\n"
+        "    warnings.simplefilter('always')\n"
+        f"    exec(compile({code!r}, 'user', 'exec'), {{}})\n"
+        "print(len(told), *{one.filename for one in told})\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    count, *places = ran.stdout.split()
+    assert places == ["user"]
+    assert said is None or int(count) == said

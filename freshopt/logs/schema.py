@@ -46,6 +46,7 @@ class Schema(NamedTuple):
     Attributes
     ----------
     title : str
+        Empty where the columns that it has are not those of a kind.
     needed : tuple of str
         Columns that must be there; where one of several does, with | between them.
     key : str or None
@@ -75,7 +76,7 @@ class Schema(NamedTuple):
 
 ANY = Schema("A table", key=None)
 # A table whose needed column an option names.
-NAMED = Schema("The table", key=None, remedy="Correct the name, or add the column.")
+NAMED = Schema("", key=None, remedy="Correct the name, or add the column.")
 LISTED = Schema("A list of sources", ("source",), key=None)
 IMPORTANCES = Schema("A table of importances", ("source", "importance"), amounts=("importance",))
 HOSTS = Schema("A table of hosts", ("source", "host"))
@@ -222,9 +223,10 @@ def require_columns(present: Collection[str], schema: Schema, where: Path | str)
     if missing:
         first = [repr(each.split("|")[0]) for each in missing]
         has = schema.has or " and ".join(each.replace("|", " or ") for each in schema.needed)
+        kind = f"{schema.title} has {has}. " if schema.title else ""
         raise SourceDataError(
             f"{where} has no column {list_offenders(first)}; it has {list_offenders(map(repr, present))}. "
-            f"{schema.title} has {has}. {schema.remedy}"
+            f"{kind}{schema.remedy}"
         )
 
 

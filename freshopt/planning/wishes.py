@@ -12,7 +12,7 @@ import inspect
 import json
 import os
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import wraps
 from pathlib import Path
@@ -57,6 +57,13 @@ from freshopt.weekly.best_phases import check_load_limit
 # Posterior samples that a plan may ask for: the relative error of their mean is then 1 %.
 MOST_DRAWS = 10_000
 
+# Fields of `PlanRequest`, in the order of its pickles.
+_PLAN_REQUEST = (
+    *("objective", "bandwidth", "horizon", "importance", "min_rate", "max_rate", "hosts", "host_limits"),
+    *("host_gap", "estimator", "confidence", "seed", "draws", "constraints", "load_limit", "freshness"),
+    *("compare", "max_churn", "success", "retry_at_once", "requests", "stale_while_revalidate"),
+    "changed_cost",
+)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -272,6 +279,16 @@ class Wishes:
         "a download is 20 times as large as an answer that nothing changed. --bandwidth and --host-limits "
         "are then in that unit. By source: the column changed_cost of --source-columns.",
     )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a pickle has, by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def __setstate__(self, state: Mapping[str, Any] | Sequence[Any]) -> None:
+        """Take what a pickle has; those of `PlanRequest` have no names."""
+        by_name = state if isinstance(state, Mapping) else zip(_PLAN_REQUEST, state, strict=True)
+        for name, value in dict(by_name).items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, log: CrawlLog | Clock, given: Mapping[str, Any], takes: type) -> Wishes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -104,3 +105,17 @@ def test_wishes_are_written_and_read_as_a_file(log: fo.CrawlLog, tmp_path: Path)
 def test_the_earlier_name_of_wishes_is_told() -> None:
     with pytest.warns(DeprecationWarning, match=r"freshopt\.planning\.wishes\.Wishes"):
         assert request.PlanRequest is Wishes
+
+
+def test_wishes_of_earlier_pickles_are_the_same(log: fo.CrawlLog) -> None:
+    asked = Wishes.of(log, {"bandwidth": 3.0, "min_rate": 0.5, "host_limits": {"a": 2.0}}, PlanWishes)
+    copy = pickle.loads(pickle.dumps(asked))
+    # Earlier ones are a list, in which bounds come before hosts.
+    first = ["objective", "bandwidth", "horizon", "importance", "min_rate", "max_rate", "hosts"]
+    names = first + [name for name in WISHES if name not in first]
+    earlier = Wishes.__new__(Wishes)
+    earlier.__setstate__([getattr(asked, name) for name in names])
+    for name in WISHES:
+        if name != "hosts":
+            assert getattr(copy, name) == getattr(earlier, name) == getattr(asked, name)
+    assert earlier.hosts is asked.hosts
