@@ -68,6 +68,12 @@ CLASHES = (
         needs=True,
     ),
     Clash(
+        "lifetimes",
+        ("bandwidth", "freshness"),
+        'bandwidth is None, not a number. Pass a rate such as "200/day", or freshness=0.99.',
+        needs=True,
+    ),
+    Clash(
         "changed_cost",
         ("constraints", "freshness", "max_churn", "--load-limit above 1", DASK),
         "{1} does not go with {0}, which is planned for under bandwidth, bounds and host limits alone. Leave "

@@ -298,7 +298,12 @@ class Wishes:
         """
         usual = {name: WISHES[name].usual for name in takes.__annotations__}
         asked = {**usual, **given}.items()
-        told = {name: value for name, value in asked if not (value is None and WISHES[name].usual is None)}
+        # A schedule has a length; of all others None is not given.
+        told = {
+            name: value
+            for name, value in asked
+            if value is not None or name == "horizon" or WISHES[name].usual is not None
+        }
         on_request = takes is LifetimeWishes
         kind = HarmonicStaleness if "freshness" not in told else BinaryFreshness
         goal = told.setdefault("objective", kind(Refresh.ON_REQUEST if on_request else Refresh.PERIODIC))
@@ -308,7 +313,7 @@ class Wishes:
         made = {name: WISHES[name].read(name, value, log) for name, value in told.items() if name in WISHES}
         other = {} if isinstance(goal, BinaryFreshness) else {"other objective": type(goal).__name__}
         today = {"freshness as today"} if made.get("freshness") == AS_TODAY else set()
-        kinds = {"a plan", ON_REQUEST} if on_request else {"a plan"}
+        kinds = {"lifetimes", ON_REQUEST} if on_request else {"a plan"}
         refuse_clashes({*told, *other, *today, *kinds}, lambda name: other.get(name, name))
         if "hosts" not in made and ("host_limits" in made or made.get("host_gap", 0.0) > 0.0):
             made["hosts"] = per_source(hosts_of_urls, "host", log)

@@ -119,3 +119,10 @@ def test_wishes_of_earlier_pickles_are_the_same(log: fo.CrawlLog) -> None:
         if name != "hosts":
             assert getattr(copy, name) == getattr(earlier, name) == getattr(asked, name)
     assert earlier.hosts is asked.hosts
+
+
+def test_a_horizon_and_a_bandwidth_that_are_not_given_are_named(log: fo.CrawlLog) -> None:
+    with pytest.raises(fo.SourceDataError, match="horizon is None, not a number"):
+        fo.plan(log, 8.0, None)  # type: ignore[arg-type]
+    with pytest.raises(fo.SourceDataError, match=r'"200/day", or freshness=0\.99\.$'):
+        fo.plan_lifetimes(log, 1.0, None)

@@ -161,7 +161,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "age is a word": (("--target", "later-than=long<=1%"), ("'long'", "such as 7d")),
     "no column of groups": (
         ("--target", "95%:teir"),
-        ("--target: s.csv has no column 'teir'", "'tier', 'host'. Correct the name, or add the column."),
+        ("--target: s.csv has no column 'teir'", "'host' and 1 more. Correct the name, or add the column."),
     ),
     "empty column": (("--target", "95%:"), ("names no column or group",)),
     "no such group": (("--target", "95%:tier=tin"), ("freshness by tier", "unknown groups 'tin'")),
