@@ -70,6 +70,7 @@ class Task(NamedTuple):
 @time_limit_option
 @check_foreign.solver_option
 @check_foreign.seed_option
+@check_foreign.sizes_option
 @click.option("--details", is_flag=True, help="Print a table per problem for the built-in instances too.")
 @click.option(
     "--html", type=click.Path(path_type=Path), metavar="FILE", help="HTML page to write, with all results."
@@ -92,6 +93,7 @@ def check(
     time_limit: float,
     solver: str | None,
     seed: int,
+    sizes: str | None,
     details: bool,
     html: Path | None,
     time_unit: str | None,
@@ -120,6 +122,10 @@ def check(
         raise click.UsageError(
             "--host-limits is for SOURCES; the built-in instances have limits of their own."
         )
+    if sizes is not None and (solver is None or sources is not None):
+        raise click.UsageError(
+            "--n is for the problem families of --solver, which take the place of SOURCES."
+        )
     named = _names(solvers)
     cases = [_own(sources, bandwidth, host_limits, time_unit)] if sources else _built_in(bandwidth, time_unit)
     given = [(case, _parameters(case, sources is None, objective, exponent, deadline)) for case in cases]
@@ -132,8 +138,9 @@ def check(
     if solver is not None:
         if named or details or html is not None:
             raise click.UsageError("--solver runs alone: leave --solvers, --details and --html out.")
+        work = check_foreign.made(tasks, own=sources is not None)
         passed = check_foreign.check_solver(
-            solver, check_foreign.made(tasks, own=sources is not None), seed, tolerance, time_limit
+            solver, work, seed, check_foreign.sizes_of(sizes), tolerance, time_limit
         )
         context.exit(0 if passed else 1)
     digest = Digest(named)

@@ -179,6 +179,25 @@ def test_a_right_solver_passes() -> None:
     assert report.to_frame()["verdict"].unique().to_list() == ["proved optimal"]
 
 
+def from_thirty(problem: fo.Problem) -> np.ndarray[Any, Any]:
+    """Right up to 29 sources; from 30 on it leaves the last one half of what it needs."""
+    rates = np.array(fo.solve(problem).rates)
+    if len(rates) >= 30:
+        rates[-1] = max(rates[-1] / 2.0, problem.lower[-1])
+    return rates
+
+
+def test_a_fault_that_begins_at_thirty_sources_is_found_in_one_run() -> None:
+    report = validate(from_thirty, [DELAY], scales=["benign"], smallest=False)
+    assert {len(run.instance.problem.sources) for run in report.runs} == {1, 2, 10, 30, 300}
+    wrong = {len(run.instance.problem.sources) for run in report.shortfalls}
+    assert wrong == {30, 300}
+    assert {run.outcome.kind for run in report.shortfalls} == {"not optimal"}
+    assert not validate(from_thirty, [DELAY], n=(10, 29), scales=["benign"], smallest=False).shortfalls
+    with pytest.raises(fo.SourceDataError, match="n is empty"):
+        validate(from_thirty, [DELAY], n=())
+
+
 @pytest.mark.exhaustive
 def test_a_wrong_solver_is_found_out() -> None:
     with np.errstate(invalid="ignore"):
