@@ -134,7 +134,7 @@ _PACKAGES = (
     "distributed",
     "estimators",
     "goodness_of_fit",
-    "io",
+    "logs",
     "noisy_signals",
     "online",
     "pipelines",

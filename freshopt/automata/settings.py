@@ -164,12 +164,7 @@ class Update(enum.Enum):
 
 
 def check_together(feedback: Feedback, update: Update) -> None:
-    """Raise if the feedback cannot penalise but the update does.
-
-    Raises
-    ------
-    SourceDataError
-    """
+    """Raise if the feedback cannot penalise but the update does."""
     one_of(feedback, tuple(Feedback), "feedback")
     one_of(update, tuple(Update), "update")
     if update.on_penalty and not feedback.is_bit:
@@ -180,12 +175,7 @@ def check_together(feedback: Feedback, update: Update) -> None:
 
 
 def check_gain(gain: float, probing: float) -> None:
-    """Raise unless a gain is positive and probing a share.
-
-    Raises
-    ------
-    SourceDataError
-    """
+    """Raise unless a gain is positive and probing a share."""
     if not 0.0 < as_number(gain, "gain", "Pass a number > 0.") < math.inf:
         raise SourceDataError(f"gain is {gain}. Pass a number > 0.")
     if not 0.0 <= as_number(probing, "probing", "Pass a share in 0..1.") <= 1.0:
@@ -196,11 +186,6 @@ def weights_of(importance: Array, feedback: Feedback, update: Update) -> Array:
     """Return the importances of sources as reward weights.
 
     A reward counts w times; where zeros are penalties, it is passed on with probability w/max w instead.
-
-    Raises
-    ------
-    SourceDataError
-        If no source is of importance.
     """
     largest = float(np.max(importance))
     if largest <= 0.0:

@@ -157,12 +157,7 @@ class SimulatedSources:
 
 
 def check_curve(cost: Cost, table: Array) -> None:
-    """Raise if a column of a cost's parameters is none.
-
-    Raises
-    ------
-    SourceDataError
-    """
+    """Raise if a column of a cost's parameters is none."""
     columns = table.shape[1]
     if cost is Cost.POWER:
         if columns != 2:

@@ -140,12 +140,7 @@ def detection(hazard: float) -> Reward:
 
 
 def check_resolution(resolution: int) -> None:
-    """Raise if `resolution` is not a number of states.
-
-    Raises
-    ------
-    SourceDataError
-    """
+    """Raise if `resolution` is not a number of states."""
     whole = isinstance(resolution, int | np.integer) and not isinstance(resolution, bool)
     if not whole or not 1 <= resolution <= 2**40:
         raise SourceDataError(f"resolution is {resolution!r}. Pass a number of states >= 1, such as 500.")

@@ -57,13 +57,6 @@ class TooLongError(NoAnswerError):
 class BoundedRuns:
     """Runs of a function in its own process, bounded in time.
 
-    Parameters
-    ----------
-    make : callable
-        Returns the function; called in that process. It and all arguments and results are pickled.
-    limit : float
-        Seconds of one run. Starting the process does not count.
-
     Examples
     --------
     >>> with BoundedRuns(solving, 10.0) as runs:
@@ -89,15 +82,7 @@ class BoundedRuns:
         self._end()
 
     def run(self, *arguments: object) -> Any:  # noqa: ANN401 - what the function returns
-        """Return what the function returns.
-
-        Raises
-        ------
-        NoAnswerError
-            If it takes too long, or ends its process.
-        FreshoptError
-            As the function raises it.
-        """
+        """Return what the function returns."""
         try:
             pipe = self._pipe or self._start()
             pipe.send(arguments)

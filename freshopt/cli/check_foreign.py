@@ -78,11 +78,6 @@ def made(tasks: Sequence[Task], *, own: bool) -> list[Objective] | list[tuple[st
     """Return the user's own problems, or each objective once.
 
     An objective stands for its families of problems.
-
-    Raises
-    ------
-    FreshoptError
-        If none of a user's own problems exists; those that do not are passed over.
     """
     if not own:
         once = {(task.objective, task.refresh): _alike(task.parameters) for task in tasks}
@@ -156,11 +151,6 @@ def check_solver(
     tolerance : float
     time_limit : float
         Seconds that the solver may take on one problem.
-
-    Raises
-    ------
-    SourceDataError
-        If there is no such module or function, or importing it fails.
     """
     solver = load(path)
     objectives = [each for each in work if isinstance(each, Objective)]

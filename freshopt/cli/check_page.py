@@ -15,14 +15,7 @@ _WORDS = {"proved optimal": "good-word", "NOT optimal": "failed", "NO ANSWER": "
 
 
 def page(digest: Digest, *, about: list[str]) -> Page:
-    """Return the page: outcome, solvers, problems, skipped problems.
-
-    Parameters
-    ----------
-    digest : Digest
-    about : list of str
-        What was run, a paragraph each.
-    """
+    """Return the page: outcome, solvers, problems, skipped problems."""
     columns = [Column(head, "number" if 0 < k < len(HEAD) - 1 else "") for k, head in enumerate(HEAD)]
     caption = "Each solver over all problems that it applies to"
     return render(

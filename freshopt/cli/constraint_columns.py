@@ -47,13 +47,7 @@ class PartitionColumns:
         return column == "host" and self.host
 
     def made(self, options: ConstraintOptions, refresh: str | None, time_unit: str) -> list[Constraint]:
-        """Return the constraints that the options declare.
-
-        Raises
-        ------
-        SourceDataError
-            Naming the option, for what is no constraint.
-        """
+        """Return the constraints that the options declare."""
         found: list[Constraint] = [self._budget(text, time_unit) for text in options.budgets]
         if options.nested is not None and options.nested_limits is not None:
             names = levels_of(options.nested)

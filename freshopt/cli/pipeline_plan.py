@@ -222,19 +222,7 @@ class PipelinePlan:
 def plan_pipeline(
     line: Pipeline, bandwidth: float, objective: str, *, aligned: bool, periods: tuple[float, ...] | None
 ) -> PipelinePlan:
-    """Solve a pipeline, and predict how fresh its nodes are.
-
-    Parameters
-    ----------
-    line : Pipeline
-    bandwidth : float
-    objective : str
-        One of `OBJECTIVES`.
-    aligned : bool
-        Whether nodes are refreshed right after their parents, or else at independent phases.
-    periods : tuple of float, optional
-        Ladder of aligned periods.
-    """
+    """Solve a pipeline, and predict how fresh its nodes are."""
     goal = OBJECTIVES[objective](Refresh.PERIODIC)
     if not line.importance.any():
         raise SourceDataError(

@@ -44,15 +44,7 @@ def solve_in_partitions(
     *,
     overwrite: bool,
 ) -> None:
-    """Solve, write and print; the arguments are the command's.
-
-    Parameters
-    ----------
-    parameters : tuple
-        Of the objective: --exponent, --deadline, --refresh.
-    scheduler : str or None
-        Address of a Dask scheduler; None for threads of this process.
-    """
+    """Solve, write and print; the arguments are the command's."""
     if solver not in SOLVERS:
         raise click.UsageError(f"--engine dask solves by {SOLVERS[1]}, not by {solver}. Leave --solver out.")
     exponent, deadline, refresh = parameters

@@ -36,16 +36,6 @@ def daily_crawls(
     start, end : date
         First and last day of crawling.
 
-    Returns
-    -------
-    source : ndarray of int, shape (rows,)
-        Sorted; each source's crawls run from `start`, or the day after its first change if that is later,
-        to `end`. The first crawl is the baseline.
-    time : ndarray of datetime64[s], shape (rows,)
-        Increasing within a source.
-    changed : ndarray of bool, shape (rows,)
-        Whether the source changed since its previous crawl, that is on the day before; False in the baseline.
-
     Examples
     --------
     >>> days = ["2020-01-01", "2020-01-03"]
@@ -88,17 +78,6 @@ def weekly_crawls(
         The crawls are between 00:00 UTC of these days.
     seed : int
         Of the gaps.
-
-    Returns
-    -------
-    source : ndarray of int, shape (rows,)
-        Sorted. The first crawl of a source is the baseline; one that began too late for a crawl has none.
-    time : ndarray of datetime64[s], shape (rows,)
-        Increasing within a source.
-    changed : ndarray of bool, shape (rows,)
-        Whether the source changed since its previous crawl; False in the baseline.
-    last_modified : ndarray of datetime64[s], shape (rows,)
-        The source's last change at the moment of the crawl.
 
     Examples
     --------

@@ -30,17 +30,7 @@ class BatchEstimator(Estimator):
     _log: CrawlLog | None = None
 
     def fit(self, log: CrawlLog) -> Self:
-        """Estimate the change rates of a log's sources.
-
-        Parameters
-        ----------
-        log : CrawlLog
-
-        Returns
-        -------
-        Self
-            This estimator, with its attributes set.
-        """
+        """Estimate the change rates of a log's sources."""
         require_log(log)
         weights = self._forgetting.weights(log, slice(None), moment_of(log, log.end))
         rate, flags = self._solve(log, weights)

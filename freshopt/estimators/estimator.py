@@ -64,30 +64,6 @@ class Estimator(ABC):
 
         One source at a time: not simultaneous.
 
-        Parameters
-        ----------
-        confidence : float
-            In (0, 1).
-        method : Posterior, LikelihoodRatio, Exact, Hoeffding or Published
-            `Posterior` serves all estimators; which others an estimator has, its Notes say.
-
-        Returns
-        -------
-        lower, upper : ndarray of float, shape (n,)
-            Changes per time unit of the log. With `Posterior`, and without a prior, `lower` is 0 for a source
-            that never changed, and `upper` is inf for one that had always changed (save of `Naive`, which is
-            about changes found); a baseline alone leaves (0, inf). The estimate lies between them: where
-            smoothing, a floor, bounds or steps that have not converged have taken it outside, that end is the
-            estimate.
-
-        Raises
-        ------
-        SourceDataError
-            If `confidence` is not in (0, 1), or the estimator has no such method, or assumes Poisson crawls
-            and the log's are not.
-        FreshoptError
-            If nothing was fitted yet.
-
         Notes
         -----
         Measured on rates spread evenly in ln Δ from 0.05 to 3 changes per crawl interval, `Posterior` covers
@@ -106,16 +82,6 @@ class Estimator(ABC):
 
     def draws(self, count: int, seed: int) -> Array:
         """Return samples of the change rates, of all sources together.
-
-        Parameters
-        ----------
-        count : int
-        seed : int
-
-        Returns
-        -------
-        ndarray of float, shape (count, n)
-            Changes per time unit of the log.
 
         Notes
         -----
@@ -140,17 +106,6 @@ class Estimator(ABC):
 
         Weighted sums over them are posterior expectations: ``fo.Expected(objective, *estimator.nodes())``
         is the objective's, for sources in the order of the log.
-
-        Parameters
-        ----------
-        number : int
-            Nodes of each source, 2 to 16.
-
-        Returns
-        -------
-        nodes, weights : ndarray of float, shape (n, number)
-            Change rates per time unit of the log, and probabilities; NaN for a source with a baseline only,
-            unless there is a prior.
 
         Notes
         -----

@@ -111,16 +111,6 @@ class KnownCrawlRate(OnlineEstimator):
         crawl_rate : scalar or array_like of shape (n,) or (rows,)
             Rate of the Poisson crawling process, in crawls per time unit: one number, one per source or one
             per crawl, in the log's order. Required: the crawl intervals themselves are not used.
-
-        Returns
-        -------
-        Self
-            This estimator, with its attributes set.
-
-        Raises
-        ------
-        SourceDataError
-            If a crawl rate, or an α_k of `LawOfLargeNumbers`, is not a positive number.
         """
         return self._learn(None, log, crawl_rate)
 
@@ -137,16 +127,6 @@ class KnownCrawlRate(OnlineEstimator):
             batches.
         crawl_rate : scalar or array_like of shape (n,) or (rows,)
             As in `fit`; of this batch.
-
-        Returns
-        -------
-        Self
-
-        Raises
-        ------
-        SourceDataError
-            As in `fit`, or if the time unit or the kind of the sources' names is not that of the batches
-            before. The statistics before it stay.
         """
         return self._learn(self._evidence, log, crawl_rate)
 

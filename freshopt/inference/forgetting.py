@@ -24,16 +24,6 @@ FAINTEST = -1000.0
 class Forgetting:
     """Weights of crawls by their age.
 
-    Parameters
-    ----------
-    half_life : float or None
-        Age in *days*, whatever the log's time unit, at which a crawl counts half; None to forget nothing.
-
-    Raises
-    ------
-    SourceDataError
-        If `half_life` is not None or a positive number.
-
     Examples
     --------
     >>> Forgetting(2.0).factor(4.0, "day")

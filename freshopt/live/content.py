@@ -46,11 +46,6 @@ def outcome_by_content(
 
     A first one sees nothing else; the same crawl reported again is told as it was recorded. Within the
     transaction that records it.
-
-    Raises
-    ------
-    SourceDataError
-        If a later crawl is recorded: what this one followed is not known any more.
     """
     rows = database.rows("SELECT id, content, last_crawl FROM source WHERE name = ?", (name,))
     if not rows:

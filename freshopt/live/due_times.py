@@ -48,15 +48,6 @@ def first_due(
     """Return when sources that were not planned are due, shape (n,).
 
     NaN at rate 0.
-
-    Parameters
-    ----------
-    number : ndarray of int, shape (n,)
-        Sources' numbers in the database.
-    rate, cost : ndarray, shape (n,)
-    last_crawl : ndarray, shape (n,)
-        NaN of a source that was never crawled; others go on from there.
-    now, bandwidth : float
     """
     new = np.isnan(last_crawl)
     through = total(cost[new]) / bandwidth
@@ -69,16 +60,6 @@ def first_due(
 
 def retry_wait(since: float, rate: float, failed: float, *, all_silent: bool = False) -> float:
     """Return how long a source is left alone after a failure.
-
-    Parameters
-    ----------
-    since : float
-        Its first failure after the latest success.
-    rate : float
-        Of the plan, > 0.
-    failed : float
-    all_silent : bool
-        Whether no other source has answered since then.
 
     Examples
     --------
@@ -105,19 +86,6 @@ def next_due(
     shortest: float = 0.0,
 ) -> float | None:
     """Return when a source is due after a crawl; None for never.
-
-    Parameters
-    ----------
-    number : int
-    rate : float or None
-        In force; None before the source is planned.
-    due : float or None
-        When the crawl was due.
-    crawled : float
-        When it was.
-    periodic : bool
-    shortest : float
-        Shortest gap.
 
     Examples
     --------

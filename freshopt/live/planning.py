@@ -32,12 +32,7 @@ _STOP = "UPDATE source SET change_rate = ?, rate = 0, next_due = NULL WHERE id =
 
 
 class LivePlan:
-    """The plan of a planner's database, as this process remembers it.
-
-    Parameters
-    ----------
-    database : Database
-    """
+    """The plan of a planner's database, as this process remembers it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -22,22 +22,7 @@ LOCK = int.from_bytes(b"freshopt", "big")
 
 
 class PostgresStore:
-    """Planner's database on a server.
-
-    Parameters
-    ----------
-    address : str
-        As libpq takes it, ``postgresql://user@host/database``.
-    durable : bool
-        Wait for the server's disk at each commit, also where the server is set not to.
-
-    Raises
-    ------
-    SourceDataError
-        If the server cannot be reached or refuses.
-    FreshoptError
-        If ``freshopt[postgresql]`` is not installed.
-    """
+    """Planner's database on a server."""
 
     def __init__(self, address: str, *, durable: bool) -> None:
         self.place = "'" + re.sub(r"//([^/@:]*):[^/@]*@", r"//\1:***@", address) + "'"

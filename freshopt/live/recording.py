@@ -88,23 +88,7 @@ def record(
     outcomes: Sequence[Outcome],
     settings: PlannerSettings,
 ) -> int:
-    """Record observations, within a transaction; return how many were new.
-
-    Parameters
-    ----------
-    database : Database
-    clock : Clock
-    names : sequence of str
-    outcomes : sequence of (time, changed, changes, last_modified)
-        Of each name.
-    settings : PlannerSettings
-
-    Raises
-    ------
-    SourceDataError
-        If a source is unknown, a time lies in the future, or an outcome contradicts the one recorded of the
-        same source and time. Nothing is recorded then.
-    """
+    """Record observations, within a transaction; return how many were new."""
     times = [time for time, *_ in outcomes]
     _require_past(database, clock, names, times, settings)
     known = _known(database, names)
@@ -173,13 +157,7 @@ def _wake(database: Database, back: Sequence[_Known]) -> None:
 def outcome_of(
     name: str, time: float, changed: object, changes: object, last_modified: float | None
 ) -> Outcome:
-    """Return a checked observation as the table has it.
-
-    Raises
-    ------
-    SourceDataError
-        If the outcome is not true or false, or the number of changes contradicts it.
-    """
+    """Return a checked observation as the table has it."""
     if isinstance(changed, str) or changed not in (True, False):
         raise SourceDataError(f"changed of {shown(name)} is {shown(changed)}. Pass True or False.")
     many = None

@@ -59,12 +59,7 @@ class FreshoptAddon:
 
 
 class PlannerMiddleware:
-    """Middleware of spiders and of downloads, one object each of them.
-
-    Parameters
-    ----------
-    crawler : scrapy.crawler.Crawler
-    """
+    """Middleware of spiders and of downloads, one object each of them."""
 
     def __init__(self, crawler: Any) -> None:  # noqa: ANN401
         from scrapy import signals

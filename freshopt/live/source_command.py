@@ -84,12 +84,6 @@ class SourceCommand:
     ) -> SourceCommand:
         """Split a command line into words.
 
-        Raises
-        ------
-        SourceDataError
-            If quotes are not closed, a placeholder is unknown, none names the source, or there is no such
-            program.
-
         Examples
         --------
         >>> SourceCommand.parse("cat 'copies/{source}.html'").words

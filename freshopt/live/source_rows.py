@@ -45,11 +45,6 @@ def columns_of(sources: Any, given: Mapping[str, Any], time_unit: str) -> dict[s
         Columns beside: one value for all or one each; None for what is not told.
     time_unit : str
         The planner's.
-
-    Raises
-    ------
-    SourceDataError
-        If a column is missing, of another length, or given twice.
     """
     if isinstance(sources, Sources):
         columns = _of_sources(sources, time_unit)
@@ -89,11 +84,6 @@ def add_rows(database: Database, columns: Mapping[str, list[Any]], settings: Pla
     """Add sources, or change what is told of those that are there.
 
     Within a transaction.
-
-    Raises
-    ------
-    InfeasibleProblemError
-        If all least rates together exceed the bandwidth or a host's limit.
     """
     told = [key for key in USUAL if key in columns]
     values = {key: columns.get(key, [usual] * len(columns["name"])) for key, usual in USUAL.items()}
@@ -113,13 +103,7 @@ def add_rows(database: Database, columns: Mapping[str, list[Any]], settings: Pla
 
 
 def remove_rows(database: Database, names: list[str]) -> None:
-    """Take sources out of the plan, within a transaction.
-
-    Raises
-    ------
-    SourceDataError
-        If one is not there.
-    """
+    """Take sources out of the plan, within a transaction."""
     unknown = []
     for name in names:
         sql = (

@@ -29,22 +29,7 @@ WAIT = 30.0
 
 
 class SqliteStore:
-    """Planner's database in a folder.
-
-    Parameters
-    ----------
-    folder : Path
-        Made if it is not there and `create` is set.
-    create : bool
-        Whether a planner may be begun here.
-    durable : bool
-        Wait for the disk at each commit.
-
-    Raises
-    ------
-    SourceDataError
-        If the folder has no planner and may get none, or is something else's.
-    """
+    """Planner's database in a folder."""
 
     def __init__(self, folder: Path, *, create: bool, durable: bool) -> None:
         self.place = f"'{folder}'"

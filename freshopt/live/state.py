@@ -26,20 +26,7 @@ _ADDRESSES = ("postgresql://", "postgres://")
 
 
 class PlannerState:
-    """Opened database of a planner, new or not.
-
-    Parameters
-    ----------
-    place : str or path
-    given : mapping
-        Settings as the user passed them; None for what was not.
-    durable : bool
-
-    Raises
-    ------
-    SourceDataError
-        As `Planner`.
-    """
+    """Opened database of a planner, new or not."""
 
     def __init__(self, place: object, given: Mapping[str, Any], *, durable: bool) -> None:
         if not isinstance(place, str | os.PathLike) or not str(place):

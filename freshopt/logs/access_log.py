@@ -59,17 +59,6 @@ class Requests(NamedTuple):
 def read_access_log(path: Path, client: Client = ALL) -> Requests:
     """Read the requests of an access log, GET and HEAD.
 
-    Parameters
-    ----------
-    path : Path
-    client : Client
-        Whose requests are read.
-
-    Raises
-    ------
-    SourceDataError
-        If the file cannot be read, no line of it is in one of the formats, or there is none of the client.
-
     Warns
     -----
     SourceDataWarning

@@ -64,16 +64,6 @@ def complete_folder(
         The names of all files that a result may consist of, such as ``rates.csv`` or
         ``rates/part-00000.parquet``. A folder with anything else in it is never replaced.
 
-    Yields
-    ------
-    Path
-        The folder to write into.
-
-    Raises
-    ------
-    SourceDataError
-        On entering, if the folder must not or cannot be written; at the end, if it cannot be put in place.
-
     Examples
     --------
     >>> import tempfile
@@ -110,23 +100,6 @@ def complete_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iter
     """Yield a file's path that atomically replaces `path`.
 
     It has the same ending, and takes the place of `path` at the end.
-
-    Parameters
-    ----------
-    path : path
-        The file to make, its parent folders too where they are missing.
-    overwrite : bool
-        Whether a file that is there may be replaced.
-
-    Yields
-    ------
-    Path
-        Where to write.
-
-    Raises
-    ------
-    SourceDataError
-        On entering, if the file must not or cannot be written; at the end, if it cannot be put in place.
 
     Examples
     --------

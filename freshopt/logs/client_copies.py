@@ -115,14 +115,6 @@ def evidence_of_copies(
 ) -> CopyEvidence:
     """Return what the requests of several clients say of the sources.
 
-    Parameters
-    ----------
-    source, client, agent : ndarray of int, shape (rows,)
-        Codes from 0; all requests of a client have one agent.
-    time : ndarray of int, shape (rows,)
-        In any unit.
-    status : ndarray of float, shape (rows,)
-
     Examples
     --------
     One client comes daily, and finds a change on the third day; another comes on that day for the first time.
@@ -249,11 +241,6 @@ def requests_of_client(
 
     The columns client (the address) and agent are kept where several clients are left to be told apart.
 
-    Raises
-    ------
-    SourceDataError
-        If the log has no request of the chosen client.
-
     Warns
     -----
     SourceDataWarning
@@ -299,21 +286,6 @@ def evidence_of_clients(
     time_unit: str,
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of a log that several clients' requests make.
-
-    Parameters
-    ----------
-    whose : DataFrame
-        Columns client and agent.
-    source, time, status : ndarray, shape (rows,)
-    path : Path
-        For messages.
-    time_unit : str
-        Of the column elapsed, and of times that are numbers.
-
-    Raises
-    ------
-    SourceDataError
-        If the lines do not tell the clients apart, or none tells of changes.
 
     Warns
     -----

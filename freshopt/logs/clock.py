@@ -78,13 +78,7 @@ class Clock:
 
     @classmethod
     def beginning(cls, unit: str, times: Times) -> Clock:
-        """Return the clock of a planner whose first moments these are.
-
-        Raises
-        ------
-        SourceDataError
-            If they are no times, or numbers that look like Unix time in another unit.
-        """
+        """Return the clock of a planner whose first moments these are."""
         moments = np.atleast_1d(read_moments(_listed(times), "time", str, unit))
         if moments.dtype.kind == "M" and np.isnat(moments).all():
             raise SourceDataError("time is NaT. Pass the moment of the crawl.")
@@ -139,18 +133,6 @@ class Clock:
     def offsets(self, moments: Moments, what: str) -> Array:
         """Return moments as numbers; NaT becomes NaN.
 
-        Parameters
-        ----------
-        moments : ndarray
-            From `read_moments`.
-        what : str
-            The name used in messages.
-
-        Raises
-        ------
-        SourceDataError
-            If these are dates and the log has none, or the other way round.
-
         Examples
         --------
         >>> Clock.beginning("day", "2026-01-01").offsets(np.array(["2026-01-02T12:00"], "M8[s]"), "time")
@@ -176,13 +158,7 @@ class Clock:
         return times.reshape(moments.shape)
 
     def number(self, time: Any, what: str) -> float:  # noqa: ANN401 - a time as people write it
-        """Return one moment, as people write it, as a number.
-
-        Raises
-        ------
-        SourceDataError
-            If it is no finite time, or a date where the planner's times are numbers, or the reverse.
-        """
+        """Return one moment, as people write it, as a number."""
         if self.origin is None:
             if type(time) is float and math.isfinite(time):
                 return time
@@ -208,13 +184,7 @@ class Clock:
         return numbers
 
     def date(self, number: float) -> datetime | None:
-        """Return a number as a date, None where times are numbers.
-
-        Raises
-        ------
-        OverflowError
-            If it is beyond the calendar.
-        """
+        """Return a number as a date, None where times are numbers."""
         if self.origin is None:
             return None
         return self.origin + timedelta(microseconds=round(number * SECONDS[self.unit] * 1e6))

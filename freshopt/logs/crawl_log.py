@@ -434,11 +434,6 @@ def since_birth(log: CrawlLog, start: ToldTimes) -> CrawlLog:
         Since when each source exists, in the order of ``log.sources_``, written as its times are; NaN (NaT,
         None) where that is not known. A first crawl without a date stays a baseline.
 
-    Raises
-    ------
-    SourceDataError
-        If a source begins after its first crawl, or the log has no times.
-
     Examples
     --------
     >>> log = CrawlLog(["a", "b"], [9.0, 9.0], [0, 0], last_modified=[2.0, 1.0])

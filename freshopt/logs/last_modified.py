@@ -85,19 +85,6 @@ def dated_rows(
 ) -> DatedRows:
     """Apply the rules to the dates of sorted rows.
 
-    Parameters
-    ----------
-    rows : LogRows
-        Sorted by source and time.
-    dates : ndarray of float, shape (rows,)
-        On the log's clock; NaN where not told.
-    first : ndarray of int, shape (n,)
-        The first row of each source.
-    interval : ndarray of float, shape (rows,)
-        NaN in baselines.
-    changed : ndarray of bool, shape (rows,)
-        False in baselines.
-
     Warns
     -----
     SourceDataWarning
@@ -196,16 +183,7 @@ def _deployed(rows: LogRows, dates: Array) -> BoolArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Groups:
-    """Sources whose dates may come from the same hand.
-
-    Parameters
-    ----------
-    names : ndarray, shape (n,), or None
-        Those that are URLs are grouped by host, the others are one group.
-    codes : ndarray of int, shape (rows,)
-        Sorted.
-    told : ndarray of float, shape (rows,)
-    """
+    """Sources whose dates may come from the same hand."""
 
     names: npt.NDArray[Any] | None
     codes: Codes | IntArray

@@ -57,11 +57,6 @@ def log_frame(
         then with the columns client and agent where there are several.
     access : bool
         Whether it may be an access log.
-
-    Raises
-    ------
-    SourceDataError
-        If the file is of no known kind or cannot be read, or `columns` or `client` name what is not there.
     """
     if wanted is not None and access and is_access_log(path):
         if columns:
@@ -94,11 +89,6 @@ def may_have(path: Path, wanted: tuple[str, ...], columns: Mapping[str, str] | N
     """Return which wanted columns a file may have, rows unread.
 
     What an access log has beside requests only its lines tell.
-
-    Raises
-    ------
-    SourceDataError
-        As `log_frame`, but for what is wrong with the rows.
     """
     if is_access_log(path):
         return frozenset(wanted)
@@ -122,11 +112,6 @@ def log_hosts(path: Path, columns: Mapping[str, str] | None = None) -> dict[str,
     """Return the host of each source by a log's column host.
 
     None where there is no such column.
-
-    Raises
-    ------
-    SourceDataError
-        As `log_frame`; if a source has two hosts, or none.
     """
     from polars import String, col
 

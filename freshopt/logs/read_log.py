@@ -168,11 +168,6 @@ def read_rows(
 
     Numbers that can be dates are so if the times are known to be `dated`, and are not if they are known not
     to be.
-
-    Raises
-    ------
-    SourceDataError
-        As `read_log`, of cells that cannot be used; what rows say together is not looked at.
     """
     frame, cells = log_frame(path, COLUMNS + SEEN, columns, client)
     require_columns(cells.present, SEEN_CRAWLS if set(SEEN) & set(cells.present) else CRAWLS, path)
@@ -221,11 +216,6 @@ def read_columns(
 
     The column ``source`` holds positions among the names, and ``changed`` NaN where that is not known. Rows
     that are `continued` follow those of another log.
-
-    Raises
-    ------
-    SourceDataError
-        As `read_rows`; if no row is evidence, or statuses cannot be.
     """
     rows = read_rows(path, columns, time_unit, dated=dated, client=client)
     if rows.said is None:
@@ -346,11 +336,6 @@ def fetch_statuses(
         Whether the times of the log are dates.
     client : Client, optional
         Of an access log, whose fetches are wanted. Default: everybody's.
-
-    Raises
-    ------
-    SourceDataError
-        If the file cannot be read, or a cell cannot be used.
     """
     # Most logs have none, and their rows are not read for it.
     if not may_have(path, COLUMNS + SEEN, columns).issuperset({"source", "time", "status"}):

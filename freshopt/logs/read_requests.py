@@ -79,18 +79,6 @@ def read_requests(
 def requests_of(found: polars.DataFrame, names: Sequence[Any]) -> Array:
     """Return the request rates of sources, in their order.
 
-    Parameters
-    ----------
-    found : polars.DataFrame
-        What `read_requests` returned. A source that is not there has the rate of no requests, ½/t.
-    names : sequence
-        The sources; a name and its text are alike.
-
-    Raises
-    ------
-    SourceDataError
-        If none of the sources is there: the two logs name them differently.
-
     Examples
     --------
     >>> import polars

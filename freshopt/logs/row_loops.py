@@ -108,26 +108,7 @@ def refill(old: LabelTable, bits: int, table: LabelTable) -> None:
 def order_rows(
     codes: Small, time: Array, place: IntArray, order: IntArray, ordered: Array, own: Small
 ) -> int:
-    """Order rows by source, stably; count times that go back.
-
-    Parameters
-    ----------
-    codes : ndarray of int32, shape (rows,)
-        The source of each row, in 0..n.
-    time : ndarray of float, shape (rows,)
-    place : ndarray of int, shape (n+1,)
-        Zeros, which become the offsets of the sources.
-    order : ndarray of int, shape (rows,)
-    ordered : ndarray of float, shape (rows,)
-        The times in that order.
-    own : ndarray of int32, shape (rows,)
-        The sources in that order.
-
-    Returns
-    -------
-    int
-        Rows before the row above them, of the same source.
-    """
+    """Order rows by source, stably; count times that go back."""
     n = len(place) - 1
     for i in range(len(codes)):
         place[codes[i] + 1] += 1

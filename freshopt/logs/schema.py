@@ -123,13 +123,7 @@ class Table:
 
     @classmethod
     def read(cls, path: Path, schema: Schema = ANY) -> Table:
-        """Read a CSV, Parquet or JSON lines file.
-
-        Raises
-        ------
-        SourceDataError
-            If the file cannot be read, or is no table of this kind.
-        """
+        """Read a CSV, Parquet or JSON lines file."""
         frame, cells = log_frame(path)
         typed = [_typed(frame[name], cells, schema.amounts) for name in frame.columns]
         table = cls(schema, frame.with_columns(typed), cells)

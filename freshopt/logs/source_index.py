@@ -47,22 +47,6 @@ def code_sources(source: npt.ArrayLike) -> tuple[npt.NDArray[Any], IntArray]:
 
     A code is the position of the row's label among the labels.
 
-    Parameters
-    ----------
-    source : array_like of str or int, shape (rows,)
-        Names or integers.
-
-    Returns
-    -------
-    labels : ndarray, shape (n,)
-        Sorted; integers by value, names by code point.
-    codes : ndarray of int, shape (rows,)
-
-    Raises
-    ------
-    SourceDataError
-        If the entries are neither all names nor all integers, or a name ends in a zero byte.
-
     Examples
     --------
     >>> labels, codes = code_sources(["b", "b", "a"])
@@ -254,19 +238,6 @@ def sorted_rows(codes: Codes, time: Array, n: int) -> tuple[IntArray, Codes, Arr
 
     Equal rows stay as they stand.
 
-    Parameters
-    ----------
-    codes : ndarray of int32, shape (rows,)
-        The source of each row, in 0..n.
-    time : ndarray of float, shape (rows,)
-    n : int
-
-    Returns
-    -------
-    order : ndarray of int, shape (rows,)
-    codes, time : ndarray, shape (rows,)
-        In that order.
-
     Examples
     --------
     >>> sorted_rows(np.array([1, 0, 1], dtype=np.int32), np.array([5.0, 7.0, 2.0]), 2)[0]
@@ -297,16 +268,6 @@ _BARE = r"^([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)(?::[0-9]+)?/"
 
 def hosts_of_urls(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the hosts of sources that are URLs, in small letters.
-
-    Parameters
-    ----------
-    names : ndarray, shape (n,)
-        Such as ``https://example.org/a`` or ``example.org/a``.
-
-    Raises
-    ------
-    SourceDataError
-        If one is no URL.
 
     Examples
     --------

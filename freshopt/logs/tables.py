@@ -60,11 +60,6 @@ def read_table(
         Columns to read, where present. Default: all.
     as_text : bool
         Leave the cells of a CSV file as text, rather than infer numbers and dates.
-
-    Raises
-    ------
-    SourceDataError
-        If the file is missing, not a file, of an unknown ending, empty, or cannot be parsed.
     """
     import polars
 
@@ -90,13 +85,7 @@ def read_table(
 
 
 def column_names(path: str | os.PathLike[str]) -> list[str]:
-    """Return the names of a table's columns.
-
-    Raises
-    ------
-    SourceDataError
-        As `read_table`.
-    """
+    """Return the names of a table's columns."""
     import polars
 
     path = Path(path)
@@ -133,11 +122,6 @@ def write_table(frame: polars.DataFrame, path: str | os.PathLike[str]) -> None:
     spreadsheet would take for formulas; `read_table` takes it away.
 
     Use `complete_file` or `complete_folder` around it where a reader must never see half a file.
-
-    Raises
-    ------
-    SourceDataError
-        If the ending is unknown or the file cannot be written.
 
     Examples
     --------
@@ -302,19 +286,6 @@ def frame_columns(
     """Return named columns of a dataframe as arrays.
 
     Optional ones are returned where they are present.
-
-    Parameters
-    ----------
-    frame : dataframe
-        Of any library that narwhals knows, eager.
-    what : str
-        The name used in messages.
-    required, optional : sequence of str
-
-    Raises
-    ------
-    SourceDataError
-        If this is no dataframe, or a required column is missing.
 
     Examples
     --------

@@ -68,12 +68,6 @@ def read_moments(
     dated : bool, optional
         Whether the clock has dates, where that is known before: all numbers are dates then, or none.
 
-    Raises
-    ------
-    SourceDataError
-        If an entry is none of these, or numbers can be dates as well as counts of `time_unit`. NaN and NaT
-        pass: the caller knows what they mean.
-
     Warns
     -----
     SourceDataWarning
@@ -148,11 +142,6 @@ def read_text(
     """Return a column of text as numbers or UTC moments.
 
     As `read_moments`; in a column of both, the first entry says which are wanted.
-
-    Raises
-    ------
-    SourceDataError
-        If an entry is neither, or not of the kind of the first.
     """
     import polars
 
@@ -188,19 +177,6 @@ def refuse_epochs(moments: Moments, time_unit: str, what: str) -> None:
     A clock whose every reading lies between 2000 and 2100 if taken for seconds since 1970 begins millions
     of years after its zero if taken for days: nobody counts so, and every rate learnt from it would be wrong
     by a factor of 86,400.
-
-    Parameters
-    ----------
-    moments : ndarray
-        From `read_moments`.
-    time_unit : str
-    what : str
-        The name used in messages.
-
-    Raises
-    ------
-    SourceDataError
-        If all finite numbers lie in that range.
 
     Examples
     --------

@@ -45,11 +45,6 @@ def read_dates(times: ToldTimes, dated: bool, row_name: Callable[[int], str]) ->
     row_name : callable
         How the row at a position is called in messages.
 
-    Raises
-    ------
-    SourceDataError
-        If the values are not of one kind.
-
     Warns
     -----
     SourceDataWarning

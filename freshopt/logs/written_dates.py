@@ -121,11 +121,6 @@ def dates_of_numbers(
         The numbers as they were written.
     dated : bool
         Whether the other times of the log are dates, so that none of these counts.
-
-    Raises
-    ------
-    SourceDataError
-        If they can be both, or have years of two digits, or are no dates among others that are.
     """
     as_they_are = numbers.astype(np.float64, copy=False)
     if float(np.fmax.reduce(as_they_are, initial=0.0)) < _LEAST:

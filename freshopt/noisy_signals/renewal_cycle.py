@@ -111,13 +111,6 @@ def split(threshold: Array, recall: Array, precision: Array) -> tuple[Array, Arr
 def cycle(number: Array, wait: Array, recall: Array, precision: Array) -> Cycle:
     """Return the cycle of each source.
 
-    Parameters
-    ----------
-    number, wait : ndarray, shape (n,)
-        The threshold: n signals and a time x ≥ 0 more, not both 0.
-    recall, precision : ndarray, shape (n,)
-        0 ≤ l ≤ 1 and 0 < p ≤ 1.
-
     Examples
     --------
     Without signals a cycle is a period: ψ = x, and V is the index of binary freshness, P(2, x).

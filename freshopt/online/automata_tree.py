@@ -243,12 +243,7 @@ def state_of(tree: automata.AutomataTree, intervals: Intervals) -> State:
 
 
 def require_plain(problem: Problem, learner: str) -> None:
-    """Raise if a tree cannot keep the problem's constraints.
-
-    Raises
-    ------
-    SourceDataError
-    """
+    """Raise if a tree cannot keep the problem's constraints."""
     expect(problem, Problem, "problem", "Pass a freshopt.Problem")
     sources = problem.sources
     reasons = {

@@ -200,13 +200,7 @@ class EpochRun:
         checkpoint: str | Path | None,
         progress: bool,
     ) -> RunHistory:
-        """Run the epochs; the journal has one round each.
-
-        Raises
-        ------
-        SourceDataError
-            If there would be more crawls than fit into memory, before the first.
-        """
+        """Run the epochs; the journal has one round each."""
         horizon = epochs[-1].end
         crawls = horizon * self.problem.bandwidth / float(np.min(self.problem.sources.refresh_cost))
         if not crawls <= MOST_CRAWLS:

@@ -110,13 +110,7 @@ class Synchronization:
 
     @classmethod
     def of(cls, problem: Problem, learner: str, exploration: float, seed: int) -> Synchronization:
-        """Check that the problem is one of synchronization.
-
-        Raises
-        ------
-        SourceDataError
-            If it has host limits, unequal costs, signalled sources, a min_rate of 0 or no room to explore.
-        """
+        """Check that the problem is one of synchronization."""
         expect(problem, Problem, "problem", "Pass a freshopt.Problem")
         sources = problem.sources
         reasons = {
@@ -264,11 +258,6 @@ class SyncLearner:
 
         Of the problem, bandwidth, importances and bounds (min_rate > 0) are used; its change rates and its
         objective are only used to evaluate the rates. The history has columns ``probes`` and ``resets``.
-
-        Raises
-        ------
-        SourceDataError
-            If the problem is not one of synchronization, or the horizon is too short.
         """
         return run_periods(self, self.descent, world, problem, horizon, truth, checkpoint, progress=progress)
 

@@ -41,14 +41,6 @@ SECONDS = 30.0
 class Journal:
     """Records of a run, from which its history is made.
 
-    Parameters
-    ----------
-    learner : str
-        How the learner prints.
-    sense : "minimise" or "maximise"
-    exact : bool
-    time_unit : str
-
     Examples
     --------
     >>> journal = Journal("Tried()")
@@ -184,11 +176,6 @@ def run_rounds(
         Whether to show a bar.
     seconds : float
         Between two checkpoints; the last round is always saved.
-
-    Raises
-    ------
-    SourceDataError
-        If the checkpoint is of another run, or not a checkpoint.
     """
     state, done, path = start, 0, None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():

@@ -231,11 +231,6 @@ class AfterParents:
         """Return exponents, none below the least among a node's inputs.
 
         A copy that is never refreshed brings nothing, nor does a root that never changes.
-
-        Parameters
-        ----------
-        exponent : ndarray of int, shape (m, q)
-            Of the sources, for each of q cases; `ALWAYS` of those that are never refreshed.
         """
         line = self.pipeline
         own = np.full((len(line), exponent.shape[1]), ALWAYS, dtype=np.int64)

@@ -59,16 +59,6 @@ class Graph:
 def read_graph(graph: object) -> Graph:
     """Return a NetworkX graph or a list of edges in topological order.
 
-    Parameters
-    ----------
-    graph : DiGraph or iterable of pairs
-        Edges from upstream to downstream. Edges that occur twice count once.
-
-    Raises
-    ------
-    SourceDataError
-        If an edge is no pair, the graph is undirected, or it has a cycle, which is named.
-
     Examples
     --------
     >>> found = read_graph([("b", "c"), ("a", "b"), ("a", "c")])

@@ -103,14 +103,6 @@ def _shared(own: float, within: list[float], places: list[tuple[int, int]], stan
 def is_exact(sets: UpstreamSets, root_rate: Array, waits: BoolArray) -> BoolArray:
     """Return where the product formula is exact, shape (n,).
 
-    Parameters
-    ----------
-    sets : UpstreamSets
-    root_rate : ndarray, shape (n,)
-        > 0 of the roots that change, else 0.
-    waits : ndarray of bool, shape (n,)
-        Nodes whose refreshes count: not those that are always as fresh as their parents.
-
     Notes
     -----
     A node is exact if from each root upstream the nodes in between form one chain. Across bridges they do;

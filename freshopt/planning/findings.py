@@ -56,21 +56,6 @@ LISTED = 10  # sources and hosts of each list
 def findings(solution: Solution, baselines: Mapping[str, Solution]) -> dict[str, Any]:
     """Return the sensitivity analysis of a solution, ready for JSON.
 
-    Parameters
-    ----------
-    solution : Solution
-        With its certificate.
-    baselines : mapping of str to Solution
-        Answers of simple rules to the same problem.
-
-    Returns
-    -------
-    dict
-        ``importance`` (Σ w), ``fresh`` (share of time that a copy is fresh, by importance, under these rates
-        and the baselines), ``frontier``, ``more_bandwidth``, ``cost`` (Σ of all sources), ``most_costly``,
-        ``interior`` (sources between their bounds, and by how much their marginal values differ from the
-        price), ``never_refreshed``, ``held_back`` (at max_rate, marginal value above the price), ``hosts``.
-
     Examples
     --------
     >>> import freshopt as fo

@@ -178,6 +178,7 @@ def _costs(
     ]
 
 
+@frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MeasuredTable:
     """Measured costs of policies in all windows of a back-test.

@@ -317,16 +317,7 @@ def plan(
 def make_plan(
     log: CrawlLog, request: Wishes, on_progress: Progress = lambda _: None, *, crawled: bool = True
 ) -> Plan:
-    """Return the plan that a request asks for.
-
-    Parameters
-    ----------
-    log : CrawlLog
-    request : Wishes
-    on_progress : callable
-    crawled : bool
-        Whether the log's crawls were made, and not derived from a history.
-    """
+    """Return the plan that a request asks for."""
     with hearing() as heard:
         made = _made(log, request, on_progress, crawled=crawled)
         return replace(made, warnings=by_weight([*log.warnings, *heard]))

@@ -94,19 +94,6 @@ def stale_shares(solution: Solution) -> Array | None:
 def per_source(solution: Solution, log: CrawlLog | None) -> polars.DataFrame:
     """Return the table per_source: costs, and crawls of the log.
 
-    Parameters
-    ----------
-    solution : Solution
-    log : CrawlLog or None
-        With crawls that were made; None where a history tells all changes.
-
-    Returns
-    -------
-    DataFrame
-        Columns ``source``; ``crawl_rate``, null after a single crawl; ``cost``, what a source adds to the
-        objective's cost (of freshness its stale part), null where that is infinite; ``fresh``, the share of
-        time in which its copy is up to date. What nothing tells is left out.
-
     Examples
     --------
     >>> import freshopt as fo
@@ -289,18 +276,7 @@ def _uncertainty(found: PlanUncertainty) -> dict[str, Any]:
 def write_plan(
     plan: Plan, folder: str | os.PathLike[str], *, csv: bool = False, overwrite: bool = False
 ) -> list[str]:
-    """Write a plan into a folder, all of it or nothing.
-
-    Returns
-    -------
-    list of str
-        The names of the files.
-
-    Raises
-    ------
-    SourceDataError
-        If the folder holds a plan and `overwrite` is false, or cannot be written.
-    """
+    """Write a plan into a folder, all of it or nothing."""
     with complete_folder(folder, overwrite, files=FILES) as staging:
         return write_files(plan, staging, csv=csv)
 

@@ -41,16 +41,7 @@ def plan_rows(made: Plan, read: str | None = None, objective: str = "") -> list[
 
 
 def plan_findings(made: Plan, read: str | None = None, objective: str = "") -> list[Finding]:
-    """Return what a plan found, in order of telling.
-
-    Parameters
-    ----------
-    made : Plan
-    read : str, optional
-        What was read, for the first row; by default the size of the log.
-    objective : str
-        The name that tells apart the objectives of one class.
-    """
+    """Return what a plan found, in order of telling."""
     facts = summary(made)
     size = f"{count(len(made.log), 'crawl')} of {count(len(made.sources), 'source')}"
     log = Finding("log", "log", f"{read or size}, {span_words(made.log)}", facts["log"])

@@ -240,11 +240,6 @@ def objective_record(objective: Objective) -> dict[str, Any] | None:
 def objective_from(record: dict[str, Any]) -> Objective:
     """Return the objective of a record.
 
-    Raises
-    ------
-    SourceDataError
-        If this freshopt has none of that name.
-
     Examples
     --------
     >>> objective_from({"name": "BinaryFreshness", "refresh": "periodic"})

@@ -300,11 +300,6 @@ def rate_draws(sources: Sources, estimator: Estimator, draws: int, seed: int) ->
     """Return draws of the change rates of sources.
 
     Matched with the estimator's by name.
-
-    Raises
-    ------
-    SourceDataError
-        If the log has nothing but baselines, and there is no prior.
     """
     at, unit = match(sources, estimator), convert_time(1.0, sources.time_unit, estimator.time_unit_)
     drawn = estimator._draws(draws, seed)

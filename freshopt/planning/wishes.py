@@ -299,21 +299,7 @@ class Wishes:
 
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str], log: CrawlLog) -> Wishes:
-        """Return the wishes of a plan that a TOML file names.
-
-        Parameters
-        ----------
-        path : path
-            Such as ``bandwidth = "200/day"``, ``horizon = "7d"``, ``objective = {name = "Age", refresh =
-            "periodic"}`` and a table ``[host_limits]``.
-        log : CrawlLog
-            On whose clock numbers are.
-
-        Raises
-        ------
-        SourceDataError
-            If it cannot be read, or names what is no wish of a plan.
-        """
+        """Return the wishes of a plan that a TOML file names."""
         try:
             given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -327,18 +313,7 @@ class Wishes:
         return cls.of(log, given, PlanWishes)
 
     def to_toml(self, time_unit: str) -> str:
-        """Return the wishes that are not as usual, as TOML.
-
-        Parameters
-        ----------
-        time_unit : str
-            Of the clock that they are on, which is written beside quantities.
-
-        Raises
-        ------
-        SourceDataError
-            If one is a function, a table of rates or an objective of one's own, which no text holds.
-        """
+        """Return the wishes that are not as usual, as TOML."""
         words = {a_rate: f"/{time_unit}", a_duration: f" {time_unit}", a_gap: f" {time_unit}"}
         found: dict[str, Any] = {}
         for name, one in WISHES.items():

@@ -210,7 +210,7 @@ def bandwidth_for(
     mean = wanted if freshness is not None else wanted / weight
     others = [one for one in problem.constraints if not _is_bandwidth(one)]
     # The problem's own target of freshness, which is kept, has the shorter name.
-    taken = "freshness" in (one.label for one in others)
+    taken = any(isinstance(one, Target) and one.label == "freshness" for one in others)
     name = None if freshness is None else "freshness promised" if taken else "freshness"
     if objective.sense == "maximise":
         target = Target(objective, at_least=mean, name=name)

@@ -95,13 +95,6 @@ def with_few_changes(best: Solution, old: Array, most: float) -> FewChanges:
     most : float
         Share of the sources with an old rate that may get another, in [0, 1].
 
-    Raises
-    ------
-    SourceDataError
-        If the share is none, or the problem has declared constraints.
-    InfeasibleProblemError
-        If so few changes do not meet the limits.
-
     Examples
     --------
     >>> import freshopt as fo

@@ -22,11 +22,6 @@ def rates_in_force(log: CrawlLog) -> Array:
     """Return how often a log crawls each source, shape (n,).
 
     A source of a single crawl tells no rate, and counts with the mean of the others.
-
-    Raises
-    ------
-    SourceDataError
-        If no source was crawled twice.
     """
     rate = log.crawl_rate
     known = np.isfinite(rate) & (rate > 0.0)
@@ -68,24 +63,6 @@ def cut_to_limits(problem: Problem, rates: Array) -> Array | None:
 
 def old_rates(sources: Sources, table: RateTable) -> tuple[Array, int]:
     """Return earlier rates of the sources, and how many are gone.
-
-    Parameters
-    ----------
-    sources : Sources
-    table : RateTable
-        Without names its rates are in the order of the sources.
-
-    Returns
-    -------
-    rates : ndarray, shape (n,)
-        NaN of a source without one.
-    gone : int
-        Rates of sources that are no longer there.
-
-    Raises
-    ------
-    SourceDataError
-        If no source has an earlier rate, or there are no names and another number of rates.
 
     Examples
     --------

@@ -15,14 +15,6 @@ def solve_with_kinks(problem: Problem, tolerance: float = 1e-6, loosest: float =
 
     Under targets with kinks alone, such as the share of copies older than an age at equal intervals,
     bandwidth is a linear program, whose best responses jump: Newton's method may stall there.
-
-    Parameters
-    ----------
-    problem : Problem
-    tolerance : float
-        Relative duality gap.
-    loosest : float
-        The same where HiGHS has to solve, whose own tolerance is 1e-7.
     """
     try:
         return _solved(problem, Auto(), tolerance)

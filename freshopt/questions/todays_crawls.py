@@ -146,17 +146,7 @@ def needed_bandwidth(
     freshness: float | str,
     log: CrawlLog | None,
 ) -> BandwidthFor:
-    """Return the least bandwidth for a freshness within bounds and host limits.
-
-    Parameters
-    ----------
-    objective : BinaryFreshness
-    sources : Sources
-    host_limits : mapping of host to float, or None
-    freshness : float or "as today"
-    log : CrawlLog or None
-        Whose crawls are today's; None where nobody crawled.
-    """
+    """Return the least bandwidth for a freshness within bounds and host limits."""
     if freshness == AS_TODAY and log is None:
         raise SourceDataError(
             f'freshness "{AS_TODAY}" is that of the crawls in a log, and here changes are known without any. '
@@ -179,11 +169,6 @@ def needed_facts(found: BandwidthFor) -> dict[str, Any]:
 
 def freshness_of(given: float | str, what: str = "freshness") -> float | str:
     """Return a share of time in (0, 1), or "as today".
-
-    Parameters
-    ----------
-    given : float or str
-        Such as 0.99, "99%", "today" or "as today".
 
     Examples
     --------

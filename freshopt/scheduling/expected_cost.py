@@ -51,13 +51,6 @@ def expected_value(
     age : array_like, scalar or shape (n,)
         Time since each copy was last refreshed when the schedule starts; 0 means fresh.
 
-    Raises
-    ------
-    ObjectiveError
-        If the objective has no cost curve.
-    SourceDataError
-        If the schedule is for another number of sources, an age is negative, or a source is signalled.
-
     Examples
     --------
     >>> import freshopt as fo

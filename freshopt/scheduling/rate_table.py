@@ -65,11 +65,6 @@ class RateTable:
 
         They take as many attempts.
 
-        Raises
-        ------
-        SourceDataError
-            If the rates are not attempts.
-
         Examples
         --------
         >>> import polars
@@ -136,19 +131,6 @@ def read_rates(rates: Solution | Mapping[Any, float] | Any, time_unit: str | Non
 
     They come from a solution, a mapping or a dataframe.
 
-    Parameters
-    ----------
-    rates : Solution, mapping or dataframe
-        As `schedule` takes them.
-    time_unit : str, optional
-        The unit of the rates; a solution brings its own.
-
-    Raises
-    ------
-    SourceDataError
-        If a rate is negative, infinite or not a number (named), a name occurs twice, a column is missing, the
-        time unit contradicts the solution's, or a signalled source is crawled more often than it changes.
-
     Examples
     --------
     >>> read_rates({"a": 2.0, "b": 0.5}).rates
@@ -191,13 +173,6 @@ def read_lifetimes(
         source and lifetime (empty: infinite) and, where known, interval (1/rate) and stale_while_revalidate.
     time_unit : str, optional
         The unit of the lifetimes; a solution brings its own.
-
-    Raises
-    ------
-    SourceDataError
-        If a lifetime is negative or not a number (named), a name occurs twice, or a column is missing.
-    ObjectiveError
-        If the solution's copies are not refreshed on request.
 
     Examples
     --------

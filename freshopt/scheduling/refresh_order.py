@@ -195,13 +195,7 @@ def in_slots(rates: Array, phase: Array, horizon: float) -> tuple[IntArray, Arra
 
 
 def check_ages(age: npt.ArrayLike, n: int) -> Array:
-    """Return the ages of n copies, finite and ≥ 0.
-
-    Raises
-    ------
-    SourceDataError
-        If an age is negative or not a number, or there is not one for each source.
-    """
+    """Return the ages of n copies, finite and ≥ 0."""
     ages = as_vector(age, n, "age")
     require_ages(ages)
     return ages

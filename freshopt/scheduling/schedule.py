@@ -57,23 +57,6 @@ class Method(Protocol):
         """Return sources and times of all refreshes in order.
 
         They are in [0, horizon), sorted by time, then source.
-
-        Parameters
-        ----------
-        rates : ndarray of float, shape (n,)
-            Refreshes per time unit, ≥ 0.
-        horizon : float
-            Length of the schedule in time units.
-
-        Returns
-        -------
-        source : ndarray of int, shape (refreshes,)
-        time : ndarray of float, shape (refreshes,)
-
-        Raises
-        ------
-        SourceDataError
-            If a method knows a problem or ages, and they are of other sources than the rates.
         """
         ...
 
@@ -100,17 +83,7 @@ class StartedMethod(Method, Protocol):
     def starting(
         self, start: float | datetime | np.datetime64 | None, weight: Array | None, time_unit: str
     ) -> tuple[Method, np.datetime64 | None]:
-        """Return the method for a beginning, and its moment if known.
-
-        Parameters
-        ----------
-        start : number, datetime or datetime64, or None
-            A number is on a clock that the method knows.
-        weight : ndarray of float, shape (n,), or None
-            Importance times change rate of the sources.
-        time_unit : str
-            Of the schedule.
-        """
+        """Return the method for a beginning, and its moment if known."""
         ...
 
 

@@ -255,11 +255,6 @@ def poll(crawler: Crawler, source: IntArray, time: Array, keep: BoolArray) -> np
 
     A crawler with a method ``poll(source, time, keep)`` gets all at once; any other gets its probes and
     refreshes in runs, in the order of time.
-
-    Returns
-    -------
-    ndarray, shape (m,)
-        The answers, in the order asked.
     """
     whole = getattr(crawler, "poll", None)
     if whole is not None:

@@ -92,13 +92,7 @@ class ConstraintOptions:
             raise click.UsageError(f"Missing option '--bandwidth'. Pass such as --bandwidth 200/day{more}.")
 
     def made(self, columns: SourceColumns, refresh: str | None) -> list[Constraint]:
-        """Return the constraints on the sources of `columns`.
-
-        Raises
-        ------
-        SourceDataError
-            Naming the option, for what is no constraint.
-        """
+        """Return the constraints on the sources of `columns`."""
         unit = columns.sources.time_unit
         found: list[Constraint] = [_budget(text, columns, unit) for text in self.budgets]
         if self.nested is not None and self.nested_limits is not None:
@@ -144,13 +138,7 @@ def nested_of(levels: Sequence[Any], at_most: dict[Any, float], at_least: dict[A
 
 
 def budget_of(text: str, unit: str) -> tuple[str, str, float, bool]:
-    """Return a budget's name, costs, limit, and whether costs are a file.
-
-    Raises
-    ------
-    SourceDataError
-        If the text is no budget.
-    """
+    """Return a budget's name, costs, limit, and whether costs are a file."""
     name, equals, rest = (part.strip() for part in text.partition("="))
     what, colon, limit = (part.strip() for part in rest.rpartition(":"))
     if not (name and equals and what and colon and limit):

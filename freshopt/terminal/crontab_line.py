@@ -22,11 +22,6 @@ _HOURS = tuple(h for h in range(1, 24) if 24 % h == 0)
 def cron_fields(period: str) -> str:
     """Return the time fields of a period.
 
-    Raises
-    ------
-    SourceDataError
-        If cron cannot repeat it.
-
     Examples
     --------
     >>> cron_fields("7d"), cron_fields("1d"), cron_fields("6h"), cron_fields("15min")
@@ -54,15 +49,6 @@ def cron_fields(period: str) -> str:
 
 def crontab_line(period: str, command: str, folder: Path | None = None) -> str:
     r"""Return the line that runs a freshopt command after each period.
-
-    Parameters
-    ----------
-    period : str
-        Such as "7d".
-    command : str
-        A command line that begins with freshopt, quoted for a shell.
-    folder : Path, optional
-        Where its paths are; by default the current folder.
 
     Examples
     --------

@@ -71,16 +71,7 @@ Hosts: TypeAlias = Callable[[Any], npt.NDArray[Any]]  # of an array of names
 
 @dataclass(frozen=True, slots=True)
 class Estimation:
-    """The estimator that the options ask for.
-
-    Parameters
-    ----------
-    name : str
-        Of `ESTIMATORS`.
-    settings : dict
-        What was given of smoothing (days), half_life (days), reset (per day, or "auto") and prior (of
-        `PRIORS`).
-    """
+    """The estimator that the options ask for."""
 
     name: str
     settings: dict[str, Any]
@@ -95,13 +86,7 @@ class Estimation:
         reset: str | None,
         time_unit: str,
     ) -> Estimation:
-        """Check that the options go with the estimator.
-
-        Raises
-        ------
-        SourceDataError
-            If one does not, or the half-life is none, or resets are no rate.
-        """
+        """Check that the options go with the estimator."""
         given: dict[str, Any] = {"smoothing": smoothing, "prior": prior, "half_life": None}
         given["reset"] = None if reset is None else _resets(reset)
         if half_life is not None:
@@ -136,11 +121,6 @@ class Estimation:
         """Return the fitted estimator.
 
         Crawl rates, where it needs them, are those of the log, per source.
-
-        Raises
-        ------
-        SourceDataError
-            If the log or the hosts cannot be used.
         """
         named, settings = ESTIMATORS[self.name], dict(self.settings)
         if settings.get("prior") == "none":

@@ -89,13 +89,7 @@ def parameters_of(
 
 
 def require_other(read: Path | None, out: Path) -> None:
-    """Raise if the output would overwrite the input.
-
-    Raises
-    ------
-    SourceDataError
-        If both are the same file.
-    """
+    """Raise if the output would overwrite the input."""
     if read is not None and read.exists() and out.exists() and read.samefile(out):
         raise SourceDataError(
             f"--out {out} is the file that is read, and it would be lost. Choose another name."

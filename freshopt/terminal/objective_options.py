@@ -42,11 +42,6 @@ PLANNED = tuple(name for name, named in OBJECTIVES.items() if named.planned)
 def objective_of(name: str, refresh: str | None, given: Parameters | None = None) -> Objective:
     """Return the named objective under a discipline (default: its first).
 
-    Raises
-    ------
-    ObjectiveError
-        If it does not exist in this discipline, or lacks a parameter.
-
     Examples
     --------
     >>> objective_of("power", None, Parameters(exponent=0.25))

@@ -37,12 +37,6 @@ def with_own_crawls(
         Whether a file may have column names alone: nothing was crawled yet.
     answers_are_changes : bool
         As in `freshopt.logs.read_log`.
-
-    Raises
-    ------
-    SourceDataError
-        If a file cannot be read, has no times, or has a crawl that is not later than the log's last crawl of
-        its source.
     """
     if not paths:
         return log

@@ -15,15 +15,7 @@ if TYPE_CHECKING:
 
 
 def request_rates(found: polars.DataFrame, names: Sequence[Any], path: Path) -> tuple[Array, str]:
-    """Return the request rates of sources, and a text.
-
-    Parameters
-    ----------
-    found : polars.DataFrame
-        What `read_requests` returned for `path`.
-    names : sequence
-        The sources.
-    """
+    """Return the request rates of sources, and a text."""
     asked, known = {str(name) for name in found["source"].to_list()}, {str(name) for name in names}
     missing, left = len(known - asked), len(asked - known)
     words = f"{count(int(found['requests'].sum()), 'request')} of {count(found.height, 'source')} in {path}"

@@ -78,17 +78,7 @@ class Choice:
         *,
         by_host: bool = False,
     ) -> Method:
-        """Return the method.
-
-        Parameters
-        ----------
-        frame : polars.DataFrame
-            The rates, per `unit`.
-        horizon : float
-            In `unit`.
-        by_host : bool
-            Whether the hosts are for a gap between their refreshes.
-        """
+        """Return the method."""
         name = self.method or "periodic"
         owners = {"--sources": WEIGHED, "--objective": WEIGHED}
         for option, value in self.given().items():

@@ -53,11 +53,6 @@ class Goal:
 def goals_of(texts: Sequence[str], refresh: str | None, time_unit: str) -> list[Goal]:
     """Return the goals of --target options, one for each objective and column.
 
-    Raises
-    ------
-    SourceDataError
-        If a text is no target, a bound is none, or one is given twice.
-
     Examples
     --------
     >>> [goal] = goals_of(["80%:tier", "99%:tier=gold"], None, "day")

@@ -44,23 +44,7 @@ class ServedWatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChangeDetectionApi:
-    """A server of changedetection.io.
-
-    Parameters
-    ----------
-    url : str
-        Where its pages are, such as ``http://localhost:5000``.
-    key : str
-        The API key of its settings.
-    timeout : float
-        Seconds for each request.
-
-    Raises
-    ------
-    SourceDataError
-        From every method, if the server cannot be reached, takes too long, refuses the key, or answers what
-        changedetection.io does not.
-    """
+    """A server of changedetection.io."""
 
     url: str
     key: str

@@ -156,18 +156,7 @@ class Manifest:
 
 
 def read_manifest(path: str | os.PathLike[str]) -> Manifest:
-    """Read the graph of a dbt project.
-
-    Parameters
-    ----------
-    path : path
-        ``target/manifest.json``, or the folder that holds it.
-
-    Raises
-    ------
-    SourceDataError
-        If the file is no manifest, or its project makes nothing; names it.
-    """
+    """Read the graph of a dbt project."""
     file = _artifact(path, "manifest.json")
     found = read_document(file, ManifestArtifact, "Pass a manifest.json as dbt wrote it.")
     copies = {key: node for key, node in found.nodes.items() if node.resource_type in COPIES}
@@ -205,23 +194,7 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
 
 
 def read_run_times(path: str | os.PathLike[str]) -> dict[str, float]:
-    """Read how long each node of a dbt run took, in seconds.
-
-    Parameters
-    ----------
-    path : path
-        ``target/run_results.json``, or the folder that holds it.
-
-    Returns
-    -------
-    dict of str to float
-        Of nodes that were run with success, at least a millisecond.
-
-    Raises
-    ------
-    SourceDataError
-        If the file has no results, or a time is no number; names the node.
-    """
+    """Read how long each node of a dbt run took, in seconds."""
     file = _artifact(path, "run_results.json")
     times: dict[str, float] = {}
     for run in read_document(file, RunArtifact, _RUNS).results:

@@ -70,25 +70,7 @@ class ToolFormat(ABC, Generic[Table]):
 
     @abstractmethod
     def write(self, table: Table, path: Path) -> Exported:
-        """Write to a file, or into an empty folder.
-
-        Parameters
-        ----------
-        table : RateTable or LifetimeTable
-            With the names and the time unit of the sources.
-        path : Path
-            The file, or the folder.
-
-        Returns
-        -------
-        Exported
-            What was written, and how far rounding took the refreshes per time unit.
-
-        Raises
-        ------
-        SourceDataError
-            If a name, an interval or a lifetime cannot be written; names the sources.
-        """
+        """Write to a file, or into an empty folder."""
 
 
 def export(

@@ -67,14 +67,7 @@ class LifetimeFormat(ToolFormat[LifetimeTable]):
         return read_lifetimes(given, time_unit)
 
     def write(self, table: LifetimeTable, path: Path) -> Exported:
-        """Write to a file.
-
-        Raises
-        ------
-        SourceDataError
-            If a name cannot be written, or a source has a window of stale-while-revalidate that the format
-            does not have.
-        """
+        """Write to a file."""
         if not self.windows:
             _require_no_windows(table, self.tool)
         import polars

@@ -171,7 +171,10 @@ REFUSED: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("schedule", "rates.csv", "--horizon", "7d", "--sources", "three.csv", "--out", "o.csv"), ("greedy",)),
     (("replay", "times.csv"), ("Give one of --history, --log and --sources",)),
     (("replay", "times.csv", "--sources", "sources.csv"), ("refreshes 'z'", "drop these rows")),
-    (("replay", "negative.csv", "--sources", "sources.csv"), ("row 2: -1", "Correct")),
+    (
+        ("replay", "negative.csv", "--sources", "sources.csv"),
+        ("row 2, line 3 of negative.csv: -1", "Correct"),
+    ),
     (("replay", "none.csv", "--sources", "sources.csv"), ("none.csv has no refreshes", "--horizon")),
     (("replay", "rates.csv", "--sources", "sources.csv"), ("no column 'time'",)),
     (("frontier", "sources.csv", "--bandwidths", "0,1"), ("--bandwidths", "> 0")),

@@ -59,7 +59,7 @@ def test_a_log_file_tells_its_outcomes(tmp_path: Path) -> None:
     file.write_text("\n".join(["source,time,status", *rows]))
     told = fetch_statuses(file)
     assert told is not None
-    found = SuccessRates.from_statuses(*told)
+    found = SuccessRates.from_statuses(told.source, told.status, told.time.astype(np.float64))
     assert found.words == "3 attempts of 2 sources, 66.7 % succeed, 1 source ended ('a')"
     assert found.ended.tolist() == [True, False]
     file.write_text("source,time,changed\na,1,0\n")

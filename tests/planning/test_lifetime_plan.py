@@ -127,7 +127,7 @@ def test_the_least_fetches_for_a_freshness(tmp_path: Path) -> None:
     ):
         with pytest.raises(fo.FreshoptError, match=words):
             fo.plan_lifetimes(origin, edge, **{"bandwidth": None, **more})  # type: ignore[arg-type]
-    with pytest.raises(fo.SourceDataError, match=r"least bandwidth for a freshness"):
+    with pytest.raises(fo.SourceDataError, match=r"finds the least bandwidth"):
         fo.plan_lifetimes(origin, edge, None, freshness=0.9, objective=fo.problems.Age(fo.Refresh.ON_REQUEST))
 
 

@@ -148,9 +148,9 @@ def test_what_is_no_share_is_refused(given: float | str, message: str) -> None:
 
 
 def test_freshness_stands_alone(log: fo.CrawlLog) -> None:
-    with pytest.raises(fo.SourceDataError, match="in place of the bandwidth"):
+    with pytest.raises(fo.SourceDataError, match="in place of bandwidth"):
         fo.plan(log, 5.0, "7d", freshness=0.9)
     with pytest.raises(fo.SourceDataError, match="the objective is AccumulatedDelay"):
         fo.plan(log, None, "7d", freshness=0.9, objective=AccumulatedDelay())
-    with pytest.raises(fo.SourceDataError, match="Beside other constraints"):
+    with pytest.raises(fo.SourceDataError, match="does not go with constraints"):
         fo.plan(log, None, "7d", freshness=0.9, constraints=[fo.Budget(3.0)])
