@@ -149,7 +149,8 @@ def test_repr_and_html_show_problem_rows_and_verdict() -> None:
     agreement = fo.cross_check(HARMONIC, [WaterFilling(), Uniform()])
     lines = repr(agreement).splitlines()
     assert lines[0] == repr(HARMONIC)
-    assert len(lines) == 5
+    assert sum(line.endswith(("proved optimal", "baseline")) for line in lines) == 2
+    assert max(map(len, lines)) <= 100
     assert lines[-1] == "The solvers agree: one proves the optimum to a relative gap of 1e-06."
     markup = agreement._repr_html_()
     assert markup.count("<tr>") == 3

@@ -258,6 +258,15 @@ def test_code_rebuilds_the_problem(name: str, problem: fo.Problem) -> None:
     assert repr(again.objective) == repr(problem.objective)
 
 
+def test_code_of_many_sources_has_short_lines_and_rebuilds_the_problem() -> None:
+    for _, problem in instances(DELAY, 30, 5, "ill"):
+        code = Recipe.from_problem(problem).code()
+        assert max(map(len, code.splitlines())) <= 96
+        names: dict[str, Any] = {}
+        exec(compile(code, "many", "exec", dont_inherit=True), names)
+        assert Recipe.from_problem(problem).changes_in(names["problem"]) == []
+
+
 def test_an_objective_that_cannot_be_written_leaves_a_line_to_fill_in() -> None:
     problem = fo.Problem(fo.problems.ExpectedPenalty(lambda m: m**0.5), fo.Sources([1.0]), 1.0)
     assert "\nobjective = ...  # " in Recipe.from_problem(problem).code()
