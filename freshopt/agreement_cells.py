@@ -15,6 +15,8 @@ from freshopt.sampled_gap import AGREES, DISAGREES, SampledGap
 COLUMNS = ("solver", "status", "value", "certified gap", "largest rate difference", "seconds", "verdict")
 # Relative differences below this are lost in the rounding of a sum of float64.
 RESOLVED = 1e-15
+# Characters below which the last column of a table is not wrapped.
+LEAST = 14
 _GREEN, _RED, _GREY = "#1a7f37", "#c62828", "#6e7781"
 _COLOURS = {"proved optimal": _GREEN, "NOT optimal": _RED, "NO ANSWER": _RED, AGREES: _GREEN, DISAGREES: _RED}
 
@@ -49,7 +51,7 @@ def aligned(rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> list[
     """Return a head and rows as lines of aligned columns.
 
     Columns at the positions `numbers` are aligned to the right. What is too wide for a line gets a head of
-    more lines, then a last column of more lines.
+    more lines, then a last column of more lines; rows of long names stay wide.
 
     Examples
     --------
@@ -58,11 +60,14 @@ def aligned(rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> list[
     """
     right = set(numbers)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    if sum(widths) + 2 * (len(widths) - 1) > WIDTH:
+    gaps = 2 * (len(widths) - 1)
+    if sum(widths) + gaps > WIDTH:
         body = [max(map(len, column)) for column in zip(*rows[1:], strict=True)]
         words = [max(map(len, head.split())) for head in rows[0]]
-        widths = [max(pair) for pair in zip(body, words, strict=True)]
-        widths[-1] = max(words[-1], min(widths[-1], WIDTH - sum(widths[:-1]) - 2 * (len(widths) - 1)))
+        narrow = [max(pair) for pair in zip(body, words, strict=True)]
+        room = WIDTH - gaps - sum(narrow[:-1])
+        if room >= LEAST:
+            widths = [*narrow[:-1], min(narrow[-1], room)]
     lines = []
     for row in rows:
         cells = [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
