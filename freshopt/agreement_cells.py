@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import html
+import textwrap
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 from freshopt.certificates.solution import Solution, Status
 from freshopt.certificates.solver_protocol import gap_is_expected
+from freshopt.formatting import WIDTH
 from freshopt.sampled_gap import AGREES, DISAGREES, SampledGap
 
 COLUMNS = ("solver", "status", "value", "certified gap", "largest rate difference", "seconds", "verdict")
 # Relative differences below this are lost in the rounding of a sum of float64.
 RESOLVED = 1e-15
+# Characters below which the last column of a table is not wrapped.
+LEAST = 14
 _GREEN, _RED, _GREY = "#1a7f37", "#c62828", "#6e7781"
 _COLOURS = {"proved optimal": _GREEN, "NOT optimal": _RED, "NO ANSWER": _RED, AGREES: _GREEN, DISAGREES: _RED}
 
@@ -43,9 +48,10 @@ def gap_text(relative: float) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> list[str]:
-    """Return rows as lines of aligned columns.
+    """Return a head and rows as lines of aligned columns.
 
-    Columns at the positions `numbers` are aligned to the right.
+    Columns at the positions `numbers` are aligned to the right. What is too wide for a line gets a head of
+    more lines, then a last column of more lines; rows of long names stay wide.
 
     Examples
     --------
@@ -53,14 +59,29 @@ def aligned(rows: Sequence[Sequence[str]], numbers: Iterable[int] = ()) -> list[
     ['solver  seconds', 'scs         0.1']
     """
     right = set(numbers)
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.rjust(width) if k in right else cell.ljust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    gaps = 2 * (len(widths) - 1)
+    if sum(widths) + gaps > WIDTH:
+        body = [max(map(len, column)) for column in zip(*rows[1:], strict=True)]
+        words = [max(map(len, head.split())) for head in rows[0]]
+        narrow = [max(pair) for pair in zip(body, words, strict=True)]
+        room = WIDTH - gaps - sum(narrow[:-1])
+        if room >= LEAST:
+            widths = [*narrow[:-1], min(narrow[-1], room)]
+    lines = []
+    for row in rows:
+        cells = [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for part in zip_longest(*cells, fillvalue=""):
+            put = (
+                text.rjust(width) if k in right else text.ljust(width)
+                for k, (text, width) in enumerate(zip(part, widths, strict=True))
+            )
+            lines.append("  ".join(put).rstrip())
+    return lines
+
+
+def _wrapped(cell: str, width: int) -> list[str]:
+    return textwrap.wrap(cell, width, break_on_hyphens=False) if len(cell) > width else [cell]
 
 
 def html_cell(tag: str, text: str, column: int) -> str:

@@ -3,6 +3,8 @@
 A certificate's dual bound holds for all feasible rates, so the solvers also check each other: a primal value
 that is better than another solver's dual bound means that one of the two is wrong (weak duality).
 
+A plain function from a problem to rates stands beside solvers; its rates alone count.
+
 A solver that learns from samples proves nothing to six digits. It is run with other seeds and fewer samples,
 and judged by where its gap tends to: `freshopt.sampled_gap` has the rule.
 """
@@ -14,12 +16,12 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from freshopt.agreement_cells import COLUMNS, aligned, gap_text, html_cell, verdict
-from freshopt.certificates.certificate import Certificate
+from freshopt.certificates.certificate import Certificate, certify
 from freshopt.certificates.solution import Solution, Status
 from freshopt.certificates.solver_protocol import SolveOptions, Solver, gap_is_expected, run_solver
 from freshopt.errors import FreshoptError, SolverRefusedError, expect
@@ -28,6 +30,9 @@ from freshopt.sampled_gap import AGREES, SampledGap, SampledSolver, sampled_gap
 
 if TYPE_CHECKING:
     import polars
+
+# Returns rates, or anything with `.rates`, which are certified and not trusted.
+Function: TypeAlias = Callable[[Problem], Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -252,7 +257,7 @@ class Agreement:
 
 def cross_check(
     problem: Problem,
-    solvers: Iterable[Solver] | Mapping[str, Solver],
+    solvers: Iterable[Solver | Function] | Mapping[str, Solver | Function],
     *,
     tolerance: float = 1e-6,
     announce: Callable[[str], None] = lambda _: None,
@@ -262,7 +267,10 @@ def cross_check(
     Parameters
     ----------
     problem : Problem
-    solvers : iterable of Solver, or mapping of names to solvers
+    solvers : iterable of Solver or function, or mapping of names to them
+        A function is ``solve(problem) -> rates``, array_like of shape (n,), or anything with ``.rates``. It
+        declines a problem by raising `SolverRefusedError`. What is infeasible by more than `tolerance` is not
+        optimal; errors that are not freshopt's pass.
     tolerance : float
         Relative duality gap up to which an answer counts as optimal. A solver that learns from samples is run
         eight times, and judged by where its gaps tend to.
@@ -280,14 +288,20 @@ def cross_check(
     >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources([1.0, 4.0]), bandwidth=3.0)
     >>> fo.cross_check(problem, [fo.solvers.WaterFilling(), fo.solvers.ClosedForm()]).agrees
     True
+
+    >>> def even(problem):
+    ...     return [problem.bandwidth / len(problem.sources)] * len(problem.sources)
+    >>> fo.cross_check(problem, [fo.solvers.WaterFilling(), even]).short()
+    [1]
     """
     expect(problem, Problem, "problem", "Pass a freshopt.Problem")
     options = SolveOptions(tolerance=tolerance)
-    pairs = list(solvers.items()) if isinstance(solvers, Mapping) else [(str(s), s) for s in solvers]
+    pairs = list(solvers.items()) if isinstance(solvers, Mapping) else [(_name(s), s) for s in solvers]
     for name, solver in pairs:
-        if isinstance(solver, type) or not isinstance(solver, Solver):
+        if isinstance(solver, type) or not (isinstance(solver, Solver) or callable(solver)):
             raise SolverRefusedError(
-                f"{name} is not a solver instance. Pass one, such as freshopt.solvers.WaterFilling()."
+                f"{name} is not a solver instance. Pass one, such as freshopt.solvers.WaterFilling(), or a "
+                "function from a problem to rates."
             )
     solutions: list[Solution] = []
     samples: list[SampledGap | None] = []
@@ -299,7 +313,12 @@ def cross_check(
     return Agreement(problem, tuple(solutions), tolerance, names, tuple(samples))
 
 
-def _sample(solver: Solver, solution: Solution, options: SolveOptions) -> SampledGap | None:
+def _name(solver: Solver | Function) -> str:
+    """Return a function's name, or a solver's settings."""
+    return str(solver if isinstance(solver, Solver) else getattr(solver, "__name__", solver))
+
+
+def _sample(solver: Solver | Function, solution: Solution, options: SolveOptions) -> SampledGap | None:
     """Return the gaps of repeated runs of a sampled solver.
 
     None of other solvers, and of an answer that is proved optimal.
@@ -310,18 +329,21 @@ def _sample(solver: Solver, solution: Solution, options: SolveOptions) -> Sample
     return sampled_gap(solver, solution, solution.problem, options)
 
 
-def _solve(solver: Solver, problem: Problem, options: SolveOptions) -> Solution:
+def _solve(solver: Solver | Function, problem: Problem, options: SolveOptions) -> Solution:
     """Return the solver's solution; an error of freshopt becomes FAILED.
 
     The other solvers go on.
     """
     begun = time.perf_counter()
     try:
-        return run_solver(solver, problem, options)
+        if isinstance(solver, Solver):
+            return run_solver(solver, problem, options)
+        return _called(solver, problem, options)
     except FreshoptError as error:
+        declined = isinstance(error, SolverRefusedError) and not isinstance(solver, Solver)
         return Solution(
             problem=problem,
-            status=Status.FAILED,
+            status=Status.REFUSED if declined else Status.FAILED,
             rates=np.full(len(problem.sources), np.nan),
             value=math.nan,
             price=math.nan,
@@ -332,6 +354,33 @@ def _solve(solver: Solver, problem: Problem, options: SolveOptions) -> Solution:
             solver=solver,
             note=str(error),
         )
+
+
+def _called(function: Function, problem: Problem, options: SolveOptions) -> Solution:
+    """Return a function's rates, certified."""
+    begun = time.perf_counter()
+    answer = function(problem)
+    seconds = time.perf_counter() - begun
+    rates: Any = getattr(answer, "rates", answer)
+    proof, note = certify(problem, rates), ""
+    if proof.infeasibility > options.tolerance:
+        note = f"the rates are infeasible by {proof.infeasibility:.2g}, relative to a bound or limit."
+    elif not proof.confirms(options.tolerance):
+        note = f"the certified gap {proof.relative_gap:.2g} exceeds the tolerance {options.tolerance:g}."
+    return Solution(
+        problem=problem,
+        status=Status.INACCURATE if note else Status.OPTIMAL,
+        rates=proof.rates,
+        value=proof.value,
+        price=proof.price,
+        host_prices=proof.host_prices,
+        certificate=proof,
+        iterations=1,
+        seconds=seconds,
+        solver=function,
+        note=" ".join(part for part in (note, proof.reason) if part),
+        multipliers=proof.multipliers,
+    )
 
 
 def _paid(bound: Certificate, problem: Problem) -> float:

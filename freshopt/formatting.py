@@ -158,3 +158,28 @@ def _wrap(text: str, width: int) -> list[str]:
     """Return a text's lines; a number stays with its sign."""
     kept = text.replace(" %", "\xa0%")
     return textwrap.wrap(kept, max(width, 1), break_long_words=False, break_on_hyphens=False)
+
+
+def fitted(text: str) -> str:
+    """Return a text with lines of at most `WIDTH` characters.
+
+    A line that is longer goes on below, indented by two more.
+
+    Examples
+    --------
+    >>> [len(line) for line in fitted("word " * 30).splitlines()]
+    [99, 51]
+    """
+    lines = []
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()))
+        parts = textwrap.wrap(
+            line.strip(),
+            WIDTH,
+            initial_indent=indent,
+            subsequent_indent=f"{indent}  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        lines += parts if len(line) > WIDTH else [line]
+    return "\n".join(lines)

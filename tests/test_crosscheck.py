@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,6 +45,60 @@ def test_all_solvers_of_one_problem_agree() -> None:
     assert max(agreement.rate_differences()) <= 1e3 * CONIC  # rates: about the root of the gap
     assert agreement.best is not None
     assert agreement.best.solver in (WaterFilling(), ClosedForm())
+
+
+def refusing(problem: fo.Problem) -> None:
+    raise fo.SolverRefusedError(f"not for {len(problem.sources)} sources")
+
+
+@pytest.mark.parametrize(
+    ("function", "status", "note"),
+    [
+        (lambda problem: fo.solve(problem).rates, fo.Status.OPTIMAL, ""),
+        (lambda problem: fo.solve(problem).rates.tolist(), fo.Status.OPTIMAL, ""),
+        (fo.solve, fo.Status.OPTIMAL, ""),
+        (lambda _: [1.5, 1.5], fo.Status.INACCURATE, "the certified gap 0.053 exceeds"),
+        (lambda problem: 2.0 * fo.solve(problem).rates, fo.Status.INACCURATE, "infeasible by 1,"),
+        (lambda _: [1.0], fo.Status.FAILED, "rates"),
+        (lambda _: [1.0, math.nan], fo.Status.FAILED, "not finite"),
+        (lambda _: None, fo.Status.FAILED, "rates"),
+        (refusing, fo.Status.REFUSED, "not for 2 sources"),
+    ],
+)
+def test_a_plain_function_is_judged_by_its_rates(
+    function: Callable[[fo.Problem], object], status: fo.Status, note: str
+) -> None:
+    both: dict[str, Any] = {"exact": WaterFilling(), "mine": function}
+    agreement = fo.cross_check(DELAY, both)
+    solution = agreement.solutions[1]
+    assert solution.status is status
+    assert note in solution.note
+    assert agreement.agrees == (status in (fo.Status.OPTIMAL, fo.Status.REFUSED))
+    assert agreement.contradictions() == []
+    alone = fo.cross_check(DELAY, [WaterFilling(), function])
+    assert alone.names == ("WaterFilling()", function.__name__)
+
+
+def test_functions_see_fetches_that_cost_what_they_bring_and_declared_constraints() -> None:
+    dear = fo.Problem(AccumulatedDelay(), fo.Sources([1.0, 4.0], changed_cost=[1.0, 0.0]), 3.0)
+    capped = fo.Problem(
+        AccumulatedDelay(),
+        fo.Sources([1.0, 4.0]),
+        bandwidth=3.0,
+        constraints=[fo.Budget(2.0, cost=[1.0, 2.0])],
+    )
+    for problem in (dear, capped):
+        agreement = fo.cross_check(problem, [lambda p: fo.solve(p).rates])
+        assert agreement.solutions[0].status is fo.Status.OPTIMAL, agreement
+
+
+def test_what_is_neither_solver_nor_function_is_refused_and_foreign_errors_pass() -> None:
+    neither: list[Any] = ["water-filling", WaterFilling]
+    for wrong in neither:
+        with pytest.raises(fo.SolverRefusedError, match="is not a solver instance"):
+            fo.cross_check(DELAY, {"mine": wrong})
+    with pytest.raises(ZeroDivisionError):
+        fo.cross_check(DELAY, [lambda _: 1 / 0])
 
 
 def test_refusals_and_baselines_do_not_spoil_it() -> None:
@@ -93,7 +149,8 @@ def test_repr_and_html_show_problem_rows_and_verdict() -> None:
     agreement = fo.cross_check(HARMONIC, [WaterFilling(), Uniform()])
     lines = repr(agreement).splitlines()
     assert lines[0] == repr(HARMONIC)
-    assert len(lines) == 5
+    assert sum(line.endswith(("proved optimal", "baseline")) for line in lines) == 2
+    assert max(map(len, lines)) <= 100
     assert lines[-1] == "The solvers agree: one proves the optimum to a relative gap of 1e-06."
     markup = agreement._repr_html_()
     assert markup.count("<tr>") == 3

@@ -20,6 +20,7 @@ from freshopt.cli.check_problems import LEFT_OUT, Case, built_in, takes_long
 from freshopt.cli.check_summary import Checked, Digest, Skipped
 from freshopt.crosscheck import cross_check
 from freshopt.errors import FreshoptError, InfeasibleProblemError, ObjectiveError, SourceDataError
+from freshopt.formatting import fitted
 from freshopt.logs.atomic_output import complete_file
 from freshopt.modelling.problem import Problem
 from freshopt.terminal import inputs, options, tables
@@ -70,6 +71,7 @@ class Task(NamedTuple):
 @time_limit_option
 @check_foreign.solver_option
 @check_foreign.seed_option
+@check_foreign.sizes_option
 @click.option("--details", is_flag=True, help="Print a table per problem for the built-in instances too.")
 @click.option(
     "--html", type=click.Path(path_type=Path), metavar="FILE", help="HTML page to write, with all results."
@@ -92,6 +94,7 @@ def check(
     time_limit: float,
     solver: str | None,
     seed: int,
+    sizes: str | None,
     details: bool,
     html: Path | None,
     time_unit: str | None,
@@ -120,6 +123,10 @@ def check(
         raise click.UsageError(
             "--host-limits is for SOURCES; the built-in instances have limits of their own."
         )
+    if sizes is not None and (solver is None or sources is not None):
+        raise click.UsageError(
+            "--n is for the problem families of --solver, which take the place of SOURCES."
+        )
     named = _names(solvers)
     cases = [_own(sources, bandwidth, host_limits, time_unit)] if sources else _built_in(bandwidth, time_unit)
     given = [(case, _parameters(case, sources is None, objective, exponent, deadline)) for case in cases]
@@ -132,8 +139,9 @@ def check(
     if solver is not None:
         if named or details or html is not None:
             raise click.UsageError("--solver runs alone: leave --solvers, --details and --html out.")
+        work = check_foreign.made(tasks, own=sources is not None)
         passed = check_foreign.check_solver(
-            solver, check_foreign.made(tasks, own=sources is not None), seed, tolerance, time_limit
+            solver, work, seed, check_foreign.sizes_of(sizes), tolerance, time_limit
         )
         context.exit(0 if passed else 1)
     digest = Digest(named)
@@ -141,9 +149,9 @@ def check(
         about = _about(sources, cases, named, tolerance)
         for checked in _run(tasks, digest, tolerance, time_limit, built=sources is None):
             if len(digest.checked) == 1:  # not before it is known that there is anything to check
-                click.echo("\n".join([*about, ""]))
+                click.echo("\n".join([*map(fitted, about), ""]))
             if sources or details:
-                click.echo(f"{checked.label}\n{_coloured(repr(checked.agreement))}\n")
+                click.echo(f"{fitted(checked.label)}\n{_coloured(fitted(repr(checked.agreement)))}\n")
             else:
                 click.echo(_row(checked))
         _conclude(digest, idle=sources is None)
@@ -294,7 +302,9 @@ def _row(checked: Checked) -> str:
     width = max(map(len, OBJECTIVES))
     line = f"{objective:<{width}}  {refresh:<8}  {case:<13}  {n:>4}  "
     good = not checked.agreement.short()
-    return line + click.style(text, fg="green" if good else "yellow" if checked.agreement.proved else "red")
+    colour = "green" if good else "yellow" if checked.agreement.proved else "red"
+    shown = fitted(line + text)  # wider than the columns before, so that these stay on the first line
+    return line + click.style(shown[len(line) :], fg=colour)
 
 
 def _coloured(table: str) -> str:
@@ -313,9 +323,9 @@ def _conclude(digest: Digest, *, idle: bool) -> None:
         click.echo("\n" + "\n".join(digest.summary()))
     useless = [name for name in digest.idle() if name not in digest.named]
     if idle and useless:
-        click.echo(f"\nnot applicable to any of these problems: {', '.join(useless)}")
+        click.echo("\n" + fitted(f"not applicable to any of these problems: {', '.join(useless)}"))
     if digest.skipped:
         click.echo(f"\nskipped, because there is no such problem ({count(len(digest.skipped), 'case')}):")
         for line in digest.skips():
-            click.echo(f"  {line}")
-    click.echo(f"\n{digest.outcome()}")
+            click.echo(fitted(f"  {line}"))
+    click.echo("\n" + fitted(digest.outcome()))

@@ -27,7 +27,7 @@ from freshopt.terminal.console import heartbeat, progress
 from freshopt.terminal.objective_options import NAMES, Parameters, objective_of
 from freshopt.terminal.options import Decorator
 from freshopt.testing.foreign_runs import Outcome, Verdict, as_function, attempt, guarded
-from freshopt.testing.problem_families import SCALES
+from freshopt.testing.problem_families import MOST, SCALES, SIZES
 from freshopt.testing.recipe import Recipe
 from freshopt.testing.validation import validate, validate_on
 
@@ -44,6 +44,13 @@ seed_option: Decorator = click.option(
     default=0,
     show_default=True,
     help="Random seed of the problem families for --solver.",
+)
+sizes_option: Decorator = click.option(
+    "--n",
+    "sizes",
+    metavar="NUMBERS",
+    help="Numbers of sources, comma-separated, of the problem families for --solver (default: "
+    f"{','.join(map(str, SIZES))}).",
 )
 
 
@@ -102,10 +109,31 @@ def _alike(given: Parameters) -> Parameters:
     return Parameters(**middle)
 
 
+def sizes_of(given: str | None) -> tuple[int, ...]:
+    """Return the numbers of sources of --n, each once.
+
+    Examples
+    --------
+    >>> sizes_of("30, 5,30"), sizes_of(None)
+    ((30, 5), (1, 2, 10, 30, 300))
+    """
+    if given is None:
+        return SIZES
+    words = [word.strip() for word in given.split(",")]
+    for word in words:
+        if not (word.isascii() and word.isdigit() and len(word) <= len(str(MOST)) and 1 <= int(word) <= MOST):
+            raise click.BadParameter(
+                f"{word!r} is not a whole number from 1 to {MOST}. Pass numbers, such as 1,30,300.",
+                param_hint="'--n'",
+            )
+    return tuple(dict.fromkeys(map(int, words)))
+
+
 def check_solver(
     path: str,
     work: list[Objective] | list[tuple[str, Problem]],
     seed: int,
+    sizes: tuple[int, ...],
     tolerance: float,
     time_limit: float,
 ) -> bool:
@@ -118,6 +146,8 @@ def check_solver(
     work : list
         Objectives, whose families are run, or named problems.
     seed : int
+    sizes : tuple of int
+        Numbers of sources of the families.
     tolerance : float
     time_limit : float
         Seconds that the solver may take on one problem.
@@ -125,7 +155,7 @@ def check_solver(
     solver = load(path)
     objectives = [each for each in work if isinstance(each, Objective)]
     problems = [each for each in work if isinstance(each, tuple)]
-    total = len(problems) + len(objectives) * len(SCALES)
+    total = len(problems) + len(objectives) * len(SCALES) * len(sizes)
     with (
         BoundedRuns(partial(_attempts, path), time_limit) as runs,
         progress(total) if sys.stderr.isatty() else heartbeat() as announce,
@@ -134,7 +164,7 @@ def check_solver(
         report = (
             validate_on(solver, problems, **own)
             if problems
-            else validate(solver, objectives, seed=seed, **own)
+            else validate(solver, objectives, n=sizes, seed=seed, **own)
         )
     click.echo(repr(report))
     return report.passed

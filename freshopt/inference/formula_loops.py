@@ -22,16 +22,15 @@ from freshopt.numerics.scalar_source import Numbers
 FAITHFUL: Any = {"forceinline": True, "fastmath": {"contract"}}
 
 
-def register_formulas(*modules: ModuleType) -> str:
-    """Let numba inline functions of modules; return their source's digest.
+def register_formulas(module: ModuleType, options: Any = FAITHFUL) -> str:  # noqa: ANN401 - numba's
+    """Let numba inline functions of a module; return their source's digest.
 
     What is inlined elsewhere is part of what compiled code in the cache is looked up by.
     """
-    for module in modules:
-        for _, function in inspect.getmembers(module, inspect.isfunction):
-            if function.__module__ == module.__name__:
-                register_jitable(**FAITHFUL)(function)
-    sources = (lane_math, scalar_source, sys.modules[__name__], *modules)
+    for _, function in inspect.getmembers(module, inspect.isfunction):
+        if function.__module__ == module.__name__:
+            register_jitable(**options)(function)
+    sources = (lane_math, scalar_source, sys.modules[__name__], module)
     return hashlib.sha256("".join(map(inspect.getsource, sources)).encode()).hexdigest()
 
 

@@ -42,6 +42,8 @@ Scale = Literal["benign", "ill"]
 SCALES: tuple[Scale, ...] = ("benign", "ill")
 # Most sources of an instance: the columns of the problem then take 8 GB.
 MOST = 100_000_000
+# Numbers of sources in one validation; some solvers go wrong from a size on, where they change their method.
+SIZES = (1, 2, 10, 30, 300)
 # Bandwidths in units of the sum of the change rates.
 BUDGETS = (1e-3, 0.5, 20.0)
 # Relative slack below a bandwidth that min_rate is to use up, so that rounding does not make it infeasible.

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import enum
 import importlib
+import io
 import math
+import tokenize
 from dataclasses import fields, is_dataclass
+from itertools import pairwise
 from types import FunctionType
 from typing import Any
 
@@ -16,6 +19,8 @@ from freshopt.modelling.objective import Objective
 
 # From modules to names; "numpy" is imported as np.
 Imports = dict[str, set[str]]
+# Characters of a line; a report indents code by four.
+LONGEST = 96
 
 
 def spell(value: Any, imports: Imports) -> str:  # noqa: ANN401 - a value of any kind, refused if unknown
@@ -84,6 +89,35 @@ def import_lines(imports: Imports) -> list[str]:
     lines = ["import numpy as np"] if "numpy" in imports else []
     named = sorted(imports, key=lambda module: (module.startswith("freshopt"), module))
     return lines + [f"from {m} import {', '.join(sorted(imports[m]))}" for m in named if imports[m]]
+
+
+def folded(code: str) -> str:
+    """Return code with its long lines broken after commas in brackets.
+
+    Examples
+    --------
+    >>> folded("x = [" + "1.5, " * 30 + "2.0]").count(chr(10))
+    1
+    """
+    ends: dict[int, list[int]] = {}
+    depth = 0
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        depth += (token.string in ("(", "[", "{")) - (token.string in (")", "]", "}"))
+        if token.type == tokenize.OP and token.string == "," and depth:
+            ends.setdefault(token.end[0], []).append(token.end[1])
+    lines: list[str] = []
+    for number, line in enumerate(code.splitlines(), 1):
+        places = [0, *ends.get(number, []), len(line)]
+        indent = " " * (len(line) - len(line.lstrip()) + 4)
+        current = ""
+        for begin, end in pairwise(places):
+            if current and len(current) + end - begin > LONGEST:
+                lines.append(current)
+                current = indent + line[begin:end].lstrip()
+            else:
+                current += line[begin:end]
+        lines.append(current)
+    return "\n".join(lines)
 
 
 def _importable(thing: type | FunctionType, imports: Imports) -> str:

@@ -22,7 +22,7 @@ from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, Index
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.testing.constraint_cuts import cut as cut_of
-from freshopt.testing.python_source import Imports, import_lines, spell
+from freshopt.testing.python_source import Imports, folded, import_lines, spell
 
 DEFAULTS: dict[str, float] = {
     "importance": 1.0,
@@ -214,17 +214,16 @@ class Recipe:
             given = f", constraints={spell(list(self.constraints), imports)}" if self.constraints else ""
         except ObjectiveError as error:
             given = f", constraints=...)  # {error}"
-        return "\n".join(
-            [
-                *import_lines(imports),
-                "",
-                f"objective = {objective}",
-                "sources = Sources(",
-                *(f"    {key}={text}," for key, text in arguments.items()),
-                ")",
-                f"problem = Problem(objective, sources{limits}{given})",
-            ]
-        )
+        lines = [
+            *import_lines(imports),
+            "",
+            f"objective = {objective}",
+            "sources = Sources(",
+            *(f"    {key}={text}," for key, text in arguments.items()),
+            ")",
+            f"problem = Problem(objective, sources{limits}{given})",
+        ]
+        return folded("\n".join(lines))
 
 
 def column_of(sources: Sources, key: str) -> npt.NDArray[Any]:

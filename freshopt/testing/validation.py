@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import product
 from typing import TypeAlias
 
 import numpy as np
 
-from freshopt.errors import expect
+from freshopt.errors import SourceDataError, expect
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import as_number
 from freshopt.testing.foreign_runs import Outcome, Verdict, as_function, attempt
-from freshopt.testing.problem_families import SCALES, Instance, Scale, instances, standard_objectives
+from freshopt.testing.problem_families import SCALES, SIZES, Instance, Scale, instances, standard_objectives
 from freshopt.testing.recipe import DEFAULTS, Recipe, column_of
 from freshopt.testing.shrinking import shrink
 from freshopt.testing.validation_report import Report, Reproduction, Run
@@ -32,7 +33,7 @@ def validate(
     solver: object,
     objectives: Iterable[Objective] | None = None,
     *,
-    n: int = 10,
+    n: int | Sequence[int] = SIZES,
     seed: int = 0,
     scales: Sequence[Scale] = SCALES,
     tolerance: float = 1e-6,
@@ -49,14 +50,17 @@ def validate(
         that it is not for by raising `SolverRefusedError`, which is no shortfall.
     objectives : iterable of Objective, optional
         Default: the named ones, each under each discipline in which it exists.
-    n, seed, scales
+    n : int or sequence of int
+        Numbers of sources, each ≥ 1, of which there are families. One number, their length, for objectives
+        that hold arrays.
+    seed, scales
         See `instances`.
     tolerance : float
         Relative gap, and relative violation of a bound or limit, up to which an answer is good.
     smallest : bool
         Whether to search the smallest problem that shows each kind of failure.
     announce : callable, optional
-        Called with the objective and scale before each family, and the kind of failure before each search.
+        Called with the objective, scale and n before each family, and the kind of failure before each search.
     run : callable, optional
         ``run(recipe, tolerance)`` runs the solver on one problem in place of `attempt`: in a process of its
         own, for instance.
@@ -88,10 +92,13 @@ def validate(
     """
     runs: list[Run] = []
     run = run or partial(attempt, as_function(solver))
+    sizes = tuple(n) if isinstance(n, Sequence) and not isinstance(n, str) else (n,)
+    if not sizes:
+        raise SourceDataError("n is empty. Pass numbers of sources >= 1, such as 10 or (1, 10, 300).")
     for objective in standard_objectives() if objectives is None else objectives:
-        for scale in scales:
-            announce(f"{objective!r}, {scale}")
-            for instance in instances(objective, n, seed, scale):
+        for scale, size in product(scales, sizes):
+            announce(f"{objective!r}, {scale}, n={size}")
+            for instance in instances(objective, size, seed, scale):
                 runs.append(_run(run, scale, instance, tolerance))
     return _report(solver, run, runs, tolerance, announce, smallest=smallest)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from freshopt.formatting import WIDTH, fitted
 from freshopt.testing.foreign_runs import Outcome, Verdict
 from freshopt.testing.problem_families import Instance
 from freshopt.testing.recipe import Recipe
@@ -15,7 +17,7 @@ from freshopt.testing.recipe import Recipe
 if TYPE_CHECKING:
     import polars
 
-COLUMNS = ("objective", "scale", "problems", "proved", "declined", "seconds", "shortfalls")
+COLUMNS = ("scale", "problems", "proved", "declined", "seconds", "shortfalls")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,31 +153,52 @@ class Report:
     def __repr__(self) -> str:
         """Return the families' table, smallest reproductions, and the outcome."""
         parts = [
-            f"{self.solver}: {len(self.runs)} problems, tolerance {self.tolerance:g}",
-            _table([COLUMNS, *_rows(self.runs)]),
+            fitted(f"{self.solver}: {len(self.runs)} problems, tolerance {self.tolerance:g}"),
+            _table(self.runs),
         ]
         for found in self.smallest:
             head = f"Smallest problem found: {found.outcome.kind}. From {found.origin}."
-            parts.append(f"{head}\n{found.outcome.detail}")
+            parts.append(fitted(f"{head}\n{found.outcome.detail}"))
             parts.append(_indented(found.code(self.solver, self.tolerance)))
-        return "\n\n".join([*parts, self.sentence])
+        return "\n\n".join([*parts, fitted(self.sentence)])
 
 
-def _rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
-    """Return a row per objective and scale."""
-    families: dict[tuple[str, str], list[Run]] = {}
+def _table(runs: Sequence[Run]) -> str:
+    """Return each objective with a row per scale below it."""
+    families: dict[str, dict[str, list[Run]]] = {}
     for run in runs:
-        families.setdefault((run.objective, run.scale), []).append(run)
-    rows: list[tuple[str, ...]] = []
-    for (objective, scale), family in families.items():
-        kinds: dict[str, list[Run]] = {}
-        for run in family:
-            kinds.setdefault(run.outcome.kind, []).append(run)
-        good = [len(kinds.pop(verdict.value, [])) for verdict in (Verdict.PROVED, Verdict.DECLINED)]
-        seconds = math.fsum(run.outcome.seconds for run in family)
-        short = ", ".join(_worst(kind, group) for kind, group in kinds.items())
-        rows.append((objective, scale, str(len(family)), *map(str, good), f"{seconds:.2g}", short or "none"))
-    return rows
+        families.setdefault(run.objective, {}).setdefault(run.scale, []).append(run)
+    rows = {
+        (objective, scale): _row(scale, family)
+        for objective, scales in families.items()
+        for scale, family in scales.items()
+    }
+    widths = [max(map(len, column)) for column in zip(COLUMNS, *rows.values(), strict=True)][:-1]
+    lines = _lines(COLUMNS, widths)
+    for objective, scales in families.items():
+        lines += ["", fitted(objective)]
+        for scale in scales:
+            lines += _lines(rows[objective, scale], widths)
+    return "\n".join(lines)
+
+
+def _row(scale: str, family: Sequence[Run]) -> tuple[str, ...]:
+    """Return the cells of one objective and scale."""
+    kinds: dict[str, list[Run]] = {}
+    for run in family:
+        kinds.setdefault(run.outcome.kind, []).append(run)
+    good = [len(kinds.pop(verdict.value, [])) for verdict in (Verdict.PROVED, Verdict.DECLINED)]
+    seconds = math.fsum(run.outcome.seconds for run in family)
+    short = ", ".join(_worst(kind, group) for kind, group in kinds.items())
+    return scale, str(len(family)), *map(str, good), f"{seconds:.2g}", short or "none"
+
+
+def _lines(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """Return a row as lines, its last column wrapped."""
+    start = "".join(f"{cell:<{width}}  " for cell, width in zip(row, widths, strict=False))
+    return textwrap.wrap(
+        row[-1], WIDTH, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False
+    )
 
 
 def _worst(kind: str, runs: Sequence[Run]) -> str:
@@ -187,13 +210,6 @@ def _worst(kind: str, runs: Sequence[Run]) -> str:
     elif certificates:
         text += f" (gap {max(each.relative_gap for each in certificates):.1e})"
     return text
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Return rows in aligned columns."""
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)
 
 
 def _indented(text: str) -> str:

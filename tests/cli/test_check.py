@@ -159,7 +159,7 @@ def test_without_names_a_solver_may_fall_short_if_another_proves_the_optimum(
     monkeypatch.setattr(options, "SOLVERS", evenly)
     output = run(*OWN).output
     assert "1 of 2 prove the optimum to a relative gap of 1e-06; not so evenly." in output
-    assert output.splitlines()[-1].endswith("2 answers fell short of it, as a certified gap shows.")
+    assert " ".join(output.split()).endswith("2 answers fell short of it, as a certified gap shows.")
     assert re.search(r"^evenly +2 +0 +2 +\d\.\de-\d\d +0\.0  delay p", output, re.MULTILINE)
     run(*OWN, "--solvers", "evenly", code=1)
     run(*OWN, "--solvers", "evenly,water-filling", code=1)
@@ -167,11 +167,25 @@ def test_without_names_a_solver_may_fall_short_if_another_proves_the_optimum(
     assert "The optimum of 0 of 2 problems is proved" in run(*OWN, code=1).output
 
 
+def test_lines_have_a_hundred_columns_at_most(
+    run: Run, sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert sources.exists()
+    kept = ("water-filling", "binary-lambda-crawl", "nested-water-filling", "uniform")
+    solvers: dict[str, Solver] = {key: options.SOLVERS[key] for key in kept}
+    monkeypatch.setattr(options, "SOLVERS", {**solvers, "evenly-by-count": Evenly()})
+    monkeypatch.setattr(check_problems, "FAMILY", FAMILY[:2])
+    for arguments in (["sources.csv", "--objective", "power"], ["--objective", "delay", "--details"]):
+        output = run("check", *arguments).output
+        assert max(map(len, output.splitlines())) <= 100, output
+        assert "evenly-by-count" in output
+
+
 def test_a_named_solver_that_applies_to_nothing_fails(run: Run, sources: Path) -> None:
     assert sources.exists()
     age = ("check", "sources.csv", "--objective", "age")
     output = run(*age, "--solvers", "closed-form,water-filling", code=1).output
-    assert "Not applicable to any of them: closed-form." in output
+    assert "Not applicable to any of them: closed-form." in " ".join(output.split())
     assert "No solver that aims at the optimum applies." in run(*age, "--solvers", "uniform", code=1).output
     # Where there are others to check, a refusal is no failure: the closed form has two of these four.
     run("check", "sources.csv", "--solvers", "closed-form", "--objective", "delay")

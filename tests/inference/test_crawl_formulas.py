@@ -120,3 +120,13 @@ def test_a_cell_interpolates_and_is_integrated() -> None:
     assert whole == pytest.approx(float(mass), rel=1e-8)
     place = float(within(cell, 0.5 * whole, whole))
     assert integral(cell, place) == pytest.approx(0.5 * whole, rel=SCALAR)
+
+
+def test_compiled_integral_is_summed_in_lanes() -> None:
+    """Its points are a sum, which the compiler may take in any order: quantiles take a third longer else."""
+    numba = pytest.importorskip("numba")
+    from freshopt.inference import crawl_loops  # noqa: PLC0415 - needs numba
+
+    compiled = numba.njit(**crawl_loops.OPTIONS)(lambda c, u: crawl_loops.integral(c, u))
+    compiled(np.zeros(6), 1.0)
+    assert "fadd reassoc" in compiled.inspect_llvm(compiled.signatures[0])

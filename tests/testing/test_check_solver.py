@@ -19,6 +19,16 @@ COMMAND = Path(sys.executable).with_name("freshopt")
 RIGHT = "import freshopt as fo\n\n\ndef solve(problem):\n    return fo.solve(problem).rates\n"
 FILES = {
     "right_solver": RIGHT,
+    "growing_solver": """import freshopt as fo
+import numpy as np
+
+
+def solve(problem):
+    rates = np.array(fo.solve(problem).rates)
+    if len(rates) >= 30:
+        rates[-1] = max(rates[-1] / 2.0, problem.lower[-1])
+    return rates
+""",
     "broken_solver": "import freshopt\n1 / 0\n",
     "needy_solver": "import a_package_that_is_not_there\n",
     "choosy_solver": "class Solver:\n    def __init__(self, size): ...\n\n\nlimit = 3\n",
@@ -31,11 +41,11 @@ def untimed(report: str) -> list[str]:
 
     A gap below rounding is no number to compare: processors differ in it.
     """
-    row = re.compile(r"^(.*\)) +(benign|ill|given) +(\d+) +(\d+) +(\d+) +\S+ +(.*)$")
+    row = re.compile(r"^(benign|ill|given) +(\d+) +(\d+) +(\d+) +\S+ +(.*)$")
     told = [line for line in report.splitlines() if not line.startswith("... ")]  # what takes long
     rounding = re.compile(r"certified gap is (0|\S+e-1\d) \(relative (0|\S+e-1\d)\)")
     told = [rounding.sub("certified gap is 0 (relative 0)", line) for line in told]
-    lines = [" ".join(row.sub(r"\1 \2 \3 \4 \5 \6", line).split()) for line in told]
+    lines = [" ".join(row.sub(r"\1 \2 \3 \4 \5", line).split()) for line in told]
     assert sum(bool(row.match(line)) for line in report.splitlines()) >= 2
     return lines
 
@@ -81,6 +91,17 @@ def test_declining_everything_is_not_passing() -> None:
     assert "declined every problem" in result.output
 
 
+def test_a_fault_that_begins_at_thirty_sources_is_found_and_n_chooses_the_sizes() -> None:
+    command = ["check", "--solver", "growing_solver:solve", "--objective", "delay", "--refresh", "poisson"]
+    result = CliRunner().invoke(main, [*command, "--n", "10, 29"])
+    assert result.exit_code == 0, result.output
+    assert "No shortfall: 240 answers" in result.output
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 1, result.output
+    assert "Smallest problem found: not optimal." in result.output
+    assert max(map(len, result.stdout.splitlines())) <= 100
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -96,6 +117,10 @@ def test_declining_everything_is_not_passing() -> None:
         (["--solver", "choosy_solver:Solver"], ("without arguments", "size")),
         (["--solver", "choosy_solver:limit"], ("is 3, not a function",)),
         (["--solver", "right_solver:solve", "--solvers", "ecos"], ("--solver runs alone", "--solvers")),
+        (["--solver", "right_solver:solve", "--n", "3,no"], ("'--n'", "'no' is not a whole number")),
+        (["--solver", "right_solver:solve", "--n", "0"], ("'0' is not a whole number",)),
+        (["sources.csv", "--solver", "right_solver:solve", "--n", "3"], ("take the place of SOURCES",)),
+        (["--n", "3"], ("--n is for the problem families of --solver",)),
         (["--solver", "right_solver:solve", "--html", "x.html"], ("--solver runs alone", "--html")),
     ],
 )

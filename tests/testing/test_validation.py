@@ -179,6 +179,25 @@ def test_a_right_solver_passes() -> None:
     assert report.to_frame()["verdict"].unique().to_list() == ["proved optimal"]
 
 
+def from_thirty(problem: fo.Problem) -> np.ndarray[Any, Any]:
+    """Right up to 29 sources; from 30 on it leaves the last one half of what it needs."""
+    rates = np.array(fo.solve(problem).rates)
+    if len(rates) >= 30:
+        rates[-1] = max(rates[-1] / 2.0, problem.lower[-1])
+    return rates
+
+
+def test_a_fault_that_begins_at_thirty_sources_is_found_in_one_run() -> None:
+    report = validate(from_thirty, [DELAY], scales=["benign"], smallest=False)
+    assert {len(run.instance.problem.sources) for run in report.runs} == {1, 2, 10, 30, 300}
+    wrong = {len(run.instance.problem.sources) for run in report.shortfalls}
+    assert wrong == {30, 300}
+    assert {run.outcome.kind for run in report.shortfalls} == {"not optimal"}
+    assert not validate(from_thirty, [DELAY], n=(10, 29), scales=["benign"], smallest=False).shortfalls
+    with pytest.raises(fo.SourceDataError, match="n is empty"):
+        validate(from_thirty, [DELAY], n=())
+
+
 @pytest.mark.exhaustive
 def test_a_wrong_solver_is_found_out() -> None:
     with np.errstate(invalid="ignore"):
@@ -237,6 +256,15 @@ def test_code_rebuilds_the_problem(name: str, problem: fo.Problem) -> None:
     again = names["problem"]
     assert Recipe.from_problem(problem).changes_in(again) == []
     assert repr(again.objective) == repr(problem.objective)
+
+
+def test_code_of_many_sources_has_short_lines_and_rebuilds_the_problem() -> None:
+    for _, problem in instances(DELAY, 30, 5, "ill"):
+        code = Recipe.from_problem(problem).code()
+        assert max(map(len, code.splitlines())) <= 96
+        names: dict[str, Any] = {}
+        exec(compile(code, "many", "exec", dont_inherit=True), names)
+        assert Recipe.from_problem(problem).changes_in(names["problem"]) == []
 
 
 def test_an_objective_that_cannot_be_written_leaves_a_line_to_fill_in() -> None:
