@@ -34,6 +34,7 @@ from freshopt.certificates.price_search import LOOSE, dual_gap, dual_price
 from freshopt.certificates.proof_pass import ProvedGap, Prover, proved_gap
 from freshopt.certificates.relative_gap import NOTHING, PricedLimits, priced_limits, relative_gap
 from freshopt.certificates.row_certificate import multipliers_by_label, prove_rows
+from freshopt.certificates.row_repair import within_bounds
 from freshopt.certificates.row_table import HostLabels, RowTable
 from freshopt.cvx import cp
 from freshopt.errors import SourceDataError, expect, list_offenders, shortened
@@ -181,19 +182,18 @@ def certify(
         raise SourceDataError("prices are given twice. Pass prices=, or price= and host_prices=.")
     if problem.per_bandwidth is not None:
         # Fetches that cost what they bring are proved over the bandwidth that each source uses.
+        _require_finite(problem, given)
+        clipped, off = within_bounds(given, problem.lower, problem.upper)
         with np.errstate(all="ignore"):
-            used = problem.used_by_source(np.clip(given, problem.lower, problem.upper))
+            used = problem.used_by_source(clipped)
         proof = certify(problem.per_bandwidth, used, price, host_prices, prices=prices)
-        return replace(proof, rates=read_only(rates_of_bandwidth(problem, proof.rates)))
+        repaired = read_only(rates_of_bandwidth(problem, proof.rates))
+        return replace(proof, rates=repaired, infeasibility=max(proof.infeasibility, off))
     if problem.program is None and price is not None:
         proved = certify_in_one_pass(problem, given, price, host_prices)
         if proved is not None:
             return proved
-    if not all_finite(given):
-        bad = np.flatnonzero(~np.isfinite(given))
-        raise SourceDataError(
-            f"rates are not finite for {list_offenders(map(problem.sources.label, bad))}. Pass numbers."
-        )
+    _require_finite(problem, given)
     with np.errstate(all="ignore"):  # what overflows proves nothing, and the certificate says so
         if problem.program is None:
             if prices is not None:
@@ -203,6 +203,15 @@ def certify(
             prices = _labelled_prices(problem, price, host_prices)
         multipliers = None if prices is None else multipliers_by_label(problem.program, prices)
         return certify_rows(problem, problem.program, given, multipliers)
+
+
+def _require_finite(problem: Problem, rates: Array) -> None:
+    """Refuse rates that are no numbers."""
+    if not all_finite(rates):
+        bad = np.flatnonzero(~np.isfinite(rates))
+        raise SourceDataError(
+            f"rates are not finite for {list_offenders(map(problem.sources.label, bad))}. Pass numbers."
+        )
 
 
 def certify_in_one_pass(
@@ -215,19 +224,7 @@ def certify_in_one_pass(
     """Return a certificate by one compiled pass, or None.
 
     None means that such a pass proves too little, or nothing: rates that are not feasible, sources too few,
-    an objective without a cell for it, prices that are to be derived.
-
-    Parameters
-    ----------
-    problem : Problem
-        Without declared constraints.
-    rates : ndarray, shape (n,)
-        Numbers, or NaN.
-    price : float
-    host_prices : mapping, optional
-        On top of `price`.
-    prove : callable, optional
-        Makes the pass elsewhere.
+    an objective without a cell for it, prices that are to be derived. `prove` makes the pass elsewhere.
     """
     known = host_prices is not None or not len(problem.hosts)
     if not (known and 0.0 <= price < math.inf):
@@ -368,12 +365,8 @@ def repair(problem: Problem, rates: Array) -> tuple[Array, float]:
     """
     if _meets(problem, rates):
         return rates, 0.0
-    cost, lower, upper = problem.sources.refresh_cost, problem.lower, problem.upper
-    repaired = np.clip(rates, lower, upper)
-    worst = 0.0
-    if not np.array_equal(repaired, rates):
-        off = np.abs(repaired - rates)
-        worst = float(np.max(off / np.maximum(np.maximum(repaired, np.abs(rates)), np.finfo(float).tiny)))
+    cost, lower = problem.sources.refresh_cost, problem.lower
+    repaired, worst = within_bounds(rates, problem.lower, problem.upper)
     # What is kept above the least rates is room/spare: 1 − excess/spare loses all digits of large excesses.
     spare = cost * (repaired - lower)
     if len(problem.hosts):

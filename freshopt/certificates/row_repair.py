@@ -67,10 +67,7 @@ def repair_rows(program: Program, rates: Array, interior: Sequence[Array] = ()) 
         held = program
         if program.level is not None:
             held = replace(program, rows=program.rows.only(program.level == 0.0), level=None)
-        clipped = np.clip(rates, program.lower, program.upper)
-        off = np.abs(clipped - rates)
-        scale = np.maximum(np.maximum(clipped, np.abs(rates)), np.finfo(float).tiny)
-        worst = float(np.max(np.where(off > 0.0, off / scale, 0.0), initial=0.0))
+        clipped, worst = within_bounds(rates, program.lower, program.upper)
         over, size = excess(held, clipped)
         if not bool(np.any(over > 0.0)):
             return Repaired(rates if worst == 0.0 else clipped, worst)
@@ -89,6 +86,15 @@ def excess(program: Program, rates: Array) -> tuple[Array, Array]:
     over = used - rows.limits
     over = np.where(over > FEW_ULP * np.maximum(np.abs(rows.limits), added), over, 0.0)
     return np.where(np.isnan(over), np.inf, over), row_sizes(program, rates)
+
+
+def within_bounds(rates: Array, lower: Array, upper: Array) -> tuple[Array, float]:
+    """Return rates clipped to their bounds, and their largest relative distance."""
+    clipped = np.clip(rates, lower, upper)
+    if np.array_equal(clipped, rates):
+        return clipped, 0.0
+    size = np.maximum(np.maximum(clipped, np.abs(rates)), np.finfo(float).tiny)
+    return clipped, float(np.max(np.abs(clipped - rates) / size))
 
 
 def _repaired(program: Program, held: Program, rates: Array, interior: Sequence[Array]) -> Array | None:

@@ -168,7 +168,8 @@ def _more(solution: Solution, cost: Array) -> dict[str, Any] | None:
     if own.numerics is None or not np.isfinite(then.value):
         return None
     gain = cost - own.numerics.cost(used)
-    first = _largest(gain, gain > 0.0)
+    # Gains below that are rounding of the costs.
+    first = _largest(gain, gain > 1e-12 * np.abs(cost))
     entries = [_source(problem, k, solution.rates) for k in first]
     for entry, k in zip(entries, first, strict=True):
         entry |= {"rate_then": float(then.rates[k]), "gain": float(gain[k])}

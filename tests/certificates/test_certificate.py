@@ -293,3 +293,14 @@ def test_min_rates_that_use_up_nearly_all_bandwidth_hide_no_gap(price: float | N
     assert poor.relative_gap > 0.5
     assert not poor.confirms(1e-6)
     assert fo.certify(problem, fo.solve(problem).rates).confirms(SCALAR)
+
+
+@pytest.mark.parametrize("changed_cost", [0.0, 3.0])
+def test_rates_beyond_their_bounds_are_infeasible_whatever_a_fetch_costs(changed_cost: float) -> None:
+    sources = fo.Sources([1.0, 2.0, 0.5], min_rate=0.1, max_rate=1.0, changed_cost=changed_cost)
+    problem = fo.Problem(BinaryFreshness(), sources, 20.0)
+    assert fo.certify(problem, [1.0, 1.0, 5.0]).infeasibility == pytest.approx(0.8, rel=EXACT)
+    assert fo.certify(problem, [1.0, 0.05, 1.0]).infeasibility == pytest.approx(0.5, rel=EXACT)
+    assert fo.certify(problem, [1.0, 1.0, 1.0]).infeasibility == 0.0
+    with pytest.raises(fo.SourceDataError, match="not finite"):
+        fo.certify(problem, [1.0, np.inf, 1.0])
