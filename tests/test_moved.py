@@ -33,6 +33,8 @@ DOCUMENTED = {
 @pytest.mark.parametrize(("module", "name"), [(m, own) for m, names in DOCUMENTED.items() for own in names])
 def test_old_names_are_the_new_ones(module: str, name: str) -> None:
     words = rf"^{module}\.{name} is freshopt\.[\w.]+\.{name} now\. "
+    # An old module of that name is bound there once another test has imported it.
+    vars(import_module(module)).pop(name, None)
     with pytest.warns(DeprecationWarning, match=words) as told:
         found = getattr(import_module(module), name)
     assert found.__module__.startswith("freshopt.")

@@ -273,8 +273,8 @@ def test_host_limits_hold_and_cost_what_they_must(run: Run, log: Path) -> None:
         json.loads(Path(name, "summary.json").read_text())["value"] for name in ("limited", "higher")
     )
     assert 0.99 * 0.001 * priced["price"] <= before - after <= 0.001 * priced["price"]
-    # Today's crawls exceed the limit, so that their freshness is out of reach; what would do is said.
-    assert "Raise host[odd.org] to at least" in shown["as today"]
+    # Today's crawls exceed the limit: it is what they keep fresh within it that is compared.
+    assert "exceed maximum rates or host limits; cut to them they are" in shown["as today"]
     tables = (pl.read_parquet(f"{name}/rates.parquet") for name in ("free", "limited"))
     free, limited = (rates.join(table, on="source") for rates in tables)
     sums = dict(limited.group_by("host").agg(pl.col("rate").sum()).iter_rows())

@@ -74,7 +74,9 @@ def test_the_summary_follows_from_the_tables(
     for name, other in rules:
         value = float(np.sum(cell(objective, delta, other)))
         assert facts["baselines"][name] == pytest.approx(value, rel=SCALAR)
-        assert (value < facts["value"]) == (facts["sense"] == "maximise")
+        # Where a rule is optimal itself, rounding decides which is less.
+        as_good = value == pytest.approx(facts["value"], rel=EXACT)
+        assert as_good or (value < facts["value"]) == (facts["sense"] == "maximise")
     assert list(facts["seconds"]) == STEPS
     assert set(facts["versions"]) == {"python", "freshopt", "numpy", "scipy", "polars"}
 
