@@ -6,9 +6,11 @@ import math
 from typing import Any
 
 import mpmath
+import numba
 import numpy as np
 import pytest
 
+from freshopt.inference import crawl_loops
 from freshopt.inference.crawl_formulas import climbing_step, curvature, information, odds_of, turning
 from freshopt.inference.crawl_likelihood import CrawlLikelihood
 from freshopt.inference.dated_crawls import Intervals
@@ -124,9 +126,6 @@ def test_a_cell_interpolates_and_is_integrated() -> None:
 
 def test_compiled_integral_is_summed_in_lanes() -> None:
     """Its points are a sum, which the compiler may take in any order: quantiles take a third longer else."""
-    numba = pytest.importorskip("numba")
-    from freshopt.inference import crawl_loops  # noqa: PLC0415 - needs numba
-
-    compiled = numba.njit(**crawl_loops.OPTIONS)(lambda c, u: crawl_loops.integral(c, u))
+    compiled = numba.njit(**crawl_loops.OPTIONS)(lambda cell, at: integral(cell, at))
     compiled(np.zeros(6), 1.0)
     assert "fadd reassoc" in compiled.inspect_llvm(compiled.signatures[0])
