@@ -48,6 +48,7 @@ LEARNING = (
     "forgetting",
     "mathematics_learning",
     "known_crawl_rate",
+    "crawl_formulas",
     "gamma_prior",
     "mutants",
 )
@@ -62,6 +63,7 @@ TARGETS = {
     "Brackets": FILLING,
     "MaximumLikelihood": LEARNING,
     "CrawlLikelihood": LEARNING,
+    "odds_of": LEARNING,
 }
 COMPARED = {
     ast.Lt: ast.LtE,
