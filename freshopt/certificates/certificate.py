@@ -206,7 +206,7 @@ def certify(
 
 
 def _require_finite(problem: Problem, rates: Array) -> None:
-    """Refuse rates that are no numbers."""
+    """Raise unless rates are finite."""
     if not all_finite(rates):
         bad = np.flatnonzero(~np.isfinite(rates))
         raise SourceDataError(
