@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import GeneratorType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path("benchmarks/results")
@@ -44,6 +44,7 @@ TEXT = re.compile(r"(?P<mark><!-- text (?P<name>\w+)\.(?P<key>[^>]*?) -->\n).*?(
 LONG = 100  # characters of a value that is not printed
 LIBRARIES = ("freshopt", "numpy", "scipy", "numba", "cvxpy", "clarabel", "ecos")
 
+T = TypeVar("T")
 Record: TypeAlias = dict[str, Any]
 Row: TypeAlias = dict[str, Any]
 # What a claim says in words, with what was found, and whether it is so.
@@ -89,7 +90,7 @@ class Measurement:
     claims : callable, optional
         Yields what the record must show, in words, and whether it does.
     merge : callable, optional
-        Makes a record of the saved one and a new one; None replaces it.
+        Makes a record of the saved one, which may be empty, and a new one; None replaces it.
     whole : bool
         Whether only a complete measurement is saved.
     large : bool
@@ -247,7 +248,8 @@ def filled(page: str, rows_of: Callable[[str, str], Iterable[Row]]) -> str:
 
 def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table in Markdown."""
-    return "".join(f"| {' | '.join(line)} |\n" for line in (head, ["---"] * len(head), *rows))
+    lines = ([cell.replace("|", "\\|") for cell in row] for row in (head, ["---"] * len(head), *rows))
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def written(text: str, records: Mapping[str, Record] | None = None) -> str:
@@ -268,16 +270,22 @@ def written(text: str, records: Mapping[str, Record] | None = None) -> str:
 
 
 def pages() -> list[Path]:
-    """Return the pages that have tables of measurements."""
-    every = (*sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md")
-    return [page for page in every if MARK.search(page.read_text(encoding="utf-8"))]
+    """Return the pages that have tables or paragraphs of measurements."""
+    alone = (ROOT / page for page in ("CONTRIBUTING.md", "README.md", "benchmarks/reproduce/findings.md"))
+    every = (*sorted((ROOT / "docs").rglob("*.md")), *alone)
+    return [page for page in every if shows(page.read_text(encoding="utf-8"))]
+
+
+def shows(text: str) -> set[str]:
+    """Return the names of the measurements that a page shows."""
+    return {found["name"] for mark in (MARK, TEXT) for found in mark.finditer(text)}
 
 
 def write_pages(name: str, record: Record, folder: Path = ROOT) -> None:
     """Write the pages that show a measurement, below a folder, and its pictures."""
     for page in pages():
         text = page.read_text(encoding="utf-8")
-        if name in {found["name"] for found in MARK.finditer(text)}:
+        if name in shows(text):
             write(folder / page.relative_to(ROOT), written(text, {name: record}))
     measurement(name).draw(record, folder)
 
@@ -287,6 +295,13 @@ def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_c
     begun = clock()
     work()
     return clock() - begun
+
+
+def clocked(work: Callable[[], T]) -> tuple[T, float, float]:
+    """Return what work returns, and how long it takes by the clock and of the processor."""
+    wall, processor = time.perf_counter(), time.process_time()
+    result = work()
+    return result, time.perf_counter() - wall, time.process_time() - processor
 
 
 def turns(
@@ -379,7 +394,11 @@ def main(words: Sequence[str] | None = None) -> None:
     if unknown := set(names) - set(bench.parts):
         parser.error(f"no part is called {', '.join(sorted(unknown))}; they are {', '.join(bench.parts)}")
     if page:
-        write_pages(name, saved(name))
+        old = saved(name)
+        record = bench.merge(old, old) if bench.merge else old
+        if record != old:
+            write(path_of(name), text_of(record))
+        write_pages(name, record)
         return
     asked = {key: given for key, given in options.items() if given != bench.options()[key]}
     if folder and bench.whole and (asked or (names and set(names) < set(bench.parts))):
@@ -393,7 +412,7 @@ def main(words: Sequence[str] | None = None) -> None:
         print(f"does not hold: {claim}")
     if folder:
         old = saved(name, folder) if path_of(name, folder).exists() else {}
-        merged = bench.merge(old, record) if bench.merge and old else (old if names else {}) | record
+        merged = bench.merge(old, record) if bench.merge else (old if names else {}) | record
         write(path_of(name, folder), text_of(merged))
         write_pages(name, merged, folder)
     if broken:

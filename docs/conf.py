@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import sys
 from pathlib import Path
@@ -25,8 +24,8 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
-    "exported",
     "mathml",
+    "reference",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}  # reST is what autosummary writes
 templates_path = ["_templates"]
@@ -56,31 +55,6 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
-
-
-EXTENDING = (
-    "autodiff.compiler.register",
-    "numerics.arrays.Index",
-    "separable.kernel.Kernel",
-    "certificates.solution.Answer",
-    "certificates.solver_protocol.SolveOptions",
-    "certificates.solver_protocol.certified_solution",
-)
-
-
-def _homes() -> dict[str, str]:
-    """Return for each public class and function the module where it is defined, which tells why it works."""
-    packages = [freshopt, *(importlib.import_module(f"freshopt.{name}") for name in freshopt._PACKAGES)]
-    homes = {f"freshopt.{name}": f"freshopt.{name.rpartition('.')[0]}" for name in EXTENDING}
-    for package in packages:
-        for name in package.__all__:
-            home = getattr(getattr(package, name), "__module__", None)
-            if home:
-                homes[f"{package.__name__}.{name}"] = home
-    return homes
-
-
-autosummary_context = {"homes": _homes()}
 
 
 def _plain_references(

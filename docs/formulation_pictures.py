@@ -1,4 +1,4 @@
-"""The pictures of docs/formulations.md, each from the problems that its blocks leave behind."""
+"""The pictures of the twelve formulations, each from the problems that its blocks leave behind."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 import freshopt as fo
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 
+POISSON = fo.Refresh.POISSON
 STYLE = Path(__file__).resolve().parents[1] / "notebooks" / "freshopt.mplstyle"
 BLUE, RED, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#B8B8B8"
 TIERS = ("news", "blog", "docs")
@@ -70,7 +71,7 @@ def _with_limit(problem: fo.Problem, place: int, limit: float) -> fo.Problem:
 
 def regions(axes: Axes, names: Names) -> None:
     solution, links = names["solution"], names["links"]
-    free = fo.solve(fo.Problem(BinaryFreshness(), names["sources"], bandwidth=40.0))
+    free = fo.solve(fo.Problem(BinaryFreshness(POISSON), names["sources"], bandwidth=40.0))
     x = np.arange(3)
     for shift, rates, colour, label in (
         (-0.2, free.rates, GREY, "no links"),
@@ -94,7 +95,7 @@ def regions(axes: Axes, names: Names) -> None:
 
 def nested(axes: Axes, names: Names) -> None:
     solution, tree = names["solution"], names["tree"]
-    free = fo.solve(fo.Problem(BinaryFreshness(), names["sources"], bandwidth=40.0))
+    free = fo.solve(fo.Problem(BinaryFreshness(POISSON), names["sources"], bandwidth=40.0))
     groups = [
         ("host 4", "host"),
         ("host 6", "host"),
@@ -160,7 +161,7 @@ def cheapest(axes: Axes, names: Names) -> None:
     shares, solution = np.linspace(0.4, 0.92, 27), names["solution"]
     least = []
     for share in shares:
-        target = fo.Target(BinaryFreshness(), at_least=share)
+        target = fo.Target(BinaryFreshness(POISSON), at_least=share)
         least.append(fo.solve(fo.Problem(fo.Spend(), names["sources"], constraints=[target])).value)
     axes.plot(100 * shares, least, color=BLUE)
     price = solution.prices["fresh"] / 100
@@ -199,17 +200,17 @@ def age(axes: Axes, names: Names) -> None:
 
 
 def front(axes: Axes, names: Names) -> None:
-    delay = fo.solve(fo.Problem(AccumulatedDelay(), names["sources"], bandwidth=40.0))
-    stale = fo.solve(fo.Problem(HarmonicStaleness(), names["sources"], bandwidth=40.0))
+    delay = fo.solve(fo.Problem(AccumulatedDelay(POISSON), names["sources"], bandwidth=40.0))
+    stale = fo.solve(fo.Problem(HarmonicStaleness(POISSON), names["sources"], bandwidth=40.0))
     total, change_rate = names["requests"].sum(), names["change_rate"]
     least = stale.value / total
     most = names["requests"] @ np.log1p(change_rate / delay.rates) / total
-    levels = least + (most - least) * np.linspace(0.002, 1.0, 40) ** 2
+    levels = least + (most - least) * np.linspace(0.01, 1.0, 40) ** 2
     values = []
     for level in levels:
-        limit = fo.Target(HarmonicStaleness(), at_most=level)
+        limit = fo.Target(HarmonicStaleness(POISSON), at_most=level)
         values.append(
-            fo.solve(fo.Problem(AccumulatedDelay(), names["sources"], 40.0, constraints=[limit])).value
+            fo.solve(fo.Problem(AccumulatedDelay(POISSON), names["sources"], 40.0, constraints=[limit])).value
         )
     axes.plot(levels, values, color=BLUE)
     solution = names["solution"]
@@ -236,7 +237,7 @@ def front(axes: Axes, names: Names) -> None:
 
 
 def fairest(axes: Axes, names: Names) -> None:
-    sums = fo.solve(fo.Problem(BinaryFreshness(), names["polite"], bandwidth=36.0))
+    sums = fo.solve(fo.Problem(BinaryFreshness(POISSON), names["polite"], bandwidth=36.0))
     plans = [
         ("best sum", sums, GREY),
         ("minimax", names["solution"], BLUE),
@@ -317,7 +318,9 @@ def infeasible(axes: Axes, names: Names) -> None:
     for limit in limits:
         budget = fo.Budget(limit, cost=names["megabytes"], name="megabytes")
         shares.append(
-            100 * fo.solve(fo.Problem(BinaryFreshness(), readers, constraints=[budget])).value / news.sum()
+            100
+            * fo.solve(fo.Problem(BinaryFreshness(POISSON), readers, constraints=[budget])).value
+            / news.sum()
         )
     axes.fill_between(limits, shares, color=BLUE, alpha=0.15)
     axes.plot(limits, shares, color=BLUE)

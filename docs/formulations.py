@@ -1,4 +1,4 @@
-"""Run the blocks of docs/formulations.md, fill in what they find, and draw the pictures.
+"""Run the blocks of docs/guides/objectives-and-limits.md, fill in what they find, and draw the pictures.
 
     python docs/formulations.py
 
@@ -16,13 +16,13 @@ from typing import Any
 import freshopt as fo
 
 DOCS = Path(__file__).resolve().parent
-PAGE, PICTURES = DOCS / "formulations.md", DOCS / "formulations"
+PAGE, PICTURES = DOCS / "guides" / "objectives-and-limits.md", DOCS / "formulations"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ROWS = re.compile(r"(<!-- rows -->\n)(?:\|.*\n)*")
 TOLD = re.compile(r"(<!-- told: (.+?) -->\n)(?:> .*\n)?")
 NUMBER = re.compile(r"\{(.+?)(?::([^{}\]]+))?\}")
-HEAD = re.compile(r"^(?=## )", re.MULTILINE)
-PICTURE = re.compile(r"\]\(formulations/([\w-]+)\.png\)")
+HEAD = re.compile(r"^(?=### \d)", re.MULTILINE)
+PICTURE = re.compile(r"\]\(\.\./formulations/([\w-]+)\.png\)")
 # Rows of a table; the dearest come first.
 SHOWN = 6
 

@@ -1,35 +1,55 @@
-"""Write what the pages show and nobody types: printed output, help of the commands, verdicts of saved runs.
+"""Write what the pages show and nobody types: printed output.
 
     python docs/pages.py
 
-rewrites docs/tutorial.md, docs/commands.md and docs/papers.md in place. The tests compare them with what is
-written.
+rewrites `PRINTED` in place. The tests compare the pages with what is written.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
-import json
 import re
+import shlex
+import tempfile
 from pathlib import Path
 from typing import Any
 
-import click
+from click.testing import CliRunner
 
-from freshopt.cli import COMMANDS, main
+from freshopt.cli import main
 
 DOCS = Path(__file__).resolve().parent
-RESULTS = DOCS.parent / "benchmarks" / "results"
-TUTORIAL, REFERENCE, PAPERS = DOCS / "tutorial.md", DOCS / "commands.md", DOCS / "papers.md"
+# Those with blocks of Python but one, which docs/formulations.py fills in.
+PRINTED = tuple(
+    path.relative_to(DOCS).as_posix()
+    for folder in ("start", "guides")
+    for path in sorted((DOCS / folder).glob("*.md"))
+    if path.stem != "objectives-and-limits"
+)
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-BEGIN = "<!-- help -->\n"
-SHOWN = re.compile(r"(<!-- shown by (\w+) \| ([^|]+?) -->\n)(?:> .*\n)?")
-FOUR_DIGITS = 1e4
-WIDTH = 80  # of the help: what fits a page
+# What a command prints stands below a mark that names it, after those that it needs.
+PRINTS = re.compile(r"(<!-- prints: (.+?) -->\n```text\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 
 
 def printed(page: str) -> str:
+    """Return a page with what its Python blocks and its marked commands print, run in an empty folder."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        return PRINTS.sub(lambda found: found[1] + said(found[2]), with_output(page))
+
+
+def said(lines: str) -> str:
+    """Return what the last of some command lines prints."""
+    text = ""
+    for line in lines.split(" && "):
+        result = CliRunner().invoke(main, shlex.split(line)[1:], catch_exceptions=False)
+        if result.exit_code:
+            raise SystemExit(f"{line}\n{result.output}")
+        text = result.stdout.strip("\n") + "\n"
+    return text
+
+
+def with_output(page: str) -> str:
     """Return a page with the output of each Python block in the unmarked block that follows it."""
     names: dict[str, Any] = {"__name__": "page"}
     output = ""
@@ -48,70 +68,17 @@ def printed(page: str) -> str:
             return f"```\n{shown}```"
         return found.group()
 
-    return BLOCK.sub(filled, page)
-
-
-def commands(page: str) -> str:
-    """Return the page of the command line with the help of every command as it is now."""
-    parts = [page.split(BEGIN)[0] + BEGIN]
-    settings: dict[str, Any] = {**main.context_settings, "terminal_width": WIDTH}
-    context = click.Context(main, info_name="freshopt", **settings)
-    parts.append(f"\n```text\n{main.get_help(context)}\n```\n")
-    for name in COMMANDS:
-        command = main.get_command(context, name)
-        if command is None:
-            raise SystemExit(f"there is no command {name}")
-        inner = click.Context(command, info_name=name, parent=context, **settings)
-        parts.append(f"\n## freshopt {name}\n\n```text\n{command.get_help(inner)}\n```\n")
-    return "".join(parts)
-
-
-def findings(paper: str) -> list[dict[str, Any]]:
-    """Return what seeded runs have decided of a paper."""
-    saved = json.loads((RESULTS / f"reproduce_{paper}.json").read_text(encoding="utf-8"))
-    found: list[dict[str, Any]] = saved["findings"]
-    return found
-
-
-def papers(page: str) -> str:
-    """Return the page of the papers with the finding of each claim that it names."""
-
-    def measured(found: re.Match[str]) -> str:
-        marker, paper, name = found.groups()
-        (one,) = (each for each in findings(paper) if each["id"] == name)
-        return f"{marker}> {one['place']}: {one['claim']}: {one['statistic']}. {_numbers(one)}\n"
-
-    return SHOWN.sub(measured, page)
-
-
-def _numbers(one: dict[str, Any]) -> str:
-    return f"Decided by {_band(one)}; found {_ours(one)}."
-
-
-def _band(one: dict[str, Any]) -> str:
-    low, high = one["at_least"], one["at_most"]
-    if one["kind"] == "always":
-        return "always"
-    if low is None:
-        return f"≤ {high:g}"
-    return f"≥ {low:g}" if high is None else f"{low:g}" if low == high else f"{low:g} to {high:g}"
-
-
-def _ours(one: dict[str, Any]) -> str:
-    runs = "" if one["runs"] == 1 else f" in {one['runs']:,} runs"
-    low, high = one["low"], one["high"]
-    interval = "" if low is None or low == high else f" ({_short(low)} to {_short(high)})"
-    return f"{_short(one['estimate'])}{interval}{runs}, **{one['verdict']}**"
-
-
-def _short(x: float) -> str:
-    return f"{x:,.0f}" if abs(x) >= FOUR_DIGITS else f"{x:.4g}"
+    written = BLOCK.sub(filled, page)
+    if output:
+        raise SystemExit(f"this is printed and not shown:\n{output}")
+    return written
 
 
 def rewrite() -> None:
     """Rewrite the pages."""
-    for path, written in ((TUTORIAL, printed), (REFERENCE, commands), (PAPERS, papers)):
-        path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")
+    for name in PRINTED:
+        path = DOCS / name
+        path.write_text(printed(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

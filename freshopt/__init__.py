@@ -9,11 +9,112 @@ from __future__ import annotations
 
 import importlib
 import logging
+import sys
 from typing import TYPE_CHECKING
 
 from freshopt.moved import MOVED as _MOVED
 
+__version__ = "0.2.0"
+# Steps are told at INFO, decisions of solvers at DEBUG, to whoever listens.
+logging.getLogger("freshopt").addHandler(logging.NullHandler())
+
+# The public names, by the module that has them, and the public packages. Editors read the same below.
+_HOME = {
+    "Certificate": "freshopt.certificates.certificate",
+    "certify": "freshopt.certificates.certificate",
+    "Solution": "freshopt.certificates.solution",
+    "Status": "freshopt.certificates.solution",
+    "Solutions": "freshopt.certificates.solutions",
+    "Agreement": "freshopt.crosscheck",
+    "cross_check": "freshopt.crosscheck",
+    "CertificateError": "freshopt.errors",
+    "FreshoptError": "freshopt.errors",
+    "InfeasibleProblemError": "freshopt.errors",
+    "ObjectiveError": "freshopt.errors",
+    "SolverRefusedError": "freshopt.errors",
+    "SourceDataError": "freshopt.errors",
+    "SourceDataWarning": "freshopt.errors",
+    "Planner": "freshopt.live.planner",
+    "ChangeHistory": "freshopt.logs.change_history",
+    "CrawlLog": "freshopt.logs.crawl_log",
+    "read_log": "freshopt.logs.read_log",
+    "solve_many": "freshopt.many",
+    "Budget": "freshopt.modelling.constraints.budget",
+    "Nested": "freshopt.modelling.constraints.nested",
+    "Ratio": "freshopt.modelling.constraints.ratio",
+    "Target": "freshopt.modelling.constraints.target",
+    "Tied": "freshopt.modelling.constraints.tied",
+    "Expected": "freshopt.modelling.expected",
+    "Objective": "freshopt.modelling.objective",
+    "Refresh": "freshopt.modelling.objective",
+    "Problem": "freshopt.modelling.problem",
+    "Sources": "freshopt.modelling.sources",
+    "Spend": "freshopt.modelling.spend",
+    "Worst": "freshopt.modelling.worst",
+    "Frontier": "freshopt.parametric",
+    "frontier": "freshopt.parametric",
+    "Pipeline": "freshopt.pipelines.pipeline",
+    "pipeline": "freshopt.pipelines.pipeline",
+    "BackTest": "freshopt.planning.backtest",
+    "backtest": "freshopt.planning.backtest",
+    "LifetimePlan": "freshopt.planning.lifetime_plan",
+    "plan_lifetimes": "freshopt.planning.lifetime_plan",
+    "Plan": "freshopt.planning.plan",
+    "plan": "freshopt.planning.plan",
+    "PlanUncertainty": "freshopt.planning.uncertainty",
+    "plan_uncertainty": "freshopt.planning.uncertainty",
+    "BandwidthFor": "freshopt.questions.bandwidth_for",
+    "bandwidth_for": "freshopt.questions.bandwidth_for",
+    "Schedule": "freshopt.scheduling.schedule",
+    "schedule": "freshopt.scheduling.schedule",
+    "Replay": "freshopt.simulation.replay_result",
+    "replay": "freshopt.simulation.replaying",
+    "World": "freshopt.simulation.world",
+    "solve": "freshopt.solving",
+    "show_versions": "freshopt.versions",
+    "warm": "freshopt.warming",
+    "WeeklyProfile": "freshopt.estimators.weekly_profile",
+}
+_PACKAGES = (
+    "automata",
+    "cuda",
+    "datasets",
+    "distributed",
+    "estimators",
+    "goodness_of_fit",
+    "logs",
+    "noisy_signals",
+    "online",
+    "pipelines",
+    "problems",
+    "report",
+    "scheduling",
+    "simulation",
+    "solvers",
+    "testing",
+    "tools",
+)
+# These take objectives by name, and `freshopt.naming` knows the names.
+_TAKING_NAMES = ("Problem", "Target", "Worst", "Expected", "cuda", "distributed", "online", "testing")
+
 if TYPE_CHECKING:
+    from freshopt import automata as automata
+    from freshopt import cuda as cuda
+    from freshopt import datasets as datasets
+    from freshopt import distributed as distributed
+    from freshopt import estimators as estimators
+    from freshopt import goodness_of_fit as goodness_of_fit
+    from freshopt import logs as logs
+    from freshopt import noisy_signals as noisy_signals
+    from freshopt import online as online
+    from freshopt import pipelines as pipelines
+    from freshopt import problems as problems
+    from freshopt import report as report
+    from freshopt import scheduling as scheduling
+    from freshopt import simulation as simulation
+    from freshopt import solvers as solvers
+    from freshopt import testing as testing
+    from freshopt import tools as tools
     from freshopt.certificates.certificate import Certificate as Certificate
     from freshopt.certificates.certificate import certify as certify
     from freshopt.certificates.solution import Solution as Solution
@@ -28,6 +129,7 @@ if TYPE_CHECKING:
     from freshopt.errors import SolverRefusedError as SolverRefusedError
     from freshopt.errors import SourceDataError as SourceDataError
     from freshopt.errors import SourceDataWarning as SourceDataWarning
+    from freshopt.estimators.weekly_profile import WeeklyProfile as WeeklyProfile
     from freshopt.live.planner import Planner as Planner
     from freshopt.logs.change_history import ChangeHistory as ChangeHistory
     from freshopt.logs.crawl_log import CrawlLog as CrawlLog
@@ -65,97 +167,22 @@ if TYPE_CHECKING:
     from freshopt.simulation.replaying import replay as replay
     from freshopt.simulation.world import World as World
     from freshopt.solving import solve as solve
+    from freshopt.versions import show_versions as show_versions
     from freshopt.warming import warm as warm
-    from freshopt.weekly.profile import WeeklyProfile as WeeklyProfile
-
-__version__ = "0.1.0"
-# Steps are told at INFO, decisions of solvers at DEBUG, to whoever listens.
-logging.getLogger("freshopt").addHandler(logging.NullHandler())
-
-_HOME = {
-    "Worst": "freshopt.modelling.worst",
-    "Tied": "freshopt.modelling.constraints.tied",
-    "Target": "freshopt.modelling.constraints.target",
-    "Spend": "freshopt.modelling.spend",
-    "Ratio": "freshopt.modelling.constraints.ratio",
-    "Nested": "freshopt.modelling.constraints.nested",
-    "Budget": "freshopt.modelling.constraints.budget",
-    "Agreement": "freshopt.crosscheck",
-    "ChangeHistory": "freshopt.logs.change_history",
-    "Certificate": "freshopt.certificates.certificate",
-    "CertificateError": "freshopt.errors",
-    "CrawlLog": "freshopt.logs.crawl_log",
-    "Expected": "freshopt.modelling.expected",
-    "Frontier": "freshopt.parametric",
-    "FreshoptError": "freshopt.errors",
-    "BackTest": "freshopt.planning.backtest",
-    "InfeasibleProblemError": "freshopt.errors",
-    "Objective": "freshopt.modelling.objective",
-    "ObjectiveError": "freshopt.errors",
-    "Pipeline": "freshopt.pipelines.pipeline",
-    "LifetimePlan": "freshopt.planning.lifetime_plan",
-    "Plan": "freshopt.planning.plan",
-    "Planner": "freshopt.live.planner",
-    "Problem": "freshopt.modelling.problem",
-    "Refresh": "freshopt.modelling.objective",
-    "Replay": "freshopt.simulation.replay_result",
-    "Schedule": "freshopt.scheduling.schedule",
-    "Solution": "freshopt.certificates.solution",
-    "PlanUncertainty": "freshopt.planning.uncertainty",
-    "SolverRefusedError": "freshopt.errors",
-    "SourceDataError": "freshopt.errors",
-    "SourceDataWarning": "freshopt.errors",
-    "Sources": "freshopt.modelling.sources",
-    "Status": "freshopt.certificates.solution",
-    "WeeklyProfile": "freshopt.weekly.profile",
-    "World": "freshopt.simulation.world",
-    "BandwidthFor": "freshopt.questions.bandwidth_for",
-    "backtest": "freshopt.planning.backtest",
-    "bandwidth_for": "freshopt.questions.bandwidth_for",
-    "certify": "freshopt.certificates.certificate",
-    "cross_check": "freshopt.crosscheck",
-    "frontier": "freshopt.parametric",
-    "pipeline": "freshopt.pipelines.pipeline",
-    "plan": "freshopt.planning.plan",
-    "read_log": "freshopt.logs.read_log",
-    "replay": "freshopt.simulation.replaying",
-    "schedule": "freshopt.scheduling.schedule",
-    "plan_lifetimes": "freshopt.planning.lifetime_plan",
-    "plan_uncertainty": "freshopt.planning.uncertainty",
-    "solve": "freshopt.solving",
-    "warm": "freshopt.warming",
-    "solve_many": "freshopt.many",
-    "Solutions": "freshopt.certificates.solutions",
-}
-_PACKAGES = (
-    "automata",
-    "cuda",
-    "datasets",
-    "distributed",
-    "estimators",
-    "goodness_of_fit",
-    "logs",
-    "noisy_signals",
-    "online",
-    "pipelines",
-    "problems",
-    "report",
-    "scheduling",
-    "simulation",
-    "solvers",
-    "testing",
-    "tools",
-)
 
 __all__ = [*_HOME, "__version__"]
 
 
 def __getattr__(name: str) -> object:
     """Import a public name or subpackage on first use (PEP 562)."""
+    if name in _TAKING_NAMES:
+        importlib.import_module("freshopt.naming")
     if name in _PACKAGES or f"freshopt.{name}" in _MOVED:
         return importlib.import_module(f"freshopt.{name}")
     if name not in _HOME:
-        raise AttributeError(f"module 'freshopt' has no attribute {name!r}")
+        # With these the interpreter names the nearest.
+        missing = f"module 'freshopt' has no attribute {name!r}"
+        raise AttributeError(missing, name=name, obj=sys.modules[__name__])
     value = getattr(importlib.import_module(_HOME[name]), name)
     globals()[name] = value
     return value
@@ -163,4 +190,4 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     """List the public names, imported or not."""
-    return sorted({*globals(), *_HOME, *_PACKAGES})
+    return sorted({*_HOME, *_PACKAGES, "__version__"})

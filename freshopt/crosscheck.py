@@ -22,10 +22,11 @@ import numpy as np
 
 from freshopt.agreement_cells import COLUMNS, aligned, gap_text, html_cell, verdict
 from freshopt.certificates.certificate import Certificate, certify
-from freshopt.certificates.solution import Solution, Status
+from freshopt.certificates.solution import UNPROVED, Solution, Status
 from freshopt.certificates.solver_protocol import SolveOptions, Solver, gap_is_expected, run_solver
 from freshopt.errors import FreshoptError, SolverRefusedError, expect
 from freshopt.modelling.problem import FEW_ULP, Problem
+from freshopt.moved import keywords
 from freshopt.sampled_gap import AGREES, SampledGap, SampledSolver, sampled_gap
 
 if TYPE_CHECKING:
@@ -51,6 +52,15 @@ class Agreement:
     samples : tuple of SampledGap or None
         Of the solvers that learn from samples, the gaps of their repeated runs. Status, value and seconds in
         the table are those of the first of them.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(change_rate=[0.5, 2.0], names=["a", "b"])
+    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=3.0)
+    >>> found = fo.cross_check(problem, [fo.solvers.WaterFilling(), fo.solvers.SeparableNewton()])
+    >>> found.agrees
+    True
     """
 
     problem: Problem
@@ -255,6 +265,7 @@ class Agreement:
         return f"<div>{table}{below}<div>{html.escape(self.closing())}</div></div>"
 
 
+@keywords()
 def cross_check(
     problem: Problem,
     solvers: Iterable[Solver | Function] | Mapping[str, Solver | Function],
@@ -285,7 +296,8 @@ def cross_check(
     Examples
     --------
     >>> import freshopt as fo
-    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources([1.0, 4.0]), bandwidth=3.0)
+    >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, fo.Sources([1.0, 4.0]), bandwidth=3.0)
     >>> fo.cross_check(problem, [fo.solvers.WaterFilling(), fo.solvers.ClosedForm()]).agrees
     True
 
@@ -348,7 +360,7 @@ def _solve(solver: Solver | Function, problem: Problem, options: SolveOptions) -
             value=math.nan,
             price=math.nan,
             host_prices=problem.hosts.named(np.full(len(problem.hosts), math.nan)),
-            certificate=None,
+            certificate=UNPROVED,
             iterations=0,
             seconds=time.perf_counter() - begun,
             solver=solver,

@@ -9,10 +9,11 @@ from __future__ import annotations
 import operator
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields
+from difflib import get_close_matches
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -32,6 +33,15 @@ class FreshoptError(Exception):
     """Base class of the errors that freshopt raises on purpose.
 
     The message is always one line, whatever value it quotes.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> try:
+    ...     fo.Sources(change_rate=[1.0, -2.0])
+    ... except fo.FreshoptError as error:
+    ...     print(str(error)[:38])
+    change_rate out of range for source 1:
     """
 
     def __str__(self) -> str:
@@ -65,6 +75,15 @@ class ObjectiveError(FreshoptError, ValueError):
     """Unusable declared objective.
 
     It is not convex, not separable, of the wrong shape, or unusable here.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> try:
+    ...     fo.Problem("binry", fo.Sources([1.0]), bandwidth=1.0)
+    ... except fo.ObjectiveError as error:
+    ...     print(str(error)[:41])
+    there is no objective 'binry'. Did you me
     """
 
 
@@ -75,6 +94,16 @@ class InfeasibleProblemError(FreshoptError, ValueError):
     ----------
     conflict : Conflict or None
         Which declared rows cannot hold together, with the multipliers that prove it, where there are rows.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(change_rate=[1.0, 2.0], min_rate=1.0)
+    >>> try:
+    ...     fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=1.5)
+    ... except fo.InfeasibleProblemError:
+    ...     print("least rates need more bandwidth")
+    least rates need more bandwidth
     """
 
     def __init__(self, message: str, conflict: Any = None) -> None:  # noqa: ANN401 - of a room above
@@ -241,6 +270,9 @@ def one_of(
     >>> one_of("max", ("minimise", "maximise"), "sense")
     Traceback (most recent call last):
     freshopt.errors.SourceDataError: sense is 'max'. Pass 'minimise' or 'maximise'.
+    >>> one_of("maximse", ("maximise",), "sense")
+    Traceback (most recent call last):
+    freshopt.errors.SourceDataError: sense is 'maximse'. Did you mean 'maximise'? Pass 'maximise'.
     """
     meant = value.replace("ize", "ise") if isinstance(value, str) else value
     for choice in choices:
@@ -248,7 +280,35 @@ def one_of(
             return choice
     *others, last = map(repr, choices)
     known = f"{', '.join(others)} or {last}" if others else last
-    raise error(f"{what} is {shown(value)}. Pass {known}.")
+    meant = suggestion(value, map(str, choices)) if isinstance(value, str) else ""
+    raise error(f"{what} is {shown(value)}.{meant} Pass {known}.")
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Return a question for the known word that is nearest, or nothing.
+
+    Examples
+    --------
+    >>> suggestion("horizn", ["bandwidth", "horizon"]), suggestion("colour", ["horizon"])
+    (" Did you mean 'horizon'?", '')
+    """
+    nearest = get_close_matches(word, list(known), n=1)
+    return f" Did you mean {nearest[0]!r}?" if nearest else ""
+
+
+def refuse_unknown(function: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Raise TypeError if a function does not take a keyword.
+
+    Examples
+    --------
+    >>> refuse_unknown("plan", ["horizn"], ["bandwidth", "horizon"])
+    Traceback (most recent call last):
+    TypeError: plan() got an unexpected keyword argument 'horizn'. Did you mean 'horizon'?
+    """
+    for name in given:
+        if name not in known:
+            words = f"{function}() got an unexpected keyword argument {name!r}."
+            raise TypeError(f"{words}{suggestion(name, known)}")
 
 
 def check_seed(seed: object) -> int:

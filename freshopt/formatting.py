@@ -64,13 +64,13 @@ def percent(share: float, *, even: bool = False, space: str = "\xa0") -> str:
     --------
     >>> percent(0.12759), percent(0.0003), percent(0.99999), percent(0.4), percent(19.1133)
     ('12.8\xa0%', '0.03\xa0%', '99.999\xa0%', '40\xa0%', '1,911\xa0%')
-    >>> percent(0.4, even=True), percent(0.9999999)
-    ('40.0\xa0%', '99.99999\xa0%')
+    >>> percent(0.4, even=True), percent(0.00944, even=True), percent(0.9999999)
+    ('40.0\xa0%', '0.9\xa0%', '99.99999\xa0%')
     """
     value = 100.0 * share
     if abs(value) >= 1000.0:
         return f"{value:,.0f}{space}%"
-    digits = 1 if 1.0 <= abs(value) <= 99.9 or abs(value) >= 100.0 else 3
+    digits = 1 if (0.1 if even else 1.0) <= abs(value) <= 99.9 or abs(value) >= 100.0 else 3
     missing = 100.0 - abs(value)
     if NEAR < missing < 5e-4:
         digits = math.ceil(-math.log10(missing) + 0.3)
@@ -183,3 +183,14 @@ def fitted(text: str) -> str:
         )
         lines += parts if len(line) > WIDTH else [line]
     return "\n".join(lines)
+
+
+def finite(value: float | None) -> float | None:
+    """Return a number as JSON has it; None where it is none."""
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def plain_name(name: object) -> str | int:
+    """Return a source's or host's name as JSON has it."""
+    plain = name.item() if hasattr(name, "item") else name
+    return plain if isinstance(plain, int) else str(plain)

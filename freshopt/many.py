@@ -36,6 +36,7 @@ from freshopt.modelling.objective import Objective
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
+from freshopt.moved import keywords
 from freshopt.numerics.arrays import (
     LARGEST,
     SMALLEST,
@@ -49,6 +50,7 @@ from freshopt.numerics.arrays import (
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.solvers.auto import Auto
 from freshopt.solvers.water_filling import WaterFilling
+from freshopt.units import rate_of
 
 
 @frozen_arrays
@@ -111,6 +113,7 @@ def solve_many(
 ) -> Solutions: ...
 
 
+@keywords()
 def solve_many(
     problems: Iterable[Problem] | Objective,
     sources: Sources | None = None,
@@ -136,7 +139,7 @@ def solve_many(
         Where groups begin, and the number of sources at the end: group k has the sources
         ``offsets[k]:offsets[k + 1]``.
     bandwidths : array_like, shape (m,) or a number, optional
-        Of the groups, per time unit.
+        Of the groups, per time unit, or each with its unit such as "200/day".
     solver : Solver, optional
         An instance, for all problems, one by one; None means ``solvers.Auto()``.
     tolerance : float
@@ -169,7 +172,7 @@ def solve_many(
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[1.0, 4.0, 1.0, 9.0, 4.0])
-    >>> delay = fo.problems.AccumulatedDelay()
+    >>> delay = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
     >>> solutions = fo.solve_many(delay, sources, offsets=[0, 2, 5], bandwidths=[3.0, 12.0])
     >>> solutions.rates.round(9), solutions.values.round(9)
     (array([1., 2., 2., 6., 4.]), array([3., 3.]))
@@ -377,6 +380,9 @@ def _groups(
         raise SourceDataError(
             f"bandwidths have shape {shape} but offsets tell of {m} groups. Pass a number or one each."
         )
+    if np.asarray(bandwidths).dtype.kind == "U":
+        texts = np.asarray(bandwidths).ravel().tolist()
+        bandwidths = [rate_of("bandwidths", text, sources.time_unit) for text in texts * (m // len(texts))]
     limits = as_vector(bandwidths, m, "bandwidths")
     usable: BoolArray = (limits >= SMALLEST) & (limits <= LARGEST)
     if not bool(np.all(usable)):

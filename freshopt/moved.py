@@ -1,26 +1,44 @@
-"""Old import paths, for a release: names from where they are now.
+"""Old names, for a release: of modules, of keywords and of attributes.
 
 A module of `MOVED` is found although there is no file of it. Its names are looked up on use (PEP 562), with a
-DeprecationWarning.
+DeprecationWarning. `keywords` takes old keywords of a function or a class for the new ones, and says of a
+wrong one which was meant; `Renamed` is an attribute by its old name. `on_first_use` is for packages of which
+few names are needed at once: each name's file is imported when it is asked for.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any, TypeVar, cast
+
+from freshopt.errors import refuse_unknown
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _SAME = (
     *("cache_control", "changedetection", "cron_fields", "crontab", "dbt", "dns", "export"),
-    *("external_secrets", "icalendar", "nginx", "nutch", "pg_cron", "redis", "stormcrawler", "text_lines"),
-    *("text_template", "whole_intervals", "whole_lifetimes"),
+    *("external_secrets", "icalendar", "nginx", "nutch", "pg_cron", "redis", "stormcrawler", "text_template"),
 )
-_READ = (
-    *("access_log", "atomic_output", "log_files", "read_history", "read_log", "read_requests", "tables"),
+_INFERENCE = (
+    *(
+        "crawl_formulas",
+        "crawl_likelihood",
+        "crawl_loops",
+        "gamma_prior",
+        "host_prior",
+        "marginal_likelihood",
+    ),
+    *("rate_distribution", "rate_grid", "rate_posterior", "reset_filter", "shared_prior", "success_rates"),
 )
+_READ = (*("access_log", "atomic_output", "log_files", "read_log", "tables"),)
+_EPOCHS = ("adaptive_rates", "lambda_learn_and_crawl", "phased_epsilon_greedy", "replan_every")
 # Old module: the module that has its names.
 MOVED = {
     "freshopt.adapters": "freshopt.live",
@@ -30,9 +48,14 @@ MOVED = {
     "freshopt.exporters.cron_lines": "freshopt.tools.cron_fields",
     "freshopt.exporters.dbt_jobs": "freshopt.tools.dbt_project",
     "freshopt.exporters.placeholders": "freshopt.tools.text_template",
+    "freshopt.exporters.text_lines": "freshopt.tools.export",
     "freshopt.exporters.tool_format": "freshopt.tools.export",
+    "freshopt.exporters.whole_intervals": "freshopt.tools.whole_seconds",
+    "freshopt.exporters.whole_lifetimes": "freshopt.tools.whole_seconds",
     "freshopt.io": "freshopt.logs",
     **{f"freshopt.io.{name}": f"freshopt.logs.{name}" for name in _READ},
+    "freshopt.io.read_history": "freshopt.logs.read_events",
+    "freshopt.io.read_requests": "freshopt.logs.read_events",
     "freshopt.io.access_clients": "freshopt.logs.client_copies",
     "freshopt.io.fetch_outcomes": "freshopt.logs.read_log",
     "freshopt.io.log_cells": "freshopt.logs.cells",
@@ -48,17 +71,154 @@ MOVED = {
     "freshopt.bounds": "freshopt.online",
     "freshopt.bounds.explore_then_commit_regret": "freshopt.online.regret_bounds",
     "freshopt.bounds.mirror_sync_regret": "freshopt.online.regret_bounds",
-    "freshopt.bounds.price_bracket": "freshopt.online.price_bracket",
+    "freshopt.bounds.price_bracket": "freshopt.online.regret_bounds",
     "freshopt.bounds.sensitivity": "freshopt.online.sensitivity",
     "freshopt.estimators.momentum_stochastic_approximation": "freshopt.estimators.stochastic_approximation",
-    "freshopt.online.async_mirror_sync": "freshopt.online.async_sync",
-    "freshopt.online.async_projected_gradient_sync": "freshopt.online.async_sync",
+    "freshopt.online.async_mirror_sync": "freshopt.online.mirror_sync",
+    "freshopt.online.async_projected_gradient_sync": "freshopt.online.mirror_sync",
     "freshopt.scheduling.carousel": "freshopt.scheduling.constant_load",
     "freshopt.scheduling.discrete_counts": "freshopt.scheduling.integer_counts",
     "freshopt.scheduling.earliest_deadline": "freshopt.scheduling.constant_load",
     "freshopt.scheduling.lifetime_table": "freshopt.scheduling.rate_table",
     "freshopt.live.clock": "freshopt.logs.clock",
+    "freshopt.inference": "freshopt.estimators",
+    **{f"freshopt.inference.{name}": f"freshopt.estimators.{name}" for name in _INFERENCE},
+    "freshopt.inference.compiled_likelihood": "freshopt.estimators.crawl_likelihood",
+    "freshopt.inference.dated_crawls": "freshopt.estimators.crawl_rows",
+    "freshopt.inference.forgetting": "freshopt.estimators.crawl_rows",
+    "freshopt.inference.formula_loops": "freshopt.estimators.crawl_loops",
+    "freshopt.inference.interval_methods": "freshopt.estimators.estimator",
+    "freshopt.inference.rate_evidence": "freshopt.estimators.rate_distribution",
+    "freshopt.estimators.batch_estimator": "freshopt.estimators.estimator",
+    "freshopt.estimators.full_observation": "freshopt.estimators.changes_per_time",
+    "freshopt.estimators.law_of_large_numbers": "freshopt.estimators.known_crawl_rate",
+    "freshopt.estimators.naive": "freshopt.estimators.changes_per_time",
+    "freshopt.weekly": "freshopt.estimators",
+    "freshopt.weekly.best_phases": "freshopt.estimators.weekly_profile",
+    "freshopt.weekly.peak_hours": "freshopt.estimators.weekly_profile",
+    "freshopt.weekly.profile": "freshopt.estimators.weekly_profile",
+    "freshopt.weekly.profile_learning": "freshopt.estimators.weekly_learning",
+    "freshopt.weekly.spans": "freshopt.estimators.weekly_learning",
+    "freshopt.weekly.week_clock": "freshopt.estimators.week_clock",
+    "freshopt.goodness_of_fit.score_sums": "freshopt.goodness_of_fit.traces",
+    "freshopt.goodness_of_fit.statistical_tests": "freshopt.goodness_of_fit.poisson_tests",
+    "freshopt.goodness_of_fit.testable_sources": "freshopt.goodness_of_fit.traces",
+    "freshopt.online.fixed_polling": "freshopt.online.automata_tree",
+    "freshopt.online.async_sync": "freshopt.online.mirror_sync",
+    "freshopt.online.exploration_length": "freshopt.online.explore_then_commit",
+    **{f"freshopt.online.{name}": "freshopt.online.certainty_equivalence" for name in _EPOCHS},
+    "freshopt.online.crawl_buffer": "freshopt.online.epoch_crawls",
+    "freshopt.online.visit_times": "freshopt.online.epoch_crawls",
+    "freshopt.online.oracle": "freshopt.online.rate_evaluation",
+    "freshopt.online.price_bracket": "freshopt.online.regret_bounds",
+    "freshopt.simulation.change_columns": "freshopt.simulation.loops",
+    "freshopt.simulation.age_laws": "freshopt.simulation.static_costs",
+    "freshopt.simulation.request_states": "freshopt.simulation.request_replay",
+    "freshopt.simulation.age_costs": "freshopt.simulation.crawler",
+    "freshopt.simulation.replay_window": "freshopt.simulation.staleness_integrals",
+    "freshopt.testing.row_shortfalls": "freshopt.testing.optimality",
+    "freshopt.testing.shrinking": "freshopt.testing.validation",
+    "freshopt.testing.constraint_cuts": "freshopt.testing.recipe",
+    "freshopt.pipelines.blocks": "freshopt.pipelines.upstream",
+    "freshopt.pipelines.node_numbers": "freshopt.pipelines.graph",
+    "freshopt.pipelines.independent_phases": "freshopt.pipelines.after_parents",
+    "freshopt.noisy_signals.poisson_tails": "freshopt.noisy_signals.cycle_terms",
+    "freshopt.noisy_signals.threshold_passes": "freshopt.noisy_signals.threshold_search",
+    "freshopt.noisy_signals.threshold_rule": "freshopt.noisy_signals.signal_thresholds",
+    "freshopt.automata.heaps": "freshopt.automata.transitions",
+    "freshopt.automata.initial_state": "freshopt.automata.share_bounds",
+    "freshopt.automata.observed_costs": "freshopt.automata.polls",
+    "freshopt.automata.observed_costs.Cost": "freshopt.automata.settings",
 }
+
+
+def warn_renamed(old: str, new: str, level: int = 3) -> None:
+    """Warn that something has another name."""
+    words = f"{old} is {new} now. The old name goes with the next release."
+    warnings.warn(words, DeprecationWarning, stacklevel=level)
+
+
+def keywords(**renamed: str) -> Callable[[F], F]:
+    """Return the decorator that takes old keywords, `old="new"`, for new ones.
+
+    Of a class they are those of its constructor. Of a keyword that is none it says which is nearest.
+
+    Examples
+    --------
+    >>> @keywords(name="names")
+    ... def size(names=()):
+    ...     return len(names)
+    >>> with warnings.catch_warnings(record=True) as heard:
+    ...     warnings.simplefilter("always")
+    ...     size(name=["a", "b"]), str(heard[0].message)
+    (2, 'size(name=) is size(names=) now. The old name goes with the next release.')
+    """
+
+    def taking(owner: F) -> F:
+        function: Callable[..., Any] = vars(owner)["__init__"] if isinstance(owner, type) else owner
+        known = inspect.signature(function).parameters
+
+        @wraps(function)
+        def called(*positional: Any, **given: Any) -> Any:  # noqa: ANN401 - as the function
+            for old in renamed.keys() & given.keys():
+                new = renamed[old]
+                if new in given:
+                    raise TypeError(f"{owner.__name__}() got {new} twice, as {old} too")
+                warn_renamed(f"{owner.__name__}({old}=)", f"{owner.__name__}({new}=)")
+                given[new] = given.pop(old)
+            if not given.keys() <= known.keys():
+                refuse_unknown(owner.__name__, given, known)
+            return function(*positional, **given)
+
+        if not isinstance(owner, type):
+            return cast(F, called)
+        owner.__init__ = called  # type: ignore[misc]
+        return owner
+
+    return taking
+
+
+class Renamed:
+    """An attribute by its old name."""
+
+    def __init__(self, new: str) -> None:
+        self._new, self._old = new, ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Take the old name."""
+        self._old = name
+
+    def __get__(self, instance: object, owner: type) -> Any:  # noqa: ANN401 - as the attribute
+        """Return the attribute, with a warning."""
+        if instance is None:
+            return self
+        warn_renamed(f"{owner.__name__}.{self._old}", f"{owner.__name__}.{self._new}")
+        return getattr(instance, self._new)
+
+
+def on_first_use(
+    package: str, names: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a package's `__getattr__` and `__dir__`; its names come by file.
+
+    Examples
+    --------
+    >>> find, names = on_first_use("collections", {"abc": ["Mapping"]})
+    >>> find("Mapping") is Mapping, "Mapping" in names()
+    (True, True)
+    """
+    file_of = {name: file for file, own in names.items() for name in own}
+
+    def find(name: str) -> Any:  # noqa: ANN401 - as the name
+        if name in names:
+            return import_module(f"{package}.{name}")
+        if name not in file_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{package}.{file_of[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return find, lambda: sorted({*vars(sys.modules[package]), *names, *file_of})
 
 
 def moved_name(module: str, name: str, old: str) -> object:
@@ -67,8 +227,7 @@ def moved_name(module: str, name: str, old: str) -> object:
     home = None if place is None or name.startswith("_") else import_module(place)
     if home is None or not hasattr(home, name):
         raise AttributeError(f"there is no {old}")
-    words = f"{old} is {place}.{name} now. The old name goes with the next release."
-    warnings.warn(words, DeprecationWarning, stacklevel=3)
+    warn_renamed(old, f"{place}.{name}", 4)
     return getattr(home, name)
 
 

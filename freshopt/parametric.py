@@ -11,22 +11,26 @@ import numpy as np
 
 from freshopt.certificates.solution import Solution, Status
 from freshopt.certificates.solver_protocol import Solver
-from freshopt.errors import InfeasibleProblemError, SourceDataError, expect, shortened, shown
+from freshopt.errors import FreshoptError, InfeasibleProblemError, SourceDataError, expect, shortened, shown
 from freshopt.many import solve_many
 from freshopt.modelling.problem import Problem
+from freshopt.moved import keywords
 from freshopt.numerics.arrays import as_number, total
+from freshopt.plots import GREY, Plotted, curve
 from freshopt.problems.binary_freshness import mean_freshness
 from freshopt.questions.bandwidth_for import freshness_objective
+from freshopt.units import rate_of
 
 if TYPE_CHECKING:
     import polars
+    from matplotlib.axes import Axes
 
 # What the bandwidth is called in tables, whatever its label.
 BANDWIDTH = "bandwidth"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Frontier:
+class Frontier(Plotted):
     """Value and shadow price along one limit: a parametric solution.
 
     Attributes
@@ -38,6 +42,14 @@ class Frontier:
         Why there is no solution, or empty.
     constraint : str
         Label of the limit; "bandwidth" unless another was asked for.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(change_rate=[0.5, 2.0], names=["a", "b"])
+    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=3.0)
+    >>> fo.frontier(problem, [1.0, 2.0, 4.0]).to_frame()["value"].round(3).to_list()
+    [0.879, 1.23, 1.539]
     """
 
     limits: tuple[float, ...]
@@ -77,6 +89,22 @@ class Frontier:
         numbers = dict.fromkeys(columns, polars.Float64)
         return polars.DataFrame(rows, schema_overrides=numbers)
 
+    def _draw(self, axes: Axes) -> None:
+        """Draw the value over the limit; grey lines are infeasible."""
+        known = zip(self.limits, self.solutions, strict=True)
+        solved = sorted([(at, each) for at, each in known if each is not None], key=lambda pair: pair[0])
+        if not solved:
+            raise FreshoptError("no limit is feasible, so there is nothing to draw. Raise the limits.")
+        problem = solved[0][1].problem
+        limits = np.array([limit for limit, _ in solved])
+        values = np.array([each.value for _, each in solved])
+        curve(axes, limits, values, "optimal value")
+        for limit in set(self.limits).difference(limits.tolist()):
+            axes.axvline(limit, color=GREY, linestyle=":", linewidth=1.0)
+        along = f"bandwidth, refreshes per {problem.sources.time_unit}"
+        axes.set(xlabel=along if self.constraint == BANDWIDTH else shortened(self.constraint))
+        axes.set(ylabel=f"{type(problem.objective).__name__} ({problem.objective.sense}d)")
+
     def __repr__(self) -> str:
         """Return one line: how many limits, and their range."""
         low, high = min(self.limits), max(self.limits)
@@ -109,9 +137,10 @@ def _cost(solution: Solution) -> float:
     return total(solution.problem.used_by_source(solution.rates))
 
 
+@keywords()
 def frontier(
     problem: Problem,
-    limits: Iterable[float],
+    limits: Iterable[float | str],
     solver: Solver | None = None,
     *,
     constraint: str | None = None,
@@ -125,8 +154,8 @@ def frontier(
     Parameters
     ----------
     problem : Problem
-    limits : iterable of float
-        Bandwidths, or limits of `constraint`.
+    limits : iterable of float or str
+        Bandwidths, perhaps with their unit such as "200/day", or limits of `constraint`.
     solver : Solver, optional
     constraint : str, optional
         Label of a constraint, as in ``solution.prices``; see `Problem.with_limit`. The bandwidth by default.
@@ -141,7 +170,8 @@ def frontier(
     Examples
     --------
     >>> import freshopt as fo
-    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources([1.0, 4.0]), bandwidth=3.0)
+    >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, fo.Sources([1.0, 4.0]), bandwidth=3.0)
     >>> [solution.value for solution in fo.frontier(problem, [1.5, 3.0, 9.0]).solutions]
     [6.0, 3.0, 1.0]
     >>> size = fo.Budget(20.0, cost=[1.0, 9.0], name="kB")
@@ -159,7 +189,13 @@ def frontier(
     )
     if isinstance(limits, str) or not isinstance(limits, Iterable):
         raise SourceDataError(f"limits are {shown(limits)}, not a list. {remedy}")
-    given = tuple(as_number(limit, what, remedy) for limit in limits)
+    unit = problem.sources.time_unit
+    given = tuple(
+        rate_of(what, limit, unit)
+        if isinstance(limit, str) and constraint is None
+        else as_number(limit, what, remedy)
+        for limit in limits
+    )
     if not given:
         raise SourceDataError("there are no limits. Pass at least one.")
     problems: dict[int, Problem] = {}

@@ -21,6 +21,7 @@ from freshopt.cuda.device_problem import DeviceProblem
 from freshopt.cuda.device_solution import DeviceSolution
 from freshopt.errors import SolverRefusedError, expect, shortened
 from freshopt.modelling.problem import Problem
+from freshopt.moved import keywords
 from freshopt.numerics.arrays import LARGEST, SMALLEST, as_number
 from freshopt.solvers.auto import Auto
 from freshopt.solvers.water_filling_cuda import WaterFillingCuda
@@ -52,6 +53,7 @@ def solve(
 ) -> DeviceSolution: ...
 
 
+@keywords()
 def solve(
     problem: Problem | DeviceProblem,
     solver: Solver | None = None,
@@ -100,7 +102,8 @@ def solve(
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[0.1, 1.0, 100.0])
-    >>> solution = fo.solve(fo.Problem(fo.problems.HarmonicStaleness(), sources, bandwidth=2.0))
+    >>> objective = fo.problems.HarmonicStaleness(fo.Refresh.POISSON)
+    >>> solution = fo.solve(fo.Problem(objective, sources, bandwidth=2.0))
     >>> solution.status.value, solution.certificate.relative_gap < 1e-12
     ('optimal', True)
     """

@@ -10,6 +10,7 @@ from freshopt.errors import ObjectiveError, SourceDataError, shown
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
+from freshopt.moved import keywords
 from freshopt.problems.accumulated_delay import AccumulatedDelay
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
@@ -19,6 +20,7 @@ from freshopt.solving import solve
 _SIZES = (2 * backend.AT_HAND, SMALL + 1)
 
 
+@keywords()
 def warm(problem: Problem | Objective | None = None) -> None:
     """Load numba, and the compiled loops of a problem or objective.
 
@@ -48,7 +50,7 @@ def warm(problem: Problem | Objective | None = None) -> None:
     Examples
     --------
     >>> import freshopt as fo
-    >>> fo.warm(fo.problems.AccumulatedDelay())
+    >>> fo.warm(fo.problems.AccumulatedDelay(fo.Refresh.POISSON))
     """
     if problem is not None and not isinstance(problem, Problem | Objective):
         raise TypeError(f"problem is {shown(problem)}. Pass a freshopt.Problem, an objective, or nothing.")
@@ -73,5 +75,5 @@ def warm(problem: Problem | Objective | None = None) -> None:
 def _usual() -> list[Objective]:
     both = (Refresh.POISSON, Refresh.PERIODIC)
     return [kind(refresh) for kind in (HarmonicStaleness, BinaryFreshness) for refresh in both] + [
-        AccumulatedDelay()
+        AccumulatedDelay(Refresh.POISSON)
     ]

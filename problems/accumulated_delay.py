@@ -41,7 +41,7 @@ class AccumulatedDelay(CurveObjective):
     Parameters
     ----------
     refresh : Refresh
-        ``POISSON`` (default); ``PERIODIC``, which halves the cost of every rate; or ``ON_REQUEST`` of caches,
+        ``PERIODIC`` (default), which halves the cost of every rate; ``POISSON``; or ``ON_REQUEST`` of caches,
         whose `Sources` have request rates.
 
     Notes
@@ -50,17 +50,17 @@ class AccumulatedDelay(CurveObjective):
 
     References
     ----------
-    .. [1] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6075.
+    .. [1] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6067.
 
     Examples
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[1.0, 4.0])
-    >>> fo.solve(fo.Problem(AccumulatedDelay(), sources, bandwidth=3.0)).rates.round(9)
+    >>> fo.solve(fo.Problem(AccumulatedDelay(fo.Refresh.POISSON), sources, bandwidth=3.0)).rates.round(9)
     array([1., 2.])
     """
 
-    refresh: Refresh = Refresh.POISSON
+    refresh: Refresh = Refresh.PERIODIC
     signals_worse_below: ClassVar[float] = 0.5
     on_request: ClassVar[bool] = True
     window_cones: ClassVar[bool] = True
@@ -99,26 +99,13 @@ class AccumulatedDelay(CurveObjective):
 
     def curve(self, sources: Sources) -> Curve:
         """Return the cost curve c(s) = Δs."""
-        return Curve(
-            (sources.column("change_rate"),),
+        return Curve.compiled(
+            sources.column("change_rate"),
             _at,
-            _mean,
-            _index,
-            _inverse_index,
+            PERIODIC,
             POISSON,
             ON_SIGNAL,
-            demand_functions.delay_periodic,
-            periodic_value=cost_functions.delay_periodic_cost,
-            periodic_proof=proof_functions.DELAY_PERIODIC,
-            smooth=True,
-            on_request=RequestForms(
-                request_delay,
-                cost_functions.delay_request_cost,
-                REQUEST_DELAY,
-                window_delay,
-                WINDOW_DELAY,
-                delay_rise,
-            ),
+            on_request=RequestForms(ON_REQUEST, IN_WINDOW, delay_rise),
         )
 
     def never_failing(
@@ -160,47 +147,12 @@ def _at(age: Array, d: Array) -> Array:
     return d * age
 
 
-def _mean(period: Array, d: Array) -> Array:
-    return 0.5 * (d * period)
-
-
-def _index(period: Array, d: Array) -> Array:
-    return 0.5 * (d * period) * period
-
-
-def _inverse_index(price: Array, d: Array) -> Array:
-    return np.sqrt(2.0 * (price / d))
-
-
-def _poisson_cost(rate: Array, d: Array) -> Array:
-    return d / rate
-
-
-def _signal_cost(rate: Array, d: Array) -> Array:
-    return np.maximum(d / rate - 1.0, 0.0)
-
-
-def _marginal(rate: Array, d: Array) -> Array:
-    return d / rate / rate
-
-
-def _inverse(price: Array, d: Array) -> Array:
-    return np.sqrt(d / price)
-
-
-POISSON = Cell(
-    _poisson_cost,
-    _marginal,
-    _inverse,
-    demand_functions.delay,
-    value=cost_functions.delay_cost,
-    proof=proof_functions.DELAY,
+PERIODIC = Cell.compiled(
+    demand_functions.delay_periodic, proof_functions.DELAY_PERIODIC, cost_functions.delay_periodic_cost
 )
-ON_SIGNAL = Cell(
-    _signal_cost,
-    _marginal,
-    _inverse,
-    demand_functions.delay,
-    value=cost_functions.delay_signal_cost,
-    proof=proof_functions.DELAY_SIGNAL,
+POISSON = Cell.compiled(demand_functions.delay, proof_functions.DELAY, cost_functions.delay_cost)
+ON_SIGNAL = Cell.compiled(
+    demand_functions.delay, proof_functions.DELAY_SIGNAL, cost_functions.delay_signal_cost
 )
+ON_REQUEST = Cell.compiled(request_delay, REQUEST_DELAY, cost_functions.delay_request_cost)
+IN_WINDOW = Cell.compiled(window_delay, WINDOW_DELAY)

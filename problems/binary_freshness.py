@@ -42,14 +42,12 @@ from freshopt.modelling.cone_forms import (
     within_lifetime,
 )
 from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
-from freshopt.modelling.fetches.attempt_cell import SearchedInverse
 from freshopt.modelling.objective import Command, ConeForm, Refresh
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.request_cell import RequestForms
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, total
 from freshopt.numerics.request_windows import binary_kept, binary_rise, discounted
-from freshopt.numerics.special_functions import gamma2, inverse_gamma2, mean_stale_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ class BinaryFreshness(CurveObjective):
     Parameters
     ----------
     refresh : Refresh
-        ``POISSON`` (default), ``PERIODIC``, or ``ON_REQUEST`` of caches, whose `Sources` have request rates.
+        ``PERIODIC`` (default), ``POISSON``, or ``ON_REQUEST`` of caches, whose `Sources` have request rates.
 
     Notes
     -----
@@ -69,7 +67,7 @@ class BinaryFreshness(CurveObjective):
 
     References
     ----------
-    .. [1] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6075.
+    .. [1] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6067.
     .. [2] Cho & Garcia-Molina, "Effective Page Refresh Policies for Web Crawlers", ACM TODS 28(4), 2003,
        doi:10.1145/958942.958945.
 
@@ -77,11 +75,11 @@ class BinaryFreshness(CurveObjective):
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[0.1, 1.0, 100.0])
-    >>> fo.solve(fo.Problem(BinaryFreshness(), sources, bandwidth=1.0)).rates.round(6)
+    >>> fo.solve(fo.Problem(BinaryFreshness(fo.Refresh.POISSON), sources, bandwidth=1.0)).rates.round(6)
     array([0.404531, 0.595469, 0.      ])
     """
 
-    refresh: Refresh = Refresh.POISSON
+    refresh: Refresh = Refresh.PERIODIC
     sense: ClassVar[Literal["minimise", "maximise"]] = "maximise"
     on_request: ClassVar[bool] = True
     window_cones: ClassVar[bool] = True
@@ -180,22 +178,14 @@ def mean_freshness(sources: Sources, rates: Array, refresh: Refresh) -> float:
 
 def binary_curve(change_rate: Array) -> Curve:
     """Return the cost curve of a copy that costs 1 while stale."""
-    return Curve(
-        (change_rate,),
+    return Curve.compiled(
+        change_rate,
         _at,
-        _mean,
-        _index,
-        _inverse_index,
+        PERIODIC,
         POISSON,
         ON_SIGNAL,
-        demand_functions.binary_periodic,
-        _mean_gain,
-        periodic_proof=proof_functions.BINARY_PERIODIC,
-        smooth=True,
         attempts=ATTEMPTS,
-        on_request=RequestForms(
-            request_binary, None, REQUEST_BINARY, window_binary, WINDOW_BINARY, binary_rise, binary_kept
-        ),
+        on_request=RequestForms(ON_REQUEST, IN_WINDOW, binary_rise, binary_kept),
     )
 
 
@@ -216,107 +206,11 @@ def _at(age: Array, d: Array) -> Array:
     return -np.expm1(-d * age)
 
 
-def _mean(period: Array, d: Array) -> Array:
-    return mean_stale_share(d * period)
-
-
-def _mean_gain(period: Array, d: Array) -> Array:
-    u = d * period
-    return np.where(u > 1e-30, -np.expm1(-u) / u, 1.0)
-
-
-def _index(period: Array, d: Array) -> Array:
-    return gamma2(d * period) / d
-
-
-def _inverse_index(price: Array, d: Array) -> Array:
-    return inverse_gamma2(price * d) / d
-
-
-def _poisson_cost(rate: Array, d: Array) -> Array:
-    return d / (d + rate)
-
-
-def _poisson_gain(rate: Array, d: Array) -> Array:
-    return rate / (d + rate)
-
-
-def _poisson_marginal(rate: Array, d: Array) -> Array:
-    return d / (d + rate) / (d + rate)
-
-
-def _poisson_inverse(price: Array, d: Array) -> Array:
-    # The price relative to 1/Δ, the marginal at rate 0, at which the source starves.
-    relative = price * d
-    return np.where(relative >= 1.0, 0.0, d * (1.0 - relative) / (relative + np.sqrt(relative)))
-
-
-def _signal_cost(rate: Array, d: Array) -> Array:
-    return np.maximum(1.0 - rate / d, 0.0)
-
-
-def _signal_gain(rate: Array, d: Array) -> Array:
-    return np.minimum(rate / d, 1.0)
-
-
-def _signal_marginal(rate: Array, d: Array) -> Array:
-    return np.ones_like(rate) / d
-
-
-def _signal_inverse(price: Array, d: Array) -> Array:
-    return np.where(price * d <= 1.0, d, 0.0)
-
-
-POISSON = Cell(
-    _poisson_cost,
-    _poisson_marginal,
-    _poisson_inverse,
-    demand_functions.binary_poisson,
-    _poisson_gain,
-    value=cost_functions.binary_poisson_cost,
-    proof=proof_functions.BINARY,
+PERIODIC = Cell.compiled(demand_functions.binary_periodic, proof_functions.BINARY_PERIODIC, gained=True)
+POISSON = Cell.compiled(
+    demand_functions.binary_poisson, proof_functions.BINARY, cost_functions.binary_poisson_cost, gained=True
 )
-ON_SIGNAL = Cell(
-    _signal_cost,
-    _signal_marginal,
-    _signal_inverse,
-    demand_functions.all_or_nothing,
-    _signal_gain,
-    proof=proof_functions.BINARY_SIGNAL,
-)
-
-
-def _attempt_cost(rate: Array, d: Array, success: Array) -> Array:
-    u, rest = d * (1.0 / rate), 1.0 - success
-    x = -np.expm1(-u)
-    return (success * mean_stale_share(u) + rest * x) / (success + rest * x)
-
-
-def _attempt_gain(rate: Array, d: Array, success: Array) -> Array:
-    return success * _mean_gain(1.0 / rate, d) / (success - (1.0 - success) * np.expm1(-d * (1.0 / rate)))
-
-
-def _attempt_marginal(rate: Array, d: Array, success: Array) -> Array:
-    u, rest = d * (1.0 / rate), 1.0 - success
-    x = -np.expm1(-u)
-    whole = success + rest * x
-    return success * (success * gamma2(u) / whole + rest * x * (x / whole)) / whole / d
-
-
-def _attempt_guess(price: Array, d: Array, success: Array) -> Array:
-    # At rate 0 the marginal is s/Δ.
-    return _poisson_inverse(price, d / success)
-
-
-def _periodic_inverse(price: Array, d: Array) -> Array:
-    return 1.0 / _inverse_index(price, d)
-
-
-ATTEMPTS = Cell(
-    _attempt_cost,
-    _attempt_marginal,
-    SearchedInverse(_attempt_marginal, _attempt_guess, _periodic_inverse),
-    attempt_binary,
-    _attempt_gain,
-    proof=ATTEMPT_BINARY,
-)
+ON_SIGNAL = Cell.compiled(demand_functions.all_or_nothing, proof_functions.BINARY_SIGNAL, gained=True)
+ON_REQUEST = Cell.compiled(request_binary, REQUEST_BINARY, gained=True)
+IN_WINDOW = Cell.compiled(window_binary, WINDOW_BINARY, gained=True)
+ATTEMPTS = Cell.compiled(attempt_binary, ATTEMPT_BINARY, gained=True, whole=PERIODIC)

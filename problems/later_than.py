@@ -32,18 +32,19 @@ class LaterThan(Objective):
     age : float
         d > 0, in the sources' time unit.
     refresh : Refresh
-        ``POISSON`` (default), e^{−ρd}, or ``PERIODIC``, max(0, 1 − ρd).
+        ``PERIODIC`` (default), max(0, 1 − ρd), or ``POISSON``, e^{−ρd}.
 
     Examples
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[1.0, 4.0], importance=[1.0, 2.0])
-    >>> fo.solve(fo.Problem(LaterThan(3.0), sources, bandwidth=1.0)).rates.round(6)
+    >>> objective = LaterThan(3.0, refresh=fo.Refresh.POISSON)
+    >>> fo.solve(fo.Problem(objective, sources, bandwidth=1.0)).rates.round(6)
     array([0.384475, 0.615525])
     """
 
     age: float
-    refresh: Refresh = Refresh.POISSON
+    refresh: Refresh = Refresh.PERIODIC
 
     def __post_init__(self) -> None:
         """Raise ObjectiveError unless age and discipline are usable."""

@@ -36,16 +36,11 @@ from freshopt.modelling.cost_curve import Cell
 from freshopt.modelling.objective import Command, ConeForm, Objective, Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray
-from freshopt.numerics.special_functions import (
-    inverse_log_freshness_index,
-    log_freshness_index,
-    log_freshness_loss,
-)
 from freshopt.problems.harmonic_staleness import ON_SIGNAL, POISSON, HarmonicStaleness
 from freshopt.separable.kernel import Kernel
 
 # Has the same Poisson and on-signal cells.
-HARMONIC = HarmonicStaleness()
+HARMONIC = HarmonicStaleness(Refresh.POISSON)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +50,7 @@ class LogFreshness(Objective):
     Parameters
     ----------
     refresh : Refresh
-        ``POISSON`` (default), which is `HarmonicStaleness`, or ``PERIODIC``.
+        ``PERIODIC`` (default), or ``POISSON``, which is `HarmonicStaleness`.
 
     Notes
     -----
@@ -79,7 +74,7 @@ class LogFreshness(Objective):
     array([1.921135, 8.078865])
     """
 
-    refresh: Refresh = Refresh.POISSON
+    refresh: Refresh = Refresh.PERIODIC
     commands: ClassVar[tuple[Command, ...]] = (
         Command("log-freshness", "minus the logarithm of the share of time that copies are fresh"),
     )
@@ -139,42 +134,12 @@ class LogFreshness(Objective):
 
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics under the discipline."""
-        return _kernel(PERIODIC if self.refresh is Refresh.PERIODIC else POISSON, sources)
+        cell = PERIODIC if self.refresh is Refresh.PERIODIC else POISSON
+        return cell.kernel(sources.column("importance"), (sources.column("change_rate"),))
 
     def signalled_kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics of announced changes."""
-        return _kernel(ON_SIGNAL, sources)
+        return ON_SIGNAL.kernel(sources.column("importance"), (sources.column("change_rate"),))
 
 
-def _kernel(cell: Cell, sources: Sources) -> Kernel:
-    return Kernel(
-        sources.column("importance"),
-        (sources.column("change_rate"),),
-        cell.cost,
-        cell.marginal,
-        cell.inverse,
-        cell.demand,
-        unit_value=cell.value,
-        unit_proof=cell.proof,
-    )
-
-
-def _periodic_cost(rate: Array, d: Array) -> Array:
-    return log_freshness_loss(d / rate)
-
-
-def _periodic_marginal(rate: Array, d: Array) -> Array:
-    return log_freshness_index(d / rate) / d
-
-
-def _periodic_inverse(price: Array, d: Array) -> Array:
-    return d / inverse_log_freshness_index(price * d)
-
-
-PERIODIC = Cell(
-    _periodic_cost,
-    _periodic_marginal,
-    _periodic_inverse,
-    demand_functions.log_periodic,
-    proof=proof_functions.LOG_PERIODIC,
-)
+PERIODIC = Cell.compiled(demand_functions.log_periodic, proof_functions.LOG_PERIODIC)

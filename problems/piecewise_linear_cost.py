@@ -9,6 +9,8 @@ kinks, and at most one source (or one per binding limit) is between two of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -94,6 +96,18 @@ class PiecewiseLinearCost:
         pieces = (self._pieces(len(sources)),)
         return Curve(pieces, _at, _mean, _index, _inverse_index, rate_at=None, attempts=ATTEMPTS)
 
+    def kinks(self, sources: Sources) -> tuple[Array, ...]:
+        """Return ρ_1, g_1, ρ_2, g_2, ... of the kinks, shape (n,) each.
+
+        ρ_j is the best response to prices from g_{j+1} to below g_j, importance included.
+        """
+        pieces = self._pieces(len(sources))
+        gains = np.sort(-pieces[:, 1], axis=1)[:, ::-1]
+        found: list[Array] = []
+        for above, below in pairwise(np.ascontiguousarray(gains.T)):
+            found += [1.0 / _inverse_index(below, pieces), sources.importance * above]
+        return tuple(found)
+
     def declare(
         self, rate: Expression, sources: Sources, refresh: Refresh
     ) -> tuple[Expression, list[Expression]]:
@@ -173,27 +187,36 @@ class PiecewiseLinearCost:
 
 def _at(age: Array, pieces: Array) -> Array:
     """Return the slope of the piece active just below the age."""
-    alpha, beta = pieces[:, 0], pieces[:, 1]
+    alpha, beta = _columns(pieces)
     # At an infinite age a level piece would be 0·inf.
-    height = alpha * np.minimum(age, LARGEST)[:, None] + beta
-    top = np.max(height, axis=1, keepdims=True)
-    slope: Array = np.min(np.where(height >= top, alpha, np.inf), axis=1)
+    age = np.minimum(age, LARGEST)
+    heights = [a * age + b for a, b in zip(alpha, beta, strict=True)]
+    top = reduce(np.maximum, heights)
+    slopes = [np.where(height >= top, a, np.inf) for height, a in zip(heights, alpha, strict=True)]
+    slope: Array = reduce(np.minimum, slopes)
     return slope
 
 
-def _lines(period: Array, pieces: Array) -> Array:
-    """Return α + β/τ of every piece, shape (n, pieces).
+def _columns(pieces: Array) -> tuple[list[Array], list[Array]]:
+    """Return α and β of every piece, shape (n,) each.
+
+    NumPy reduces a short last axis ten times slower than it combines as many columns.
+    """
+    alpha, beta = ([row[:, j] for j in range(row.shape[1])] for row in (pieces[:, 0], pieces[:, 1]))
+    return alpha, beta
+
+
+def _heights(period: Array, pieces: Array) -> list[Array]:
+    """Return α + β/τ of every piece, shape (n,) each.
 
     Of period 0 the limit.
     """
-    alpha, beta = pieces[:, 0], pieces[:, 1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        line: Array = np.where(beta == 0.0, alpha, alpha + beta / period[:, None])
-    return line
+        return [np.where(b == 0.0, a, a + b / period) for a, b in zip(*_columns(pieces), strict=True)]
 
 
 def _mean(period: Array, pieces: Array) -> Array:
-    mean: Array = np.max(_lines(period, pieces), axis=1)
+    mean: Array = reduce(np.maximum, _heights(period, pieces))
     return mean
 
 
@@ -202,9 +225,12 @@ def _index(period: Array, pieces: Array) -> Array:
 
     On a kink it is the smaller one (the gain of a little more rate).
     """
-    line = _lines(period, pieces)
-    top = np.max(line, axis=1, keepdims=True)
-    gain: Array = -np.max(np.where(line >= top, pieces[:, 1], -np.inf), axis=1)
+    heights = _heights(period, pieces)
+    top = reduce(np.maximum, heights)
+    active = [
+        np.where(height >= top, b, -np.inf) for height, b in zip(heights, _columns(pieces)[1], strict=True)
+    ]
+    gain: Array = -reduce(np.maximum, active)
     return gain
 
 
@@ -213,19 +239,20 @@ def _inverse_index(price: Array, pieces: Array) -> Array:
 
     It is a kink.
     """
-    alpha, beta = pieces[:, 0], pieces[:, 1]
-    # Raising ρ pays as long as a piece with −β > price is the highest: up to the last such crossing.
-    steep, flat = -beta > price[:, None], -beta <= price[:, None]
+    alpha, beta = _columns(pieces)
+    rate = np.zeros(len(pieces))
+    # Raising ρ pays as long as a piece with −β > price is the highest: up to the last such crossing. ρ must
+    # reach, for every steep piece, the point where some flat piece overtakes it; the flat envelope is a
+    # maximum, so a steep piece is overtaken at its first crossing, and all must be.
     with np.errstate(all="ignore"):
-        crossing = (alpha[:, :, None] - alpha[:, None, :]) / (beta[:, None, :] - beta[:, :, None])
-    pair = steep[:, :, None] & flat[:, None, :] & (crossing > 0.0)
-    # ρ must reach, for every steep piece, the point where some flat piece overtakes it; the flat envelope is
-    # a maximum, so a steep piece is overtaken at its first crossing, and all must be.
-    overtaken = np.min(np.where(pair, crossing, np.inf), axis=2)
-    dominated = np.any(flat[:, None, :] & (alpha[:, None, :] >= alpha[:, :, None]), axis=2)
-    needed = np.where(steep & ~dominated, overtaken, 0.0)
-    rate = np.max(needed, axis=1)
-    with np.errstate(divide="ignore"):
+        for i, (a, b) in enumerate(zip(alpha, beta, strict=True)):
+            needed = np.full(len(pieces), np.inf)
+            for j, (other, flat) in enumerate(zip(alpha, beta, strict=True)):
+                if i != j:
+                    # A crossing at no positive rate is that of a piece never active: it needs nothing.
+                    crossing = np.maximum((a - other) / (flat - b), 0.0)
+                    needed = np.where(-flat <= price, np.minimum(needed, crossing), needed)
+            rate = np.where(-b > price, np.maximum(rate, needed), rate)
         period: Array = 1.0 / rate
         # A rate that rounding leaves an ulp below its kink may lose more than the price asks for the rest.
         for _ in range(ROUNDED):

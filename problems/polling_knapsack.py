@@ -30,11 +30,11 @@ from freshopt.compiled import demand_functions, poll_proofs
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, one_of
 from freshopt.modelling.cone_forms import by_size, decayed_time, stale_total
+from freshopt.modelling.cost_curve import Cell
 from freshopt.modelling.objective import Command, ConeForm, Objective, Refresh, require_nodes
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray, total
 from freshopt.numerics.gauss_quadrature import squared_legendre
-from freshopt.numerics.special_functions import gamma2, inverse_gamma2, mean_stale_share
 from freshopt.separable.kernel import Kernel
 
 Form = Literal["polls", "materials"]
@@ -125,27 +125,8 @@ class PollingKnapsack(Objective):
 
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics of the loss."""
-        w, a = sources.column("importance"), sources.column("change_rate")
-        if self.form == "polls":
-            return Kernel(
-                w,
-                (a,),
-                _polls_cost,
-                _polls_marginal,
-                _polls_inverse,
-                demand_functions.polls,
-                unit_gain=_polls_gain,
-                unit_proof=poll_proofs.POLLS,
-            )
-        return Kernel(
-            w,
-            (a,),
-            _materials_cost,
-            _materials_marginal,
-            _materials_inverse,
-            demand_functions.materials,
-            unit_proof=poll_proofs.MATERIALS,
-        )
+        cell = POLLS if self.form == "polls" else MATERIALS
+        return cell.kernel(sources.column("importance"), (sources.column("change_rate"),))
 
     def value_from_cost(self, cost: float, sources: Sources) -> float:
         """Return the gain from the loss.
@@ -157,32 +138,5 @@ class PollingKnapsack(Objective):
         return -cost
 
 
-def _polls_cost(rate: Array, a: Array) -> Array:
-    return a * mean_stale_share(a / rate)
-
-
-def _polls_gain(rate: Array, a: Array) -> Array:
-    return -rate * np.expm1(-a / rate)
-
-
-def _polls_marginal(rate: Array, a: Array) -> Array:
-    return gamma2(a / rate)
-
-
-def _polls_inverse(price: Array, a: Array) -> Array:
-    return a / inverse_gamma2(price)
-
-
-def _materials_cost(rate: Array, a: Array) -> Array:
-    from scipy.special import exp1
-
-    z = a / rate  # 1 − E₂(z) = 1 − e^{−z} + zE₁(z), of which nothing cancels where polls are frequent
-    return np.where(rate > 0.0, rate * (np.expm1(-z) - z * exp1(z)), 0.0)
-
-
-def _materials_marginal(rate: Array, a: Array) -> Array:
-    return -np.expm1(-a / rate)
-
-
-def _materials_inverse(price: Array, a: Array) -> Array:
-    return np.where(price >= 1.0, 0.0, -a / np.log1p(-np.minimum(price, 1.0 - 2.0**-53)))
+POLLS = Cell.compiled(demand_functions.polls, poll_proofs.POLLS, gained=True)
+MATERIALS = Cell.compiled(demand_functions.materials, poll_proofs.MATERIALS)

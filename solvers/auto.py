@@ -41,7 +41,8 @@ class Auto:
     Examples
     --------
     >>> import freshopt as fo
-    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources([1.0, 4.0]), bandwidth=3.0)
+    >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, fo.Sources([1.0, 4.0]), bandwidth=3.0)
     >>> fo.solve(problem).note
     'Auto chose WaterFilling(): the marginals are known, so the one-price dual is exact.'
     """

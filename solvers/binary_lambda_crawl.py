@@ -62,7 +62,8 @@ class BinaryLambdaCrawl:
     Examples
     --------
     >>> import freshopt as fo
-    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), fo.Sources([1.0, 4.0, 50.0]), bandwidth=4.0)
+    >>> objective = fo.problems.BinaryFreshness(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, fo.Sources([1.0, 4.0, 50.0]), bandwidth=4.0)
     >>> fo.solve(problem, BinaryLambdaCrawl()).rates
     array([2., 2., 0.])
     >>> fo.solve(problem, BinaryLambdaCrawl(floor=0.75)).rates.round(6)

@@ -48,14 +48,15 @@ class ClosedForm:
 
     References
     ----------
-    .. [1] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6075, Eq 25.
+    .. [1] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6067, Eq 25.
     .. [2] Kolobov et al., "Staying up to Date with Online Content Changes Using Reinforcement Learning for
        Scheduling", NeurIPS 2019, Propositions 5 and 9.
 
     Examples
     --------
     >>> import freshopt as fo
-    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources([1.0, 4.0]), bandwidth=3.0)
+    >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, fo.Sources([1.0, 4.0]), bandwidth=3.0)
     >>> fo.solve(problem, ClosedForm()).rates
     array([1., 2.])
     """

@@ -105,7 +105,8 @@ class Conic:
     Examples
     --------
     >>> import freshopt as fo
-    >>> problem = fo.Problem(fo.problems.HarmonicStaleness(), fo.Sources([0.1, 1.0, 10.0]), bandwidth=2.0)
+    >>> objective = fo.problems.HarmonicStaleness(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, fo.Sources([0.1, 1.0, 10.0]), bandwidth=2.0)
     >>> fo.solve(problem, Conic("CLARABEL")).certificate.relative_gap < 1e-6
     True
     """
@@ -119,7 +120,10 @@ class Conic:
     def __post_init__(self) -> None:
         """Raise TypeError for settings of the wrong type."""
         expect_settings(self)
-        known = isinstance(self.backend, str) and self.backend in (*OFFERED, *cp.installed_solvers())
+        # Offered ones are known without CVXPY, which takes a second to load.
+        known = isinstance(self.backend, str) and (
+            self.backend in OFFERED or self.backend in cp.installed_solvers()
+        )
         if not known:
             names = ", ".join(dict.fromkeys([*OFFERED, *cp.installed_solvers()]))
             raise SolverRefusedError(

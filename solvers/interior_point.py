@@ -67,7 +67,8 @@ class InteriorPoint:
     >>> import freshopt as fo
     >>> kilobytes = fo.Budget(10.0, cost=[1.0, 9.0], name="kB")
     >>> sources = fo.Sources(change_rate=[1.0, 1.0])
-    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=4.0, constraints=[kilobytes])
+    >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, sources, bandwidth=4.0, constraints=[kilobytes])
     >>> solution = fo.solve(problem, InteriorPoint())
     >>> solution.rates.round(6), solution.certificate.relative_gap < 1e-10
     (array([2.5     , 0.833333]), True)

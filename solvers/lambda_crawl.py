@@ -77,7 +77,7 @@ class LambdaCrawl:
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[1.0, 1.0, 0.5], importance=[1.0, 3.0, 2.0], signalled=[0, 0, 1])
-    >>> problem = fo.Problem(fo.problems.HarmonicStaleness(), sources, bandwidth=1.5)
+    >>> problem = fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.POISSON), sources, bandwidth=1.5)
     >>> fo.solve(problem, LambdaCrawl()).rates.round(6)
     array([0.302776, 0.697224, 0.5     ])
     """

@@ -52,7 +52,7 @@ class LambdaCrawlApprox:
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[1.0, 2.0], importance=[3.0, 6.0])
-    >>> problem = fo.Problem(fo.problems.HarmonicStaleness(), sources, bandwidth=1.5)
+    >>> problem = fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.POISSON), sources, bandwidth=1.5)
     >>> solution = fo.solve(problem, LambdaCrawlApprox())
     >>> solution.rates, solution.status.value
     (array([0.5, 1. ]), 'optimal')

@@ -41,7 +41,8 @@ class Leximin:
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[1.0, 4.0, 4.0], max_rate=[0.5, 9.0, 9.0])
-    >>> fairest = fo.Worst(fo.problems.AccumulatedDelay(), by=["eu", "us", "us"], then="next")
+    >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+    >>> fairest = fo.Worst(objective, by=["eu", "us", "us"], then="next")
     >>> fo.solve(fo.Problem(fairest, sources, bandwidth=8.5), Leximin()).rates.round(9)
     array([0.5, 4. , 4. ])
     """

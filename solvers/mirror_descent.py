@@ -62,7 +62,8 @@ class MirrorDescent:
     --------
     >>> import freshopt as fo
     >>> from freshopt.solvers.mirror_descent import MirrorDescent
-    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources([1.0, 4.0]), bandwidth=3.0)
+    >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, fo.Sources([1.0, 4.0]), bandwidth=3.0)
     >>> fo.solve(problem, MirrorDescent()).rates.round(4)
     array([1., 2.])
     """

@@ -38,7 +38,8 @@ class NestedWaterFilling:
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[1.0, 1.0, 1.0, 1.0])
     >>> tree = fo.Nested([["a", "b", "c", "c"], ["x", "x", "y", "y"]], at_most={"x": 1.0, "b": 0.25})
-    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, 4.0, constraints=[tree])
+    >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, sources, 4.0, constraints=[tree])
     >>> fo.solve(problem, NestedWaterFilling()).rates.round(9)
     array([0.75, 0.25, 1.5 , 1.5 ])
     """

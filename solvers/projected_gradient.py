@@ -61,7 +61,8 @@ class ProjectedGradient:
     --------
     >>> import freshopt as fo
     >>> from freshopt.solvers.projected_gradient import ProjectedGradient
-    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), fo.Sources([1.0, 2.0, 50.0]), bandwidth=1.0)
+    >>> objective = fo.problems.BinaryFreshness(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, fo.Sources([1.0, 2.0, 50.0]), bandwidth=1.0)
     >>> fo.solve(problem, ProjectedGradient()).rates.round(4)
     array([0.6569, 0.3431, 0.    ])
     """

@@ -32,7 +32,8 @@ class RatioWaterFilling:
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[1.0, 4.0, 9.0])
     >>> calm = fo.Ratio(of=[-1, 0, 1], at_most=[1.0, 1.0, 2.0])
-    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=6.0, constraints=[calm])
+    >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, sources, bandwidth=6.0, constraints=[calm])
     >>> fo.solve(problem, RatioWaterFilling()).rates.round(6)
     array([1.539501, 1.539501, 2.920998])
     """

@@ -29,7 +29,8 @@ class SquareRoot:
     Examples
     --------
     >>> import freshopt as fo
-    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), fo.Sources([1.0, 4.0]), bandwidth=3.0)
+    >>> objective = fo.problems.BinaryFreshness(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, fo.Sources([1.0, 4.0]), bandwidth=3.0)
     >>> fo.solve(problem, SquareRoot()).rates.round(9)
     array([1., 2.])
     """

@@ -31,7 +31,7 @@ from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.dual_search.batch_water_filling import batch_cell, solve_alone
 from freshopt.dual_search.compiled_water_filling import TINY_PRICE, fill_compiled
-from freshopt.dual_search.price_bracketing import BEYOND, WIDTH, search_prices, trimmed
+from freshopt.dual_search.price_bracketing import BEYOND, WIDTH, edge_prices, search_prices, trimmed
 from freshopt.dual_search.problem_columns import columns_of
 from freshopt.dual_search.segment_ends import at_segment_ends
 from freshopt.errors import InfeasibleProblemError, list_offenders
@@ -50,7 +50,8 @@ class WaterFilling:
     Examples
     --------
     >>> import freshopt as fo
-    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), fo.Sources([1.0, 2.0, 50.0]), bandwidth=1.0)
+    >>> objective = fo.problems.BinaryFreshness(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, fo.Sources([1.0, 2.0, 50.0]), bandwidth=1.0)
     >>> solution = fo.solve(problem, WaterFilling())
     >>> bool(abs(solution.rates.sum() - 1.0) < 1e-15), solution.certificate.relative_gap < 1e-12
     (True, True)
@@ -110,7 +111,7 @@ def fill(
     if numerics is None:
         return Answer(None, status=Status.REFUSED, note=problem.unknown_atom)
     columns = columns_of(problem, numerics, counted=counted)
-    found = None if columns is None else fill_compiled(problem, columns, start, bandwidth_used)
+    found = None if columns is None else fill_compiled(problem, numerics, columns, start, bandwidth_used)
     if found is not None:
         return found
     dual = _DualProblem(problem, numerics, width)
@@ -208,7 +209,7 @@ class _DualProblem:
         binds = ~(demand(np.full(len(hosts), TINY_PRICE)) <= most) & ~fixed
         prices = np.zeros(len(hosts))
         if bool(np.any(fixed)):
-            edge = self._edge_prices()
+            edge = edge_prices(problem, self.numerics)
             member: BoolArray = fixed[np.minimum(hosts.codes, len(hosts) - 1)] & (hosts.codes < len(hosts))
             self._require_finite(member, "a host's limit")
             self.pinned = member
@@ -248,7 +249,7 @@ class _DualProblem:
         problem = self.problem
         rates = np.array(problem.lower)
         self._require_finite(np.ones(len(rates), dtype=np.bool_), f"the bandwidth {problem.bandwidth:g}")
-        return rates, float(np.max(self._edge_prices())), 1
+        return rates, float(np.max(edge_prices(problem, self.numerics))), 1
 
     def _require_finite(self, members: BoolArray, what: str) -> None:
         """Raise InfeasibleProblemError where min_rate costs infinitely much.
@@ -263,15 +264,6 @@ class _DualProblem:
                 f"{list_offenders(map(problem.sources.label, starved))}, whose cost is then infinite. "
                 "Raise the bandwidth or the limit, or lower min_rate."
             )
-
-    def _edge_prices(self) -> Array:
-        """Return the marginal value at min_rate per unit of bandwidth.
-
-        At this price a source takes its min_rate and no more.
-        """
-        problem = self.problem
-        slope = self.numerics.marginal(np.array(problem.lower)) / problem.sources.refresh_cost
-        return np.where((problem.upper > problem.lower) & np.isfinite(slope), np.maximum(slope, 0.0), 0.0)
 
     def _guess(self, start: float | None) -> float:
         """Return a price to start from.

@@ -47,7 +47,8 @@ class WaterFillingCuda:
     Examples
     --------
     >>> import freshopt as fo
-    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), fo.Sources([1.0, 2.0, 50.0]), bandwidth=1.0)
+    >>> objective = fo.problems.BinaryFreshness(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, fo.Sources([1.0, 2.0, 50.0]), bandwidth=1.0)
     >>> reason = WaterFillingCuda().supports(problem)  # None, or why there is no device here
     """
 

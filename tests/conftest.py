@@ -78,12 +78,20 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Return a runner of command lines in an empty folder, which end well unless said otherwise."""
     monkeypatch.chdir(tmp_path)
 
-    def call(*arguments: str, code: int = 0) -> Result:
-        result = CliRunner().invoke(main, arguments)
+    def call(*arguments: str, code: int = 0, told: bytes | None = None) -> Result:
+        """Run a command, which is told some standard input."""
+        result = CliRunner().invoke(main, arguments, input=told)
         assert result.exit_code == code, result.output
         return result
 
     return call
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Return an empty folder, which is the working folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

@@ -15,12 +15,14 @@ from freshopt.agreement_cells import COLUMNS
 from freshopt.certificates.solution import Answer
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver, certified_solution
 from freshopt.errors import ObjectiveError
+from freshopt.modelling.objective import Refresh
 from freshopt.problems import AccumulatedDelay, HarmonicStaleness
 from freshopt.solvers import ClosedForm, Conic, Proportional, Uniform, WaterFilling
+from tests.ground_truth.named import BINARY, present
 from tests.ground_truth.tolerances import CONIC
 
-DELAY = fo.Problem(AccumulatedDelay(), fo.Sources([1.0, 4.0]), 3.0)
-HARMONIC = fo.Problem(HarmonicStaleness(), fo.Sources([0.1, 1.0, 10.0]), 2.0)
+DELAY = fo.Problem(AccumulatedDelay(Refresh.POISSON), fo.Sources([1.0, 4.0]), 3.0)
+HARMONIC = fo.Problem(HarmonicStaleness(Refresh.POISSON), fo.Sources([0.1, 1.0, 10.0]), 2.0)
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,7 @@ def test_all_solvers_of_one_problem_agree() -> None:
     assert agreement.agrees
     assert [s.status for s in agreement.solutions] == [fo.Status.OPTIMAL] * 5
     assert max(agreement.rate_differences()) <= 1e3 * CONIC  # rates: about the root of the gap
-    assert agreement.best is not None
-    assert agreement.best.solver in (WaterFilling(), ClosedForm())
+    assert present(agreement.best).solver in (WaterFilling(), ClosedForm())
 
 
 def refusing(problem: fo.Problem) -> None:
@@ -80,9 +81,9 @@ def test_a_plain_function_is_judged_by_its_rates(
 
 
 def test_functions_see_fetches_that_cost_what_they_bring_and_declared_constraints() -> None:
-    dear = fo.Problem(AccumulatedDelay(), fo.Sources([1.0, 4.0], changed_cost=[1.0, 0.0]), 3.0)
+    dear = fo.Problem(AccumulatedDelay(Refresh.POISSON), fo.Sources([1.0, 4.0], changed_cost=[1.0, 0.0]), 3.0)
     capped = fo.Problem(
-        AccumulatedDelay(),
+        AccumulatedDelay(Refresh.POISSON),
         fo.Sources([1.0, 4.0]),
         bandwidth=3.0,
         constraints=[fo.Budget(2.0, cost=[1.0, 2.0])],
@@ -176,8 +177,7 @@ class Wrong(Fixed):
 
     def solve(self, problem: fo.Problem, terms: SolveOptions = DEFAULT) -> fo.Solution:
         solution = Fixed.solve(self, problem, terms)
-        assert solution.certificate is not None
-        claimed = replace(solution.certificate, bound=solution.value * (1.0 + self.share))
+        claimed = replace(present(solution.certificate), bound=solution.value * (1.0 + self.share))
         return replace(solution, certificate=claimed)
 
 
@@ -185,7 +185,7 @@ class Wrong(Fixed):
 def test_a_value_beyond_anothers_bound_is_a_contradiction(maximised: bool) -> None:
     """At (0.5, 2.5) delay is 3.6 and at (1, 2) 3; a bound of 3.6·0.95 = 3.42 says that 3 cannot be."""
     sources = fo.Sources([1.0, 4.0])
-    problem = fo.Problem(fo.problems.BinaryFreshness(), sources, 3.0) if maximised else DELAY
+    problem = fo.Problem(BINARY, sources, 3.0) if maximised else DELAY
     low = Wrong((0.5, 2.5), share=0.01 if maximised else -0.05)
     both: dict[str, Solver] = {"exact": WaterFilling(), "wrong": low}
     agreement = fo.cross_check(problem, both)
@@ -235,10 +235,9 @@ def test_names_refusals_and_numbers_read_well() -> None:
 def test_a_cost_that_vanishes_has_no_gap() -> None:
     """All changes are announced and there is bandwidth for all: the optimal cost is 0."""
     sources = fo.Sources([1.0, 2.0], signalled=True)
-    problem = fo.Problem(HarmonicStaleness(), sources, 5.0)
+    problem = fo.Problem(HarmonicStaleness(Refresh.POISSON), sources, 5.0)
     agreement = fo.cross_check(problem, {"near": Fixed((1.0 - 4e-16, 2.0))})
-    proof = agreement.solutions[0].certificate
-    assert proof is not None
+    proof = present(agreement.solutions[0].certificate)
     assert proof.vanishing
     assert proof.gap > 0.0 == proof.relative_gap
     assert agreement.agrees

@@ -26,6 +26,11 @@ DOCUMENTED = {
     "freshopt.io.read_dbt": ["read_dbt"],
     "freshopt.io.dbt_artifacts": ["read_manifest", "read_run_times", "Manifest"],
     "freshopt.adapters.scrapy": ["FreshoptAddon"],
+    "freshopt.weekly": ["WeeklyProfile", "peak_hours"],
+    "freshopt.weekly.peak_hours": ["peak_hours"],
+    "freshopt.inference.gamma_prior": ["GammaPrior"],
+    "freshopt.inference.interval_methods": ["Posterior", "check_confidence"],
+    "freshopt.estimators.naive": ["Naive"],
     "freshopt.bounds": ["sensitivity_bound", "etc_regret_bound", "mirror_sync_regret_bound", "price_bracket"],
 }
 

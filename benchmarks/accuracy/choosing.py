@@ -1,4 +1,4 @@
-"""What a choice costs: optima of each objective judged by the others, and the tables of docs/choosing.md.
+"""What a choice costs: optima of each objective judged by the others, and tables of the evidence.
 
     python -m benchmarks choosing [--save]
 
@@ -16,28 +16,17 @@ import numpy as np
 
 import freshopt as fo
 from benchmarks.harness import Claims, Measurement, Record, Row, saved
-from freshopt.problems import (
-    AccumulatedDelay,
-    Age,
-    BinaryFreshness,
-    HarmonicStaleness,
-    PowerCost,
-    SynchronizationCost,
-)
+from benchmarks.objectives import OBJECTIVES as EVERY
 from freshopt.solvers import Proportional, Uniform
 
 SOURCES, BUDGET = 1000, 0.2  # bandwidth over the sum of the change rates: not enough for all
 SIZES = (100, 10_000, 1_000_000)
 NOTHING = 1e-9  # relative: rounding
 FAST = 0.1  # the fastest tenth
-PERIODIC = fo.Refresh.PERIODIC
-OBJECTIVES: dict[str, fo.Objective] = {
-    "HarmonicStaleness": HarmonicStaleness(PERIODIC),
-    "BinaryFreshness": BinaryFreshness(PERIODIC),
-    "AccumulatedDelay": AccumulatedDelay(PERIODIC),
-    "Age": Age(PERIODIC),
-    "PowerCost, √age": SynchronizationCost(PowerCost(1.0, 0.5)),
-}
+OBJECTIVES = {
+    type(EVERY[f"{name}, periodic"]).__name__: EVERY[f"{name}, periodic"]
+    for name in ("harmonic", "binary", "delay", "age")
+} | {"PowerCost, √age": EVERY["power 0.5"]}
 
 WORKS = {
     "budgets3": "3 budgets in units of their own",
@@ -129,28 +118,6 @@ def rivals(_: Record) -> Iterator[Row]:
         yield row | {"end": "optimal" if not told else "inaccurate" if "optimal" in told else "an error"}
 
 
-def estimators(_: Record) -> Iterator[Row]:
-    """Yield what estimators ask for and how far they err."""
-    data = saved("estimators")
-    errors = {
-        (row["estimator"], row["crawls"]): row["error"] for row in data["accuracy"] if row["rate"] == 1.0
-    }
-    for name, kinds in data["consistency"].items():
-        right = [kind for kind, row in kinds.items() if row["consistent"]]
-        told = {0: "none", 4: "any kind"}.get(len(right), ", ".join(right))
-        own = {f"{crawls}": errors[name, crawls] for crawls in (20, 200, 2000)}
-        yield data["cost"]["rows"][name] | own | {"name": name, "consistent": told}
-
-
-def schedules(_: Record) -> Iterator[Row]:
-    """Yield what methods cost above the periodic optimum, and what making them takes."""
-    replayed = saved("replay")
-    above = {(row["objective"], row["schedule"]): row["excess"] for row in replayed["disciplines"]}
-    for row in (row for row in replayed["loads"] + replayed["greedy"] if "busiest_minute" in row):
-        costs = {name: above.get((name, f"{row['method']}, as written")) for name in OBJECTIVES}
-        yield row | {name: cost for name, cost in costs.items() if cost is not None}
-
-
 def claims(record: Record) -> Claims:
     """Yield what the page says of choices, and that optima are optima."""
     extra = {row["rates"]: row["extra"] for row in record["rows"]}
@@ -178,8 +145,6 @@ BENCH = Measurement(
         "cones": cones,
         "constraints": constraints,
         "rivals": rivals,
-        "estimators": estimators,
-        "schedules": schedules,
     },
     claims=claims,
 )

@@ -28,19 +28,10 @@ import numpy as np
 
 import freshopt as fo
 from benchmarks.harness import Claims, Measurement, Record, Row, by
-from freshopt.problems import (
-    AccumulatedDelay,
-    Age,
-    BinaryFreshness,
-    ExpectedPenalty,
-    HarmonicStaleness,
-    PollingKnapsack,
-    PowerCost,
-    SynchronizationCost,
-)
+from benchmarks.objectives import OBJECTIVES, POISSON
+from freshopt.problems import ExpectedPenalty, PowerCost, SynchronizationCost
 from freshopt.solvers import Conic, WaterFilling
 
-PERIODIC, POISSON = fo.Refresh.PERIODIC, fo.Refresh.POISSON
 BUDGETS = (1e-3, 0.5, 20.0)
 KINDS = ("plain", "lower", "upper", "hosts", "costs", "signals")
 TOLERANCE, FALSE_CLAIM = 1e-6, 1e-5
@@ -60,24 +51,17 @@ def objectives(n: int, rng: np.random.Generator) -> dict[str, tuple[fo.Objective
     power = PowerCost(scale, exponent)
     capped = PowerCost(scale, exponent, scale * 10 ** (exponent * rng.uniform(-4, 6, n)))
     return {
-        "harmonic": (HarmonicStaleness(), False),
-        "harmonic, periodic": (HarmonicStaleness(PERIODIC), False),
-        "harmonic, signalled": (HarmonicStaleness(), True),
-        "binary": (BinaryFreshness(), False),
-        "binary, periodic": (BinaryFreshness(PERIODIC), False),
-        "binary, signalled": (BinaryFreshness(), True),
-        "delay": (AccumulatedDelay(), False),
-        "delay, periodic": (AccumulatedDelay(PERIODIC), False),
-        "delay, signalled": (AccumulatedDelay(), True),
-        "age": (Age(), False),
-        "age, periodic": (Age(PERIODIC), False),
-        "age, signalled": (Age(), True),
+        **{
+            f"{name}{how}": (OBJECTIVES[name + how.removesuffix(", signalled")], how == ", signalled")
+            for name in ("harmonic", "binary", "delay", "age")
+            for how in ("", ", periodic", ", signalled")
+        },
         "power": (SynchronizationCost(power, POISSON), False),
         "power, periodic": (SynchronizationCost(power), False),
         "capped power": (SynchronizationCost(capped, POISSON), False),
         "capped, periodic": (SynchronizationCost(capped), False),
-        "polls": (PollingKnapsack(), False),
-        "materials": (PollingKnapsack("materials"), False),
+        "polls": (OBJECTIVES["polls"], False),
+        "materials": (OBJECTIVES["materials"], False),
         "penalty √m": (ExpectedPenalty(np.sqrt), False),
         "penalty √m, signalled": (ExpectedPenalty(np.sqrt), True),
         "penalty bounded": (ExpectedPenalty(bounded), False),

@@ -86,8 +86,8 @@ def world(kind: str, seed: int) -> dict[str, Any]:
     found = np.concatenate([np.zeros((n, 1), dtype=bool), changed], axis=1)
     log = fo.CrawlLog(np.repeat(np.arange(n), crawls + 1), time.ravel(), found.ravel())
 
-    model, objective = default_estimate(log), fo.problems.HarmonicStaleness()
-    sources = fo.Sources(model.change_rate_, name=log.sources_)
+    model, objective = default_estimate(log), fo.problems.HarmonicStaleness(fo.Refresh.POISSON)
+    sources = fo.Sources(model.change_rate_, names=log.names)
     rates = fo.solve(fo.Problem(objective, sources, 0.5 * float(np.sum(crawls / time[:, -1])))).rates
     forecast = value_forecast(objective, sources, rates, rate_draws(sources, model, draws_for(n), seed))
 

@@ -20,6 +20,7 @@ import numpy as np
 
 import freshopt as fo
 from benchmarks.harness import Claims, Measurement, Record
+from freshopt.modelling.objective import Refresh
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness, PollingKnapsack
 
 mp = mpmath.MPContext()
@@ -75,13 +76,13 @@ def harmonic_index(u: Any) -> Any:
 def cells(d: Any) -> list[tuple[fo.Objective, Function, Function]]:
     """Return objectives with J(ρ) and −J'(ρ) of a source of change rate d."""
     return [
-        (HarmonicStaleness(), lambda r: mp.log1p(d / r), lambda r: d / (r * (r + d))),
+        (HarmonicStaleness(Refresh.POISSON), lambda r: mp.log1p(d / r), lambda r: d / (r * (r + d))),
         (HarmonicStaleness(PERIODIC), lambda r: harmonic(d / r), lambda r: harmonic_index(d / r) / d),
-        (BinaryFreshness(), lambda r: d / (d + r), lambda r: d / (d + r) ** 2),
+        (BinaryFreshness(Refresh.POISSON), lambda r: d / (d + r), lambda r: d / (d + r) ** 2),
         (BinaryFreshness(PERIODIC), lambda r: stale(d / r), lambda r: gamma2(d / r) / d),
-        (AccumulatedDelay(), lambda r: d / r, lambda r: d / r**2),
+        (AccumulatedDelay(Refresh.POISSON), lambda r: d / r, lambda r: d / r**2),
         (AccumulatedDelay(PERIODIC), lambda r: d / r / 2, lambda r: d / r**2 / 2),
-        (Age(), lambda r: d / (r * (r + d)), lambda r: d * (2 * r + d) / (r * (r + d)) ** 2),
+        (Age(Refresh.POISSON), lambda r: d / (r * (r + d)), lambda r: d * (2 * r + d) / (r * (r + d)) ** 2),
         (Age(PERIODIC), lambda r: age(d / r) / d, lambda r: age_index(d / r) / d**2),
         (PollingKnapsack(), lambda r: d * stale(d / r), lambda r: gamma2(d / r)),
     ]

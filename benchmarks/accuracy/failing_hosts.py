@@ -23,7 +23,6 @@ Bands, set before the run:
   0.01, and all sources together are no less fresh than under equal retries, to 0.01.
 
 Shares are expectations given when each source was crawled with success, weighted by importance.
-docs/other-copies.md has its numbers from them.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ def world(seed: int) -> tuple[fo.Sources, BoolArray]:
     rate = np.maximum(rng.gamma(0.6, MEAN / 0.6, N), 1e-3)
     host = np.arange(N) % HOSTS
     names, hosts = [f"s{k}" for k in range(N)], [f"host {k}" for k in host.tolist()]
-    sources = fo.Sources(rate, 1.0 + rng.pareto(2.0, N), name=names, host=hosts)
+    sources = fo.Sources(rate, 1.0 + rng.pareto(2.0, N), names=names, host=hosts)
     return sources, np.isin(host, rng.choice(HOSTS, DOWN, replace=False))
 
 
@@ -156,7 +155,7 @@ def run(seed: int, place: Path, settled: int, back: int, end: int) -> dict[str, 
     sources, gone = world(seed)
     learnt = Campaign(sources, gone, seed)
     with Planner(place / "learnt", bandwidth=float(N), objective=OBJECTIVE, burst=BURST) as planner:
-        planner.add_many(sources.name, importance=sources.importance, host=sources.host)
+        planner.add_many(sources.names, importance=sources.importance, host=sources.host)
         learnt.crawl(planner, 0, LEARNT)
     found: dict[str, Any] = {"seed": seed, "down": int(np.count_nonzero(gone))}
     for name in WAYS:

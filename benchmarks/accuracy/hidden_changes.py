@@ -81,7 +81,7 @@ def made(rhythm: str, n: int, seed: int) -> tuple[Floats, fo.CrawlLog, fo.Change
     source = np.repeat(np.arange(n), [len(each) for each in times])
     log = fo.CrawlLog(source, np.concatenate(times), np.concatenate(found))
     who = np.repeat(np.arange(n), [len(each) for each in events])
-    return rate, log, fo.ChangeHistory(who, np.concatenate(events), 0.0, float(end), sources=np.arange(n))
+    return rate, log, fo.ChangeHistory(who, np.concatenate(events), 0.0, float(end), names=np.arange(n))
 
 
 class Tested:

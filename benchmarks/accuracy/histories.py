@@ -6,6 +6,7 @@ for a change) and NAME.sources.parquet (source, start and stop in days).
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ import polars as pl
 
 import freshopt as fo
 from freshopt.datasets import example_events, load_example
+from freshopt.planning.static_rates import best_rates
+from freshopt.simulation.static_costs import ChangeWindow, static_costs
 
 Floats = np.ndarray
 # Of crawls and of plans, in days; mean crawl gaps in a test window.
@@ -61,8 +64,8 @@ def read(folder: Path, name: str) -> History:
 def bundled(name: str) -> History:
     """Return a bundled history; a source is there from its first crawl on."""
     log = load_example(name)
-    known = fo.ChangeHistory.from_frame(example_events(name), sources=log.sources_, start=log.origin)
-    changes = grouped(known.source_index, known.time, len(log.sources_))
+    known = fo.ChangeHistory.from_frame(example_events(name), names=log.names, start=log.origin)
+    changes = grouped(known.source_index, known.time, len(log.names))
     return History(changes, log.time[log.offsets[:-1]], np.full(len(changes), log.end), changes)
 
 
@@ -108,14 +111,22 @@ def sampled(
         return None
     weight = rng.pareto(1.5, len(sample)) + 1.0
     own = [history.changes[k] for k in sample.tolist()]
-    source = np.repeat(np.arange(len(own)), [len(each) for each in own])
-    world = fo.World.from_events(
-        {"source": source, "time": np.concatenate(own)},
-        names=np.arange(len(own)),
-        start=np.minimum(history.start[sample], times[:, 0]),
-        horizon=end,
-    )
+    world = world_of(own, np.minimum(history.start[sample], times[:, 0]), end)
     return log_of(own, times), world, weight / weight.sum()
+
+
+def world_of(changes: list[Floats], start: Floats | float, end: float) -> fo.World:
+    """Return the world in which sources changed at known times."""
+    source = np.repeat(np.arange(len(changes)), [len(each) for each in changes])
+    events = {"source": source, "time": np.concatenate(changes)}
+    return fo.World.from_events(events, names=np.arange(len(changes)), start=start, horizon=end)
+
+
+def in_hindsight(window: ChangeWindow, weight: Floats, objective: fo.Objective, bandwidth: float) -> Floats:
+    """Return the static rates that cost least in known changes; nobody who keeps to such gets further."""
+    n = len(weight)
+    cost = partial(static_costs, window, objective=objective)
+    return best_rates(lambda rates: weight * cost(rates), bandwidth, np.zeros(n), np.full(n, np.inf))
 
 
 class Half(NamedTuple):

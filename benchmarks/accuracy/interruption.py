@@ -10,16 +10,8 @@ after the next run. As root on Linux it then mounts small file systems and lets 
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import re
-import shutil
 import signal
-import subprocess
-import sys
 import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -27,19 +19,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from benchmarks.adversary.outputs import Bench, Command, begin, finish, mounted, remove
 from benchmarks.harness import Claims, Measurement, Record
 
 LOG = ("--bandwidth", "40/day", "--horizon", "14d")
-COMMANDS: dict[str, tuple[str, ...]] = {
+COMMANDS: dict[str, Command] = {
     "plan": ("plan", "log.parquet", *LOG, "--out", "target"),
-    "plan --csv": ("plan", "log.parquet", *LOG, "--out", "target", "--csv"),
-    "plan --engine dask": ("plan", "parts", *LOG, "--out", "target", "--engine", "dask"),
+    "plan --csv": ("plan", "log.parquet", *LOG, "--csv", "--out", "target"),
+    "plan --engine dask": ("plan", "parts", *LOG, "--engine", "dask", "--out", "target"),
     "estimate": ("estimate", "log.parquet", "--out", "target.csv.gz"),
     "solve": ("solve", "sources.csv", "--bandwidth", "40", "--out", "target.parquet"),
     "schedule": ("schedule", "rates.csv", "--horizon", "900d", "--out", "target.csv"),
     "report": ("report", "made", "--out", "target.html"),
 }
-VARIES = ("summary.json",)  # it has the seconds that each step took
 ROOM = (16, 64, 128, 160, 192, 224, 256, 320, 512, 4096)  # KiB of the file systems
 
 
@@ -57,103 +49,54 @@ def inputs(folder: Path, rng: np.random.Generator) -> None:
     sources.write_csv(folder / "sources.csv")
     sources.rename({"change_rate": "rate"}).write_csv(folder / "rates.csv")
     for name in ("made", "made2"):
-        begin(folder, _other(("plan", "log.parquet", *LOG, "--out", name), name == "made2")).communicate()
+        command = ("plan", "log.parquet", *LOG, "--out", name)
+        finish(begin(folder, _other(command) if name == "made2" else command))
 
 
-def begin(folder: Path, arguments: tuple[str, ...]) -> subprocess.Popen[str]:
-    """Start a command."""
-    command = [sys.executable, "-m", "freshopt", *arguments]
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-
-
-def state(target: Path) -> dict[str, str] | None:
-    """Return what is in an output, without what differs from run to run; None if there is none."""
-    if not target.exists():
-        return None
-    files = sorted(path for path in target.rglob("*") if path.is_file()) if target.is_dir() else [target]
-    found = {}
-    for file in files:
-        content = file.read_bytes()
-        if file.name in VARIES:
-            content = json.dumps({**json.loads(content), "seconds": None}).encode()
-        elif file.suffix == ".html":  # the seconds again, in words
-            content = re.sub(rb"\d+\.\d+ s", b"", content)
-        found[str(file.relative_to(target.parent))] = hashlib.sha256(content).hexdigest()
-    return found
-
-
-def remove(target: Path) -> None:
-    """Remove an output."""
-    shutil.rmtree(target) if target.is_dir() else target.unlink(missing_ok=True)
-
-
-def killed(folder: Path, name: str, kills: int, rng: np.random.Generator) -> dict[str, Any]:
+def killed(bench: Bench, name: str, kills: int, rng: np.random.Generator) -> dict[str, Any]:
     """Kill one command at random moments."""
-    arguments = COMMANDS[name]
-    target = folder / arguments[arguments.index("--out") + 1]
-    started = time.perf_counter()
-    _, error = begin(folder, arguments).communicate()
-    seconds = time.perf_counter() - started
-    new = state(target)
-    if new is None:
-        raise SystemExit(f"{name}: {error}")
+    command = COMMANDS[name]
+    target = bench.target(command)
+    bench.undisturbed(command)
     seen: Counter[str] = Counter()
     wrong: list[str] = []
     for k in range(kills):
-        over = bool(k % 2)
         sign = (signal.SIGINT, signal.SIGKILL)[k // 2 % 2]
         remove(target)
-        if over:  # an old output that cannot be taken for the new one
-            begin(folder, _other(arguments)).communicate()
-        old = state(target)
-        job = begin(folder, (*arguments, "--overwrite"))
-        moment = float(rng.uniform(0.1, 1.05) * seconds)
-        time.sleep(moment)
-        job.send_signal(sign)
-        _, error = job.communicate()
-        now = state(target)
-        what = "new" if now == new else "old" if now == old else "broken"
-        left = [path for path in folder.iterdir() if ".partial." in path.name]
-        seen[f"{what}, {sign.name}"] += 1
-        seen["left behind by SIGKILL"] += bool(left) and sign is signal.SIGKILL
-        if what == "broken" or "Traceback" in error or (left and sign is signal.SIGINT):
-            wrong.append(f"{sign.name} after {moment:.3f} s: {what}, {len(left)} left, {error[-200:]!r}")
-        if left:
-            begin(folder, (*arguments, "--overwrite")).communicate()
-            if any(".partial." in path.name for path in folder.iterdir()):
-                wrong.append(f"{sign.name} after {moment:.3f} s: the next run left it")
+        if k % 2:  # an old output that cannot be taken for the new one
+            finish(begin(bench.folder, _other(command)))
+        there, left, problem = bench.interrupted(command, sign, float(rng.uniform(0.1, 1.05)))
+        seen[f"{there}, {sign.name}"] += 1
+        seen["left behind by SIGKILL"] += left and sign is signal.SIGKILL
+        wrong += [problem] * bool(problem)
     remove(target)
-    return {"seconds": round(seconds, 2), "kills": kills, **dict(sorted(seen.items())), "wrong": wrong}
+    seconds = round(bench.seconds[command], 2)
+    return {"seconds": seconds, "kills": kills, **dict(sorted(seen.items())), "wrong": wrong}
 
 
-def _other(arguments: tuple[str, ...], other: bool = True) -> tuple[str, ...]:
-    """Return a command line whose output differs, if it is to."""
-    changes = {"40/day": "41/day", "40": "41", "900d": "901d", "made": "made2", "--csv": "--csv"}
-    changed = tuple(changes.get(text, text) for text in arguments) if other else arguments
-    return (*changed, "--confidence", "0.9") if other and arguments[0] == "estimate" else changed
+def _other(arguments: Command) -> Command:
+    """Return a command line whose output differs."""
+    changes = {"40/day": "41/day", "40": "41", "900d": "901d", "made": "made2"}
+    changed = tuple(changes.get(text, text) for text in arguments)
+    return (changed[0], "--confidence", "0.9", *changed[1:]) if arguments[0] == "estimate" else changed
 
 
-def full(folder: Path) -> dict[str, Any] | None:
+def full(bench: Bench) -> dict[str, str] | None:
     """Let a plan run out of room on small file systems; None where none can be mounted."""
-    place = folder / "small"
-    place.mkdir()
-    outcomes: dict[str, str] = {}
+    place, outcomes = bench.folder / "small", {}
     for size in ROOM:
-        mount = ["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(place)]
-        if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-            return None
-        try:
+        with mounted(place, f"{size}k") as room:
+            if not room:
+                return None
             for csv in ((), ("--csv",)):
-                job = begin(folder, ("plan", "log.parquet", *LOG, "--out", "small/target", *csv))
-                _, error = job.communicate()
+                code, _, error = finish(
+                    begin(bench.folder, ("plan", "log.parquet", *LOG, *csv, "--out", "small/target"))
+                )
                 there = (place / "target").exists()
-                left = any(".partial." in path.name for path in place.iterdir())
-                good = (job.returncode == 0) == there and not left and error.count("\n") == (not there)
+                good = (code == 0) == there and not bench.leftovers() and error.count("\n") == (not there)
                 word = "written" if there else "refused in one line"
                 outcomes[f"{size} KiB{' '.join(csv)}"] = word if good else f"WRONG: {error[-200:]}"
                 remove(place / "target")
-        finally:
-            subprocess.run(["umount", str(place)], check=True)
     return outcomes
 
 
@@ -161,13 +104,13 @@ def killings(kills: int = 240, which: tuple[str, ...] = tuple(COMMANDS)) -> Reco
     """Return what became of the outputs, of so many kills in all."""
     rng = np.random.default_rng(9)
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        inputs(folder, rng)
+        bench = Bench(Path(name))
+        inputs(bench.folder, rng)
         commands = {}
         for command in which:
-            commands[command] = killed(folder, command, kills // len(which), rng)
+            commands[command] = killed(bench, command, kills // len(which), rng)
             print(command, commands[command], flush=True)
-        room = full(folder)
+        room = full(bench)
     print("small disks:", room)
     wrong = [text for each in commands.values() for text in each["wrong"]]
     wrong += [text for text in (room or {}).values() if text.startswith("WRONG")]

@@ -15,7 +15,7 @@ the way from the plan without dates to the best static plan in hindsight, means 
 7 and 28 days, binary freshness and harmonic staleness, splits and seeds. "Known rates" plans with the rates
 of the test window's own counts, which are not known when a plan is made.
 
---save keeps benchmarks/results/last_modified.json and writes the tables of docs/last-modified.md from it;
+--save keeps benchmarks/results/last_modified.json and writes the tables of the evidence from it;
 --page writes the tables alone.
 """
 
@@ -27,15 +27,25 @@ from pathlib import Path
 import numpy as np
 
 import freshopt as fo
-from benchmarks.accuracy.histories import GAP, TEST, Floats, History, crawl_times, log_of, read
+from benchmarks.accuracy.histories import (
+    GAP,
+    TEST,
+    Floats,
+    History,
+    crawl_times,
+    in_hindsight,
+    log_of,
+    read,
+    world_of,
+)
 from benchmarks.harness import Claims, Measurement, Record, Row
+from benchmarks.objectives import AT_EQUAL_GAPS
 from freshopt.estimators import GammaPrior, MaximumLikelihood
-from freshopt.problems import BinaryFreshness, HarmonicStaleness
+from freshopt.simulation.static_costs import ChangeWindow, static_costs
 
 HISTORIES = ("scoop_packages", "eol_releases")
 CRAWLS = (2, 5, 20)
 SPLITS = (0.5, 0.65, 0.8)  # of the record
-PERIODIC = fo.Refresh.PERIODIC
 
 
 def dated_log(history: History, chosen: Floats, times: Floats, undated: float) -> fo.CrawlLog:
@@ -67,87 +77,21 @@ def smoothed(log: fo.CrawlLog) -> Floats:
     return MaximumLikelihood(smoothing=0.5).fit(log).change_rate_
 
 
-class Window:
-    """True changes of some sources; costs of equal gaps at a random phase between two moments, exactly."""
-
-    def __init__(self, times: list[Floats], begin: float, end: float) -> None:
-        self.begin, self.end = begin, end
-        times = [each[(each > begin - 4.0 * (end - begin)) & (each <= end)] for each in times]
-        self.many = np.array([len(each) for each in times])
-        self.flat = np.concatenate(times)
-        self.source = np.repeat(np.arange(len(times)), self.many)
-        self.first = (np.cumsum(self.many) - self.many)[self.source]
-        self.after = np.append(self.flat[1:], end)
-        self.after[np.cumsum(self.many)[self.many > 0] - 1] = end
-        self.count = np.bincount(self.source[self.flat > begin], minlength=len(times))
-
-    def cost(self, interval: Floats, harmonic: bool) -> Floats:
-        """Mean cost of each source per unit of time at intervals of shape (n,).
-
-        At a time x the age of the copy is uniform on (0, I), and k or more changes are missed where it
-        exceeds x − x_k, the k-th last change. Binary is P(1 or more), harmonic the sum of P(k or more)/k.
-        """
-        width = np.minimum(interval, 1e6)[self.source]
-        total = np.zeros(len(self.many))
-        alive, k = np.flatnonzero(self.after > self.begin), 1
-        while len(alive):
-            before, own = self.flat[alive - (k - 1)], width[alive]
-            now, after = np.maximum(self.flat[alive], self.begin), self.after[alive]
-            each = _beyond(after - before, own) - _beyond(now - before, own)
-            total += np.bincount(self.source[alive], each / k, len(total))
-            if not harmonic:
-                break
-            alive = alive[(now - before < own) & (alive - k >= self.first[alive])]
-            k += 1
-        return total / (self.end - self.begin)
-
-
-def _beyond(t: Floats, width: Floats) -> Floats:
-    """∫₀^t P(age > x) dx, the age uniform on (0, width)."""
-    t = np.minimum(t, width)
-    return t - t * t / (2.0 * width)
-
-
-GRID = np.geomspace(1e-5, 100.0, 240)  # refreshes per day
-
-
-def best(curves: Floats, weight: Floats, bandwidth: float) -> float:
-    """Cost of the best static rates in hindsight: costs of shape (grid, n) are convex in the rate."""
-    low, high = 1e-12, 1e6
-    value = np.inf
-    for _ in range(80):
-        price = np.sqrt(low * high)
-        chosen = np.argmin(weight * curves + price * GRID[:, None], axis=0)
-        spent = float(GRID[chosen].sum())
-        low, high = (price, high) if spent > bandwidth else (low, price)
-        # The dual value is a lower bound of what any static rates cost, and here their cost.
-        bound = float((weight * curves + price * GRID[:, None]).min(axis=0).sum() - price * bandwidth)
-        value = bound if not np.isfinite(value) else max(value, bound)
-    return value
-
-
-def planned(rate: Floats, weight: Floats, bandwidth: float, harmonic: bool) -> Floats:
-    """Return the optimal refresh rates."""
-    objective = HarmonicStaleness(PERIODIC) if harmonic else BinaryFreshness(PERIODIC)
-    problem = fo.Problem(objective, fo.Sources(rate, weight), bandwidth)
-    return fo.solve(problem).rates
-
-
-def compare(
-    window: Window, curves: dict[bool, Floats], sample: Floats, plans: dict[str, Floats], weight: Floats
-) -> dict[str, list[float]]:
+def compare(window: ChangeWindow, plans: dict[str, Floats], weight: Floats) -> dict[str, list[float]]:
     """Gains of plans over the first of them, in percent of the gap to hindsight."""
     gains: dict[str, list[float]] = {name: [] for name in plans}
-    for harmonic in (False, True):
+    for objective in AT_EQUAL_GAPS.values():
         for mean_gap in (GAP / 4, GAP, 4 * GAP):
-            bandwidth = len(sample) / mean_gap
-            costs = {}
-            for name, rate in plans.items():
-                with np.errstate(divide="ignore"):
-                    interval = 1.0 / planned(rate, weight, bandwidth, harmonic)
-                costs[name] = float(weight @ window.cost(interval, harmonic))
-            hindsight = best(curves[harmonic][:, sample], weight, bandwidth)
-            today = costs["without dates"]
+            bandwidth = len(weight) / mean_gap
+            taken = {
+                name: fo.solve(fo.Problem(objective, fo.Sources(rate, weight), bandwidth)).rates
+                for name, rate in plans.items()
+            }
+            taken["hindsight"] = in_hindsight(window, weight, objective, bandwidth)
+            costs = {
+                name: float(weight @ static_costs(window, each, objective)) for name, each in taken.items()
+            }
+            today, hindsight = costs["without dates"], costs.pop("hindsight")
             for name, cost in costs.items():
                 gains[name].append(100.0 * (today - cost) / (today - hindsight))
     return gains
@@ -157,30 +101,28 @@ def run(history: History, split: float, crawls: int, seeds: int, seed0: int) -> 
     """Gains of one history at one split."""
     begin, end = split, split + TEST * GAP
     lasting = np.flatnonzero((history.start < begin) & (history.stop >= end - 1e-9))
-    window = Window([history.changes[k] for k in lasting], begin, end)
-    curves = {
-        h: np.array([window.cost(np.full(len(lasting), 1 / r), h) for r in GRID]) for h in (False, True)
-    }
     gains: dict[str, list[float]] = {}
     for seed in range(seeds):
         rng = np.random.default_rng([seed0, crawls, seed])
-        sample = rng.integers(len(lasting), size=len(lasting))
+        sample = lasting[rng.integers(len(lasting), size=len(lasting))]
         times = crawl_times(rng, len(sample), crawls, begin)
-        sample_at = history.start[lasting[sample]] <= times[:, 0]
-        sample, times = sample[sample_at], times[sample_at]
+        there = history.start[sample] <= times[:, 0]
+        sample, times = sample[there], times[there]
         weight = rng.pareto(1.5, len(sample)) + 1.0
         weight /= weight.sum()
-        log, begun = (dated_log(history, lasting[sample], times, undated) for undated in (np.nan, 0.0))
+        log, begun = (dated_log(history, sample, times, undated) for undated in (np.nan, 0.0))
         plain = without_dates(log)
-        drawn = Window([history.changes[k] for k in lasting[sample]], begin, end)
+        world = world_of([history.changes[k] for k in sample.tolist()], history.start[sample], end)
+        window = ChangeWindow.of(world, begin, end)
+        count = np.bincount(window.source[window.time > begin], minlength=len(sample))
         plans = {
             "without dates": learnt(plain),
             "last_modified": learnt(log),
             "last_modified, record's begin": learnt(begun),
             "smoothing=0.5": smoothed(plain),
-            "known rates": (drawn.count + 0.1) / (end - begin),
+            "known rates": (count + 0.1) / (end - begin),
         }
-        for name, values in compare(drawn, curves, sample, plans, weight).items():
+        for name, values in compare(window, plans, weight).items():
             gains.setdefault(name, []).extend(values)
     return gains
 

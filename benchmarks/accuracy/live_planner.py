@@ -7,8 +7,8 @@
 planner begins in an empty folder, is asked every hour for what is due, and told what each crawl found;
 nothing else. After each day its rates in force are valued under the true rates, and what its crawls of that
 day cost is summed gap by gap; both are compared with the optimum of the true rates. Uniform rates and the
-best rates for sources that change alike are there to see how much there is to be learnt. docs/live-planner.md
-has its numbers from it.
+best rates for sources that change alike are there to see how much there is to be learnt. The
+evidence has its numbers from it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def run(setting: Setting, folder: Path) -> dict[str, Any]:
     problem = setting.truth()
     best = fo.solve(problem)
     crawler = SimulatedCrawler(fo.World.poisson(problem.sources, setting.seed))
-    names = problem.sources.name
+    names = problem.sources.names
     assert names is not None
     position = {name: k for k, name in enumerate(names.tolist())}
     sources: list[IntArray] = []

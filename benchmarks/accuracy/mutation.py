@@ -41,8 +41,8 @@ REASONS = ROOT / "benchmarks" / "accuracy" / "mutation_equivalent.json"
 ROOMS = ("freshopt", "solvers", "problems")
 GUESS = 0.1  # seconds of a test that was not run yet
 STUCK = 240  # seconds on the clock after which a mutant is given up
-PROOF = ("extremes", "flat_demand", "edges", "certificate", "mutants", "mathematics_dual")
-FILLING = (*PROOF, "exact_budgets", "closed_form", "solving", "bounds")
+PROOF = ("extremes", "few", "edges", "certificate", "mutants", "mathematics_dual")
+FILLING = (*PROOF, "small_problems", "closed_forms", "solving", "bounds")
 LEARNING = (
     "maximum_likelihood",
     "forgetting",
@@ -65,37 +65,24 @@ TARGETS = {
     "CrawlLikelihood": LEARNING,
     "odds_of": LEARNING,
 }
-COMPARED = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-}
-COMPUTED = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.BitAnd: ast.BitOr,
-    ast.BitOr: ast.BitAnd,
-    ast.Pow: ast.Mult,
-}
-NAMED = {
-    "minimum": "maximum",
-    "maximum": "minimum",
-    "min": "max",
-    "max": "min",
-    "fmin": "fmax",
-    "fmax": "fmin",
-    "any": "all",
-    "all": "any",
-    "argmin": "argmax",
-    "argmax": "argmin",
-    "exp": "expm1",
-    "log": "log1p",
-}
+
+
+def both_ways(*pairs: tuple[Any, Any]) -> dict[Any, Any]:
+    """Return what becomes of either of two."""
+    return dict(pairs) | {other: one for one, other in pairs}
+
+
+COMPARED = both_ways((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq))
+COMPUTED = both_ways((ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.BitAnd, ast.BitOr)) | {ast.Pow: ast.Mult}
+NAMED = both_ways(
+    *(("minimum", "maximum"), ("min", "max"), ("fmin", "fmax"), ("any", "all"), ("argmin", "argmax"))
+) | {"exp": "expm1", "log": "log1p"}
+
+
+def read(path: Path, absent: Record | None = None) -> Record:
+    """Return what a file holds, or what stands for a file that is absent."""
+    found: Record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else absent or {}
+    return found
 
 
 class Mutant(NamedTuple):
@@ -314,14 +301,12 @@ class Judge:
         sound: set[str] = set()
         guards = targets()
         every = {file: mutants(file) for file in guards}
-        reasons = json.loads(REASONS.read_text(encoding="utf-8")) if REASONS.exists() else {}
-        earlier = json.loads(options.like.read_text(encoding="utf-8")) if options.like else None
-        turns = alike(every, earlier) if earlier else sampled(every, options.sample, options.seed)
-        kept = (
-            json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {"mutants": {}}
+        reasons = read(REASONS)
+        turns = (
+            alike(every, read(options.like)) if options.like else sampled(every, options.sample, options.seed)
         )
-        names = {mutant.name for mutant in turns}
-        judged = {name: known for name, known in kept["mutants"].items() if name in names}
+        kept = read(options.out, {"mutants": {}})["mutants"]
+        judged = {mutant.name: kept[mutant.name] for mutant in turns if mutant.name in kept}
         for mutant in turns:
             known = judged.get(mutant.name)
             again = options.again and known == "survived" and mutant.lasting not in reasons
@@ -363,7 +348,7 @@ def save(
     judged: dict[str, str],
 ) -> None:
     """Write what became of each mutant, counts of each file, and the survivors with their reasons."""
-    reasons = json.loads(REASONS.read_text(encoding="utf-8")) if REASONS.exists() else {}
+    reasons = read(REASONS)
     counts, survivors = {}, []
     for file, found in every.items():
         verdicts = [judged[mutant.name] for mutant in found if mutant.name in judged]
@@ -378,14 +363,8 @@ def save(
             "survived": len(left) - equivalent,
         }
         survivors += [
-            {
-                "file": file,
-                "line": mutant.line,
-                "text": mutant.text,
-                "before": mutant.before,
-                "after": mutant.after,
-                "reason": reasons.get(mutant.lasting, ""),
-            }
+            {key: getattr(mutant, key) for key in ("file", "line", "text", "before", "after")}
+            | {"reason": reasons.get(mutant.lasting, "")}
             for mutant in sorted(left, key=lambda mutant: mutant[:6])
         ]
     result = {
@@ -417,6 +396,8 @@ def run(
     this in their path.
     """
     options = argparse.Namespace(**{**locals(), "out": (out or path_of("mutation")).resolve()})
+    if out is None and (sample < 320 or tests or file):
+        raise SystemExit("a part of the mutants is no record of all: write it elsewhere with --out")
     os.environ["FRESHOPT_COMPILED"] = "0"
     listed = {test for some in targets().values() for test in some}
     every = {path.stem.removeprefix("test_"): path for path in (ROOT / "tests").rglob("test_*.py")}
@@ -427,16 +408,15 @@ def run(
     plain = ["-q", "-s", "-p", "no:cacheprovider", "--hypothesis-seed=0", f"--rootdir={ROOT}"]
     if code := pytest.main([*plain, *files], plugins=[Judge(options)]):
         raise SystemExit(int(code))
-    record: Record = json.loads(options.out.read_text(encoding="utf-8"))
-    return record
+    return read(options.out)
 
 
 def claims(record: Record) -> Claims:
     """Yield that each survivor is listed with the reason that there is, if any."""
-    reasons = json.loads(REASONS.read_text(encoding="utf-8"))
+    reasons = {name.partition(" | ")[2]: reason for name, reason in read(REASONS).items()}  # files move
     for one in record["survivors"]:
-        name = f"{one['file']} | {one['text']} | {one['before']} -> {one['after']}"
-        yield f"{name}: {one['reason']}", one["reason"] == reasons.get(name, "")
+        change = f"{one['text']} | {one['before']} -> {one['after']}"
+        yield f"{one['file']} | {change}: {one['reason']}", one["reason"] == reasons.get(change, "")
 
 
 def table(record: Record) -> Iterator[Row]:

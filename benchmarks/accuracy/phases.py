@@ -20,7 +20,7 @@ Expected at a load of twice the mean, set down before the first run. Histories o
 (eol_releases): −15 ± 2 % at a gap of 7 days, from all changes and from a log. Package manifests
 (scoop_packages): −7 ± 1 %. Placebo: 0 ± 1.5 %.
 
---save keeps benchmarks/results/phases.json and writes the table of docs/weekly-profile.md from it; --page
+--save keeps benchmarks/results/phases.json and writes the table of the evidence from it; --page
 writes the table alone.
 """
 
@@ -39,8 +39,7 @@ from benchmarks.accuracy.histories import HISTORIES, Floats, crawl_times, frames
 from benchmarks.harness import Claims, Measurement, Row
 from benchmarks.harness import Record as Kept
 from freshopt.datasets.change_histories import example_events
-from freshopt.estimators import GammaPrior, MaximumLikelihood
-from freshopt.weekly import WeeklyProfile
+from freshopt.estimators import GammaPrior, MaximumLikelihood, WeeklyProfile
 
 PLACEBO, BUNDLED = "debian-uploads, hours drawn", "gstreamer-plugins"
 GAPS = (1.0, 7.0, 14.0)

@@ -19,7 +19,7 @@ week where the log shows a cycle, and the plan itself elsewhere: its gain is 0 t
 
 Bands stated before the run: weekly re-planning from logs of 5 crawls gains 20 or more on scoop and on eol;
 smoothing 0.5 on eol at 2 crawls, binary, gains -200 or less. The run prints which of them hold. Its picture
-is docs/policies.png.
+is docs/evidence/policies.png.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ import numpy as np
 import freshopt as fo
 from benchmarks.accuracy.histories import GAP, HISTORIES, TEST, Floats, History, bundled, read, sampled
 from benchmarks.harness import Claims, Measurement, Record, Row
+from benchmarks.objectives import AT_EQUAL_GAPS as OBJECTIVES
 from freshopt.datasets.change_histories import EXAMPLES
 from freshopt.estimators import MaximumLikelihood
 from freshopt.planning import measured, policies
@@ -45,15 +46,12 @@ from freshopt.planning.policies import policies_in
 from freshopt.planning.policy_cost import PolicyCost, mean_row
 from freshopt.planning.static_rates import at_rates, hindsight_rates
 from freshopt.planning.wishes import Wishes
-from freshopt.problems import BinaryFreshness, HarmonicStaleness
 
 BUNDLED = tuple(EXAMPLES)
 MOST = 300  # sources
 CRAWLS = (2, 5, 20, 100)
 MOST = 300  # sources
 SPLITS = (0.6, 0.8)  # of the record
-PERIODIC = fo.Refresh.PERIODIC
-OBJECTIVES = {"binary": BinaryFreshness(PERIODIC), "harmonic": HarmonicStaleness(PERIODIC)}
 SMOOTHED = "smoothing 0.5"
 PHASED = policies.PHASED
 SHOWN = (policies.REPLANNED, PHASED, policies.SQUARE_ROOT, policies.UNIFORM, policies.PROPORTIONAL, SMOOTHED)
@@ -92,7 +90,7 @@ def reachable(window: HeldOutWindow, request: Wishes, bandwidths: list[float], s
         horizon=window.end,
     )
     drawn = HeldOutWindow.of(window.past, world, window.begin, window.end)
-    true = fo.Sources(rates, sources.importance, name=sources.name)
+    true = fo.Sources(rates, sources.importance, names=sources.names)
     found = []
     for bandwidth in bandwidths:
         problem = problem_of(request, sources, bandwidth)
@@ -112,7 +110,7 @@ def reachable(window: HeldOutWindow, request: Wishes, bandwidths: list[float], s
 def row_of(window: HeldOutWindow, request: Wishes, conduct: measured.Conduct, name: str = "") -> PolicyCost:
     """Return what a policy cost in a window; costs are compared, whatever the objective's sense."""
     importance = request.importance
-    weight = np.ones(len(window.span)) if importance is None else importance(window.past.sources_)
+    weight = np.ones(len(window.span)) if importance is None else importance(window.past.names)
     found = measured.measure(name, window, request.objective, weight, conduct)
     return mean_row([found], None, maximised=False)
 
@@ -275,6 +273,6 @@ BENCH = Measurement(
     {"seeds": 1},
     ("python", "seconds", "seeds"),
     rows={"gains": gains, "bands": stated},
-    pictures={"docs/policies.png": draw},
+    pictures={"docs/evidence/policies.png": draw},
     claims=claims,
 )

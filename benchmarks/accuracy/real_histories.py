@@ -13,8 +13,8 @@ phase for g − ρg²/2 while ρg < 1, and for 1/(2ρ) beyond. Both are convex i
 rates: nobody who keeps to fixed rates gets further on average.
 
 The share of the way is (learner − equal rates)/(best − equal rates), all three under the learner's own
-discipline. --save keeps benchmarks/results/real_histories.json and writes docs/real-histories.md from it;
---page writes the page alone.
+discipline. --save keeps benchmarks/results/real_histories.json and writes its tables
+of docs/evidence/benchmarks.md from it; --page writes the tables alone.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ import freshopt as fo
 from benchmarks.accuracy.histories import second_half
 from benchmarks.harness import Claims, Measurement, Record, Row
 from freshopt.estimators import LawOfLargeNumbers, MaximumLikelihood, MomentMatching
+from freshopt.modelling.objective import Refresh
 from freshopt.online import (
     AdaptiveRates,
     AsyncMirrorSync,
@@ -65,15 +66,15 @@ LEARNERS: dict[str, tuple[Any, fo.Objective]] = {
     "AsyncMirrorSync, η = 3": (AsyncMirrorSync(3.0, EPOCH), BinaryFreshness(PERIODIC)),
     "AdaptiveRates, law of large numbers": (
         AdaptiveRates(EPOCH, LawOfLargeNumbers(floor=1e-3)),
-        BinaryFreshness(),
+        BinaryFreshness(Refresh.POISSON),
     ),
     "LambdaLearnAndCrawl, binary, floor 0.3 (Poisson)": (
         LambdaLearnAndCrawl(estimator=LIKELY, epoch=EPOCH, floor=0.3),
-        BinaryFreshness(),
+        BinaryFreshness(Refresh.POISSON),
     ),
     "LambdaLearnAndCrawl, harmonic (Poisson)": (
         LambdaLearnAndCrawl(estimator=LIKELY, epoch=EPOCH),
-        HarmonicStaleness(),
+        HarmonicStaleness(Refresh.POISSON),
     ),
 }
 

@@ -15,8 +15,8 @@ Poisson times for 700 days. Plans: sources of Gamma(0.6, 10) rates that reset fr
 other week for a year from their own crawls alone, at one crawl a week per source and Pareto importances;
 costs are expectations under the true rates, means over the second half.
 
---save keeps benchmarks/results/resets.json and writes the tables of docs/estimators.md from it; --page writes
-the tables alone. A run takes some ten minutes on one core.
+--save keeps benchmarks/results/resets.json and writes its tables of docs/evidence/benchmarks.md from it;
+--page writes the tables alone. A run takes some ten minutes on one core.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ import numpy as np
 import freshopt as fo
 from benchmarks.accuracy.histories import Floats
 from benchmarks.harness import Claims, Measurement, Record, Row
+from benchmarks.objectives import AT_EQUAL_GAPS
 from freshopt.estimators import GammaPrior, MaximumLikelihood, resetting_prior
-from freshopt.inference.reset_filter import ResetFilter
+from freshopt.estimators.reset_filter import ResetFilter
 from freshopt.online import LambdaLearnAndCrawl, ReplanEvery
+from tests.ground_truth.resetting_sources import resetting_log, resetting_world
 
 DAYS, WEEKS = 700.0, 52
 SETTINGS = ((0.6, 20.0, 7.0), (1.5, 20.0, 7.0), (0.6, 5.0, 1.0))  # shape, exposure, mean crawl interval
@@ -40,29 +42,12 @@ RESETS = (0.0, 1 / 600, 1 / 150, 1 / 50)
 SIX = 1 / np.array([1200.0, 600.0, 300.0, 150.0, 75.0, 37.5])
 
 
-def simulated(n: int, gap: float, reset: float, prior: GammaPrior, seed: int) -> tuple[fo.CrawlLog, Floats]:
-    """Return a log, and the rates in force at its end."""
-    rng = np.random.default_rng([seed, round(1e6 * reset), round(gap)])
-    source, moment, changed, last = [], [], [], []
-    for k in range(n):
-        inside = np.cumsum(rng.exponential(gap, int(DAYS / gap + 10.0 * np.sqrt(DAYS / gap) + 20.0)))
-        crawl = np.concatenate([[0.0], inside[inside < DAYS]])
-        edge = np.concatenate([[0.0], np.sort(rng.uniform(0.0, DAYS, rng.poisson(reset * DAYS))), [DAYS]])
-        rate = rng.gamma(prior.shape, 1.0 / prior.exposure, len(edge) - 1)
-        expected = np.interp(crawl, edge, np.concatenate([[0.0], np.cumsum(rate * np.diff(edge))]))
-        source.append(np.full(len(crawl), k))
-        moment.append(crawl)
-        changed.append(np.append(False, rng.random(len(crawl) - 1) < -np.expm1(-np.diff(expected))))
-        last.append(rate[-1])
-    log = fo.CrawlLog(np.concatenate(source), np.concatenate(moment), np.concatenate(changed))
-    return log, np.array(last)
-
-
 def estimates(n: int, setting: tuple[float, float, float], reset: float, seed: int) -> dict[str, Any]:
     """Return the resets chosen and root mean square errors of one log."""
     shape, exposure, gap = setting
     true = GammaPrior(shape, exposure)
-    log, rate = simulated(n, gap, reset, true, seed)
+    draw = [seed, round(1e6 * reset), round(gap)]
+    log, rate = resetting_log(n, DAYS, gap, reset, shape, exposure, draw)
     found: dict[str, Any] = {}
     priors = {"true": true, "averaged": GammaPrior.from_log(log), "learnt": resetting_prior(log)}
     for name, prior in priors.items():
@@ -89,24 +74,10 @@ def error(estimate: Floats, truth: Floats) -> float:
     return float(np.sqrt(np.mean((estimate - truth) ** 2)))
 
 
-def world_of(n: int, reset: float, seed: int) -> tuple[fo.World, Floats]:
-    """Return a world of Gamma(0.6, 10) rates, drawn anew from week to week, and importances."""
-    rng = np.random.default_rng([seed, round(1e6 * reset)])
-    rates = [rng.gamma(0.6, 0.1, n)]
-    for _ in range(WEEKS):
-        anew = rng.random(n) < -np.expm1(-7.0 * reset)
-        rates.append(np.where(anew, rng.gamma(0.6, 0.1, n), rates[-1]))
-    each = np.maximum(rates, 1e-9)
-    sources = fo.Sources(each[0], rng.pareto(1.5, n) + 1.0)
-    jumps = {"times": 7.0 * np.arange(1, WEEKS + 1), "change_rate": each[1:]} if reset else {}
-    return fo.World.poisson(sources, seed=seed, **jumps), sources.importance
-
-
 def plans(n: int, harmonic: bool, reset: float, seed: int) -> dict[str, float]:
     """Return the late cost of each policy in one world, binary as staleness."""
-    world, importance = world_of(n, reset, seed)
-    periodic = fo.Refresh.PERIODIC
-    objective = fo.problems.HarmonicStaleness(periodic) if harmonic else fo.problems.BinaryFreshness(periodic)
+    world, importance = resetting_world(n, WEEKS, reset, seed, [seed, round(1e6 * reset)])
+    objective = AT_EQUAL_GAPS["harmonic" if harmonic else "binary"]
     guess = fo.Problem(objective, fo.Sources(0.06, importance), n / 7.0)
     policies = {
         "re-planned": ReplanEvery(14.0),

@@ -2,12 +2,12 @@
 
     python -m benchmarks sqrt_baseline [--data FOLDER] [--save]
 
-The cost of `SquareRoot` above that of the optimum, both under the same change rates: those estimated from
-the bundled histories (and from NAME.crawl_daily.parquet in FOLDER), or drawn. Costs are harmonic staleness
-and the stale share at equal intervals. `STATEMENTS` were written before the first run, with what they predict
-and over how many runs; they are left as they were, whether they held or not. --save writes
-benchmarks/results/sqrt_baseline.json, docs/square-root.png and the tables of docs/square-root.md; --page the
-last two from the saved results.
+The cost of `SquareRoot` above that of the optimum, both under the same change rates: those estimated from the
+bundled histories (and from NAME.crawl_daily.parquet in FOLDER), or drawn. Costs are harmonic staleness and
+the stale share at equal intervals. `STATEMENTS` were written before the first run, with what they predict and
+over how many runs; they are left as they were, whether they held or not. --save writes
+benchmarks/results/sqrt_baseline.json, docs/evidence/square-root.png and its tables of
+docs/evidence/benchmarks.md; --page the last two from the saved results.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from scipy.special import ndtri
 import freshopt as fo
 from benchmarks.harness import ROOT, Claims, Measurement, Record, Row
 from freshopt.datasets import load_example
+from freshopt.modelling.objective import Refresh
 from freshopt.planning.request import default_estimate
 from freshopt.problems import Age, BinaryFreshness, HarmonicStaleness
 from freshopt.solvers import SquareRoot
@@ -117,7 +118,11 @@ def cases(family: str, known: dict[str, Floats]) -> Iterator[tuple[str, str, flo
                     settings, limits = {"host": host}, dict.fromkeys(range(HOSTS), bandwidth / HOSTS)
                 elif family == "signals":
                     settings = {"signalled": rng.random(n) < 0.5}
-                    chosen = HarmonicStaleness() if kind == "harmonic" else BinaryFreshness()
+                    chosen = (
+                        HarmonicStaleness(Refresh.POISSON)
+                        if kind == "harmonic"
+                        else BinaryFreshness(Refresh.POISSON)
+                    )
                 elif family == "age":
                     chosen = Age(PERIODIC)
                 if (family == "scarce" and kind != "binary") or (family == "age" and kind != "binary"):
@@ -328,6 +333,6 @@ BENCH = Measurement(
     {"": measure},
     facts=("seconds",),
     rows={"statements": statements, "real": real},
-    pictures={"docs/square-root.png": draw},
+    pictures={"docs/evidence/square-root.png": draw},
     claims=claims,
 )

@@ -16,7 +16,7 @@ the first histories together, and in as many of the one held aside. Runs share t
 of a history and a length are worth far fewer independent ones. Simulated Poisson sources with gamma rates
 show what is lost where the model holds.
 
---save keeps benchmarks/results/value_interval.json and writes the table of docs/uncertainty.md from it;
+--save keeps benchmarks/results/value_interval.json and writes the table of the evidence from it;
 --page writes the table alone.
 """
 
@@ -31,23 +31,19 @@ import numpy as np
 import freshopt as fo
 from benchmarks.accuracy.histories import GAP, HISTORIES, TEST, History, bundled, drawn, read, sampled
 from benchmarks.harness import Claims, Measurement, Record, Row
+from benchmarks.objectives import AT_EQUAL_GAPS as OBJECTIVES
 from freshopt.estimators.estimator import Estimator
 from freshopt.planning.realised_ratios import ratios_or_none
 from freshopt.planning.request import default_estimate
 from freshopt.planning.uncertainty import draws_for, rate_draws
 from freshopt.planning.value_forecast import ValueForecast, value_forecast
 from freshopt.planning.wishes import Wishes
-from freshopt.problems import BinaryFreshness, HarmonicStaleness
 from freshopt.simulation.static_costs import ChangeWindow, static_costs
 
 BUNDLED, SIMULATED, ASIDE = "debian-uploads", "simulated", "gstreamer-plugins"
 CRAWLS = (5, 20, 100)
 SPLITS = (0.5, 0.6, 0.7, 0.8)  # of the record
 MOST = 400  # sources of a run
-OBJECTIVES = {
-    "binary": BinaryFreshness(fo.Refresh.PERIODIC),
-    "harmonic": HarmonicStaleness(fo.Refresh.PERIODIC),
-}
 MEAN_GAPS = (GAP / 4, GAP, 4 * GAP)
 
 
@@ -85,7 +81,7 @@ def run(history: History, split: float, crawls: int, seed: int, most: int = MOST
                 seed=1000 * seed + int(split),
             )
             model = fits(log)
-            sources = fo.Sources(model.change_rate_, weight, name=log.sources_)
+            sources = fo.Sources(model.change_rate_, weight, names=log.names)
             plan = fo.solve(fo.Problem(objective, sources, request.bandwidth))
             ratios = ratios_or_none(log, request)
             realised = float(weight @ static_costs(window, plan.rates, objective)) / (end - split)

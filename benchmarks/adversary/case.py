@@ -14,9 +14,9 @@ import freshopt as fo
 import freshopt.problems
 from benchmarks.adversary import declared
 from benchmarks.adversary.cells import CELLS, Cell
-from benchmarks.adversary.special import Wide, wide
 from freshopt.compiled import backend as passes
 from freshopt.cvx import cp
+from tests.ground_truth.cell_truth import Wide, wide
 
 DEFAULTS: dict[str, float] = {
     "importance": 1.0, "min_rate": 0.0, "max_rate": np.inf, "refresh_cost": 1.0, "signalled": 0.0,

@@ -1,7 +1,8 @@
 """Named cells once more: J(ρ) and −J'(ρ) of one source of importance 1, in extended precision.
 
 A cell says how its objective is written in Python; what stands in capital letters there are columns of the
-case, one number per source.
+case, one number per source. Functions of u = change rate / rate are without cancellation: all sums have
+positive terms or alternate with a ratio below a half. Nothing here is shared with freshopt.
 """
 
 from __future__ import annotations
@@ -13,9 +14,7 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from benchmarks.adversary import special as sp
-from benchmarks.adversary.special import Wide, wide
-from tests.ground_truth.cell_truth import slopes
+from tests.ground_truth.cell_truth import Wide, slopes, tail, wide, wide_ein
 
 Function = Callable[..., Wide]  # of rate, change rate and the cell's own columns
 
@@ -40,6 +39,53 @@ class Cell:
     given: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     used: Callable[..., Wide] | None = None
     largest: int = 10**9  # sources, where evaluations are slow
+
+
+# Below it series take the place of differences; above the other e^{−u} is nothing beside 1.
+SHORT, LONG = np.longdouble(0.5), np.longdouble(100)
+TERMS = 18  # 0.5^18/18! is 6e-22
+_FACTORIAL = np.cumprod(np.append(np.longdouble(1), np.arange(1, 40, dtype=np.longdouble)))
+EULER = np.longdouble("0.57721566490153286060651209008240243")
+
+
+def series(u: Wide, coefficient: Callable[[int], int], first: int) -> Wide:
+    """Return Σ coefficient(k)·u^k/(k+1)! from the first k on."""
+    orders = range(first, first + TERMS)
+    weights = wide([np.longdouble(coefficient(k)) / _FACTORIAL[k + 1] for k in orders])
+    powers = np.minimum(u, SHORT)[..., np.newaxis] ** np.arange(first, first + TERMS)
+    return np.sum(powers * weights, axis=-1)
+
+
+def stale(u: Wide) -> Wide:
+    """Return 1 − (1−e^{−u})/u."""
+    big = np.maximum(u, SHORT)
+    return np.where(u < SHORT, series(u, lambda k: (-1) ** (k + 1), 1), 1 + np.expm1(-big) / big)
+
+
+def mean_age(u: Wide) -> Wide:
+    """Return u/2 − 1 + (1−e^{−u})/u."""
+    big = np.maximum(u, SHORT)
+    return np.where(u < SHORT, series(u, lambda k: (-1) ** k, 2), big / 2 - 1 - np.expm1(-big) / big)
+
+
+def age_index(u: Wide) -> Wide:
+    """Return u²/2 − 1 + (1+u)e^{−u}: Σ (−1)^{k+1} (k−1)u^k/k! from k = 3 on."""
+    big = np.maximum(u, SHORT)
+    end = np.minimum(big, 1000)
+    short = series(u, lambda k: (-1) ** (k + 1) * (k - 1) * (k + 1), 3)
+    return np.where(u < SHORT, short, big * big / 2 - 1 + (1 + end) * np.exp(-end))
+
+
+def lower_gamma(e: Wide, x: Wide, whole: Wide) -> Wide:
+    """Return γ(1+e, x)/x^{1+e} = e^{−x}Σ x^k/((1+e)…(1+e+k)); Γ(1+e)/x^{1+e} beyond."""
+    y = np.minimum(x, LONG)
+    term = np.exp(-y) / (1 + e)
+    total, k = term.copy(), 0
+    while float(np.max(term / total, initial=0)) > 1e-22 or k < float(np.max(y, initial=0)):
+        k += 1
+        term = term * y / (1 + e + k)
+        total = total + term
+    return np.where(x <= LONG, total, whole * np.maximum(x, LONG) ** -(1 + e))
 
 
 def gamma_of(e: Wide) -> Wide:
@@ -86,12 +132,12 @@ def _capped_periodic_slope(r: Wide, _d: Wide, c: Mapping[str, Wide]) -> Wide:
 def _capped_poisson(r: Wide, _d: Wide, c: Mapping[str, Wide]) -> Wide:
     _, e, cap, t0 = _capped(c)
     x = r * t0
-    return cap * (x * sp.lower_gamma(e, x, gamma_of(e)) + np.exp(-x))
+    return cap * (x * lower_gamma(e, x, gamma_of(e)) + np.exp(-x))
 
 
 def _capped_poisson_slope(r: Wide, _d: Wide, c: Mapping[str, Wide]) -> Wide:
     _, e, cap, t0 = _capped(c)
-    return cap * t0 * e * sp.lower_gamma(e, r * t0, gamma_of(e))
+    return cap * t0 * e * lower_gamma(e, r * t0, gamma_of(e))
 
 
 def _steps(r: Wide, _d: Wide, c: Mapping[str, Wide]) -> Wide:
@@ -110,7 +156,7 @@ def _steps_slope(r: Wide, _d: Wide, c: Mapping[str, Wide]) -> Wide:
 def _materials(r: Wide, a: Wide, _c: Mapping[str, Wide]) -> Wide:
     """Return −x(1 − E₂(z)), z = a/x, 1 − E₂ = 1 − e^{−z} + z·E₁(z)."""
     z = a / r
-    e1 = np.where(z <= sp.LONG, np.maximum(sp.ein(z) - np.log(z) - sp.EULER, 0), 0)
+    e1 = np.where(z <= LONG, np.maximum(wide_ein(z) - np.log(z) - EULER, 0), 0)
     return np.where(r > 0, -r * (-np.expm1(-z) + z * e1), 0)
 
 
@@ -118,7 +164,7 @@ def _failing_stale(r: Wide, d: Wide, c: Mapping[str, Wide]) -> Wide:
     """Return 1 − (s/u)(1 − e^{−u})/(1 − (1 − s)e^{−u}), u = Δ/ρ, without cancellation."""
     u, s = d / r, c["success"]
     lost = -np.expm1(-u)
-    return (s * sp.stale(u) + (1 - s) * lost) / (s + (1 - s) * lost)
+    return (s * stale(u) + (1 - s) * lost) / (s + (1 - s) * lost)
 
 
 def _of_requests(curve: str) -> tuple[Function, Function]:
@@ -126,7 +172,7 @@ def _of_requests(curve: str) -> tuple[Function, Function]:
 
     def cost(r: Wide, d: Wide, c: Mapping[str, Wide]) -> Wide:
         x = d * np.maximum(c["request_rate"] - r, 0) / c["request_rate"] / r
-        return (x * x / 2 if curve == "count" else x * sp.stale(x)) * r / d
+        return (x * x / 2 if curve == "count" else x * stale(x)) * r / d
 
     def slope(r: Wide, d: Wide, c: Mapping[str, Wide]) -> Wide:
         return slopes(curve, "on request", d, r, np.ones_like(r), c["request_rate"])
@@ -162,7 +208,7 @@ def _with(pick: Callable[[Wide, Wide], Wide]) -> Function:
 
 
 P, R = "fo.Refresh.PERIODIC", "fo.Refresh.ON_REQUEST"
-STALE = {"cost": _with(lambda r, d: sp.stale(d / r)), "slope": _with(lambda r, d: sp.gamma2(d / r) / d)}
+STALE = {"cost": _with(lambda r, d: stale(d / r)), "slope": _with(lambda r, d: tail(d / r, "binary") / d)}
 POISSON_STALE = {"cost": _with(lambda r, d: d / (d + r)), "slope": _with(lambda r, d: d / (d + r) ** 2)}
 FRESH: Any = {
     "signal_cost": _with(lambda r, d: np.maximum(1 - r / d, 0)),
@@ -176,7 +222,7 @@ CAPS = {**SMOOTH, "CAP": (0.1, 10.0)}
 
 CELLS: dict[str, Cell] = {
     "harmonic": Cell(
-        "HarmonicStaleness()",
+        "HarmonicStaleness(fo.Refresh.POISSON)",
         _with(lambda r, d: np.log1p(d / r)),
         _with(lambda r, d: d / r / (r + d)),
         _with(lambda r, d: np.maximum(np.log(d / r), 0)),
@@ -184,15 +230,15 @@ CELLS: dict[str, Cell] = {
     ),
     "harmonic periodic": Cell(
         f"HarmonicStaleness({P})",
-        _with(lambda r, d: sp.ein(d / r) - sp.stale(d / r)),
-        _with(lambda r, d: sp.harmonic_index(d / r) / d),
+        _with(lambda r, d: wide_ein(d / r) - stale(d / r)),
+        _with(lambda r, d: tail(d / r, "harmonic") / d),
     ),
-    "binary": Cell("BinaryFreshness()", **POISSON_STALE, **FRESH),
+    "binary": Cell("BinaryFreshness(fo.Refresh.POISSON)", **POISSON_STALE, **FRESH),
     "binary periodic": Cell(f"BinaryFreshness({P})", **STALE, **FRESH),
     "binary cost": Cell("SynchronizationCost(BinaryCost())", **STALE),
     "binary cost poisson": Cell("SynchronizationCost(BinaryCost(), fo.Refresh.POISSON)", **POISSON_STALE),
     "delay": Cell(
-        "AccumulatedDelay()",
+        "AccumulatedDelay(fo.Refresh.POISSON)",
         _with(lambda r, d: d / r),
         _with(lambda r, d: d / r / r),
         _with(lambda r, d: np.maximum(d / r - 1, 0)),
@@ -202,7 +248,7 @@ CELLS: dict[str, Cell] = {
         f"AccumulatedDelay({P})", _with(lambda r, d: d / r / 2), _with(lambda r, d: d / r / r / 2)
     ),
     "age": Cell(
-        "Age()",
+        "Age(fo.Refresh.POISSON)",
         _with(lambda r, d: d / r / (r + d)),
         _with(lambda r, d: d * (2 * r + d) / (r * (r + d)) ** 2),
         _with(lambda r, d: np.maximum(1 / r - 1 / d, 0)),
@@ -210,8 +256,8 @@ CELLS: dict[str, Cell] = {
     ),
     "age periodic": Cell(
         f"Age({P})",
-        _with(lambda r, d: sp.mean_age(d / r) / d),
-        _with(lambda r, d: sp.age_index(d / r) / d / d),
+        _with(lambda r, d: mean_age(d / r) / d),
+        _with(lambda r, d: age_index(d / r) / d / d),
     ),
     "power": Cell(
         "SynchronizationCost(PowerCost(SCALE, EXPONENT))",
@@ -236,8 +282,8 @@ CELLS: dict[str, Cell] = {
     ),
     "polls": Cell(
         "PollingKnapsack()",
-        _with(lambda r, d: d * sp.stale(d / r)),
-        _with(lambda r, d: sp.gamma2(d / r)),
+        _with(lambda r, d: d * stale(d / r)),
+        _with(lambda r, d: tail(d / r, "binary")),
         value=lambda cost, _, wd: wd - cost,
     ),
     "materials": Cell(
@@ -247,7 +293,7 @@ CELLS: dict[str, Cell] = {
         value=lambda cost, _w, _d: -cost,
     ),
     "failing": Cell(
-        "HarmonicStaleness()",
+        "HarmonicStaleness(fo.Refresh.POISSON)",
         lambda r, d, c: np.log1p(d / (c["success"] * r)),
         lambda r, d, c: d / r / (c["success"] * r + d),
         given=ATTEMPTS,
@@ -262,11 +308,11 @@ CELLS: dict[str, Cell] = {
     "requested": Cell(f"BinaryFreshness({R})", *_of_requests("binary"), value=FRESH["value"], given=ASKED),
     "requested delay": Cell(f"AccumulatedDelay({R})", *_of_requests("count"), given=ASKED),
     "conditional": Cell(
-        "HarmonicStaleness()",
+        "HarmonicStaleness(fo.Refresh.POISSON)",
         **_conditional(lambda r, d: np.log1p(d / r), lambda r, d: d / r / (r + d)),
     ),
     "conditional fresh": Cell(
-        "BinaryFreshness()",
+        "BinaryFreshness(fo.Refresh.POISSON)",
         **_conditional(lambda r, d: d / (d + r), lambda r, d: d / (d + r) ** 2),
         value=FRESH["value"],
     ),

@@ -119,14 +119,13 @@ def jobs() -> list[Job]:
     found += [
         Job(("plan", "log.csv", *PLAN, *hosts, "--csv", "--out", "out"), (each,)) for each in hosts[1::2]
     ]
-    for origin, path, inside in (
-        ("--history", "history.csv", "history.csv"), ("--history", "history.parquet", "history.parquet"),
-        ("--dbt", "dbt", "dbt/sources2.json"), ("--nutch", "nutch", "nutch/31.csv"),
-        ("--changedetection", "cd", "cd/url-watches.json"), ("--changedetection", "cd", "cd/k1/history.txt"),
-        ("--changedetection", "cd.zip", "cd.zip"),
+    for tool, path, inside in (
+        ("history", "history.csv", "history.csv"), ("history", "history.parquet", "history.parquet"),
+        ("dbt", "dbt", "dbt/sources2.json"), ("nutch", "nutch", "nutch/31.csv"),
+        ("changedetection", "cd", "cd/url-watches.json"), ("changedetection", "cd", "cd/k1/history.txt"),
+        ("changedetection", "cd.zip", "cd.zip"),
     ):  # fmt: skip
-        found.append(Job(("estimate", origin, path, "--out", "out.parquet"), (inside,)))
-        found.append(Job(("plan", origin, path, *PLAN, "--out", "out"), (inside,)))
+        found.append(Job(("import", tool, path, "--out", "out.parquet"), (inside,)))
     for k, objective in enumerate(OBJECTIVES):
         table = ("sources.csv", "sources.parquet")[k % 2]
         solve = ("--objective", objective, "--bandwidth", "3", "--out", "out.csv")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.adversary.special import Wide, wide
+from tests.ground_truth.cell_truth import Wide, wide
 
 Draw = Callable[..., Any]
 

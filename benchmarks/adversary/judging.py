@@ -11,7 +11,7 @@ import numpy as np
 
 import freshopt as fo
 from benchmarks.adversary.case import Case
-from benchmarks.adversary.special import Wide, wide
+from tests.ground_truth.cell_truth import Wide, wide
 from tests.ground_truth.truth import where_it_falls
 
 # Rates are sought down to this share of the source's change rate or of its part of the bandwidth; prices

@@ -6,6 +6,7 @@ finds around it, it writes the same.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import shutil
@@ -17,16 +18,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.interruption import remove, state
 from benchmarks.adversary.corpus import write
+from benchmarks.adversary.outputs import HUNG, SECONDS, Bench, Command, begin, finish, mounted, remove, state
 
 NOBODY = 65534
-SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -88,16 +89,10 @@ SURROUNDINGS = (
 )
 
 
-def begin(
-    folder: Path, arguments: tuple[str, ...], place: Surroundings = SURROUNDINGS[0], *, plain: bool = False
-) -> subprocess.Popen[str]:
-    """Start a command in a folder, in its surroundings or in plain ones."""
+def begin_in(folder: Path, arguments: Command, place: Surroundings) -> subprocess.Popen[str]:
+    """Start a command in a folder, in its surroundings."""
     environment = dict(os.environ)
     command = [sys.executable, "-m", "freshopt", *arguments]
-    if plain:
-        return subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
     for key, value in place.environment.items():
         environment.pop(key, None) if value is None else environment.update({key: value})
     if place.shell != "{}":
@@ -132,19 +127,8 @@ def possible(place: Surroundings) -> bool:
     return done.returncode == 0
 
 
-def finish(job: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Wait for a command; a code of None is one that did not end in time."""
-    try:
-        out, err = job.communicate(timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        job.kill()
-        out, err = job.communicate()
-        return -1000, out, err
-    return job.returncode, out, err
-
-
 BANDWIDTH = ("--bandwidth", "6/day")
-COMMANDS: tuple[tuple[str, ...], ...] = (
+COMMANDS: tuple[Command, ...] = (
     ("plan", "log.csv", *BANDWIDTH, "--horizon", "30d", "--out", "out"),
     ("plan", "log.parquet", *BANDWIDTH, "--horizon", "30d", "--csv", "--out", "out"),
     ("estimate", "log.csv.gz", "--out", "out.csv"),
@@ -157,69 +141,29 @@ SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass
-class Bench:
-    """A folder of inputs, and what undisturbed commands write."""
+class Disturbed(Bench):
+    """A bench whose commands are drawn."""
 
-    folder: Path
-    rng: np.random.Generator
-    expected: dict[tuple[str, ...], dict[str, str] | None] = field(default_factory=dict)
-    seconds: dict[tuple[str, ...], float] = field(default_factory=dict)
+    rng: np.random.Generator = field(default_factory=np.random.default_rng)
 
-    def target(self, command: tuple[str, ...]) -> Path:
-        """Return a command's output."""
-        return self.folder / command[-1]
-
-    def undisturbed(self, command: tuple[str, ...]) -> dict[str, str] | None:
-        """Return what a command writes when nothing happens to it."""
-        if command not in self.expected:
-            remove(self.target(command))
-            started = time.perf_counter()
-            code, _, err = finish(begin(self.folder, command, plain=True))
-            self.seconds[command] = time.perf_counter() - started
-            if code:
-                raise SystemExit(f"undisturbed, and yet: {command} {err}")
-            self.expected[command] = state(self.target(command))
-            remove(self.target(command))
-        return self.expected[command]
-
-    def leftovers(self) -> list[Path]:
-        """Return hidden unfinished outputs."""
-        return [path for path in self.folder.rglob("*") if ".partial." in path.name]
-
-    def draw(self) -> tuple[str, ...]:
+    def draw(self) -> Command:
         """Draw a command."""
         return COMMANDS[int(self.rng.integers(len(COMMANDS)))]
 
 
-def killed(bench: Bench) -> str:
+def killed(bench: Disturbed) -> str:
     """Kill a command at a random moment, over an old output or none."""
     command, sign = bench.draw(), SIGNALS[int(bench.rng.integers(len(SIGNALS)))]
-    new, target = bench.undisturbed(command), bench.target(command)
+    bench.undisturbed(command)
+    target = bench.target(command)
     remove(target)
     if bench.rng.random() < 0.5:
         target.mkdir() if command[0] == "plan" else target.write_text("old")
         (target / "summary.json" if target.is_dir() else target).write_text("{}")
-    old = state(target)
-    job = begin(bench.folder, (*command, "--overwrite"), plain=True)
-    moment = float(bench.rng.uniform(0.05, 1.1)) * bench.seconds[command]
-    time.sleep(moment)
-    job.send_signal(sign)
-    code, _, err = finish(job)
-    what = f"{command[0]} {sign.name} after {moment:.3f} s of {bench.seconds[command]:.3f}"
-    if state(target) not in (old, new):
-        return f"broken output: {what}"
-    if "Traceback" in err or code == -1000:
-        return f"traceback or hang: {what}: {err[-400:]}"
-    if bench.leftovers() and sign is signal.SIGINT:
-        return f"leftovers: {what}"
-    if bench.leftovers():
-        finish(begin(bench.folder, (*command, "--overwrite"), plain=True))
-        if bench.leftovers() or state(target) != new:
-            return f"leftovers after the next run: {what}"
-    return ""
+    return bench.interrupted(command, sign, float(bench.rng.uniform(0.05, 1.1)))[-1]
 
 
-def two_writers(bench: Bench) -> str:
+def two_writers(bench: Disturbed) -> str:
     """Start two commands, or three, that write to one place."""
     command = bench.draw()
     other = tuple({"6/day": "7/day", "900d": "901d", "2,3,9": "2,3"}.get(text, text) for text in command)
@@ -228,7 +172,7 @@ def two_writers(bench: Bench) -> str:
     overwrite = ("--overwrite",) if bench.rng.random() < 0.7 else ()
     running = []
     for each in (command, other, command)[: int(bench.rng.integers(2, 4))]:
-        running.append(begin(bench.folder, (*each, *overwrite), plain=True))
+        running.append(begin(bench.folder, (*each, *overwrite)))
         time.sleep(float(bench.rng.uniform(0, 0.2)))
     ends = [finish(job) for job in running]
     for code, out, err in ends:
@@ -239,27 +183,23 @@ def two_writers(bench: Bench) -> str:
     return f"two writers: {command[0]}: leftovers" if bench.leftovers() else ""
 
 
-def no_room(bench: Bench) -> str:
+def no_room(bench: Disturbed) -> str:
     """Write to a small file system where one can be mounted, or under a limit of the file size."""
     command = bench.draw()
     bench.undisturbed(command)
     size, small = int(2 ** bench.rng.uniform(9, 19)), bench.folder / "small"
+    limited = Surroundings("", {"NUMBA_CACHE_DIR": None})
+    whole = contextlib.nullcontext(False) if bench.rng.random() < 0.5 else mounted(small, f"{size}")
     small.mkdir(exist_ok=True)
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(small)]
-    mounted = bench.rng.random() < 0.5 and os.geteuid() == 0
-    mounted = mounted and not subprocess.run(mount, check=False, capture_output=True).returncode
-    place = Surroundings("", {"NUMBA_CACHE_DIR": None})
-    if not mounted:
-        place = replace(place, before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)))
     target = small / command[-1]
-    try:
-        code, out, err = finish(begin(bench.folder, (*command[:-1], str(target)), place))
+    with whole as room:
+        if not room:
+            limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (size, size))
+            limited = replace(limited, before=limit)
+        code, out, err = finish(begin_in(bench.folder, (*command[:-1], str(target)), limited))
         there, left = state(target), bench.leftovers()
-    finally:
-        if mounted:
-            subprocess.run(["umount", str(small)], check=True)
-        shutil.rmtree(small)
-    what = f"{command[0]} with room for {size} bytes, {'mounted' if mounted else 'limited'}"
+    shutil.rmtree(small)
+    what = f"{command[0]} with room for {size} bytes, {'mounted' if room else 'limited'}"
     if code == 0 and there != bench.undisturbed(command):
         return f"no room: {what}: code 0 and another output"
     if code != 0 and (there or left or code != 2 or out or err.count("\n") != 1):
@@ -267,18 +207,18 @@ def no_room(bench: Bench) -> str:
     return ""
 
 
-def strange(place: Surroundings) -> Callable[[Bench], str]:
+def strange(place: Surroundings) -> Callable[[Disturbed], str]:
     """Return the check that a command does the same in such surroundings."""
 
-    def check(bench: Bench) -> str:
+    def check(bench: Disturbed) -> str:
         command = bench.draw()
         new, target = bench.undisturbed(command), bench.target(command)
         remove(target)
         bench.folder.chmod(0o777)
-        code, out, err = finish(begin(bench.folder, command, place))
+        code, out, err = finish(begin_in(bench.folder, command, place))
         what = f"{place.name}: {command[0]}: code {code}"
         lost = place.name in ("output to a full device", "no standard output", "output read by none")
-        if "Traceback" in out + err or code == -1000:
+        if "Traceback" in out + err or code == HUNG:
             return f"{what}: traceback or hang: {(out + err)[-600:]}"
         if state(target) != new and not (code == 2 and place.name == "few files" and not target.exists()):
             return f"{what}: another output, or none: {(out + err)[-600:]}"
@@ -298,7 +238,7 @@ def run(minutes: float = 10.0, seed: int = 1) -> dict[str, Any]:
     tried: Counter[str] = Counter()
     places = [place for place in SURROUNDINGS if possible(place)]
     with tempfile.TemporaryDirectory() as name:
-        bench = Bench(Path(name), np.random.default_rng(seed))
+        bench = Disturbed(Path(name), rng=np.random.default_rng(seed))
         bench.rng.shuffle(places)
         write(bench.folder)
         (bench.folder / "locked").mkdir(mode=0o555)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import cvxpy as cp
@@ -11,6 +10,7 @@ import numpy as np
 
 import freshopt as fo
 from freshopt.cvx import Expression
+from freshopt.modelling.objective import Refresh
 from freshopt.problems import (
     AccumulatedDelay,
     BinaryFreshness,
@@ -30,9 +30,9 @@ def objective_of(formula: str, d: np.ndarray) -> fo.Objective:
         return SynchronizationCost(PowerCost(d / math.gamma(1.0 + POWER), POWER), fo.Refresh.POISSON)
     return {
         "rate": fo.Spend(),
-        "harmonic": HarmonicStaleness(),
-        "delay": AccumulatedDelay(),
-        "binary": BinaryFreshness(),
+        "harmonic": HarmonicStaleness(Refresh.POISSON),
+        "delay": AccumulatedDelay(Refresh.POISSON),
+        "binary": BinaryFreshness(Refresh.POISSON),
     }[formula]
 
 
@@ -119,11 +119,11 @@ def levels_of(member: np.ndarray) -> list[list[Any]]:
     return levels
 
 
-CURVES: dict[str, Callable[[], fo.Objective]] = {
-    "harmonic": HarmonicStaleness,
-    "delay": AccumulatedDelay,
-    "binary": BinaryFreshness,
-    "jump": BinaryFreshness,
+CURVES: dict[str, fo.Objective] = {
+    "harmonic": HarmonicStaleness(Refresh.POISSON),
+    "delay": AccumulatedDelay(Refresh.POISSON),
+    "binary": BinaryFreshness(Refresh.POISSON),
+    "jump": BinaryFreshness(Refresh.POISSON),
 }
 
 
@@ -147,7 +147,7 @@ def nested_problem(case: Forest) -> fo.Problem:
         at_most={int(g): float(case.limit[g]) for g in limited},
         at_least={int(g): float(case.reserve[g]) for g in reserved},
     )
-    return fo.Problem(CURVES[case.curve](), forest_sources(case), constraints=[tree])
+    return fo.Problem(CURVES[case.curve], forest_sources(case), constraints=[tree])
 
 
 def nested_targets_problem(case: Forest, targets: np.ndarray) -> tuple[fo.Problem, np.ndarray]:
@@ -155,7 +155,7 @@ def nested_targets_problem(case: Forest, targets: np.ndarray) -> tuple[fo.Proble
 
     One `fo.Target` a level; freshness is declared by its mean, which rounds what a target leaves stale.
     """
-    objective, constraints, kept = CURVES[case.curve](), [], targets.copy()
+    objective, constraints, kept = CURVES[case.curve], [], targets.copy()
     total = case.member @ case.weight
     for depth, labels in enumerate(levels_of(case.member)):
         groups = sorted({g for g in labels if g is not None})

@@ -22,6 +22,7 @@ from benchmarks.constraints.constraints_declared import (
 )
 from freshopt.certificates.row_gap import RowGap
 from freshopt.interior_point.solve_rows import solve_rows
+from freshopt.modelling.objective import Refresh
 from freshopt.problems import BinaryFreshness
 from freshopt.solvers import InteriorPoint
 from tests.ground_truth.nested_truth import Forest, costs, forest, marginal, residuals, response
@@ -38,14 +39,7 @@ CURVES = ("harmonic", "delay", "binary", "jump")
 def summary(family: str, band: dict[str, float], found: list[Row], seconds: float) -> Row:
     """Return a family's record: the worst of every measure, and the instances outside its band.
 
-    Parameters
-    ----------
-    family : str
-    band : dict
-        What each measure is to stay within.
-    found : list of dict
-        Per instance its number, or its error, and the measures.
-    seconds : float
+    Of each instance is found its number, and the measures or an error.
     """
     good = [each for each in found if "error" not in each]
     row: Row = {"family": family, "instances": len(found), "band": band}
@@ -55,10 +49,8 @@ def summary(family: str, band: dict[str, float], found: list[Row], seconds: floa
         counts = [each[key] for each in good if key in each]
         if counts:
             row[f"{key} median"], row[f"{key} max"] = float(np.median(counts)), int(max(counts))
-    for key in ("relative gap",):
-        values = [each[key] for each in good if key in each]
-        if values:
-            row[f"{key} max"] = max(values)
+    if values := [each["relative gap"] for each in good if "relative gap" in each]:
+        row["relative gap max"] = max(values)
     outside = [each for each in good if not all(each[key] <= limit for key, limit in band.items())]
     row["outside"] = [each["number"] for each in outside]
     row["errors"] = [f"{each['number']}: {each['error']}" for each in found if "error" in each]
@@ -330,7 +322,9 @@ def linear(count: int, quick: bool) -> Row:
             for j, (b, c) in enumerate(zip(limits, a, strict=True))
         ]
         solution = fo.solve(
-            fo.Problem(BinaryFreshness(), sources, constraints=rows), InteriorPoint(), throw=False
+            fo.Problem(BinaryFreshness(Refresh.POISSON), sources, constraints=rows),
+            InteriorPoint(),
+            throw=False,
         )
         proof = solution.certificate
         if proof is None:

@@ -31,6 +31,7 @@ from benchmarks.constraints.constraints_declared import nested_problem, objectiv
 from benchmarks.constraints.constraints_families import drawn
 from benchmarks.harness import Claims, Measurement, Record, Row
 from freshopt.cvx import Expression
+from freshopt.modelling.objective import Refresh
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.nested_truth import forest
 from tests.ground_truth.planted_rows import Formula, planted
@@ -172,11 +173,13 @@ def timed(kind: str, n: int) -> Timed:
                 ],
             )
         )
-        return lambda: fo.Problem(HarmonicStaleness(), sources, total, constraints=given), rival
+        return lambda: fo.Problem(
+            HarmonicStaleness(Refresh.POISSON), sources, total, constraints=given
+        ), rival
     if kind == "targets":
         given = [
-            fo.Target(HarmonicStaleness(), at_most=stale, by=tier),
-            fo.Target(BinaryFreshness(), at_least=fresh["region"], by=region),
+            fo.Target(HarmonicStaleness(Refresh.POISSON), at_most=stale, by=tier),
+            fo.Target(BinaryFreshness(Refresh.POISSON), at_least=fresh["region"], by=region),
         ]
         rival = solved(
             lambda u: (
@@ -191,8 +194,8 @@ def timed(kind: str, n: int) -> Timed:
     if kind == "ε-constraint":
         late = float(share["all"] @ (d / rates))
         given = [
-            fo.Target(BinaryFreshness(), at_least=fresh["tier"], by=tier),
-            fo.Target(AccumulatedDelay(), at_most=late),
+            fo.Target(BinaryFreshness(Refresh.POISSON), at_least=fresh["tier"], by=tier),
+            fo.Target(AccumulatedDelay(Refresh.POISSON), at_most=late),
             fo.Budget(float(costs[0] @ rates), cost=costs[0]),
         ]
         rival = solved(
@@ -206,7 +209,9 @@ def timed(kind: str, n: int) -> Timed:
                 ],
             )
         )
-        return lambda: fo.Problem(HarmonicStaleness(), sources, total, constraints=given), rival
+        return lambda: fo.Problem(
+            HarmonicStaleness(Refresh.POISSON), sources, total, constraints=given
+        ), rival
     host = rng.integers(0, max(2, n // 50), n)
     domain = host % max(2, n // 500)
     most = {f"h{k}": float(v) for k, v in enumerate(np.bincount(host, rates)) if v > 0.0}
@@ -224,7 +229,9 @@ def timed(kind: str, n: int) -> Timed:
             ],
         )
     )
-    return lambda: fo.Problem(HarmonicStaleness(), sources, 0.9 * total, constraints=[tree]), rival
+    return lambda: fo.Problem(
+        HarmonicStaleness(Refresh.POISSON), sources, 0.9 * total, constraints=[tree]
+    ), rival
 
 
 def seconds(kind: str, n: int) -> dict[str, Any]:

@@ -20,7 +20,6 @@ short        one budget and 10⁵ host limits, declared as constraints and the s
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,7 +27,8 @@ import numpy as np
 import scipy.sparse as sp
 
 import freshopt as fo
-from benchmarks.harness import Claims, Measurement, Record, Row, by
+from benchmarks.harness import Claims, Measurement, Record, Row, best_of, by, clocked
+from freshopt.modelling.objective import Refresh
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 
 # Nanoseconds of one addition by convention.
@@ -82,13 +82,15 @@ class Data:
 
 def budgets(m: int) -> Callable[[Data], fo.Problem]:
     """Return what declares m dense budgets."""
-    return lambda data: fo.Problem(HarmonicStaleness(), data.sources(), constraints=data.dense(m))
+    return lambda data: fo.Problem(
+        HarmonicStaleness(Refresh.POISSON), data.sources(), constraints=data.dense(m)
+    )
 
 
 def sparse_budgets(m: int) -> Callable[[Data], fo.Problem]:
     """Return what declares m sparse budgets and a bandwidth."""
     return lambda data: fo.Problem(
-        HarmonicStaleness(), data.sources(), data.total, constraints=[data.sparse(m)]
+        HarmonicStaleness(Refresh.POISSON), data.sources(), data.total, constraints=[data.sparse(m)]
     )
 
 
@@ -99,7 +101,9 @@ def targets(data: Data) -> fo.Problem:
         group = data.rng.integers(0, 25, data.n)
         mean = np.bincount(group, data.w * each) / np.bincount(group, data.w)
         most = dict(enumerate((mean * data.rng.uniform(0.95, 1.2, 25)).tolist()))
-        constraints.append(fo.Target(HarmonicStaleness(), at_most=most, by=group, name=f"by {k}"))
+        constraints.append(
+            fo.Target(HarmonicStaleness(Refresh.POISSON), at_most=most, by=group, name=f"by {k}")
+        )
     return fo.Problem(fo.Spend(), data.sources(), constraints=constraints)
 
 
@@ -112,10 +116,10 @@ def epsilon(data: Data) -> fo.Problem:
     cost = data.rng.lognormal(0.0, 0.5, data.n)
     limits = np.bincount(region, cost * data.rates) * data.rng.uniform(1.0, 1.2, 19)
     constraints = [
-        fo.Target(BinaryFreshness(), at_least=least, by=group),
+        fo.Target(BinaryFreshness(Refresh.POISSON), at_least=least, by=group),
         fo.Budget(dict(enumerate(limits.tolist())), cost=cost, by=region, name="region"),
     ]
-    return fo.Problem(HarmonicStaleness(), data.sources(), data.total, constraints=constraints)
+    return fo.Problem(HarmonicStaleness(Refresh.POISSON), data.sources(), data.total, constraints=constraints)
 
 
 def nested(data: Data) -> fo.Problem:
@@ -127,14 +131,16 @@ def nested(data: Data) -> fo.Problem:
         used = np.bincount(inverse, weights=data.rates) * data.rng.uniform(0.7, 1.5, len(known))
         most.update(dict(zip(known.tolist(), used.tolist(), strict=True)))
         levels.append(known[inverse])
-    return fo.Problem(HarmonicStaleness(), data.sources(), data.total, constraints=[fo.Nested(levels, most)])
+    return fo.Problem(
+        HarmonicStaleness(Refresh.POISSON), data.sources(), data.total, constraints=[fo.Nested(levels, most)]
+    )
 
 
 def hosts(data: Data) -> fo.Problem:
     """Return host limits, a tenth as many as sources, and three budgets."""
     host, limits = data.hosts(max(2, data.n // 10))
     return fo.Problem(
-        HarmonicStaleness(),
+        HarmonicStaleness(Refresh.POISSON),
         data.sources(host=host),
         data.total,
         host_limits=limits,
@@ -162,10 +168,8 @@ class Clock:
 
     def add(self) -> None:
         """Time some additions."""
-        for _ in range(ADDITIONS):
-            begun = time.perf_counter()
-            np.add(self.data.w, self.data.d, out=self.out)
-            self.least = min(self.least, time.perf_counter() - begun)
+        least = best_of(lambda: np.add(self.data.w, self.data.d, out=self.out), ADDITIONS)
+        self.least = min(self.least, least)
 
 
 def measure(work: str, n: int, rounds: int) -> dict[str, Any]:
@@ -173,16 +177,12 @@ def measure(work: str, n: int, rounds: int) -> dict[str, Any]:
     fo.solve(WORKS[work](Data(min(n, SMALL))), throw=False)
     data = Data(n)
     clock, load = Clock(data), os.getloadavg()
-    begun = time.perf_counter()
-    problem = WORKS[work](data)
-    declared = time.perf_counter() - begun
+    problem, declared, _ = clocked(lambda: WORKS[work](data))
     least = dict.fromkeys(("solve", "solve processor", "certified", "certified processor"), float("inf"))
     for _ in range(rounds):
         for name, certify in (("solve", False), ("certified", True)):
             clock.add()
-            begun, used = time.perf_counter(), time.process_time()
-            solution = fo.solve(problem, certify=certify, throw=False)
-            taken = time.perf_counter() - begun, time.process_time() - used
+            solution, *taken = clocked(lambda: fo.solve(problem, certify=certify, throw=False))  # noqa: B023
             least[name] = min(least[name], taken[0])
             least[f"{name} processor"] = min(least[f"{name} processor"], taken[1])
     clock.add()
@@ -212,17 +212,18 @@ def short(n: int, rounds: int) -> dict[str, Any]:
     sources, load = data.sources(host=host), os.getloadavg()
     as_constraints = [fo.Budget(data.total), fo.Budget(limits, by="host", name="host")]
     ways = {
-        "short": lambda: fo.Problem(HarmonicStaleness(), sources, data.total, limits),
-        "constraints": lambda: fo.Problem(HarmonicStaleness(), sources, constraints=as_constraints),
+        "short": lambda: fo.Problem(HarmonicStaleness(Refresh.POISSON), sources, data.total, limits),
+        "constraints": lambda: fo.Problem(
+            HarmonicStaleness(Refresh.POISSON), sources, constraints=as_constraints
+        ),
     }
     problems = {way: declare() for way, declare in ways.items()}
     times = dict.fromkeys(ways, float("inf"))
     found: dict[str, fo.Solution] = {}
     for _ in range(1 + rounds):
         for way, problem in problems.items():
-            begun = time.perf_counter()
-            found[way] = fo.solve(problem, certify=False)
-            times[way] = min(times[way], time.perf_counter() - begun)
+            found[way], wall, _ = clocked(lambda: fo.solve(problem, certify=False))  # noqa: B023
+            times[way] = min(times[way], wall)
     one, other = found["short"], found["constraints"]
     same = np.array_equal(one.rates, other.rates) and dict(one.prices) == dict(other.prices)
     return {

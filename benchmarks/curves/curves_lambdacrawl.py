@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.curves.mean_curve import Axis, Curve, averaged, measured_curves
 from benchmarks.reproduce.claims import Table
-from benchmarks.reproduce.lambdacrawl_claims import learners
+from benchmarks.reproduce.reproduce_lambdacrawl import learners
 
 
 def curves(runs: int = 0, few: bool = False, seed: int = 0) -> Iterator[Curve]:

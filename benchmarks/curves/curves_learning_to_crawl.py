@@ -8,20 +8,7 @@ import numpy as np
 
 import freshopt as fo
 from benchmarks.curves.mean_curve import Axis, Curve, averaged, measured_curves, spaced
-from benchmarks.reproduce.learning_to_crawl_instances import (
-    CHECKED,
-    DECADES,
-    HORIZONS,
-    PHASED,
-    PHASES,
-    SOURCES,
-    N,
-    best_lengths,
-    commitments,
-    explorations,
-    phased_runs,
-    phases,
-)
+from benchmarks.reproduce import learning_to_crawl_instances as instances
 from freshopt.estimators import MaximumLikelihood, MomentMatching
 
 SHOWN = 1  # of HORIZONS: the one whose regrets by length are drawn, 10⁴ as in the paper
@@ -31,43 +18,47 @@ SAMPLE = 500  # sources in a run of those
 
 def figure_1(seed: int, runs: int) -> Iterator[Curve]:
     """Yield regret by length at one horizon, and the best length and its regret by horizon."""
-    found = [each for _, each in explorations(seed, runs)]
+    found = [each for _, each in instances.explorations(seed, runs)]
     lengths = found[0][SHOWN].lengths
-    regrets = np.array([each[SHOWN].regrets.mean(axis=0) for each in found]) / N
+    regrets = np.array([each[SHOWN].regrets.mean(axis=0) for each in found]) / instances.N
     axis: Axis = ("Fig 1a", "T = 1e4", "length of exploration", "regret per source")
     yield averaged(axis, "ETC", lengths, regrets)
     best = np.array([[each.length for each in row] for row in found])
     axis = ("Fig 1b", "best length", "horizon T", "best length of exploration")
-    yield averaged(axis, "ETC", HORIZONS, best)
-    lost = np.array([[each.regret / N for each in row] for row in found]) / np.array(HORIZONS)
+    yield averaged(axis, "ETC", instances.HORIZONS, best)
+    lost = np.array([[each.regret / instances.N for each in row] for row in found]) / np.array(
+        instances.HORIZONS
+    )
     axis = ("Fig 1c", "regret", "horizon T", "regret per source and time")
-    yield averaged(axis, "ETC", HORIZONS, lost)
+    yield averaged(axis, "ETC", instances.HORIZONS, lost)
 
 
 def figure_1_paper(seed: int, runs: int) -> Iterator[Curve]:
     """Yield the best length and its regret by horizon on instances of the paper's size."""
-    horizons = 10.0**DECADES
+    horizons = 10.0**instances.DECADES
     for bandwidth in (100.0, 1000.0):
-        best, regret = best_lengths(commitments(seed, runs, bandwidth), horizons)
+        best, regret = instances.best_lengths(instances.commitments(seed, runs, bandwidth), horizons)
         name = f"R = {bandwidth:g}"
         axis: Axis = ("Fig 1b", "best length, 5000 sources", "horizon T", "best length of exploration")
         yield averaged(axis, name, horizons, best)
         axis = ("Fig 1c", "regret, 5000 sources", "horizon T", "regret per source and time")
-        yield averaged(axis, name, horizons, regret / SOURCES / horizons)
+        yield averaged(axis, name, horizons, regret / instances.SOURCES / horizons)
 
 
 def figure_2(seed: int, runs: int) -> Iterator[Curve]:
     """Yield regrets of ε-greedy by phase, and of the best ETC with horizons of as many phases."""
-    for bandwidth, spread in PHASED:
-        many = phased_runs(runs, (bandwidth, spread))
-        own, other = (each / N for each in phases(seed, many, bandwidth, spread))
-        kept = np.arange(2, PHASES + 1, 2)
+    for bandwidth, spread in instances.PHASED:
+        many = instances.phased_runs(runs, (bandwidth, spread))
+        own, other = (each / instances.N for each in instances.phases(seed, many, bandwidth, spread))
+        kept = np.arange(2, instances.PHASES + 1, 2)
         panel = f"R = {bandwidth:g}, importances exp({spread:g} z)"
         axis: Axis = ("Fig 2", panel, "phase", "regret per source")
         yield averaged(axis, "ε-greedy", kept, own[:, kept - 1])
-        yield averaged(axis, "best ETC", CHECKED, other)
+        yield averaged(axis, "best ETC", instances.CHECKED, other)
         axis = ("Fig 2", f"{panel}, difference", "phase", "difference of regrets")
-        yield averaged(axis, "ε-greedy − best ETC", CHECKED, own[:, np.array(CHECKED) - 1] - other)
+        yield averaged(
+            axis, "ε-greedy − best ETC", instances.CHECKED, own[:, np.array(instances.CHECKED) - 1] - other
+        )
 
 
 def figures_3_and_4(rng: np.random.Generator, runs: int) -> Iterator[Curve]:

@@ -35,7 +35,8 @@ import numpy as np
 import freshopt as fo
 from freshopt.datasets import example_events, load_example
 from freshopt.estimators import MaximumLikelihood
-from freshopt.inference.gamma_prior import GammaPrior
+from freshopt.estimators.gamma_prior import GammaPrior
+from freshopt.modelling.objective import Refresh
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.problems import BinaryFreshness
 
@@ -67,9 +68,9 @@ def read_changes(log: fo.CrawlLog) -> Changes:
     events = example_events(NAME)
     assert log.origin is not None
     time = (events["time"].dt.epoch("s").to_numpy() - log.origin.timestamp()) / 86_400.0
-    source = np.searchsorted(log.sources_, events["source"].to_numpy())
+    source = np.searchsorted(log.names, events["source"].to_numpy())
     order = np.lexsort((time, source))
-    return Changes(source[order], time[order], len(log.sources_))
+    return Changes(source[order], time[order], len(log.names))
 
 
 def evidence(time: Array, bins: int, period: float) -> float:
@@ -183,7 +184,9 @@ def gain_of_dates(log: fo.CrawlLog, changes: Changes, length: int, begin: float)
         *(learnt_rates(part_of(log, keep, d)) for d in (False, True)),
         np.maximum(count, 0.3) / AHEAD,
     ):
-        problem = fo.Problem(BinaryFreshness(), fo.Sources(rates, np.ones(len(rates))), len(rates) / 7.0)
+        problem = fo.Problem(
+            BinaryFreshness(Refresh.POISSON), fo.Sources(rates, np.ones(len(rates))), len(rates) / 7.0
+        )
         costs.append(replayed(fo.solve(problem).rates, sources, changes, split))
     return 100.0 * (costs[0] - costs[1]) / (costs[0] - costs[2])
 

@@ -2,10 +2,13 @@
 
     python benchmarks/pages/screenshots.py plan/report.html --out pictures
 
-writes ``desktop-light.png``, ``desktop-dark.png``, ``phone-light.png``, ``phone-dark.png`` and ``paper.png``,
-and prints for each width how wide the content is: more than the window means that it has to be scrolled
-sideways. The exit code is 1 if it is, or if the page asked for anything from elsewhere. It needs ``chromium``
-on the PATH, to which it talks over a pipe in the DevTools protocol, and nothing else; no test depends on it.
+writes ``first.png``, what a desk shows before anything is scrolled, and of the whole page
+``desktop-light.png``, ``desktop-dark.png``, ``phone-light.png``, ``phone-dark.png`` and ``paper.png``.
+``docs/images/report.png`` is the first of the plan by ``freshopt plan --example gstreamer-plugins``.
+It prints for each width how many screens the page has, and how wide the content is: more than the window
+means that it has to be scrolled sideways. The exit code is 1 if it is, or if the page asked for anything from
+elsewhere. It needs ``chromium`` on the PATH, to which it talks over a pipe in the DevTools protocol, and
+Pillow; no test depends on it.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-DEVICES = {"desktop": (1280, 900, False), "phone": (390, 844, True)}
+from PIL import Image
+
+DEVICES = {"desktop": (1280, 800, False), "phone": (390, 844, True)}
 PAPER = {"width": 718, "height": 1047}  # of A4 at 96 pixels an inch, less margins of a centimetre
 TALLEST = 16_000  # pixels that a picture may have
 
@@ -120,6 +125,7 @@ def main() -> None:
     with chromium() as browser:
         for domain in ("Page", "Network"):
             browser.call(f"{domain}.enable")
+        screens = {}
         for device, (width, height, mobile) in DEVICES.items():
             browser.call(
                 "Emulation.setDeviceMetricsOverride",
@@ -129,9 +135,17 @@ def main() -> None:
                 mobile=mobile,
             )
             for scheme in ("light", "dark"):
-                wide = picture(browser, address, scheme, width, given.out / f"{device}-{scheme}.png")
+                file = given.out / f"{device}-{scheme}.png"
+                wide, high = picture(browser, address, scheme, width, file)
                 good = good and wide <= width
+                screens[device] = high / height
                 print(f"{device}-{scheme}: window {width}, content {wide} pixels wide")
+            if not mobile:
+                first = given.out / "first.png"
+                picture(browser, address, "light", width, first, most=height)
+                # A page has few colours: with a palette the picture takes a third of the room.
+                Image.open(first).quantize(250, Image.Quantize.MAXCOVERAGE).save(first, optimize=True)
+        print("; ".join(f"{device}: {many:.1f} screens" for device, many in screens.items()))
         browser.call("Emulation.setDeviceMetricsOverride", **dict(PAPER, mobile=False, deviceScaleFactor=1))
         picture(browser, address, "light", PAPER["width"], given.out / "paper.png", media="print")
         foreign = sorted({asked for asked in browser.asked if asked != address})
@@ -140,19 +154,25 @@ def main() -> None:
 
 
 def picture(
-    browser: Browser, address: str, scheme: str, width: int, file: Path, media: str = "screen"
-) -> int:
-    """Write a picture of the whole page and return how wide its content is."""
+    browser: Browser,
+    address: str,
+    scheme: str,
+    width: int,
+    file: Path,
+    media: str = "screen",
+    most: int = TALLEST,
+) -> tuple[int, float]:
+    """Write a picture of a page, up to a height, and return how wide and high its content is."""
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     browser.call("Emulation.setEmulatedMedia", media=media, features=features)
     browser.call("Page.navigate", url=address)
     browser.wait("Page.loadEventFired")
     measured = browser.call("Runtime.evaluate", expression="document.documentElement.scrollWidth")
     size = browser.call("Page.getLayoutMetrics")["cssContentSize"]
-    clip = {"x": 0, "y": 0, "width": width, "height": min(size["height"], TALLEST), "scale": 1}
+    clip = {"x": 0, "y": 0, "width": width, "height": min(size["height"], most), "scale": 1}
     shot = browser.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
     file.write_bytes(base64.b64decode(shot["data"]))
-    return int(measured["result"]["value"])
+    return int(measured["result"]["value"]), float(size["height"])
 
 
 if __name__ == "__main__":

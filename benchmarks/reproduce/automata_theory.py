@@ -8,7 +8,7 @@ import numpy as np
 
 import freshopt as fo
 from benchmarks.reproduce.automata_runs import CASES, Floats, best, hazards, proportional, reward, uniform
-from benchmarks.reproduce.claims import Measured, Measurements, Plan
+from benchmarks.reproduce.claims import Listed, Measured, Measurements, Plan
 from freshopt.automata import AutomataTree, TwofoldAutomaton, Update, detection
 from freshopt.problems import PollingKnapsack
 
@@ -95,7 +95,7 @@ def updates(_plan: Plan) -> Measured:
 
 
 @measure.of("equal-chances", "weighted-chances", quick=1)
-def conditions(_plan: Plan) -> Measured:
+def conditions(_plan: Plan) -> Listed:
     """Yield the optimality condition, without weights and with them."""
     apart, lost = [], []
     for case in CASES:
@@ -108,8 +108,7 @@ def conditions(_plan: Plan) -> Measured:
             x = fo.solve(fo.Problem(PollingKnapsack(form), fo.Sources(hazard, weight), 5.0)).rates
             values.append(float(np.sum(weight * x * -np.expm1(-hazard / np.maximum(x, 1e-280)))))
         lost.append(1.0 - values[1] / values[0])
-    yield "equal-chances", [max(apart)]
-    yield "weighted-chances", [min(lost)]
+    return [max(apart)], [min(lost)]
 
 
 @measure.of("finer-closer", "mean-finest", "bound-below-one", "width-slope", quick=1)
@@ -130,13 +129,12 @@ def single(_plan: Plan) -> Measured:
 
 
 @measure.of("bent-limit", "bent-accuracy", quick=1)
-def bends(_plan: Plan) -> Measured:
+def bends(_plan: Plan) -> Listed:
     """Yield material spaces (s/(N + 1))^λ."""
     hazard = -np.log1p(-np.array(RARE))
     optimum = float(hazard[0] / hazard.sum())
     limits = [abs(bent(RARE, FINER[-1], power)[0] / optimum - 1.0) for power in (0.5, 2.0)]
-    yield "bent-limit", [max(limits)]
-    yield "bent-accuracy", [bent(RARE, 500, 2.0)[1] / bent(RARE, 500, 1.0)[1]]
+    return [max(limits)], [bent(RARE, 500, 2.0)[1] / bent(RARE, 500, 1.0)[1]]
 
 
 @measure.of("local-is-global", quick=1)
@@ -153,7 +151,7 @@ def hierarchy(_plan: Plan) -> Measured:
 def path(plan: Plan) -> Measured:
     """Yield Example I: which automata a poll of material 3 moves."""
     reached = []
-    for seed in range(plan.runs("example-path")):
+    for seed in range(plan.runs()):
         tree = AutomataTree(4, update=Update.REWARD_INACTION, seed=seed)
         tree.learn([2] * 100, [1.0] * 100)
         moved = {each["node"] for each in tree.automata() if each["state"] != 250}

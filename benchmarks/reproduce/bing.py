@@ -1,6 +1,6 @@
-"""Claims of LambdaCrawl decided on the published Bing data, by `reproduce.py --bing FOLDER`.
+"""Claims of LambdaCrawl decided on the published Bing data.
 
-    python -m benchmarks reproduce --bing FOLDER [--pages N]
+    python -m benchmarks bing --data FOLDER [--pages N]
 
 FOLDER holds the five files that https://github.com/microsoft/Optimal-Freshness-Crawl-Scheduling describes, as
 `read_bing.py` reads them. As in section 7 of the paper, change rates of silent pages are estimated from their
@@ -13,14 +13,15 @@ sorting apart.
 
 from __future__ import annotations
 
-import argparse
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 import freshopt as fo
+from benchmarks.harness import Measurement, Row
 from benchmarks.reproduce.claims import FAILS, Claim, Finding, Table
 from benchmarks.reproduce.lambdacrawl_figures import FLOORS, Policies, by_floor, figure_1, figure_2, policies
 from benchmarks.reproduce.read_bing import BingData, read_bing
@@ -35,11 +36,13 @@ HOSTS = ("url_urlid_hostid", "host_hostid_isconstrained")
 FITTED = ("uc-harmonic", "uc-binary", "cc-harmonic", "cc-binary")
 
 
-def main(folder: Path, pages: int | None = None) -> None:
+def decided(data: Path | None = None, pages: int = 0) -> list[Row]:
     """Read the data, decide, and print one table; a file that is missing ends in one line."""
+    if data is None:
+        raise SystemExit("--data is needed: the folder of the five files")
     try:
-        data = read_bing(folder, pages)
-        sources, left_out = pages_of(data, folder)
+        read = read_bing(data, pages or None)
+        sources, left_out = pages_of(read, data)
     except FreshoptError as error:
         raise SystemExit(str(error)) from None
     print(about(sources, left_out))
@@ -48,13 +51,14 @@ def main(folder: Path, pages: int | None = None) -> None:
     below = (f"{x:.1%} at {floor:g}" for floor, x in zip(FLOORS, ahead, strict=True))
     print(f"J_h of LC below that of BLCε, by ε as a share of the mean rate: {', '.join(below)}\n")
     print(" | ".join(HEADINGS))
-    decided = findings(figure_1(found) | figure_2(sources))
-    for each in decided:
+    told = list(findings(figure_1(found) | figure_2(sources)))
+    for each in told:
         print(line(each))
-    print(f"{counts(decided)} on these data")
-    for each in decided:
+    print(f"{counts(told)} on these data")
+    for each in told:
         if each.verdict == FAILS:
             print(f"  {each.verdict}: {each.claim.place}: {each.claim.claim}: {each.estimate:.4g}")
+    return [each.record() for each in told]
 
 
 def pages_of(data: BingData, folder: Path) -> tuple[fo.Sources, int]:
@@ -64,23 +68,18 @@ def pages_of(data: BingData, folder: Path) -> tuple[fo.Sources, int]:
         raise SourceDataError(
             f"{folder} has no {ANNOUNCED}.txt with any of these pages: {missing}. Unpack the file there."
         )
-    absent = [
-        f"{name}.txt"
-        for name, column in zip(HOSTS, (data.host, data.constrained_hosts), strict=True)
-        if column is None
-    ]
-    if absent:
-        raise SourceDataError(
-            f"{folder} has no file {absent[0]}. Unpack all five files of the data set there."
-        )
-    learnt = MaximumLikelihood(smoothing=0.5).fit(data.log).change_rate_
-    important = data.importance > 0.0
-    signalled = ~np.isnan(data.announced_rate)
-    if not (important & signalled).any():
+    for name, column in zip(HOSTS, (data.host, data.constrained_hosts), strict=True):
+        if column is None:
+            raise SourceDataError(
+                f"{folder} has no file {name}.txt. Unpack all five files of the data set there."
+            )
+    sources = data.sources(MaximumLikelihood(smoothing=0.5).fit(data.log).change_rate_)
+    important = sources.importance > 0.0
+    if not (important & sources.signalled).any():
         raise SourceDataError(f"{folder}: of the pages of some importance {missing}. Read more pages.")
-    rate = np.where(signalled, data.announced_rate, learnt)[important]
-    sources = fo.Sources(rate, data.importance[important], signalled=signalled[important])
-    return sources, int(np.count_nonzero(~important))
+    rates = (sources.change_rate[important], sources.importance[important])
+    kept = fo.Sources(*rates, signalled=sources.signalled[important])
+    return kept, int(np.count_nonzero(~important))
 
 
 def about(sources: fo.Sources, left_out: int) -> str:
@@ -102,23 +101,15 @@ def bars(found: Policies) -> str:
 def of_data(claim: Claim) -> Claim:
     """Return a claim as the paper has it, without the stand-in's name."""
     text = re.sub(r"^the stand-in meets the (\d+) that (\w+) costs", r"\2 costs \1", claim.claim)
-    return replace(claim, claim=text.removesuffix(", first stand-in"))
+    return replace(claim, claim=text.removesuffix(", first stand-in"), kind="exact", runs=1)
 
 
-def findings(measured: dict[str, float]) -> list[Finding]:
-    """Return the findings of the paper's claims that these data decide, in the order of the table."""
-    table = Table.read("lambdacrawl").claims
-    theirs = [each for each in table.values() if each.origin != "own" or each.id in FITTED]
-    listed = [(of_data(each), measured[each.id]) for each in theirs if each.id in measured]
-    computed = ((replace(claim, kind="exact", runs=1), x) for claim, x in listed)
-    return [Finding(claim, x, x, x, 1, claim) for claim, x in computed]
+def findings(measured: dict[str, float]) -> Iterator[Finding]:
+    """Yield the findings of the paper's claims that these data decide, in the order of the table."""
+    for each in Table.read("lambdacrawl").claims.values():
+        if each.id in measured and (each.origin != "own" or each.id in FITTED):
+            claim, x = of_data(each), measured[each.id]
+            yield Finding(claim, x, x, x, 1, claim)
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--pages", type=int, metavar="N")
-    options = parser.parse_args()
-    main(options.folder, options.pages)
+BENCH = Measurement({"findings": decided})

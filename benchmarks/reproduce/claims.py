@@ -1,8 +1,8 @@
 """Claims of a paper, fixed before the runs, and the verdict that seeded runs give on each.
 
 The table of a paper is ``claims/<paper>.toml``: what is claimed, where, in which setting, which statistic of
-how many runs decides, and the band in which it must lie. The runs are made from the table: a module
-``reproduce_<paper>.py`` registers functions that return the samples of one or several claims.
+how many runs decides, and the band in which it must lie. The runs are made from the table: the modules of a
+paper register functions that return the samples of one or several claims; ``reproduce_<paper>.py`` measures.
 
 Rules
 -----
@@ -62,6 +62,7 @@ KINDS = {
 DECIDES = ("id", "kind", "runs", "at_least", "at_most")
 Samples: TypeAlias = npt.ArrayLike | tuple[npt.ArrayLike, npt.ArrayLike]
 Measured: TypeAlias = Iterator[tuple[str, "Samples | Beside"]]
+Listed: TypeAlias = Sequence["Samples | Beside"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,27 +199,42 @@ class Table:
 class Plan:
     """How many runs to make, and from which seed, by the table of a commit.
 
-    `quick` is the most of each claim, for tests.
+    `quick` is the most of each claim, for tests; `group` are the claims that are measured together.
     """
 
     claims: Mapping[str, Claim]
     seed: int = 0
     quick: int | None = None
     commit: str = ""
+    group: tuple[str, ...] = ()
 
     def runs(self, *ids: str) -> int:
-        """Return the number of runs of claims that share them."""
-        (number,) = {self.claims[each].runs for each in ids}
+        """Return the number of runs of claims that share them, or of the group."""
+        (number,) = {self.claims[each].runs for each in ids or self.group}
         return number if self.quick is None else min(number, self.quick)
+
+    def rng(self, *stream: int) -> np.random.Generator:
+        """Return the random numbers of a stream of this seed."""
+        return np.random.default_rng([self.seed, *stream])
+
+    def columns(self, one: Callable[[int], Sequence[Any]]) -> list[tuple[Any, ...]]:
+        """Return the samples of each claim of the group, from what one run measures of all."""
+        return list(zip(*(one(run) for run in range(self.runs())), strict=True))
+
+
+Function: TypeAlias = Callable[[Plan], Measured | Listed]
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A function that measures some claims together, and its runs in the quick form, None for not at all."""
+    """A function that measures some claims together, and its runs in the quick form, None for not at all.
+
+    It yields claims with their samples, or returns the samples in the order of the claims.
+    """
 
     ids: tuple[str, ...]
     quick: int | None
-    function: Callable[[Plan], Measured]
+    function: Function
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,12 +243,10 @@ class Measurements:
 
     groups: list[Group] = field(default_factory=list)
 
-    def of(
-        self, *ids: str, quick: int | None = None
-    ) -> Callable[[Callable[[Plan], Measured]], Callable[[Plan], Measured]]:
+    def of(self, *ids: str, quick: int | None = None) -> Callable[[Function], Function]:
         """Register the function that measures these claims."""
 
-        def register(function: Callable[[Plan], Measured]) -> Callable[[Plan], Measured]:
+        def register(function: Function) -> Function:
             self.groups.append(Group(ids, quick, function))
             return function
 
@@ -250,8 +264,10 @@ class Measurements:
 def decide(group: Group, plan: Plan) -> tuple[list[Finding], float]:
     """Measure a group of claims; return the findings and the seconds."""
     start = time.perf_counter()
-    plan = plan if plan.quick is None else replace(plan, quick=group.quick)
-    found = {name: decided(plan.claims[name], samples, plan) for name, samples in group.function(plan)}
+    plan = replace(plan, quick=plan.quick and group.quick, group=group.ids)
+    told = group.function(plan)
+    pairs = zip(group.ids, told, strict=True) if isinstance(told, Sequence) else told
+    found = {name: decided(plan.claims[name], samples, plan) for name, samples in pairs}
     if set(found) != set(group.ids):
         raise ValueError(f"measured {sorted(found)} instead of {sorted(group.ids)}")
     return [found[name] for name in group.ids], time.perf_counter() - start

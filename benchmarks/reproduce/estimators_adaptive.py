@@ -25,6 +25,7 @@ from freshopt.estimators import (
     MomentumStochasticApproximation,
     StochasticApproximation,
 )
+from freshopt.modelling.objective import Refresh
 from freshopt.online import AdaptiveRates
 from freshopt.problems import BinaryFreshness
 from freshopt.solvers import WaterFilling
@@ -54,7 +55,7 @@ def freshness(rates: Array) -> Array:
 
 def best() -> fo.Solution:
     """Return the optimum under the true change rates."""
-    return fo.solve(fo.Problem(BinaryFreshness(), fo.Sources(CHANGE_RATE, IMPORTANCE), BUDGET))
+    return fo.solve(fo.Problem(BinaryFreshness(Refresh.POISSON), fo.Sources(CHANGE_RATE, IMPORTANCE), BUDGET))
 
 
 def solved(estimates: Array) -> Array:
@@ -63,7 +64,9 @@ def solved(estimates: Array) -> Array:
     run = np.repeat(np.arange(runs), PAGES)
     sources = fo.Sources(estimates.ravel(), np.tile(IMPORTANCE, runs), host=run, min_rate=FLOOR)
     # More bandwidth than the hosts may use together: each run spends its own budget at its own price.
-    problem = fo.Problem(BinaryFreshness(), sources, 2 * BUDGET * runs, dict.fromkeys(range(runs), BUDGET))
+    problem = fo.Problem(
+        BinaryFreshness(Refresh.POISSON), sources, 2 * BUDGET * runs, dict.fromkeys(range(runs), BUDGET)
+    )
     return np.asarray(fo.solve(problem, WaterFilling()).rates).reshape(runs, PAGES)
 
 
@@ -134,6 +137,15 @@ def blocks(plan: Plan, runs: int, run: Callable[[np.random.Generator, int], Arra
     )
 
 
+def learning(learners: dict[str, Learner], plan: Plan, *, restart: bool = False) -> dict[str, Array]:
+    """Return the refresh rates of some learners, each on the same random numbers."""
+    runs = plan.runs()
+    return {
+        name: blocks(plan, runs, partial(adaptive_rates, learner=each, restart=restart))
+        for name, each in learners.items()
+    }
+
+
 @measure.of("optimum", quick=1)
 def optimum(plan: Plan) -> Measured:  # noqa: ARG001 - nothing is random
     """Compare the solver's optimum with its closed form."""
@@ -141,49 +153,36 @@ def optimum(plan: Plan) -> Measured:  # noqa: ARG001 - nothing is random
 
 
 CARRIED = ("carried-on-lln", "carried-on-sa", "carried-on-sam")
-FIG_6 = ("fig-6-sa", "fig-6-sam")
-LOSSES = ("lost-alpha-1", "lost-others")
 
 
-@measure.of(*CARRIED, *FIG_6, *LOSSES, quick=6)
+@measure.of(*CARRIED, "fig-6-sa", "fig-6-sam", "lost-alpha-1", "lost-others", quick=6)
 def carried_on(plan: Plan) -> Measured:
     """Learn on from batch to batch."""
-    runs = plan.runs(*CARRIED, *FIG_6, *LOSSES)
-    learners = {**ONLINE, "ln": lambda: LawOfLargeNumbers(alpha=math.log1p)}
-    found = {
-        name: blocks(plan, runs, partial(adaptive_rates, learner=each)) for name, each in learners.items()
-    }
+    found = learning({**ONLINE, "ln": lambda: LawOfLargeNumbers(alpha=math.log1p)}, plan)
     for claim, rates in zip(CARRIED, found.values(), strict=False):
         yield claim, regained(rates[:, -1])
     far = {name: strayed(rates) for name, rates in found.items()}
-    yield FIG_6[0], far["SA"] - far["LLN"]
-    yield FIG_6[1], far["SAM"] - far["LLN"]
+    yield "fig-6-sa", far["SA"] - far["LLN"]
+    yield "fig-6-sam", far["SAM"] - far["LLN"]
     kept = {name: freshness(rates[:, -1]) >= LOST for name, rates in found.items()}
-    yield LOSSES[0], kept["LLN"]
-    yield LOSSES[1], kept["SA"] & kept["SAM"] & kept["ln"]
+    yield "lost-alpha-1", kept["LLN"]
+    yield "lost-others", kept["SA"] & kept["SAM"] & kept["ln"]
 
 
-ANEW = ("anew", "fig-6-sa-anew", "fig-6-sam-anew")
-
-
-@measure.of(*ANEW)
+@measure.of("anew", "fig-6-sa-anew", "fig-6-sam-anew")
 def learnt_anew(plan: Plan) -> Measured:
     """Learn from each batch alone."""
-    runs = plan.runs(*ANEW)
-    found = {
-        name: blocks(plan, runs, partial(adaptive_rates, learner=each, restart=True))
-        for name, each in ONLINE.items()
-    }
-    yield ANEW[0], np.max([regained(rates[:, -1]) for rates in found.values()], axis=0)
+    found = learning(ONLINE, plan, restart=True)
+    yield "anew", np.max([regained(rates[:, -1]) for rates in found.values()], axis=0)
     far = {name: strayed(rates) for name, rates in found.items()}
-    yield ANEW[1], far["SA"] - far["LLN"]
-    yield ANEW[2], far["SAM"] - far["LLN"]
+    yield "fig-6-sa-anew", far["SA"] - far["LLN"]
+    yield "fig-6-sam-anew", far["SAM"] - far["LLN"]
 
 
 @measure.of("carried-on-mle")
 def all_crawls(plan: Plan) -> Measured:
     """Learn by smoothed maximum likelihood from all crawls so far."""
-    last = blocks(plan, plan.runs("carried-on-mle"), lambda rng, runs: likelihood_rates(rng, runs)[:, -1])
+    last = blocks(plan, plan.runs(), lambda rng, runs: likelihood_rates(rng, runs)[:, -1])
     yield "carried-on-mle", regained(last)
 
 
@@ -199,7 +198,7 @@ CLOCKED = {
 def one_clock(plan: Plan) -> Measured:
     """Run `AdaptiveRates`, in batches as long as 50 crawls of each page at equal rates."""
     pages = fo.Sources(CHANGE_RATE, IMPORTANCE)
-    guess = fo.Problem(BinaryFreshness(), fo.Sources(1.0, IMPORTANCE), BUDGET)
+    guess = fo.Problem(BinaryFreshness(Refresh.POISSON), fo.Sources(1.0, IMPORTANCE), BUDGET)
     length = BATCH * PAGES / BUDGET
     for claim, model in CLOCKED.items():
         rates = np.empty((plan.runs(claim), PAGES))

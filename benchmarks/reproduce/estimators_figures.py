@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.reproduce import estimator_moments as moments
-from benchmarks.reproduce.claims import Measured, Measurements, Plan
+from benchmarks.reproduce.claims import Listed, Measured, Measurements, Plan
 from benchmarks.reproduce.estimator_runs import Array, fitted, log_of, models, sampled
 
 measure = Measurements()
@@ -62,48 +62,42 @@ def simulated(
 
 
 @measure.of("fig-1b-naive", "fig-1b-comparable", quick=2)
-def figure_1b(plan: Plan) -> Measured:
+def figure_1b(plan: Plan) -> Listed:
     """Simulate the paper's page at p = 0.5."""
-    ids = ("fig-1b-naive", "fig-1b-comparable")
     rng = np.random.default_rng([plan.seed, 1])
-    errors = simulated(rng, plan.runs(*ids), 1723, (1.1098, 0.5), (0.75, (1.2, 0.6)), ("MM",))
-    yield ids[0], errors.largest(*OURS, "MLE") / errors.root("Naive")
-    yield ids[1], errors.largest(*OURS) / errors.root("MLE")
+    errors = simulated(rng, plan.runs(), 1723, (1.1098, 0.5), (0.75, (1.2, 0.6)), ("MM",))
+    return errors.largest(*OURS, "MLE") / errors.root("Naive"), errors.largest(*OURS) / errors.root("MLE")
 
 
 @measure.of("fig-1c", "fig-1c-single", quick=20)
 def figure_1c(plan: Plan) -> Measured:
     """Simulate the paper's page at p = 0.1."""
-    ids = ("fig-1c", "fig-1c-single")
     rng = np.random.default_rng([plan.seed, 2])
-    errors = simulated(rng, plan.runs(*ids), 340, (1.1098, 0.1), (0.75, (1.2, 0.6)), ("MM", "Naive"))
-    yield ids[0], errors.largest("SAM", "MLE") / errors.smallest("LLN", "SA")
+    errors = simulated(rng, plan.runs(), 340, (1.1098, 0.1), (0.75, (1.2, 0.6)), ("MM", "Naive"))
+    yield "fig-1c", errors.largest("SAM", "MLE") / errors.smallest("LLN", "SA")
     # One page of each hundred, as the paper shows a single run.
     near = {name: np.abs(each[:, 0]) for name, each in errors.of.items()}
-    yield ids[1], np.maximum(near["SAM"], near["MLE"]) < np.minimum(near["LLN"], near["SA"])
+    yield "fig-1c-single", np.maximum(near["SAM"], near["MLE"]) < np.minimum(near["LLN"], near["SA"])
 
 
-FIG_2 = ("fig-2-naive", "fig-2-comparable", "fig-2-mle", "fig-2-hundred", "fig-2-efficiency")
-
-
-@measure.of(*FIG_2, quick=4)
+@measure.of("fig-2-naive", "fig-2-comparable", "fig-2-mle", "fig-2-hundred", "fig-2-efficiency", quick=4)
 def figure_2(plan: Plan) -> Measured:
     """Simulate Δ = 5, p = 3."""
     rng, rates = np.random.default_rng([plan.seed, 3]), (5.0, 3.0)
-    errors = simulated(rng, plan.runs(*FIG_2), CRAWLS, rates, (0.75, (1.3, 0.75)), ("MM",))
+    errors = simulated(rng, plan.runs(), CRAWLS, rates, (0.75, (1.3, 0.75)), ("MM",))
     worst, best = errors.largest(*OURS, "MLE"), errors.smallest(*OURS)
-    yield FIG_2[0], worst / errors.root("Naive")
-    yield FIG_2[1], errors.largest(*OURS) / errors.root("MLE")
-    yield FIG_2[2], errors.root("MLE") / best
-    yield FIG_2[3], (worst < errors.root("Naive")) & (errors.root("MLE") < best)
+    yield "fig-2-naive", worst / errors.root("Naive")
+    yield "fig-2-comparable", errors.largest(*OURS) / errors.root("MLE")
+    yield "fig-2-mle", errors.root("MLE") / best
+    yield "fig-2-hundred", (worst < errors.root("Naive")) & (errors.root("MLE") < best)
     bound = 1 / np.sqrt(CRAWLS * moments.information(*rates))
-    yield FIG_2[4], np.mean(errors.of["MLE"] ** 2, axis=1) / bound**2
+    yield "fig-2-efficiency", np.mean(errors.of["MLE"] ** 2, axis=1) / bound**2
 
 
 @measure.of("fig-2-decay")
 def figure_2_decay(plan: Plan) -> Measured:
     """Compare how far errors fall from 100 to 1000 crawls, of the same pages."""
-    hundreds = plan.runs("fig-2-decay")
+    hundreds = plan.runs()
     rng, shape = np.random.default_rng([plan.seed, 4]), (HUNDRED * hundreds, CRAWLS)
     gaps = rng.exponential(1 / 3.0, shape)
     changed = rng.random(shape) < -np.expm1(-5.0 * gaps)
@@ -122,7 +116,7 @@ def figure_2_decay(plan: Plan) -> Measured:
 @measure.of("mle-unstable", quick=500)
 def instability(plan: Plan) -> Measured:
     """Say of which pages MLE is infinite after a few crawls and the online estimates are finite."""
-    rng, shape = np.random.default_rng([plan.seed, 5]), (plan.runs("mle-unstable"), EARLY)
+    rng, shape = np.random.default_rng([plan.seed, 5]), (plan.runs(), EARLY)
     gaps = rng.exponential(1 / 3.0, shape)
     log = log_of(gaps, rng.random(shape) < -np.expm1(-5.0 * gaps))
     given = models(0.75, (1.3, 0.75))
@@ -130,34 +124,28 @@ def instability(plan: Plan) -> Measured:
     yield "mle-unstable", np.isinf(fitted(given["MLE"], log, 3.0)) & finite
 
 
-FIG_3 = ("fig-3-sa", "fig-3-variance-sa", "fig-3-variance-lln", "fig-3-hundred")
-
-
-@measure.of(*FIG_3, quick=4)
+@measure.of("fig-3-sa", "fig-3-variance-sa", "fig-3-variance-lln", "fig-3-hundred", quick=4)
 def figure_3(plan: Plan) -> Measured:
     """Simulate Δ = 500, p = 3."""
     rng = np.random.default_rng([plan.seed, 6])
-    errors = simulated(rng, plan.runs(*FIG_3), CRAWLS, SLOW, (0.8, SAM), ("MM", "MLE", "Naive"))
+    errors = simulated(rng, plan.runs(), CRAWLS, SLOW, (0.8, SAM), ("MM", "MLE", "Naive"))
     (law, plain, heavy), (loose, tight, between) = map(errors.root, OURS), map(errors.spread, OURS)
-    yield FIG_3[0], np.maximum(law, heavy) / plain
-    yield FIG_3[1], tight / np.minimum(between, loose)
-    yield FIG_3[2], between / loose
-    yield FIG_3[3], (law < heavy) & (heavy < plain) & (tight < between) & (between < loose)
+    yield "fig-3-sa", np.maximum(law, heavy) / plain
+    yield "fig-3-variance-sa", tight / np.minimum(between, loose)
+    yield "fig-3-variance-lln", between / loose
+    yield "fig-3-hundred", (law < heavy) & (heavy < plain) & (tight < between) & (between < loose)
 
 
-FIG_4 = ("fig-4-sa", "fig-4-lln", "fig-4-volatile", "fig-4-hundred")
-
-
-@measure.of(*FIG_4, quick=4)
+@measure.of("fig-4-sa", "fig-4-lln", "fig-4-volatile", "fig-4-hundred", quick=4)
 def figure_4(plan: Plan) -> Measured:
     """Simulate Δ = 500, p = 50."""
     rng = np.random.default_rng([plan.seed, 7])
-    errors = simulated(rng, plan.runs(*FIG_4), CRAWLS, FAST, (0.8, SAM), ("MM", "MLE", "Naive"))
+    errors = simulated(rng, plan.runs(), CRAWLS, FAST, (0.8, SAM), ("MM", "MLE", "Naive"))
     (law, plain, heavy), (loose, tight, wide) = map(errors.root, OURS), map(errors.spread, OURS)
-    yield FIG_4[0], np.maximum(law, heavy) / plain
-    yield FIG_4[1], law / np.minimum(plain, heavy)
-    yield FIG_4[2], wide / np.maximum(loose, tight)
-    yield FIG_4[3], (law < heavy) & (heavy < plain) & (np.maximum(loose, tight) < wide)
+    yield "fig-4-sa", np.maximum(law, heavy) / plain
+    yield "fig-4-lln", law / np.minimum(plain, heavy)
+    yield "fig-4-volatile", wide / np.maximum(loose, tight)
+    yield "fig-4-hundred", (law < heavy) & (heavy < plain) & (np.maximum(loose, tight) < wide)
 
 
 @measure.of("fig-3-lln", "fig-3-decay", "fig-4-improve", "fig-4-rapid", "fig-4-crossing")

@@ -76,7 +76,7 @@ def split(log: CrawlLog, middle: float) -> Split:
     first = log.time <= middle
     second = known & (log.time - log.interval >= middle)
     both = np.intersect1d(source[first & known], source[second])
-    number = np.full(len(log.sources_), -1)
+    number = np.full(len(log.names), -1)
     number[both] = np.arange(len(both))
     keep = first & (number[source] >= 0)
     columns = {
@@ -112,8 +112,8 @@ def thinned(log: CrawlLog, every: int) -> CrawlLog:
 def crawl_rates(log: CrawlLog) -> Array:
     """Return each source's crawls per time unit, which LLN and SA have to be told."""
     known = ~np.isnan(log.interval)
-    count = np.bincount(log.source_index[known], minlength=len(log.sources_))
-    return np.asarray(count / np.bincount(log.source_index[known], log.interval[known], len(log.sources_)))
+    count = np.bincount(log.source_index[known], minlength=len(log.names))
+    return np.asarray(count / np.bincount(log.source_index[known], log.interval[known], len(log.names)))
 
 
 def everybody(log: CrawlLog) -> Array:
@@ -121,7 +121,7 @@ def everybody(log: CrawlLog) -> Array:
     known = ~np.isnan(log.interval)
     columns = {"source": np.zeros(int(known.sum()), dtype=np.int64), "elapsed": log.interval[known]}
     one = CrawlLog.from_columns({**columns, "changed": log.changed[known]}, time_unit=log.time_unit)
-    return np.repeat(MaximumLikelihood(smoothing=0.5).fit(one).change_rate_, len(log.sources_))
+    return np.repeat(MaximumLikelihood(smoothing=0.5).fit(one).change_rate_, len(log.names))
 
 
 def floored(log: CrawlLog) -> Array:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 import freshopt as fo
 from freshopt.estimators import MaximumLikelihood
+from freshopt.modelling.objective import Refresh
 from freshopt.online import LambdaLearnAndCrawl, price_bracket
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 from freshopt.simulation import missed_costs
@@ -20,7 +21,7 @@ from freshopt.solvers import LambdaCrawl, LambdaCrawlApprox
 from freshopt.solvers.binary_lambda_crawl import share_above
 from freshopt.solvers.lambda_crawl import price_bracket as published_bracket
 
-HARMONIC, BINARY = HarmonicStaleness(), BinaryFreshness()
+HARMONIC, BINARY = HarmonicStaleness(Refresh.POISSON), BinaryFreshness(Refresh.POISSON)
 # Crawls per source and day, section 7.
 BANDWIDTH = 0.2
 # The share of sources that announce their changes, section 7.

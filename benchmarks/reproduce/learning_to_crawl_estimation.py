@@ -9,12 +9,13 @@ import numpy as np
 from scipy.special import pdtr, pdtrc
 
 import freshopt as fo
-from benchmarks.reproduce.claims import Measured, Plan
-from benchmarks.reproduce.learning_to_crawl_instances import Array, N, measure
+from benchmarks.reproduce.claims import Listed, Measured, Measurements, Plan
+from benchmarks.reproduce.learning_to_crawl_instances import Array, N
 from freshopt.datasets import example_events
 from freshopt.estimators import FullObservation, MaximumLikelihood, MomentMatching
 from freshopt.simulation import SimulatedCrawler
 
+measure = Measurements()
 # Figures 3 and 4: bounds known to the estimator, change rates, crawl rates.
 BOUNDS, RATES, CRAWL_RATES = (0.1, 1.0), (0.25, 0.5, 0.75), (0.25, 0.75)
 CELLS = [(rate, crawl_rate) for rate in RATES for crawl_rate in CRAWL_RATES]
@@ -36,7 +37,7 @@ def crawled(
 @measure.of("lemma-3", quick=12)
 def lemma_3(plan: Plan) -> Measured:
     """Measure whether a source's error is within its bound of 90 %; the settings take turns."""
-    rng, runs, held = np.random.default_rng([plan.seed, 20]), plan.runs("lemma-3"), []
+    rng, runs, held = np.random.default_rng([plan.seed, 20]), plan.runs(), []
     share = max(runs // (2 * len(CELLS)), 1)
     for rate, crawl_rate in CELLS:
         for crawls in (20, 80):
@@ -65,7 +66,7 @@ TIGHT = ("fig-3-tight", "fig-4-tight", "app-j-looser", "app-j-nearer")
 @measure.of(*TIGHT)
 def tightness(plan: Plan) -> Measured:
     """Measure how the bound over the error moves with N, with ξ and with the kind of gaps."""
-    runs, logs = plan.runs(*TIGHT), []
+    runs, logs = plan.runs(), []
     for name, equal in (("fig-3-tight", False), ("fig-4-tight", True)):
         ratio = np.log(looseness(plan.seed, runs, equal=equal))
         logs.append(ratio)
@@ -81,7 +82,7 @@ def tightness(plan: Plan) -> Measured:
 def estimators(plan: Plan) -> Measured:
     """Measure by how much the errors of the two estimators differ, in the setting where most."""
     rng, worst = np.random.default_rng([plan.seed, 22]), []
-    for _ in range(plan.runs("fig-3-estimators")):
+    for _ in range(plan.runs()):
         ratios = []
         for rate, crawl_rate in CELLS:
             for crawls in (20, 80):
@@ -104,26 +105,25 @@ def printed_radius(sweeps: int, number: int, delta: float) -> float:
 
 
 @measure.of("lemma-5", "thm-1-radius", quick=50)
-def lemma_5(plan: Plan) -> Measured:
+def lemma_5(plan: Plan) -> Listed:
     """Measure whether the errors of all sources are within the two radii of 90 %."""
     rng, sweep, sweeps, delta = np.random.default_rng([plan.seed, 23]), 2.0, 100, 0.1
     proved, printed = [], []
-    for _ in range(plan.runs("lemma-5", "thm-1-radius")):
+    for _ in range(plan.runs()):
         rates = rng.uniform(*BOUNDS, N)
         found = rng.binomial(sweeps, -np.expm1(-rates * sweep)) / sweeps
         with np.errstate(divide="ignore"):
             error = np.abs(np.clip(-np.log1p(-found) / sweep, *BOUNDS) - rates)
         proved.append(bool(np.all(error <= radius(sweep, sweeps, BOUNDS[1], N, delta))))
         printed.append(bool(np.all(error <= printed_radius(sweeps, N, delta))))
-    yield "lemma-5", proved
-    yield "thm-1-radius", printed
+    return proved, printed
 
 
 @measure.of("thm-1-radius-unit", quick=1)
 def units(plan: Plan) -> Measured:
     """Compute the printed radius in hours over that in days: the unit does not enter, τR/m has none."""
     hours, days = (printed_radius(100, N, 0.1) for _ in range(2))
-    yield "thm-1-radius-unit", [24.0 * hours / days] * plan.runs("thm-1-radius-unit")
+    yield "thm-1-radius-unit", [24.0 * hours / days] * plan.runs()
 
 
 @cache
@@ -158,7 +158,7 @@ def visits(world: fo.World, rng: np.random.Generator) -> fo.CrawlLog:
 def first_crawls(log: fo.CrawlLog, number: int) -> fo.CrawlLog:
     """Return the log of each source's first crawls."""
     row = np.arange(len(log.time)) - np.repeat(log.offsets[:-1], np.diff(log.offsets))
-    source = np.repeat(log.sources_, np.diff(log.offsets))
+    source = np.repeat(log.names, np.diff(log.offsets))
     kept = row < number
     return fo.CrawlLog(source[kept], log.time[kept], log.changed[kept], start=0.0)
 
@@ -181,22 +181,20 @@ def real_run(name: str, rng: np.random.Generator) -> tuple[float, float, float]:
 
 
 @measure.of("fig-5-falls", "fig-5-estimators", "fig-5-covers")
-def figure_5(plan: Plan) -> Measured:
+def figure_5(plan: Plan) -> Listed:
     """Measure errors of the estimates on real histories, against those of all crawls."""
-    ids, rows = ("fig-5-falls", "fig-5-estimators", "fig-5-covers"), []
-    for run in range(plan.runs(*ids)):
+    rows = []
+    for run in range(plan.runs()):
         rng = np.random.default_rng([plan.seed, 24, run])
         rows.append([real_run(name, rng) for name in HISTORIES])
     found = np.array(rows)
-    yield ids[0], found[:, :, 0].max(axis=1)
-    yield ids[1], found[:, :, 1].max(axis=1)
-    yield ids[2], found[:, :, 2].min(axis=1)
+    return found[:, :, 0].max(axis=1), found[:, :, 1].max(axis=1), found[:, :, 2].min(axis=1)
 
 
 @measure.of("lemma-8", quick=200)
 def lemma_8(plan: Plan) -> Measured:
     """Measure whether a source's error is within its bound of 90 % after counted crawls."""
-    rng, runs = np.random.default_rng([plan.seed, 25]), plan.runs("lemma-8")
+    rng, runs = np.random.default_rng([plan.seed, 25]), plan.runs()
     rates = rng.uniform(*BOUNDS, runs)
     gap = rng.exponential(2.0, (runs, 20))
     counts = rng.poisson(rates[:, None] * gap)
@@ -219,7 +217,7 @@ def psi(t: Array) -> Array:
 @measure.of("app-k-tails", quick=1000)
 def tails(plan: Plan) -> Measured:
     """Compute both tails of random Poisson laws, and their bounds."""
-    rng, runs = np.random.default_rng([plan.seed, 27]), plan.runs("app-k-tails")
+    rng, runs = np.random.default_rng([plan.seed, 27]), plan.runs()
     mean = 10.0 ** rng.uniform(-1.0, 3.0, runs)
     away = mean * 10.0 ** rng.uniform(-2.0, 0.0, runs)
     # P(X > x) is that of X > ⌊x⌋, P(X < x) that of X ≤ ⌈x⌉ − 1.
@@ -236,4 +234,4 @@ def root(plan: Plan) -> Measured:
     """Compute the slope of the bound of Lemma 8 in ξ_max, both logarithmic, ξ_min = 0.1."""
     highest = np.geomspace(1.0, 100.0, 20)
     bound = np.sqrt(highest / psi(highest / 0.1 - 1.0))
-    yield "app-k-root", [float(np.polyfit(np.log(highest), np.log(bound), 1)[0])] * plan.runs("app-k-root")
+    yield "app-k-root", [float(np.polyfit(np.log(highest), np.log(bound), 1)[0])] * plan.runs()

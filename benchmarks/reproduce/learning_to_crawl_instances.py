@@ -7,16 +7,15 @@ from functools import cache
 import numpy as np
 
 import freshopt as fo
-from benchmarks.reproduce.claims import Measurements
 from freshopt.estimators import MomentMatching
 from freshopt.many import solve_many
+from freshopt.modelling.objective import Refresh
 from freshopt.online import PhasedEpsilonGreedy, best_exploration
-from freshopt.online.exploration_length import Exploration
+from freshopt.online.explore_then_commit import Exploration
 from freshopt.problems import BinaryFreshness
 
 Array = np.ndarray
-BINARY = BinaryFreshness()
-measure = Measurements()
+BINARY = BinaryFreshness(Refresh.POISSON)
 
 # The small instances: as many sources, and the bounds of the estimates around their change rates.
 N, BOUNDS = 100, (0.05, 2.0)

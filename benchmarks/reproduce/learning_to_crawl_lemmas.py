@@ -8,23 +8,29 @@ import numpy as np
 from scipy.special import digamma, zeta
 
 import freshopt as fo
-from benchmarks.reproduce.claims import Measured, Plan
-from benchmarks.reproduce.learning_to_crawl_instances import BINARY, Array, N, equal_gaps, instance, measure
+from benchmarks.reproduce.claims import Listed, Measured, Measurements, Plan
+from benchmarks.reproduce.learning_to_crawl_instances import BINARY, Array, N, equal_gaps, instance
 from freshopt.estimators import MaximumLikelihood, MomentMatching
+from freshopt.modelling.objective import Refresh
 from freshopt.online import sensitivity_bound
 from freshopt.problems import AccumulatedDelay, HarmonicStaleness
 
-LEMMAS = {"lemma-4": BINARY, "lemma-6": HarmonicStaleness(), "lemma-7": AccumulatedDelay()}
+measure = Measurements()
+LEMMAS = {
+    "lemma-4": BINARY,
+    "lemma-6": HarmonicStaleness(Refresh.POISSON),
+    "lemma-7": AccumulatedDelay(Refresh.POISSON),
+}
 # Of Σw: rounding of an optimum that a solver finds.
 ROUNDING = 1e-12
 
 
 @measure.of("lemma-1-limit", "lemma-1-printed-limit", quick=4)
-def lemma_1_limit(plan: Plan) -> Measured:
+def lemma_1_limit(plan: Plan) -> Listed:
     """Measure to what freshness settles, by simulation of 4000 sources."""
     n, accuracy, right, printed = 4000, 0.02, [], []
     rng = np.random.default_rng([plan.seed, 1])
-    for run in range(plan.runs("lemma-1-limit", "lemma-1-printed-limit")):
+    for run in range(plan.runs()):
         change, crawl = float(rng.uniform(0.2, 2.0)), float(rng.uniform(0.2, 2.0))
         world = fo.World.poisson(fo.Sources([change] * n), seed=1000 * plan.seed + run)
         until = math.log(2.0 / accuracy) / change
@@ -38,15 +44,14 @@ def lemma_1_limit(plan: Plan) -> Measured:
         limit = crawl / (crawl + change)
         right.append(abs(fresh - limit))
         printed.append(abs(fresh - (1.0 - limit)))
-    yield "lemma-1-limit", right
-    yield "lemma-1-printed-limit", printed
+    return right, printed
 
 
 @measure.of("lemma-1-below", "lemma-1-above", quick=1000)
-def lemma_1(plan: Plan) -> Measured:
+def lemma_1(plan: Plan) -> Listed:
     """Measure whether freshness at the lemma's time is within ε above its limit, and below it."""
     rng, below, above = np.random.default_rng([plan.seed, 2]), [], []
-    for _ in range(plan.runs("lemma-1-below", "lemma-1-above")):
+    for _ in range(plan.runs()):
         n = int(rng.integers(1, 21))
         w, change = np.exp(rng.normal(size=n)), 10 ** rng.uniform(-1.0, 1.0, n)
         crawl, fresh = 10 ** rng.uniform(-1.0, 1.0, n), rng.random(n) < 0.5
@@ -57,8 +62,7 @@ def lemma_1(plan: Plan) -> Measured:
         excess = float(np.sum(w * (fresh - limit) * np.exp(-(crawl + change) * until)))
         below.append(excess >= 0.0)
         above.append(excess <= accuracy)
-    yield "lemma-1-below", below
-    yield "lemma-1-above", above
+    return below, above
 
 
 @measure.of("lemma-2-probability", quick=300)
@@ -66,7 +70,7 @@ def lemma_2_probability(plan: Plan) -> Measured:
     """Measure whether the least likely record of the proof is as likely as it says."""
     rng, held = np.random.default_rng([plan.seed, 3]), []
     n = np.arange(1, 20_001)
-    for _ in range(plan.runs("lemma-2-probability")):
+    for _ in range(plan.runs()):
         rate = float(rng.uniform(0.3, 3.0))
         long = rng.uniform(1.1, 3.0) / rate * np.log(n + 1.0)
         long = long[long >= 1.0]
@@ -94,16 +98,15 @@ def logarithmic_errors(rng: np.random.Generator, rate: float, sizes: tuple[int, 
 
 
 @measure.of("lemma-2-unlearnable", "lemma-2-learnable")
-def lemma_2_errors(plan: Plan) -> Measured:
+def lemma_2_errors(plan: Plan) -> Listed:
     """Measure whether the error falls where w_n = ln(n + 1), at ξ = 2 and at ξ = 1."""
     rng, sizes = np.random.default_rng([plan.seed, 4]), (1000, 100_000)
     rows: dict[float, list[float]] = {2.0: [], 1.0: []}
-    for _ in range(plan.runs("lemma-2-unlearnable", "lemma-2-learnable")):
+    for _ in range(plan.runs()):
         for rate, each in rows.items():
             first, last = logarithmic_errors(rng, rate, sizes)
             each.append(math.log(last / first) / math.log(sizes[1] / sizes[0]))
-    yield "lemma-2-unlearnable", rows[2.0]
-    yield "lemma-2-learnable", rows[1.0]
+    return rows[2.0], rows[1.0]
 
 
 @measure.of("lemma-2-short", quick=20)
@@ -117,7 +120,7 @@ def lemma_2_short(plan: Plan) -> Measured:
     lengths = np.bincount(group, intervals)[1:-1]
     lengths = lengths[(lengths > 1.0) & (lengths < 2.0)]
     expected, apart = float(np.mean(np.exp(-rate * lengths))), []
-    for _ in range(plan.runs("lemma-2-short")):
+    for _ in range(plan.runs()):
         changed = rng.random(len(lengths)) < -np.expm1(-rate * lengths)
         apart.append(float(np.mean(changed)) - (1.0 - expected))
     yield "lemma-2-short", apart
@@ -140,7 +143,7 @@ def lemma_2_strict(plan: Plan) -> Measured:
     groups = np.array([10, 100, 1000])
     gap = np.array([np.mean(parts[1.7][:k]) - np.mean(parts[1.5][:k]) for k in groups])
     slope = float(np.polyfit(np.log(groups), np.log(gap), 1)[0]) if inside else math.nan
-    yield "lemma-2-strict", [slope] * plan.runs("lemma-2-strict")
+    yield "lemma-2-strict", [slope] * plan.runs()
 
 
 def losses(plan: Plan, lemma: str, runs: int) -> tuple[Array, Array]:
@@ -169,17 +172,15 @@ def losses(plan: Plan, lemma: str, runs: int) -> tuple[Array, Array]:
 @measure.of("lemma-4", quick=50)
 def lemma_4(plan: Plan) -> Measured:
     """Measure whether losses of binary freshness obey the lemma."""
-    lost, bound = losses(plan, "lemma-4", plan.runs("lemma-4"))
+    lost, bound = losses(plan, "lemma-4", plan.runs())
     yield "lemma-4", lost <= bound
 
 
 @measure.of("lemma-6-corrected", "lemma-6-printed", quick=50)
-def lemma_6(plan: Plan) -> Measured:
+def lemma_6(plan: Plan) -> Listed:
     """Measure whether losses of harmonic staleness obey the lemma with and without its factor of 2."""
-    ids = ("lemma-6-corrected", "lemma-6-printed")
-    lost, bound = losses(plan, "lemma-6", plan.runs(*ids))
-    yield ids[0], lost <= bound
-    yield ids[1], lost <= 0.5 * bound
+    lost, bound = losses(plan, "lemma-6", plan.runs())
+    return lost <= bound, lost <= 0.5 * bound
 
 
 @measure.of("lemma-6-last-line", quick=1)
@@ -189,21 +190,21 @@ def lemma_6_last_line(plan: Plan) -> Measured:
     curvature = slowest / ((slowest + bandwidth) * bandwidth**2)
     before = 2.0 / (curvature * slowest**4)
     printed = (slowest + bandwidth) * bandwidth**2 / slowest**5
-    yield "lemma-6-last-line", [printed / before] * plan.runs("lemma-6-last-line")
+    yield "lemma-6-last-line", [printed / before] * plan.runs()
 
 
 @measure.of("lemma-7", quick=50)
 def lemma_7(plan: Plan) -> Measured:
     """Measure whether losses of accumulated delay obey the lemma."""
-    lost, bound = losses(plan, "lemma-7", plan.runs("lemma-7"))
+    lost, bound = losses(plan, "lemma-7", plan.runs())
     yield "lemma-7", lost <= bound
 
 
 @measure.of("app-h-equal-rates", "app-h-best-rates", quick=100)
-def app_h(plan: Plan) -> Measured:
+def app_h(plan: Plan) -> Listed:
     """Measure how equal gaps do against equal Poisson rates and against the best ones."""
     rng, worse, leads = np.random.default_rng([plan.seed, 7]), [], []
-    for _ in range(plan.runs("app-h-equal-rates", "app-h-best-rates")):
+    for _ in range(plan.runs()):
         any_problem = instance(rng, 10 ** rng.uniform(0.0, 3.0), rng.uniform(0.0, 2.0))
         x = any_problem.sources.change_rate * N / any_problem.bandwidth
         even = float(any_problem.sources.importance @ (1.0 / (1.0 + x)))
@@ -211,15 +212,14 @@ def app_h(plan: Plan) -> Measured:
         problem = instance(rng, 100.0, 0.5)
         lead = equal_gaps(problem) - fo.solve(problem, certify=False).value
         leads.append(lead / float(problem.sources.importance.sum()))
-    yield "app-h-equal-rates", worse
-    yield "app-h-best-rates", leads
+    return worse, leads
 
 
 @measure.of("equal-gaps-estimators", quick=2)
 def equal_gap_estimators(plan: Plan) -> Measured:
     """Measure whether moment matching is maximum likelihood where gaps are equal."""
     rng, same = np.random.default_rng([plan.seed, 9]), []
-    for _ in range(plan.runs("equal-gaps-estimators")):
+    for _ in range(plan.runs()):
         sources, crawls, gap = 500, 40, float(rng.uniform(0.3, 4.0))
         rates = rng.uniform(0.1, 1.0, sources)
         changed = rng.random((sources, crawls)) < -np.expm1(-gap * rates)[:, None]

@@ -6,7 +6,7 @@ The numbers are the defaults of the code that the authors published with the pap
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -16,8 +16,8 @@ from numba import njit
 
 import freshopt as fo
 from freshopt.online import AsyncMirrorSync, AsyncProjectedGradientSync, MirrorSync, RunHistory
-from freshopt.online.gradient_probes import Descent, run_periods, with_exploration
-from freshopt.online.oracle import value_of
+from freshopt.online.gradient_probes import Descent, with_exploration
+from freshopt.online.rate_evaluation import value_of
 from freshopt.problems import BinaryCost, PowerCost, SynchronizationCost
 from freshopt.simulation import AgeCosts, Crawler
 
@@ -86,7 +86,6 @@ def _loop() -> Callable[..., Any]:
     return loop
 
 
-Array: TypeAlias = npt.NDArray[np.float64]
 Cyclic: TypeAlias = AsyncMirrorSync | AsyncProjectedGradientSync
 Learner: TypeAlias = MirrorSync | Cyclic
 
@@ -139,8 +138,11 @@ class Instance:
 
     def run_by(self, descent: Descent, learner: Cyclic, rounds: int) -> RunHistory:
         """Run a learner with cyclic updates, by a step of one's own."""
-        horizon, world, truth = rounds * ROUND, self.world(), self.problem
-        return run_periods(learner, descent, world, truth, horizon, truth, None, progress=False)
+        kind = type(learner)
+        stepping = type(kind.__name__, (kind,), {"__slots__": (), "descent": descent})
+        own = stepping(**{each.name: getattr(learner, each.name) for each in fields(learner)})
+        history: RunHistory = own.run(self.world(), self.problem, rounds * ROUND, truth=self.problem)
+        return history
 
     def curve(self, history: RunHistory, rounds: int) -> Array:
         """Return the cost of the rates in force after 0, 1, ... rounds."""
@@ -154,16 +156,10 @@ class Instance:
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """Costs of the learners on instances of a kind.
+    """Costs of the learners on instances of a kind, and of the best rates beside exploration and without.
 
-    Attributes
-    ----------
-    learnt : ndarray, shape (3, runs, rounds+1)
-        After each round, by learner.
-    explored, best : ndarray, shape (runs,)
-        Of the best rates, beside exploration and without.
-    spent, resets : ndarray, shape (3, runs)
-        Shares of the bandwidth: used, and used by resets.
+    `learnt` is after each round, shape (3, runs, rounds+1); `spent` and `resets`, shape (3, runs), are shares
+    of the bandwidth: used, and used by resets.
     """
 
     learnt: Array

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 import freshopt as fo
-from benchmarks.reproduce.claims import Beside, Measured, Measurements, Plan
+from benchmarks.reproduce.claims import Beside, Listed, Measured, Measurements, Plan
 from benchmarks.reproduce.mirrorsync_instances import (
     BANDWIDTH,
     EXPLORATION,
@@ -40,7 +40,7 @@ INTERVALS, PROBED = 2000, 0.5
 def convex(plan: Plan) -> Measured:
     """Lemma 1: J is convex and decreasing."""
     answer = []
-    for run in range(plan.runs("lemma-1")):
+    for run in range(plan.runs()):
         kind = KINDS[run % 2]
         numerics = numerics_of(Instance.drawn(kind, plan.seed, run))
         rng, good = np.random.default_rng([plan.seed, run]), True
@@ -63,16 +63,15 @@ def numerics_of(instance: Instance) -> Numerics:
 
 
 @measure.of("prop-1-gaps", "prop-1-cost", quick=5)
-def open_loop(plan: Plan) -> Measured:
+def open_loop(plan: Plan) -> Listed:
     """Proposition 1: schedules with unequal gaps are not cheaper."""
     cheaper, excess = [], []
-    for run in range(plan.runs("prop-1-gaps", "prop-1-cost")):
+    for run in range(plan.runs()):
         kind = KINDS[run % 2]
         batch = Batch.drawn(kind, plan.seed, run + 1).one(run)
         cheaper.append(by_descent(batch, np.random.default_rng([plan.seed, run])) <= 1e-9)
         excess.append(best_cycle(batch, Instance.drawn(kind, plan.seed, run)))
-    yield "prop-1-gaps", cheaper
-    yield "prop-1-cost", excess
+    return cheaper, excess
 
 
 def by_descent(batch: Batch, rng: np.random.Generator) -> float:
@@ -110,7 +109,7 @@ def best_cycle(batch: Batch, instance: Instance) -> float:
 def unbiased(plan: Plan) -> Measured:
     """Lemma 2: gradient estimates have the gradient as their mean."""
     for kind in KINDS:
-        runs = plan.runs("lemma-2-power", "lemma-2-binary")
+        runs = plan.runs()
         yield f"lemma-2-{kind}", [slope_error(Instance.drawn(kind, plan.seed, run)) for run in range(runs)]
 
 
@@ -150,7 +149,7 @@ ADVERSARIES = ("alternating", "switching", "random")
 def in_policy(plan: Plan) -> Measured:
     """Theorem 5.1: regret against the best that exploration leaves, at three learning rates."""
     for kind in KINDS:
-        runs = plan.runs("theorem-5.1-power", "theorem-5.1-binary")
+        runs = plan.runs()
         batch = Batch.drawn(kind, plan.seed, runs)
         best, (problem, *_) = batch.best(EXPLORATION), batch.problems()
         ratios, never = [], []
@@ -183,7 +182,7 @@ def order(plan: Plan) -> Measured:
 @measure.of("order-long")
 def order_at_length(plan: Plan) -> Measured:
     """Corollary 1's order at many more rounds than the paper's."""
-    batch = Batch.drawn("binary", plan.seed, plan.runs("order-long"))
+    batch = Batch.drawn("binary", plan.seed, plan.runs())
     lost = [
         play(batch, rounds, *corollary(batch, rounds), plan.seed)[0] - rounds * batch.best()
         for rounds in LONGER
@@ -194,7 +193,7 @@ def order_at_length(plan: Plan) -> Measured:
 @measure.of("order-averaged")
 def averaged(plan: Plan) -> Measured:
     """Corollary 1's order, with freshopt's learner."""
-    runs = plan.runs("order-averaged")
+    runs = plan.runs()
     batch = Batch.drawn("binary", plan.seed, runs)
     lost = np.empty((len(FEWER), runs))
     for run in range(runs):
@@ -209,7 +208,7 @@ def averaged(plan: Plan) -> Measured:
 def exploration_gap(plan: Plan) -> Measured:
     """Lemma 3: what exploration costs, beside equal rates, which a learner begins with."""
     for kind in KINDS:
-        batch = Batch.drawn(kind, plan.seed, plan.runs("gap-bound-power", "gap-bound-binary"))
+        batch = Batch.drawn(kind, plan.seed, plan.runs())
         best, bound = batch.best(), 2.0 * EXPLORATION * LARGEST[kind]
         never = stay(batch, 1, EXPLORATION) - best
         yield f"gap-bound-{kind}", Beside((batch.best(EXPLORATION) - best) / bound, never / bound)
@@ -223,7 +222,7 @@ def slopes(lengths: tuple[int, ...], lost: Array) -> Array:
 @measure.of("least-rate", quick=10)
 def least_rate(plan: Plan) -> Measured:
     """Section 5: regret as r_min falls to a sixteenth."""
-    batch = Batch.drawn("binary", plan.seed, plan.runs("least-rate"))
+    batch = Batch.drawn("binary", plan.seed, plan.runs())
     lost, never = [], []
     for least in (0.1, 0.00625):
         here = batch.with_least(least)

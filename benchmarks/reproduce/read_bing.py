@@ -2,11 +2,13 @@
 
 With the importances of the pages, and their hosts.
 
-The data of Kolobov et al., NeurIPS 2019 (and SIGIR 2019), are files of tab-separated columns, no header:
+The data of Kolobov et al., NeurIPS 2019 (and SIGIR 2019), described at
+https://github.com/microsoft/Optimal-Freshness-Crawl-Scheduling, are files of tab-separated columns, no
+header:
 
 * ``urlid_offset_history.txt``: id; days from the begin of the collection to the page's first crawl; its later
   crawls ``[[gap, changed], ...]``, the crawl interval in days since the crawl before, each of which tells
-  whether there was a change and not how many;
+  whether there was a change and not how many; an interval of 0 is a second record of one crawl;
 * ``urlid_imp.txt``: id; importance;
 * ``urlid_chrate_compl_obs_hist.txt``: id; changes per day, of the 4 % of pages whose sitemaps announce
   their changes;
@@ -23,10 +25,11 @@ import gzip
 import json
 import os
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,20 +51,10 @@ ENDINGS = (".txt", ".tsv", ".txt.gz", ".tsv.gz")
 class BingData:
     """Crawl log and importances of the Bing data.
 
-    Arrays follow the order of ``log.sources_``, the ids.
-
-    Attributes
-    ----------
-    log : CrawlLog
-        In days from the begin of the collection.
-    importance : ndarray, shape (n,)
-    announced_rate : ndarray, shape (n,)
-        Changes per day of pages that announce them; NaN for the others.
-    host : ndarray of int, shape (n,), or None
-        The id of each page's host, where the folder has the file.
-    constrained_hosts : ndarray of int, or None
-        Ids of the hosts of these pages that limit how often they may be crawled, sorted. How often, the data
-        do not tell: ``dict.fromkeys(data.constrained_hosts.tolist(), 24.0)`` are `host_limits` of 24 a day.
+    Arrays follow the order of ``log.names``, the ids; the log is in days from the begin of the collection.
+    Rates are NaN for pages that announce no changes. Hosts are None where the folder has no file of them, and
+    so are those that limit how often they may be crawled, sorted. How often, the data do not tell:
+    ``dict.fromkeys(data.constrained_hosts.tolist(), 24.0)`` are `host_limits` of 24 a day.
     """
 
     log: CrawlLog
@@ -76,52 +69,15 @@ class BingData:
         return f"BingData({self.log!r}, {known} of {len(self.importance)} announce their changes)"
 
     def sources(self, change_rate: npt.ArrayLike) -> Sources:
-        """Return the pages as sources of a problem.
-
-        Parameters
-        ----------
-        change_rate : array_like, shape (n,)
-            Changes per day, estimated from the log, such as
-            ``MaximumLikelihood().fit(data.log).change_rate_``; pages that announce their changes have theirs
-            from the data.
-        """
-        n = len(self.importance)
+        """Return the pages as sources, of estimated rates where they announce no changes."""
         announced = ~np.isnan(self.announced_rate)
-        rate = np.where(announced, self.announced_rate, as_vector(change_rate, n, "change_rate"))
-        return Sources(rate, self.importance, name=self.log.sources_, host=self.host, signalled=announced)
+        learnt = as_vector(change_rate, len(self.importance), "change_rate")
+        rate = np.where(announced, self.announced_rate, learnt)
+        return Sources(rate, self.importance, names=self.log.names, host=self.host, signalled=announced)
 
 
 def read_bing(folder: str | os.PathLike[str], limit: int | None = None) -> BingData:
-    """Read the data set.
-
-    Parameters
-    ----------
-    folder : path
-        With the five files, which may be gzipped. Where the one of announced changes is missing, no page
-        announces any; where those of hosts are, the hosts are None.
-    limit : int, optional
-        Read the first pages of the histories only.
-
-    Returns
-    -------
-    BingData
-
-    Raises
-    ------
-    SourceDataError
-        If a file is missing or a line cannot be used; names the file and the line.
-
-    Notes
-    -----
-    A page's first crawl is its baseline. A crawl interval of 0 is a second record of one crawl, which is
-    joined with it.
-
-    References
-    ----------
-    .. [1] Kolobov, Peres, Lu, Horvitz, "Staying up to date with online content changes using reinforcement
-       learning for scheduling", NeurIPS 2019; the data are described at
-       https://github.com/microsoft/Optimal-Freshness-Crawl-Scheduling
-    """
+    """Read the data set, of the first pages only if there is a limit; files may be gzipped."""
     place = Path(folder)
     if not place.is_dir():
         raise SourceDataError(
@@ -130,106 +86,78 @@ def read_bing(folder: str | os.PathLike[str], limit: int | None = None) -> BingD
     if limit is not None and limit < 1:
         raise SourceDataError(f"limit is {limit}. Pass how many pages to read, 1 or more, or None for all.")
     log = _histories(_file(place, HISTORY), limit)
-    importance = _values(_file(place, IMPORTANCE), log, "importance", 0.0)
-    missing = np.flatnonzero(np.isnan(importance))
-    if len(missing):
+    pages = log.names.tolist()
+    worth = partial(_number, "importance", 0.0)
+    importance = _column(_file(place, IMPORTANCE), pages, worth, "no importance of {} pages")
+    announced, hosts, limited = (_find(place, stem) for stem in (ANNOUNCED, PAGE_HOSTS, CONSTRAINED))
+    told = {} if announced is None else _values(announced, partial(_number, "change rate", SMALLEST))
+    rate = np.array([told.get(page, np.nan) for page in pages])
+    host = constrained = None
+    if hosts is not None:
+        found = _column(hosts, pages, _integer, "no host of {} pages", fields=(1, 2, 3))
+        host = read_only(np.array(found, dtype=np.int64))
+    if host is not None and limited is not None:
+        own = np.unique(host)
+        flags = _column(limited, own.tolist(), _flag, "no line of {} hosts of pages", fields=(1, 2, 3))
+        constrained = read_only(own[np.array(flags, dtype=bool)])
+    return BingData(log, read_only(np.array(importance)), read_only(rate), host, constrained)
+
+
+def _values(
+    path: Path, parse: Callable[[str, str], Any], fields: tuple[int, int, int] = (0, 1, 2)
+) -> dict[int, Any]:
+    """Return what is told of each id; the fields are those of the id and the value, and their number."""
+    key, value, width = fields
+    return {_integer(row[key], where): parse(row[value], where) for where, row in _lines(path, width, key)}
+
+
+def _column(
+    path: Path,
+    ids: list[int],
+    parse: Callable[[str, str], Any],
+    words: str,
+    fields: tuple[int, int, int] = (0, 1, 2),
+) -> list[Any]:
+    """Return what is told of ids, all of which must be there."""
+    told = _values(path, parse, fields)
+    if missing := [each for each in ids if each not in told]:
         raise SourceDataError(
-            f"{_file(place, IMPORTANCE)} has no importance of {len(missing)} pages, the first being "
-            f"{log.sources_[missing[0]]}. Complete the file, or leave these pages out of {HISTORY}."
+            f"{path} has {words.format(len(missing))}, the first being {missing[0]}. Complete the file, or "
+            f"leave these pages out of {HISTORY}."
         )
-    announced = _find(place, ANNOUNCED)
-    rate = (
-        np.full(len(importance), np.nan)
-        if announced is None
-        else _values(announced, log, "change rate", SMALLEST)
-    )
-    hosts = _find(place, PAGE_HOSTS)
-    limited = _find(place, CONSTRAINED)
-    host = None if hosts is None else _page_hosts(hosts, log)
-    constrained = None if host is None or limited is None else _constrained(limited, host)
-    return BingData(log, read_only(importance), read_only(rate), host, constrained)
-
-
-def _page_hosts(path: Path, log: CrawlLog) -> IntArray:
-    """Read the host of each page."""
-    position = {int(name): k for k, name in enumerate(log.sources_.tolist())}
-    hosts = np.full(len(position), -1, dtype=np.int64)
-    for line, (_, page, host) in _lines(path, 3, key=1):
-        where = f"line {line} of {path}"
-        number = _integer(host, where)
-        at = position.get(_integer(page, where))
-        if at is not None:
-            hosts[at] = number
-    missing = np.flatnonzero(hosts < 0)
-    if len(missing):
-        raise SourceDataError(
-            f"{path} has no host of {len(missing)} pages, the first being {log.sources_[missing[0]]}. "
-            f"Complete the file, or leave these pages out of {HISTORY}."
-        )
-    return read_only(hosts)
-
-
-def _constrained(path: Path, host: IntArray) -> IntArray:
-    """Read which of the pages' hosts limit their crawl rate."""
-    told: dict[int, bool] = {}
-    for line, (_, label, flag) in _lines(path, 3, key=1):
-        where = f"line {line} of {path}"
-        if flag.strip() not in {"0", "1"}:
-            raise SourceDataError(
-                f"whether the host is constrained is {_short(flag)} in {where}. It is 0 or 1. Correct it."
-            )
-        told[_integer(label, where)] = flag.strip() == "1"
-    own = np.unique(host)
-    unknown = [number for number in own.tolist() if number not in told]
-    if unknown:
-        raise SourceDataError(
-            f"{path} has no line of {len(unknown)} hosts of pages, the first being {unknown[0]}. Complete "
-            "the file."
-        )
-    return read_only(own[[told[number] for number in own.tolist()]])
+    return [told[each] for each in ids]
 
 
 def _histories(path: Path, limit: int | None) -> CrawlLog:
-    """Read the histories into a crawl log.
-
-    A page has a baseline and then a row per crawl.
-    """
+    """Read the histories into a crawl log: of each page a baseline and then a row per crawl."""
     ids, sizes = array("q"), array("q")
     intervals, changed, times = array("d"), bytearray(), array("d")
-    for line, (label, offset, history) in _lines(path, 3):
+    for where, (label, offset, history) in _lines(path, 3):
         if limit is not None and len(ids) >= limit:
             break
-        where = f"line {line} of {path}"
         ids.append(_integer(label, where))
-        clock = _number(offset, "first_crawl_time_offset", where, 0.0)
-        before = len(intervals)
-        intervals.append(np.nan)
-        changed.append(0)
-        times.append(clock)
-        for wait, flag in _pairs(history, where):
-            if wait > 0:
-                if clock + wait == clock:
-                    raise SourceDataError(
-                        f"a gap of {wait:g} days is lost beside the time {clock:g} in {where}. Correct them."
-                    )
-                clock += wait
-                intervals.append(wait)
-                changed.append(flag)
-                times.append(clock)
-            else:
+        clock, before = _number("first_crawl_time_offset", 0.0, offset, where), len(intervals)
+        for wait, flag in ((np.nan, 0), *_pairs(history, where)):
+            if wait == 0:
                 changed[-1] |= flag
+                continue
+            if clock + wait == clock:
+                raise SourceDataError(
+                    f"a gap of {wait:g} days is lost beside the time {clock:g} in {where}. Correct them."
+                )
+            clock += 0.0 if np.isnan(wait) else wait
+            intervals.append(wait)
+            changed.append(flag)
+            times.append(clock)
         sizes.append(len(intervals) - before)
     if not ids:
         raise SourceDataError(f"{path} has no lines. Check that it was unpacked completely.")
-    count = np.array(sizes)
     names, codes = code_sources(ids)
     if len(names) < len(ids):
-        known = np.bincount(codes)
-        raise SourceDataError(
-            f"{path} has page {names[np.argmax(known > 1)]} in more than one line. Keep one of them."
-        )
+        twice = names[np.argmax(np.bincount(codes) > 1)]
+        raise SourceDataError(f"{path} has page {twice} in more than one line. Keep one of them.")
     columns = {
-        "source": np.repeat(codes.astype(np.int64), count),
+        "source": np.repeat(codes.astype(np.int64), np.array(sizes)),
         "time": np.array(times),
         "elapsed": np.array(intervals),
         "changed": np.frombuffer(bytes(changed), dtype=np.uint8).astype(np.bool_),
@@ -237,7 +165,7 @@ def _histories(path: Path, limit: int | None) -> CrawlLog:
     return CrawlLog.from_columns(columns, names=names, time_unit="day")
 
 
-def _pairs(text: str, where: str) -> list[tuple[float, int]]:
+def _pairs(text: str, where: str) -> Iterable[tuple[float, int]]:
     """Return the crawls of a page."""
     try:
         history = json.loads(text)
@@ -262,24 +190,8 @@ def _is_interval(value: object) -> bool:
     return number and (value == 0 or SMALLEST <= value <= LARGEST)  # type: ignore[operator]
 
 
-def _values(path: Path, log: CrawlLog, what: str, least: float) -> Array:
-    """Read one number per page.
-
-    NaN for pages of the log that the file does not have.
-    """
-    values = np.full(len(log.sources_), np.nan)
-    position = {int(name): k for k, name in enumerate(log.sources_.tolist())}
-    for line, (label, text) in _lines(path, 2):
-        where = f"line {line} of {path}"
-        at = position.get(_integer(label, where))
-        number = _number(text, what, where, least)
-        if at is not None:
-            values[at] = number
-    return values
-
-
-def _lines(path: Path, columns: int, key: int = 0) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the fields of each line.
+def _lines(path: Path, columns: int, key: int = 0) -> Iterator[tuple[str, list[str]]]:
+    """Yield the place and the fields of each line.
 
     A header, where field `key` is no number, and blank lines are passed over.
     """
@@ -294,10 +206,9 @@ def _lines(path: Path, columns: int, key: int = 0) -> Iterator[tuple[int, list[s
                 if len(fields) != columns:
                     raise SourceDataError(
                         f"line {line} of {path} has {len(fields)} columns, not {columns}. They are "
-                        "separated by tabs. "
-                        "Unpack the file anew."
+                        "separated by tabs. Unpack the file anew."
                     )
-                yield line, fields
+                yield f"line {line} of {path}", fields
     except (OSError, EOFError) as error:
         raise SourceDataError(f"{path} cannot be read: {error}. Check that it is complete.") from error
 
@@ -316,7 +227,7 @@ def _integer(text: str, where: str) -> int:
     return number
 
 
-def _number(text: str, what: str, where: str, least: float) -> float:
+def _number(what: str, least: float, text: str, where: str) -> float:
     try:
         number = float(text)
     except ValueError:
@@ -326,6 +237,14 @@ def _number(text: str, what: str, where: str, least: float) -> float:
             f"{what} is {_short(text)} in {where}. It is a number >= {least:g}. Correct it."
         )
     return number
+
+
+def _flag(text: str, where: str) -> bool:
+    if text.strip() not in {"0", "1"}:
+        raise SourceDataError(
+            f"whether the host is constrained is {_short(text)} in {where}. It is 0 or 1. Correct it."
+        )
+    return text.strip() == "1"
 
 
 def _file(folder: Path, stem: str) -> Path:

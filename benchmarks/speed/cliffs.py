@@ -30,11 +30,9 @@ import numpy as np
 
 import freshopt as fo
 from benchmarks.harness import Claims, Measurement, Record, Row, shown
-from benchmarks.speed.objectives import OBJECTIVES
+from benchmarks.objectives import OBJECTIVES
 from freshopt.dual_search.problem_columns import numerics_columns
-from freshopt.problems import (
-    ExpectedPenalty,
-)
+from freshopt.problems import ExpectedPenalty
 from freshopt.separable.kernel import Kernel
 
 BUDGETS = (1e-4, 1e-2, 0.3, 0.9, 0.999)

@@ -13,17 +13,17 @@ than `--patience`. Ratios are of one run.
 from __future__ import annotations
 
 import multiprocessing
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import freshopt as fo
-from benchmarks.harness import Claims, Measurement, Record, Row, by
+from benchmarks.harness import Claims, Measurement, Record, Row, by, clocked
 from freshopt.cvx import cp
+from freshopt.modelling.objective import Refresh
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.solvers import Conic, SeparableNewton, WaterFilling
@@ -87,9 +87,9 @@ class Deadline(fo.Objective):
 
 
 OBJECTIVES: dict[str, tuple[fo.Objective, fo.Objective | None]] = {
-    "harmonic": (Harmonic(), HarmonicStaleness()),
-    "delay": (Delay(), AccumulatedDelay()),
-    "binary": (Binary(), BinaryFreshness()),
+    "harmonic": (Harmonic(), HarmonicStaleness(Refresh.POISSON)),
+    "delay": (Delay(), AccumulatedDelay(Refresh.POISSON)),
+    "binary": (Binary(), BinaryFreshness(Refresh.POISSON)),
     "alpha-fair": (AlphaFair(), None),
     "blend": (Blend(), None),
     "deadline": (Deadline(), None),
@@ -121,13 +121,6 @@ def instance(name: str, objective: fo.Objective, n: int, *, ill: bool) -> fo.Pro
     cost: Any = rng.uniform(0.2, 5.0, n) if name == "blend" else 1.0
     sources = fo.Sources(d, w, refresh_cost=cost)
     return fo.Problem(objective, sources, BUDGET * float(np.sum(sources.refresh_cost * d)))
-
-
-def clocked(work: Callable[[], Any]) -> tuple[Any, float, float]:
-    """Return a result with wall-clock and processor seconds."""
-    wall, processor = time.perf_counter(), time.process_time()
-    result = work()
-    return result, time.perf_counter() - wall, time.process_time() - processor
 
 
 def newton(name: str, objective: fo.Objective, n: int, *, ill: bool) -> dict[str, Any]:

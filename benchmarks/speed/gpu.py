@@ -25,10 +25,7 @@ import numpy as np
 import freshopt as fo
 from benchmarks.harness import Claims, Measurement, Record, Row, by
 from benchmarks.harness import seconds as timed
-from benchmarks.speed.objectives import BUDGET, OBJECTIVES
-from freshopt.problems import (
-    HarmonicStaleness,
-)
+from benchmarks.objectives import BUDGET, OBJECTIVES
 from freshopt.solvers import WaterFilling, WaterFillingCuda
 
 with contextlib.suppress(ImportError):  # pages are written on any machine
@@ -131,7 +128,7 @@ def with_copies(d: Any, w: Any, bandwidth: float, rounds: int) -> dict[str, floa
     record: dict[str, list[float]] = {"copied there": [], "solved": [], "copied back": [], "all": []}
     for _ in range(rounds):
         begun = time.perf_counter()
-        problem = fo.cuda.DeviceProblem(HarmonicStaleness(), change_rate, bandwidth, importance=importance)
+        problem = fo.cuda.DeviceProblem(OBJECTIVES["harmonic"], change_rate, bandwidth, importance=importance)
         there = time.perf_counter()
         solution = fo.solve(problem, SOLVER)
         solved = time.perf_counter()

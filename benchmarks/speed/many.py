@@ -18,7 +18,8 @@ import numpy as np
 
 import freshopt as fo
 from benchmarks.harness import Claims, Measurement, Record, Row, turns
-from benchmarks.speed.objectives import some
+from benchmarks.objectives import some
+from freshopt.modelling.objective import Refresh
 from freshopt.problems import Age, HarmonicStaleness
 
 CELLS = some("harmonic", "binary", "delay", "harmonic, periodic", "binary, periodic", "age")
@@ -28,8 +29,8 @@ FIRST = """
 import time, numpy as np, freshopt as fo
 rng = np.random.default_rng(1)
 d, w = rng.lognormal(size={n}), rng.lognormal(size={n})
-fo.solve(fo.Problem(fo.problems.HarmonicStaleness(), fo.Sources([1.0]), 1.0))
-problem = fo.Problem(fo.problems.HarmonicStaleness(), fo.Sources(d, w), float(d.sum()) / 2)
+fo.solve(fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.POISSON), fo.Sources([1.0]), 1.0))
+problem = fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.POISSON), fo.Sources(d, w), float(d.sum()) / 2)
 begun = time.process_time()
 fo.solve(problem)
 print(time.process_time() - begun)
@@ -69,14 +70,14 @@ def single(n: int) -> dict[str, Any]:
     """Return the row of one problem, loops loaded, and of a frontier over it."""
     rng = np.random.default_rng(1)
     d, w = rng.lognormal(size=n), rng.lognormal(size=n)
-    problem = fo.Problem(HarmonicStaleness(), fo.Sources(d, w), float(d.sum()) / 2)
+    problem = fo.Problem(HarmonicStaleness(Refresh.POISSON), fo.Sources(d, w), float(d.sum()) / 2)
     limits = problem.bandwidth * np.geomspace(0.1, 2.0, POINTS)
     fo.warm(problem)
     took = turns(
         {
             "certified": lambda: [fo.solve(problem) for _ in range(10)],
             "uncertified": lambda: [fo.solve(problem, certify=False) for _ in range(10)],
-            "declared": lambda: fo.Problem(HarmonicStaleness(), fo.Sources(d, w), 1.0),
+            "declared": lambda: fo.Problem(HarmonicStaleness(Refresh.POISSON), fo.Sources(d, w), 1.0),
             "frontier": lambda: fo.frontier(problem, limits),
         },
         ROUNDS,
@@ -101,7 +102,7 @@ def first(n: int) -> dict[str, Any]:
 def batches(largest: int = 10**6) -> Iterator[Row]:
     """Yield the cells and shapes, of so many sources in all at most."""
     fo.warm()
-    fo.warm(Age())
+    fo.warm(Age(Refresh.POISSON))
     for name in CELLS:
         for m, n in SHAPES:
             yield batch(name, min(m, max(1, largest // n)), n)

@@ -16,13 +16,9 @@ import numpy as np
 
 import freshopt as fo
 from benchmarks.harness import Claims, Measurement, Record, Row, apart
-from freshopt.problems import BinaryFreshness, HarmonicStaleness
+from benchmarks.objectives import some
 
-OBJECTIVES = {
-    "harmonic": HarmonicStaleness(),
-    "binary": BinaryFreshness(),
-    "harmonic, periodic": HarmonicStaleness(fo.Refresh.PERIODIC),
-}
+OBJECTIVES = some("harmonic", "binary", "harmonic, periodic")
 HOLD = 1.1
 BLOCK = 10**6
 

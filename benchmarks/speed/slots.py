@@ -11,12 +11,11 @@ Each day is placed in a process of its own, after a small one that loads what is
 from __future__ import annotations
 
 import resource
-import time
 from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.harness import Claims, Measurement, Record, Row, apart
+from benchmarks.harness import Claims, Measurement, Record, Row, apart, clocked
 from freshopt.scheduling import SlotAssignment
 
 MINUTES = 1440
@@ -49,9 +48,7 @@ def measure(crawls: int, hosts: int, slots: int, capacity: int, pauses: bool, ni
     warm = day(300, 8, 3000, 1, pauses=pauses, nights=nights)
     warm.assign(np.ones(300), 1.0)
     method = day(crawls, hosts, slots, capacity, pauses=pauses, nights=nights)
-    began, used = time.perf_counter(), time.process_time()
-    found = method.assign(np.ones(crawls), 1.0)
-    seconds, cpu = time.perf_counter() - began, time.process_time() - used
+    found, seconds, cpu = clocked(lambda: method.assign(np.ones(crawls), 1.0))
     moved, bound = round(found.moved * slots), found.bound * slots
     return {
         "crawls": len(found.time),

@@ -13,9 +13,9 @@ hosts       a million sources of a hundred thousand hosts with limits
 bisection   a bisection of the price in plain NumPy, ten million sources
 others      CVXPY with CLARABEL and ECOS, SciPy's SLSQP, a loop in Python
 declared    a user's own objective by SeparableNewton, in evaluations of its expression
-scaling     all methods from 10² sources to the size that each manages in a minute, for docs/scaling.png
+scaling     all methods from 10² sources to the size that each manages in a minute, for the picture
 
-A quick run has few rounds of sizes that are too small to be judged. The picture is docs/scaling.png.
+A quick run has few rounds of sizes that are too small to be judged. The picture is docs/evidence/scaling.png.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ BENCH = Measurement(
     facts=("quick", "cores", "python", "versions"),
     rows={"cells": cells},
     texts={"machine": told},
-    pictures={"docs/scaling.png": draw},
+    pictures={"docs/evidence/scaling.png": draw},
     claims=claims,
     whole=True,
     alone=True,

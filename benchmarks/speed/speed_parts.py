@@ -5,20 +5,18 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import freshopt as fo
-from benchmarks.harness import seconds
+from benchmarks.harness import clocked, seconds
+from benchmarks.objectives import BUDGET, OBJECTIVES
 from benchmarks.speed.derived import AlphaFair
-from benchmarks.speed.objectives import BUDGET, OBJECTIVES
 from benchmarks.speed.speed_scaling import RIVALS, NoRatesError, harmonic, measure
-from freshopt.problems import (
-    HarmonicStaleness,
-    PowerCost,
-    SynchronizationCost,
-)
+from freshopt.modelling.objective import Refresh
+from freshopt.problems import HarmonicStaleness, PowerCost, SynchronizationCost
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.solvers import SeparableNewton
 
@@ -67,14 +65,12 @@ def miss(problem: fo.Problem, rates: np.ndarray) -> float:
 
 def timed_solves(problem: fo.Problem, certify: bool, times: Times, name: str) -> fo.Solution:
     """Solve without a certificate, and with one if asked, and note the times; return the last solution."""
-    begun = time.perf_counter()
-    solution = fo.solve(problem, certify=False)
-    times[f"{name}: whole"].append(time.perf_counter() - begun)
+    solution, whole, _ = clocked(lambda: fo.solve(problem, certify=False))
+    times[f"{name}: whole"].append(whole)
     times[f"{name}: solve"].append(solution.seconds)
     if certify:
-        begun = time.perf_counter()
-        solution = fo.solve(problem)
-        times[f"{name}: certified"].append(time.perf_counter() - begun)
+        solution, certified, _ = clocked(lambda: fo.solve(problem))
+        times[f"{name}: certified"].append(certified)
     return solution
 
 
@@ -142,9 +138,9 @@ def objectives(sizes: Sizes) -> list[Row]:
     sources, bandwidth = fo.Sources(d, w), BUDGET * float(np.sum(d))
     problems: dict[str, fo.Problem] = {}
     for work, (objective, _) in works.items():
-        begun = time.perf_counter()
-        problems[work] = fo.Problem(objective, sources, bandwidth)
-        times[f"{work}: declare"].append(time.perf_counter() - begun)
+        declare = partial(fo.Problem, objective, sources, bandwidth)
+        problems[work], taken, _ = clocked(declare)
+        times[f"{work}: declare"].append(taken)
     found: dict[str, fo.Solution] = {}
     for turn in range(sizes.rounds):
         for work, problem in problems.items():
@@ -175,7 +171,7 @@ def again(sizes: Sizes) -> list[Row]:
     works = {
         "harmonic again, 5 % more bandwidth": before.with_bandwidth(1.05 * before.bandwidth),
         "harmonic again, 1 of 10 000 changed": fo.Problem(
-            HarmonicStaleness(), fo.Sources(d, w), before.bandwidth
+            HarmonicStaleness(Refresh.POISSON), fo.Sources(d, w), before.bandwidth
         ),
     }
     times: Times = defaultdict(list)
@@ -183,9 +179,9 @@ def again(sizes: Sizes) -> list[Row]:
     for _ in range(sizes.rounds):
         addition(d, w, out, times)
         for work, problem in works.items():
-            begun = time.perf_counter()
-            found[work] = fo.solve(problem, certify=False, warm_start=earlier)
-            times[f"{work}: whole"].append(time.perf_counter() - begun)
+            again = partial(fo.solve, problem, certify=False, warm_start=earlier)
+            found[work], whole, _ = clocked(again)
+            times[f"{work}: whole"].append(whole)
             times[f"{work}: solve"].append(found[work].seconds)
     return [solve_row(work, None, works[work], found[work], times) for work in works]
 
@@ -199,7 +195,10 @@ def limited(n: int) -> fo.Problem:
     host = rng.integers(0, many, n)
     present = np.unique(host).tolist()
     return fo.Problem(
-        HarmonicStaleness(), fo.Sources(d, w, host=host), bandwidth, {each: limits[each] for each in present}
+        HarmonicStaleness(Refresh.POISSON),
+        fo.Sources(d, w, host=host),
+        bandwidth,
+        {each: limits[each] for each in present},
     )
 
 
@@ -207,9 +206,7 @@ def hosts(sizes: Sizes) -> list[Row]:
     """Measure host limits; certificates are left out if they may take longer than the patience allows."""
     n = sizes.with_hosts
     patient = 100.0 * seconds(lambda: fo.solve(limited(n // 10))) <= sizes.patience
-    begun = time.perf_counter()
-    problem = limited(n)
-    declare = time.perf_counter() - begun
+    problem, declare, _ = clocked(lambda: limited(n))
     d, w, out = problem.sources.change_rate, problem.sources.importance, np.zeros(n)
     times: Times = defaultdict(list)
     work = f"harmonic, {len(problem.hosts):,} host limits"
@@ -290,9 +287,8 @@ def declared(sizes: Sizes) -> list[Row]:
         times["one"] += [seconds(lambda: numerics.jet(share)) for _ in range(3)]
         solution = fo.solve(problem, SeparableNewton(), certify=False)
         times["solve"].append(solution.seconds)
-        begun = time.perf_counter()
-        solution = fo.solve(problem, SeparableNewton(), tolerance=PROVED)
-        times["certified"].append(time.perf_counter() - begun)
+        solution, certified, _ = clocked(lambda: fo.solve(problem, SeparableNewton(), tolerance=PROVED))
+        times["certified"].append(certified)
     one, proof = min(times["one"]), solution.certificate
     shared = {"miss": miss(problem, solution.rates), "gap": None if proof is None else proof.relative_gap}
     return [

@@ -10,7 +10,6 @@ Rates, prices and gaps must be equal bit by bit; the script fails otherwise.
 from __future__ import annotations
 
 import os
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -18,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import freshopt as fo
-from benchmarks.harness import Claims, Measurement, Record, Row
-from benchmarks.speed.objectives import BUDGET, some
+from benchmarks.harness import Claims, Measurement, Record, Row, clocked
+from benchmarks.objectives import BUDGET, some
 from benchmarks.speed.speed_parts import limited
 
 HOLD, QUIET = 1.7, 0.5  # the load of an idle machine is less, before the first pass
@@ -46,9 +45,8 @@ def problems(n: int) -> dict[str, fo.Problem]:
 def solved(problem: fo.Problem, threads: int, *, certify: bool) -> tuple[float, fo.Solution]:
     """Return the seconds of a solve with so many threads, and the solution."""
     os.environ["FRESHOPT_THREADS"] = str(threads)
-    begun = time.perf_counter()
-    solution = fo.solve(problem, certify=certify)
-    return time.perf_counter() - begun, solution
+    solution, wall, _ = clocked(lambda: fo.solve(problem, certify=certify))
+    return wall, solution
 
 
 def bits(solution: fo.Solution) -> tuple[Any, ...]:

@@ -2,12 +2,12 @@
 
 from freshopt.automata.drawing import draw as draw
 from freshopt.automata.drawing import to_networkx as to_networkx
-from freshopt.automata.initial_state import doubled as doubled
-from freshopt.automata.observed_costs import Cost as Cost
+from freshopt.automata.settings import Cost as Cost
 from freshopt.automata.settings import Feedback as Feedback
 from freshopt.automata.settings import Polling as Polling
 from freshopt.automata.settings import Update as Update
 from freshopt.automata.share_bounds import ShareBounds as ShareBounds
+from freshopt.automata.share_bounds import doubled as doubled
 from freshopt.automata.simulated_sources import SimulatedSources as SimulatedSources
 from freshopt.automata.tree import AutomataTree as AutomataTree
 from freshopt.automata.twofold import TwofoldAutomaton as TwofoldAutomaton

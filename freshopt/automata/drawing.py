@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.errors import SourceDataError
+from freshopt.moved import keywords
+from freshopt.plots import new_figure, save
 
 if TYPE_CHECKING:
     import networkx
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 DRAWN = 64
 
 
-def to_networkx(tree: AutomataTree, name: Sequence[Any] | None = None) -> networkx.DiGraph:
+@keywords(name="names")
+def to_networkx(tree: AutomataTree, names: Sequence[Any] | None = None) -> networkx.DiGraph:
     """Return a tree as a directed NetworkX graph.
 
     Edges point from the root to the sources.
@@ -32,7 +35,7 @@ def to_networkx(tree: AutomataTree, name: Sequence[Any] | None = None) -> networ
     Parameters
     ----------
     tree : AutomataTree
-    name : sequence, optional
+    names : sequence, optional
         Of the sources; by default their positions.
 
     Returns
@@ -59,15 +62,15 @@ def to_networkx(tree: AutomataTree, name: Sequence[Any] | None = None) -> networ
     """
     import networkx
 
-    names = list(range(tree.n)) if name is None else list(name)
-    if len(set(names)) != tree.n or len(names) != tree.n:
-        raise SourceDataError(f"{len(names)} names for {tree.n} sources. Pass one for each, all different.")
+    known = list(range(tree.n)) if names is None else list(names)
+    if len(set(known)) != tree.n or len(known) != tree.n:
+        raise SourceDataError(f"{len(known)} names for {tree.n} sources. Pass one for each, all different.")
     automata = {each["node"]: each for each in tree.automata()}
     shares = tree.shares()
     made = networkx.DiGraph()
     for node, each in automata.items():
         made.add_node(("automaton", node), **{key: each[key] for key in each if key != "node"})
-    for k, label in enumerate(names):
+    for k, label in enumerate(known):
         made.add_node(("source", label), position=k, depth=tree.depth, share=float(shares[k]))
 
     def below(node: int) -> tuple[tuple[str, Any], float]:
@@ -80,7 +83,7 @@ def to_networkx(tree: AutomataTree, name: Sequence[Any] | None = None) -> networ
         if node in automata:
             return ("automaton", node), automata[node]["share"]
         position = tree.source_at(node - 2**tree.depth)
-        return ("source", names[position]), float(shares[position])
+        return ("source", known[position]), float(shares[position])
 
     for node in automata:
         for child, side in ((2 * node, "left"), (2 * node + 1, "right")):
@@ -89,7 +92,8 @@ def to_networkx(tree: AutomataTree, name: Sequence[Any] | None = None) -> networ
     return made
 
 
-def draw(tree: AutomataTree, where: str | Path | Axes, name: Sequence[Any] | None = None) -> None:
+@keywords(name="names")
+def draw(tree: AutomataTree, where: str | Path | Axes, names: Sequence[Any] | None = None) -> None:
     """Draw a tree of automata into an image or axes.
 
     The suffix of the file names its kind (.png, .svg, .pdf).
@@ -102,7 +106,7 @@ def draw(tree: AutomataTree, where: str | Path | Axes, name: Sequence[Any] | Non
     tree : AutomataTree
     where : str, Path or matplotlib.axes.Axes
         Axes should be 0.6 inches wide per source and 1.1 inches high per depth.
-    name : sequence, optional
+    names : sequence, optional
         Of the sources; by default their positions.
 
     Raises
@@ -118,21 +122,16 @@ def draw(tree: AutomataTree, where: str | Path | Axes, name: Sequence[Any] | Non
             "Look at to_networkx(tree) or tree.automata() instead."
         )
     if not isinstance(where, str | Path):
-        _paint(where, tree, name)
+        _paint(where, tree, names)
         return
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise FreshoptError("Matplotlib is not installed. Install it: pip install matplotlib.") from None
-
-    figure = Figure(figsize=(max(4.0, 0.62 * tree.n + 0.8), 1.1 * tree.depth + 1.3), layout="constrained")
-    _paint(figure.add_subplot(), tree, name)
-    figure.savefig(where, dpi=120)
+    figure = new_figure(max(4.0, 0.62 * tree.n + 0.8), 1.1 * tree.depth + 1.3)
+    _paint(figure.add_subplot(), tree, names)
+    save(figure, where)
 
 
-def _paint(axes: Axes, tree: AutomataTree, name: Sequence[Any] | None) -> None:
+def _paint(axes: Axes, tree: AutomataTree, names: Sequence[Any] | None) -> None:
     """Draw on axes."""
-    made = to_networkx(tree, name)
+    made = to_networkx(tree, names)
     place: dict[Any, tuple[float, float]] = {}
     for node, data in made.nodes(data=True):
         x = data["position"] if node[0] == "source" else 0.5 * (data["first"] + data["last"])

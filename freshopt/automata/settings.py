@@ -61,12 +61,24 @@ import math
 
 import numpy as np
 
-from freshopt.automata import polls, transitions
 from freshopt.errors import SourceDataError, one_of
 from freshopt.numerics.arrays import Array, as_number
 
 
-class Polling(enum.Enum):
+class Coded(enum.Enum):
+    """Setting that loops know by its position."""
+
+    def __repr__(self) -> str:
+        """Return the name as it is written in code."""
+        return f"{type(self).__name__}.{self.name}"
+
+    @property
+    def code(self) -> int:
+        """Integer code of the member in the loops."""
+        return list(type(self)).index(self)
+
+
+class Polling(Coded):
     """Scheduling rule that turns shares into polls.
 
     ``CREDIT``: each automaton sends polls left and right in turn, as evenly as its state allows; O(log n).
@@ -81,21 +93,8 @@ class Polling(enum.Enum):
     EARLIEST_DEADLINE = "earliest deadline"
     RANDOM = "random"
 
-    def __repr__(self) -> str:
-        """Return the name as it is written in code."""
-        return f"Polling.{self.name}"
 
-    @property
-    def code(self) -> int:
-        """Integer code of the member in the compiled loops."""
-        return {
-            "CREDIT": transitions.CREDIT,
-            "EARLIEST_DEADLINE": transitions.DEADLINE,
-            "RANDOM": transitions.RANDOM,
-        }[self.name]
-
-
-class Feedback(enum.Enum):
+class Feedback(Coded):
     """Feedback of a poll to the automata above its source.
 
     The module describes which optimum each kind of feedback leads to.
@@ -113,21 +112,6 @@ class Feedback(enum.Enum):
     PROBE = "probe"
     COST = "cost"
 
-    def __repr__(self) -> str:
-        """Return the name as it is written in code."""
-        return f"Feedback.{self.name}"
-
-    @property
-    def code(self) -> int:
-        """Integer code of the member in the compiled loops."""
-        return {
-            "NEWS": polls.NEWS,
-            "NEWS_TWICE": polls.NEWS_TWICE,
-            "NEWS_THEN_NONE": polls.NEWS_THEN_NONE,
-            "PROBE": polls.PROBE,
-            "COST": polls.COST,
-        }[self.name]
-
     @property
     def is_bit(self) -> bool:
         """Whether the feedback is binary: 0 is a penalty.
@@ -137,7 +121,7 @@ class Feedback(enum.Enum):
         return self in (Feedback.NEWS, Feedback.NEWS_TWICE)
 
 
-class Update(enum.Enum):
+class Update(Coded):
     """On which feedback automata move.
 
     ``REWARD_INACTION``: a 1 moves them towards the polled source. ``INACTION_PENALTY``: a 0 moves them away
@@ -148,10 +132,6 @@ class Update(enum.Enum):
     INACTION_PENALTY = "inaction-penalty"
     REWARD_INACTION = "reward-inaction"
 
-    def __repr__(self) -> str:
-        """Return the name as it is written in code."""
-        return f"Update.{self.name}"
-
     @property
     def on_reward(self) -> bool:
         """Whether a 1 moves an automaton."""
@@ -161,6 +141,22 @@ class Update(enum.Enum):
     def on_penalty(self) -> bool:
         """Whether a 0 moves an automaton."""
         return self is not Update.REWARD_INACTION
+
+
+class Cost(Coded):
+    """What a poll observes of a copy.
+
+    ``STALE``: 1 if it has missed a change. ``HARMONIC``: H(m) of m missed changes. ``MISSED``: m. ``AGE``:
+    slots since the oldest missed change. ``POWER``: min(s, t)^e of its age s in slots; parameters e and t.
+    ``PIECES``: the slope at s of a convex piecewise linear cost; parameters the slopes, then the intercepts.
+    """
+
+    STALE = "stale"
+    HARMONIC = "harmonic"
+    MISSED = "missed"
+    AGE = "age"
+    POWER = "power"
+    PIECES = "pieces"
 
 
 def check_together(feedback: Feedback, update: Update) -> None:

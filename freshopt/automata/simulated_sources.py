@@ -13,9 +13,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.automata.observed_costs import Cost
 from freshopt.automata.polls import Slots
-from freshopt.automata.settings import Feedback, Update, weights_of
+from freshopt.automata.settings import Cost, Feedback, Update, weights_of
 from freshopt.errors import SourceDataError, one_of
 from freshopt.numerics.arrays import Array, IntArray, as_numbers, as_vector, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays

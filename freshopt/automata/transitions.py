@@ -2,11 +2,11 @@
 
 They choose a source, and learn from a poll.
 
-These functions are the algorithm. `freshopt.automata.loops` compiles them as they stand, so that both ways of
-running go through the same operations in the same order and, from one seed, the same sequence of polls.
-Everything is kept in flat arrays: node 1 is the root, node k has the children 2k and 2k + 1, and the leaves
-are the nodes M, M + 1, ..., n of which are sources. A node without automaton (span 0) has no source on its
-right and passes everything to the left.
+These functions are the algorithm. They are compiled as they stand, so that both ways of running go through
+the same operations in the same order and, from one seed, the same sequence of polls. Everything is kept in
+flat arrays: node 1 is the root, node k has the children 2k and 2k + 1, and the leaves are the nodes M, M + 1,
+..., n of which are sources. A node without automaton (span 0) has no source on its right
+and passes everything to the left.
 
 Bounds. A source with a floor is polled that often whatever the automata have learnt: they share out what the
 floors leave free, and learn from a poll in the proportion that is theirs. A node whose learnt share is at its
@@ -22,9 +22,46 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from freshopt.automata.heaps import pop, rise
 from freshopt.automata.random_numbers import uniform
 from freshopt.numerics.arrays import Array, IntArray
+
+
+def rise(heap: IntArray, at: int, keys: Array, place: IntArray, item: int) -> None:
+    """Insert an item into a binary min-heap.
+
+    It enters at position `at` or as far above as its key takes it.
+    """
+    while at > 0:
+        above = (at - 1) >> 1
+        if keys[heap[above]] <= keys[item]:
+            break
+        heap[at] = heap[above]
+        place[heap[at]] = at
+        at = above
+    heap[at] = item
+    place[item] = at
+
+
+def pop(heap: IntArray, size: int, keys: Array, place: IntArray) -> int:
+    """Remove and return the first item of a heap."""
+    first: int = heap[0]
+    last = heap[size - 1]
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= size - 1:
+            break
+        if below + 1 < size - 1 and keys[heap[below + 1]] < keys[heap[below]]:
+            below += 1
+        if keys[last] <= keys[heap[below]]:
+            break
+        heap[at] = heap[below]
+        place[heap[at]] = at
+        at = below
+    heap[at] = last
+    place[last] = at
+    return first
+
 
 # Codes of the schedulers: `freshopt.automata.settings.Polling`.
 CREDIT, DEADLINE, RANDOM = 0, 1, 2

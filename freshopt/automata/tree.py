@@ -27,12 +27,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.automata.backend import loops
-from freshopt.automata.initial_state import MOST_SOURCES, fresh_tree, per_depth
-from freshopt.automata.polls import Slots
+from freshopt.automata import polls as polling_loops
+from freshopt.automata import random_numbers, transitions
+from freshopt.automata.polls import Rule, Slots
 from freshopt.automata.settings import Feedback, Polling, Update, check_gain, check_together
-from freshopt.automata.share_bounds import ShareBounds, positions
+from freshopt.automata.share_bounds import MOST_SOURCES, ShareBounds, fresh_tree, per_depth, positions
 from freshopt.automata.simulated_sources import SimulatedSources
+from freshopt.compiled.backend import plain_or_compiled
 from freshopt.errors import SourceDataError, check_seed, expect, one_of
 from freshopt.numerics.arrays import Array, IntArray, as_whole
 
@@ -40,6 +41,10 @@ from freshopt.numerics.arrays import Array, IntArray, as_whole
 FINE = 2**40
 # Polls are counted in 64 bits, over all runs of a tree.
 MOST_POLLS = 2**62
+loops = plain_or_compiled(
+    (polling_loops.simulate, polling_loops.observe, transitions.choose_many, transitions.learn_many),
+    (random_numbers, transitions, polling_loops),
+)
 
 
 class AutomataTree:
@@ -233,10 +238,11 @@ class AutomataTree:
             of range.
         """
         polls = as_whole(polls, "polls", 0, MOST_POLLS)
-        on = (False, False) if feedback is None else (self.update.on_reward, self.update.on_penalty)
-        rule = Feedback.NEWS if feedback is None else feedback
-        slots, codes, step = self._arranged(sources, rule, gain, probing, learning=True)
-        loops()["simulate"](self._tree, slots, polls, *codes, *on, step, float(probing))
+        kind = Feedback.NEWS if feedback is None else feedback
+        slots, rule = self._arranged(sources, kind, gain, probing, learning=True)
+        if feedback is None:
+            rule = rule._replace(reward=False, penalty=False)
+        loops()["simulate"](self._tree, slots, polls, rule)
 
     def observe(
         self,
@@ -255,10 +261,9 @@ class AutomataTree:
         value : ndarray, shape (polls,)
         """
         polls = as_whole(polls, "polls", 0, MOST_POLLS)
-        slots, codes, step = self._arranged(sources, feedback, gain, probing)
+        slots, rule = self._arranged(sources, feedback, gain, probing)
         polled, value = np.empty(polls, dtype=np.int64), np.empty(polls)
-        settings = self.update.on_penalty, step, float(probing)
-        loops()["observe"](self._tree, slots, polled, value, *codes, *settings)
+        loops()["observe"](self._tree, slots, polled, value, rule)
         return polled, value
 
     def checkpoint(self) -> dict[str, npt.NDArray[Any]]:
@@ -318,21 +323,24 @@ class AutomataTree:
     def _arranged(
         self,
         sources: SimulatedSources,
-        rule: Feedback,
+        feedback: Feedback,
         gain: float,
         probing: float,
         *,
         learning: bool = False,
-    ) -> tuple[Slots, tuple[int, int], float]:
-        """Return source arrays, rule codes and step length."""
+    ) -> tuple[Slots, Rule]:
+        """Return the arrays of the sources, and the rule for the loops."""
         expect(sources, SimulatedSources, "sources", "Pass a freshopt.automata.SimulatedSources")
         check_gain(gain, probing)
         if len(sources) != self.n:
             raise SourceDataError(f"{len(sources)} sources under a tree for {self.n}. Make one of that size.")
-        check_together(rule, self.update)
+        check_together(feedback, self.update)
         # A typical value is 1/share, of a bit 1; costs are learnt from in units of their mean.
-        step = float(gain) if rule.is_bit or (rule is Feedback.COST and learning) else gain / self.n
-        return sources.slots(rule, self.update), (self.polling.code, rule.code), step
+        whole = feedback.is_bit or (feedback is Feedback.COST and learning)
+        on = self.update.on_reward, self.update.on_penalty
+        step = float(gain) if whole else gain / self.n
+        rule = Rule(self.polling.code, feedback.code, *on, step, float(probing))
+        return sources.slots(feedback, self.update), rule
 
     def _sums(self, leaves: Array) -> Array:
         """Sum a column over the sources below each node."""

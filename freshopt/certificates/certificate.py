@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ from freshopt.certificates.proof_pass import ProvedGap, Prover, proved_gap
 from freshopt.certificates.relative_gap import NOTHING, PricedLimits, priced_limits, relative_gap
 from freshopt.certificates.row_certificate import multipliers_by_label, prove_rows
 from freshopt.certificates.row_repair import within_bounds
-from freshopt.certificates.row_table import HostLabels, RowTable
+from freshopt.certificates.row_table import RowTable
 from freshopt.cvx import cp
 from freshopt.errors import SourceDataError, expect, list_offenders, shortened
 from freshopt.modelling.declaration import declare_total
@@ -43,6 +43,7 @@ from freshopt.modelling.fetches.conditional_fetches import rates_of_bandwidth
 from freshopt.modelling.host_limits import HostPrices
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.modelling.worst import Worst
+from freshopt.moved import keywords
 from freshopt.numerics.arrays import (
     Array,
     all_finite,
@@ -56,6 +57,9 @@ from freshopt.numerics.arrays import (
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.conditional_hull import ConditionalHull
 from freshopt.separable.program import Program
+
+if TYPE_CHECKING:
+    import polars
 
 # Relative gaps above this are bounded once more, from inverse marginals, which is tighter.
 TIGHT = 1e-9
@@ -96,6 +100,13 @@ class Certificate:
         Every constraint: what is used of its limit, its price, and its share of the gap.
     multipliers : ndarray, shape (m,), or None
         Dual variables of the rows of declared constraints.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), fo.Sources([0.5, 2.0]), bandwidth=3.0)
+    >>> fo.solve(problem).certificate.relative_gap < 1e-12
+    True
     """
 
     value: float
@@ -119,6 +130,13 @@ class Certificate:
         """
         return self.beyond_rounding <= tolerance
 
+    def to_frame(self) -> polars.DataFrame:
+        """Return a dataframe of polars with one row per constraint.
+
+        Its columns are row, used, limit, slack, price and gap_share, as in `rows`; it is empty without those.
+        """
+        return (RowTable.of_nothing() if self.rows is None else self.rows).to_frame()
+
     def __repr__(self) -> str:
         """Return one line: value, dual bound and gaps."""
         return (
@@ -127,6 +145,7 @@ class Certificate:
         )
 
 
+@keywords()
 def certify(
     problem: Problem,
     rates: npt.ArrayLike,
@@ -165,7 +184,8 @@ def certify(
     Examples
     --------
     >>> import freshopt as fo
-    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources([1.0, 4.0]), bandwidth=3.0)
+    >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, fo.Sources([1.0, 4.0]), bandwidth=3.0)
     >>> fo.certify(problem, [1.0, 2.0])
     Certificate(value=3, bound=3, gap=0, relative_gap=0, infeasibility=0)
     >>> fo.certify(problem, [1.5, 1.5]).relative_gap > 0.05
@@ -408,11 +428,9 @@ def _host_vector(problem: Problem, host_prices: Mapping[Any, float]) -> Array:
     if isinstance(host_prices, HostPrices) and host_prices.hosts is problem.hosts:
         return _checked(host_prices.values_)
     known = set(problem.hosts.names)
-    unknown = [repr(host) for host in host_prices if host not in known]
-    if unknown:
-        raise SourceDataError(
-            f"host_prices name hosts without a limit: {list_offenders(unknown)}. Drop them."
-        )
+    odd = [repr(host) for host in host_prices if host not in known]
+    if odd:
+        raise SourceDataError(f"host_prices name hosts without a limit: {list_offenders(odd)}. Drop them.")
     return _checked(np.array([float(host_prices.get(host, 0.0)) for host in problem.hosts.names]))
 
 
@@ -454,18 +472,8 @@ def _summarise(
         rates=gap.rates,
         reason=relative.reason,
         vanishing=relative.vanishing,
-        rows=_short_rows(gap, price, host_prices, short),
+        rows=RowTable.of_limits(gap, price, host_prices, short),
     )
-
-
-def _short_rows(gap: Gap, price: float, host_prices: Array, short: float) -> RowTable:
-    """Return the rows of bandwidth and host limits."""
-    problem = gap.problem
-    name, host = problem.labels
-    limit = np.concatenate(((problem.bandwidth,), problem.hosts.limits))
-    slack, prices = np.concatenate(((gap.slack,), gap.host_slack)), np.concatenate(((price,), host_prices))
-    share = slack * prices / short if 0.0 < short < math.inf else np.zeros(len(limit))
-    return RowTable(HostLabels(name, host, problem.hosts.names), limit - slack, limit, slack, prices, share)
 
 
 def _unproved(problem: Problem, rates: Array, infeasibility: float) -> Certificate:

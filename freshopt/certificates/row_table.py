@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from freshopt.certificates.duality_gap import Gap
 from freshopt.certificates.row_gap import RowGap
 from freshopt.errors import LONGEST
 from freshopt.numerics.arrays import Array, IntArray, read_only
@@ -178,6 +180,23 @@ class RowTable:
         terms = gap.row_terms(y)
         share = terms / whole if np.isfinite(whole) and whole > 0.0 else np.zeros(len(terms))
         return cls(rows.labels, rows.declared(gap.used), rows.declared(gap.limits), gap.slack, y, share)
+
+    @classmethod
+    def of_limits(cls, gap: Gap, price: float, host_prices: Array, short: float) -> RowTable:
+        """Return the rows of bandwidth and host limits."""
+        problem = gap.problem
+        limit = np.concatenate(((problem.bandwidth,), problem.hosts.limits))
+        slack = np.concatenate(((gap.slack,), gap.host_slack))
+        prices = np.concatenate(((price,), host_prices))
+        share = slack * prices / short if 0.0 < short < math.inf else np.zeros(len(limit))
+        labels = HostLabels(*problem.labels, problem.hosts.names)
+        return cls(labels, limit - slack, limit, slack, prices, share)
+
+    @classmethod
+    def of_nothing(cls) -> RowTable:
+        """Return a table without rows."""
+        nothing = np.zeros(0)
+        return cls((), nothing, nothing, nothing, nothing, nothing)
 
     def __len__(self) -> int:
         """Return the number of rows."""

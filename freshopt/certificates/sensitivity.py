@@ -102,7 +102,7 @@ class Sensitivity:
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[1.0, 4.0])
-    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0)
+    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(fo.Refresh.POISSON), sources, bandwidth=3.0)
     >>> at = fo.solve(problem).sensitivity()
     >>> at.jvp(limits={"bandwidth": 1.0}).rates.round(9)
     array([0.33333333, 0.66666667])

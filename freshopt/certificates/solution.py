@@ -15,25 +15,39 @@ from freshopt.certificates.certificate import Certificate
 from freshopt.certificates.row_table import RowPrices
 from freshopt.certificates.sensitivity import Sensitivity
 from freshopt.errors import CertificateError, ObjectiveError
+from freshopt.formatting import count, number
+from freshopt.logs.tables import framed
 from freshopt.modelling.cost_curve import CurveObjective
 from freshopt.modelling.objective import Refresh, value_at
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.request_cell import lifetimes as request_lifetimes
 from freshopt.numerics.arrays import Array, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.plots import Plotted, scatter
 
 if TYPE_CHECKING:
     import polars
+    from matplotlib.axes import Axes
 
 
 # Prices in a line of the repr.
 _SHOWN = 4
 
 
+# Certificate of a solution that nobody has proved, for its type.
+UNPROVED: Any = None
+
+
 class Status(enum.Enum):
     """Solver status.
 
     The value is the word; `sentence` explains it.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> fo.Status.OPTIMAL.sentence
+    'The certificate shows that no rates are better by more than the tolerance.'
     """
 
     OPTIMAL = "optimal"
@@ -106,7 +120,7 @@ class Answer:
 
 @frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Solution:
+class Solution(Plotted):
     """Primal rates, dual prices and their certificate.
 
     Attributes
@@ -123,8 +137,8 @@ class Solution:
         return the least.
     host_prices : mapping
         Dual variables μ_h ≥ 0 of the limited hosts, on top of `price`.
-    certificate : Certificate or None
-        None only if ``certify=False``.
+    certificate : Certificate
+        None, which its type does not say, only if ``certify=False``.
     iterations : int
         Evaluations of all sources, or steps of a foreign solver.
     seconds : float
@@ -137,6 +151,17 @@ class Solution:
         Dual variables of the rows of declared constraints; None where there are none.
     conflict : object
         Of an infeasible problem, the rows that cannot hold together, if they are known.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(change_rate=[0.5, 2.0], names=["a", "b"])
+    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=3.0)
+    >>> solution = fo.solve(problem)
+    >>> solution.status.value, solution.rates.round(3).tolist()
+    ('optimal', [1.135, 1.865])
+    >>> solution.to_frame().columns
+    ['source', 'rate', 'interval']
     """
 
     problem: Problem
@@ -145,7 +170,7 @@ class Solution:
     value: float
     price: float
     host_prices: Mapping[Any, float]
-    certificate: Certificate | None
+    certificate: Certificate
     iterations: int
     seconds: float
     solver: object
@@ -232,8 +257,14 @@ class Solution:
         cost = total(numerics.cost(self.rates))
         return value_at(objective, numerics, sources, self.rates, cost)
 
+    @property
+    def library(self) -> str:
+        """The library of dataframes made from it, that of its sources."""
+        return self.problem.sources.library
+
+    @framed
     def to_frame(self) -> polars.DataFrame:
-        """Return a polars table of rates and intervals.
+        """Return a dataframe of rates and intervals.
 
         Columns are source, rate and interval; the interval is null at rate 0. Of copies that are refreshed on
         request the column lifetime follows, null at rate 0, and their windows stale_while_revalidate if there
@@ -244,7 +275,7 @@ class Solution:
         """
         import polars
 
-        names = self.problem.sources.name
+        names = self.problem.sources.names
         frame = polars.DataFrame(
             {"source": np.arange(len(self.rates)) if names is None else names, "rate": self.rates}
         )
@@ -268,6 +299,16 @@ class Solution:
         columns = {"signalled": sources.signalled, "change_rate": sources.change_rate}
         return frame.with_columns(**{key: np.ascontiguousarray(column) for key, column in columns.items()})
 
+    def _draw(self, axes: Axes) -> None:
+        """Draw refresh rates against change rates; a cross is never refreshed."""
+        unit, changes = self.problem.sources.time_unit, self.problem.sources.change_rate
+        scatter(axes, changes, self.rates, "never refreshed")
+        price = "" if math.isnan(self.price) else f", shadow price {number(self.price)} per refresh/{unit}"
+        axes.set(xlabel=f"changes per {unit}", ylabel=f"refreshes per {unit}")
+        axes.set_title(f"Refresh rates of {count(len(changes), 'source')}{price}", fontsize="medium")
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(frameon=False)
+
     def sensitivity(self) -> Sensitivity:
         """Return the derivatives with respect to importances, change rates and limits.
 
@@ -282,7 +323,8 @@ class Solution:
         --------
         >>> import freshopt as fo
         >>> sources = fo.Sources(change_rate=[1.0, 4.0])
-        >>> solution = fo.solve(fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0))
+        >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+        >>> solution = fo.solve(fo.Problem(objective, sources, bandwidth=3.0))
         >>> solution.sensitivity().jvp(limits={"bandwidth": 1.0}).rates.round(9)
         array([0.33333333, 0.66666667])
         """

@@ -18,7 +18,7 @@ import numpy as np
 from freshopt.certificates.certificate import certificate_of_gap
 from freshopt.certificates.proof_pass import gap_of_proof
 from freshopt.certificates.relative_gap import MENTIONED
-from freshopt.certificates.solution import Solution, Status
+from freshopt.certificates.solution import UNPROVED, Solution, Status
 from freshopt.compiled.proof_columns import INFLATION, Proof
 from freshopt.errors import CertificateError
 from freshopt.formatting import count
@@ -138,7 +138,7 @@ def proved_solution(
         value=certificate.value,
         price=price,
         host_prices=certificate.host_prices,
-        certificate=certificate if certify else None,
+        certificate=certificate if certify else UNPROVED,
         iterations=iterations,
         seconds=seconds,
         solver=solver,
@@ -177,6 +177,15 @@ class Solutions(Sequence[Solution]):
     iterations : ndarray of int, shape (m,)
     alone : mapping of int to Solution
         Those that were solved one by one.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(change_rate=[0.5, 2.0], names=["a", "b"])
+    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=3.0)
+    >>> many = fo.solve_many([problem, problem.with_bandwidth(6.0)])
+    >>> [one.status.value for one in many]
+    ['optimal', 'optimal']
     """
 
     problems: Sequence[Problem]

@@ -23,7 +23,7 @@ from freshopt.certificates.certificate import (
     repair,
 )
 from freshopt.certificates.proof_pass import ProvedGap, Prover, proved_gap
-from freshopt.certificates.solution import Answer, Solution, Status
+from freshopt.certificates.solution import UNPROVED, Answer, Solution, Status
 from freshopt.errors import (
     CertificateError,
     InfeasibleProblemError,
@@ -314,7 +314,7 @@ def _empty(solver: Solver, problem: Problem, answer: Answer, seconds: float) -> 
         value=math.nan,
         price=math.nan,
         host_prices=problem.hosts.named(np.full(len(problem.hosts), math.nan)),
-        certificate=None,
+        certificate=UNPROVED,
         iterations=answer.iterations,
         seconds=seconds,
         solver=solver,
@@ -347,7 +347,7 @@ def _uncertified(
         value=value,
         price=math.nan if answer.price is None else answer.price,
         host_prices=answer.host_prices or problem.hosts.named(np.zeros(len(problem.hosts))),
-        certificate=None,
+        certificate=UNPROVED,
         iterations=answer.iterations,
         seconds=seconds,
         solver=solver,
@@ -374,7 +374,7 @@ def _uncertified_rows(
         value=value,
         price=float(known[0]) if first and known is not None else math.nan,
         host_prices=problem.hosts.named(hosts),
-        certificate=None,
+        certificate=UNPROVED,
         iterations=answer.iterations,
         seconds=seconds,
         solver=solver,

@@ -10,33 +10,48 @@ from __future__ import annotations
 
 import errno
 import importlib
-import logging
+import keyword
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from freshopt import __version__
-from freshopt.errors import FreshoptError, SourceDataWarning, hearing
+from freshopt.errors import FreshoptError, SourceDataWarning, hearing, suggestion
 from freshopt.terminal.console import DataError, plain
+from freshopt.terminal.groups import GROUPS, group_help
 
-COMMANDS = {
-    "plan": "freshopt.cli.plan",
-    "estimate": "freshopt.cli.solve",
-    "poisson-check": "freshopt.cli.poisson_check",
-    "solve": "freshopt.cli.solve",
-    "run": "freshopt.cli.run",
-    "frontier": "freshopt.cli.frontier",
-    "schedule": "freshopt.cli.schedule",
-    "pipeline": "freshopt.cli.pipeline",
-    "sync": "freshopt.cli.sync",
-    "replay": "freshopt.cli.replay",
-    "report": "freshopt.cli.report",
-    "check": "freshopt.cli.check",
-    "examples": "freshopt.cli.solve",
+# Each command's module and what it does, in the groups of the help.
+PANELS = {
+    "Plan": {
+        "plan": ("plan", "Turn a crawl log into refresh rates and a schedule."),
+        "import": ("import_log", "Make a log of what another tool has recorded."),
+        "lifetimes": ("lifetimes", "Plan how long a cache keeps its copies."),
+        "pipeline": ("pipeline", "Plan the refreshes of a pipeline of tables."),
+        "run": ("run", "Carry out a live plan, a command for each source."),
+        "sync": ("sync", "Set the intervals of a running tool from its own history."),
+    },
+    "Step by step": {
+        "estimate": ("solve", "Estimate how often the sources in a log change."),
+        "poisson-check": ("poisson_check", "Test whether changes come at random, at constant rates."),
+        "solve": ("solve", "Find the best refresh rates for a table of sources."),
+        "frontier": ("frontier", "Show what more or less bandwidth brings."),
+        "schedule": ("schedule", "Write refresh times or intervals for a table of rates."),
+    },
+    "Look and check": {
+        "report": ("report", "Write the web page of a plan."),
+        "replay": ("replay", "Measure a schedule under known changes."),
+        "check": ("check", "Compare all solvers on the same problems."),
+        "examples": ("solve", "List the bundled examples, or write the log of one."),
+        "doctor": ("doctor", "Show versions and the state of this installation."),
+    },
 }
+HELP = ["-h", "--help"]
+COMMANDS = {name: each for group in PANELS.values() for name, each in group.items()}
 
 
 class _Commands(click.Group):
@@ -53,12 +68,43 @@ class _Commands(click.Group):
         """Import a command."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(
-            importlib.import_module(COMMANDS[cmd_name]), cmd_name.replace("-", "_")
-        )
-        if not any(parameter.name == "verbose" for parameter in command.params):
-            command.params.append(_verbose())
+        if cmd_name in GROUPS and _completes_option():
+            listed = [name for group in GROUPS[cmd_name].values() for name in group.listed]
+            return click.Command(cmd_name, params=[click.Option([f"--{name}"]) for name in listed])
+        module, text = COMMANDS[cmd_name]
+        found = importlib.import_module(f"freshopt.cli.{module}")
+        name = cmd_name.replace("-", "_")
+        # Of a word of Python's the function is called as its module is.
+        command: click.Command = getattr(found, module if keyword.iskeyword(name) else name)
+        command.short_help = text
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which is nearest to a wrong word."""
+        word = args[0]
+        if word not in COMMANDS and word[:1].isalpha() and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {word!r}.{suggestion(word, COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as in click
+        """Return what asks for help, in any context."""
+        return HELP
+
+    def get_help(self, ctx: click.Context) -> str:
+        """Return the commands in groups, of which none is imported."""
+        panels = {title: {name: text for name, (_, text) in group.items()} for title, group in PANELS.items()}
+        return group_help(self, ctx, panels)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that begin so, of which none is imported."""
+        found = [
+            CompletionItem(name, help=text)
+            for name, (_, text) in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return found or click.Command.shell_complete(self, ctx, incomplete)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments before the command name.
@@ -76,32 +122,12 @@ class _Commands(click.Group):
             return super().invoke(ctx)
 
 
-def _verbose() -> click.Option:
-    """Return the option --verbose, which shows the library's log."""
-    return click.Option(
-        ["--verbose"],
-        is_flag=True,
-        expose_value=False,
-        callback=_listen,
-        help="Show steps with their times, and what solvers decide, on standard error.",
-    )
-
-
-def _listen(context: click.Context, _: click.Parameter, value: bool) -> None:
-    """Print what the library logs until the command ends."""
-    if not value:
-        return
-    logger, handler = logging.getLogger("freshopt"), logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-    before = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
-
-    def close() -> None:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
-
-    context.call_on_close(close)
+def _completes_option() -> bool:
+    """Return whether a shell asks for options, known without their command."""
+    words, at = os.environ.get("COMP_WORDS", "").split(), os.environ.get("COMP_CWORD", "")
+    # fish tells the word itself, other shells its position.
+    word = at if not at.isdigit() else words[int(at)] if int(at) < len(words) else ""
+    return "_FRESHOPT_COMPLETE" in os.environ and word.startswith("-")
 
 
 @contextmanager
@@ -144,11 +170,12 @@ def _one_line() -> Iterator[None]:
 @click.group(
     "freshopt",
     cls=_Commands,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog='Completion in bash: eval "$(_FRESHOPT_COMPLETE=bash_source freshopt)" (zsh_source, fish_source).',
+    context_settings={"help_option_names": HELP, "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="freshopt")
 def main() -> None:
-    """Plan certified optimal refresh rates and schedules for copies.
+    """Fetch less, stay as fresh: plan when to fetch each source.
 
-    Start with: freshopt plan --example debian-uploads --bandwidth 4/day --horizon 90d --out plan
+    Start with your crawl log: freshopt plan LOG. Or try: freshopt plan --example debian-uploads
     """

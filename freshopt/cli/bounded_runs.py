@@ -20,7 +20,7 @@ from typing import Any, Self
 import click
 import numpy as np
 
-from freshopt.certificates.solution import Solution, Status
+from freshopt.certificates.solution import UNPROVED, Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver, run_solver
 from freshopt.errors import FreshoptError
 from freshopt.modelling.problem import Problem
@@ -41,8 +41,7 @@ time_limit_option: Decorator = click.option(
     metavar="SECONDS",
     default=LIMIT,
     show_default=True,
-    help="Seconds that an iterative solver (cone solvers, descents) or a solver of your own may take on "
-    "one problem. It is then ended, and the others go on.",
+    help="Seconds that an iterative solver, or one of your own, may take on one problem.",
 )
 
 
@@ -175,7 +174,7 @@ class Bounded:
                 value=math.nan,
                 price=math.nan,
                 host_prices=problem.hosts.named(np.full(len(problem.hosts), math.nan)),
-                certificate=None,
+                certificate=UNPROVED,
                 iterations=0,
                 seconds=self.runs.limit,
                 solver=self.solver,

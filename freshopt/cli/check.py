@@ -15,18 +15,18 @@ import numpy as np
 
 from freshopt.cli import check_foreign
 from freshopt.cli.bounded_runs import LONGEST, BoundedRuns, bounded, solving, time_limit_option
-from freshopt.cli.check_page import page
 from freshopt.cli.check_problems import LEFT_OUT, Case, built_in, takes_long
-from freshopt.cli.check_summary import Checked, Digest, Skipped
+from freshopt.cli.check_summary import Checked, Digest, Skipped, page
 from freshopt.crosscheck import cross_check
-from freshopt.errors import FreshoptError, InfeasibleProblemError, ObjectiveError, SourceDataError
+from freshopt.errors import FreshoptError, InfeasibleProblemError, ObjectiveError, SourceDataError, suggestion
 from freshopt.formatting import fitted
 from freshopt.logs.atomic_output import complete_file
 from freshopt.modelling.problem import Problem
+from freshopt.naming import OBJECTIVES, Parameters, objective_of
 from freshopt.terminal import inputs, options, tables
+from freshopt.terminal.commands import OneOf, command
 from freshopt.terminal.console import count, heartbeat
 from freshopt.terminal.constraint_options import refuse_constraints
-from freshopt.terminal.objective_options import OBJECTIVES, Parameters, objective_of
 from freshopt.terminal.wish_options import wish_option
 from freshopt.units import rate_of
 
@@ -40,14 +40,12 @@ class Task(NamedTuple):
     parameters: Parameters
 
 
-@click.command()
+@command()
 @click.argument("sources", required=False, type=click.Path(path_type=Path))
-@options.objective_option(OBJECTIVES, default=None)
-@options.exponent_option
-@options.deadline_option
+@inputs.goal_options(OBJECTIVES, default=None)
 @click.option(
     "--refresh",
-    type=click.Choice(["periodic", "poisson"]),
+    type=OneOf(["periodic", "poisson"]),
     help="Refresh discipline to check (default: every one that the objective has).",
 )
 @click.option(
@@ -59,7 +57,7 @@ class Task(NamedTuple):
 @click.option(
     "--solvers",
     metavar="NAMES",
-    help=f"Solvers, comma-separated, of {', '.join(options.SOLVERS)} (default: all).",
+    help="Solvers, comma-separated, such as water-filling,clarabel (default: all).",
 )
 @click.option(
     "--tolerance",
@@ -83,9 +81,7 @@ class Task(NamedTuple):
 def check(
     context: click.Context,
     sources: Path | None,
-    objective: str | None,
-    exponent: float | None,
-    deadline: str | None,
+    goal: inputs.Goal,
     refresh: str | None,
     bandwidth: str | None,
     host_limits: Path | None,
@@ -129,11 +125,11 @@ def check(
         )
     named = _names(solvers)
     cases = [_own(sources, bandwidth, host_limits, time_unit)] if sources else _built_in(bandwidth, time_unit)
-    given = [(case, _parameters(case, sources is None, objective, exponent, deadline)) for case in cases]
+    given = [(case, _parameters(case, sources is None, goal)) for case in cases]
     tasks = [
         Task(name, discipline, case, parameters)
-        for name in ([objective] if objective else OBJECTIVES)
-        for discipline in _disciplines(name, refresh, alone=objective is not None)
+        for name in ([goal.objective] if goal.objective else OBJECTIVES)
+        for discipline in _disciplines(name, refresh, alone=goal.objective is not None)
         for case, parameters in given
     ]
     if solver is not None:
@@ -237,18 +233,16 @@ def _built_in(bandwidth: str | None, time_unit: str | None) -> list[Case]:
     return [case._replace(bandwidth=limit) for case in built_in()]
 
 
-def _parameters(
-    case: Case, built: bool, objective: str | None, exponent: float | None, deadline: str | None
-) -> Parameters:
+def _parameters(case: Case, built: bool, goal: inputs.Goal) -> Parameters:
     """Return a case's parameters, options before a built-in instance's own."""
     own = case.parameters
     if built:
         own = replace(
             own,
-            exponent=own.exponent if exponent is None else None,
-            deadline=own.deadline if deadline is None else None,
+            exponent=own.exponent if goal.exponent is None else None,
+            deadline=own.deadline if goal.deadline is None else None,
         )
-    return inputs.parameters_of(own, objective, exponent, deadline, case.sources.time_unit)
+    return goal.parameters(own, case.sources.time_unit)
 
 
 def _disciplines(name: str, refresh: str | None, *, alone: bool) -> list[str]:
@@ -270,7 +264,9 @@ def _names(given: str | None) -> tuple[str, ...]:
     unknown = [name for name in names if name not in options.SOLVERS]
     if unknown:
         raise click.BadParameter(
-            f"{unknown[0]!r} is not one of {', '.join(options.SOLVERS)}.", param_hint="'--solvers'"
+            f"{unknown[0]!r} is not one of {', '.join(options.SOLVERS)}."
+            f"{suggestion(unknown[0], options.SOLVERS)}",
+            param_hint="'--solvers'",
         )
     return names
 

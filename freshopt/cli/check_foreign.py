@@ -23,8 +23,8 @@ from freshopt.errors import (
 )
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
+from freshopt.naming import NAMES, Parameters, objective_of
 from freshopt.terminal.console import heartbeat, progress
-from freshopt.terminal.objective_options import NAMES, Parameters, objective_of
 from freshopt.terminal.options import Decorator
 from freshopt.testing.foreign_runs import Outcome, Verdict, as_function, attempt, guarded
 from freshopt.testing.problem_families import MOST, SCALES, SIZES

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from freshopt.modelling.objective import Refresh
 from freshopt.modelling.sources import Sources
+from freshopt.naming import Parameters
 from freshopt.problems import AccumulatedDelay
-from freshopt.terminal.objective_options import Parameters
 from freshopt.testing import instances
 from freshopt.testing.problem_families import Scale
 
@@ -62,7 +63,7 @@ def built_in() -> list[Case]:
     found = []
     for name, kind, n, scale in FAMILY:
         wanted = f"{kind}, bandwidth {BUDGET}·ΣΔ"
-        family = instances(AccumulatedDelay(), n=n, seed=0, scale=scale)
+        family = instances(AccumulatedDelay(Refresh.POISSON), n=n, seed=0, scale=scale)
         problem = next(problem for label, problem in family if label == wanted)
         rng = np.random.default_rng(n)
         share = problem.bandwidth / float(np.sum(problem.sources.refresh_cost))

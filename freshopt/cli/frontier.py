@@ -14,16 +14,17 @@ from freshopt.formatting import percent
 from freshopt.logs.atomic_output import complete_file
 from freshopt.logs.tables import table_ending, with_unit, write_table
 from freshopt.modelling.problem import Problem
+from freshopt.naming import OBJECTIVES
 from freshopt.parametric import Frontier
 from freshopt.parametric import frontier as trace
 from freshopt.report.objective_names import goal_of
 from freshopt.report.value_words import amount
 from freshopt.terminal import inputs, options, tables
+from freshopt.terminal.commands import command
 from freshopt.terminal.console import fitted, number, working
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
-from freshopt.terminal.objective_options import OBJECTIVES, objective_of
 from freshopt.terminal.source_columns import SourceColumns
-from freshopt.terminal.wish_options import given_options, refuse, wish_option
+from freshopt.terminal.wish_options import RateLimits, given_options, rate_limits, refuse, wish_option
 from freshopt.units import rate_of
 
 # Range of the default bandwidths, in units of the sum of the change rates.
@@ -32,11 +33,9 @@ SPAN = (0.1, 10.0)
 POINTS = 9
 
 
-@click.command(short_help="Compute value and shadow price over the bandwidth.")
+@command()
 @click.argument("sources", type=click.Path(path_type=Path))
-@options.objective_option(OBJECTIVES)
-@options.exponent_option
-@options.deadline_option
+@inputs.goal_options(OBJECTIVES)
 @options.refresh_option
 @click.option(
     "--bandwidths",
@@ -46,6 +45,7 @@ POINTS = 9
     "change rate).",
 )
 @wish_option("host_limits")
+@rate_limits
 @constraint_options(cheapest=False)
 @click.option("--out", type=click.Path(path_type=Path), help="Table to write, .csv or .parquet.")
 @options.table_unit_option
@@ -53,12 +53,11 @@ POINTS = 9
 @working("solving")
 def frontier(
     sources: Path,
-    objective: str,
-    exponent: float | None,
-    deadline: str | None,
+    goal: inputs.Goal,
     refresh: str | None,
     bandwidths: str | None,
     host_limits: Path | None,
+    bounds: RateLimits,
     constraints: ConstraintOptions,
     out: Path | None,
     time_unit: str | None,
@@ -76,7 +75,7 @@ def frontier(
         table_ending(out)
         inputs.require_other(sources, out)
     with complete_file(out, overwrite) if out else nullcontext() as staging:
-        known, columns, table = tables.sources_of(sources, time_unit)
+        known, columns, table = tables.sources_of(sources, time_unit, bounds.on)
         unit = known.time_unit
         if bandwidths is None:
             wanted = (float(np.sum(known.change_rate)) * np.geomspace(*SPAN, POINTS)).tolist()
@@ -85,9 +84,7 @@ def frontier(
         if min(wanted) <= 0.0:
             raise SourceDataError("--bandwidths: a bandwidth is 0. Pass rates > 0, such as 100/day,200/day.")
         problem = Problem(
-            objective_of(
-                objective, refresh, inputs.parameters_of(columns, objective, exponent, deadline, unit)
-            ),
+            goal.made(refresh, unit, columns),
             known,
             max(wanted),
             tables.host_limits_of(host_limits, unit),

@@ -24,10 +24,9 @@ from freshopt.pipelines.aligned import aligned_freshness, aligned_problem
 from freshopt.pipelines.node_table import node_freshness
 from freshopt.pipelines.pipeline import Pipeline
 from freshopt.planning.plan_files import versions
-from freshopt.planning.plan_rows import certificate_text, gap_text, spread
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, LogFreshness
 from freshopt.report.objective_names import goal_of
-from freshopt.report.value_words import meaning, price_text
+from freshopt.report.value_words import meaning, price_text, proved_text, spread
 from freshopt.solving import solve
 from freshopt.units import rate_text
 
@@ -78,7 +77,7 @@ class PipelinePlan:
 
     def named_rates(self) -> dict[str, float]:
         """Return the rates by name."""
-        return dict(zip(self.line.sources_name, self.rates.tolist(), strict=True))
+        return dict(zip(self.line.source_names, self.rates.tolist(), strict=True))
 
     def one_cron(self) -> float:
         """Return the mean freshness of one cron for all nodes, parents first."""
@@ -129,7 +128,6 @@ class PipelinePlan:
         phases = "each node right after its parents" if self.aligned else "phases independent"
         never = count(counts["never_refreshed"], "node")
         own, cron = (percent(facts[key], space=" ") for key in ("fresh", "fresh_with_one_cron"))
-        proof = self.solution.certificate
         least = "" if self.simulated is None else "at least "
         price = price_text(
             kind,
@@ -140,7 +138,10 @@ class PipelinePlan:
             maximised=better == "higher",
             fetch=what,
         )
-        words = "none" if proof is None else certificate_text(facts["status"], gap_text(proof), kind)
+        proof, words = self.solution.certificate, "none"
+        if proof is not None:
+            relative = proof.relative_gap if math.isfinite(proof.relative_gap) else None
+            words = proved_text(facts["status"], proof.gap, relative, proof.reason)
         return [
             (
                 "pipeline",
@@ -164,7 +165,7 @@ class PipelinePlan:
     def _idle(self) -> list[tuple[str, str]]:
         """Return the nodes of which nothing important is made."""
         idle = (self.rates == 0.0) & (self.line.sources.importance == 0.0)
-        names = [name for name, some in zip(self.line.sources_name, idle.tolist(), strict=True) if some]
+        names = [name for name, some in zip(self.line.source_names, idle.tolist(), strict=True) if some]
         if not names:
             return []
         return [
@@ -189,7 +190,7 @@ class PipelinePlan:
             interval = np.where(self.rates > 0.0, 1.0 / self.rates, np.nan)
         rates = polars.DataFrame(
             {
-                "source": line.sources_name,
+                "source": line.source_names,
                 "rate": self.rates,
                 "interval": polars.Series(interval).fill_nan(None),
                 "change_rate": own.change_rate,
@@ -203,7 +204,7 @@ class PipelinePlan:
         kinds[np.diff(line.graph.first) == 0] = "root"
         nodes = polars.DataFrame(
             {
-                "node": line.name.tolist(),
+                "node": line.names.tolist(),
                 "kind": kinds.tolist(),
                 "change_rate": line.change_rate,
                 "importance": line.importance,

@@ -3,59 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from freshopt.cli.backtest_table import replay_table
+from freshopt.cli.lifetimes import lifetime_format_option, plan_on_request, require_promise
 from freshopt.cli.plan_dask import plan_in_partitions
 from freshopt.cli.plan_failures import replayed_failures, with_failures, without_ended
-from freshopt.cli.plan_lifetimes import lifetime_format_option, plan_on_request
 from freshopt.cli.report import command_line
+from freshopt.errors import warn
 from freshopt.logs.atomic_output import complete_folder
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
+from freshopt.naming import PLANNED
 from freshopt.planning.backtest import backtest
 from freshopt.planning.clashes import DASK, OF_TIMES, ON_REQUEST
-from freshopt.planning.plan import Plan
 from freshopt.planning.plan import plan as make_plan
 from freshopt.planning.plan_files import FILES, write_files
-from freshopt.planning.plan_rows import plan_rows
 from freshopt.planning.wishes import BackTestWishes, LifetimeWishes
+from freshopt.questions.bandwidth_for import AS_TODAY
 from freshopt.terminal import inputs, options
-from freshopt.terminal.changes_table import changes_table
-from freshopt.terminal.console import count, progress, show
+from freshopt.terminal.commands import command
+from freshopt.terminal.console import count, progress
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
 from freshopt.terminal.crontab_line import crontab_line
 from freshopt.terminal.estimator_options import Estimation, estimation_options
 from freshopt.terminal.log_inputs import Found, Origin, origin_options
-from freshopt.terminal.objective_options import Parameters, objective_of
 from freshopt.terminal.own_crawls import with_own_crawls
+from freshopt.terminal.settings_file import write_settings
 from freshopt.terminal.source_columns import SourceColumns
+from freshopt.terminal.telling import Told, tell_plan
 from freshopt.terminal.wish_options import changed_cost_of, given_options, read_wishes, refuse, wish_options
 from freshopt.units import duration_of
 
+# The length of the schedule, unless one is given.
+HORIZON = "7d"
 # Of plans of lifetimes and of times alike.
 OF_LIFETIMES = {*LifetimeWishes.__annotations__, "bandwidth"}
 
 
-@click.command(short_help="Turn a crawl LOG into refresh rates and a schedule.")
+@command()
 @options.log_argument
 @options.example_option
 @origin_options
-@options.plan_objective_option
-@options.exponent_option
-@options.deadline_option
+@inputs.goal_options(PLANNED)
 @options.solve_refresh_option
 @wish_options("bandwidth", "horizon")
 @options.requests_option
 @lifetime_format_option
 @wish_options("requests")
-@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder to write.")
+@options.folder_option("plan")
 @wish_options("sources")
 @options.columns_option
 @wish_options("cost")
@@ -66,16 +68,15 @@ OF_LIFETIMES = {*LifetimeWishes.__annotations__, "bandwidth"}
 @click.option(
     "--replay",
     is_flag=True,
-    help="Hold out the last half of the log in three windows, and tell what plans from the crawls before "
-    "each of them achieve, predicted and realised, beside simple rules, the log's own crawls and the best "
-    "static rates in hindsight; and which of them the log supports.",
+    help="Test the plan on your history: plan from the earlier crawls, score on the later changes, "
+    "beside simpler rules.",
 )
 @wish_options("changes")
 @click.option(
     "--every",
     metavar="TIME",
-    help="Print the crontab line that plans again after each such time, 7d or 1d or hours or minutes that "
-    "divide a day or an hour, from LOG and the plan's own crawls. With --replay there is a row for that.",
+    help="Print a crontab line that plans again this often: 7d, 1d, or hours or minutes that divide a "
+    "day or an hour.",
 )
 @click.option(
     "--crawls",
@@ -83,25 +84,25 @@ OF_LIFETIMES = {*LifetimeWishes.__annotations__, "bandwidth"}
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Table with columns source, time, changed: what the crawls of earlier plans found, which continue "
-    "LOG (repeatable). With --every it may not exist yet, and is DIR-crawls.csv unless given.",
+    help="Table with columns source, time, changed: crawls since LOG (repeatable). With --every it may"
+    " not exist yet (default: DIR-crawls.csv).",
 )
 @wish_options("failures")
 @options.engine_options(
-    "LOG is then a folder of Parquet files, each source's crawls in one of them, and DIR gets folders of "
-    "tables, one part a file. --importance and --hosts may be folders too, with files of the same names."
+    "LOG is then a folder of Parquet files, each source's crawls in one of them, and DIR gets such folders."
 )
 @options.time_unit_option
-@click.option("--csv", is_flag=True, help="Write CSV instead of Parquet.")
+@options.csv_option
 @options.overwrite_option
+@click.option("--details", is_flag=True, help="Print all that was found, in rows.")
+@click.option("--json", "as_json", is_flag=True, help="Print summary.json, and nothing else.")
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing but warnings and errors.")
 @click.pass_context
 def plan(
     context: click.Context,
     /,
     origin: Origin,
-    objective: str,
-    exponent: float | None,
-    deadline: str | None,
+    goal: inputs.Goal,
     refresh: str | None,
     requests: Path | None,
     kind: str | None,
@@ -117,23 +118,17 @@ def plan(
     time_unit: str,
     csv: bool,
     overwrite: bool,
+    details: bool,
+    as_json: bool,
+    quiet: bool,
     **wishes: Any,  # noqa: ANN401 - see `WISHES`
 ) -> None:
-    """Turn a crawl LOG into certified refresh rates and a schedule.
+    """Turn a crawl LOG into refresh rates and a schedule, with proof.
 
-    LOG is a CSV or Parquet file or JSON lines, with the columns source, time (numbers or dates) and changed
-    (0 or 1; or a hash of the content, an etag, an HTTP status): what each crawl found; or the access log of a
-    web server; or the folder of a live planner. --columns tells other names. DIR gets the tables
-    change_rates, rates and schedule, summary.json, and report.html, a page to be looked at in a browser. The
-    log and the schedule are held in memory; for more than that there is --engine dask, which goes without
-    --draws and without the page (freshopt report DIR writes it).
-
-    With --budget, --nested or --target the prices of the constraints are printed, a sentence each; DIR gets
-    the table constraints too, and the page a section. Columns that they name are in
-    --source-columns.
-
-    --refresh on-request is of caches: LOG is what they asked the origin, --requests the log of who asks them;
-    DIR gets the tables change_rates and lifetimes, summary.json and, with --format, what the cache loads.
+    LOG tells what each crawl found: columns source, time and changed (or a hash, an etag, an HTTP status), as
+    CSV, Parquet or JSON lines; or it is the access log of a web server, or the folder of a live planner. Give
+    one file, several, or - for standard input. DIR gets report.html, the page to look at first, the tables
+    change_rates, rates and schedule, summary.json, and plan.toml, the settings used.
     """
     said, in_memory = given_options(context), engine == "memory"
     given = {name: value for name, value in wishes.items() if name in said}
@@ -142,21 +137,25 @@ def plan(
         if cost is not None:
             given["changed_cost"], said["changed_cost"] = cost, said_cost
     if "freshness" in given and "--objective" not in said:
-        objective = "binary"
-    _refuse(said, given, constraints, estimation, objective, refresh, engine)
-    if refresh != "on-request" and "horizon" not in given:
-        raise click.UsageError("Missing option '--horizon', the length of the schedule. Add it, such as 7d.")
-    if "freshness" not in given:
+        goal = replace(goal, objective="binary")
+    _refuse(said, given, constraints, estimation, str(goal.objective), refresh, engine)
+    if refresh == "on-request":
+        require_promise(given)
+    else:
+        given.setdefault("horizon", HORIZON)
+    if "freshness" not in given and not in_memory:
         constraints.require_bandwidth(given.get("bandwidth"))
     tables_at = {name: None if in_memory else given.pop(name, None) for name in ("importance", "hosts")}
-    asked = {"bandwidth": None, **read_wishes(given, time_unit)}
-    parameters = inputs.parameters_of(Parameters(), objective, exponent, deadline, time_unit)
-    asked["objective"] = Spend() if constraints.cheapest else objective_of(objective, refresh, parameters)
+    limited = "freshness" in given or constraints.limit_bandwidth
+    asked = {"bandwidth": None if limited else AS_TODAY, **read_wishes(given, time_unit)}
+    made_goal = goal.made(refresh, time_unit)
+    asked["objective"] = Spend() if constraints.cheapest else made_goal
     by_host = "host_limits" in asked or "host_gap" in asked or estimation.by_host
     if in_memory and by_host and "hosts" not in asked:
         asked["hosts"] = origin.hosts()
     asked["estimator"] = partial(estimation.fit, hosts=asked.get("hosts"))
     if refresh == "on-request":
+        warn("--refresh on-request is now a command of its own, freshopt lifetimes, with the same options.")
         plan_on_request(
             context, origin, requests, kind, out, time_unit, csv=csv, overwrite=overwrite, **asked
         )
@@ -188,7 +187,9 @@ def plan(
     if every is not None:
         own_crawls = own_crawls or (_crawls_of(out),)
     known = [path for path in own_crawls if every is None or path.exists()]
-    with complete_folder(out, overwrite, files=FILES) as staging, progress(12) as on_progress:
+    silent = as_json or quiet
+    origin.require_log()
+    with complete_folder(out, overwrite, files=FILES) as staging, progress(12, silent=silent) as on_progress:
         found = _continued(origin.read(time_unit), known, origin, empty=every is not None)
         if found.importance is not None:
             asked.setdefault("importance", found.importance)
@@ -210,18 +211,16 @@ def plan(
             more["again"] = {"every": period, "crontab": loop, "crawls": [str(path) for path in own_crawls]}
         each = None if held is None or held.details is None else held.details.to_frame()
         names = write_files(made, staging, csv=csv, more=more, held_out=each)
-    show([*plan_rows(made, found.words, objective), *fetches, _time(made)])
-    if made.changes is not None:
-        click.echo(f"\n{changes_table(made.changes, made)}")
-    if held is not None:
-        click.echo(f"\n{replay_table(held, made)}")
+        names.append(write_settings(context, staging, out))
+    again = ""
     if loop is not None:
         files = " or ".join(str(path) for path in own_crawls)
-        click.echo(
-            f"\nAppend what the schedule's crawls find (source, time, changed) to {files}; this line of a "
+        again = (
+            f"Append what the schedule's crawls find (source, time, changed) to {files}; this line of a "
             f"crontab plans again from them:\n{loop}"
         )
-    click.echo(f"\nwrote {', '.join(names)} to {out}")
+    told = Told(made, out, names, found.words, str(goal.objective), fetches, held, again)
+    tell_plan(told, details=details, json=as_json, quiet=quiet)
 
 
 def _refuse(
@@ -250,7 +249,7 @@ def _refuse(
 def _loop(context: click.Context, every: str, own_crawls: tuple[Path, ...], out: Path) -> str:
     """Return the crontab line that runs this command again."""
     more = () if own_crawls else ("--crawls", str(_crawls_of(out)))
-    return crontab_line(every, command_line(context, out, more, without=("replay",)))
+    return crontab_line(every, command_line(context, out, more, without=("replay", "details")))
 
 
 def _crawls_of(out: Path) -> Path:
@@ -274,8 +273,3 @@ def _declared(
 ) -> list[Constraint]:
     """Return the declared constraints on a plan's sources."""
     return constraints.made(SourceColumns.by_name(sources, columns, "--source-columns FILE"), refresh)
-
-
-def _time(made: Plan) -> tuple[str, str]:
-    """Return the row of the seconds of each step."""
-    return "time", ", ".join(f"{step} {seconds:.2f} s" for step, seconds in made.seconds.items())

@@ -18,16 +18,20 @@ from freshopt.distributed.rows.column_rows import column_rows
 from freshopt.errors import SourceDataError
 from freshopt.logs.schema import SOURCE_ROWS, Table
 from freshopt.modelling.constraints.constraint import Constraint
-from freshopt.planning.declared import price_sentences
 from freshopt.planning.plan_files import TABLES
-from freshopt.planning.plan_rows import proved_words, summary_findings
 from freshopt.planning.request import Clock
 from freshopt.planning.wishes import PlanWishes, Wishes
+from freshopt.report.context import Context
+from freshopt.report.headline import headline
+from freshopt.report.page import findings
+from freshopt.report.summary_facts import SUMMARY, Facts
 from freshopt.terminal import tables
-from freshopt.terminal.console import count, number, progress, show
+from freshopt.terminal.console import columns as console_columns
+from freshopt.terminal.console import count, progress, show
 from freshopt.terminal.constraint_options import ConstraintOptions
 from freshopt.terminal.estimator_options import Estimation
 from freshopt.terminal.log_inputs import Origin
+from freshopt.terminal.settings_file import write_settings
 
 PASSES = 7  # of most plans, for the progress bar
 _WHOLE_LOG = ("prior", "half_life", "reset")  # settings of estimators that depend on all of the log
@@ -64,8 +68,9 @@ def plan_in_partitions(
             raise click.UsageError(
                 f"--engine dask reads and writes folders of Parquet files. Leave {name} out."
             )
-    if origin.log is None:
+    if len(origin.log) != 1:
         raise click.UsageError("--engine dask needs LOG, a folder of Parquet files. Name it.")
+    folder = origin.log[0]
     for name in _WHOLE_LOG:
         if name in estimation.settings:
             option = f"--{name.replace('_', '-')}"
@@ -85,7 +90,7 @@ def plan_in_partitions(
     request = Wishes.of(Clock(time_unit), {**asked, "draws": 0}, PlanWishes)
     with connected(scheduler), progress(PASSES) as report:
         made = plan_partitions(
-            origin.log,
+            folder,
             request,
             out,
             adapt=own,
@@ -95,25 +100,24 @@ def plan_in_partitions(
             time_unit=time_unit,
             on_progress=report,
         )
-    sentences = [] if made.rows is None else price_sentences(made.rows)
-    prices = [("constraints" if k == 0 else "", text) for k, text in enumerate(sentences)]
-    show([*_rows(made.facts, str(origin.log)), *_statuses(origin.log), *prices])
+    settings = write_settings(click.get_current_context(), out, out)
+    told = Context.of(Facts(out / SUMMARY, made.facts))
+    # What other machines warn of stands there alone.
+    click.echo(f"{headline(told, width=console_columns(), warned=scheduler is None)}\n")
+    show([*_rows(told, str(folder)), *_statuses(folder)])
     folders = "".join(f"{table}/, " for table in TABLES)
     folders += "" if made.rows is None else "constraints.parquet, "
-    click.echo(f"\nwrote {folders}summary.json to {out}; each part of the schedule is sorted by time")
+    folders += f"summary.json, {settings}"
+    click.echo(f"\nwrote {folders} to {out}; each part of the schedule is sorted by time")
 
 
-def _rows(facts: dict[str, Any], log: str) -> list[tuple[str, str]]:
-    """Return what a newcomer should read of a plan, from its summary."""
-    counts = facts["counts"]
-    read = f"{count(counts['crawls'], 'crawl')} of {count(counts['sources'], 'source')}"
-    return [
-        ("log", f"{log}: {read} in {count(counts['partitions'], 'file')}"),
-        *(("warning", text) for text in facts["warnings"]),
-        *((found.label, found.sentence) for found in summary_findings(facts)),
-        ("certificate", f"{proved_words(facts['status'])}: duality gap {number(facts['gap'])}"),
-        ("time", ", ".join(f"{step} {seconds:.2f} s" for step, seconds in facts["seconds"].items())),
-    ]
+def _rows(told: Context, log: str) -> list[tuple[str, str]]:
+    """Return all that was found, from its summary."""
+    counts, seconds = told.counts, told.facts.values["seconds"]
+    read = f"{count(counts.whole('crawls'), 'crawl')} of {count(told.sources, 'source')}"
+    found = findings(told, read=f"{log}: {read} in {count(counts.whole('partitions'), 'file')}")
+    steps = ", ".join(f"{step} {each:.2f} s" for step, each in seconds.items())
+    return [*(row for each in found for row in each.rows()), ("time", steps)]
 
 
 def _statuses(log: Path) -> list[tuple[str, str]]:

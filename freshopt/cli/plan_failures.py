@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from freshopt.errors import ObjectiveError, list_offenders
-from freshopt.inference.success_rates import SuccessRates
+from freshopt.estimators.success_rates import SuccessRates
 from freshopt.modelling.cost_curve import CurveObjective
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.sources import Sources
@@ -36,21 +36,23 @@ def without_ended(
 
 
 def outcome_words(found: SuccessRates, planned: Iterable[Any]) -> str:
-    """Return what statuses tell, with the sources that never answered.
+    """Return what statuses tell, with sources that are never fetched.
 
-    These have no change rates, and are in no table; `planned` are the names that have.
+    Those that never answered have no change rates, and are in no table; `planned` are the names that have.
     """
     known = {str(name) for name in planned}
+    fetched = (found.ended | (found.attempts > 0.0)).tolist()
     silent = [
         repr(name)
-        for name, gone, tried in zip(
-            found.sources_.tolist(), found.ended.tolist(), found.attempts.tolist(), strict=True
-        )
-        if str(name) not in known and not gone and tried
+        for name, was in zip(found.sources_.tolist(), fetched, strict=True)
+        if was and str(name) not in known
     ]
-    if not silent:
-        return found.words
-    return f"{found.words}; left out, as they never answered: {list_offenders(silent)}"
+    words = found.words
+    if bool(np.any(found.ended)):
+        words += ", to be fetched no more"
+    if silent:
+        words += f"; left out, as they never answered: {list_offenders(silent)}"
+    return words
 
 
 def with_failures(job: partial[Plan], recorded: Statuses | None) -> tuple[Plan, list[tuple[str, str]]]:
@@ -63,7 +65,7 @@ def with_failures(job: partial[Plan], recorded: Statuses | None) -> tuple[Plan, 
     if found is None or not (found.fails or bool(np.any(found.ended))):
         told = "the log has no failed fetches: --retry-at-once changes nothing"
         return job(), [("statuses", told)] if job.keywords.get("retry_at_once", False) else []
-    words = outcome_words(found, job.args[0].sources_.tolist())
+    words = outcome_words(found, job.args[0].names.tolist())
     if not found.fails:
         return job(), [("statuses", words)]
     at_once = job.keywords.get("retry_at_once", False)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from freshopt.goodness_of_fit.interpretation import advice, interpret, remarks, verdict
-from freshopt.goodness_of_fit.plot import plot as draw
-from freshopt.goodness_of_fit.plot import require_picture
+from freshopt.goodness_of_fit.interpretation import advice, draw, interpret, remarks, verdict
 from freshopt.goodness_of_fit.poisson_check import PoissonCheck
 from freshopt.goodness_of_fit.poisson_check import poisson_check as check_poisson
 from freshopt.logs.atomic_output import complete_file
 from freshopt.logs.tables import table_ending, write_table
+from freshopt.plots import require_picture
 from freshopt.terminal import inputs, options
+from freshopt.terminal.commands import command
 from freshopt.terminal.console import say, show, working
 from freshopt.terminal.log_inputs import Origin, origin_options, outcome
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@click.command("poisson-check", short_help="Test the Poisson model on the changes in a crawl LOG.")
+@command("poisson-check")
 @options.log_argument
 @options.example_option
 @origin_options

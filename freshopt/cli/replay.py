@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from freshopt.errors import SourceDataError, list_offenders
 from freshopt.logs.atomic_output import complete_file
 from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.logs.read_history import read_history
+from freshopt.logs.read_events import read_history
 from freshopt.logs.read_log import read_log
 from freshopt.logs.tables import read_table, table_ending, write_table
 from freshopt.numerics.arrays import Array
@@ -24,8 +25,9 @@ from freshopt.simulation.replay_result import NAMED, Replay
 from freshopt.simulation.replaying import replay as replay_schedule
 from freshopt.simulation.world import World
 from freshopt.terminal import inputs, options, tables
+from freshopt.terminal.commands import command
 from freshopt.terminal.console import count, number, show, working
-from freshopt.terminal.wish_options import wish_option
+from freshopt.terminal.wish_options import own_option, table_options, wished
 from freshopt.units import SECONDS, duration_of
 
 _KINDS = {name: kind.__name__ for kind, name in NAMED.items()}
@@ -37,59 +39,43 @@ WORDS = {
 }
 
 
-@click.command(short_help="Measure the cost of a SCHEDULE under known changes.")
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """Changes under which a schedule is replayed, and its place among them."""
+
+    history: Path | None = own_option(help="Table of all changes (source, time).")
+    log: Path | None = own_option(
+        help="Crawl log; a change is placed in the middle of the crawl interval in which it was found."
+    )
+    sources: Path | None = own_option(
+        help="Table of sources; their changes are simulated as Poisson processes with its change rates."
+    )
+    origin: float | None = own_option(
+        metavar="TIME",
+        help="Start of the schedule on the clock of the changes (default: what its timestamps say, or the "
+        "first change).",
+    )
+    horizon: str | None = wished(help="Length of the schedule, such as 7d (default: up to its last refresh).")
+    skip: str | None = own_option(
+        metavar="TIME",
+        help="Time at the start of the schedule that is not counted, such as 1d (default: none).",
+    )
+    importance: Path | None = wished()
+    seed: int = wished(0)
+
+
+@command()
 @click.argument("schedule", type=click.Path(path_type=Path))
-@click.option(
-    "--history",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Table of all changes (source, time).",
-)
-@click.option(
-    "--log",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Crawl log; a change is placed in the middle of the crawl interval in which it was found.",
-)
+@table_options("asked", ReplayOptions)
 @options.answers_option
-@click.option(
-    "--sources",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Table of sources; their changes are simulated as Poisson processes with its change rates.",
-)
-@click.option(
-    "--origin",
-    type=float,
-    metavar="TIME",
-    help="Start of the schedule on the clock of the changes (default: what its timestamps say, or the first "
-    "change).",
-)
-@click.option(
-    "--horizon", metavar="TIME", help="Length of the schedule, such as 7d (default: up to its last refresh)."
-)
-@click.option(
-    "--skip",
-    metavar="TIME",
-    help="Time at the start of the schedule that is not counted, such as 1d (default: none).",
-)
-@wish_option("importance")
-@wish_option("seed")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write, .csv or .parquet.")
 @options.time_unit_option
 @options.overwrite_option
 @working("replaying")
 def replay(
     schedule: Path,
-    history: Path | None,
-    log: Path | None,
+    asked: ReplayOptions,
     answers_are_changes: bool,
-    sources: Path | None,
-    origin: float | None,
-    horizon: str | None,
-    skip: str | None,
-    importance: Path | None,
-    seed: int,
     out: Path | None,
     time_unit: str,
     overwrite: bool,
@@ -101,61 +87,61 @@ def replay(
     the end of the schedule, and of each source only as long as its changes are known: in a log until its last
     crawl. Sources that change but are not in the schedule are never refreshed, and count.
     """
-    if sum(given is not None for given in (history, log, sources)) != 1:
+    if sum(given is not None for given in (asked.history, asked.log, asked.sources)) != 1:
         raise click.UsageError("Give one of --history, --log and --sources, and only one.")
     if out is not None:
         table_ending(out)
         inputs.require_other(schedule, out)
     with complete_file(out, overwrite) if out else nullcontext() as staging:
-        world, until, clock, words = _world(history, log, sources, time_unit, seed, answers_are_changes)
-        plan, begin = _schedule(schedule, world, horizon, clock)
-        weights = tables.importance_of(importance)
+        world, until, clock, words = _world(asked, time_unit, answers_are_changes)
+        plan, begin = _schedule(schedule, world, asked.horizon, clock)
+        weights = tables.importance_of(asked.importance)
         found = replay_schedule(
             plan,
             world,
-            origin=begin if origin is None else origin,
-            skip=0.0 if skip is None else duration_of("--skip", skip, world.time_unit),
+            origin=begin if asked.origin is None else asked.origin,
+            skip=0.0 if asked.skip is None else duration_of("--skip", asked.skip, world.time_unit),
             end=until,
             importance=None if weights is None else weights(world.names),
-            seed=seed,
+            seed=asked.seed,
         )
         if staging is not None:
             write_table(found.to_frame(), staging)
     start = float(np.min(world.start)) if begin is None else begin
-    beyond = (start if origin is None else origin) + plan.horizon - found.end
+    beyond = (start if asked.origin is None else asked.origin) + plan.horizon - found.end
     show(_rows(found, plan, words, until, beyond))
     if out is not None:
         click.echo(f"\nwrote {out}")
 
 
 def _world(
-    history: Path | None,
-    log: Path | None,
-    sources: Path | None,
-    time_unit: str,
-    seed: int,
-    answers_are_changes: bool,
+    asked: ReplayOptions, time_unit: str, answers_are_changes: bool
 ) -> tuple[World, Array | None, Clock | None, str]:
     """Return the changes and how far they are known.
 
     With them come the end of each source's record, the moment of time 0 if there are dates, and a text.
     """
-    if sources is not None:
-        known, *_ = tables.sources_of(sources, None)
-        return World.poisson(known, seed), None, None, f"{sources}: {count(len(known), 'Poisson source')}"
+    if asked.sources is not None:
+        known, *_ = tables.sources_of(asked.sources, None)
+        return (
+            World.poisson(known, asked.seed),
+            None,
+            None,
+            f"{asked.sources}: {count(len(known), 'Poisson source')}",
+        )
     data = (
-        read_history(history, time_unit=time_unit)
-        if history
-        else read_log(log or "", time_unit, answers_are_changes=answers_are_changes)
+        read_history(asked.history, time_unit=time_unit)
+        if asked.history
+        else read_log(asked.log or "", time_unit, answers_are_changes=answers_are_changes)
     )
     world = known_changes(data)
     middle = (
         ""
-        if history
+        if asked.history
         else ", each placed in the middle of its crawl interval; costs leave out what crawls hid"
     )
     many = int(world.events(-np.inf, np.inf)[0][-1])
-    words = f"{history or log}: {count(many, 'change')} of {count(len(world), 'source')}{middle}"
+    words = f"{asked.history or asked.log}: {count(many, 'change')} of {count(len(world), 'source')}{middle}"
     # After the last crawl of a source its changes are unknown, which does not mean that there are none.
     until = data.last_crawl if isinstance(data, CrawlLog) else np.broadcast_to(data.end, len(world))
     return world, until, data.clock, words

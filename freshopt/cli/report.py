@@ -9,14 +9,15 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from freshopt.report import write_report
+from freshopt.report.page import PAGE, write_report
 from freshopt.terminal import options
+from freshopt.terminal.commands import command
+from freshopt.terminal.settings_file import APART, key_of
 
-# Options that say where a result goes, and not which.
-_APART = ("out", "overwrite")
+_GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 
 
-@click.command(short_help="Write the web page of the plan in DIR.")
+@command()
 @click.argument("dir", type=click.Path(path_type=Path))
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="FILE", help="File to write (default: DIR/report.html)."
@@ -26,10 +27,9 @@ def report(dir: Path, out: Path | None, overwrite: bool) -> None:
     """Write the plan in DIR as one web page.
 
     DIR is what freshopt plan has written; there its page is already, unless it was made with --engine dask.
-    The page is self-contained: no network. An earlier DIR/report.html is replaced, a FILE only
-    with --overwrite.
+    The page is self-contained: no network. A page that is there is replaced with --overwrite only.
     """
-    click.echo(f"wrote {write_report(dir, out, overwrite=overwrite)}")
+    click.echo(f"wrote {write_report(dir, out or dir / PAGE, overwrite=overwrite)}")
 
 
 def command_line(
@@ -50,15 +50,12 @@ def command_line(
     words: list[str] = []
     for parameter in context.command.params:
         name, value = parameter.name or "", context.params.get(parameter.name or "")
-        if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE or name in (
-            *_APART,
-            *without,
-        ):
+        if context.get_parameter_source(name) not in _GIVEN or key_of(parameter) in {*APART, *without}:
             continue
         if isinstance(parameter, click.Argument):
-            words.insert(0, str(value))
+            words = [*map(str, value if isinstance(value, tuple) else [value]), *words]
         elif isinstance(parameter, click.Option) and parameter.is_flag:
-            words.append(parameter.opts[0])
+            words.append((parameter.opts if value else parameter.secondary_opts)[0])
         elif isinstance(value, tuple):
             words += [word for each in value for word in (parameter.opts[0], str(each))]
         else:

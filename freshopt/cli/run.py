@@ -23,17 +23,24 @@ from freshopt.live.running import run_planner
 from freshopt.live.settings import SETTINGS
 from freshopt.live.source_command import Fetch, SourceCommand
 from freshopt.live.sqlite_store import holds_planner
-from freshopt.logs.log_files import JSON_LINES
+from freshopt.logs.log_files import is_table
 from freshopt.logs.schema import LISTED, Table
 from freshopt.logs.source_index import hosts_of_urls
-from freshopt.logs.tables import ENDINGS
+from freshopt.naming import OBJECTIVES, PLANNED, objective_of
 from freshopt.numerics.arrays import labels_of
 from freshopt.planning.request import Clock
 from freshopt.terminal import inputs, options
+from freshopt.terminal.commands import OneOf, command
 from freshopt.terminal.console import count, show
-from freshopt.terminal.objective_options import OBJECTIVES, PLANNED, objective_of
-from freshopt.terminal.tables import host_limits_of
-from freshopt.terminal.wish_options import option_of, wish_option
+from freshopt.terminal.tables import host_limits_with_units
+from freshopt.terminal.wish_options import (
+    RateLimits,
+    given_options,
+    option_of,
+    rate_limits,
+    refuse,
+    wish_option,
+)
 from freshopt.units import duration_of
 
 if TYPE_CHECKING:
@@ -45,48 +52,46 @@ if TYPE_CHECKING:
 _OBJECTIVES = tuple(name for name in PLANNED if not OBJECTIVES[name].command.needs)
 
 
-@click.command(short_help="Carry out a live plan, a command for each source.")
+@command()
 @click.argument("folder")
 @click.option(
     "--command",
     "text",
     metavar="WORDS",
-    help="What fetches a source, such as 'curl -sS --fail {source}'. {source} and {host} are filled in, each "
-    "as it is, without a shell; for a pipe, write a script. Without it nothing is fetched, and how the plan "
-    "stands is shown.",
+    help="What fetches a source, without a shell, such as 'curl -sS --fail {source}' ({host} is filled"
+    " in, too). Without it the state of the plan is shown.",
 )
 @wish_option("bandwidth", SETTINGS)
 @click.option(
     "--sources",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Sources to plan for: a text file with one a line, or a CSV or Parquet table with the column source "
-    "and any of importance, host, refresh_cost, min_rate, max_rate. Those that are there are updated. Hosts "
-    "are those of the URLs where the table has none.",
+    help="Sources: a text file with one a line, or a table with source and any of importance, host, "
+    "refresh_cost, min_rate, max_rate.",
 )
 @click.option(
     "--log",
     type=click.Path(path_type=Path),
     metavar="LOG",
-    help="Crawls so far, with dates, as freshopt plan takes them: the planner learns from them. Its sources "
-    "are planned for where a new planner is given no --sources.",
+    help="Crawls so far, with dates, to learn from. Without --sources, its sources are planned for.",
 )
 @options.answers_option
 @wish_option("host_limits", SETTINGS)
 @wish_option("host_gap", SETTINGS)
+@rate_limits
 @wish_option("burst", SETTINGS)
 @click.option(
     "--objective",
-    type=click.Choice(_OBJECTIVES),
+    type=OneOf(_OBJECTIVES),
     help="What to optimise, as of freshopt plan. By default harmonic; later it changes it.",
 )
 @click.option(
     "--changed-by",
-    type=click.Choice(["output", "exit-code"]),
+    type=OneOf(["output", "exit-code"]),
     default="output",
     show_default=True,
-    help="output: another output than last time is a change, and an exit code other than 0 a failure. "
-    "exit-code: 0 is unchanged, 1 is changed, as cmp and diff say it, and others are failures.",
+    help="output: another output than last time is a change. exit-code: 0 is unchanged, 1 is changed. "
+    "Other exit codes are failures.",
 )
 @click.option("--jobs", type=click.IntRange(1, 256), default=4, show_default=True, help="Commands at a time.")
 @click.option(
@@ -101,6 +106,7 @@ def run(
     sources: Path | None,
     log: Path | None,
     answers_are_changes: bool,
+    bounds: RateLimits,
     objective: str | None,
     changed_by: Literal["output", "exit-code"],
     jobs: int,
@@ -130,13 +136,16 @@ def run(
     if history is not None and listed is None and _is_new(folder):
         listed = _named(_texts(history).tolist())
     settings = {name: value for name, value in wishes.items() if value is not None}
+    refuse(given_options(click.get_current_context()))
+    if listed is None and bounds != RateLimits():
+        raise click.UsageError("Limits are of the sources that --sources lists, or --log has. Name it, too.")
     if listed is not None:
+        listed = bounds.on(listed, "day")
         needed = "host_limits" in settings or "host_gap" in settings
         needed = needed or (command is not None and command.names_host)
         listed = _with_hosts(listed, needed=needed)
     if "host_limits" in settings:
-        limits = host_limits_of(settings["host_limits"], "day") or {}
-        settings["host_limits"] = {host: f"{limit!r}/day" for host, limit in limits.items()}
+        settings["host_limits"] = host_limits_with_units(settings["host_limits"], "day")
     for name, value in settings.items():
         SETTINGS[name].read(option_of(name), value, Clock("day"))
     if objective is not None:
@@ -206,7 +215,7 @@ def _planner(
 
 def _sources(path: Path) -> polars.DataFrame:
     """Return the sources that a file lists."""
-    if path.name.lower().endswith((*ENDINGS, *JSON_LINES)):
+    if is_table(path):
         return Table.read(path, LISTED).frame
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -237,7 +246,7 @@ def _history(path: Path, *, answers_are_changes: bool) -> CrawlLog:
 
 def _texts(history: CrawlLog) -> npt.NDArray[np.object_]:
     """Return the names of a log's sources; a planner has no integers."""
-    return np.array([*map(str, history.sources_.tolist())], dtype=object)
+    return np.array([*map(str, history.names.tolist())], dtype=object)
 
 
 def _record(planner: Planner, history: CrawlLog) -> None:

@@ -18,6 +18,7 @@ from freshopt.scheduling.host_gap import with_host_gap
 from freshopt.scheduling.schedule import Schedule
 from freshopt.scheduling.schedule import schedule as make_schedule
 from freshopt.terminal import inputs, options, tables
+from freshopt.terminal.commands import OneOf, command
 from freshopt.terminal.console import count, number, show
 from freshopt.terminal.schedule_options import Choice, Slots, method_options
 from freshopt.terminal.tool_options import settings_of, write_options
@@ -25,26 +26,24 @@ from freshopt.terminal.wish_options import wish_option
 from freshopt.tools.export import Exported, export
 from freshopt.tools.icalendar import write_icalendar
 from freshopt.tools.table import INTERVALS, LIFETIMES
-from freshopt.tools.whole_intervals import ROUNDING
+from freshopt.tools.whole_seconds import ROUNDING
 from freshopt.units import duration, duration_of, gap_of
 
 TIMES = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet",), "icalendar": (".ics",)}
 
 
-@click.command(short_help="Write refresh times or intervals for a table of RATES.")
+@command()
 @click.argument("rates", type=click.Path(path_type=Path))
 @method_options
 @click.option(
     "--format",
     "kind",
-    type=click.Choice([*INTERVALS, *LIFETIMES, *TIMES]),
+    type=OneOf([*INTERVALS, *LIFETIMES, *TIMES]),
     metavar="NAME",
-    help=f"Output format: the times of a schedule ({', '.join(TIMES)}; by default from the ending of "
-    f"--out), an "
-    f"interval for each source, for {', '.join(INTERVALS)}, or a lifetime for each, for "
-    f"{', '.join(LIFETIMES)}.",
+    help=f"What to write: times, as {', '.join(TIMES)} (default: by the ending of --out), or what a tool "
+    f"loads: {', '.join([*INTERVALS, *LIFETIMES])}.",
 )
-@click.option("--horizon", metavar="TIME", help="Length of a schedule with times, such as 7d or 12h.")
+@wish_option("horizon", help="Length of a schedule with times, such as 7d or 12h.")
 @wish_option("host_gap")
 @wish_option("seed")
 @click.option(

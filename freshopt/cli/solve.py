@@ -18,32 +18,32 @@ from freshopt.datasets.change_histories import EXAMPLES, load_example
 from freshopt.errors import SourceDataError
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
+from freshopt.estimators.success_rates import SuccessRates
 from freshopt.formatting import aligned, percent
-from freshopt.inference.success_rates import SuccessRates
 from freshopt.logs.atomic_output import complete_file
-from freshopt.logs.read_requests import read_requests
+from freshopt.logs.read_events import read_requests
 from freshopt.logs.tables import table_ending, with_unit, write_table
 from freshopt.modelling.failing_fetches import retried_at_once
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.spend import Spend
+from freshopt.naming import OBJECTIVES
 from freshopt.planning.clashes import DASK
 from freshopt.planning.declared import price_sentences, row_table
 from freshopt.planning.failing_window import Statuses
 from freshopt.planning.findings import time_fresh
-from freshopt.planning.plan_rows import spread
 from freshopt.questions.solve_with_kinks import solve_with_kinks
-from freshopt.report.value_words import price_text
+from freshopt.report.value_words import price_text, spread
 from freshopt.solving import solve as solve_problem
 from freshopt.terminal import inputs, options, tables
+from freshopt.terminal.commands import OneOf, command
 from freshopt.terminal.console import columns, plain, show, working
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
 from freshopt.terminal.estimator_options import Estimation, estimation_options
 from freshopt.terminal.log_inputs import Origin, origin_options, outcome
-from freshopt.terminal.objective_options import objective_of
 from freshopt.terminal.request_words import request_rates
 from freshopt.terminal.source_columns import SourceColumns
-from freshopt.terminal.wish_options import given_options, refuse, wish_option
+from freshopt.terminal.wish_options import RateLimits, given_options, rate_limits, refuse, wish_option
 from freshopt.units import duration, rate_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ out_option = click.option(
 )
 
 
-@click.command()
+@command()
 @options.log_argument
 @options.example_option
 @origin_options
@@ -86,7 +86,7 @@ def estimate(
 ) -> None:
     """Estimate the change rates of the sources in a LOG.
 
-    Where a log's statuses tell of fetches that failed, the table has the column success, the chance that a
+    Where a log's statuses show that fetches failed, the table has the column success, the chance that a
     fetch succeeds, of which freshopt solve makes attempts. With --requests it has request_rate instead.
     """
     import polars
@@ -102,7 +102,7 @@ def estimate(
         host_of = origin.hosts() if estimation.by_host and hosts is None else tables.hosts_of(hosts)
         model = estimation.fit(crawls, host_of)
         lower, upper = model.interval(confidence)
-        told = {"source": crawls.sources_.tolist(), "change_rate": model.change_rate_, "lower": lower}
+        told = {"source": crawls.names.tolist(), "change_rate": model.change_rate_, "lower": lower}
         frame = polars.DataFrame({**told, "upper": upper, "flag": model.flag_})
         asked: list[tuple[str, str]] = []
         if requests is not None:
@@ -160,22 +160,21 @@ def _resets(model: Estimator) -> list[tuple[str, str]]:
     return [("resets", f"each rate is drawn anew once in {duration(1.0 / model.reset_, model.time_unit_)}")]
 
 
-@click.command()
+@command()
 @click.argument("sources", type=click.Path(path_type=Path))
-@options.solve_objective_option
-@options.exponent_option
-@options.deadline_option
+@inputs.goal_options(OBJECTIVES)
 @options.solve_refresh_option
 @wish_option("bandwidth")
 @wish_option("host_limits")
+@rate_limits
 @constraint_options()
 @click.option(
     "--solver",
-    type=click.Choice(list(options.SOLVERS)),
+    type=OneOf(list(options.SOLVERS)),
     default="auto",
     show_default=True,
     metavar="NAME",
-    help=f"Solver, one of {', '.join(options.SOLVERS)}; auto chooses one and says why.",
+    help="Solver, such as water-filling or interior-point; auto chooses one and says why.",
 )
 @options.engine_options(
     "SOURCES is then a folder of Parquet files, and --out a folder for the rates, a file per partition."
@@ -194,12 +193,11 @@ def _resets(model: Estimator) -> list[tuple[str, str]]:
 def solve(
     context: click.Context,
     sources: Path,
-    objective: str,
-    exponent: float | None,
-    deadline: str | None,
+    goal: inputs.Goal,
     refresh: str | None,
     bandwidth: str | None,
     host_limits: Path | None,
+    bounds: RateLimits,
     constraints: ConstraintOptions,
     solver: str,
     engine: str,
@@ -223,13 +221,18 @@ def solve(
     table of all of them is written beside --out: rates.constraints.csv beside rates.csv.
     """
     said = given_options(context) | ({DASK: DASK} if engine == "dask" else {})
-    refuse(said)
+    declared = constraints.given()
+    refuse(said | ({"constraints": declared[0]} if declared else {}))
     constraints.require_bandwidth(bandwidth)
     if engine == "dask":
+        if bounds != RateLimits():
+            raise click.UsageError(
+                "--engine dask takes limits from the columns min_rate and max_rate. Leave the options out."
+            )
         solve_in_partitions(
             sources,
-            objective,
-            (exponent, deadline, refresh),
+            goal,
+            refresh,
             bandwidth,
             host_limits,
             constraints,
@@ -241,13 +244,12 @@ def solve(
         )
         return
     ending = table_ending(out)
-    declared = constraints.given()
     beside = out.with_name(f"{out.name.removesuffix(ending)}.constraints{ending}")
     for written in (out, beside) if declared else (out,):
         inputs.require_other(sources, written)
     more = complete_file(beside, overwrite) if declared else nullcontext()
     with complete_file(out, overwrite) as staging, more as rows:
-        known, own, listed = tables.sources_of(sources, time_unit)
+        known, own, listed = tables.sources_of(sources, time_unit, bounds.on)
         unit = known.time_unit
         if retry_at_once:
             if known.success is None:
@@ -258,11 +260,7 @@ def solve(
             known = retried_at_once(known)
         given = constraints.made(SourceColumns(known, listed, "SOURCES"), refresh)
         problem = Problem(
-            Spend()
-            if constraints.cheapest
-            else objective_of(
-                objective, refresh, inputs.parameters_of(own, objective, exponent, deadline, unit)
-            ),
+            Spend() if constraints.cheapest else goal.made(refresh, unit, own),
             known,
             None if bandwidth is None else rate_of("--bandwidth", bandwidth, unit),
             tables.host_limits_of(host_limits, unit),
@@ -310,7 +308,7 @@ def _meaning(solution: Solution) -> Iterator[tuple[str, str]]:
         yield "means", text.partition(": ")[2]
 
 
-@click.command(short_help="List the bundled examples, or write the log of one.")
+@command()
 @click.argument("name", required=False)
 @click.option("--out", type=click.Path(path_type=Path), help="File for the example's crawl log.")
 @options.overwrite_option
@@ -330,7 +328,7 @@ def examples(name: str | None, out: Path | None, overwrite: bool) -> None:
         show([(name, repr(log)), ("", f"freshopt examples {name} --out log.csv writes it.")])
         return
     with complete_file(out, overwrite) as staging:
-        rows = {"source": log.sources_[log.source_index].tolist(), "time": log.clock.moments(log.time)}
+        rows = {"source": log.names[log.source_index].tolist(), "time": log.clock.moments(log.time)}
         rows["changed"] = log.changed.astype(np.int8)
         if log.last_modified is not None:
             rows["last_modified"] = log.clock.moments(log.last_modified)

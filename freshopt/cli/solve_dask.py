@@ -17,11 +17,11 @@ from freshopt.errors import SourceDataError, list_offenders
 from freshopt.logs.atomic_output import complete_file
 from freshopt.logs.tables import column_names, write_table
 from freshopt.modelling.spend import Spend
+from freshopt.naming import OBJECTIVES
 from freshopt.planning.declared import DeclaredRows, price_sentences
 from freshopt.terminal import inputs, tables
 from freshopt.terminal.console import plain, progress
 from freshopt.terminal.constraint_options import ConstraintOptions
-from freshopt.terminal.objective_options import OBJECTIVES, Parameters, objective_of
 from freshopt.units import rate_of
 
 # Solvers for partitioned sources.
@@ -32,8 +32,8 @@ PASSES = 5
 
 def solve_in_partitions(
     sources: Path,
-    objective: str,
-    parameters: tuple[float | None, str | None, str | None],
+    goal: inputs.Goal,
+    refresh: str | None,
     bandwidth: str | None,
     host_limits: Path | None,
     constraints: ConstraintOptions,
@@ -47,17 +47,15 @@ def solve_in_partitions(
     """Solve, write and print; the arguments are the command's."""
     if solver not in SOLVERS:
         raise click.UsageError(f"--engine dask solves by {SOLVERS[1]}, not by {solver}. Leave --solver out.")
-    exponent, deadline, refresh = parameters
     known = PartitionedSources.from_parquet(sources, time_unit)
     unit = _unit(known, time_unit)
-    own = sorted(set(OBJECTIVES[objective].uses) & set(column_names(known.parts[0].path)))
+    own = sorted(set(OBJECTIVES[str(goal.objective)].uses) & set(column_names(known.parts[0].path)))
     if own and not constraints.cheapest:
         raise SourceDataError(
-            f"{sources} has the columns {list_offenders(own)} for --objective {objective}, which --engine "
-            "dask does not read. Give one number for all sources as an option, and drop the columns."
+            f"{sources} has the columns {list_offenders(own)} for --objective {goal.objective}, which "
+            "--engine dask does not read. Give one number for all sources as an option, and drop the columns."
         )
-    given = inputs.parameters_of(Parameters(), objective, exponent, deadline, unit)
-    goal = Spend() if constraints.cheapest else objective_of(objective, refresh, given)
+    objective = Spend() if constraints.cheapest else goal.made(refresh, unit)
     declared = constraints.given()
     files = tuple(dict.fromkeys(Path(part.path) for part in known.parts))
     rows = PartitionColumns(files, str(sources)).made(constraints, refresh, unit)
@@ -65,7 +63,7 @@ def solve_in_partitions(
     table = complete_file(beside, overwrite) if declared else nullcontext()
     with table as staging, connected(scheduler), progress(PASSES) as report:
         solution = solve_partitions(
-            goal,
+            objective,
             known,
             None if bandwidth is None else rate_of("--bandwidth", bandwidth, unit),
             tables.host_limits_of(host_limits, unit),
@@ -79,7 +77,8 @@ def solve_in_partitions(
     click.echo(repr(solution))
     click.echo(f"   wrote: {out}{f', {beside}' if declared else ''}")
     if solution.rows is not None:
-        for k, text in enumerate(price_sentences(DeclaredRows.of_table(solution.rows, rows, goal, unit))):
+        named = DeclaredRows.of_table(solution.rows, rows, objective, unit)
+        for k, text in enumerate(price_sentences(named)):
             click.echo(plain(text) if k else f"\n{plain(text)}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import click
@@ -9,17 +10,19 @@ import numpy as np
 
 from freshopt.errors import SourceDataError
 from freshopt.formatting import percent
+from freshopt.naming import OBJECTIVES, PLANNED, Parameters, objective_of
 from freshopt.numerics.arrays import Array
 from freshopt.planning.plan import Plan
 from freshopt.planning.plan import plan as make_plan
 from freshopt.scheduling.rate_table import read_rates
 from freshopt.terminal import options
+from freshopt.terminal.commands import OneOf, command
 from freshopt.terminal.console import count, fitted, number, plain, progress, show
-from freshopt.terminal.objective_options import OBJECTIVES, PLANNED, Parameters, objective_of
+from freshopt.terminal.wish_options import own_option, required, table_options, wished
 from freshopt.tools.changedetection import log_of_watches, names_of_watches
 from freshopt.tools.changedetection_api import ChangeDetectionApi, ServedWatch
 from freshopt.tools.table import SERVED
-from freshopt.tools.whole_intervals import Limits, whole_intervals
+from freshopt.tools.whole_seconds import Limits, whole_intervals
 from freshopt.units import SECONDS, duration_of, rate_of
 
 _DAY = SECONDS["day"]
@@ -44,50 +47,32 @@ class Change(NamedTuple):
     change_rate: float
 
 
-@click.command(short_help="Set the intervals of a running tool from its own history.")
-@click.argument("tool", type=click.Choice(list(SERVED)), metavar="TOOL")
-@click.option("--url", required=True, help="Address of the server, such as http://localhost:5000.")
-@click.option(
-    "--key",
-    required=True,
-    envvar="CHANGEDETECTION_KEY",
-    help="API key of its settings; by default of the environment variable CHANGEDETECTION_KEY.",
-)
-@click.option(
-    "--bandwidth", metavar="RATE", help="Checks of all planned watches, such as 200/day (default: as today)."
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncOptions:
+    """Server whose intervals are set, and what is asked of them."""
+
+    url: str = required(help="Address of the server, such as http://localhost:5000.")
+    key: str = required(
+        envvar="CHANGEDETECTION_KEY",
+        help="API key of its settings; by default of the environment variable CHANGEDETECTION_KEY.",
+    )
+    bandwidth: str | None = wished(help="Checks of all planned watches, such as 200/day (default: as today).")
+    min_interval: str = wished("1min", default="1min", show_default=True, help="Shortest interval to set.")
+    max_interval: str = wished("30d", default="30d", show_default=True, help="Longest interval to set.")
+    default_interval: str = own_option(
+        "3h", metavar="TIME", help="The server's default interval, which its interface does not tell."
+    )
+    timeout: float = own_option(
+        20.0, type=click.FloatRange(min=0.1, max=3600.0), help="Seconds for each request."
+    )
+    dry_run: bool = own_option(False, help="Print what would change, and change nothing.")
+
+
+@command()
+@click.argument("tool", type=OneOf(list(SERVED)), metavar="TOOL")
+@table_options("asked", SyncOptions)
 @options.objective_option(_OBJECTIVES, default="delay")
-@click.option(
-    "--shortest", default="1min", show_default=True, metavar="TIME", help="Shortest interval to set."
-)
-@click.option("--longest", default="30d", show_default=True, metavar="TIME", help="Longest interval to set.")
-@click.option(
-    "--default-interval",
-    default="3h",
-    show_default=True,
-    metavar="TIME",
-    help="The server's default interval, which its interface does not tell.",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0.1, max=3600.0),
-    default=20.0,
-    show_default=True,
-    help="Seconds for each request.",
-)
-@click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
-def sync(
-    tool: str,
-    url: str,
-    key: str,
-    bandwidth: str | None,
-    objective: str,
-    shortest: str,
-    longest: str,
-    default_interval: str,
-    timeout: float,
-    dry_run: bool,
-) -> None:
+def sync(tool: str, asked: SyncOptions, objective: str) -> None:
     """Plan a running changedetection.io, and set its intervals between checks.
 
     TOOL is what runs: changedetection, the only one so far. The watches' histories are read over its
@@ -95,15 +80,14 @@ def sync(
     or --bandwidth. Watches that are paused or have no history yet stay as they are, and so do intervals
     within 1 % or 2 s of the plan. All is read and planned before the first one is set.
     """
-    server = SERVED[tool](url.rstrip("/"), key, timeout)
-    least, most = (
-        duration_of(name, text, "second") for name, text in (("--shortest", shortest), ("--longest", longest))
-    )
-    usual = int(duration_of("--default-interval", default_interval, "second"))
+    server = SERVED[tool](asked.url.rstrip("/"), asked.key, asked.timeout)
+    least = duration_of("--min-interval", asked.min_interval, "second")
+    most = duration_of("--max-interval", asked.max_interval, "second")
+    usual = int(duration_of("--default-interval", asked.default_interval, "second"))
     if not server.limits.shortest <= least <= most <= server.limits.longest:
         raise SourceDataError(
-            f"--shortest {shortest} and --longest {longest} are not in this order between 1 minute and 1000 "
-            "years. Correct them."
+            f"--min-interval {asked.min_interval} and --max-interval {asked.max_interval} are not in this "
+            "order between 1 minute and 1000 years. Correct them."
         )
     with progress(3) as on_progress:
         on_progress("reading")
@@ -111,17 +95,17 @@ def sync(
         planned = [each for each in served if _is_planned(each)]
         if not planned:
             raise SourceDataError(
-                f"of the {len(served)} watches of {url} none is planned: each is paused, or has not been "
-                "checked since its first snapshot. Let it check for a while."
+                f"of the {len(served)} watches of {asked.url} none is planned: each is paused, or has not "
+                "been checked since its first snapshot. Let it check for a while."
             )
         on_progress("planning")
         today = sum(_DAY / (each.watch.interval or usual) for each in planned)
-        total = today if bandwidth is None else rate_of("--bandwidth", bandwidth, "day")
+        total = today if asked.bandwidth is None else rate_of("--bandwidth", asked.bandwidth, "day")
         if total < len(planned) * _DAY / most:
             raise SourceDataError(
                 f"{number(total)} checks per day are too few for {count(len(planned), 'source')} at "
-                f"intervals of at most {longest}, which take {number(len(planned) * _DAY / most)}. Raise "
-                "--bandwidth or --longest."
+                f"intervals of at most {asked.max_interval}, which take "
+                f"{number(len(planned) * _DAY / most)}. Raise --bandwidth or --max-interval."
             )
         made = make_plan(
             log_of_watches([each.watch for each in planned], "day", usual),
@@ -135,12 +119,12 @@ def sync(
         )
         changes = _changes(planned, made, server.limits)
         on_progress("setting")
-        if not dry_run:
+        if not asked.dry_run:
             _apply(server, [each for each in changes if each.before != each.after])
     moved = [each for each in changes if each.before != each.after]
     _print_table(moved, usual)
-    show(_rows(changes, served, total, bandwidth is None, usual))
-    done = "would be set; nothing was changed" if dry_run else "set"
+    show(_rows(changes, served, total, asked.bandwidth is None, usual))
+    done = "would be set; nothing was changed" if asked.dry_run else "set"
     click.echo(f"{count(len(moved), 'interval')} {done}")
 
 
@@ -154,8 +138,8 @@ def _changes(planned: list[ServedWatch], made: Plan, limits: Limits) -> list[Cha
     """Return the interval of each watch, before and after."""
     names = names_of_watches([each.watch for each in planned])
     seconds = whole_intervals(read_rates(made.solution), limits).tolist()
-    after = dict(zip(made.log.sources_.tolist(), seconds, strict=True))
-    rates = dict(zip(made.log.sources_.tolist(), made.sources.change_rate.tolist(), strict=True))
+    after = dict(zip(made.log.names.tolist(), seconds, strict=True))
+    rates = dict(zip(made.log.names.tolist(), made.sources.change_rate.tolist(), strict=True))
     return [
         Change(
             each.watch.key, name, each.watch.interval, _settled(each.watch.interval, after[name]), rates[name]

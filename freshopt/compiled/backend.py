@@ -13,13 +13,14 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from types import ModuleType
 from typing import Any, TypeVar
 
-from freshopt.compiled.kept_code import compile_loop
+from freshopt.compiled.kept_code import compile_loop, compile_passes
 
 Pass = TypeVar("Pass", bound=Callable[..., Any])
 
@@ -100,6 +101,18 @@ def loading() -> Iterator[None]:
 def compiled() -> bool:
     """Return whether passes are compiled."""
     return os.environ.get("FRESHOPT_COMPILED", "1") != "0"
+
+
+def plain_or_compiled(
+    passes: Sequence[Callable[..., None]], modules: Sequence[ModuleType]
+) -> Callable[[], Mapping[str, Callable[..., None]]]:
+    """Return a function of passes by name: compiled, or as they are.
+
+    They are compiled on first use, with the functions of their modules.
+    """
+    plain = {function.__name__: function for function in passes}
+    made = cache(lambda: compile_passes(passes, modules))
+    return lambda: made() if compiled() else plain
 
 
 def fast(function: Pass) -> Pass:

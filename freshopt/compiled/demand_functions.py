@@ -176,6 +176,22 @@ def power_law(worth: float, log_scale: float, share: float) -> float:
     return rate if log_scale > -np.inf else 0.0
 
 
+def last_kink(worth: float, *kinks: float) -> float:
+    """Return the largest kink with a slope above λ, or 0.
+
+    Piecewise linear costs, of kinks ρ_1, g_1, ρ_2, g_2, ... that include the importance.
+
+    Examples
+    --------
+    >>> last_kink(1.0, 0.5, 3.0, 2.0, 1.5), last_kink(0.5, 0.5, 3.0, 2.0, 1.5)
+    (2.0, 0.5)
+    """
+    rate = 0.0
+    for j in range(0, len(kinks), 2):
+        rate = kinks[j] if worth * kinks[j + 1] > 1.0 else rate
+    return rate
+
+
 # Of those that look up a table.
 STEPS: dict[Demand, Steps] = {
     harmonic_periodic: HARMONIC_STEPS,

@@ -6,10 +6,13 @@ there in another process.
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from types import ModuleType
 from typing import Any, TypeVar
 
 _LOGGER = logging.getLogger(__name__)
@@ -43,6 +46,33 @@ def compile_loop(signature: tuple[Any, ...] | None = None, **options: Any) -> Ca
     return compiling
 
 
+def compile_passes(
+    passes: Sequence[Callable[..., None]], modules: Sequence[ModuleType]
+) -> dict[str, Callable[..., None]]:
+    """Return passes by name, compiled with the functions of their modules inlined.
+
+    The source of the modules is part of what their kept code is looked up by. There is no fast mathematics:
+    sums and products are in the order in which Python does them.
+    """
+    from numba.extending import register_jitable
+
+    for module in modules:
+        for _, function in inspect.getmembers(module, inspect.isfunction):
+            if function.__module__ == module.__name__:
+                register_jitable(function)
+    edition = hashlib.sha256("".join(map(inspect.getsource, modules)).encode()).hexdigest()
+
+    def compiled(function: Callable[..., None]) -> Callable[..., None]:
+        @compile_loop(nogil=True, error_model="numpy")
+        def run(*given: Any) -> None:  # noqa: ANN401 - the pass's own arguments
+            _ = edition
+            function(*given)
+
+        return run
+
+    return {function.__name__: compiled(function) for function in passes}
+
+
 @cache
 def _kept_code() -> Any:  # noqa: ANN401 - a class of numba's, which is loaded on use
     from numba.core import caching
@@ -73,3 +103,14 @@ def _kept_code() -> Any:  # noqa: ANN401 - a class of numba's, which is loaded o
                 self.disable()  # type: ignore[no-untyped-call]
 
     return KeptCode
+
+
+def kept_code_found() -> tuple[str | None, bool]:
+    """Return the folder of kept machine code; whether it was used."""
+    loop: Any = compile_loop()(_small)
+    loop(1.0)
+    return loop._cache.cache_path, bool(loop.stats.cache_hits)
+
+
+def _small(value: float) -> float:
+    return value + 1.0

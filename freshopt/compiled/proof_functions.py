@@ -147,7 +147,10 @@ def binary_periodic(rate: float, w: float, d: float) -> Values:
     scaled = ratio_at(GAMMA, gap_of(rate, d)) * share
     # P(2, u)/u; and 1 − e^{−u} = (u + P(2, u))/(1 + u).
     part = scaled * rest
-    return share - rest * part, rest * (1.0 + part), (w / d) * (scaled * share), ROUNDING
+    fresh = rest * (1.0 + part)
+    # What little is fresh leaves is right to the last bit.
+    stale = share - rest * part if rest > 0.25 else 1.0 - fresh
+    return stale, fresh, (w / d) * (scaled * share), ROUNDING
 
 
 def binary_signal(rate: float, w: float, d: float) -> Values:

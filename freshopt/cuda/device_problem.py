@@ -15,12 +15,12 @@ from freshopt.cuda.device import DeviceArray, adopted, empty, loops, require_dev
 from freshopt.cuda.device_columns import counted, is_array
 from freshopt.cuda.kernel_text import BLOCK
 from freshopt.cuda.transfers import on_host, uploaded
-from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offenders
-from freshopt.modelling.objective import Objective, Refresh, require_discipline
+from freshopt.errors import ObjectiveError, SourceDataError, list_offenders
+from freshopt.modelling.objective import Objective, Refresh, as_objective, require_discipline
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import LARGEST, SMALLEST, as_number, as_vector, is_on_device
+from freshopt.numerics.arrays import LARGEST, SMALLEST, as_vector, is_on_device
 from freshopt.separable.kernel import Kernel
-from freshopt.units import check_time_unit
+from freshopt.units import bandwidth_of, check_time_unit
 
 # A column that is given: an array on the device or on the host, or a number.
 Given = Any
@@ -44,7 +44,7 @@ class DeviceProblem:
 
     Parameters
     ----------
-    objective : Objective
+    objective : Objective or str
     change_rate : device array, shape (n,)
         Δ > 0, per time unit: an array of CuPy, PyTorch, JAX, Numba or any library that speaks
         ``__cuda_array_interface__`` or DLPack, float32 or float64, contiguous. It is read where it is. An
@@ -80,28 +80,24 @@ class DeviceProblem:
 
     def __init__(
         self,
-        objective: Objective,
+        objective: Objective | str,
         change_rate: Given,
-        bandwidth: float,
+        bandwidth: float | str,
         importance: Given = 1.0,
         min_rate: Given = 0.0,
         max_rate: Given = math.inf,
         refresh_cost: Given = 1.0,
         time_unit: str = "day",
     ) -> None:
-        expect(
-            objective, Objective, "objective", "Pass an objective, such as fo.problems.HarmonicStaleness()"
-        )
+        objective = as_objective(objective, check_time_unit(time_unit))
         require_discipline(objective)
         if objective.refresh is Refresh.ON_REQUEST:
             raise ObjectiveError(
                 f"{objective!r} needs request rates, which a DeviceProblem does not carry. Solve a Problem "
                 "of host arrays."
             )
-        total = as_number(bandwidth, "bandwidth", "Pass refreshes per time unit.")
-        if not SMALLEST <= total <= LARGEST:
-            raise SourceDataError(f"bandwidth is {total:g}. It must be > 0 (at most {LARGEST:g}).")
         unit = check_time_unit(time_unit)
+        total = bandwidth_of(bandwidth, unit)
         require_device()
         given = dict(zip(COLUMNS, (change_rate, importance, min_rate, max_rate, refresh_cost), strict=True))
         placed = {key: _placed(value, key) for key, value in given.items()}
@@ -123,11 +119,9 @@ class DeviceProblem:
         total = f"bandwidth={self.bandwidth:g} per {self.time_unit}"
         return f"DeviceProblem({self.objective!r}, n={len(self)}, {total})"
 
-    def with_bandwidth(self, bandwidth: float) -> DeviceProblem:
+    def with_bandwidth(self, bandwidth: float | str) -> DeviceProblem:
         """Return the same problem with another bandwidth; the columns are shared."""
-        total = as_number(bandwidth, "bandwidth", "Pass refreshes per time unit.")
-        if not SMALLEST <= total <= LARGEST:
-            raise SourceDataError(f"bandwidth is {total:g}. It must be > 0 (at most {LARGEST:g}).")
+        total = bandwidth_of(bandwidth, self.time_unit)
         other = object.__new__(DeviceProblem)
         for key in DeviceProblem.__slots__:
             object.__setattr__(other, key, getattr(self, key))

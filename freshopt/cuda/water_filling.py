@@ -121,7 +121,9 @@ def _certificate(
     """Return the certificate that the sums of a proof make."""
     price, bandwidth = answer.price, problem.bandwidth
     within = proof.outside == 0.0 and proof.used <= bandwidth * (1.0 + FEW_ULP)
-    short = (price or TINY_PRICE) * max(0.0, bandwidth - proof.used) + proof.gap
+    # No cost is below 0.
+    lost = (price or TINY_PRICE) * max(0.0, bandwidth - proof.used) + proof.gap
+    short = lost if proof.cost != 0.0 else 0.0
     proved = within and math.isfinite(short) and math.isfinite(proof.cost)
     better = -1.0 if problem.objective.sense == "minimise" else 1.0
     found = RelativeGap(math.inf, math.inf, INFINITE if within else OUTSIDE)

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.datasets.crawl_rhythms import TimeArray, daily_crawls, weekly_crawls
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, suggestion
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import IntArray
 
@@ -174,5 +174,7 @@ def example_events(name: str) -> polars.DataFrame:
 def _example(name: str) -> Example:
     """Return an example by name."""
     if name not in EXAMPLES:
-        raise SourceDataError(f"there is no example {name!r}. Use one of: {', '.join(EXAMPLES)}.")
+        raise SourceDataError(
+            f"there is no example {name!r}.{suggestion(name, EXAMPLES)} Use one of: {', '.join(EXAMPLES)}."
+        )
     return EXAMPLES[name]

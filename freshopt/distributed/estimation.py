@@ -109,12 +109,12 @@ def learn_file(file: str, k: int, order: Order) -> Learnt:
     with complete_file(folder / "change_rates" / name, overwrite=True) as part:
         write_table(change_rates(estimate, lower, upper, sources), part)
     with complete_file(folder / SOURCES / name, overwrite=True) as part:
-        further = {} if order.columns is None else order.columns(Path(file), log.sources_)
+        further = {} if order.columns is None else order.columns(Path(file), log.names)
         known = sources.to_frame().with_columns(polars.Series("last_crawl", log.last_crawl))
         more = [polars.Series(key, values) for key, values in further.items() if key not in known.columns]
         write_table(known.with_columns(more), part)
     with complete_file(folder / HASHES / f"{name}.npy", overwrite=True) as part:
-        np.save(part, np.sort(_hashes(log.sources_)))
+        np.save(part, np.sort(_hashes(log.names)))
     flags, counts = np.unique(estimate.flag_, return_counts=True)
     return Learnt(
         len(sources),
@@ -123,8 +123,8 @@ def learn_file(file: str, k: int, order: Order) -> Learnt:
         dict(zip(flags.tolist(), counts.tolist(), strict=True)),
         total(estimate.change_rate_),
         total(square_root_shape(sources)),
-        log.sources_.item(0),
-        log.sources_.item(-1),
+        log.names.item(0),
+        log.names.item(-1),
         float(np.min(log.time)),
         log.end,
         log.origin,

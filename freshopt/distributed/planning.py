@@ -44,7 +44,7 @@ from freshopt.modelling.spend import Spend
 from freshopt.numerics.arrays import exact_sum
 from freshopt.planning.declared import DeclaredRows, constraint_facts, discipline_under
 from freshopt.planning.plan import TOLERANCE, method_of
-from freshopt.planning.plan_files import CONSTRAINTS, FILES, TABLES, versions
+from freshopt.planning.plan_files import CONSTRAINTS, FILES, TABLES, moment_made, versions
 from freshopt.planning.wishes import Wishes
 from freshopt.report.value_words import units
 from freshopt.scheduling.expected_cost import expected_value
@@ -280,6 +280,7 @@ def summary(
         "discipline": _discipline(request).value,
         "time_unit": calendar.time_unit,
         "units": units(type(objective).__name__, calendar.time_unit),
+        "made": moment_made(),
         "log": _span(learnt, calendar),
         "bandwidth": solution.bandwidth if math.isfinite(solution.bandwidth) else None,
         "bandwidth_used": solution.used,

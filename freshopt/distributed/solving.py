@@ -29,7 +29,6 @@ from freshopt.distributed.rows.row_driver import RowSolve
 from freshopt.distributed.solution import DistributedSolution
 from freshopt.errors import (
     CertificateError,
-    ObjectiveError,
     SolverRefusedError,
     SourceDataError,
     list_offenders,
@@ -37,7 +36,7 @@ from freshopt.errors import (
 from freshopt.logs.atomic_output import complete_folder
 from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.declared_constraints import as_constraints
-from freshopt.modelling.objective import Objective, Refresh
+from freshopt.modelling.objective import Objective, Refresh, as_objective
 from freshopt.modelling.spend import Spend
 from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import LARGEST, SMALLEST
@@ -47,7 +46,7 @@ MARKER = "summary.json"
 
 
 def solve(
-    objective: Objective,
+    objective: Objective | str,
     sources: object,
     bandwidth: float | None = None,
     host_limits: Mapping[Any, float] | None = None,
@@ -67,7 +66,7 @@ def solve(
 
     Parameters
     ----------
-    objective : Objective
+    objective : Objective or str
         One that holds arrays of length n must have `take`; each partition then gets its own part of them.
     sources : PartitionedSources, path, list of paths, or Dask DataFrame
         With the column change_rate, and where they are wanted source (a name), importance, host, signalled,
@@ -128,7 +127,8 @@ def solve(
     >>> folder = Path(tempfile.mkdtemp())
     >>> for k, rates in enumerate(([0.1, 1.0], [100.0])):
     ...     pl.DataFrame({"change_rate": rates}).write_parquet(folder / f"{k}.parquet")
-    >>> solution = solve(fo.problems.HarmonicStaleness(), folder, bandwidth=2.0, out=folder / "rates")
+    >>> objective = fo.problems.HarmonicStaleness(fo.Refresh.POISSON)
+    >>> solution = solve(objective, folder, bandwidth=2.0, out=folder / "rates")
     >>> solution.status.value, solution.relative_gap < 1e-12, solution.passes <= 6
     ('optimal', True, True)
     >>> solution.rates().compute()["rate"].round(3).tolist()
@@ -140,16 +140,14 @@ def solve(
     ...     frame = pl.DataFrame({"change_rate": [1.0] * len(size), "kB": size})
     ...     frame.write_parquet(folder / f"{k}.parquet")
     >>> kilobytes = fo.Budget(10.0, cost="kB", name="kilobytes")
-    >>> solution = solve(fo.problems.AccumulatedDelay(), folder, 3.0, constraints=[kilobytes])
+    >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+    >>> solution = solve(objective, folder, 3.0, constraints=[kilobytes])
     >>> solution.rates().compute()["rate"].round(3).tolist()
     [0.562, 1.603, 0.836]
     >>> {label: round(price, 3) for label, price in solution.prices.items()}
     {'bandwidth': 0.042, 'kilobytes': 0.348}
     """
-    if not isinstance(objective, Objective):
-        raise ObjectiveError(
-            f"{objective!r} is not an Objective instance. Pass one, such as HarmonicStaleness()."
-        )
+    objective = as_objective(objective)
     declared = as_constraints(constraints)
     for own in (objective, *(one.objective for one in declared if isinstance(one, Target))):
         if own.refresh is Refresh.ON_REQUEST:

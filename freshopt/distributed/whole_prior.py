@@ -17,8 +17,8 @@ import numpy as np
 
 from freshopt.estimators.default_prior import default_prior
 from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.gamma_prior import ENOUGH, GammaPrior
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
-from freshopt.inference.gamma_prior import ENOUGH, GammaPrior
 from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
 from freshopt.logs.read_log import read_log
@@ -35,7 +35,7 @@ def with_whole_prior(request: Wishes, files: Sequence[Path], time_unit: str) -> 
     logs: list[CrawlLog] = []
     for file in files:
         logs.append(read_log(file, time_unit, answers_are_changes=None))
-        if sum(len(log.sources_) for log in logs) >= ENOUGH:
+        if sum(len(log.names) for log in logs) >= ENOUGH:
             break
     return replace(request, estimator=partial(_fitted, default_prior(_joined(logs))))
 
@@ -49,7 +49,7 @@ def _joined(logs: list[CrawlLog]) -> CrawlLog:
 
     Each is on the clock of its file.
     """
-    before = np.cumsum([0, *(len(log.sources_) for log in logs)])
+    before = np.cumsum([0, *(len(log.names) for log in logs)])
     columns: dict[str, Any] = {
         "source": np.concatenate([k + log.source_index for k, log in zip(before[:-1], logs, strict=True)]),
         "time": np.concatenate([log.time for log in logs]),

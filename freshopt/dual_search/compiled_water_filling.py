@@ -4,7 +4,8 @@ The prices are dual variables. A host's own price matters only where it is above
 of hosts tells about where the bandwidth's price will be; one pass at a price somewhat below shows which hosts
 exceed their limits there, and only those are solved for. If the bandwidth's price turns out lower still, all
 is done once more, from below that price; then, if need be, from nothing. Passes are compiled columns and a
-sample.
+sample. Hosts whose limits min_rate uses up are not solved for: their sources stay there, at the price that
+the steepest of them would pay.
 
 Among prices with the same demand the answer is the least, as `freshopt.solvers.water_filling` states: hosts
 are solved so by the loops, 0 is recognised here, and other intervals are left to the general search.
@@ -20,10 +21,11 @@ import numpy as np
 from freshopt.certificates.solution import Answer
 from freshopt.compiled.columns import Column, Columns, HostGroups
 from freshopt.dual_search.jump_search import jump_search
-from freshopt.dual_search.price_bracketing import trimmed
+from freshopt.dual_search.price_bracketing import edge_prices, trimmed
 from freshopt.dual_search.sampled_search import Known, first_price, sampled_search
 from freshopt.modelling.problem import FEW_ULP, Problem
-from freshopt.numerics.arrays import ROUNDED, Array, chunks, exact_sum, is_scalar, read_only, total
+from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, chunks, exact_sum, is_scalar, read_only, total
+from freshopt.separable.kernel import Numerics
 
 # At a price so low only refreshes of no marginal value are left undone.
 TINY_PRICE = 1e-290
@@ -34,7 +36,7 @@ MARGIN = 0.9
 
 
 def fill_compiled(
-    problem: Problem, columns: Columns, start: float | None, used: float | None = None
+    problem: Problem, numerics: Numerics, columns: Columns, start: float | None, used: float | None = None
 ) -> Answer | None:
     """Return primal rates and dual prices by compiled passes, or None.
 
@@ -42,16 +44,26 @@ def fill_compiled(
     """
     if not len(problem.hosts):
         return _solve_bandwidth(problem, columns, np.zeros(0), start, used)
-    if _uses_up(problem):
-        return None
     groups = HostGroups(problem.hosts.limits, problem.hosts.codes, problem.hosts.order, problem.hosts.first)
+    full = _used_up(problem)
+    edge = np.zeros(len(full))
+    if bool(np.any(full)):
+        members = groups.order[np.repeat(full, np.diff(groups.first))]
+        least, upper = problem.lower[members], np.array(problem.upper)
+        if not bool(np.all(np.isfinite(numerics.take(members).cost(least)))):
+            return None
+        np.maximum.at(edge, groups.codes[members], edge_prices(problem, numerics, members))
+        upper[members] = least
+        columns = replace(columns, upper=read_only(upper))
+        groups = groups._replace(limits=np.where(full, np.inf, groups.limits))
     likely, steepness = _likely_price(problem, columns, groups, start)
     floor = MARGIN * likely if len(groups.limits) > 2 * SAMPLED_HOSTS else TINY_PRICE
     for again in (True, False, False):
-        capped = np.array(problem.upper)
+        capped = np.full(columns.n, columns.upper)
         prices = _solve_hosts(columns, groups, floor, likely, steepness, capped)
         if not bool(np.all(np.isfinite(prices))):
             return None
+        prices = np.where(full, edge, prices)
         found = _solve_bandwidth(problem, replace(columns, upper=read_only(capped)), prices, likely)
         if found is None or floor == TINY_PRICE or (found.price is not None and found.price > floor):
             return found
@@ -129,12 +141,13 @@ def _likely_price(
     return price, max(0.1, steepness)
 
 
-def _uses_up(problem: Problem) -> bool:
-    """Return whether min_rate uses up a host's limit."""
+def _used_up(problem: Problem) -> BoolArray:
+    """Return whose limit min_rate uses up, of the hosts."""
     if is_scalar(problem.lower) and problem.lower[0] == 0.0:
-        return False
+        return np.zeros(len(problem.hosts), dtype=np.bool_)
     used = problem.hosts.totals(problem.sources.refresh_cost * problem.lower)
-    return bool(np.any(used >= problem.hosts.limits * (1.0 - FEW_ULP)))
+    full: BoolArray = used >= problem.hosts.limits * (1.0 - FEW_ULP)
+    return full
 
 
 def _sum(cost: Column, rates: Column, n: int) -> float:

@@ -14,7 +14,7 @@ responses that uses up the bandwidth is off the optimum by the square of that.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -23,7 +23,7 @@ from freshopt.compiled.columns import Columns
 from freshopt.compiled.price_pairs import PairDemand, PairMemory, at_two_prices, memory
 from freshopt.dual_search.few_alone import FINE, FewAlone, crossing
 from freshopt.dual_search.sampled_search import EXACT, SAMPLE, SPARSE, Found, Known, first_price, top_up
-from freshopt.numerics.arrays import ROUNDED
+from freshopt.numerics.arrays import ROUNDED, IntArray
 
 Prices: TypeAlias = tuple[float, float]
 # Log price, log(demand of all / demand of the sample).
@@ -31,7 +31,8 @@ Ratio: TypeAlias = tuple[float, float]
 
 # A sample of fewer tells nothing, and costs nothing.
 FEW = 1000
-# Brackets so wide are not narrowed further; the second are those in which no rate jumps.
+# Brackets so wide are not narrowed further; the second are those in which no rate jumps, and demand falls as
+# the price rises. A mixture's gap is the product of both changes: where demand falls less they may be wider.
 NARROW, SMOOTH = 1e-13, 1e-7
 # Sources whose rate changes by more than so many times the width of the bracket are settled alone.
 STEEP, STEEPEST = 64.0, 0.5
@@ -44,8 +45,14 @@ WHOLE = 2e-4
 BENT = 4.0
 # A corrected price is off by a fraction of its correction, mostly a smaller one.
 DOUBT = 4.0
-# After so many brackets beside the price the next ones divide what is known.
-MISSES = 3
+# After so many brackets beside the price the next ones divide what is known; after so many in all they do
+# whatever is predicted: demand so flat that rounding hides its slope tells the same price again and again.
+MISSES, LATE = 3, 16
+# A bracket is as wide as demand needs to change by so much of the bandwidth: less is rounding.
+VISIBLE = 1e-14
+# Largest relative change of a rate of a mixture, by which what rounding leaves is divided: a few sources may
+# have to take that of all. The gap is the product of this change and what is left, at most 1e-19.
+DIVIDED = 1e-6
 # Nats from the known end of a bracket that has one, times four for each miss.
 FIRST_REACH = 0.05
 # Passes at two prices at most: thirds of 1336 nats are 1e-15 after 38.
@@ -99,9 +106,13 @@ def jump_search(
     width, misses, share, looks, singles = _width(sample, price, off / DOUBT), 0, 0.0, True, 0
     for turn in range(1, PASSES + 1):
         a, b = _around(price, width, low, high)
-        if looks and (math.log(high) - math.log(low) <= WHOLE or (misses and _few_change(sample, low, high))):
+        if (
+            turn <= LATE
+            and looks
+            and (math.log(high) - math.log(low) <= WHOLE or (misses and _few_change(sample, low, high)))
+        ):
             a, b = low, high
-        elif misses >= MISSES or not low <= a < b <= high:
+        elif turn > LATE or misses >= MISSES or not low <= a < b <= high:
             a, b = _divided(low, high, FIRST_REACH * 4.0**misses)
         apart = math.log(b) - math.log(a) if b > 2.0 * a else math.log1p((b - a) / a)
         # Across a wide bracket few rates may change at all.
@@ -112,8 +123,9 @@ def jump_search(
         enclosed, passes = used.below <= target < used.above, len(known) + 2 * turn + singles
         if enclosed:
             jumps = np.flatnonzero(into.jumps)
-            if apart <= (NARROW if len(jumps) else SMOOTH):
-                return _mixed(columns, bandwidth, (a, b), used, into, passes, jumps=len(jumps) > 0)
+            flat = not len(jumps) and apart * (used.above - used.below) <= SMOOTH * SMOOTH * bandwidth
+            if apart <= (NARROW if len(jumps) else SMOOTH) or flat:
+                return _mixed(columns, bandwidth, (a, b), used, into, passes, jumps)
             low, high, misses, looks = a, b, 0, False
             if len(jumps) * ALONE <= columns.n:
                 alone = columns.take(jumps, len(jumps))
@@ -126,7 +138,9 @@ def jump_search(
                     return Found(into.rates, met, passes + more)
                 singles += more
                 smooth = (used.smooth_above - used.smooth_below) / (used.above - used.below)
-                width = max(FINE, BENT * apart * apart * smooth)
+                width = _visible(
+                    like_these, price, max(FINE, BENT * apart * apart * smooth), (a, b), bandwidth
+                )
                 share = _share(bandwidth, *map(like_these, _around(price, width, low, high)))
                 continue
         else:
@@ -166,6 +180,18 @@ def _width(sample: Columns, price: float, off: float) -> float:
     """
     above, below = (sample.demand(price * (1.0 + sign * 2.0 * FINE)) for sign in (-1.0, 1.0))
     return FINE if ALONE * (above - below) > above else max(FINE, off)
+
+
+def _visible(
+    demand: Callable[[float], float], price: float, width: float, ends: Prices, bandwidth: float
+) -> float:
+    """Return a width within which demand changes by more than rounding."""
+    while width < 0.5:
+        a, b = _around(price, width, *ends)
+        if demand(a) - demand(b) > VISIBLE * bandwidth:
+            break
+        width *= 8.0
+    return width
 
 
 def _few_change(sample: Columns, low: float, high: float) -> bool:
@@ -214,21 +240,28 @@ def _mixed(
     used: PairDemand,
     into: PairMemory,
     passes: int,
-    *,
-    jumps: bool,
+    jumps: IntArray,
 ) -> Found | None:
     """Return the mixture of both ends' best responses.
 
-    The rates at hand are one, in shares that were told before the pass; they may do.
+    The rates at hand are one, in shares that were told before the pass; they may do. A rounding error of the
+    bandwidth is left to rates that jump, which any share suits: others may be at a kink, where a last bit
+    costs as much as another's whole rate.
     """
     low, high = ends
     share = _share(bandwidth, used.above, used.below)
-    price = high * (1.0 + FINE) if jumps else high + share * (low - high)
+    price = high * (1.0 + FINE) if len(jumps) else high + share * (low - high)
     spent = used.mixed
     if abs(bandwidth - spent) > EXACT * bandwidth:
         spent, passes = at_two_prices(columns, *ends, into, share=share).mixed, passes + 2
     missing = bandwidth - spent
-    met = abs(missing) <= EXACT * bandwidth and (top_up(into.rates, columns, missing) or missing >= 0.0)
+    if 0 < len(jumps) < columns.n:
+        mixed = into.rates[jumps]
+        missing = 0.0 if top_up(mixed, columns.take(jumps, len(jumps)), missing) else missing
+        into.rates[jumps] = into.rates[jumps] if missing else mixed
+    met = abs(missing) <= EXACT * bandwidth and (
+        top_up(into.rates, columns, missing, DIVIDED) or missing >= 0.0
+    )
     return Found(into.rates, price, passes) if met else None
 
 

@@ -15,8 +15,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from freshopt.modelling.problem import FEW_ULP, Problem
-from freshopt.numerics.arrays import ROUNDED, Array, total
+from freshopt.numerics.arrays import ROUNDED, Array, Index, total
 from freshopt.numerics.bracketed_roots import next_fraction
+from freshopt.separable.kernel import Numerics
 
 Demand: TypeAlias = Callable[[Array], Array]
 
@@ -86,6 +87,17 @@ def search_prices(demand: Demand, targets: Array, guesses: Array, width: float =
     low = np.where(np.isnan(hit), np.where(rising, a, b), hit)
     high = np.where(np.isnan(hit), np.where(rising, b, a), hit)
     return Brackets(np.exp(low), np.exp(high), evaluations)
+
+
+def edge_prices(problem: Problem, numerics: Numerics, members: Index = slice(None)) -> Array:
+    """Return the marginal value at min_rate per unit of bandwidth.
+
+    At this price a source takes its min_rate and no more.
+    """
+    least = problem.lower[members]
+    slope = numerics.take(members).marginal(least) / problem.sources.refresh_cost[members]
+    free = (problem.upper[members] > least) & np.isfinite(slope)
+    return np.where(free, np.maximum(slope, 0.0), 0.0)
 
 
 def trimmed(problem: Problem, rates: Array) -> Array:

@@ -176,7 +176,7 @@ def first_price(columns: Columns, bandwidth: float, size: int = FIRST) -> float:
     return math.exp(x) if math.isfinite(x) else 1.0
 
 
-def top_up(rates: Array, columns: Columns, missing: float) -> bool:
+def top_up(rates: Array, columns: Columns, missing: float, most: float = MOST) -> bool:
     """Spread a rounding error of the bandwidth over interior sources.
 
     They are the sources between their bounds. The result is whether they took it.
@@ -188,6 +188,8 @@ def top_up(rates: Array, columns: Columns, missing: float) -> bool:
     columns : Columns
     missing : float
         Bandwidth to be added, or taken away.
+    most : float
+        Largest relative change of a rate.
     """
     for part in chunks(columns.n):
         if missing == 0.0:
@@ -201,9 +203,9 @@ def top_up(rates: Array, columns: Columns, missing: float) -> bool:
         room = float(np.sum(np.where(inside, cost * mine, 0.0)))
         if room == 0.0:
             continue
-        share = min(MOST, max(-MOST, missing / room))
+        share = min(most, max(-most, missing / room))
         mine[...] = np.where(inside, np.clip(mine * (1.0 + share), lower, upper), mine)
-        missing = 0.0 if abs(share) < MOST else missing - share * room
+        missing = 0.0 if abs(share) < most else missing - share * room
     return missing == 0.0
 
 

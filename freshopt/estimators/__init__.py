@@ -1,29 +1,84 @@
 """Estimators of change rates from crawl logs.
 
-With the priors and interval methods that they take.
+With the priors and interval methods that they take. A crawl shows whether a source has changed since the
+crawl before, not how often; the estimators differ in how they use that.
+
+* ``MaximumLikelihood(prior=GammaPrior.from_log(log))`` for the rates of many sources; `fo.plan` does so by
+  default, with ``GammaPrior.weak(log)`` below 30 sources. For a single source ``MaximumLikelihood()``, whose
+  estimates are posterior medians under Jeffreys' prior and scale with the log.
+* ``reset="auto"`` beside a prior if rates do not last; `HostPriors` if hosts differ.
+* `LawOfLargeNumbers` where crawls cannot be stored, and their intervals are exponential at known rates;
+  `StochasticApproximation` and `MomentumStochasticApproximation` need the same and err more unless changes
+  outrun crawls.
+* `FullObservation` where changes are counted, `MomentMatching` for the interval that was published with it,
+  `Naive` as the baseline.
+
+Rates that were drawn anew every 175 days, and what a fit that expects it gains:
+
+>>> import numpy as np
+>>> from freshopt.estimators import GammaPrior, MaximumLikelihood, resetting_prior
+>>> from freshopt.logs import CrawlLog
+>>> rng = np.random.default_rng(0)
+>>> rate = np.repeat(rng.gamma(0.6, 0.05, (100, 4)), 25, axis=1)
+>>> changed = rng.random((100, 100)) < 1.0 - np.exp(-7.0 * rate)
+>>> log = CrawlLog(np.repeat(np.arange(100), 100), np.tile(7.0 * np.arange(100), 100), changed.ravel())
+>>> model = MaximumLikelihood(prior=resetting_prior(log), reset="auto").fit(log)
+>>> lasting = MaximumLikelihood(prior=GammaPrior.from_log(log)).fit(log)
+>>> print(f"one reset in {1 / model.reset_:.0f} days")
+one reset in 140 days
+>>> for each in (model, lasting):
+...     print(f"error {np.sqrt(np.mean((each.change_rate_ - rate[:, -1]) ** 2)):.4f} per day")
+error 0.0152 per day
+error 0.0323 per day
+
+To go on, fit the log anew, or carry the posterior of a source's rate on a grid from crawl to crawl: over a
+gap it returns to the prior by the share of resets, and a crawl multiplies it by its likelihood.
+
+>>> grid = np.geomspace(1e-5, 10.0, 500)
+>>> drawn = grid**model.prior.shape * np.exp(-model.prior.exposure * grid)  # the prior of ln(rate)
+>>> posterior = drawn = drawn / drawn.sum()
+>>> for found in changed[0, 1:]:
+...     kept, unchanged = np.exp(-model.reset_ * 7.0), np.exp(-grid * 7.0)
+...     posterior = (kept * posterior + (1.0 - kept) * drawn) * (1.0 - unchanged if found else unchanged)
+...     posterior = posterior / posterior.sum()
+>>> print(f"{posterior @ grid:.4f} carried on, {model.change_rate_[0]:.4f} from the whole log")
+0.0309 carried on, 0.0309 from the whole log
 """
 
-from freshopt.estimators.default_prior import resetting_prior as resetting_prior
-from freshopt.estimators.full_observation import FullObservation as FullObservation
-from freshopt.estimators.law_of_large_numbers import LawOfLargeNumbers as LawOfLargeNumbers
-from freshopt.estimators.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
-from freshopt.estimators.moment_matching import MomentMatching as MomentMatching
-from freshopt.estimators.naive import Naive as Naive
-from freshopt.estimators.stochastic_approximation import (
-    MomentumStochasticApproximation as MomentumStochasticApproximation,
-)
-from freshopt.estimators.stochastic_approximation import (
-    StochasticApproximation as StochasticApproximation,
-)
-from freshopt.inference.gamma_prior import GammaPrior as GammaPrior
-from freshopt.inference.host_prior import HostPriors as HostPriors
-from freshopt.inference.interval_methods import Exact as Exact
-from freshopt.inference.interval_methods import Hoeffding as Hoeffding
-from freshopt.inference.interval_methods import LikelihoodRatio as LikelihoodRatio
-from freshopt.inference.interval_methods import Posterior as Posterior
-from freshopt.inference.interval_methods import Published as Published
-from freshopt.inference.success_rates import SuccessRates as SuccessRates
+from typing import TYPE_CHECKING
 
+from freshopt.moved import on_first_use
+
+if TYPE_CHECKING:
+    from freshopt.estimators.changes_per_time import FullObservation, Naive
+    from freshopt.estimators.default_prior import resetting_prior
+    from freshopt.estimators.estimator import Exact, Hoeffding, LikelihoodRatio, Posterior, Published
+    from freshopt.estimators.gamma_prior import GammaPrior
+    from freshopt.estimators.host_prior import HostPriors
+    from freshopt.estimators.known_crawl_rate import LawOfLargeNumbers
+    from freshopt.estimators.maximum_likelihood import MaximumLikelihood
+    from freshopt.estimators.moment_matching import MomentMatching
+    from freshopt.estimators.stochastic_approximation import (
+        MomentumStochasticApproximation,
+        StochasticApproximation,
+    )
+    from freshopt.estimators.success_rates import SuccessRates
+    from freshopt.estimators.weekly_profile import WeeklyProfile, peak_hours
+
+# Names by their file. A schedule needs the week of these, and not what is learnt from logs.
+_NAMES = {
+    "changes_per_time": ("FullObservation", "Naive"),
+    "default_prior": ("resetting_prior",),
+    "estimator": ("Exact", "Hoeffding", "LikelihoodRatio", "Posterior", "Published"),
+    "gamma_prior": ("GammaPrior",),
+    "host_prior": ("HostPriors",),
+    "known_crawl_rate": ("LawOfLargeNumbers",),
+    "maximum_likelihood": ("MaximumLikelihood",),
+    "moment_matching": ("MomentMatching",),
+    "stochastic_approximation": ("MomentumStochasticApproximation", "StochasticApproximation"),
+    "success_rates": ("SuccessRates",),
+    "weekly_profile": ("WeeklyProfile", "peak_hours"),
+}
 __all__ = [
     "Exact",
     "FullObservation",
@@ -40,5 +95,8 @@ __all__ = [
     "Published",
     "StochasticApproximation",
     "SuccessRates",
+    "WeeklyProfile",
+    "peak_hours",
     "resetting_prior",
 ]
+__getattr__, __dir__ = on_first_use(__name__, _NAMES)

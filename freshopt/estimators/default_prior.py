@@ -15,10 +15,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from freshopt.inference.crawl_likelihood import CrawlLikelihood
-from freshopt.inference.dated_crawls import counted_changes
-from freshopt.inference.gamma_prior import GammaPrior, few_crawls
-from freshopt.inference.reset_filter import ResetFilter, Resets, check_reset
+from freshopt.estimators.crawl_likelihood import CrawlLikelihood
+from freshopt.estimators.crawl_rows import counted_changes
+from freshopt.estimators.gamma_prior import GammaPrior, few_crawls
+from freshopt.estimators.reset_filter import ResetFilter, Resets, check_reset
 from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.units import convert_time

@@ -1,32 +1,141 @@
-"""`Estimator` and `OnlineEstimator`: interfaces of change-rate estimators.
+"""Interfaces of change-rate estimators, and the methods of intervals that they take.
 
 The file of an estimator holds its equation alone: how a batch updates the sufficient statistics of a source,
 and how these give a rate. This file holds what all share: new sources of a batch, the counts, the flags, and
-that an invalid batch leaves the estimator unchanged.
+that an invalid batch leaves the estimator unchanged. `BatchEstimator` keeps the log instead: its equation has
+no sufficient statistics of fixed size, as each crawl interval enters with the unknown rate.
+
+Interval methods are passed as instances. `Posterior` is the default of all estimators and the one to use: it
+covers as often as it says, also after 20 crawls. The others are what statistics and the papers offer beside
+it: `LikelihoodRatio` is right for many crawls only, `Exact` covers at least as often as it says and mostly
+more, `Hoeffding` and `Published` cover nearly always and are several times as wide
+(`benchmarks/accuracy/interval_coverage.py`).
 """
 
 from __future__ import annotations
 
+import inspect
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, ClassVar, Self, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.estimators.crawl_rows import Forgetting, GammaParameters, moment_of
+from freshopt.estimators.rate_distribution import RateDistribution
+from freshopt.estimators.rate_posterior import RatePosterior
+from freshopt.estimators.shared_prior import RateDraws
 from freshopt.estimators.sufficient_statistics import ObservedIntervals, SufficientStatistics
-from freshopt.inference.forgetting import Forgetting, moment_of
-from freshopt.inference.interval_methods import IntervalMethod, Posterior, check_confidence
-from freshopt.inference.rate_distribution import RateDistribution
-from freshopt.inference.shared_prior import RateDraws
-from freshopt.logs.crawl_log import CrawlLog
-from freshopt.numerics.arrays import Array, IntArray, read_only
+from freshopt.logs.crawl_log import CrawlLog, Log, as_log
+from freshopt.logs.file_kinds import POLARS
+from freshopt.logs.tables import framed, with_unit
+from freshopt.numerics.arrays import Array, IntArray, as_number, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 
+if TYPE_CHECKING:
+    import polars
+
+
+@dataclass(frozen=True, slots=True)
+class Posterior:
+    """Central credible interval of the posterior distribution.
+
+    Under Jeffreys' prior unless the estimator has a prior.
+
+    No smoothing enters. What never changed has an interval from 0, what had always changed one without end.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class LikelihoodRatio:
+    """Likelihood-ratio confidence interval.
+
+    The rates with 2(l(Δ̂)−l(Δ)) ≤ the χ²₁ quantile.
+
+    Of `MaximumLikelihood`: l is what it maximised, with its pseudo-observation or its prior.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """Garwood's exact confidence interval for counted changes.
+
+    The rates under which neither so few nor so many changes would be too rare.
+
+    Of `FullObservation`. It covers with at least the confidence, for any number of crawls.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Hoeffding:
+    """Confidence interval by Hoeffding's inequality.
+
+    The rates at which the expected share of crawls without a change is near the observed one.
+
+    Of `MomentMatching`: within √(ln(2/δ)/(2N)). Lemma 3 of Upadhyay et al., "Learning to Crawl", AAAI 2020,
+    doi:10.1609/aaai.v34i04.6067, without its last step, in which the curve of expected shares is replaced by
+    its smallest slope: never wider than `Published`.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Confidence interval by the published error bound.
+
+    The estimate and the bound on its error to either side, clipped to bounds.
+
+    Of `MomentMatching`, Lemma 3, and of `FullObservation`, Lemma 8 of Upadhyay et al., "Learning to Crawl",
+    AAAI 2020, doi:10.1609/aaai.v34i04.6067; see their `error_bound`.
+
+    Parameters
+    ----------
+    bounds : (float, float) or None
+        Changes per time unit between which the rate is known to lie; None for those of `MomentMatching`.
+    """
+
+    bounds: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        """Raise unless the bounds are valid."""
+        if self.bounds is not None:
+            check_bounds(self.bounds)
+
+
+IntervalMethod: TypeAlias = Posterior | LikelihoodRatio | Exact | Hoeffding | Published
+
+
+def check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
+    """Return bounds of change rates as two floats, or refuse them."""
+    try:
+        lowest, highest = (as_number(bound, "a bound", "Pass a number.") for bound in bounds)
+    except (TypeError, ValueError):
+        lowest = highest = math.nan
+    if not 0 <= lowest < highest:
+        raise SourceDataError(
+            f"bounds are {bounds}. Pass the smallest and the largest change rate, 0 <= first < second."
+        )
+    return lowest, highest
+
+
+def check_confidence(confidence: float) -> float:
+    """Return a confidence in (0, 1), or raise."""
+    return check_share(confidence, "confidence", 0.95)
+
+
+def check_share(share: float, what: str, usual: float) -> float:
+    """Return a number in (0, 1), or raise."""
+    share = as_number(share, what, f"Pass a number between 0 and 1, such as {usual}.")
+    if not 0 < share < 1:
+        raise SourceDataError(f"{what} is {share}. Pass a number between 0 and 1, such as {usual}.")
+    return share
+
+
 POSTERIOR = Posterior()
-Advance: TypeAlias = Callable[[SufficientStatistics, IntArray, Array], Array]
+# Numbers of each row of a batch.
+Rows: TypeAlias = tuple[Array, ...]
 
 
 @frozen_arrays
@@ -44,12 +153,73 @@ class Estimator(ABC):
         The sources seen so far, sorted.
     time_unit_ : str
         The log's time unit.
+    library : str
+        Of the dataframe that the log was made of, and so of `to_frame`.
     """
 
     change_rate_: Array
     flag_: npt.NDArray[np.str_]
     sources_: npt.NDArray[Any]
     time_unit_: str
+    library: str = POLARS
+    _forgetting: Forgetting = Forgetting(None)
+
+    def __repr__(self) -> str:
+        """Return the settings, the half-life where there is one."""
+        given = {name: getattr(of, "__name__", of) for name, of in self.get_params().items()}
+        told = (f"{name}={of}" for name, of in given.items() if name != "half_life" or of is not None)
+        return f"{type(self).__name__}({', '.join(told)})"
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's
+        """Return the settings by name, as scikit-learn clones estimators.
+
+        Examples
+        --------
+        >>> import freshopt as fo
+        >>> fo.estimators.Naive().set_params(floor=0.1).get_params()
+        {'floor': 0.1, 'half_life': None}
+        """
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **settings: Any) -> Self:  # noqa: ANN401 - as the constructor takes them
+        """Take other settings; return the estimator, not fitted."""
+        made = type(self)(**{**self.get_params(), **settings})
+        vars(self).clear()
+        vars(self).update(vars(made))
+        return self
+
+    @framed
+    def to_frame(self, confidence: float = 0.95) -> polars.DataFrame:
+        """Return a dataframe with one row per source.
+
+        It has the columns source, change_rate, lower and upper (as `interval` has them) and flag, and is of
+        polars, or of the library of the dataframe that the log was made of.
+
+        Examples
+        --------
+        >>> import freshopt as fo
+        >>> log = fo.CrawlLog(["a", "a", "a"], [0.0, 1.0, 2.0], [0, 0, 1])
+        >>> fo.estimators.MaximumLikelihood().fit(log).to_frame().columns
+        ['source', 'change_rate', 'lower', 'upper', 'flag']
+        """
+        import polars
+
+        if not hasattr(self, "change_rate_"):
+            raise self._not_fitted()
+        lower, upper = self.interval(confidence)
+        columns = {
+            "source": self.sources_.tolist(),
+            "change_rate": self.change_rate_,
+            "lower": lower,
+            "upper": upper,
+            "flag": self.flag_,
+        }
+        return with_unit(polars.DataFrame(columns), self.time_unit_)
+
+    def _read(self, log: Log) -> CrawlLog:
+        log = as_log(log)
+        self.library = log.library
+        return log
 
     def _publish(
         self, sources: npt.NDArray[Any], time_unit: str, rate: Array, flags: npt.NDArray[np.str_]
@@ -136,8 +306,8 @@ class OnlineEstimator(Estimator):
     """
 
     _width: ClassVar[int]  # how many numbers it keeps of a source
+    _known_rates: ClassVar[bool] = False  # whether the rates of the crawling process are required
     _squares: ClassVar[int | None] = None  # which of them is a sum of squared weights
-    _forgetting: Forgetting = Forgetting(None)
     _evidence: SufficientStatistics | None = None
 
     @abstractmethod
@@ -147,24 +317,34 @@ class OnlineEstimator(Estimator):
     def _flags(self, known: SufficientStatistics) -> npt.NDArray[np.str_]:
         return known.flags()
 
-    def _carry_on(
-        self, earlier: SufficientStatistics | None, log: CrawlLog, rows: ObservedIntervals, advance: Advance
-    ) -> Self:
-        """Add a batch to the sufficient statistics.
+    @abstractmethod
+    def _summands(self, rows: ObservedIntervals, weights: Array, rate: Array) -> Rows:
+        """Return what is summed over the rows of a batch.
 
-        Parameters
-        ----------
-        earlier : SufficientStatistics or None
-            None to begin anew.
-        log : CrawlLog
-            The batch.
-        rows : ObservedIntervals
-            Its rows with a known crawl interval.
-        advance : callable
-            Takes the statistics before the batch, aged to its newest crawl, the positions in it of the
-            batch's sources, and the weights of the rows; returns the state of all sources after the batch, of
-            shape (n, width).
+        There are no rates where the estimator takes none. The sums go to the last columns of the state.
         """
+
+    def _advance(
+        self,
+        known: SufficientStatistics,
+        at: IntArray,  # noqa: ARG002 - those whose state is no sum need it
+        rows: ObservedIntervals,  # noqa: ARG002
+        rate: Array,  # noqa: ARG002
+    ) -> Array:
+        """Return the state after a batch, but for sums of its rows.
+
+        `at` are the positions of the batch's sources.
+        """
+        return known.state.copy()
+
+    def _learn(
+        self, earlier: SufficientStatistics | None, log: Log, crawl_rate: npt.ArrayLike | None = None
+    ) -> Self:
+        """Add a batch to the sufficient statistics; None to begin anew."""
+        log = self._read(log)
+        rows = ObservedIntervals.of(log)
+        given = self._known_rates or crawl_rate is not None
+        each = rows.crawl_rates(crawl_rate) if given else np.empty(0)
         known, at = SufficientStatistics.before(log, earlier, self._width)
         newest = max(known.newest, moment_of(log, log.end))
         factor = self._forgetting.factor(newest - known.newest, log.time_unit)
@@ -174,7 +354,9 @@ class OnlineEstimator(Estimator):
                 state[:, self._squares] *= factor
             known = replace(known, state=state)
         weights = self._forgetting.weights(log, rows.row, newest)
-        state = advance(known, at, np.ones(len(rows.row)) if weights is None else weights)
+        summands = self._summands(rows, np.ones(len(rows.row)) if weights is None else weights, each)
+        state = self._advance(known, at, rows, each)
+        state[at, -len(summands) :] += np.stack([rows.sums(values) for values in summands], axis=1)
         known = known.after(rows, at, state, newest)
         rate = self._estimate(known)  # may refuse: the batch is then as if it had never come
         self._evidence = known
@@ -184,3 +366,43 @@ class OnlineEstimator(Estimator):
         if self._evidence is None:
             raise self._not_fitted()
         return self._evidence
+
+
+class BatchEstimator(Estimator):
+    """Estimator that keeps the log of its fit."""
+
+    _log: CrawlLog | None = None
+
+    def fit(self, log: Log) -> Self:
+        """Estimate the change rates of a log's sources.
+
+        Parameters
+        ----------
+        log : CrawlLog, path or dataframe
+            What `freshopt.read_log` takes, or what it returns.
+        """
+        log = self._read(log)
+        weights = self._forgetting.weights(log, slice(None), moment_of(log, log.end))
+        rate, flags = self._solve(log, weights)
+        self._log = log
+        return self._publish(log.names, log.time_unit, rate, flags)
+
+    @abstractmethod
+    def _solve(self, log: CrawlLog, weights: Array | None) -> tuple[Array, npt.NDArray[np.str_]]:
+        """Return the change rates and the flags.
+
+        `weights` has one entry for each row, None for equal ones.
+        """
+
+    def _prior(self, log: CrawlLog) -> GammaParameters | None:  # noqa: ARG002 - those that have one need it
+        """Return the prior of each source, or None."""
+        return None
+
+    def _kept(self) -> CrawlLog:
+        if self._log is None:
+            raise self._not_fitted()
+        return self._log
+
+    def _distribution(self) -> RateDistribution:
+        log = self._kept()
+        return RatePosterior(log, self._forgetting, self._prior(log)).distribution()

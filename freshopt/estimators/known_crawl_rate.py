@@ -1,25 +1,34 @@
-"""`KnownCrawlRate`: base of the estimators given the crawl rate.
-
-They are given the rate of the crawling process and do not use the crawl intervals.
+"""Change rates at a known crawl rate: `KnownCrawlRate`, and `LawOfLargeNumbers`.
 
 When crawls come as a Poisson process of rate p, a crawl finds a change with probability Δ/(Δ+p), whatever
 came before. Such estimators need which crawls found a change, and p; the rate may differ from crawl to crawl.
+They do not use the crawl intervals. The share of crawls that find a change tends to that probability, whose
+inverse gives Δ; the counts are sufficient statistics, so that a crawl costs a few additions.
+
+Cost: one pass over a batch; seven sums per source are kept.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import ClassVar, Self
+import math
+from collections.abc import Callable
+from typing import ClassVar, Final, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
-from freshopt.estimators.estimator import OnlineEstimator
-from freshopt.estimators.sufficient_statistics import ObservedIntervals, SufficientStatistics
-from freshopt.inference.rate_distribution import RateDistribution
-from freshopt.logs.crawl_log import CrawlLog
-from freshopt.numerics.arrays import Array, IntArray
+from freshopt.estimators.crawl_rows import Forgetting
+from freshopt.estimators.estimator import OnlineEstimator, Rows
+from freshopt.estimators.rate_distribution import RateDistribution
+from freshopt.estimators.sufficient_statistics import (
+    ObservedIntervals,
+    SufficientStatistics,
+    at_least,
+    check_floor,
+)
+from freshopt.logs.crawl_log import Log
+from freshopt.numerics.arrays import Array, IntArray, as_positive
 
 # Number of sums: Σ I p, Σ p, Σ I, Σ 1, Σ x, Σ √x and Σ w·1, each summand weighted by w; x = p·crawl interval.
 TALLY = 7
@@ -51,15 +60,13 @@ class KnownCrawlRate(OnlineEstimator):
     """
 
     _squares: ClassVar[int] = -1
+    _known_rates: ClassVar[bool] = True
 
-    @abstractmethod
-    def _advance(
-        self, known: SufficientStatistics, at: IntArray, rows: ObservedIntervals, rate: Array
-    ) -> Array:
-        """Return the statistics of all sources after a batch.
-
-        The crawls of the batch had these rates.
-        """
+    def _summands(self, rows: ObservedIntervals, weights: Array, rate: Array) -> Rows:
+        found = np.where(rows.changed, weights, 0.0)
+        x = rows.interval * rate
+        sums = (found * rate, weights * rate, found, weights, weights * x, weights * np.sqrt(x))
+        return (*sums, weights * weights)
 
     def _distribution(self) -> RateDistribution:
         found_rate, rate, found, crawls, span, roots, squares = self._fitted().state[:, -TALLY:].T
@@ -100,28 +107,28 @@ class KnownCrawlRate(OnlineEstimator):
         )
         return time
 
-    def fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> Self:
+    def fit(self, log: Log, crawl_rate: npt.ArrayLike) -> Self:
         """Estimate the change rates of a log's sources.
 
         Results of earlier fits are discarded.
 
         Parameters
         ----------
-        log : CrawlLog
+        log : CrawlLog, path or dataframe
         crawl_rate : scalar or array_like of shape (n,) or (rows,)
             Rate of the Poisson crawling process, in crawls per time unit: one number, one per source or one
             per crawl, in the log's order. Required: the crawl intervals themselves are not used.
         """
         return self._learn(None, log, crawl_rate)
 
-    def partial_fit(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> Self:
+    def partial_fit(self, log: Log, crawl_rate: npt.ArrayLike) -> Self:
         """Update the estimates with one more batch.
 
         Equal to `fit` of all batches together.
 
         Parameters
         ----------
-        log : CrawlLog
+        log : CrawlLog, path or dataframe
             A batch, whose first row of a source is a baseline unless ``start`` (such as the `last_crawl` of
             the batch before) or ``elapsed`` tells its crawl interval. Its crawls come after those of earlier
             batches.
@@ -130,17 +137,104 @@ class KnownCrawlRate(OnlineEstimator):
         """
         return self._learn(self._evidence, log, crawl_rate)
 
-    def _learn(self, earlier: SufficientStatistics | None, log: CrawlLog, crawl_rate: npt.ArrayLike) -> Self:
-        rows = ObservedIntervals.of(log)
-        rate = rows.crawl_rates(log, crawl_rate)
 
-        def advance(known: SufficientStatistics, at: IntArray, weights: Array) -> Array:
-            tally = known.state[:, -TALLY:].copy()
-            found = np.where(rows.changed, weights, 0.0)
-            x = rows.interval * rate
-            sums = (found * rate, weights * rate, found, weights, weights * x, weights * np.sqrt(x))
-            each = (*sums, weights * weights)
-            tally[at] += np.stack([rows.sums(values) for values in each], axis=1)
-            return np.concatenate([self._advance(known, at, rows, rate), tally], axis=1)
+Alpha: TypeAlias = float | Callable[[int], float]
 
-        return self._carry_on(earlier, log, rows, advance)
+
+class LawOfLargeNumbers(KnownCrawlRate):
+    """LLN estimator of Poisson change rates.
+
+    x_k = Σ_j I_j p_j / (k + α_k − Σ_j I_j) after k crawls.
+
+    I_j indicates that crawl j found a change, p_j is the rate of the Poisson crawling process before it.
+
+    Parameters
+    ----------
+    alpha : float or callable
+        α > 0 that keeps the denominator positive: one number, or a function of k = 1, 2, ... with α_k/k → 0.
+        By default ln(k+1).
+    floor : float, optional
+        Smallest estimate, in changes per *day* whatever the log's time unit; 0 for none. By default it is
+        0.23 changes in the time observed, the posterior median of a source that never changed, and a source
+        with a baseline only has the median rate of the others.
+    half_life : float, optional
+        Age in *days* at which a crawl counts half, for rates that drift. Then k is the sum of the crawls'
+        weights, rounded where α is a function. By default all crawls count alike.
+
+    Attributes
+    ----------
+    change_rate_ : ndarray of float, shape (n,)
+        Changes per time unit of the log. Of a source that had always changed Σp_j/α_k, finite; one that never
+        changed is at the floor (0 without one).
+    flag_, sources_, time_unit_
+        As `Estimator` has them.
+
+    Raises
+    ------
+    SourceDataError
+        If `alpha` is a number that is not positive, or `floor` is neither 0 nor positive.
+
+    Notes
+    -----
+    Consistent if, and in general only if, the crawl intervals are exponential with the given rates ([1]_,
+    Theorem 1): for crawl intervals of another kind the share of changes is not Δ/(Δ+p), and fixed crawl
+    intervals of 1/p send the estimate to p(e^{Δ/p}−1). Use `MaximumLikelihood` or `MomentMatching` there.
+    With α = 1 its mean is Δ(1−μ^k), μ = Δ/(Δ+p). Equation 1 of [1]_ has one p; with one per crawl the sum is
+    the estimate that stays consistent when crawl rates are adapted to the estimates.
+
+    Dates of last change (`last_modified`) are not used; `MaximumLikelihood` uses them.
+
+    Which estimator when, from measurements: ``docs/evidence/benchmarks.md``.
+
+    References
+    ----------
+    .. [1] Avrachenkov, Patil, Thoppe, "Online algorithms for estimating change rates of web pages",
+       Performance Evaluation 153, 2022, doi:10.1016/j.peva.2021.102261.
+
+    Examples
+    --------
+    >>> from freshopt import CrawlLog
+    >>> log = CrawlLog(source=["a"] * 4, time=[0.0, 1.0, 2.0, 4.0], changed=[0, 1, 0, 1])
+    >>> LawOfLargeNumbers(alpha=1.0).fit(log, crawl_rate=0.9).change_rate_
+    array([0.9])
+    >>> LawOfLargeNumbers()
+    LawOfLargeNumbers(alpha=log1p, floor=None)
+    """
+
+    _width: ClassVar[int] = TALLY
+
+    def __init__(
+        self, alpha: Alpha = math.log1p, floor: float | None = None, half_life: float | None = None
+    ) -> None:
+        if not callable(alpha):
+            _require_positive(alpha, "alpha")
+        self.alpha: Final = alpha
+        self.floor: Final = check_floor(floor)
+        self.half_life: Final = half_life
+        self._forgetting = Forgetting(half_life)
+
+    def _estimate(self, known: SufficientStatistics) -> Array:
+        found_rate, _, found, crawls = known.state[:, :4].T
+        rate = found_rate / (crawls - found + self._alpha_at(np.rint(crawls).astype(np.int64)))
+        return at_least(self.floor, rate, self._time(known), known.time_unit)
+
+    def _alpha_at(self, crawls: IntArray) -> Array:
+        """Return α_k of each source, 1 without crawls.
+
+        The estimate of those is 0 anyway.
+        """
+        if not callable(self.alpha):
+            return np.full(len(crawls), float(self.alpha))
+        counts, which = np.unique(crawls, return_inverse=True)
+        # Once per distinct k, with plain integers: any function will do, not only those of arrays.
+        values = [1.0 if k == 0 else _require_positive(self.alpha(k), f"alpha({k})") for k in counts.tolist()]
+        return np.array(values)[which]
+
+
+def _require_positive(value: float, what: str) -> float:
+    return as_positive(
+        value,
+        what,
+        "It must be a positive number, or a source that had always changed would get an infinite rate. Pass "
+        "a number such as 1.0, or a function such as math.log1p.",
+    )

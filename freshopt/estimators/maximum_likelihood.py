@@ -17,20 +17,18 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, expect
-from freshopt.estimators.batch_estimator import BatchEstimator
-from freshopt.estimators.sufficient_statistics import as_the_others
-from freshopt.inference.crawl_likelihood import CrawlLikelihood
-from freshopt.inference.dated_crawls import GammaParameters
-from freshopt.inference.forgetting import Forgetting
-from freshopt.inference.gamma_prior import GammaPrior
-from freshopt.inference.host_prior import HostPriors
-from freshopt.inference.interval_methods import IntervalMethod, LikelihoodRatio
-from freshopt.inference.marginal_likelihood import posterior_mode
-from freshopt.inference.rate_distribution import RateDistribution
-from freshopt.inference.rate_posterior import RatePosterior
-from freshopt.inference.reset_filter import ResetFilter, Resets, check_reset
+from freshopt.estimators.crawl_likelihood import CrawlLikelihood
+from freshopt.estimators.crawl_rows import Forgetting, GammaParameters
+from freshopt.estimators.estimator import BatchEstimator, IntervalMethod, LikelihoodRatio
+from freshopt.estimators.gamma_prior import GammaPrior
+from freshopt.estimators.host_prior import HostPriors
+from freshopt.estimators.marginal_likelihood import posterior_mode
+from freshopt.estimators.rate_distribution import RateDistribution
+from freshopt.estimators.rate_posterior import RatePosterior
+from freshopt.estimators.reset_filter import ResetFilter, Resets, check_reset
+from freshopt.estimators.sufficient_statistics import as_the_others, flags_of
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_number
+from freshopt.numerics.arrays import Array, as_positive
 from freshopt.units import convert_time
 
 
@@ -109,7 +107,7 @@ class MaximumLikelihood(BatchEstimator):
     crawls do not confirm it (`reset_filter`); what a source returns to is its prior, between its last crawl
     and the log's end as well. The belief is held on a grid of rates: means and quantiles come out to 1e-3.
 
-    Which estimator when, from measurements: ``docs/estimators.md``.
+    Which estimator when, from measurements: ``docs/evidence/benchmarks.md``.
 
     References
     ----------
@@ -145,9 +143,8 @@ class MaximumLikelihood(BatchEstimator):
         reset: Resets | None = None,
     ) -> None:
         if smoothing is not None:
-            smoothing = as_number(smoothing, "smoothing", "Pass a length in days > 0, or 0 for none.")
-            if not (smoothing == 0 or SMALLEST <= smoothing <= LARGEST):
-                raise SourceDataError(f"smoothing is {smoothing}. Pass a length in days > 0, or 0 for none.")
+            remedy = "Pass a length in days > 0, or 0 for none."
+            smoothing = as_positive(smoothing, "smoothing", remedy, zero=True)
         expect(prior, (GammaPrior, HostPriors, NoneType), "prior", "Pass a GammaPrior, HostPriors or None")
         self.smoothing = smoothing
         self.prior = prior
@@ -185,7 +182,8 @@ class MaximumLikelihood(BatchEstimator):
             likelihood = observed
             rate = as_the_others(RatePosterior(log, self._forgetting, None).distribution().median())
         self._likelihood = likelihood
-        return rate, _flags(observed)
+        changed = (observed.found > 0) | (observed.counted > 0)
+        return rate, flags_of(changed, observed.exposure > 0)
 
     def _prior(self, log: CrawlLog) -> GammaParameters | None:
         return None if self.prior is None else self.prior.parameters(log)
@@ -225,11 +223,3 @@ def _check_alone(
     for name, value in (("smoothing", smoothing), ("half_life", half_life)):
         if value is not None:
             raise SourceDataError(f"{name} is {value}, and reset takes its place. Leave one of them out.")
-
-
-def _flags(observed: CrawlLikelihood) -> npt.NDArray[np.str_]:
-    """Return the flag of each source, by its crawls alone."""
-    unchanged = observed.exposure > 0
-    changed = (observed.found > 0) | (observed.counted > 0)
-    kinds = ["baseline only", "never changed", "always changed"]
-    return np.select([~changed & ~unchanged, ~changed, ~unchanged], kinds, default="ok")

@@ -23,21 +23,20 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import FreshoptError, SourceDataError
-from freshopt.estimators.batch_estimator import BatchEstimator
-from freshopt.estimators.sufficient_statistics import (
-    LEAST,
-    ObservedIntervals,
-    SufficientStatistics,
-    as_the_others,
-)
-from freshopt.inference.dated_crawls import Intervals
-from freshopt.inference.forgetting import Forgetting, moment_of
-from freshopt.inference.interval_methods import (
+from freshopt.estimators.crawl_rows import Forgetting, Intervals, moment_of
+from freshopt.estimators.estimator import (
+    BatchEstimator,
     Hoeffding,
     IntervalMethod,
     Published,
     check_bounds,
     check_confidence,
+)
+from freshopt.estimators.sufficient_statistics import (
+    LEAST,
+    ObservedIntervals,
+    as_the_others,
+    flags_of,
 )
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array
@@ -88,11 +87,11 @@ class MomentMatching(BatchEstimator):
 
     Dates of last change (`last_modified`) are not used; `MaximumLikelihood` uses them.
 
-    Which estimator when, from measurements: ``docs/estimators.md``.
+    Which estimator when, from measurements: ``docs/evidence/benchmarks.md``.
 
     References
     ----------
-    .. [1] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6075.
+    .. [1] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6067.
     .. [2] Avrachenkov, Patil, Thoppe, "Online algorithms for estimating change rates of web pages",
        Performance Evaluation 153, 2022, doi:10.1016/j.peva.2021.102261.
 
@@ -113,21 +112,16 @@ class MomentMatching(BatchEstimator):
         self.half_life: Final = half_life
         self._forgetting = Forgetting(half_life)
 
-    def __repr__(self) -> str:
-        """Return the settings."""
-        return f"MomentMatching(bounds={self.bounds}{self._forgetting.setting})"
-
     def _solve(self, log: CrawlLog, weights: Array | None) -> tuple[Array, npt.NDArray[np.str_]]:
-        known, at = SufficientStatistics.before(log, None, width=0)
         rows = ObservedIntervals.of(log)
-        known = known.after(rows, at, known.state, known.newest)
+        flags = flags_of(rows.found > 0, rows.found < rows.crawls)
         alike = np.ones(len(rows.row)) if weights is None else weights[rows.row]
         found = rows.sums(np.where(rows.changed, alike, 0.0))
         if self.bounds is None:
             crawls = rows.sums(alike)
             least = LEAST * crawls / np.maximum(rows.crawls, 1)
-            return as_the_others(_match(rows, alike, np.clip(found, least, crawls - least))), known.flags()
-        return self._clip(_match(rows, alike, found)), known.flags()
+            return as_the_others(_match(rows, alike, np.clip(found, least, crawls - least))), flags
+        return self._clip(_match(rows, alike, found)), flags
 
     def _interval(self, confidence: float, method: IntervalMethod) -> tuple[Array, Array]:
         if isinstance(method, Hoeffding):

@@ -27,7 +27,7 @@ from freshopt.estimators.sufficient_statistics import (
     check_floor,
 )
 from freshopt.numerics.affine_recursion import advance
-from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, as_number
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number, as_positive
 
 
 class SteppedEstimator(KnownCrawlRate):
@@ -45,8 +45,13 @@ class SteppedEstimator(KnownCrawlRate):
     ) -> Array:
         source = np.repeat(at, rows.crawls)
         crawls = known.crawls[source] + rows.rank
-        state = known.state[:, : self._width - TALLY]
-        return advance(state, source, lambda part: self._maps(crawls[part], rows.changed[part], rate[part]))
+        state = known.state.copy()
+        state[:, :-TALLY] = advance(
+            state[:, :-TALLY],
+            source,
+            lambda part: self._maps(crawls[part], rows.changed[part], rate[part]),
+        )
+        return state
 
     def _estimate(self, known: SufficientStatistics) -> Array:
         return at_least(self.floor, known.state[:, 0].copy(), self._time(known), known.time_unit)
@@ -95,7 +100,7 @@ class StochasticApproximation(SteppedEstimator):
 
     Dates of last change (`last_modified`) are not used; `MaximumLikelihood` uses them.
 
-    Which estimator when, from measurements: ``docs/estimators.md``.
+    Which estimator when, from measurements: ``docs/evidence/benchmarks.md``.
 
     References
     ----------
@@ -122,10 +127,6 @@ class StochasticApproximation(SteppedEstimator):
             )
         self.step: Final = step
         super().__init__(floor)
-
-    def __repr__(self) -> str:
-        """Return the settings."""
-        return f"StochasticApproximation(step={self.step}, floor={self.floor})"
 
     def _maps(self, crawls: IntArray, found: BoolArray, rate: Array) -> tuple[Array, Array]:
         size = (crawls + 1.0) ** -self.step
@@ -180,7 +181,7 @@ class MomentumStochasticApproximation(SteppedEstimator):
 
     Dates of last change (`last_modified`) are not used; `MaximumLikelihood` uses them.
 
-    Which estimator when, from measurements: ``docs/estimators.md``.
+    Which estimator when, from measurements: ``docs/evidence/benchmarks.md``.
 
     References
     ----------
@@ -206,23 +207,16 @@ class MomentumStochasticApproximation(SteppedEstimator):
         step, beta = (
             as_number(given, what, "Pass a number.") for given, what in ((step, "step"), (beta, "beta"))
         )
-        omega = as_number(omega, "omega", "Pass a positive number, such as 1.0.")
+        omega = as_positive(omega, "omega", "Pass a positive number, such as 1.0.")
         if not (0 < beta <= 1 and beta <= step <= 2 * beta):
             raise SourceDataError(
                 f"step is {step} and beta is {beta}. The steps lead to the change rate if 0 < beta <= 1 and "
                 "beta <= step <= 2*beta. Pass step=1.3, beta=0.75, say."
             )
-        if not SMALLEST <= omega <= LARGEST:
-            raise SourceDataError(f"omega is {omega}. Pass a positive number, such as 1.0.")
         self.step: Final = step
         self.beta: Final = beta
         self.omega: Final = omega
         super().__init__(floor)
-
-    def __repr__(self) -> str:
-        """Return the settings."""
-        settings = f"step={self.step}, beta={self.beta}, omega={self.omega}, floor={self.floor}"
-        return f"MomentumStochasticApproximation({settings})"
 
     def _maps(self, crawls: IntArray, found: BoolArray, rate: Array) -> tuple[Array, Array]:
         # State (z, d), d the last move: d' = ζd − η(1−I)z + ηIp, z' = z + d'. In (z, z_{k−1}) digits of the

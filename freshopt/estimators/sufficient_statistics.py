@@ -13,7 +13,7 @@ Cost: one pass over a batch; memory for the sources, not for the crawls seen.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from freshopt.numerics.arrays import (
     BoolArray,
     IntArray,
     are_text,
-    as_number,
+    as_positive,
     as_vector,
 )
 from freshopt.numerics.frozen_arrays import frozen_arrays
@@ -47,6 +47,7 @@ class ObservedIntervals:
 
     Attributes
     ----------
+    log : CrawlLog
     offsets : ndarray of int, shape (n+1,)
         Rows ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of source k.
     changed : ndarray of bool, shape (m,)
@@ -64,6 +65,7 @@ class ObservedIntervals:
     ([2.0], [1, 0], [1, 0])
     """
 
+    log: CrawlLog
     offsets: IntArray
     changed: BoolArray
     interval: Array
@@ -76,6 +78,7 @@ class ObservedIntervals:
         require_log(log)
         row = np.flatnonzero(~np.isnan(log.interval))
         return cls(
+            log=log,
             offsets=np.searchsorted(row, log.offsets).astype(np.int64),
             changed=log.changed[row],
             interval=log.interval[row],
@@ -105,18 +108,19 @@ class ObservedIntervals:
         """Sum one value per row over each source, shape (n,)."""
         return segment_sums(values, self.offsets)
 
-    def crawl_rates(self, log: CrawlLog, crawl_rate: npt.ArrayLike) -> Array:
+    def crawl_rates(self, crawl_rate: npt.ArrayLike | None) -> Array:
         """Return each row's rate of the crawling process, shape (m,)."""
+        log, given = self.log, cast(npt.ArrayLike, crawl_rate)
         per_row = np.asarray(crawl_rate, dtype=object).shape == (len(log),)
         if per_row:
-            rate = as_vector(crawl_rate, len(log), "crawl_rate")[self.row]
+            rate = as_vector(given, len(log), "crawl_rate")[self.row]
         else:
-            rate = np.repeat(as_vector(crawl_rate, len(log.sources_), "crawl_rate"), self.crawls)
+            rate = np.repeat(as_vector(given, len(log.names), "crawl_rate"), self.crawls)
         wrong = np.flatnonzero(~((rate >= SMALLEST) & (rate <= LARGEST)))
         if len(wrong):
             row = int(self.row[wrong[0]])
             raise SourceDataError(
-                f"crawl_rate of source {log.sources_[log.source_index[row]]} at time {log.time[row]:g} is "
+                f"crawl_rate of source {log.names[log.source_index[row]]} at time {log.time[row]:g} is "
                 f"{rate[wrong[0]]:g}. The rate of a crawling process is a positive number. Pass the rate at "
                 "which the source was crawled."
             )
@@ -159,26 +163,26 @@ class SufficientStatistics:
         With places for the sources of the batch.
         """
         if earlier is None:
-            n = len(log.sources_)
+            n = len(log.names)
             none = np.zeros(n, dtype=np.int64)
-            return cls(log.sources_, log.time_unit, none, none, np.zeros((n, width)), -np.inf), np.arange(n)
+            return cls(log.names, log.time_unit, none, none, np.zeros((n, width)), -np.inf), np.arange(n)
         if log.time_unit != earlier.time_unit:
             raise SourceDataError(
                 f"time_unit of this batch is {log.time_unit!r} but that of the batches before is "
                 f"{earlier.time_unit!r}. Build its CrawlLog in the same unit."
             )
-        if are_text(log.sources_) is not are_text(earlier.sources):
+        if are_text(log.names) is not are_text(earlier.sources):
             raise SourceDataError(
-                f"source {log.sources_[0]!r} of this batch and {earlier.sources[0]!r} of those before are "
+                f"source {log.names[0]!r} of this batch and {earlier.sources[0]!r} of those before are "
                 "not of one kind. Call all sources by names or all by integers."
             )
-        sources = np.union1d(earlier.sources, log.sources_)
+        sources = np.union1d(earlier.sources, log.names)
         old = np.searchsorted(sources, earlier.sources)
         crawls, found = np.zeros((2, len(sources)), dtype=np.int64)
         state = np.zeros((len(sources), width))
         crawls[old], found[old], state[old] = earlier.crawls, earlier.found, earlier.state
         evidence = cls(sources, log.time_unit, crawls, found, state, earlier.newest)
-        return evidence, np.searchsorted(sources, log.sources_)
+        return evidence, np.searchsorted(sources, log.names)
 
     def after(
         self, rows: ObservedIntervals, at: IntArray, state: Array, newest: float
@@ -194,17 +198,20 @@ class SufficientStatistics:
 
     def flags(self) -> npt.NDArray[np.str_]:
         """Return each source's flag, as `MaximumLikelihood` defines them."""
-        kinds = ["baseline only", "never changed", "always changed"]
-        return np.select([self.crawls == 0, self.found == 0, self.found == self.crawls], kinds, default="ok")
+        return flags_of(self.found > 0, self.found < self.crawls)
+
+
+def flags_of(changed: BoolArray, unchanged: BoolArray) -> npt.NDArray[np.str_]:
+    """Return each source's flag, by what its crawls found."""
+    kinds = ["baseline only", "never changed", "always changed"]
+    return np.select([~changed & ~unchanged, ~changed, ~unchanged], kinds, default="ok")
 
 
 def check_floor(floor: float | None) -> float | None:
     """Return the floor if None or ≥ 0, else raise SourceDataError."""
     if floor is None:
         return None
-    number = as_number(floor, "floor", "Pass changes per day > 0, or 0 for none.")
-    if not (number == 0 or SMALLEST <= number <= LARGEST):
-        raise SourceDataError(f"floor is {floor}. Pass changes per day > 0, or 0 for none.")
+    as_positive(floor, "floor", "Pass changes per day > 0, or 0 for none.", zero=True)
     return floor
 
 

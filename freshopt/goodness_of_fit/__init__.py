@@ -3,9 +3,8 @@
 Against crawl logs and change histories.
 """
 
-from freshopt.goodness_of_fit.interpretation import interpret as interpret
-from freshopt.goodness_of_fit.plot import plot as plot
-from freshopt.goodness_of_fit.poisson_check import PoissonCheck as PoissonCheck
-from freshopt.goodness_of_fit.poisson_check import poisson_check as poisson_check
+from freshopt.goodness_of_fit.interpretation import draw, interpret
+from freshopt.goodness_of_fit.interpretation import plot as plot
+from freshopt.goodness_of_fit.poisson_check import PoissonCheck, poisson_check
 
-__all__ = ["PoissonCheck", "interpret", "plot", "poisson_check"]
+__all__ = ["PoissonCheck", "draw", "interpret", "poisson_check"]

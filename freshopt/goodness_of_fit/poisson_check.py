@@ -5,7 +5,7 @@ Per source and over all of them.
 Every cost curve and every interval of a change rate assumes that a source changes at random at a constant
 rate. Real sources change in bursts, on working days, and less as they age. Five tests show which of these
 deviations are significant, and their effect sizes; none needs the rate to be known.
-`freshopt.goodness_of_fit.statistical_tests` has the mathematics.
+`freshopt.goodness_of_fit.poisson_tests` has the mathematics.
 
 Cost: a sort of the changes, or some passes over a crawl log.
 """
@@ -21,15 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import check_seed
-from freshopt.goodness_of_fit.statistical_tests import (
+from freshopt.estimators.estimator import check_share
+from freshopt.goodness_of_fit.poisson_tests import (
     FEWEST,
     bins_of,
     cycle_test,
     cycle_weight,
     false_discovery,
+    gaps_test,
 )
-from freshopt.goodness_of_fit.testable_sources import Reading, read_changes, read_crawls
-from freshopt.inference.interval_methods import check_share
+from freshopt.goodness_of_fit.traces import Reading, read_changes, read_crawls
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
@@ -248,7 +249,7 @@ def poisson_check(
     least = np.fmin.reduce([p_value[test] for test in TESTS])
     p_value["any"] = np.where(counted > 0, np.minimum(1.0, counted * least), np.nan)
     return PoissonCheck(
-        sources_=data.sources_,
+        sources_=data.names,
         changes=read_only(reading.changes),
         tested=read_only(reading.tested),
         effect=MappingProxyType({test: read_only(values) for test, values in effect.items()}),
@@ -273,7 +274,7 @@ def _ask(reading: Reading) -> tuple[dict[str, Array], dict[str, Array], dict[str
     trace, at = reading.trace, reading.tested
     for test, result in (
         ("dispersion", trace.dispersion()),
-        ("gaps", trace.gaps()),
+        ("gaps", gaps_test(*trace.spacings())),
         ("drift", trace.drift()),
     ):
         effect[test][at], p_value[test][at] = result

@@ -33,7 +33,7 @@ def check_content(name: str, changed: object, content: object) -> str:
     return content
 
 
-def outcome_by_content(
+def record_content(
     database: Database,
     clock: Clock,
     name: str,
@@ -41,11 +41,12 @@ def outcome_by_content(
     content: str,
     changes: object,
     last_modified: float | None,
-) -> Outcome:
-    """Return what a crawl found, beside what the one before saw.
+    settings: PlannerSettings,
+) -> bool:
+    """Record and keep what a crawl saw; return whether it was new.
 
-    A first one sees nothing else; the same crawl reported again is told as it was recorded. Within the
-    transaction that records it.
+    A first crawl sees nothing else than the one before; the same crawl reported again is told as it was
+    recorded. Within a transaction.
     """
     rows = database.rows("SELECT id, content, last_crawl FROM source WHERE name = ?", (name,))
     if not rows:
@@ -64,26 +65,9 @@ def outcome_by_content(
         changed = UNKNOWN
     else:
         changed = int(before is not None and before != content)
-    if changed == UNKNOWN:
-        return time, UNKNOWN, None, None
-    return outcome_of(name, time, changed == 1, changes, last_modified)
-
-
-def record_content(
-    database: Database,
-    clock: Clock,
-    name: str,
-    time: float,
-    content: str,
-    changes: object,
-    last_modified: float | None,
-    settings: PlannerSettings,
-) -> bool:
-    """Record and keep what a crawl saw; return whether it was new.
-
-    Within a transaction.
-    """
-    outcome = outcome_by_content(database, clock, name, time, content, changes, last_modified)
+    outcome: Outcome = (time, UNKNOWN, None, None)
+    if changed != UNKNOWN:
+        outcome = outcome_of(name, time, changed == 1, changes, last_modified)
     new = record(database, clock, [name], [outcome], settings) == 1
     if new:
         database.run("UPDATE source SET content = ? WHERE name = ?", (content, name))

@@ -1,4 +1,4 @@
-"""`Database`: protocol of the database that holds a planner's state.
+"""`Database`: the database that holds a planner's state, in any dialect.
 
 The SQL of the room is written once, with ``?`` for values. Every change is made within
 `Database.transaction`, wholly or not at all, and there is one writer at a time: what is handed out is counted
@@ -8,9 +8,10 @@ in which they are committed.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.tools.live_planner import SCHEMA
@@ -51,44 +52,77 @@ IN_FORCE = "CASE WHEN tried_rate < rate THEN tried_rate ELSE rate END"
 Row = tuple[Any, ...]
 
 
-class Database(Protocol):
-    """Database with a planner's tables.
+class Database(ABC):
+    """Database with a planner's tables, in one dialect of SQL.
 
     Attributes
     ----------
     place : str
         Folder or address, as messages name it; without a password.
+    others : str
+        Refusal of a database with other tables.
     """
 
+    key: ClassVar[str]
+    tables: ClassVar[str]
     place: str
+    others: str
+    _connection: Any
+    _errors: Any
 
+    @abstractmethod
     def transaction(self) -> AbstractContextManager[None]:
         """Return a context in which all changes are made, or none."""
-        ...
+
+    @abstractmethod
+    def _execute(self, sql: str, values: Sequence[object]) -> Any:  # noqa: ANN401 - a cursor
+        """Execute a statement."""
+
+    @abstractmethod
+    def _execute_many(self, sql: str, values: Iterable[Sequence[object]]) -> Any:  # noqa: ANN401
+        """Execute a statement for each row."""
+
+    @abstractmethod
+    def _told(self, error: Exception) -> FreshoptError:
+        """Return what the database says as an error of one line."""
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
         """Return the rows of a query."""
-        ...
+        try:
+            found: list[Row] = self._execute(sql, values).fetchall()
+        except self._errors as error:
+            raise self._told(error) from None
+        return found
 
     def run(self, sql: str, values: Sequence[object] = ()) -> int:
         """Execute a statement; return how many rows it changed."""
-        ...
+        try:
+            return int(self._execute(sql, values).rowcount)
+        except self._errors as error:
+            raise self._told(error) from None
 
     def run_many(self, sql: str, values: Iterable[Sequence[object]]) -> int:
         """Execute a statement for each row; return how many were changed."""
-        ...
+        try:
+            return max(0, int(self._execute_many(sql, values).rowcount))
+        except self._errors as error:
+            raise self._told(error) from None
 
     def has_planner(self) -> bool:
         """Return whether the tables are there; raise if they are somebody else's."""
-        ...
+        names = {name for (name,) in self.rows(self.tables)}
+        if names and not {"planner", "source", "observation"} <= names:
+            raise SourceDataError(self.others)
+        return bool(names)
 
     def create(self) -> None:
         """Create the tables, within a transaction."""
-        ...
+        for statement in TABLES:
+            self.run(statement.format(key=self.key))
 
     def close(self) -> None:
         """Close the connection."""
-        ...
+        self._connection.close()
 
 
 def kept(database: Database, key: str) -> str | None:

@@ -8,6 +8,7 @@ Memory: 33 bytes an observation, 49 where changes are counted or dated.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,10 @@ import numpy.typing as npt
 
 from freshopt.live.database import Database
 from freshopt.logs.clock import Clock
-from freshopt.logs.crawl_log import CrawlLog, derived_log
-from freshopt.logs.last_modified import usable_dates
-from freshopt.numerics.arrays import Array, IntArray
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.source_index import code_sources
+from freshopt.numerics.arrays import IntArray
+from freshopt.tools.live_planner import observed_log
 
 # Rows fetched at once, some 50 MB as Python objects.
 PAGE = 200_000
@@ -63,12 +65,12 @@ class Evidence:
         own = self._columns()["source"].astype(np.int64)
         return np.bincount(own, minlength=int(np.max(sources, initial=0)) + 1)[sources]
 
-    def log(self, time_unit: str, sources: IntArray | None = None) -> CrawlLog | None:
-        """Return the log of some sources by their numbers, or of all.
+    def log(
+        self, clock: Clock, sources: IntArray | None = None, names: Mapping[int, str] | None = None
+    ) -> CrawlLog | None:
+        """Return the log of some sources, or of all.
 
-        None if there is no row.
-
-        Dates that contradict a crawl are left out (`usable_dates`).
+        Sources are called by their numbers, or by `names`. None if there is no row.
         """
         columns = self._columns()
         if sources is not None and len(columns["source"]):
@@ -79,19 +81,11 @@ class Evidence:
             columns = {key: column[rows] for key, column in columns.items()}
         if not len(columns["source"]):
             return None
-        order = np.lexsort((columns["time"], columns["source"]))
-        columns = {key: column[order] for key, column in columns.items()}
-        names, positions = np.unique(columns["source"], return_inverse=True)
-        columns |= {
-            "source": positions,
-            "changed": np.where(columns["changed"] < 0, np.nan, columns["changed"]),
-        }
-        for key, own in (("changes", counts(columns)), ("last_modified", _dates(columns, time_unit))):
-            if np.isnan(own).all():
-                del columns[key]
-            else:
-                columns[key] = own
-        return derived_log(columns, names, Clock(time_unit))
+        labels, positions = np.unique(columns["source"], return_inverse=True)
+        if names is not None:
+            labels, rank = code_sources([names[number] for number in labels.tolist()])
+            positions = rank[positions]
+        return observed_log({**columns, "source": positions}, labels, clock)
 
     def _columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return all rows as one page."""
@@ -104,15 +98,3 @@ class Evidence:
                 }
             ]
         return self._pages[0]
-
-
-def counts(columns: dict[str, npt.NDArray[Any]]) -> Array:
-    """Return the numbers of changes found, NaN where they are not told."""
-    found: Array = columns["changes"].astype(np.float64)
-    return found
-
-
-def _dates(columns: dict[str, npt.NDArray[Any]], time_unit: str) -> Array:
-    """Return the dates of last change that no crawl contradicts."""
-    dates, time, changed = (columns[key].astype(np.float64) for key in ("last_modified", "time", "changed"))
-    return usable_dates(columns["source"].astype(np.int64), time, changed, dates, time_unit)

@@ -30,6 +30,7 @@ from freshopt.live.status import PlannerStatus
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import as_whole
 from freshopt.planning.wishes import taking
+from freshopt.units import Time
 
 if TYPE_CHECKING:
     import polars
@@ -51,22 +52,22 @@ class Planner:
     objective : Objective, optional
         By default ``HarmonicStaleness(Refresh.PERIODIC)``. Its discipline decides whether gaps are equal or
         exponential. One of your own is not kept, and is passed at each opening.
-    host_limits : mapping of str to float or str, optional
-        Bandwidth that a host may take.
-    replan : float or str, optional
+    host_limits : mapping of str to float or str, or dataframe, optional
+        Bandwidth that a host may take; a table has the columns host, limit.
+    replan : float, str or timedelta, optional
         Time between full re-solves, in which the prior is learnt again, "1d" by default.
-    update : float or str, optional
+    update : float, str or timedelta, optional
         Time between updates of the estimates, by default a 24th of `replan`.
     gap_limit : float, optional
         Relative duality gap of the rates in force above which an update solves again, 0.01 by default.
-    half_life : float or str, optional
+    half_life : float, str or timedelta, optional
         Age at which a crawl counts half, for rates that drift; inf, the default, for never.
-    lease : float or str, optional
+    lease : float, str or timedelta, optional
         How long a source that was handed out is given to nobody else, "1h" by default.
-    burst : float or str, optional
+    burst : float, str or timedelta, optional
         Time of which the whole bandwidth may be handed out at once, "10min" by default. One that is shorter
         than the time between two calls of `due` leaves bandwidth unused.
-    host_gap : float or str, optional
+    host_gap : float, str or timedelta, optional
         Least time between two hand-outs of one host, such as "2s"; up to half as long again, at random. 0,
         the default, for none.
     explore : float, optional
@@ -219,7 +220,7 @@ class Planner:
         now: Any = None,  # noqa: ANN401 - a time
         limit: int | None = 100,
         *,
-        burst: float | str | None = None,
+        burst: Time | None = None,
     ) -> list[Visit]:
         """Return what to crawl next, leased to the caller.
 
@@ -231,7 +232,7 @@ class Planner:
             The present moment; a planner of dates takes that of this machine by default.
         limit : int, optional
             Largest number of sources; None for all that are due and within the bandwidth.
-        burst : float or str, optional
+        burst : float, str or timedelta, optional
             Shorter than the planner's, for a loop that asks all the time and never needs more at once.
 
         Returns

@@ -21,11 +21,12 @@ import numpy as np
 
 from freshopt.certificates.certificate import Certificate, certify
 from freshopt.estimators.default_prior import default_prior
+from freshopt.estimators.gamma_prior import GammaPrior
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
-from freshopt.inference.gamma_prior import GammaPrior
 from freshopt.live.evidence import Evidence
 from freshopt.live.settings import PlannerSettings, half_life_in_days
 from freshopt.live.source_table import SourceTable
+from freshopt.logs.clock import Clock
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, total
@@ -243,10 +244,10 @@ def estimates(
     fallback = settings.bandwidth / total(table.refresh_cost)
     rate = table.change_rate.copy()
     rate[again] = fallback if prior is None else prior.shape / prior.exposure
-    log = evidence.log(settings.time_unit, table.id[again])
+    log = evidence.log(Clock(settings.time_unit), table.id[again])
     if log is not None and prior is not None:
         model = MaximumLikelihood(prior=prior, half_life=half_life_in_days(settings)).fit(log)
-        rate[np.searchsorted(table.id, log.sources_)] = model.change_rate_
+        rate[np.searchsorted(table.id, log.names)] = model.change_rate_
     return rate
 
 
@@ -283,7 +284,7 @@ def problem_of(
     sources = Sources(
         change_rate,
         table.importance,
-        name=table.name if named else None,
+        names=table.name if named else None,
         host=np.array([host or "" for host in table.host.tolist()], dtype=object) if limits else None,
         min_rate=lower,
         max_rate=table.most,
@@ -347,7 +348,7 @@ def _priced(problem: Problem, price: float | None, before: Array) -> tuple[float
 
 def _prior(evidence: Evidence, settings: PlannerSettings) -> GammaPrior | None:
     """Return the prior that the observations tell, None before there are intervals."""
-    log = evidence.log(settings.time_unit)
+    log = evidence.log(Clock(settings.time_unit))
     return None if log is None else default_prior(log)
 
 

@@ -23,10 +23,10 @@ from freshopt.live.settings import PlannerSettings
 from freshopt.live.source_table import SourceTable
 from freshopt.live.status import PlannerStatus
 from freshopt.logs.clock import Clock
-from freshopt.logs.crawl_log import CrawlLog, derived_log
+from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import Array, label_array, total
+from freshopt.numerics.arrays import Array, total
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.solvers.proportional import share
 from freshopt.solvers.square_root import square_root_shape
@@ -57,24 +57,11 @@ class RatesInForce:
 
 def whole_log(database: Database, evidence: Evidence, clock: Clock | None) -> CrawlLog:
     """Return everything observed, with the sources' names."""
-    log = None if clock is None else evidence.log(clock.unit)
-    if log is None or clock is None:
-        raise SourceDataError("nothing was observed yet. Record what crawls find first.")
     names: dict[int, str] = dict(database.rows("SELECT id, name FROM source"))
-    own = label_array([names[number] for number in log.sources_.tolist()])
-    order = np.argsort(own, kind="stable")
-    rank = np.empty(len(own), dtype=np.int64)
-    rank[order] = np.arange(len(own))
-    columns: dict[str, npt.NDArray[Any]] = {
-        "source": rank[log.source_index],
-        "time": log.time,
-        "elapsed": log.interval,
-        "changed": log.changed,
-    }
-    for key in ("changes", "last_modified"):
-        if getattr(log, key) is not None:
-            columns[key] = getattr(log, key)
-    return derived_log(columns, own[order], clock)
+    log = None if clock is None else evidence.log(clock, names=names)
+    if log is None:
+        raise SourceDataError("nothing was observed yet. Record what crawls find first.")
+    return log
 
 
 def solution_in_force(database: Database, settings: PlannerSettings, plan: LivePlan) -> Solution:

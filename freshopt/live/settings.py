@@ -9,32 +9,34 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypedDict
 
 from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offenders
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.modelling.objective import Objective, Refresh, require_discipline
+from freshopt.modelling.objective import NAME_OR_INSTANCE, Objective, Refresh, require_discipline
+from freshopt.naming import PLANNED, objective_named
 from freshopt.numerics.arrays import as_number
 from freshopt.planning.request import Clock, as_is, limits_of, objective_from, objective_record
 from freshopt.planning.wishes import Wish, wish, wishes_of
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.scheduling.host_gap import JITTER
-from freshopt.units import check_time_unit, convert_time, duration_of, gap_of, rate_of
+from freshopt.units import Time, check_time_unit, convert_time, duration_of, gap_of, rate_of
 
 
 class PlannerWishes(TypedDict, total=False):
     """What `Planner` takes; None goes on with what was told before."""
 
-    objective: Objective | None
-    host_limits: Mapping[str, float | str] | None
-    replan: float | str | None
-    update: float | str | None
+    objective: Objective | str | None
+    host_limits: Any
+    replan: Time | None
+    update: Time | None
     gap_limit: float | None
-    half_life: float | str | None
-    lease: float | str | None
-    burst: float | str | None
-    host_gap: float | str | None
+    half_life: Time | None
+    lease: Time | None
+    burst: Time | None
+    host_gap: Time | None
     explore: float | None
     time_unit: str | None
 
@@ -44,15 +46,15 @@ def _bandwidth(name: str, given: float | str, clock: CrawlLog | Clock) -> float:
     return _within(name, value, 0.0 < value < math.inf, 'Pass a rate > 0, such as "200/day".')
 
 
-def _time(name: str, given: float | str, clock: CrawlLog | Clock) -> float:
+def _time(name: str, given: Time, clock: CrawlLog | Clock) -> float:
     remedy = f'Pass a duration > 0, such as "1d"; numbers are in units of a {clock.time_unit}.'
-    if isinstance(given, str):
+    if isinstance(given, str | timedelta):
         return duration_of(name, given, clock.time_unit)
     value = as_number(given, name, remedy)
     return _within(name, value, value > 0.0 and (value < math.inf or name == "half_life"), remedy)
 
 
-def _gap(name: str, given: float | str, clock: CrawlLog | Clock) -> float:
+def _gap(name: str, given: Time, clock: CrawlLog | Clock) -> float:
     value = gap_of(name, given, clock.time_unit)
     remedy = f'Pass a duration ≥ 0, such as "1d"; numbers are in units of a {clock.time_unit}.'
     return _within(name, value, value < math.inf, remedy)
@@ -110,17 +112,16 @@ class PlannerSettings:
         _time,
         usual="10min",
         metavar="TIME",
-        help="Time of which --once may use the bandwidth at once, at first 10min: as long as it is between "
-        "two runs, such as 1h from cron every hour. Without --once fetches are spread in any case. It is "
-        "kept.",
+        help="With --once: time between two runs, such as 1h for cron every hour, whose bandwidth is "
+        "used at once (at first 10min; kept).",
     )
     host_gap: float = wish(
         0.0,
         _gap,
         usual=0.0,
         metavar="TIME",
-        help="Least time between two fetches of one host, such as 2s; up to half as long again, at random. 0 "
-        "for none. It is kept.",
+        help="Shortest time between two fetches of one host, such as 2s; up to half of it is added at "
+        "random. 0 for none. It is kept.",
     )
     explore: float = wish(0.02, _share, usual=0.02)
     host_limits: Mapping[str, float] = wish(
@@ -169,7 +170,9 @@ def settings_from(text: str | None, given: Mapping[str, Any], place: str) -> Pla
     objective = told.pop("objective", None)
     if objective is None:
         objective = _kept_objective(kept, place)
-    expect(objective, Objective, "objective", "Pass an instance, such as freshopt.problems.BinaryFreshness()")
+    elif isinstance(objective, str):
+        objective = objective_named(objective, unit, among=PLANNED)
+    expect(objective, Objective, "objective", NAME_OR_INSTANCE)
     require_discipline(objective)
     if objective.refresh is Refresh.ON_REQUEST:
         raise ObjectiveError(
@@ -190,7 +193,7 @@ def settings_from(text: str | None, given: Mapping[str, Any], place: str) -> Pla
     return PlannerSettings(time_unit=unit, objective=objective, **own)
 
 
-def with_burst(settings: PlannerSettings, burst: float | str) -> PlannerSettings:
+def with_burst(settings: PlannerSettings, burst: Time) -> PlannerSettings:
     """Return settings with a burst that is no longer than theirs."""
     return replace(settings, burst=min(settings.burst, _time("burst", burst, Clock(settings.time_unit))))
 

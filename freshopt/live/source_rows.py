@@ -158,13 +158,13 @@ def check_name(name: object) -> str:
 
 def _of_sources(sources: Sources, time_unit: str) -> dict[str, list[Any]]:
     """Return the columns of `Sources` but for the change rates."""
-    if sources.name is None:
-        raise SourceDataError("the sources have no names. Pass fo.Sources(..., name=[...]).")
+    if sources.names is None:
+        raise SourceDataError("the sources have no names. Pass fo.Sources(..., names=[...]).")
     if bool(np.any(sources.signalled)):
         raise SourceDataError("a planner takes no signalled sources. Crawl them when they signal.")
     scale = SECONDS[time_unit] / SECONDS[sources.time_unit]
     columns = {
-        "name": sources.name.tolist(),
+        "name": sources.names.tolist(),
         "importance": sources.importance.tolist(),
         "refresh_cost": sources.refresh_cost.tolist(),
         "min_rate": (scale * sources.min_rate).tolist(),

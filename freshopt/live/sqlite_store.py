@@ -13,9 +13,10 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import ClassVar
 
 from freshopt.errors import FreshoptError, SourceDataError
-from freshopt.live.database import TABLES, Row, locked
+from freshopt.live.database import Database, locked
 from freshopt.tools.live_planner import FILE
 
 # Pages of the database kept in memory, in KiB: those of some hundred thousand sources.
@@ -28,14 +29,20 @@ LOG_SIZE = 4_194_304
 WAIT = 30.0
 
 
-class SqliteStore:
+class SqliteStore(Database):
     """Planner's database in a folder."""
+
+    key: ClassVar[str] = "INTEGER PRIMARY KEY"
+    tables: ClassVar[str] = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    _errors = sqlite3.Error
+    _connection: sqlite3.Connection
 
     def __init__(self, folder: Path, *, create: bool, durable: bool) -> None:
         self.place = f"'{folder}'"
         file = folder / FILE
         _require_ours(folder, file, create=create)
         self._file = file
+        self.others = f"{file} is an SQLite database of something else. Pass a new or empty folder."
         try:
             if create:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -72,44 +79,11 @@ class SqliteStore:
                 self._connection.rollback()
             raise
 
-    def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
-        """Return the rows of a query."""
-        try:
-            return self._connection.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
-            raise self._told(error) from None
+    def _execute(self, sql: str, values: Sequence[object]) -> sqlite3.Cursor:
+        return self._connection.execute(sql, values)
 
-    def run(self, sql: str, values: Sequence[object] = ()) -> int:
-        """Execute a statement; return how many rows it changed."""
-        try:
-            return self._connection.execute(sql, values).rowcount
-        except sqlite3.Error as error:
-            raise self._told(error) from None
-
-    def run_many(self, sql: str, values: Iterable[Sequence[object]]) -> int:
-        """Execute a statement for each row; return how many were changed."""
-        try:
-            return self._connection.executemany(sql, values).rowcount
-        except sqlite3.Error as error:
-            raise self._told(error) from None
-
-    def has_planner(self) -> bool:
-        """Return whether the tables are there; raise if they are somebody else's."""
-        names = {name for (name,) in self.rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if names and not {"planner", "source", "observation"} <= names:
-            raise SourceDataError(
-                f"{self._file} is an SQLite database of something else. Pass a new or empty folder."
-            )
-        return bool(names)
-
-    def create(self) -> None:
-        """Create the tables, within a transaction."""
-        for statement in TABLES:
-            self.run(statement.format(key="INTEGER PRIMARY KEY"))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+    def _execute_many(self, sql: str, values: Iterable[Sequence[object]]) -> sqlite3.Cursor:
+        return self._connection.executemany(sql, values)
 
     def _set_wal(self) -> None:
         """Switch to write-ahead logging, which waits for nobody by itself."""
@@ -127,7 +101,7 @@ class SqliteStore:
                 raise locked(self.place, WAIT)
             time.sleep(0.01)
 
-    def _told(self, error: sqlite3.Error) -> FreshoptError:
+    def _told(self, error: Exception) -> FreshoptError:
         """Return what SQLite says as an error of one line."""
         said = str(error)
         if isinstance(error, sqlite3.ProgrammingError):

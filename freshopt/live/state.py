@@ -21,6 +21,7 @@ from freshopt.live.source_rows import require_room
 from freshopt.live.sqlite_store import SqliteStore
 from freshopt.logs.clock import Clock
 from freshopt.tools.live_planner import SCHEMA
+from freshopt.units import Time
 
 _ADDRESSES = ("postgresql://", "postgres://")
 
@@ -45,7 +46,7 @@ class PlannerState:
             self.database.close()
             raise
 
-    def settings(self, burst: float | str | None = None) -> PlannerSettings:
+    def settings(self, burst: Time | None = None) -> PlannerSettings:
         """Return the settings in force, with this burst if it is shorter."""
         text = kept(self.database, "settings")
         if text is None:

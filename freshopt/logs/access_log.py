@@ -1,28 +1,39 @@
-"""`read_access_log`: requests of a web server's or proxy's access log.
+"""`read_access_log`: requests of a server's, proxy's, cache's or crawler's log.
 
-Read are the common and the combined log format of Apache [1]_, which are also the default of nginx [2]_, with
-or without the virtual host before it. A crawler that asks conditionally (If-None-Match, If-Modified-Since)
-gets 304 where nothing has changed and 200 where something has: the log tells both.
+How its lines are written, the first of them tell, or a pattern does; see `freshopt.logs.access_formats`. A
+client that asks conditionally (If-None-Match, If-Modified-Since) gets 304 where nothing has changed and 200
+where something has: the log tells both.
+
+The log of a cache tells more: which requests it passed on, and whether its own copy was still good (nginx's
+REVALIDATED, Squid's TCP_REFRESH_UNMODIFIED, CloudFront's RefreshHit) or had changed. Those are the crawls of
+the cache, and what it answered from its copy is no crawl of the source. Where it had no copy and fetched one,
+it is not known whether anything had changed.
 
 Cost: a few passes of regular expressions over the lines; 10⁷ lines take about half a minute.
-
-References
-----------
-.. [1] https://httpd.apache.org/docs/2.4/logs.html#accesslog
-.. [2] https://nginx.org/en/docs/http/ngx_http_log_module.html
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from freshopt.errors import SourceDataError, shown, warn
 from freshopt.formatting import count
-from freshopt.logs.client_copies import ALL, WHOSE, Client, requests_of_client
-from freshopt.logs.tables import parsing
+from freshopt.logs.access_formats import (
+    FORMATS,
+    KNOWN,
+    expression,
+    held_at,
+    json_places,
+    tells_requests,
+    w3c_expression,
+)
+from freshopt.logs.client_copies import WHOSE, Client, requests_of_client
+from freshopt.logs.file_kinds import content, kind_of, parsing
+from freshopt.logs.synonyms import guessed
 from freshopt.numerics.arrays import IntArray
 
 if TYPE_CHECKING:
@@ -30,14 +41,25 @@ if TYPE_CHECKING:
 
 # A separator that no line holds, so that polars reads each line as one cell.
 _NOTHING = "\x01"
-_LINE = (
-    r"^(?:(?P<host>[^\s:\[]+|\[[0-9A-Fa-f:]+\]):[0-9]+ )?(?P<client>\S+) \S+ [^\[]*\[(?P<moment>[^\]]+)\] "
-    r'"(?P<request>(?:[^"\\]|\\.)*)" (?P<status>[0-9]{3}) (?:[0-9]+|-)'
-    r'(?: "(?:[^"\\]|\\.)*" "(?P<agent>(?:[^"\\]|\\.)*)".*| .*)?$'
-)
+# Lines that tell how all are written.
+_HEAD = 1000
 _REQUEST = r"^(?:GET|HEAD) (?P<url>\S+)(?: HTTP/[0-9.]+)?$"
+_ABSOLUTE = "^[A-Za-z][A-Za-z0-9+.-]*://"
 _MOMENT = "%d/%b/%Y:%H:%M:%S %z"
-FORMATS = "common or combined format (Apache's, and nginx's default)"
+# What caches call a request that asked whether their copy was still good, by the answer; one for a copy that
+# they did not have; one that failed; and what they answered on their own.
+_ASKED = {
+    304: ("REVALIDATED", "TCP_REFRESH_UNMODIFIED", "TCP_REFRESH_HIT", "RefreshHit"),
+    200: ("EXPIRED", "TCP_REFRESH_MODIFIED", "TCP_REFRESH_MISS"),
+}
+_FETCHED = ("MISS", "BYPASS", "TCP_MISS", "TCP_CLIENT_REFRESH_MISS", "Miss")
+_FAILED = ("STALE", "TCP_REFRESH_FAIL", "TCP_REFRESH_FAIL_OLD")
+_ALSO = ("HIT", "UPDATING")
+# One of these words, as nginx and Squid append them to a line.
+_CACHE = f'[" ]({"|".join((*_ASKED[304], *_ASKED[200], *_FETCHED, *_FAILED, *_ALSO))}|TCP_[A-Z_]+)(?:[": ]|$)'
+_GATEWAY_TIMEOUT = 504
+_REFUSED = 400
+_EXAMPLE = """--pattern '$remote_addr - $remote_user [$time_local] "$request" $status'"""
 
 
 class Requests(NamedTuple):
@@ -46,8 +68,8 @@ class Requests(NamedTuple):
     Attributes
     ----------
     frame : DataFrame
-        Columns source, time, status, and host where the log has virtual hosts; client and agent where
-        there are several clients and none was chosen.
+        Columns source, time, and as the log has them status, hash, host; changed in a cache's log; client and
+        agent where there are several clients and none was chosen.
     line : ndarray of int
         Line of each row, from 0.
     """
@@ -56,20 +78,66 @@ class Requests(NamedTuple):
     line: IntArray
 
 
-def read_access_log(path: Path, client: Client = ALL) -> Requests:
+def read_access_log(path: Path, client: Client | None = None) -> Requests:
     """Read the requests of an access log, GET and HEAD.
+
+    Those of a client, or of everybody; with None all requests, whatever a cache did with them.
 
     Warns
     -----
     SourceDataWarning
         If some lines are in none of the formats; they are left out, and counted.
     """
+    from polars import Float64, col, when
+
+    lines, pattern = _lines(path), None if client is None else client.pattern
+    parts = _parts(lines, pattern)
+    parts = parts.with_columns(_url(parts.columns).alias("url"), _time(parts.columns).alias("time"))
+    _report(path, lines, parts["time"].is_null(), pattern)
+    asked = parts.filter(col("url").is_not_null() & col("time").is_not_null())
+    if asked.height == 0:
+        raise SourceDataError(f"{path} has no request by GET or HEAD. Check that it is a crawler's log.")
+    if client is not None and (not client or "edge" in asked.columns):
+        asked = _by_cache(asked)
+    line, kept = asked["row"].to_numpy().astype(np.int64), np.arange(asked.height)
+    if client is not None:
+        asked, kept = requests_of_client(asked, client, path)
+    source = col("url")
+    if "host" in asked.columns:
+        whole = col("url").str.contains(_ABSOLUTE)
+        source = when(whole | col("host").is_null()).then(col("url")).otherwise(col("host") + col("url"))
+    told = [name for name in ("hash", "host", "changed", *WHOSE) if name in asked.columns]
+    status = [col("status").cast(Float64, strict=False)] if "status" in asked.columns else []
+    frame = asked.select(source.alias("source"), "time", *status, *told)
+    return Requests(frame, line[kept])
+
+
+def is_access_text(path: Path) -> bool:
+    """Return whether the first lines of a file are requests."""
+    lines = _lines(path, _HEAD)
+    lines = lines.filter(lines.str.len_bytes() > 0)
+    if lines.is_empty():
+        return False
+    if lines[0].startswith("{"):
+        objects = [*_objects(lines)]
+        places, keys = json_places(objects), {key for each in objects for key in each}
+        # A table of a crawler's has none of these, or has more.
+        told = guessed(sorted(keys), ("changed", "hash", "etag", "elapsed"), {})
+        if told.found or told.several or ({"source", "time"} <= keys and "request" not in places):
+            return False
+        return tells_requests(places) and not {"request", "method", "client"}.isdisjoint(places)
+    if lines[0].startswith("#"):
+        return any(w3c_expression(each) is not None for each in lines if each.startswith("#Fields"))
+    return any(lines.str.contains(expression(each.pattern)).any() for each in FORMATS)
+
+
+def _lines(path: Path, many: int | None = None) -> polars.Series:
+    """Return the lines of a file, or the first ones."""
     import polars
-    from polars import col
 
     with parsing(path, "text"):
         lines = polars.read_csv(
-            path,
+            content(path, kind_of(path)),
             has_header=False,
             separator=_NOTHING,
             quote_char=None,
@@ -77,50 +145,155 @@ def read_access_log(path: Path, client: Client = ALL) -> Requests:
             encoding="utf8-lossy",
             truncate_ragged_lines=True,
             glob=False,
+            n_rows=many,
         )["line"]
-    lines = lines.str.strip_chars_end("\r").fill_null("")
-    parts = lines.str.extract_groups(_LINE).struct.unnest().with_row_index("row")
-    moment = col("moment").str.to_datetime(_MOMENT, time_unit="us", strict=False).dt.replace_time_zone(None)
-    parts = parts.with_columns(moment.alias("time"))
-    _report(path, lines, parts["time"].is_null())
-    asked = parts.with_columns(col("request").str.extract(_REQUEST, 1).alias("url"))
-    asked = asked.filter(col("url").is_not_null() & col("time").is_not_null())
-    if asked.height == 0:
-        raise SourceDataError(f"{path} has no request by GET or HEAD. Check that it is a crawler's log.")
-    line = asked["row"].to_numpy().astype(np.int64)
-    asked, kept = requests_of_client(asked, client, path)
-    absolute = col("url").str.contains("^[A-Za-z][A-Za-z0-9+.-]*://")
-    hosted = asked["host"].is_not_null().any()
-    source = (
-        polars.when(absolute | col("host").is_null()).then(col("url")).otherwise(col("host") + col("url"))
-    )
-    frame = asked.select(
-        source.alias("source"),
-        "time",
-        col("status").cast(polars.Float64),
-        *([col("host").alias("host")] if hosted else []),
-        *(key for key in WHOSE if key in asked.columns),
-    )
-    return Requests(frame, line[kept])
+    return lines.str.strip_chars_end("\r").fill_null("")
 
 
-def _report(path: Path, lines: polars.Series, wrong: polars.Series) -> None:
+def _parts(lines: polars.Series, pattern: str | None) -> polars.DataFrame:
+    """Return what each line tells; of malformed ones all is empty."""
+    head = lines.filter(lines.str.len_bytes() > 0).head(_HEAD)
+    if pattern is not None:
+        return _of_text(lines, [expression(pattern)])
+    if len(head) and head[0].startswith("{"):
+        return _of_json(lines, json_places([*_objects(head)]))
+    w3c = [w3c_expression(each) for each in head if each.startswith("#Fields")]
+    known = [each for each in w3c if each] or [expression(each.pattern) for each in FORMATS]
+    # Those that none of the first lines is in come last.
+    return _of_text(lines, sorted(known, key=lambda each: not head.str.contains(each).any()))
+
+
+def _of_text(lines: polars.Series, expressions: Sequence[str]) -> polars.DataFrame:
+    """Return each line's groups by the first expression that it matches."""
+    import polars
+    from polars import col
+
+    read, left = [], lines.to_frame("line").with_row_index("row")
+    for each in expressions:
+        found = left.with_columns(col("line").str.extract_groups(each).alias("told")).unnest("told")
+        matched = col("line").str.contains(each)
+        read.append(found.filter(matched).drop("line"))
+        left = left.filter(~matched)
+        if left.is_empty():
+            break
+    return polars.concat([*read, left.drop("line")], how="diagonal").sort("row")
+
+
+def _of_json(lines: polars.Series, places: Mapping[str, list[str]]) -> polars.DataFrame:
+    """Return what stands at places of the objects of lines, as text."""
+    import polars
+
+    told: dict[str, list[str | None]] = {field: [] for field in places}
+    for each in _objects(lines):
+        for field, path in places.items():
+            value = held_at(each, path)
+            told[field].append(None if value is None else str(value))
+    return polars.DataFrame(told, schema=dict.fromkeys(places, polars.String)).with_row_index("row")
+
+
+def _objects(lines: polars.Series) -> Iterator[dict[str, Any]]:
+    """Yield each line's object, an empty one where it is none."""
+    import msgspec
+
+    for line in lines:
+        try:
+            found = msgspec.json.decode(line)
+        except (msgspec.DecodeError, RecursionError):
+            found = None
+        yield found if isinstance(found, dict) else {}
+
+
+def _url(told: Collection[str]) -> polars.Expr:
+    """Return the URL of a request by GET or HEAD."""
+    from polars import String, col, lit, when
+
+    if "request" in told:
+        fetched = col("request").str.extract(_REQUEST, 1)
+        return fetched.fill_null(col("url")) if "url" in told and "method" not in told else fetched
+    if "url" not in told:
+        return lit(None, dtype=String)
+    url = col("url")
+    if "query" in told:
+        query = col("query").str.strip_prefix("?")
+        url = when(query.is_in(["", "-"]).fill_null(value=True)).then(url).otherwise(url + "?" + query)
+    known = col("method").is_in(["GET", "HEAD"]) if "method" in told else url.str.contains("^https?://|^/")
+    return when(known).then(url)
+
+
+def _time(told: Collection[str]) -> polars.Expr:
+    """Return the moment of a request in UTC."""
+    from polars import Datetime, Float64, Int64, String, coalesce, col, lit
+
+    named = [col(name) for name in ("local", "moment") if name in told]
+    named += [col("day") + "T" + col("clock")] if {"day", "clock"} <= {*told} else []
+    text = coalesce(*named, lit(None, dtype=String))
+    number = text.cast(Float64, strict=False).abs()
+    # Seconds, milliseconds and so on since 1970 differ in length: the first ten digits tell.
+    micro = sum((number > 10.0**k).cast(Float64) for k in (11, 14, 17))
+    ticks = (number * 10.0 ** (6.0 - 3.0 * micro)).round().cast(Int64, strict=False)
+    written = (
+        text.str.to_datetime(_MOMENT, time_unit="us", strict=False),
+        text.str.to_datetime("%+", time_unit="us", strict=False),
+        (text + "Z").str.to_datetime("%+", time_unit="us", strict=False),
+    )
+    zoned = (each.dt.replace_time_zone(None) for each in written)
+    return coalesce(*zoned, ticks.cast(Datetime("us")))
+
+
+def _by_cache(asked: polars.DataFrame) -> polars.DataFrame:
+    """Return the requests that a cache passed on; of other logs, all.
+
+    Edges have a copy each, as clients have.
+    """
+    from polars import Int64, col, lit, when
+
+    if "cache" not in asked.columns:
+        if "rest" not in asked.columns:
+            return asked
+        asked = asked.with_columns(col("rest").str.extract(_CACHE, 1).alias("cache"))
+    word = col("cache")
+    if not asked["cache"].is_in([*_ASKED[304], *_ASKED[200]]).any():
+        return asked
+    status = col("status").cast(Int64, strict=False)
+    told = when(word.is_in(_ASKED[304])).then(lit(304)).otherwise(lit(200))
+    told = (
+        when(word.is_in(_FAILED))
+        .then(lit(_GATEWAY_TIMEOUT))
+        .when(status >= _REFUSED)
+        .then(status)
+        .otherwise(told)
+    )
+    passed = [*_ASKED[304], *_ASKED[200], *_FETCHED, *_FAILED]
+    kept = asked.filter(word.is_in(passed)).with_columns(told.alias("status"))
+    if "edge" in asked.columns:
+        return kept.with_columns(client=col("edge"), agent=col("edge"))
+    kept = kept.with_columns(client=lit("cache"), agent=lit("cache"))
+    if not asked["cache"].is_in(_ASKED[304]).any():
+        return kept  # it never asks, and an answer is no evidence
+    changed = when(word.is_in(_ASKED[304])).then(lit(0.0)).when(word.is_in(_ASKED[200])).then(lit(1.0))
+    return kept.with_columns(changed.alias("changed"))
+
+
+def _report(path: Path, lines: polars.Series, wrong: polars.Series, pattern: str | None) -> None:
     """Warn of malformed lines; raise if all are.
 
     Empty lines are no lines.
     """
-    wrong = wrong & (lines.str.len_bytes() > 0)
-    many, filled = int(wrong.sum()), int((lines.str.len_bytes() > 0).sum())
+    written = (lines.str.len_bytes() > 0) & ~lines.str.starts_with("#")
+    wrong = wrong & written
+    many, filled = int(wrong.sum()), int(written.sum())
     if filled == 0:
         raise SourceDataError(f"{path} is empty. An access log has a line for each request.")
     if many == 0:
         return
     k = int(wrong.arg_true()[0])
     example = f"line {k + 1}: {shown(lines[k])}"
+    form = "of the pattern" if pattern else f"in a format {KNOWN}"
     if many == filled:
         raise SourceDataError(
-            f"no line of {path} is in {FORMATS}, such as {example}. Write the log in one of them, or a table "
-            "with columns source, time, status."
+            f"no line of {path} is {form}, such as {example}. Say how they are written, as the server's "
+            f"configuration does: {_EXAMPLE} (pattern=... in Python). Or write a table with columns source, "
+            "time, status."
         )
-    left = f"{count(many, 'line')} of {filled:,} not in {FORMATS} left out"
+    left = f"{count(many, 'line')} of {filled:,} left out, not written as the others are"
     warn(f"{path}: {left}, such as {example}")

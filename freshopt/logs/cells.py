@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders, shown, warn
 from freshopt.formatting import count
+from freshopt.logs.file_kinds import Frame
 from freshopt.logs.row_outcomes import ABSENT
 from freshopt.logs.source_index import Codes, code_integers, ranked_names
 from freshopt.logs.timestamps import Moments, read_moments, read_text, scattered
@@ -37,7 +38,13 @@ REMEDIES: Mapping[str, str] = {
     "time_unit": "Write text without zero bytes.",
 }
 _NUMBER, _FILL = "Write a number, without a unit.", "Fill it in, or drop the row."
-_FLAGS = {"true": 1.0, "false": 0.0}
+# Yes and no in words; in those of spreadsheets too.
+_YES = "1 1.0 true t yes y changed modified updated wahr ja j vrai oui verdadero sí si vero sì sim waar"
+_NO = "0 0.0 false f no n unchanged unmodified same falsch nein faux non falso não nao onwaar nee"
+FLAGS = {
+    **dict.fromkeys((*_YES.split(), "has changed"), 1.0),
+    **dict.fromkeys((*_NO.split(), "not changed", "not modified", "not_modified", "no change"), 0.0),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,12 +60,18 @@ class Cells:
         Lines before the first row; None where rows are no lines of text.
     row : ndarray of int, or None
         Number of each row, where rows were left out.
+    comma : bool
+        Whether numbers have a comma for a point, as where semicolons part the cells.
+    own : tuple of str
+        The names that a table's columns have in the file.
     """
 
     path: Path
     present: tuple[str, ...]
     head: int | None = 1
     row: IntArray | None = None
+    comma: bool = False
+    own: tuple[str, ...] = ()
 
     def of_rows(self, rows: IntArray) -> Cells:
         """Return the cells of some rows, which keep their names."""
@@ -70,6 +83,8 @@ class Cells:
         A cell with a line break in it shifts the lines below, not the rows.
         """
         k = k if self.row is None else int(self.row[k])
+        if isinstance(self.path, Frame):
+            return f"row {k}"
         if self.head == 0:
             return f"line {k + 1} of {self.path}"
         line = "" if self.head is None else f", line {k + 1 + self.head}"
@@ -148,7 +163,7 @@ class Cells:
         if column.dtype.is_decimal() or str(column.dtype) in ("Int128", "UInt128"):  # NumPy has none
             column = column.cast(polars.String)
         if column.dtype == polars.String:
-            return read_text(column, column.name, self.row_name, time_unit, dated=dated)
+            return read_text(self._pointed(column), column.name, self.row_name, time_unit, dated=dated)
         if column.dtype == polars.Date or isinstance(column.dtype, polars.Datetime):
             # What is stored counts from 1970 in UTC, whatever the zone. To cast it may panic: nothing keeps a
             # file from holding days beyond any calendar.
@@ -166,8 +181,7 @@ class Cells:
             return column
         if column.dtype == polars.String:
             text = column.str.strip_chars().str.to_lowercase()
-            words = text.replace_strict(_FLAGS, default=None, return_dtype=polars.Float64)
-            known = words.fill_null(text.cast(polars.Float64, strict=False))
+            known = text.replace_strict(FLAGS, default=None, return_dtype=polars.Float64)
         else:
             known = self.numbers(column).fill_nan(None)
         self._require_known(column, known.is_in([0.0, 1.0]).fill_null(False) | column.is_null())
@@ -195,7 +209,7 @@ class Cells:
         import polars
 
         if column.dtype == polars.String:
-            numbers = column.str.strip_chars().cast(polars.Float64, strict=False)
+            numbers = self._pointed(column).str.strip_chars().cast(polars.Float64, strict=False)
             self._require_known(column, numbers.is_not_null() | column.is_null())
             return numbers
         if not column.dtype.is_numeric():
@@ -203,6 +217,10 @@ class Cells:
                 f"column '{column.name}' of {self.path} holds {column.dtype}. {self._remedy(column.name)}"
             )
         return column.cast(polars.Float64)
+
+    def _pointed(self, column: polars.Series) -> polars.Series:
+        """Return numbers in text with a point for their comma."""
+        return column.str.replace(r"^(\s*-?[0-9]+),([0-9]+\s*)$", "${1}.${2}") if self.comma else column
 
     def require_filled(self, column: polars.Series) -> None:
         """Raise if a column has empty cells."""

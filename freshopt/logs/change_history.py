@@ -25,11 +25,14 @@ from freshopt.errors import Heard, SourceDataError, by_weight, hearing, list_off
 from freshopt.formatting import count
 from freshopt.logs.clock import Clock, warn_of_clock
 from freshopt.logs.crawl_log import CrawlLog, derived_log
+from freshopt.logs.file_kinds import Frame
 from freshopt.logs.log_columns import position_name
+from freshopt.logs.log_files import log_frame
+from freshopt.logs.schema import HISTORY, require_columns
 from freshopt.logs.source_index import code_sources
-from freshopt.logs.tables import frame_columns
-from freshopt.logs.timestamps import Times, read_moments, refuse_epochs
-from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, as_vector, read_only
+from freshopt.logs.timestamps import Times, read_moments
+from freshopt.moved import Renamed, keywords
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, as_vector, labels_of, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import check_time_unit
 
@@ -37,6 +40,7 @@ from freshopt.units import check_time_unit
 SHORTEST = 1e-6
 
 
+@keywords(sources="names")
 @frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class ChangeHistory:
@@ -51,15 +55,15 @@ class ChangeHistory:
         source at one time count apart.
     start, end : scalar or array_like of shape (n,), optional
         Since when and until when a source was watched, one moment for all or one per source in the order of
-        `sources_`, written as `time` is. By default the first and the last change of all sources.
-    sources : array_like of str or int, optional
+        `names`, written as `time` is. By default the first and the last change of all sources.
+    names : array_like of str or int, optional
         All sources, where some of them never changed.
     time_unit : str
         The clock: "second", "minute", "hour", "day" or "week".
 
     Attributes
     ----------
-    sources_ : ndarray, shape (n,)
+    names : ndarray, shape (n,)
         Sorted unique names or integers.
     offsets : ndarray of int, shape (n+1,)
         Changes ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of source k.
@@ -86,14 +90,14 @@ class ChangeHistory:
 
     Examples
     --------
-    >>> history = ChangeHistory(["b", "a", "b"], [3.0, 1.0, 2.0], start=0, end=10, sources=["a", "b", "c"])
+    >>> history = ChangeHistory(["b", "a", "b"], [3.0, 1.0, 2.0], start=0, end=10, names=["a", "b", "c"])
     >>> history
     ChangeHistory(3 changes of 3 sources over 10 days)
     >>> history.changes.tolist(), history.time.tolist()
     ([1, 2, 0], [1.0, 2.0, 3.0])
     """
 
-    sources_: npt.NDArray[Any]
+    names: npt.NDArray[Any]
     offsets: IntArray
     time: Array
     start: Array
@@ -101,6 +105,7 @@ class ChangeHistory:
     time_unit: str
     origin: datetime | None
     warnings: tuple[Heard, ...]
+    sources_ = Renamed("names")
 
     def __init__(
         self,
@@ -109,46 +114,44 @@ class ChangeHistory:
         start: Times | None = None,
         end: Times | None = None,
         *,
-        sources: npt.ArrayLike | None = None,
+        names: npt.ArrayLike | None = None,
         time_unit: str = "day",
     ) -> None:
         check_time_unit(time_unit)
-        names, codes = code_sources(source)
+        changed, codes = code_sources(source)
         moments = read_moments(time, "time", position_name, time_unit)
         if moments.shape != codes.shape:
             raise SourceDataError(
                 f"source has {len(codes)} entries but time has shape {moments.shape}. Give one of each per "
                 "change."
             )
-        if sources is not None:
-            names, codes = _among(names, codes, sources)
-        if len(names) == 0 or (len(codes) == 0 and (start is None or end is None)):
+        every, codes = (changed, codes) if names is None else _among(changed, codes, names)
+        if len(every) == 0 or (len(codes) == 0 and (start is None or end is None)):
             raise SourceDataError(
-                "the history has no changes. Pass at least one, or sources with start and end."
+                "the history has no changes. Pass at least one, or names with start and end."
             )
         known = moments
         if len(moments) == 0 and start is not None:
             known = read_moments(start, "start", position_name, time_unit)
         moments = moments.astype(known.dtype)  # of no changes at all, the kind is that of start
-        refuse_epochs(known, time_unit, "time")
         clock = Clock.of(known, time_unit)
         at = clock.offsets(moments, "time")
         wrong = np.flatnonzero(~(np.abs(at) <= LARGEST))
         if len(wrong):
-            rows = (f"row {k} (source {names.item(codes[k])!r})" for k in wrong.tolist())
+            rows = (f"row {k} (source {every.item(codes[k])!r})" for k in wrong.tolist())
             raise SourceDataError(
                 f"time is not a finite number in {list_offenders(rows)}. Correct or drop these rows."
             )
-        n = len(names)
+        n = len(every)
         edges = [
             np.full(n, fallback(at)) if edge is None else _edge(edge, n, clock, what)
             for edge, what, fallback in ((start, "start", np.min), (end, "end", np.max))
         ]
-        _require_watched(names, codes, at, *edges)
+        _require_watched(every, codes, at, *edges)
         order = np.lexsort((at, codes))
         offsets = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n))]).astype(np.int64)
         fields = {
-            "sources_": read_only(names),
+            "names": read_only(every),
             "offsets": read_only(offsets),
             "time": read_only(at[order]),
             "start": read_only(edges[0]),
@@ -162,19 +165,20 @@ class ChangeHistory:
         if len(order):
             since = np.diff(self.time, prepend=np.nan)
             since[offsets[:-1][offsets[:-1] < len(order)]] = np.nan
-            label = partial(_row, order, names, codes)
+            label = partial(_row, order, every, codes)
             with hearing() as heard:
                 warn_of_clock(self.time, since, label, clock)
                 object.__setattr__(self, "warnings", by_weight(heard))
 
     @classmethod
+    @keywords(sources="names")
     def from_frame(
         cls,
         frame: Any,  # noqa: ANN401 - any dataframe library's frame
         start: Times | None = None,
         end: Times | None = None,
         *,
-        sources: npt.ArrayLike | None = None,
+        names: npt.ArrayLike | None = None,
         time_unit: str = "day",
     ) -> ChangeHistory:
         """Build from a dataframe with one row per change.
@@ -185,7 +189,7 @@ class ChangeHistory:
         ----------
         frame : dataframe
             Columns ``source`` and ``time``; others are ignored. Zoned times are converted to UTC.
-        start, end, sources, time_unit
+        start, end, names, time_unit
             As in the constructor.
 
         Raises
@@ -199,8 +203,10 @@ class ChangeHistory:
         >>> ChangeHistory.from_frame(example_events("debian-uploads"))
         ChangeHistory(4328 changes of 330 sources over 1305 days)
         """
-        columns = frame_columns(frame, "the history", ("source", "time"))
-        return cls(columns["source"], columns["time"], start, end, sources=sources, time_unit=time_unit)
+        table, cells = log_frame(Frame.of(frame, "the history"), HISTORY.needed, access=False)
+        require_columns(cells.present, HISTORY, cells.path)
+        (known, codes), times = cells.sources(table["source"]), cells.times(table["time"], time_unit)
+        return cls(labels_of(known, codes), times, start, end, names=names, time_unit=time_unit)
 
     def __len__(self) -> int:
         """Return the number of changes."""
@@ -209,7 +215,7 @@ class ChangeHistory:
     def __repr__(self) -> str:
         """Return the size, never the arrays."""
         span = float(np.max(self.end) - np.min(self.start))
-        n = len(self.sources_)
+        n = len(self.names)
         return (
             f"ChangeHistory({count(len(self), 'change', 'd')} of {count(n, 'source', 'd')} over "
             f"{count(span, self.time_unit, '.6g')})"
@@ -227,8 +233,8 @@ class ChangeHistory:
 
     @property
     def source_index(self) -> IntArray:
-        """The position in `sources_` of each change's source, shape (m,)."""
-        return np.repeat(np.arange(len(self.sources_)), self.changes)
+        """The position in `names` of each change's source, shape (m,)."""
+        return np.repeat(np.arange(len(self.names)), self.changes)
 
     def to_log(self, every: float | None = None) -> CrawlLog:
         """Return the log of regular crawls that count changes.
@@ -284,7 +290,7 @@ class ChangeHistory:
         columns: dict[str, Any] = {"source": source, "time": time, "changed": count > 0, "changes": count}
         # As moments, so that the log has the dates; microseconds are finer than any clock of changes.
         columns["time"] = self.clock.moments(time)
-        log = derived_log(columns, self.sources_, Clock(self.time_unit))
+        log = derived_log(columns, self.names, Clock(self.time_unit))
         object.__setattr__(log, "warnings", self.warnings)
         return log
 
@@ -295,19 +301,19 @@ def _row(order: IntArray, names: npt.NDArray[Any], codes: IntArray, k: int) -> s
 
 
 def _among(
-    names: npt.NDArray[Any], codes: IntArray, sources: npt.ArrayLike
+    changed: npt.NDArray[Any], codes: IntArray, names: npt.ArrayLike
 ) -> tuple[npt.NDArray[Any], IntArray]:
     """Return all sources and the source codes of the changes."""
-    every, _ = code_sources(sources)
-    if len(names) == 0:
+    every, _ = code_sources(names)
+    if len(changed) == 0:
         return every, codes
-    unknown = names[~np.isin(names, every)]
+    unknown = changed[~np.isin(changed, every)]
     if len(unknown):
         raise SourceDataError(
-            f"source {list_offenders(map(repr, unknown.tolist()))} changed but is not among sources. Add it, "
+            f"source {list_offenders(map(repr, unknown.tolist()))} changed but is not among names. Add it, "
             "or drop its rows."
         )
-    return every, np.searchsorted(every, names).astype(np.int64)[codes]
+    return every, np.searchsorted(every, changed).astype(np.int64)[codes]
 
 
 def _edge(edge: Times, n: int, clock: Clock, what: str) -> Array:

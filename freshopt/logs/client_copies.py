@@ -221,10 +221,14 @@ _CHOOSE = "--client ADDRESS or --agent TEXT (client=, agent= in Python)"
 
 
 class Client(NamedTuple):
-    """Choice of a client, by address, agent, or both."""
+    """Choice of a client, by address, agent, or both.
+
+    And the pattern of the lines that tell it, where that is not known.
+    """
 
     address: str | None = None
     agent: str | None = None
+    pattern: str | None = None
 
     def __bool__(self) -> bool:
         """Whether one is chosen."""
@@ -282,7 +286,7 @@ def evidence_of_clients(
     source: npt.NDArray[np.int32],
     time: Moments,
     status: Array,
-    path: Path,
+    path: str,
     time_unit: str,
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of a log that several clients' requests make.
@@ -324,7 +328,7 @@ def evidence_of_clients(
 
 
 def _tell(
-    path: Path,
+    path: str,
     whose: polars.DataFrame,
     status: Array,
     found: CopyEvidence,

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from freshopt.errors import SHOWN, SourceDataError, list_offenders, shown, warn
 from freshopt.formatting import count
 from freshopt.formatting import number as written
-from freshopt.logs.timestamps import TICKS, Moments, Times, read_moments, refuse_epochs, year_of
+from freshopt.logs.timestamps import TICKS, Moments, Times, read_moments, year_of
 from freshopt.numerics.arrays import Array, IntArray, chunks
 from freshopt.units import SECONDS
 
@@ -82,7 +82,6 @@ class Clock:
         moments = np.atleast_1d(read_moments(_listed(times), "time", str, unit))
         if moments.dtype.kind == "M" and np.isnat(moments).all():
             raise SourceDataError("time is NaT. Pass the moment of the crawl.")
-        refuse_epochs(moments, unit, "time")
         return cls.of(moments, unit)
 
     @classmethod
@@ -220,7 +219,7 @@ def on_own_clock(
 ) -> tuple[Array, Clock]:
     """Return times in time units, and the clock that they define.
 
-    Raises as `read_moments` and `refuse_epochs`, unless it is known that numbers count time.
+    Raises as `read_moments`. It may be known that numbers count time.
 
     Examples
     --------
@@ -229,8 +228,6 @@ def on_own_clock(
     (array([0., 2.]), 'day 2026-01-01T00:00:00+00:00')
     """
     moments = read_moments(times, what, row_name, unit, dated=False if numbers_count else None)
-    if not numbers_count:
-        refuse_epochs(moments, unit, what)
     clock = Clock.of(moments, unit)
     return clock.offsets(moments, what), clock
 

@@ -12,11 +12,11 @@ Cost: a sorted log of 10⁷ rows takes some passes (0.2-0.5 s); rows in another 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,20 +24,27 @@ import numpy.typing as npt
 from freshopt.errors import Heard, SourceDataError, by_weight, hearing, list_offenders, warn
 from freshopt.formatting import count
 from freshopt.logs.clock import Clock, warn_of_clock
+from freshopt.logs.file_kinds import POLARS, is_frame
 from freshopt.logs.last_modified import dated_rows
-from freshopt.logs.log_columns import LogRows, RowName, position_name
-from freshopt.logs.row_outcomes import is_refused
-from freshopt.logs.tables import frame_columns
+from freshopt.logs.log_columns import LogRows, RowName, position_name, rows_table
+from freshopt.logs.tables import framed
 from freshopt.logs.timestamps import Times, ToldTimes, read_told_moments
+from freshopt.moved import Renamed, keywords
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import check_time_unit
 
+if TYPE_CHECKING:
+    import polars
+
+# A log, or what one is read from: a file, or a dataframe of any library.
+Log: TypeAlias = "CrawlLog | str | os.PathLike[str] | Any"
 # Columns that a log may have.
 OPTIONAL = ("changes", "last_modified")
 _DAYS = Clock("day")
 
 
+@keywords()
 @frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class CrawlLog:
@@ -57,7 +64,7 @@ class CrawlLog:
     changes : array_like of float, shape (rows,), optional
         How often it had changed, where that is known; NaN where it is not.
     start : scalar or array_like of shape (n,), optional
-        Since when the sources were watched, one moment for all or one per source in the order of `sources_`,
+        Since when the sources were watched, one moment for all or one per source in the order of `names`,
         written as `time` is. With it, the crawl interval before a source's first crawl counts like any other.
         NaN (NaT) or the moment of the first crawl itself leave that crawl a baseline.
     last_modified : array_like, shape (rows,), optional
@@ -69,7 +76,7 @@ class CrawlLog:
 
     Attributes
     ----------
-    sources_ : ndarray, shape (n,)
+    names : ndarray, shape (n,)
         Sorted unique names or integers.
     offsets : ndarray of int, shape (n+1,)
         Rows ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of source k.
@@ -94,6 +101,12 @@ class CrawlLog:
         log's end.
     warnings : tuple of str
         What was warned of while it was read.
+    library : str
+        Of the dataframe that it was made of, "polars", "pandas" or "pyarrow", and so of tables made from it.
+    attempt_rate : ndarray of float, shape (n,), or None
+        How often each source is fetched, those fetches included that failed or are no evidence: their number
+        after the first over the time from the first to the last. NaN of a source that was fetched once; None
+        where all rows of the log's file are crawls.
 
     Raises
     ------
@@ -114,11 +127,11 @@ class CrawlLog:
     >>> log = CrawlLog(source=["b", "a", "a"], time=[0.0, 2.5, 1.0], changed=[0, 1, 0])
     >>> log
     CrawlLog(3 crawls of 2 sources over 2.5 days, 1 found a change)
-    >>> log.sources_.tolist(), log.offsets.tolist(), log.interval.tolist()
+    >>> log.names.tolist(), log.offsets.tolist(), log.interval.tolist()
     (['a', 'b'], [0, 2, 3], [nan, 1.5, nan])
     """
 
-    sources_: npt.NDArray[Any]
+    names: npt.NDArray[Any]
     offsets: IntArray
     time: Array
     interval: Array
@@ -129,6 +142,11 @@ class CrawlLog:
     timed: bool
     last_modified: Array | None
     warnings: tuple[Heard, ...]
+    library: str = field(init=False)
+    attempt_rate: Array | None = field(init=False)
+    sources_ = Renamed("names")
+    # `freshopt.read_log`, which knows logs.
+    _read_table: ClassVar[Callable[..., CrawlLog]]
 
     def __init__(
         self,
@@ -198,23 +216,25 @@ class CrawlLog:
         *,
         start: Times | None = None,
         time_unit: str = "day",
+        columns: Mapping[str, str] | None = None,
     ) -> CrawlLog:
         """Build from a dataframe with one row per crawl.
 
-        Any of polars, pandas, pyarrow and others.
+        Of polars (lazy or not), pandas or PyArrow.
 
         Parameters
         ----------
         frame : dataframe
-            Columns as in `from_columns`, and ``status`` (HTTP): failed fetches and refusals are no crawls.
-            Others are ignored. Zoned times are converted to UTC.
+            Columns as in `freshopt.read_log`, which reads files and dataframes alike.
         start, time_unit
             As in the constructor.
+        columns : mapping of str to str, optional
+            Names of the frame's columns to those of a log, such as ``{"url": "source"}``.
 
         Raises
         ------
         SourceDataError
-            As in `from_columns`, or if `frame` is no dataframe.
+            As in `freshopt.read_log`, or if `frame` is no dataframe.
 
         Examples
         --------
@@ -223,20 +243,22 @@ class CrawlLog:
         >>> CrawlLog.from_frame(frame)
         CrawlLog(2 crawls of 1 source over 2 days, 1 found a change)
         """
-        optional = ("time", "elapsed", "status", *OPTIONAL)
-        columns = frame_columns(frame, "the log", ("source", "changed"), optional)
-        refused = is_refused(columns.pop("status")) if "status" in columns else np.zeros(0, dtype=np.bool_)
-        if not refused.any():
-            return cls.from_columns(columns, start=start, time_unit=time_unit)
-        if "elapsed" in columns:
-            raise SourceDataError(
-                f"the log has elapsed, and a status of a failed fetch in row {int(refused.argmax())}. "
-                "Drop such rows and add their times to the next ones, or leave elapsed out."
-            )
-        row = np.flatnonzero(~refused)
-        kept = {key: column[row] for key, column in columns.items()}
-        name = partial(_name_of, row)
-        return cls.from_columns(kept, start=start, time_unit=time_unit, row_name=name)
+        return cls._read_table(frame, time_unit, columns=columns, start=start)
+
+    @framed
+    def to_frame(self) -> polars.DataFrame:
+        """Return a dataframe with one row per crawl, which `from_frame` reads again.
+
+        It has the columns source, time (dates where the log has them), changed (empty where that is not
+        known), elapsed where intervals are not the differences of times, and changes and last_modified where
+        they are known. It is of polars, or of the library of the dataframe that the log was made of.
+
+        Examples
+        --------
+        >>> CrawlLog(source=["b", "b"], time=[0.0, 2.5], changed=[0, 1]).to_frame().rows()
+        [('b', 0.0, False), ('b', 2.5, True)]
+        """
+        return rows_table(self)
 
     def __len__(self) -> int:
         """Return the number of rows, baselines included."""
@@ -250,7 +272,7 @@ class CrawlLog:
     def __repr__(self) -> str:
         """Return the size, never the arrays."""
         span = self.end - float(np.min(self.time))
-        n, found = len(self.sources_), np.count_nonzero(self.changed)
+        n, found = len(self.names), np.count_nonzero(self.changed)
         return (
             f"CrawlLog({count(len(self), 'crawl', 'd')} of {count(n, 'source', 'd')} over "
             f"{count(span, self.time_unit, '.6g')}, {found} found a change{self._dated})"
@@ -295,12 +317,12 @@ class CrawlLog:
 
         It is counted to the end of the log.
         """
-        return self.end - self.last_crawl if self.timed else np.zeros(len(self.sources_))
+        return self.end - self.last_crawl if self.timed else np.zeros(len(self.names))
 
     @property
     def source_index(self) -> IntArray:
-        """The position in `sources_` of each row's source, shape (rows,)."""
-        return np.repeat(np.arange(len(self.sources_)), np.diff(self.offsets))
+        """The position in `names` of each row's source, shape (rows,)."""
+        return np.repeat(np.arange(len(self.names)), np.diff(self.offsets))
 
 
 def derived_log(
@@ -319,10 +341,6 @@ def derived_log(
     if clock.origin is not None:
         object.__setattr__(log, "origin", clock.origin)
     return log
-
-
-def _name_of(row: IntArray, k: int) -> str:
-    return position_name(int(row[k]))
 
 
 def _read(
@@ -395,7 +413,7 @@ def _fill(log: CrawlLog, rows: LogRows, start: Times | None, *, derived: bool = 
         interval, changed, dates = dated.interval, dated.changed, dated.last_modified
         dates = None if np.isnan(dates).all() else dates
     fields = {
-        "sources_": read_only(rows.names),
+        "names": read_only(rows.names),
         "offsets": read_only(offsets),
         "time": read_only(rows.time),
         "interval": read_only(interval),
@@ -406,21 +424,29 @@ def _fill(log: CrawlLog, rows: LogRows, start: Times | None, *, derived: bool = 
         "timed": rows.timed,
         "last_modified": None if dates is None else read_only(dates),
         "warnings": (),
+        "library": POLARS,
+        "attempt_rate": None,
     }
     for key, value in fields.items():
         object.__setattr__(log, key, value)
     return rows
 
 
-def require_log(log: object) -> None:
-    """Raise if `log` is not a `CrawlLog`.
+def as_log(log: Log) -> CrawlLog:
+    """Return a log, read if it is a file or a dataframe."""
+    if isinstance(log, str | os.PathLike) or is_frame(log):
+        return CrawlLog._read_table(log)
+    require_log(log)
+    found: CrawlLog = log
+    return found
 
-    Such as the dataframe that one is made of.
-    """
+
+def require_log(log: object) -> None:
+    """Raise if `log` is not a `CrawlLog`."""
     if not isinstance(log, CrawlLog):
         raise SourceDataError(
-            f"log is of type {type(log).__name__}. Pass a freshopt.CrawlLog; of a dataframe "
-            "CrawlLog.from_frame(frame) makes one, of a file read_log(path)."
+            f"log is of type {type(log).__name__}. Pass a freshopt.CrawlLog; of a dataframe or a file "
+            "freshopt.read_log makes one."
         )
 
 
@@ -431,7 +457,7 @@ def since_birth(log: CrawlLog, start: ToldTimes) -> CrawlLog:
     ----------
     log : CrawlLog
     start : array_like of shape (n,)
-        Since when each source exists, in the order of ``log.sources_``, written as its times are; NaN (NaT,
+        Since when each source exists, in the order of ``log.names``, written as its times are; NaN (NaT,
         None) where that is not known. A first crawl without a date stays a baseline.
 
     Examples
@@ -444,18 +470,18 @@ def since_birth(log: CrawlLog, start: ToldTimes) -> CrawlLog:
     moments = read_told_moments(
         start,
         "start",
-        lambda k: f"the row of source {log.sources_.item(k)!r}",
+        lambda k: f"the row of source {log.names.item(k)!r}",
         dated=log.clock.dated,
     )
     if moments is None:
         return log
     if not log.timed:
         raise SourceDataError("start needs the times of the crawls. Add the column time, or leave start out.")
-    begin = as_vector(log.clock.offsets(moments, "start"), len(log.sources_), "start")
+    begin = as_vector(log.clock.offsets(moments, "start"), len(log.names), "start")
     first = log.offsets[:-1]
     late = np.flatnonzero(~np.isnan(begin) & ~(begin <= log.time[first]))
     if len(late):
-        where = list_offenders(repr(name) for name in log.sources_[late].tolist())
+        where = list_offenders(repr(name) for name in log.names[late].tolist())
         raise SourceDataError(f"start is after the first crawl of {where}. Correct it, or leave it empty.")
     if log.last_modified is None:
         return log

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from freshopt.errors import SHOWN, SourceDataError, list_offenders, warn
 from freshopt.formatting import count
 from freshopt.logs.clock import Clock, on_own_clock
 from freshopt.logs.source_index import Codes, code_sources, sorted_rows
-from freshopt.logs.timestamps import Times, read_moments, refuse_epochs
+from freshopt.logs.timestamps import Times, read_moments
 from freshopt.logs.told_dates import read_dates
 from freshopt.numerics.arrays import (
     LARGEST,
@@ -28,8 +28,14 @@ from freshopt.numerics.arrays import (
     IntArray,
     as_vector,
     chunks,
+    labels_of,
     shape_of,
 )
+
+if TYPE_CHECKING:
+    import polars
+
+    from freshopt.logs.crawl_log import CrawlLog
 
 # Largest count: float64 does not represent all integers above.
 MOST = 2.0**53
@@ -348,7 +354,6 @@ def _dates(columns: Mapping[str, Any], clock: Clock, row_name: RowName) -> Array
     moments = read_dates(columns["last_modified"], clock.dated, row_name)
     if moments is None:
         return None
-    refuse_epochs(moments, clock.unit, "last_modified")
     return clock.offsets(moments, "last_modified")
 
 
@@ -363,3 +368,26 @@ def _add_up(codes: Codes, elapsed: npt.ArrayLike) -> Array:
     time = np.empty(len(order))
     time[order] = total - np.repeat(before, np.diff(np.append(first, len(order))))
     return time
+
+
+def rows_table(log: CrawlLog) -> polars.DataFrame:
+    """Return a log's rows as a table that reads back alike."""
+    import polars
+
+    since = np.diff(log.time, prepend=np.nan)
+    since[log.offsets[:-1]] = np.nan
+    told = np.isnan(since) | ~np.isnan(log.interval)
+    same = log.timed and np.array_equal(np.where(told, since, np.nan), log.interval, equal_nan=True)
+    moments = log.clock.moments
+    dates = None if log.last_modified is None else polars.Series(moments(log.last_modified))
+    found = {
+        "source": polars.Series(labels_of(log.names, log.source_index).tolist()),
+        "time": moments(log.time) if log.timed else None,
+        "changed": polars.select(polars.when(polars.lit(told)).then(polars.lit(log.changed))).to_series(),
+        "elapsed": None if same else polars.Series(log.interval).fill_nan(None),
+        "changes": None if log.changes is None else polars.Series(log.changes).fill_nan(None),
+        "last_modified": dates,
+    }
+    table = polars.DataFrame({name: column for name, column in found.items() if column is not None})
+    # Nothing but its time is known of a row without an interval, which a column of intervals cannot say.
+    return table if same else table.filter(polars.lit(told))

@@ -1,38 +1,58 @@
-"""Files of crawl logs as frames with a log's columns.
+"""Files of crawl logs as frames; several of them as one.
 
-CSV and JSON lines come as text, Parquet as it is typed, access logs as their requests. Columns may be
-renamed.
+CSV and JSON come as text, Parquet as it is typed, access logs as their requests. Each file is read by its
+own: what parts its cells, its names of columns and how it writes times.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+import os
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-from freshopt.errors import SourceDataError, expect, list_offenders, shown
-from freshopt.logs.access_log import read_access_log
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.errors import SourceDataError, expect, list_offenders, warn
+from freshopt.logs.access_log import is_access_text, read_access_log
 from freshopt.logs.cells import Cells
 from freshopt.logs.client_copies import ALL, WHOSE, Client, requests_of_client
-from freshopt.logs.tables import (
-    ENDINGS,
-    column_names,
-    parsing,
-    read_table,
-    require_file,
-    table_ending,
-    without_blank_end,
-)
+from freshopt.logs.file_kinds import CSV, JSON_LINES, Frame, Stream, as_path, is_frame, kind_of
+from freshopt.logs.source_index import joined_names
+from freshopt.logs.synonyms import SYNONYMS, by_content, guessed, plain
+from freshopt.logs.tables import column_names, read_table, without_blank_end
+from freshopt.logs.timestamps import Moments
+from freshopt.numerics.arrays import Array
 
 if TYPE_CHECKING:
     import polars
 
-JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
-# Rows of JSON lines that tell which columns there are.
+# A path, ``-`` for the standard input, a folder of logs, a stream, or several of them.
+Given: TypeAlias = str | os.PathLike[str] | IO[Any] | Sequence[Any] | Any
+# Names of tables, packed or not; lines of JSON may be an access log.
+_TABLE = re.compile(r"\.(csv|tsv|json|parquet)(\.(gz|xz|bz2|zst))?$")
+_LINES = re.compile(r"\.(jsonl|ndjson)(\.(gz|xz|bz2|zst))?$")
+_DAY = "date"
+# What follows an option --columns, and what follows Python's.
+_ALSO = {False: ", or columns={...} in Python.", True: "."}
+_FOUND = ("source", "time", "changed", "hash", "status")
+# Rows that tell what columns are.
 _HEAD = 1000
+_OR_HISTORY = (
+    " Where each row is a change, and none is missing: freshopt import history {} --out log.parquet."
+)
+# What is no name of a column: an address, or a date.
+_VALUE = r"://|^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+# Names that a source has within a host, a schema and so on, and those of what they are within.
+_WITHIN = ("path", "table", "tablename", "name")
+_HOSTS = ("host", "hostname", "domain", "netloc")
+_OUTER = (*_HOSTS, "database", "dataset", "schema", "schemaname")
+_CLOCK = r"^\s*[0-9]{1,2}:[0-9]{2}"
 
 
 def log_frame(
@@ -42,6 +62,7 @@ def log_frame(
     client: Client | None = None,
     *,
     access: bool = True,
+    alone: bool = True,
 ) -> tuple[polars.DataFrame, Cells]:
     """Return wanted columns by a log's names, and the cells.
 
@@ -57,23 +78,31 @@ def log_frame(
         then with the columns client and agent where there are several.
     access : bool
         Whether it may be an access log.
+    alone : bool
+        Whether it is the only file of its log.
     """
-    if wanted is not None and access and is_access_log(path):
+    if wanted is not None and access and _holds_requests(path, columns, client):
         if columns:
             raise SourceDataError(f"{path} is an access log, whose columns are known. Name no columns.")
-        frame, line = read_access_log(path, client or ALL)
+        frame, line = read_access_log(path, client)
         chosen = [name for name in frame.columns if name in (wanted if client is None else wanted + WHOSE)]
         return frame.select(chosen), Cells(path, tuple(frame.columns), 0, line)
-    own = _own_names(path, access=access and wanted is not None)
+    own = column_names(path)
     taken = _renamed(path, own, own if wanted is None else wanted, columns, whose=client is not None)
-    head: int | None = 0
-    if path.name.lower().endswith(JSON_LINES):
-        frame = without_blank_end(_read_json(path, list(taken))).rename(taken)
-    else:
-        head = 1 if table_ending(path) != ".parquet" else None
-        frame = read_table(path, columns=list(taken), as_text=head is not None).rename(taken)
-        frame = frame if head is None else without_blank_end(frame)
-    cells = Cells(path, tuple(taken.get(name, name) for name in own), head)
+    days = [name for name in own if plain(name) == _DAY and name not in taken and "time" in taken.values()]
+    kind = kind_of(path)
+    outer = [] if wanted is None else _outer(own, taken, columns)
+    table = read_table(path, columns=[*taken, *days, *outer], as_text=True)
+    if outer:
+        table = _within(path, table, taken, outer, alone=alone)
+        table = table.drop(name for name in outer if name not in taken)
+    frame = table.rename(taken)
+    if days:
+        frame = _with_days(frame, days[0])
+    head = {CSV: kind.before + 1, JSON_LINES: 0}.get(kind.form)
+    frame = frame if head is None else without_blank_end(frame)
+    present = tuple(taken.get(name, name) for name in own)
+    cells = Cells(path, present, head, comma=kind.form == CSV and kind.separator == ";", own=tuple(own))
     if wanted is not None and set(WHOSE) & set(frame.columns):
         frame, line = requests_of_client(frame, client or ALL, path)
         cells = cells.of_rows(line)
@@ -85,51 +114,91 @@ def log_frame(
     return frame, cells
 
 
-def may_have(path: Path, wanted: tuple[str, ...], columns: Mapping[str, str] | None = None) -> frozenset[str]:
+def may_have(
+    path: Path,
+    wanted: tuple[str, ...],
+    columns: Mapping[str, str] | None = None,
+    client: Client | None = None,
+) -> frozenset[str]:
     """Return which wanted columns a file may have, rows unread.
 
     What an access log has beside requests only its lines tell.
     """
-    if is_access_log(path):
+    if _holds_requests(path, columns, client):
         return frozenset(wanted)
-    return frozenset(_renamed(path, _own_names(path), wanted, columns).values())
+    return frozenset(_renamed(path, column_names(path), wanted, columns).values())
 
 
-def _own_names(path: Path, *, access: bool = True) -> list[str]:
-    """Return the names of a file's columns."""
-    if path.name.lower().endswith(JSON_LINES):
-        return _json_names(path)
-    require_file(path)
-    if not path.name.lower().endswith(ENDINGS):
-        found = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
-        kind, last = ("Logs", "or an access log (.log)") if access else ("Tables", f"or {JSON_LINES[1]}")
-        first = (*ENDINGS, *JSON_LINES[:2]) if access else (*ENDINGS, JSON_LINES[0])
-        raise SourceDataError(f"{path} {found}. {kind} are {', '.join(first)} {last}. Rename it.")
-    return column_names(path)
+def logs_of(given: Given) -> tuple[Path, ...]:
+    """Return the files, streams and frames of a log, in order."""
+    if isinstance(given, str | os.PathLike):
+        path = as_path(given)
+        if str(path) == "-":
+            return (Stream.standard_input(),)
+        return _in_folder(path) if path.is_dir() else (path,)
+    if hasattr(given, "read"):
+        return (Stream.of(cast("IO[Any]", given)),)
+    if is_frame(given) or isinstance(given, Mapping) or not isinstance(given, Iterable):
+        return (Frame.of(given),)
+    found = tuple(each for one in given for each in logs_of(one))
+    if not found:
+        raise SourceDataError("there are no files of a log. Pass at least one path.")
+    return found
 
 
-def log_hosts(path: Path, columns: Mapping[str, str] | None = None) -> dict[str, str] | None:
+def called(logs: Sequence[Path]) -> str:
+    """Return what a log is called in messages.
+
+    Examples
+    --------
+    >>> called([Path("a.csv"), Path("b.csv")])
+    'a.csv and 1 more'
+    """
+    return str(logs[0]) if len(logs) == 1 else f"{logs[0]} and {len(logs) - 1} more"
+
+
+def _in_folder(folder: Path) -> tuple[Path, ...]:
+    """Return the logs of a folder, without hidden and empty files."""
+    every = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    found = tuple(
+        path
+        for path in every
+        if not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+        and (is_table(path) or _is_access_name(path.name.lower()) or path.suffix == ".txt")
+        and path.stat().st_size > 0
+    )
+    if not found:
+        raise SourceDataError(
+            f"{folder} is a folder without logs: none of its files is called .csv, .tsv, .txt, .json, "
+            ".jsonl, .parquet or .log. Name the files."
+        )
+    return found
+
+
+def log_hosts(logs: Given, columns: Mapping[str, str] | None = None) -> dict[str, str] | None:
     """Return the host of each source by a log's column host.
 
     None where there is no such column.
     """
-    from polars import String, col
+    from polars import String, col, concat
 
-    wanted = ("source", "host")
-    if not may_have(path, wanted, _of_two(columns)).issuperset(wanted):
+    wanted, every = ("source", "host"), logs_of(logs)
+    told = (each for each in every if may_have(each, wanted, _of_two(columns)).issuperset(wanted))
+    frames = [log_frame(each, wanted, _of_two(columns))[0] for each in told]
+    both = [
+        frame.select(col(*wanted).cast(String)).unique() for frame in frames if {*wanted} <= {*frame.columns}
+    ]
+    if not both:
         return None
-    frame, cells = log_frame(path, wanted, _of_two(columns))
-    if not {*wanted} <= {*cells.present}:
-        return None
-    pairs = frame.select(col("source", "host").cast(String)).unique()
+    pairs = concat(both).unique()
     pairs = pairs.filter(col("host").is_not_null() & (col("host") != ""))
     several = pairs.filter(col("source").is_duplicated()).sort("source", "host")
     if several.height:
         source = several["source"][0]
-        both = several.filter(col("source") == source)["host"].to_list()
+        hosts = several.filter(col("source") == source)["host"].to_list()
         raise SourceDataError(
-            f"source {source!r} of {path} has the hosts {list_offenders(both)}. Keep one, or name sources "
-            "by host too."
+            f"source {source!r} of {called(every)} has the hosts {list_offenders(hosts)}. Keep one, or name "
+            "sources by host too."
         )
     return dict(pairs.iter_rows())
 
@@ -140,13 +209,47 @@ def _of_two(columns: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def is_access_log(path: Path) -> bool:
-    """Return whether a name is an access log's, rotated or not.
+    """Return whether a file is an access log, rotated or not.
 
-    Such as access.log, access.log.1, access_log and site.access.log.2.gz.
+    Its lines tell, or its name, such as access.log, access.log.1, access_log and site.access.log.2.gz, where
+    it is no table.
     """
     name = path.name.lower()
-    known = name.endswith((*ENDINGS, *JSON_LINES))
-    return not known and (".log" in name or "access_log" in name)
+    if _TABLE.search(name):
+        return False
+    if not path.exists() or path.is_dir():
+        return _is_access_name(name)
+    lines = kind_of(path).form in (CSV, JSON_LINES) and is_access_text(path)
+    return lines or (_is_access_name(name) and not _has_columns(path))
+
+
+def _is_access_name(name: str) -> bool:
+    return not _LINES.search(name) and (".log" in name or "access_log" in name)
+
+
+def _has_columns(path: Path) -> bool:
+    """Return whether a file has the columns of a log."""
+    try:
+        own = column_names(path)
+    except SourceDataError:
+        return False
+    guess = guessed(own, ("source", "time"), {})
+    return {"source", "time"} <= {*guess.found.values(), *guess.several}
+
+
+def _holds_requests(path: Path, columns: Mapping[str, str] | None, client: Client | None) -> bool:
+    """Return whether a log is an access log, and no table."""
+    if isinstance(path, Frame):
+        return False
+    if client is not None and client.pattern is not None:
+        return True
+    return not (columns and _LINES.search(path.name.lower())) and is_access_log(path)
+
+
+def is_table(path: Path) -> bool:
+    """Return whether a name is a table's."""
+    name = path.name.lower()
+    return bool(_TABLE.search(name) or _LINES.search(name))
 
 
 def _renamed(
@@ -179,59 +282,208 @@ def _renamed(
     twice = [name for name in given.values() if list(given.values()).count(name) > 1]
     if twice:
         raise SourceDataError(f"columns: {twice[0]!r} is named for two columns of {path}. Keep one of them.")
-    same = {name: name for name in own if name in wanted and name not in (*given, *given.values())}
     named = (*wanted, *WHOSE) if whose else wanted
-    return {name: to for name, to in given.items() if to in named} | same
-
-
-def _json_names(path: Path) -> list[str]:
-    """Return the columns of JSON lines, those of the first rows."""
-    import polars
-
-    with _json_lines(path):
-        return polars.read_ndjson(path, n_rows=_HEAD, infer_schema_length=_HEAD).columns
-
-
-def _read_json(path: Path, names: list[str]) -> polars.DataFrame:
-    """Return columns of JSON lines as text."""
-    import polars
-
-    if not names:
-        return polars.DataFrame()
-    with _json_lines(path):
-        return polars.read_ndjson(path, schema=dict.fromkeys(names, polars.String))
-
-
-@contextmanager
-def _json_lines(path: Path) -> Iterator[None]:
-    """Raise errors of JSON lines with the first line that is none."""
-    try:
-        with parsing(path, "JSON"):
-            yield
-    except SourceDataError as error:
-        if error.__cause__ is None:
-            raise
-        if path.is_file() and path.stat().st_size == 0:
-            raise SourceDataError(f"{path} is empty. JSON lines have an object for each crawl.") from None
-        where = _first_wrong(path)
-        if where is None:
-            raise
+    taken = {name: to for name, to in given.items() if to in named}
+    if wanted is own:
+        return taken | {name: name for name in own if name not in given}
+    guess = guessed(own, wanted, given)
+    if guess.several:
+        column, names = next(iter(guess.several.items()))
+        some = {each[0]: to for to, each in guess.several.items()}
+        python = isinstance(path, Frame)
+        line = columns_line(own, given, {**guess.found, **some}, python=python)
         raise SourceDataError(
-            f"{path}: {where} is no JSON object. Write one object a line, with the same keys."
-        ) from error
+            f"{path} has {len(names)} columns that may be the {column}, {list_offenders(map(repr, names))}. "
+            f"Say which it is: {line}{_ALSO[python]}"
+        )
+    return taken | guess.found
 
 
-def _first_wrong(path: Path) -> str | None:
-    """Return the first line that is no JSON object, with its number."""
-    zipped = path.name.lower().endswith(".gz")
-    with path.open("rb") as raw, gzip.GzipFile(fileobj=raw) if zipped else nullcontext(raw) as file:
-        for k, line in enumerate(file):
-            if not line.strip():
-                continue
-            try:
-                if isinstance(json.loads(line), dict):
-                    continue
-            except ValueError:
-                pass
-            return f"line {k + 1}: {shown(line.decode('utf-8', 'replace').strip())}"
-    return None
+def columns_line(
+    own: Sequence[str], given: Mapping[str, str], found: Mapping[str, str], *, python: bool = False
+) -> str:
+    """Return --columns, or Python's, for names that are not a log's.
+
+    Examples
+    --------
+    >>> columns_line(["Fetched At", "hash"], {}, {"Fetched At": "time", "hash": "hash"})
+    '--columns "Fetched At=time"'
+    """
+    named = {name: to for name, to in {**found, **given}.items() if name != to and name in own}
+    if python:
+        return f"columns={named!r}"
+    pairs = ",".join(f"{name}={to}" for name, to in named.items())
+    return "--columns " + (pairs if re.fullmatch(r"[\w.@,=/:-]+", pairs) else f'"{pairs}"')
+
+
+def naming_line(path: Path, columns: Mapping[str, str] | None, missing: Sequence[Sequence[str]]) -> str:
+    """Return the line to paste where columns are missing.
+
+    What is missing is found by its cells, where they look like it.
+    """
+    from polars import String, selectors
+
+    own, given = column_names(path), dict(columns or {})
+    frame = read_table(path, as_text=True).head(_HEAD)
+    cells = frame.select((selectors.string() | selectors.numeric() | selectors.temporal()).cast(String))
+    if any(re.search(_VALUE, name) for name in own):
+        names = by_content(cells, _FOUND)
+        line = ",".join(names.get(name, f"column{k}") for k, name in enumerate(own, start=1))
+        return f"The first line has cells where names should be. Write {line} in a line before it."
+    found = guessed(own, [*SYNONYMS], given).found
+    looks = by_content(cells.drop(*found, *given, strict=False), [name for each in missing for name in each])
+    lost = {f"YOUR_{each[0].upper()}": each[0] for each in missing if not {*each} & {*looks.values()}}
+    python = isinstance(path, Frame)
+    line = columns_line([*own, *lost], given, {**found, **looks, **lost}, python=python)
+    changes = "" if python or [*lost.values()] != ["changed"] else _OR_HISTORY.format(path)
+    return f"Say which are which: {line}{_ALSO[python]}{changes}"
+
+
+def _outer(own: Sequence[str], taken: Mapping[str, str], columns: Mapping[str, str] | None) -> list[str]:
+    """Return columns of what a guessed source may be within."""
+    source = next((name for name, to in taken.items() if to == "source"), "")
+    if source in (columns or {}) or plain(source) not in _WITHIN:
+        return []
+    return [name for name in own if plain(name) in _OUTER and taken.get(name) in (None, "host")]
+
+
+def _within(
+    path: Path, table: polars.DataFrame, taken: Mapping[str, str], outer: Sequence[str], *, alone: bool
+) -> polars.DataFrame:
+    """Return a table whose sources are named with their hosts or schemas.
+
+    So they are if one stands in several. Of several files each would decide for itself: there the user has
+    to.
+    """
+    source = next(name for name, to in taken.items() if to == "source")
+    for name in outer:
+        pairs = table.select(source, name).drop_nulls().unique()
+        twice = pairs[source].filter(pairs[source].is_duplicated()).sort()
+        if len(twice) and (not alone or plain(source) == "name"):
+            python = isinstance(path, Frame)
+            line = columns_line([*table.columns, "NAME"], {}, {"NAME": "source"}, python=python)
+            raise SourceDataError(
+                f"{path}: {source} {twice[0]!r} stands beside several values of {name}. Write a "
+                f"column with both and say which it is: {line}{_ALSO[python]}"
+            )
+        if len(twice):
+            return table.with_columns(_full_name(path, source, outer))
+    return table
+
+
+def _full_name(path: Path, source: str, outer: Sequence[str]) -> polars.Expr:
+    """Return a source's name within its host or schema: a.example/x, or sales.orders."""
+    from polars import String, col, concat_str, lit, when
+
+    own = col(source).cast(String).str.strip_chars()
+    ranked = sorted(outer, key=lambda name: _OUTER.index(plain(name)))
+    of_host = plain(source) == "path" and plain(ranked[0]) in _HOSTS
+    around = ranked[:1] if of_host else ranked
+    sign = when(own.str.starts_with("/")).then(lit("")).otherwise(lit("/")) if of_host else lit(".")
+    warn(
+        f"{path}: sources are named by {' and '.join([*around, source])} together, as one {source} stands in "
+        f"several."
+    )
+    parts = [part for name in around for part in (col(name).cast(String).str.strip_chars(), sign)]
+    return concat_str([*parts, own]).alias(source)
+
+
+def _with_days(frame: polars.DataFrame, days: str) -> polars.DataFrame:
+    """Return times with their dates, if those are a column."""
+    from polars import String, col
+
+    time = frame["time"]
+    if time.dtype == String and time.drop_nulls().head(1).str.contains(_CLOCK).any():
+        frame = frame.with_columns(time=col(days).str.strip_chars() + " " + col("time").str.strip_chars())
+    return frame.drop(days)
+
+
+class LogPart(NamedTuple):
+    """The rows of one file.
+
+    Attributes
+    ----------
+    names : ndarray
+        Sources.
+    columns : dict of str to ndarray of length rows
+        ``source`` (positions among the names), ``changed``, ``time`` and so on, where they are told.
+    row_name : callable
+        How a row is called in messages.
+    seen : dict of str to Series
+        ``hash`` and ``etag``, where they are told.
+    status : ndarray, or None
+    whose : DataFrame or None
+        Client and agent of each row.
+    """
+
+    names: npt.NDArray[Any]
+    columns: dict[str, npt.NDArray[Any]]
+    row_name: Callable[[int], str]
+    seen: Mapping[str, polars.Series] = MappingProxyType({})
+    status: Array | None = None
+    whose: polars.DataFrame | None = None
+
+
+def joined(parts: Sequence[LogPart]) -> LogPart:
+    """Return the rows of several files as those of one."""
+    import polars
+
+    if len(parts) == 1:
+        return parts[0]
+    rows = [len(part.columns["source"]) for part in parts]
+    names, codes = joined_names([part.names for part in parts], [part.columns["source"] for part in parts])
+    columns = {"source": codes}
+    for key in dict.fromkeys(name for part in parts for name in part.columns if name != "source"):
+        columns[key] = joined_times([part.columns.get(key) for part in parts], rows, key)
+    seen = {
+        key: polars.concat(
+            part.seen[key].cast(polars.String)
+            if key in part.seen
+            else polars.Series(key, [None] * many, dtype=polars.String)
+            for part, many in zip(parts, rows, strict=True)
+        )
+        for key in dict.fromkeys(name for part in parts for name in part.seen)
+    }
+    status = [part.status for part in parts]
+    known = None if all(each is None for each in status) else joined_times(status, rows, "status")
+    whose = [part.whose for part in parts if part.whose is not None]
+    clients = None
+    if whose:
+        unknown = (polars.DataFrame(dict.fromkeys(whose[0].columns, ["-"] * many)) for many in rows)
+        told = (part.whose for part in parts)
+        clients = polars.concat(
+            [one if one is not None else none for one, none in zip(told, unknown, strict=True)]
+        )
+    return LogPart(names, columns, joined_rows([part.row_name for part in parts], rows), seen, known, clients)
+
+
+def joined_times(columns: Sequence[Moments | None], rows: Sequence[int], what: str) -> Moments:
+    """Return columns one after another, empty where a file has none."""
+    known = [each for each in columns if each is not None and (each.dtype.kind == "M" or not _empty(each))]
+    dated = {each.dtype.kind == "M" for each in known}
+    if len(dated) > 1:
+        raise SourceDataError(
+            f"{what} has dates in some files of the log and numbers in others. Write all the same way."
+        )
+    empty = np.datetime64("NaT", "us") if True in dated else np.float64(np.nan)
+    return np.concatenate(
+        [
+            each if each is not None and (each.dtype.kind == "M") in dated else np.full(many, empty)
+            for each, many in zip(columns, rows, strict=True)
+        ]
+    )
+
+
+def _empty(column: Moments) -> bool:
+    return column.dtype.kind == "f" and bool(np.isnan(column).all())
+
+
+def joined_rows(names: Sequence[Callable[[int], str]], rows: Sequence[int]) -> Callable[[int], str]:
+    """Return how rows of several files are called in messages."""
+    begins = [0, *accumulate(rows)]
+
+    def row_name(k: int) -> str:
+        part = bisect_right(begins, k, hi=len(rows)) - 1
+        return names[part](k - begins[part])
+
+    return row_name

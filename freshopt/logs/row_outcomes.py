@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from freshopt.errors import SourceDataError
 from freshopt.logs.source_index import sorted_rows
 from freshopt.logs.timestamps import Moments
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
@@ -47,6 +48,9 @@ REPEATED, SILENT, FAILED, GONE, ANSWERED, UNKNOWN, UNCHANGED, CHANGED = range(-6
 States: TypeAlias = npt.NDArray[np.uint64]
 Outcomes: TypeAlias = npt.NDArray[np.int8]
 _EMPTY = np.uint64(0)
+# The last bits of a state tell which of these lengths a hash in hexadecimal digits has, where they differ.
+_LENGTHS = (32, 40, 56, 64, 96, 128)
+_KIND = np.uint64(7)
 # Weak ETags change as strong ones do; quotes are no part of them.
 _ETAG = r'^\s*(?:W/)?"?([^"]*)"?\s*$'
 
@@ -105,23 +109,6 @@ def failed(status: Array) -> BoolArray:
 def ended(status: Array) -> BoolArray:
     """Return which HTTP statuses tell that a source is gone."""
     return np.isin(status, GONE_STATUSES)
-
-
-def is_refused(status: npt.NDArray[np.generic]) -> BoolArray:
-    """Return which statuses, as a table has them, leave no evidence.
-
-    Examples
-    --------
-    >>> is_refused(np.array([503, "404", 304, None, "fetched"], dtype=object)).tolist()
-    [True, True, False, False, False]
-    """
-    import polars
-
-    text = [None if value is None else str(value) for value in status.tolist()]
-    known = polars.Series(text, dtype=polars.String).cast(polars.Float64, strict=False).fill_null(np.nan)
-    numbers = known.to_numpy()
-    refused: BoolArray = failed(numbers) | (numbers >= 400.0)
-    return refused
 
 
 def row_outcomes(
@@ -233,6 +220,9 @@ def _differing(state: States, code: npt.NDArray[np.int32]) -> tuple[BoolArray, B
     """Return which rows differ from the row before, and which are comparable."""
     both = np.zeros(len(state), dtype=np.bool_)
     both[1:] = (state[1:] != _EMPTY) & (state[:-1] != _EMPTY) & (code[1:] == code[:-1])
+    # An MD5 and an SHA-256 tell nothing of each other.
+    kinds = state & _KIND
+    both[1:] &= (kinds[1:] == kinds[:-1]) | (kinds[1:] == 0) | (kinds[:-1] == 0)
     differs = both.copy()
     differs[1:] &= state[1:] != state[:-1]
     return differs, both
@@ -283,15 +273,30 @@ def _one_each_moment(
 def _state(column: polars.Series, key: str) -> States:
     """Return states as 64-bit hashes, 0 where a cell is empty.
 
-    Only a source's neighbours are compared: two states are taken for one with probability 2⁻⁶⁴.
+    Only a source's neighbours are compared: two states are taken for one with probability 2⁻⁶¹.
     """
     import polars
 
+    if isinstance(column.dtype, polars.List | polars.Array | polars.Object):
+        raise SourceDataError(f"column '{key}' of the log holds {column.dtype}. Convert it to text.")
     text = column.cast(polars.String).str.strip_chars()
     if key == "etag":
         text = text.str.replace(_ETAG, "${1}")
     empty = text.is_null() | text.str.to_lowercase().is_in(ABSENT).fill_null(True)
-    return np.where(empty.to_numpy(), _EMPTY, np.maximum(text.hash(seed=0).to_numpy(), np.uint64(1)))
+    states = (np.maximum(text.hash(seed=0).to_numpy(), _KIND + np.uint64(1)) & ~_KIND) | _kinds(text, key)
+    return np.where(empty.to_numpy(), _EMPTY, states)
+
+
+def _kinds(text: polars.Series, key: str) -> States:
+    """Return the kind of hash that cells hold, 0 if unknown."""
+    kinds = np.zeros(len(text), dtype=np.uint64)
+    length = text.str.len_bytes().fill_null(0).to_numpy()
+    found = [n for n in _LENGTHS if key == "hash" and (length == n).any()]
+    if len(found) > 1:
+        digits = text.str.contains("^[0-9a-fA-F]+$").fill_null(value=False).to_numpy()
+        for k, n in enumerate(found, start=1):
+            kinds[(length == n) & digits] = k
+    return kinds
 
 
 def _ticks(time: Moments) -> Array:

@@ -11,7 +11,7 @@ no number is named by its row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,17 +23,16 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.logs.cells import Cells
 from freshopt.logs.log_files import log_frame
-from freshopt.logs.source_index import Codes
+from freshopt.logs.synonyms import guessed_of_table
 from freshopt.logs.tables import UNIT
-from freshopt.logs.timestamps import Moments
 from freshopt.numerics.arrays import Array
-from freshopt.units import check_time_unit
+from freshopt.units import check_time_unit, convert_time, duration_of, rate_of
 
 if TYPE_CHECKING:
     import polars
 
 _NUMBERS = (
-    *("change_rate", "importance", "min_rate", "max_rate", "refresh_cost", "changed_cost", "rate", "limit"),
+    *("change_rate", "importance", "min_rate", "max_rate", "refresh_cost", "changed_cost", "rate"),
     *("request_rate", "stale_while_revalidate", "lifetime", "interval", "success"),
     *("scale", "exponent", "cap", "deadline"),
 )
@@ -53,6 +52,8 @@ class Schema(NamedTuple):
         Column of which each row has its own value.
     amounts : tuple of str
         Columns whose cells are finite numbers of 0 or more.
+    written : tuple of str
+        Columns of rates or times as options have them, with units.
     gaps : tuple of str
         Needed columns that may have empty cells.
     rows : str
@@ -67,6 +68,7 @@ class Schema(NamedTuple):
     needed: tuple[str, ...] = ()
     key: str | None = "source"
     amounts: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
     rows: str = ""
     has: str = ""
@@ -83,22 +85,30 @@ HOSTS = Schema("A table of hosts", ("source", "host"))
 STARTS = Schema("A table of births", ("source", "start"), gaps=("start",))
 HOST_LIMITS = Schema(
     "A table of host limits",
-    ("host", "limit"),
+    ("host", "limit|min_interval"),
     key="host",
     rows="Add a host with its limit, or leave --host-limits out.",
 )
-GROUP_LIMITS = Schema(
-    "A table of limits", ("group", "at_most|at_least"), key="group", amounts=("at_most", "at_least")
+GROUP_LIMITS = Schema("A table of limits", ("group", "at_most|at_least"), key="group")
+SOURCE_LIMITS = Schema(
+    "A table of limits",
+    ("source", "min_interval|max_interval|min_rate|max_rate"),
+    written=("min_rate", "max_rate"),
+    rows="Add a row a source.",
 )
 COSTS = Schema("A table of costs", ("source", "cost"))
 REFRESH_COSTS = Schema("A table of costs", ("source", "refresh_cost"))
 CHANGED_COSTS = Schema("A table of costs", ("source", "changed_cost"), amounts=("changed_cost",))
 CHANGE_RATES = Schema("A table of change rates", ("source", "change_rate"))
+CHANGE_RATE_COLUMNS = Schema("A table of sources", ("change_rate",), key=None)
 SOURCE_ROWS = Schema("A table of sources", ("source",))
 EDGES = Schema("A graph", ("upstream", "downstream"), key=None)
 TIMES = Schema("A table of times", ("source", "time"), key=None, amounts=("time",))
 RATES = Schema("A table of rates", ("source", "rate"))
 _WRITTEN = "Check that it was written completely."
+# A column of histories, and what its cells say of a row.
+EVENT = "history"
+START, CHANGE, END = "start", "change", "end"
 HISTORY = Schema("A history", ("source", "time"), key=None, rows=_WRITTEN)
 REQUESTS = Schema("A log of requests", ("source", "time"), key=None, rows=_WRITTEN, access=True)
 CRAWLS = Schema(
@@ -106,8 +116,7 @@ CRAWLS = Schema(
     ("source", "changed|hash|etag|status", "time|elapsed"),
     key=None,
     rows="Check that the crawler wrote it.",
-    has="source, time and changed (or hash, etag or status), in CSV parted by commas",
-    remedy="Name its own columns with --columns url=source,..., or columns={...} in Python.",
+    has="source, time and changed (or hash, etag or status)",
     access=True,
 )
 # What crawls saw has its time.
@@ -126,9 +135,13 @@ class Table:
     def read(cls, path: Path, schema: Schema = ANY) -> Table:
         """Read a CSV, Parquet or JSON lines file."""
         frame, cells = log_frame(path)
-        typed = [_typed(frame[name], cells, schema.amounts) for name in frame.columns]
+        own = frame.columns
+        frame = _named(frame, schema, path)
+        typed = [
+            _typed(frame[name], cells, schema.amounts) for name in frame.columns if name not in schema.written
+        ]
         table = cls(schema, frame.with_columns(typed), cells)
-        require_columns(frame.columns, schema, path)
+        require_columns(frame.columns, schema, path, names=own)
         for name in schema.needed:
             if name in frame.columns and name not in schema.gaps:
                 cells.require_filled(frame[name])
@@ -164,6 +177,28 @@ class Table:
         """Return a column as numbers, all of which are there."""
         self.cells.require_filled(self.frame[column])
         return np.asarray(self.cells.numbers(self.frame[column]).to_numpy(), dtype=np.float64)
+
+    def rates(self, column: str, time_unit: str) -> list[float | None]:
+        """Return a column of rates per `time_unit`, None where empty.
+
+        They are written as options are; in a column of intervals, such as min_interval, as the time between
+        two. A bare number is in the table's own unit, where it has one.
+        """
+        if column not in self.frame.columns:
+            return [None] * self.frame.height
+        interval = column.endswith("_interval")
+        read = duration_of if interval else rate_of
+        unit = self.unit(None if UNIT in self.frame.columns else time_unit)
+        per = convert_time(1.0, unit, time_unit)
+        found: list[float | None] = []
+        for k, cell in enumerate(self.frame[column].to_list()):
+            value = None if cell is None else read(f"{column} in {self.cells.row_name(k)}", cell, unit)
+            if value is not None and not 0.0 <= value < np.inf:
+                raise SourceDataError(
+                    f"{column} in {self.cells.row_name(k)} is {cell!r}. Write a finite rate >= 0."
+                )
+            found.append(None if value is None else 1.0 / (value * per) if interval else value / per)
+        return found
 
     def by_key(self, column: str) -> dict[str, Any]:
         """Return a column by key, as text."""
@@ -207,21 +242,32 @@ def found_in(given: dict[str, Any], names: Iterable[object], what: str, path: Pa
     keys = [str(name) for name in names]
     missing = [f"'{key}'" for key in keys if key not in given]
     if missing:
-        raise SourceDataError(f"{path} has no {what} for {list_offenders(missing)}. Add a row for each.")
+        others = "" if len(missing) < len(keys) else f"; it has {list_offenders(map(repr, given))}"
+        raise SourceDataError(
+            f"{path} has no {what} for {list_offenders(missing)}{others}. Add a row for each."
+        )
     return [given[key] for key in keys]
 
 
-def require_columns(present: Collection[str], schema: Schema, where: Path | str) -> None:
-    """Raise if a column is missing."""
+def require_columns(
+    present: Collection[str],
+    schema: Schema,
+    where: Path | str,
+    remedy: Callable[[Sequence[Sequence[str]]], str] | None = None,
+    names: Sequence[str] | None = None,
+) -> None:
+    """Raise if a column is missing; the remedy may depend on which.
+
+    `names` are those of the file, where columns were found under others.
+    """
     missing = [each for each in schema.needed if not any(name in present for name in each.split("|"))]
     if missing:
         first = [repr(each.split("|")[0]) for each in missing]
+        told = schema.remedy if remedy is None else remedy([each.split("|") for each in missing])
         has = schema.has or " and ".join(each.replace("|", " or ") for each in schema.needed)
         kind = f"{schema.title} has {has}. " if schema.title else ""
-        raise SourceDataError(
-            f"{where} has no column {list_offenders(first)}; it has {list_offenders(map(repr, present))}. "
-            f"{kind}{schema.remedy}"
-        )
+        own = list_offenders(map(repr, names or present))
+        raise SourceDataError(f"{where} has no column {list_offenders(first)}; it has {own}. {kind}{told}")
 
 
 def require_own(frame: Any, schema: Schema, where: Path | str) -> None:  # noqa: ANN401 - of any library
@@ -242,17 +288,6 @@ def require_rows(frame: polars.DataFrame, schema: Schema, path: Path) -> None:
         raise SourceDataError(f"{path} has column names but no rows. {schema.rows}")
 
 
-def read_events(
-    path: Path, schema: Schema, columns: Mapping[str, str] | None = None, time_unit: str = "day"
-) -> tuple[npt.NDArray[Any], Codes, Moments, Cells]:
-    """Return sources of events, each row's among them, moments, and cells."""
-    frame, cells = log_frame(path, schema.needed, columns, access=schema.access)
-    require_columns(cells.present, schema, path)
-    require_rows(frame, schema, path)
-    names, codes = cells.sources(frame["source"])
-    return names, codes, cells.times(frame["time"], time_unit), cells
-
-
 @contextmanager
 def naming(what: Path | str) -> Iterator[None]:
     """Raise what is refused within after a file's or option's name."""
@@ -260,6 +295,20 @@ def naming(what: Path | str) -> Iterator[None]:
         yield
     except SourceDataError as error:
         raise SourceDataError(f"{what}: {error}") from None
+
+
+def _named(frame: polars.DataFrame, schema: Schema, path: Path) -> polars.DataFrame:
+    """Return a table with the known names of columns beside its own."""
+    from polars import col
+
+    needed = [name for each in schema.needed for name in each.split("|")]
+    guess = guessed_of_table(frame.columns, needed, (*_LABELS, *_TEXTS, *_FLAGS, *_NUMBERS))
+    for column, names in guess.several.items():
+        raise SourceDataError(
+            f"{path} has {len(names)} columns that may be the {column}, {list_offenders(map(repr, names))}. "
+            f"Rename the one that is to {column}."
+        )
+    return frame.with_columns(col(name).alias(to) for name, to in guess.found.items() if name != to)
 
 
 def _typed(column: polars.Series, cells: Cells, amounts: Collection[str]) -> polars.Series:

@@ -11,6 +11,7 @@ Of labels that are URLs, `hosts_of_urls` reads the hosts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -22,6 +23,7 @@ from freshopt.logs import row_loops
 from freshopt.numerics.arrays import (
     Array,
     IntArray,
+    are_text,
     as_objects,
     chunks,
     is_listed_text,
@@ -292,3 +294,17 @@ def known_hosts(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
     text = polars.Series(np.asarray(names).tolist(), dtype=polars.String, strict=False)
     hosts = text.str.extract(_URL).fill_null(text.str.extract(_BARE)).str.to_lowercase()
     return label_array(hosts.fill_null("").to_list())
+
+
+def joined_names(
+    names: Sequence[npt.NDArray[Any]], source: Sequence[IntArray]
+) -> tuple[npt.NDArray[Any], IntArray]:
+    """Return all names, sorted, and each row's position among them.
+
+    Integers are names as they print where others are text.
+    """
+    if any(map(are_text, names)):
+        names = [each if are_text(each) else each.astype(np.str_) for each in names]
+    every = np.unique(np.concatenate(names))
+    codes = [np.searchsorted(every, own)[row] for own, row in zip(names, source, strict=True)]
+    return every, np.concatenate(codes).astype(np.int64)

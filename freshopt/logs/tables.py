@@ -1,6 +1,6 @@
-"""Tables in and out, as CSV or Parquet.
+"""Tables in and out.
 
-The name's ending decides; an error is one clear line when a file cannot be used.
+An error is one clear line when a file cannot be used.
 
 A spreadsheet takes a CSV cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line end for a formula
 [1]_, and names come from logs, which strangers write. Such a text is written with an apostrophe before it,
@@ -8,9 +8,8 @@ and read without; so is one that has apostrophes before those, so that every tex
 text of another program's that begins with an apostrophe and a sign loses the apostrophe.) Numbers stay
 numbers. Parquet files hold all texts as they are: they are for programs.
 
-What polars raises is caught by its exact type, here and nowhere else: a file that cannot be parsed is the
-user's to mend, and the message says which file and how. Dataframes of any library come in by
-`frame_columns`, zoned times in UTC: libraries disagree on what their arrays of zoned times hold.
+A file that is read may be of any kind that `file_kinds` knows; one that is written is CSV or Parquet, as its
+name ends. What comes out for somebody who has passed a dataframe is one of the same library.
 
 References
 ----------
@@ -20,25 +19,55 @@ References
 from __future__ import annotations
 
 import gzip
+import inspect
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
+import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import SourceDataError, list_offenders, warn
 from freshopt.logs.atomic_output import NO_ROOM
+from freshopt.logs.file_kinds import (
+    CSV,
+    PARQUET,
+    POLARS,
+    WINDOWS,
+    Frame,
+    as_path,
+    content,
+    kind_of,
+    parsing,
+    reason_of,
+)
+from freshopt.logs.json_tables import json_names, read_json
 
 if TYPE_CHECKING:
     import polars
 
+    class CallersFrame(polars.DataFrame):
+        """A dataframe of the library that came in.
+
+        It is told as one of polars, of which it is unless another came in, and has what others can: what
+        polars does not know, or knows otherwise than pandas, is not checked.
+        """
+
+        __getitem__: Any
+        to_dict: Any
+        rename: Any
+        drop: Any
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of any library
+            """Return what another library's dataframe has."""
+
+
+Owner = TypeVar("Owner")
+P = ParamSpec("P")
 # Column with the time unit of the rates of a table.
 UNIT = "time_unit"
-# Hint at the most frequent cause of a parser's error, whose own message is of chunks.
-_QUOTES = ", with quotes in pairs"
 ENDINGS = (".csv", ".csv.gz", ".parquet")
 # What makes a formula of a text at its beginning, in the wide forms of East Asian spreadsheets too.
 _SIGNS = "=+@\t\r\n＝＋－＠-"
@@ -50,33 +79,38 @@ _PARTING = ";\t"
 def read_table(
     path: str | os.PathLike[str], *, columns: Sequence[str] | None = None, as_text: bool = False
 ) -> polars.DataFrame:
-    """Read a CSV (also gzipped) or Parquet file.
+    """Read a table, whose kind is told by what stands in it.
 
     Parameters
     ----------
     path : path
-        Ends in .csv, .csv.gz or .parquet.
+        Of CSV, whatever parts its cells, Parquet or JSON, packed or not.
     columns : sequence of str, optional
         Columns to read, where present. Default: all.
     as_text : bool
-        Leave the cells of a CSV file as text, rather than infer numbers and dates.
+        Leave the cells of a CSV file as text, rather than infer numbers and dates. Those of JSON are text.
     """
     import polars
 
-    path = Path(path)
-    require_file(path)
-    if table_ending(path) == ".parquet":
-        with parsing(path, "Parquet"):
-            present = polars.read_parquet_schema(path)
-            wanted = [name for name in present if columns is None or name in columns]
-            return polars.read_parquet(path, columns=wanted, glob=False)
-    with parsing(path, "CSV"):
-        wanted = [name for name in column_names(path) if columns is None or name in columns]
+    path = as_path(path)
+    kind = kind_of(path)
+    wanted = [name for name in column_names(path) if columns is None or name in columns]
+    if isinstance(path, Frame):
+        return path.read(wanted)
+    if kind.form not in (CSV, PARQUET):
+        return read_json(path, kind, wanted)
+    with parsing(path, kind.form):
+        if kind.form == PARQUET:
+            return polars.read_parquet(content(path, kind), columns=wanted, glob=False)
         if not wanted:  # Polars takes no columns for all of them
             return polars.DataFrame()
+        if kind.encoding == WINDOWS:
+            warn(f"{path} is not in UTF-8. It is read as Windows-1252, as spreadsheets write it.")
         frame = polars.read_csv(
-            path,
+            content(path, kind),
             columns=wanted,
+            separator=kind.separator,
+            skip_lines=kind.before,
             infer_schema_length=0 if as_text else None,  # 0: all is text; None: infer from every row
             try_parse_dates=not as_text,
             glob=False,
@@ -88,16 +122,21 @@ def column_names(path: str | os.PathLike[str]) -> list[str]:
     """Return the names of a table's columns."""
     import polars
 
-    path = Path(path)
-    require_file(path)
-    if table_ending(path) == ".parquet":
-        with parsing(path, "Parquet"):
-            return list(polars.read_parquet_schema(path))
-    with parsing(path, "CSV"):
+    path = as_path(path)
+    if isinstance(path, Frame):
+        return path.names
+    kind = kind_of(path)
+    if kind.form not in (CSV, PARQUET):
+        return json_names(path, kind)
+    with parsing(path, kind.form):
+        if kind.form == PARQUET:
+            return list(polars.read_parquet_schema(content(path, kind)))
         # Older Polars looks at rows too; what is wrong with them is said where they are read.
         names = polars.read_csv(
-            path,
+            content(path, kind),
             n_rows=0,
+            separator=kind.separator,
+            skip_lines=kind.before,
             infer_schema_length=0,
             glob=False,
             encoding="utf8-lossy",
@@ -150,7 +189,7 @@ def write_table(frame: polars.DataFrame, path: str | os.PathLike[str]) -> None:
         if error.errno in NO_ROOM:  # the caller knows for which file room was needed
             raise
         raise SourceDataError(
-            f"{path} cannot be written: {_reason(error)}. Choose another place, or mend its permissions."
+            f"{path} cannot be written: {reason_of(error)}. Choose another place, or mend its permissions."
         ) from error
     except exceptions.ComputeError as error:  # of Parquet, what the system said is found in the text only
         for code in NO_ROOM:
@@ -198,17 +237,6 @@ def with_unit(frame: polars.DataFrame, time_unit: str) -> polars.DataFrame:
     return frame if time_unit == "day" else frame.with_columns(polars.lit(time_unit).alias(UNIT))
 
 
-def require_file(path: Path) -> None:
-    """Raise SourceDataError where there is no file to read.
-
-    Asked before the ending of its name: of a folder, or of nothing, that is not what is wrong.
-    """
-    if path.is_dir():
-        raise SourceDataError(f"{path} is a folder, not a file. Name a file in it.")
-    if not path.exists():
-        raise SourceDataError(f"there is no file {path}. Check the path.")
-
-
 def table_ending(path: Path) -> str:
     """Return a table name's ending, or raise SourceDataError.
 
@@ -239,53 +267,13 @@ def without_blank_end(frame: polars.DataFrame) -> polars.DataFrame:
     return frame.head(int(filled[-1]) + 1 if len(filled) else 0)
 
 
-@contextmanager
-def parsing(path: Path, kind: str) -> Iterator[None]:
-    """Raise errors of reading a file in one line.
-
-    It names the file.
-    """
-    from polars import exceptions
-
-    require_file(path)
-    if not str(path).isascii() and str(path) != os.fsencode(path).decode("utf-8", "replace"):
-        raise SourceDataError(f"the name of {str(path)!a} is not in UTF-8. Rename the file.")
-    try:
-        yield
-    except exceptions.NoDataError:
-        raise SourceDataError(f"{path} is empty. A {kind} file has at least its column names.") from None
-    except exceptions.PanicException as error:  # no Exception; polars on damaged pages of Parquet
-        raise SourceDataError(
-            f"{path} is damaged: its {kind} cannot be read. Check that it is complete, or write it anew."
-        ) from error
-    except exceptions.DuplicateError as error:
-        raise SourceDataError(f"{path}: {str(error).strip()}. Keep one of them.") from None
-    except (exceptions.ComputeError, exceptions.SchemaError, exceptions.InvalidOperationError) as error:
-        quotes = _QUOTES if kind == "CSV" else ""
-        reason = str(error).strip().split("\n", 1)[0].rstrip(".")
-        raise SourceDataError(
-            f"{path} cannot be read as {kind}: {reason}. Check that it is a complete {kind} file in UTF-8"
-            f"{quotes}."
-        ) from error
-    except OSError as error:
-        raise SourceDataError(
-            f"{path} cannot be read: {_reason(error)}. Check that it is a complete file that you may read."
-        ) from error
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error).rstrip(".")
-
-
 def frame_columns(
     frame: Any,  # noqa: ANN401 - any dataframe library's frame
     what: str,
     required: Sequence[str],
     optional: Sequence[str] = (),
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return named columns of a dataframe as arrays.
-
-    Optional ones are returned where they are present.
+    """Return named columns of a dataframe as arrays, if they are there.
 
     Examples
     --------
@@ -293,27 +281,69 @@ def frame_columns(
     >>> frame_columns(pl.DataFrame({"time": [0.5], "colour": ["red"]}), "the log", ["time"])
     {'time': array([0.5])}
     """
-    import narwhals
+    import polars
 
-    try:
-        table = narwhals.from_native(frame, eager_only=True)
-    except TypeError:
-        raise SourceDataError(
-            f"{what} is a {type(frame).__name__}, not a dataframe. Pass one of polars, pandas or pyarrow, "
-            "collected where it is lazy."
-        ) from None
-    missing = [name for name in required if name not in table.columns]
+    given = Frame.of(frame, what)
+    missing = [name for name in required if name not in given.names]
     if missing:
         raise SourceDataError(
             f"{what} has no column {list_offenders(map(repr, missing))}; "
-            f"it has {list_offenders(map(repr, table.columns))}. Rename or add the columns."
+            f"it has {list_offenders(map(repr, given.names))}. Rename or add the columns."
         )
-    found = {}
-    for name in (*required, *(name for name in optional if name in table.columns)):
-        column = table[name]
-        if isinstance(column.dtype, narwhals.Datetime) and column.dtype.time_zone is not None:
-            column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        elif isinstance(column.dtype, narwhals.Categorical | narwhals.Enum):
-            column = column.cast(narwhals.String())
-        found[name] = column.to_numpy()
-    return found
+    table = given.read([*required, *(name for name in optional if name in given.names)])
+    zoned = [each.name for each in table if isinstance(each.dtype, polars.Datetime) and each.dtype.time_zone]
+    table = table.with_columns(polars.col(zoned).dt.convert_time_zone("UTC").dt.replace_time_zone(None))
+    return {each.name: each.to_numpy() for each in table}
+
+
+def in_library(frame: polars.DataFrame, library: str) -> Any:  # noqa: ANN401 - a dataframe of that library
+    """Return a dataframe as one of a library.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> in_library(pl.DataFrame({"rate": [0.5]}), "pandas").rate.tolist()
+    [0.5]
+    """
+    if library == POLARS:
+        return frame
+    if library == "pyarrow":
+        return frame.to_arrow()
+    import pandas
+
+    return pandas.DataFrame({name: _array(frame[name]) for name in frame.columns})
+
+
+def framed(
+    table: Callable[Concatenate[Owner, P], polars.DataFrame],
+) -> Callable[Concatenate[Owner, P], CallersFrame]:
+    """Return a method `to_frame` in the library of its object."""
+
+    @wraps(table)
+    def to_frame(self: Owner, /, *given: P.args, **named: P.kwargs) -> CallersFrame:
+        frame: CallersFrame = in_library(table(self, *given, **named), getattr(self, "library", POLARS))
+        return frame
+
+    return cast("Callable[Concatenate[Owner, P], CallersFrame]", to_frame)
+
+
+def polars_table(made: Any) -> polars.DataFrame:  # noqa: ANN401 - what has a method `to_frame`
+    """Return an object's table in polars, whatever its library is."""
+    table: polars.DataFrame = inspect.unwrap(type(made).to_frame)(made)
+    return table
+
+
+def _array(column: polars.Series) -> Any:  # noqa: ANN401 - what pandas takes
+    """Return a column as pandas has it, without PyArrow."""
+    import polars
+
+    if isinstance(column.dtype, polars.Datetime):
+        zone = column.dtype.time_zone
+        moments = column.dt.replace_time_zone(None) if zone is None else column.dt.convert_time_zone("UTC")
+        array = moments.to_physical().to_numpy().astype(f"datetime64[{column.dtype.time_unit}]")
+        import pandas
+
+        return pandas.Series(array) if zone is None else pandas.Series(array).dt.tz_localize("UTC")
+    if column.dtype.is_numeric() or column.dtype == polars.Boolean:
+        return column.to_numpy()
+    return np.array(column.to_list(), dtype=object)

@@ -1,6 +1,7 @@
 """Times as people write them, read as moments or numbers.
 
-They write numbers, dates, ISO 8601 text with and without separators, dates of HTTP. A `Clock` counts them.
+They write numbers, Unix time, the days of spreadsheets, ISO 8601 and the forms of `written_dates`. A `Clock`
+counts them.
 """
 
 from __future__ import annotations
@@ -8,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, warn
 from freshopt.formatting import count
-from freshopt.logs.written_dates import compact_as_iso, dates_of_numbers, http_as_iso
-from freshopt.numerics.arrays import BoolArray, IntArray, as_vector, shape_of
-from freshopt.units import SECONDS
+from freshopt.logs.written_dates import as_iso, dates_of_numbers, impossible, undecided
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, shape_of
 
 if TYPE_CHECKING:
     import polars
@@ -29,9 +29,49 @@ RowNames: TypeAlias = Callable[[int], str]
 Moments: TypeAlias = npt.NDArray[Any]  # float64 numbers in the time unit, or datetime64 in UTC
 
 TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # per second
-_TICK_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _MODERN = (946_684_800, 4_102_444_800)  # 2000-01-01 and 2100-01-01, in seconds since 1970
+# The form of Last-Modified, which is read at once; rows that tell whether it is that of a column.
+_HTTP, _SOME = "%a, %d %b %Y %H:%M:%S GMT", 1000
 YEARS = (1, 9999)  # of dates that Python, polars and ISO 8601 agree upon
+
+
+class Epoch(NamedTuple):
+    """How numbers count dates.
+
+    Attributes
+    ----------
+    words : str
+    per_second : float
+    zero : float
+        The moment of 0, in seconds since 1970.
+    exact : str
+        Finer than that nothing is told.
+    counted : tuple of str
+        Time units in which such numbers can be a log's own times as well.
+    """
+
+    words: str
+    per_second: float
+    zero: float = 0.0
+    exact: str = "us"
+    counted: tuple[str, ...] = ()
+
+
+# A number of days that lies between 2000 and 2100 for a spreadsheet, which begins on 1899-12-30, is a century
+# or more after the zero of a log's clock: nobody counts so in days or weeks.
+EPOCHS = (
+    Epoch("in seconds since 1970", 1.0, counted=("second",)),
+    Epoch("in milliseconds since 1970", 1e3),
+    Epoch("in microseconds since 1970", 1e6),
+    Epoch("in nanoseconds since 1970", 1e9),
+    Epoch(
+        "in days since 1899-12-30, as spreadsheets count",
+        1.0 / 86_400.0,
+        -25_569.0 * 86_400.0,
+        "ms",
+        ("second", "minute", "hour"),
+    ),
+)
 _WANTED = "a number in the time unit, a date, or an ISO 8601 time such as 2026-01-31T06:00:00Z"
 # Digits are 0 to 9: those of other scripts are no numbers to polars.
 _ISO = (
@@ -57,8 +97,8 @@ def read_moments(
     Parameters
     ----------
     times : array_like, shape (rows,) or ()
-        Numbers, datetime64, dates, datetimes, ISO 8601 text or dates of HTTP. Datetimes with an offset are
-        converted to UTC, those without are taken as UTC.
+        Numbers, datetime64, dates, datetimes, or text. Datetimes with an offset are converted to UTC, those
+        without are taken as UTC.
     what : str
         The name used in messages.
     row_name : callable
@@ -71,7 +111,7 @@ def read_moments(
     Warns
     -----
     SourceDataWarning
-        If some datetimes have an offset and others have none.
+        If some datetimes have an offset and others have none, or numbers are Unix time.
 
     Examples
     --------
@@ -88,7 +128,7 @@ def read_moments(
             return array.astype(np.float64, copy=False)
         flat = array.reshape(-1)
         found = dates_of_numbers(flat, what, row_name, _parse, time_unit, dated=bool(dated))
-        return found.reshape(array.shape)
+        return _dates_of_epochs(found, what, time_unit, dated).reshape(array.shape)
     if array.dtype.kind in "OUT":
         return _read_objects(array, what, row_name, time_unit, dated)
     raise SourceDataError(f"{what} holds {array.dtype}. A time is {_WANTED}.")
@@ -151,16 +191,26 @@ def read_text(
         if dated is False:
             return numbers.to_numpy()
         digits = None if text.str.contains("[eE]").any() else text
-        return dates_of_numbers(
+        found = dates_of_numbers(
             numbers.to_numpy(), what, row_name, _parse, time_unit, digits=digits, dated=bool(dated)
         )
-    moments, zoned = parse_iso(times)
+        return _dates_of_epochs(found, what, time_unit, dated)
+    moments, zoned = parse_dates(times)
     if moments.is_not_null()[0] or numbers.is_null()[0]:
         _warn_of_mixed_offsets(moments.is_not_null().to_numpy(), zoned.to_numpy(), times, what, row_name)
         read = moments
     failed = (read.is_null() & times.is_not_null()).arg_true()
     if len(failed):
         k = int(failed[0])
+        if impossible(times[k]):
+            raise SourceDataError(
+                f"{what} is {times[k]!r} in {row_name(k)}, and there is no such day. Correct it."
+            )
+        if undecided(times[k]):
+            raise SourceDataError(
+                f"{what} is {times[k]!r} in {row_name(k)}, and the column does not tell, as a day beyond the "
+                "12th would, whether the day, the month or the year comes first. Write dates as 2026-01-31."
+            )
         raise SourceDataError(
             f"{what} is {times[k]!r} in {row_name(k)}. A time is {_WANTED}, of one kind in all rows. "
             "Correct it."
@@ -169,35 +219,36 @@ def read_text(
     return _in_calendar(array, what, row_name) if array.dtype.kind == "M" else array
 
 
-def refuse_epochs(moments: Moments, time_unit: str, what: str) -> None:
-    """Raise SourceDataError if numbers look like Unix time.
+def _dates_of_epochs(numbers: Moments, what: str, time_unit: str | None, dated: bool | None) -> Moments:
+    """Return numbers that count dates as moments, with a warning.
 
-    That is: if they are seconds since 1970 (or ms, µs, ns) and are about to be read in another unit.
-
-    A clock whose every reading lies between 2000 and 2100 if taken for seconds since 1970 begins millions
-    of years after its zero if taken for days: nobody counts so, and every rate learnt from it would be wrong
-    by a factor of 86,400.
-
-    Examples
-    --------
-    >>> refuse_epochs(np.array([20_000.0, 20_001.0]), "day", "time")  # days since 1970 are days
+    Such counts are those of `EPOCHS`; other numbers stay. A clock whose every reading lies between 2000 and
+    2100 if taken so begins millions of years after its zero if taken for days, and nobody counts so. Seconds
+    on a clock of seconds are a count, unless the log is known to be dated.
     """
-    if moments.dtype.kind == "M" or moments.size == 0:
-        return
-    first, last = np.fmin.reduce(moments, axis=None), np.fmax.reduce(moments, axis=None)
-    for tick, per_second in TICKS.items():
-        begin, end = first / per_second, last / per_second
-        if not (_MODERN[0] <= begin and end <= _MODERN[1]) or (tick == "s" and time_unit == "second"):
+    unknown = dated is False or (dated is None and time_unit is None)
+    if numbers.size == 0 or numbers.dtype.kind == "M" or unknown:
+        return numbers
+    first, last = float(np.fmin.reduce(numbers, axis=None)), float(np.fmax.reduce(numbers, axis=None))
+    for epoch in EPOCHS:
+        begin, end = (epoch.zero + each / epoch.per_second for each in (first, last))
+        if not (_MODERN[0] <= begin and end <= _MODERN[1]) or (time_unit in epoch.counted and not dated):
             continue
-        days = " to ".join(datetime.fromtimestamp(at, UTC).date().isoformat() for at in (begin, end))
-        unit = "" if tick == "s" else f"divide by {per_second:,.0f}, and "
-        years = first * SECONDS[time_unit] / SECONDS["day"] / 365.25
-        raise SourceDataError(
-            f"{what} runs from {first:.0f} to {last:.0f} {time_unit}s, {years:,.0f} years after its zero. It "
-            f"looks like {_TICK_NAMES[tick]} since 1970 ({days}). Write dates such as "
-            f"{datetime.fromtimestamp(begin, UTC):%Y-%m-%dT%H:%M:%SZ}, or {unit}name the unit, which is that "
-            "of all results too (--time-unit second, time_unit='second')."
-        )
+        if not dated:
+            days = " to ".join(datetime.fromtimestamp(at, UTC).date().isoformat() for at in (begin, end))
+            warn(f"{what} is {epoch.words} ({days}), and read as dates.")
+        return moments_of(numbers, epoch)
+    return numbers
+
+
+def moments_of(numbers: Array, epoch: Epoch) -> npt.NDArray[np.datetime64]:
+    """Return the moments that numbers count, NaT where they are not finite."""
+    known = np.isfinite(numbers)
+    moments = np.full(numbers.shape, np.datetime64("NaT", "us"))
+    ticks = np.rint(numbers[known] * (TICKS[epoch.exact] / epoch.per_second))
+    zero = np.datetime64(int(epoch.zero), "s")
+    moments[known] = zero + ticks.astype(f"timedelta64[{epoch.exact}]")
+    return moments
 
 
 def _in_calendar(moments: Moments, what: str, row_name: Callable[[int], str]) -> Moments:
@@ -301,25 +352,49 @@ def _warn_of_mixed_offsets(
 
 def _parse(times: polars.Series) -> polars.Series:
     """Return the moments of dates, null where a text is none."""
-    return parse_iso(times)[0]
+    return parse_dates(times)[0]
 
 
-def parse_iso(times: polars.Series) -> tuple[polars.Series, polars.Series]:
-    """Parse ISO 8601, compact and HTTP dates and times of mixed precision.
+def parse_dates(times: polars.Series) -> tuple[polars.Series, polars.Series]:
+    """Parse dates and times as people and programs write them.
 
     They may have seconds, a fraction and an offset or not, mixed as they come. Returned are the moments, and
     which times have an offset.
     """
     import polars
+
+    read = _parse_iso(times)
+    for parse in (_parse_http, lambda rest: _parse_iso(as_iso(rest))):
+        left = (read["time"].is_null() & times.is_not_null()).arg_true()
+        if len(left):
+            more = parse(times.gather(left))
+            read = polars.DataFrame([read[name].scatter(left, more[name]) for name in read.columns])
+    return read["time"], read["zoned"]
+
+
+def _parse_http(times: polars.Series) -> polars.DataFrame:
+    """Return the columns time and zoned of HTTP dates."""
+    import polars
+
+    some = times.head(_SOME).str.to_datetime(_HTTP, time_unit="us", strict=False)
+    if some.is_null().all():
+        time = polars.Series("time", [None], dtype=some.dtype).new_from_index(0, len(times))
+    else:
+        time = times.str.to_datetime(_HTTP, time_unit="us", strict=False)
+    return polars.DataFrame({"time": time, "zoned": time.is_not_null()})
+
+
+def _parse_iso(times: polars.Series) -> polars.DataFrame:
+    """Return the columns time and zoned of ISO 8601."""
+    import polars
     from polars import col
 
-    parts = compact_as_iso(http_as_iso(times)).str.extract_groups(_ISO).struct.unnest()
+    parts = times.str.extract_groups(_ISO).struct.unnest()
     clock = col("clock").fill_null("00:00") + col("second").fill_null(":00")
     text = col("day") + "T" + clock + col("fraction").fill_null("")
     local = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)
     hours, minutes = (col(key).cast(polars.Int64).fill_null(0) for key in ("hours", "minutes"))
     east = (60 * hours + minutes) * polars.when(col("sign") == "-").then(-1).otherwise(1)
-    read = parts.select(
+    return parts.select(
         (local - polars.duration(minutes=east)).alias("time"), col("zone").is_not_null().alias("zoned")
     )
-    return read["time"], read["zoned"]

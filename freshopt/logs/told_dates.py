@@ -16,19 +16,25 @@ import numpy.typing as npt
 from freshopt.errors import shown, warn
 from freshopt.formatting import count
 from freshopt.logs.row_outcomes import ABSENT
-from freshopt.logs.timestamps import YEARS, Moments, ToldTimes, parse_iso, read_moments, scattered
-from freshopt.logs.written_dates import header_as_iso
+from freshopt.logs.timestamps import (
+    EPOCHS,
+    YEARS,
+    Moments,
+    ToldTimes,
+    moments_of,
+    parse_dates,
+    read_moments,
+    scattered,
+)
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, shape_of
 
 if TYPE_CHECKING:
     import polars
 
-# Unix time in seconds from 1971 on, and in their thousandths, millionths and 10⁻⁹ from 2001 on, to 2100: the
-# size of a number tells which.
-_EPOCHS = tuple(
-    (begin, 4_102_444_800.0 * tick, tick)
-    for begin, tick in ((31_536_000.0, 1.0), (1e12, 1e3), (1e15, 1e6), (1e18, 1e9))
-)
+# Unix time in seconds from 1971 on, and in their thousandths, millionths and 10⁻⁹ from 2001 on, and the days
+# of spreadsheets from 2000 on, to 2100: the size of a number tells which.
+_BEGIN = (31_536_000.0, 1e12, 1e15, 1e18, 36_526.0)
+_END = 4_102_444_800.0
 
 
 def read_dates(times: ToldTimes, dated: bool, row_name: Callable[[int], str]) -> Moments | None:
@@ -113,7 +119,7 @@ def read_text_dates(times: polars.Series, dated: bool, row_name: Callable[[int],
     row = told.arg_true().to_numpy().astype(np.int64)
     known = text.filter(told)
     numbers = known.cast(polars.Float64, strict=False).fill_null(np.nan).to_numpy()
-    moments = parse_iso(header_as_iso(known))[0].to_numpy()
+    moments = parse_dates(known)[0].to_numpy()
     if dated or (np.isnan(numbers).all() and not np.isnat(moments).all()):
         # Ten digits can be a date of another age; Unix time begins in 1970.
         counted = _from_epochs(numbers)
@@ -134,11 +140,11 @@ def _or_none(moments: Moments) -> Moments | None:
 
 
 def _from_epochs(numbers: Array) -> npt.NDArray[np.datetime64]:
-    """Return Unix time as moments, NaT where no clock shows it."""
+    """Return numbers that count dates as moments, else NaT."""
     found = np.full(len(numbers), np.datetime64("NaT", "us"))
-    for begin, end, tick in _EPOCHS:
-        inside = (numbers >= begin) & (numbers < end)
-        found[inside] = np.rint(numbers[inside] * (1e6 / tick)).astype("datetime64[us]")
+    for begin, epoch in zip(_BEGIN, EPOCHS, strict=True):
+        inside = (numbers >= begin) & (numbers < (_END - epoch.zero) * epoch.per_second)
+        found[inside] = moments_of(numbers[inside], epoch)
     return found
 
 

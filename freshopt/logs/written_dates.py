@@ -1,8 +1,10 @@
-"""Dates as programs write them: in headers, or without separators.
+"""Dates as programs and people write them, besides ISO 8601.
 
-RFC 9110 section 5.6.7 and RFC 5322 write Sat, 31 Jan 2026 06:00:00 GMT. The two obsolete forms of RFC 9110
-are those of RFC 850, Saturday, 31-Jan-26 06:00:00 GMT, and of C's asctime, Sat Jan 31 06:00:00 2026. The day
-of the week is ignored.
+Headers have Sat, 31 Jan 2026 06:00:00 GMT (RFC 9110, section 5.6.7) and two obsolete forms, databases and
+logs have forms of their own, and spreadsheets those of a country. Each is a row of `_FORMS`: an expression
+whose groups name the fields. Whether 03/01/2026 is in January or in March the column tells, if a day in it is
+beyond the 12th; with dots it is day.month.year. A year of two digits may come first as well: of the orders
+that are dates throughout, those count whose years are the fewest. The day of the week is ignored.
 
 Archives, file names and data warehouses write the fields of a date one after another, as text or as a number.
 Text with a T, a zone or twelve digits is a moment and nothing else: 10¹¹ is 3,000 years in seconds, and
@@ -13,7 +15,9 @@ clock; or they are dates in so many months that this is no chance. What remains 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -27,14 +31,45 @@ from freshopt.units import SECONDS
 if TYPE_CHECKING:
     import polars
 
-# Fields without separators; a fraction without a point has 3, 6 or 9 digits, as 15 and 16 digits are no form.
-_COMPACT = (
-    r"^\s*(?P<year>[0-9]{4})(?P<month>[0-9]{2})(?P<day>[0-9]{2})"
+_HOUR = (
+    r"(?P<hour>[0-9]{1,2})[:.](?P<minute>[0-9]{2})"
+    r"(?:[:.](?P<second>[0-9]{2})(?:[.,](?P<fraction>[0-9]{1,9}))?)?"
+)
+_HALF = r"(?: ?(?P<half>[AaPp])\.?[Mm]\.?)?"
+# An offset goes before the name of a zone, of which only UTC's are known; Java and JavaScript repeat it.
+_REPEATED = r"(?: ?\[[^\]]*\]| \([^)]*\))?"
+_ZONE = (
+    rf"(?: ?(?P<zone>Z|UTC|GMT){_REPEATED})?"
+    rf"(?: ?(?P<offset>[+-][0-9]{{2}}:?(?:[0-9]{{2}})?)(?: [A-Z]{{3,4}})?{_REPEATED})?"
+    r"(?: ?[\[(](?:Etc/)?(?:UTC|GMT)[\])])?"
+)
+_CLOCK = rf"(?:(?:T|,? +){_HOUR}{_HALF}{_ZONE})?"
+_DAY, _MONTH, _YEAR = r"(?P<day>[0-9]{1,2})", r"(?P<month>[A-Za-z]{3})[a-z]*\.?", r"(?P<year>[0-9]{4})"
+# 5/1/2026 or 5/1/26: the day, the month or a short year is first.
+_BY_COUNTRY = (
+    r"^\s*(?P<first>[0-9]{1,2})(?P<sign>[./-])(?P<next>[0-9]{1,2})[./-](?P<last>[0-9]{4}|[0-9]{2})"
+    rf"{_CLOCK}\s*$"
+)
+# Which of its fields are the day, the month and the year.
+_ORDERS = (("first", "next", "last"), ("next", "first", "last"), ("last", "next", "first"))
+_FORMS = (
+    # 2026-01-31 06:00:00,123 +0100, of git, loggers and databases; 2026/01/31.
+    rf"^\s*{_YEAR}[-/.](?P<month>[0-9]{{1,2}})[-/.]{_DAY}{_CLOCK}\s*$",
+    # 20260131T060000Z; a fraction without a point has 3, 6 or 9 digits, as 15 and 16 digits are no form.
+    rf"^\s*{_YEAR}(?P<month>[0-9]{{2}})(?P<day>[0-9]{{2}})"
     r"(?:[T _-]?(?P<hour>[0-9]{2})(?:(?P<minute>[0-9]{2})(?:(?P<second>[0-9]{2})"
     r"(?:[.,](?P<fraction>[0-9]{1,9})|(?P<digits>[0-9]{9}|[0-9]{6}|[0-9]{3}))?)?)?"
-    r" ?(?P<zone>Z|[+-][0-9]{2}:?(?:[0-9]{2})?)?)?\s*$"
+    r" ?(?P<zone>Z)?(?P<offset>[+-][0-9]{2}:?(?:[0-9]{2})?)?)?\s*$",
+    # Sat, 31 Jan 2026 06:00:00 GMT; Saturday, 31-Jan-26 06:00:00 GMT; 31-JAN-26 06.00.00.0 AM.
+    rf"^\s*(?:[A-Za-z]+,? *)?{_DAY}[ -]{_MONTH}[ -](?P<year>[0-9]{{4}}|[0-9]{{2}}){_CLOCK}\s*$",
+    # 31/Jan/2026:06:00:00 +0100, of web servers.
+    rf"^\s*\[?{_DAY}/{_MONTH}/{_YEAR}:{_HOUR}{_ZONE}\]?\s*$",
+    # Sat Jan 31 06:00:00 2026, with a zone anywhere behind the clock.
+    rf"^\s*(?:[A-Za-z]{{3}},? )?{_MONTH} +{_DAY} {_HOUR}{_ZONE} {_YEAR}(?: (?P<behind>[+-][0-9]{{4}}))?\s*$",
+    # January 31, 2026, 6:00 AM; Sat Jan 31 2026 06:00:00 GMT+0100 (Central European Standard Time).
+    rf"^\s*(?:[A-Za-z]+,? )?{_MONTH} +{_DAY},? {_YEAR}{_CLOCK}\s*$",
+    _BY_COUNTRY,
 )
-_BEGINNING = r"^\s*[0-9]{8}"
 # From twelve digits on a number is a date: nobody counts so much time.
 _SURELY = 1e11
 _LONG = r"^[0-9]{12,}(?:\.[0-9]*)?$"
@@ -63,36 +98,13 @@ class _Form(NamedTuple):
     after: str = ""
 
 
-_FORMS = {
+_DIGITS = {
     6: (_Form("YYYYMM", after="01"), _Form("YYMMDD", before="20")),
     7: (_Form("YYYYDDD"),),
     8: (_Form("YYYYMMDD"),),
     10: (_Form("YYYYMMDDHH"), _Form("YYMMDDHHMM", before="20")),
 }
 _TWO_DIGITS = _Form("YYMMDDHHMMSS", before="20")
-
-
-def compact_as_iso(times: polars.Series) -> polars.Series:
-    """Return times without separators as ISO 8601, all others as they are.
-
-    Examples
-    --------
-    >>> import polars as pl
-    >>> compact_as_iso(pl.Series(["20230307T092216Z", "20230307092216123", "2023-03-07"])).to_list()
-    ['2023-03-07T09:22:16Z', '2023-03-07T09:22:16.123', '2023-03-07']
-    """
-    import polars
-    from polars import col, lit
-
-    if not times.str.contains(_BEGINNING).any():
-        return times
-    parts = times.str.extract_groups(_COMPACT).struct.unnest()
-    day = col("year") + "-" + col("month") + "-" + col("day")
-    fraction = polars.coalesce(lit(".") + col("fraction"), lit(".") + col("digits"), lit(""))
-    second = polars.coalesce(lit(":") + col("second") + fraction, lit(""))
-    clock = lit("T") + col("hour") + ":" + col("minute").fill_null("00") + second + col("zone").fill_null("")
-    made = polars.coalesce(day + clock, day, times)
-    return parts.select(made.alias("time"))["time"]
 
 
 def dates_of_numbers(
@@ -172,7 +184,7 @@ def _digits(numbers: npt.NDArray[Any]) -> polars.Series:
 def _forms_of(few: polars.Series, parse: Parse) -> tuple[_Form, ...]:
     """Return the forms in which most of these numbers are dates."""
     width = int(few.str.len_bytes().mode()[0])
-    forms = (form for form in _FORMS.get(width, ()) if 2 * _read(form, few, parse).count() > len(few))
+    forms = (form for form in _DIGITS.get(width, ()) if 2 * _read(form, few, parse).count() > len(few))
     return tuple(forms)
 
 
@@ -265,61 +277,115 @@ def _counted(numbers: Array, time_unit: str) -> str | None:
     return None
 
 
-_CLOCK, _MONTH = r"(?P<clock>[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?)", r"(?P<month>[A-Za-z]{3})"
-_ZONE = r"(?P<zone>GMT|UTC|Z|[+-][0-9]{4})"
-_DAY, _YEAR = r"(?P<day>[0-9]{1,2})", r"(?P<year>[0-9]{4})"
-_HTTP = rf"^\s*(?:[A-Za-z]{{3}}, *)?{_DAY} {_MONTH} {_YEAR} {_CLOCK} {_ZONE}\s*$"
-_OBSOLETE = (
-    rf"^\s*(?:[A-Za-z]+, *)?{_DAY}-{_MONTH}-(?P<year>[0-9]{{4}}|[0-9]{{2}}) {_CLOCK} {_ZONE}\s*$",
-    rf"^\s*(?:[A-Za-z]{{3}} )?{_MONTH} +{_DAY} {_CLOCK} (?:(?:GMT|UTC) )?{_YEAR}(?P<zone>)\s*$",
-    rf"^\s*(?:[A-Za-z]+,? *)?{_DAY} {_MONTH} {_YEAR} {_CLOCK}(?P<zone>)\s*$",
-)
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 # Years of two digits from here on are of the last century, as POSIX has them.
 _CENTURY = 69
 
 
-def http_as_iso(times: polars.Series) -> polars.Series:
-    """Return HTTP dates as ISO 8601, all others as they are.
+def as_iso(times: polars.Series) -> polars.Series:
+    """Return dates in ISO 8601, null where a text is none.
 
     Examples
     --------
     >>> import polars as pl
-    >>> http_as_iso(pl.Series(["Sat, 31 Jan 2026 06:00:00 GMT", "2026-02-01"])).to_list()
-    ['2026-01-31T06:00:00Z', '2026-02-01']
+    >>> as_iso(pl.Series(["Sat, 31 Jan 2026 06:00:00 GMT", "20260131T0600Z", "31.1.2026", "-"])).to_list()
+    ['2026-01-31T06:00:00Z', '2026-01-31T06:00Z', '2026-01-31', None]
     """
-    return _as_iso(times, _HTTP)
+    import polars
+
+    found = polars.Series(times.name, [None], dtype=polars.String).new_from_index(0, len(times))
+    for form in _FORMS:
+        left = (found.is_null() & times.is_not_null()).arg_true()
+        if len(left) == 0:
+            break
+        parts = times.gather(left).str.extract_groups(form).struct.unnest()
+        if parts[parts.columns[0]].null_count() < len(parts):
+            found = found.scatter(left, _joined(parts))
+    return found
 
 
-def header_as_iso(times: polars.Series) -> polars.Series:
-    """Return dates as servers send them in ISO 8601.
-
-    All others stay as they are. Of a header without a zone GMT is meant.
+def undecided(text: str) -> bool:
+    """Return whether the day, the month or the year may come first.
 
     Examples
     --------
-    >>> import polars as pl
-    >>> header_as_iso(pl.Series(["Saturday, 31-Jan-26 06:00:00 GMT", "Sun Feb  1 06:00:00 2026"])).to_list()
-    ['2026-01-31T06:00:00Z', '2026-02-01T06:00:00Z']
+    >>> undecided("3/1/2026 10:00"), undecided("2026-01-03")
+    (True, False)
     """
-    for form in (_HTTP, *_OBSOLETE):
-        times = _as_iso(times, form)
-    return times
+    return re.match(_BY_COUNTRY, text) is not None
 
 
-def _as_iso(times: polars.Series, form: str) -> polars.Series:
+def impossible(text: str) -> bool:
+    """Return whether a text is a date that no calendar has.
+
+    Examples
+    --------
+    >>> impossible("2026-02-30 06:00"), impossible("31.02.2026"), impossible("31.01.2026"), impossible("soon")
+    (True, True, False, False)
+    """
+    found = re.match(_BY_COUNTRY, text)
+    iso = re.match(r"\s*([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?![0-9])", text)
+    if found is not None:
+        ways = [tuple(int(found[name]) for name in order) for order in _ORDERS]
+    else:
+        ways = [] if iso is None else [(int(iso[3]), int(iso[2]), int(iso[1]))]
+    return bool(ways) and not any(_in_calendar(*way) for way in ways)
+
+
+def _in_calendar(day: int, month: int, year: int) -> bool:
+    """Return whether there is such a day."""
+    try:
+        date(year or 2000, month, day)
+    except ValueError:
+        return False
+    return True
+
+
+def _joined(parts: polars.DataFrame) -> polars.Series:
+    """Return the fields of dates as ISO 8601."""
     import polars
     from polars import col, lit
 
-    parts = times.str.extract_groups(form).struct.unnest()
-    if parts["day"].null_count() == len(parts):
-        return times
-    numbers = {month: f"{k:02d}" for k, month in enumerate(_MONTHS, start=1)}
-    month = col("month").str.to_titlecase().replace_strict(numbers, default=None, return_dtype=polars.String)
-    zone = polars.when(col("zone").is_in(["GMT", "UTC", ""])).then(lit("Z")).otherwise(col("zone"))
-    short = col("year").str.len_bytes() == 2
-    last = short & (col("year").cast(polars.Int64, strict=False) >= _CENTURY)
-    century = polars.when(last).then(lit("19")).when(short).then(lit("20")).otherwise(lit(""))
-    date = century + col("year") + "-" + month + "-" + col("day").str.zfill(2)
-    clock = polars.when(col("clock").str.contains("^[0-9]:")).then("0" + col("clock")).otherwise(col("clock"))
-    return parts.select(polars.coalesce(date + "T" + clock + zone, times).alias("time"))["time"]
+    if "first" in parts.columns:
+        parts = parts.with_columns(**_by_country(parts))
+    known = set(parts.columns)
+    month, year, hour = col("month").str.to_lowercase(), col("year"), col("hour")
+    numbers = {name: f"{k:02d}" for k, name in enumerate(_MONTHS, start=1)}
+    named = month.replace_strict(numbers, default=None, return_dtype=polars.String)
+    month = polars.when(month.str.contains("^[0-9]")).then(month.str.zfill(2)).otherwise(named)
+    last = year.cast(polars.Int64, strict=False) >= _CENTURY
+    century = (
+        polars.when(year.str.len_bytes() == 4).then(lit("")).when(last).then(lit("19")).otherwise(lit("20"))
+    )
+    if "half" in known:
+        later = polars.when(col("half").str.to_lowercase() == "p").then(12).otherwise(0)
+        noon = (hour.cast(polars.Int64, strict=False) % 12 + later).cast(polars.String)
+        hour = polars.when(col("half").is_null()).then(hour).otherwise(noon)
+    fractions = [lit(".") + col(name) for name in ("fraction", "digits") if name in known]
+    second = polars.coalesce(lit(":") + col("second") + polars.coalesce(*fractions, lit("")), lit(""))
+    offsets = [col(name) for name in ("offset", "behind") if name in known]
+    zone = polars.coalesce(*offsets, polars.when(col("zone").is_not_null()).then(lit("Z")), lit(""))
+    clock = lit("T") + hour.str.zfill(2) + ":" + col("minute").fill_null("00") + second + zone
+    date = century + year + "-" + month + "-" + col("day").str.zfill(2)
+    return parts.select((date + clock.fill_null("")).alias("time"))["time"]
+
+
+def _by_country(parts: polars.DataFrame) -> dict[str, polars.Expr]:
+    """Return day, month and year of 5/1/2026; null where it is undecided."""
+    import polars
+    from polars import col, lit
+
+    number = {name: parts[name].cast(polars.Int64) for name in _ORDERS[0]}
+    short = bool((parts["last"].str.len_bytes() == 2).all())
+    found = {}
+    for order in _ORDERS if short else _ORDERS[:2]:
+        day, month, year = (number[name] for name in order)
+        dates = day.is_between(1, 31) & month.is_between(1, len(_MONTHS))
+        years = (year + 100 * (year < _CENTURY).cast(polars.Int64)).filter(dates).to_numpy()
+        # Most dates first, then the fewest years.
+        found[order] = (-int(dates.sum()), int(np.ptp(years)) if len(years) else 0)
+    likely = [order for order, rank in found.items() if rank == min(found.values())]
+    if len(likely) > 1 and likely[0] == _ORDERS[0] and bool((parts["sign"] == ".").all()):
+        likely = likely[:1]
+    fields = [col(name) if len(likely) == 1 else lit(None, polars.String) for name in likely[0]]
+    return dict(zip(("day", "month", "year"), fields, strict=True))

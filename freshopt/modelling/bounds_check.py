@@ -8,6 +8,7 @@ import numpy as np
 
 from freshopt.errors import InfeasibleProblemError, list_offenders
 from freshopt.numerics.arrays import is_scalar, total
+from freshopt.units import least_rates_need, looser_bound
 
 if TYPE_CHECKING:
     from freshopt.modelling.problem import Problem
@@ -54,11 +55,10 @@ def require_room(problem: Problem) -> None:
         )
     for what, available, needed, largest in needs:
         if needed > available * (1 + FEW_ULP):
-            named = f"{problem.sources.label(largest)} {lower[largest]:g}"
+            advice = looser_bound(problem.sources.label(largest), float(lower[largest]), unit)
             raise InfeasibleProblemError(
-                f"lower bounds need {needed:.6g} refreshes/{unit} but {what} is {available:.6g} (short "
-                f"by {needed - available:.3g}). Raise it to >= {needed:.6g} or lower min_rate "
-                f"(largest: {named})."
+                f"{least_rates_need()} {needed:.6g} refreshes/{unit} but {what} is {available:.6g} (short "
+                f"by {needed - available:.3g}). Raise it to >= {needed:.6g} or {advice}."
             )
 
 

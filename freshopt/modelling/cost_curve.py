@@ -16,6 +16,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from freshopt.compiled.cells.array_edition import COST, GAIN, MARGINAL, OfPrice, OfRate
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.proof_functions import ProofCell
@@ -58,6 +59,46 @@ class Cell:
     value: Value | None = None
     proof: ProofCell | None = None
 
+    @classmethod
+    def compiled(
+        cls,
+        demand: Demand,
+        proof: ProofCell,
+        value: Value | None = None,
+        *,
+        gained: bool = False,
+        whole: Cell | None = None,
+    ) -> Cell:
+        """Return the cell of formulas of one source.
+
+        `gained` says that the proof's gains count; `whole` is the cell of attempts that all succeed.
+        """
+        cost, gain, marginal = (OfRate(proof.values, part) for part in (COST, GAIN, MARGINAL))
+        own = cls(cost, marginal, OfPrice(demand), demand, gain if gained else None, value, proof)
+        if whole is None:
+            return own
+        return replace(
+            own,
+            cost=UnlessWhole(own.cost, whole.cost),
+            marginal=UnlessWhole(own.marginal, whole.marginal),
+            inverse=UnlessWhole(own.inverse, whole.inverse),
+            gain=None if own.gain is None or whole.gain is None else UnlessWhole(own.gain, whole.gain),
+        )
+
+    def kernel(self, importance: Array, parameters: tuple[Array, ...]) -> Kernel:
+        """Return the numerics of weighted sources."""
+        return Kernel(
+            importance,
+            parameters,
+            self.cost,
+            self.marginal,
+            self.inverse,
+            self.demand,
+            unit_gain=self.gain,
+            unit_value=self.value,
+            unit_proof=self.proof,
+        )
+
     def expected(self) -> Cell:
         """Return the cell of a mixture over K nodes.
 
@@ -83,6 +124,35 @@ class Cell:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class UnlessWhole:
+    """Formula of attempts; where all succeed, that of refreshes, to the bit."""
+
+    attempts: Formula
+    refreshes: Formula
+
+    def __call__(self, at: Array, *parameters: Array) -> Array:
+        """Return its value; the last parameter is the chance of success."""
+        *others, success = parameters
+        found, whole = self.attempts(at, *parameters), success == 1.0
+        return np.where(whole, self.refreshes(at, *others), found) if bool(np.any(whole)) else found
+
+
+@dataclass(frozen=True, slots=True)
+class OfPeriod:
+    """Formula of a rate as one of the period, or its inverse."""
+
+    formula: Formula
+    inverse: bool = False
+
+    def __call__(self, at: Array, *parameters: Array) -> Array:
+        """Return its value at a period, or the period at a price."""
+        with np.errstate(all="ignore"):
+            return (
+                1.0 / self.formula(at, *parameters) if self.inverse else self.formula(1.0 / at, *parameters)
+            )
+
+
 @frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
@@ -102,14 +172,10 @@ class Curve:
         The s with V(s) = v, for 0 < v < inf; inf if V stays below v.
     poisson, on_signal : Cell or None
         The other disciplines, where they are defined.
-    periodic_demand : callable or None
-        1/V^{-1} for one source, if `freshopt.compiled.demand_functions` has it.
     mean_gain : callable or None
         1 − C(s)/s, where c is a share and an objective maximises what is left of it.
-    periodic_value : callable or None
-        C(s)/s at s = 1/ρ for one source, if `freshopt.compiled.cost_functions` has it.
-    periodic_proof : ProofCell or None
-        Of `freshopt.compiled.proof_functions`, if there is one.
+    periodic : Cell or None
+        That of periodic refreshes, where it is more than mean, index and inverse index at 1/ρ.
     on_request : RequestForms
         What refreshes on request need besides: compiled forms, and those of stale-while-revalidate windows.
     rate_at : int or None
@@ -128,14 +194,43 @@ class Curve:
     inverse_index: Formula
     poisson: Cell | None = None
     on_signal: Cell | None = None
-    periodic_demand: Demand | None = None
     mean_gain: Formula | None = None
-    periodic_value: Value | None = None
-    periodic_proof: ProofCell | None = None
+    periodic: Cell | None = None
     on_request: RequestForms = NO_FORMS
     rate_at: int | None = 0
     smooth: bool = False
     attempts: Cell | None = None
+
+    @classmethod
+    def compiled(
+        cls,
+        change_rate: Array,
+        at: Formula,
+        periodic: Cell,
+        poisson: Cell,
+        on_signal: Cell,
+        attempts: Cell | None = None,
+        on_request: RequestForms = NO_FORMS,
+    ) -> Curve:
+        """Return the smooth curve of change rates whose periodic cell is known.
+
+        Mean, index and inverse index are that cell's at ρ = 1/s.
+        """
+        gain = periodic.gain
+        return cls(
+            (change_rate,),
+            at,
+            OfPeriod(periodic.cost),
+            OfPeriod(periodic.marginal),
+            OfPeriod(periodic.inverse, inverse=True),
+            poisson,
+            on_signal,
+            None if gain is None else OfPeriod(gain),
+            periodic,
+            on_request,
+            smooth=True,
+            attempts=attempts,
+        )
 
     def cell(self, refresh: Refresh, *, windowed: bool = False) -> Cell:
         """Return the cell of a refresh discipline.
@@ -148,14 +243,11 @@ class Curve:
             If the curve has none.
         """
         if refresh is Refresh.PERIODIC:
-            return Cell(
+            return self.periodic or Cell(
                 self._periodic_cost,
                 self._periodic_marginal,
                 self._periodic_inverse,
-                self.periodic_demand,
-                None if self.mean_gain is None else self._periodic_gain,
-                self.periodic_value,
-                self.periodic_proof,
+                gain=None if self.mean_gain is None else self._periodic_gain,
             )
         if refresh is Refresh.ON_REQUEST:
             return self._request_cell(windowed)
@@ -188,17 +280,7 @@ class Curve:
         asked: tuple[Array, ...] = ()
         if request_rate is not None and refresh is Refresh.ON_REQUEST:
             asked = (request_rate,) if window is None else (request_rate, window)
-        return Kernel(
-            importance,
-            (*self.parameters, *asked),
-            cell.cost,
-            cell.marginal,
-            cell.inverse,
-            cell.demand,
-            unit_gain=cell.gain,
-            unit_value=cell.value,
-            unit_proof=cell.proof,
-        )
+        return cell.kernel(importance, (*self.parameters, *asked))
 
     def gap_cost(self, gap: Array) -> Array:
         """Return the integrated cost C(τ) = ∫₀^τ c of crawl intervals.
@@ -245,7 +327,7 @@ class Curve:
         Examples
         --------
         >>> import freshopt as fo
-        >>> curve = fo.problems.BinaryFreshness().curve(fo.Sources([1.0]))
+        >>> curve = fo.problems.BinaryFreshness(fo.Refresh.POISSON).curve(fo.Sources([1.0]))
         >>> either = curve.expected([[0.5, 2.0]], [0.5, 0.5])
         >>> at = either.at(np.array([1.0]), *either.parameters)  # (1 − e^{−1/2})/2 + (1 − e^{−2})/2
         >>> at.round(6)
@@ -286,16 +368,16 @@ class Curve:
                 "this cost curve has no cell for stale-while-revalidate windows. Leave "
                 "stale_while_revalidate out, or use another objective."
             )
+        known = own.windowed if windowed else own.cell
+        if known is not None:
+            return known
         rise, kept = (own.rise, own.kept) if windowed else (None, None)
         marginal = RequestMarginal(self.at, self.index, rise)
         return Cell(
             RequestCost(self.mean, self.at, rise),
             marginal,
             RequestInverse(marginal, self.inverse_index),
-            own.window_demand if windowed else own.demand,
-            None if self.mean_gain is None else RequestGain(self.mean_gain, kept),
-            None if windowed else own.value,
-            own.window_proof if windowed else own.proof,
+            gain=None if self.mean_gain is None else RequestGain(self.mean_gain, kept),
         )
 
     def _mixed_request(self) -> RequestForms:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, SourceDataError, shown
 from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
-from freshopt.modelling.objective import ConeForm, Objective, Refresh, require_sense
+from freshopt.modelling.objective import ConeForm, Objective, Refresh, as_objective, require_sense
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.modelling.worst import Worst
@@ -38,7 +38,7 @@ class Expected(CurveObjective):
 
     Parameters
     ----------
-    objective : Objective
+    objective : Objective or str
         Any but `Spend` and `Worst`.
     nodes : array_like, shape (n, K)
         Change rates that each source may have, > 0, per time unit of the sources.
@@ -65,7 +65,8 @@ class Expected(CurveObjective):
     >>> import numpy as np
     >>> from scipy.special import gammaincinv
     >>> nodes = gammaincinv(3.5, (np.arange(8) + 0.5) / 8) / 10.0
-    >>> objective = fo.Expected(fo.problems.BinaryFreshness(), [nodes, nodes], np.full(8, 1 / 8))
+    >>> objective = fo.problems.BinaryFreshness(fo.Refresh.POISSON)
+    >>> objective = fo.Expected(objective, [nodes, nodes], np.full(8, 1 / 8))
     >>> sources = fo.Sources(change_rate=0.35, importance=[1.0, 3.0])
     >>> fo.solve(fo.Problem(objective, sources, bandwidth=1.0)).rates.round(4)
     array([0.2785, 0.7215])
@@ -75,9 +76,16 @@ class Expected(CurveObjective):
     nodes: npt.ArrayLike
     weights: npt.ArrayLike
 
+    if TYPE_CHECKING:
+        # The objective is given by name, too.
+        def __init__(
+            self, objective: Objective | str, nodes: npt.ArrayLike, weights: npt.ArrayLike
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         """Check objective, nodes and weights."""
-        if not isinstance(self.objective, Objective) or isinstance(self.objective, Spend | Worst | Expected):
+        object.__setattr__(self, "objective", as_objective(self.objective))
+        if isinstance(self.objective, Spend | Worst | Expected):
             raise ObjectiveError(
                 f"the objective of Expected is {shown(self.objective)}, which has no expectation by source. "
                 "Pass another instance, such as BinaryFreshness()."

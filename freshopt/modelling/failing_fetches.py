@@ -109,7 +109,7 @@ def retried_at_once(sources: Sources) -> Sources:
     return Sources(
         sources.column("change_rate"),
         sources.column("importance"),
-        sources.name,
+        sources.names,
         sources.host,
         sources.signalled,
         sources.min_rate * sources.success,

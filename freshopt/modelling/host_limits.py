@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import SourceDataError, list_offenders, suggestion
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.segments import group_sums
+from freshopt.units import rate_of
 
 
 @frozen_arrays
@@ -47,7 +49,7 @@ class HostLimits:
     position: dict[Any, int]
 
     @classmethod
-    def of(cls, sources: Sources, limits: Mapping[Any, float] | None) -> HostLimits:
+    def of(cls, sources: Sources, limits: Mapping[Any, float | str] | None) -> HostLimits:
         """Match limits to the sources' hosts.
 
         Raises
@@ -57,7 +59,11 @@ class HostLimits:
         """
         if limits is not None and not isinstance(limits, Mapping):
             raise SourceDataError(f"host_limits are {limits!r}. Pass a mapping of hosts to their limits.")
-        given = dict(limits or {})
+        read = partial(rate_of, time_unit=sources.time_unit)
+        given = {
+            host: read(f"the limit of host {host!r}", limit) if isinstance(limit, str) else limit
+            for host, limit in (limits or {}).items()
+        }
         if not given:
             none = np.zeros(0, dtype=np.int64)
             return cls((), np.empty(0), np.broadcast_to(np.int64(0), (len(sources),)), none, none, {})
@@ -72,11 +78,12 @@ class HostLimits:
                 "hosts are of mixed kinds or None. Give every source a name of one kind."
             ) from None
         position = {host: k for k, host in enumerate(known.tolist())}
-        unknown = [repr(host) for host in given if host not in position]
-        if unknown:
+        absent = [host for host in given if host not in position]
+        if absent:
+            unknown, meant = list_offenders(map(repr, absent)), suggestion(str(absent[0]), map(str, position))
             raise SourceDataError(
-                f"host_limits name unknown hosts {list_offenders(unknown)}, of which there is no source. "
-                "Correct the names, or leave these hosts out."
+                f"host_limits name unknown hosts {unknown}, of which there is no source.{meant} Correct the "
+                "names, or leave these hosts out."
             )
         bad = [f"{host!r}: {limit!r}" for host, limit in given.items() if not _usable(limit)]
         if bad:
@@ -136,7 +143,8 @@ class HostPrices(Mapping[Any, float]):
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources([1.0, 1.0], host=["a", "b"])
-    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0, host_limits={"b": 1.0})
+    >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, sources, bandwidth=3.0, host_limits={"b": 1.0})
     >>> fo.solve(problem).host_prices
     {'b': 0.75}
     """

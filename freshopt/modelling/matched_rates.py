@@ -75,18 +75,18 @@ def match(sources: Sources, estimates: Estimates) -> IntArray:
         If a source is not among them; names it.
     """
     known = np.asarray(estimates.sources_)
-    wanted = np.arange(len(sources)) if sources.name is None else np.asarray(sources.name)
+    wanted = np.arange(len(sources)) if sources.names is None else np.asarray(sources.names)
     if wanted.dtype.kind == known.dtype.kind and np.array_equal(wanted, known):
         return np.arange(len(known), dtype=np.int64)
     place = {name: k for k, name in enumerate(known.tolist())}
     at = np.array([place.get(name, -1) for name in wanted.tolist()], dtype=np.int64)
     missing = np.flatnonzero(at < 0)
     if len(missing):
-        named = "the problem's sources have no names, and " if sources.name is None else ""
+        named = "the problem's sources have no names, and " if sources.names is None else ""
         some = ", ".join(repr(name) for name in known[:2].tolist())
         raise SourceDataError(
             f"{named}there is no estimate of {list_offenders(map(sources.label, missing))}. The log has "
-            f"{len(known)} sources, such as {some}. Give Sources(name=...) the log's names, or drop these "
+            f"{len(known)} sources, such as {some}. Give Sources(names=...) the log's names, or drop these "
             "sources."
         )
     return at
@@ -94,5 +94,5 @@ def match(sources: Sources, estimates: Estimates) -> IntArray:
 
 def _meaning(rate: float) -> str:
     if np.isnan(rate):
-        return "baseline only"
+        return "crawled only once"
     return "never changed: 0" if rate < SMALLEST else "always changed: inf"

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 
 from freshopt.cvx import Expression
-from freshopt.errors import ObjectiveError, one_of, shortened
+from freshopt.errors import ObjectiveError, one_of, shortened, shown
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, Index, chunks, exact_sum
 from freshopt.separable.kernel import Kernel, Numerics
@@ -21,6 +21,7 @@ from freshopt.separable.kernel import Kernel, Numerics
 MOST_NODES = 1000  # a quadrature with more is no more accurate, and takes seconds to set up
 Sense: TypeAlias = Literal["minimise", "maximise"]
 ConeForm: TypeAlias = tuple[Expression, list[Expression]]
+NAME_OR_INSTANCE = 'Pass a name such as "binary", or an instance such as freshopt.problems.BinaryFreshness()'
 
 
 class Refresh(enum.Enum):
@@ -30,6 +31,12 @@ class Refresh(enum.Enum):
     announced change is followed by a refresh with probability ρ/Δ. ``ON_REQUEST``: the first request after a
     lifetime T = 1/ρ − 1/ζ is a refresh; requests are a Poisson process of rate ζ, `Sources(request_rate=)`,
     and what counts is what requests see, not the average over time (`Solution.time_average`).
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> fo.problems.BinaryFreshness(fo.Refresh.PERIODIC)
+    BinaryFreshness(refresh=Refresh.PERIODIC)
     """
 
     POISSON = "poisson"
@@ -70,6 +77,24 @@ class Command:
     uses: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     make: Callable[..., Any] | None = None
+
+
+def as_objective(given: object, time_unit: str | None = None) -> Objective:
+    """Return an objective that is given by name or as an instance.
+
+    Times after a name, as in "deadline:2d", need the clock of the rates.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> fo.Problem("binary", fo.Sources([1.0]), bandwidth=1.0)
+    Problem(BinaryFreshness(refresh=Refresh.PERIODIC), n=1, bandwidth=1 per day)
+    """
+    if isinstance(given, str) and Objective._of_name is not None:
+        return Objective._of_name(given, time_unit)
+    if not isinstance(given, Objective):
+        raise ObjectiveError(f"{shown(given)} is not an Objective instance. {NAME_OR_INSTANCE}.")
+    return given
 
 
 def require_sense(objective: Objective) -> None:
@@ -216,6 +241,8 @@ class Objective:
     attempts: ClassVar[bool] = False
     window_cones: ClassVar[bool] = False
     commands: ClassVar[tuple[Command, ...]] = ()
+    # The objective of a name, on a clock: `freshopt.naming`, which knows all names, tells it.
+    _of_name: ClassVar[Callable[[str, str | None], Objective] | None] = None
 
     def __init_subclass__(cls, **settings: Any) -> None:  # noqa: ANN401 - a class's own
         """Raise ObjectiveError for a class whose sense is none."""

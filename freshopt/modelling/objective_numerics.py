@@ -47,7 +47,10 @@ def numerics_of(objective: Objective, sources: Sources) -> tuple[Numerics | None
     refusal = objective.refuses_signals() if any_signalled else None
     if refusal is not None:
         first = sources.label(int(np.flatnonzero(signalled)[0]))
-        raise ObjectiveError(f"{first} is signalled, but {refusal}. Pass signalled=False for these sources.")
+        raise ObjectiveError(
+            f"{first} is signalled, but {refusal}. Pass signalled=False for these sources, or refresh="
+            "Refresh.POISSON to the objective."
+        )
     try:
         silent = None if bool(np.all(signalled)) else _kind(objective, sources, signalled=False)
         announced = _kind(objective, sources, signalled=True) if any_signalled else None

@@ -43,22 +43,31 @@ from freshopt.modelling.fetches.conditional_fetches import (
 from freshopt.modelling.general_program import general_program
 from freshopt.modelling.host_limits import HostLimits
 from freshopt.modelling.matched_rates import Estimates, matched_rates
-from freshopt.modelling.objective import Objective, Refresh, require_discipline, require_requests
+from freshopt.modelling.objective import (
+    Objective,
+    Refresh,
+    as_objective,
+    require_discipline,
+    require_requests,
+)
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.phased_objective import PhasedObjective, Profile, phased
 from freshopt.modelling.short_form import NAMES, ShortForm, short_form
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.modelling.worst import Worst
-from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_number, read_only
+from freshopt.moved import keywords
+from freshopt.numerics.arrays import Array, as_number, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.bundles import Bundles
 from freshopt.separable.kernel import Numerics
 from freshopt.separable.program import Program
+from freshopt.units import bandwidth_of
 
 _MINIMAX = "the worst of several groups is no sum over sources."
 
 
+@keywords()
 @frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Problem:
@@ -68,12 +77,13 @@ class Problem:
 
     Parameters
     ----------
-    objective : Objective
+    objective : Objective or str
+        By name, such as "binary", "age" or "deadline:2d", it is of periodic refreshes where it has a choice.
     sources : Sources
-    bandwidth : float, optional
-        Total refreshes (more exactly, refresh cost) per time unit, > 0.
+    bandwidth : float or str, optional
+        Total refreshes (more exactly, refresh cost) per time unit, > 0; or with its unit, such as "200/day".
         Optional where constraints are declared; the short way to say ``fo.Budget(bandwidth)``.
-    host_limits : mapping of host to float, optional
+    host_limits : mapping of host to float or str, optional
         Bandwidth each host may take; hosts left out have no limit. The short way to say
         ``fo.Budget(host_limits, by="host", name="host")``.
     profile : WeeklyProfile, optional
@@ -130,7 +140,7 @@ class Problem:
     Examples
     --------
     >>> import freshopt as fo
-    >>> fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources([1.0, 4.0]), bandwidth=3.0)
+    >>> fo.Problem(fo.problems.AccumulatedDelay(fo.Refresh.POISSON), fo.Sources([1.0, 4.0]), bandwidth=3.0)
     Problem(AccumulatedDelay(refresh=Refresh.POISSON), n=2, bandwidth=3 per day)
     """
 
@@ -152,23 +162,20 @@ class Problem:
 
     def __init__(
         self,
-        objective: Objective,
+        objective: Objective | str,
         sources: Sources,
-        bandwidth: float | None = None,
-        host_limits: Mapping[Any, float] | None = None,
+        bandwidth: float | str | None = None,
+        host_limits: Mapping[Any, float | str] | None = None,
         constraints: object = (),
         *,
         profile: Profile | None = None,
         load_limit: float = 2.0,
     ) -> None:
-        if not isinstance(objective, Objective):
-            raise ObjectiveError(
-                f"{objective!r} is not an Objective instance. Pass one, such as HarmonicStaleness()."
-            )
         if not isinstance(sources, Sources):
             raise SourceDataError(
                 f"{type(sources).__name__} is not Sources. Build fo.Sources(change_rate=...)."
             )
+        objective = as_objective(objective, sources.time_unit)
         require_discipline(objective)
         require_requests(objective, sources)
         if profile is not None:
@@ -178,7 +185,8 @@ class Problem:
             raise SourceDataError("there is no bandwidth. Pass bandwidth=, or constraints=[...].")
         found = declared(given, sources) if given else None
         hosts = HostLimits.of(sources, host_limits)
-        short = ShortForm(None if bandwidth is None else _bandwidth(bandwidth), hosts, (), NAMES)
+        most = None if bandwidth is None else bandwidth_of(bandwidth, sources.time_unit)
+        short = ShortForm(most, hosts, (), NAMES)
         if found is not None:
             short = short_form(found, sources, short.bandwidth, hosts)
         worst = objective if isinstance(objective, Worst) else None
@@ -222,7 +230,7 @@ class Problem:
             object.__setattr__(self, key, value)
         if sources.changed_cost is not None:
             own, twin = sources_per_bandwidth(objective, sources, lower, upper)
-            object.__setattr__(self, "per_bandwidth", Problem(own, twin, bandwidth, host_limits))
+            object.__setattr__(self, "per_bandwidth", Problem(own, twin, most, host_limits))
             return
         require_room(self)
         general = found is not None and (short.rest or found.bundles or found.couplings)
@@ -265,13 +273,13 @@ class Problem:
         --------
         >>> import freshopt as fo
         >>> sources = fo.Sources(change_rate=[1.0, 4.0], refresh_cost=1.0, changed_cost=10.0)
-        >>> problem = fo.Problem(fo.problems.HarmonicStaleness(), sources, bandwidth=12.0)
+        >>> problem = fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.POISSON), sources, bandwidth=12.0)
         >>> problem.used_by_source(np.array([1.0, 4.0]))
         array([ 6., 24.])
         """
         return used_by_source(self.objective, self.sources, rates)
 
-    def with_bandwidth(self, bandwidth: float) -> Problem:
+    def with_bandwidth(self, bandwidth: float | str) -> Problem:
         """Return the same problem with another bandwidth.
 
         What was prepared is shared.
@@ -281,17 +289,17 @@ class Problem:
         InfeasibleProblemError
             If the lower bounds need more.
         """
+        number = bandwidth_of(bandwidth, self.sources.time_unit)
         if self.constraints:
-            number = _bandwidth(bandwidth)
             if self.short[0] or math.isinf(self.bandwidth):
-                return self._declared_anew(self.sources, number)
+                return self.restated(bandwidth=number)
             return self.with_limit(self.labels[0], number)
         other = object.__new__(Problem)
         for key in Problem.__slots__:
             object.__setattr__(other, key, getattr(self, key))
-        object.__setattr__(other, "bandwidth", _bandwidth(bandwidth))
+        object.__setattr__(other, "bandwidth", number)
         if self.per_bandwidth is not None:
-            object.__setattr__(other, "per_bandwidth", self.per_bandwidth.with_bandwidth(bandwidth))
+            object.__setattr__(other, "per_bandwidth", self.per_bandwidth.with_bandwidth(number))
             return other
         require_room(other)
         require_domain(other)
@@ -317,7 +325,8 @@ class Problem:
         --------
         >>> import freshopt as fo
         >>> log = fo.CrawlLog(source=["a"] * 4, time=[0, 1, 2, 4], changed=[0, 1, 0, 1])
-        >>> guess = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources(1.0, name=["a"]), bandwidth=2.0)
+        >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+        >>> guess = fo.Problem(objective, fo.Sources(1.0, names=["a"]), bandwidth=2.0)
         >>> guess.with_estimates(fo.estimators.MaximumLikelihood(smoothing=0).fit(log)).sources
         Sources(n=1, change_rate=0.9406 per day, importance=1)
         """
@@ -329,9 +338,7 @@ class Problem:
         They are per time unit, and everything is checked anew.
         """
         sources = self.sources.with_change_rate(change_rate)
-        if self.constraints:
-            return self._declared_anew(sources)
-        return Problem(self.objective, sources, self.bandwidth, self.host_limits or None)
+        return self.restated(sources)
 
     def with_limit(self, label: str, value: float) -> Problem:
         """Return the same problem with another limit of one constraint.
@@ -355,7 +362,7 @@ class Problem:
         Examples
         --------
         >>> import freshopt as fo
-        >>> fresh = fo.Target(fo.problems.BinaryFreshness(), at_least=0.5, name="fresh")
+        >>> fresh = fo.Target(fo.problems.BinaryFreshness(fo.Refresh.POISSON), at_least=0.5, name="fresh")
         >>> problem = fo.Problem(fo.Spend(), fo.Sources([1.0, 4.0]), constraints=[fresh])
         >>> round(fo.solve(problem.with_limit("fresh", 0.75)).value, 6)
         13.0
@@ -375,7 +382,7 @@ class Problem:
                 changed = constraint_with_limit(one, label, number, self.sources)
                 if changed is not None:
                     others = (*self.constraints[:place], changed, *self.constraints[place + 1 :])
-                    return self._declared_anew(self.sources, constraints=others)
+                    return self.restated(constraints=others)
         known = self.row_labels
         if label in known:
             raise SourceDataError(
@@ -392,17 +399,22 @@ class Problem:
         name, hosts = self.labels
         return (name, *(f"{hosts}[{host}]" for host in self.hosts.names))
 
-    def _declared_anew(
+    def restated(
         self,
-        sources: Sources,
+        sources: Sources | None = None,
         bandwidth: float | None = None,
         constraints: tuple[Constraint | Written, ...] | None = None,
+        objective: Objective | None = None,
     ) -> Problem:
-        """Return the same declaration with other sources, bandwidth or constraints."""
+        """Return the same declaration with other parts, checked anew.
+
+        Limits that were given the short way stay so, and all others are among the constraints.
+        """
         short = self.bandwidth if bandwidth is None and self.short[0] else bandwidth
         limits = self.host_limits if self.short[1] else None
         given = self.constraints if constraints is None else constraints
-        return Problem(self.objective, sources, short, limits, given)
+        own = self.objective if objective is None else objective
+        return Problem(own, self.sources if sources is None else sources, short, limits, given)
 
     def to_cvxpy(self) -> Expression:
         """Return the declared problem as a `cvxpy.Problem`.
@@ -416,7 +428,8 @@ class Problem:
         Examples
         --------
         >>> import freshopt as fo
-        >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources([1.0, 4.0]), bandwidth=3.0)
+        >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+        >>> problem = fo.Problem(objective, fo.Sources([1.0, 4.0]), bandwidth=3.0)
         >>> program = problem.to_cvxpy()
         >>> [variable.name() for variable in program.variables()], round(float(program.solve()), 5)
         (['rate'], 3.0)
@@ -476,13 +489,3 @@ class Problem:
         if once and self.program is not None and self.bundles is not None:
             return charged_once(constraints, rate, self.program.rows, self.bundles)
         return constraints
-
-
-def _bandwidth(value: float) -> float:
-    try:
-        bandwidth = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise SourceDataError(f"bandwidth {value!r} is not a number. Pass refreshes per time unit.") from None
-    if not SMALLEST <= bandwidth <= LARGEST:
-        raise SourceDataError(f"bandwidth is {bandwidth:g}. It must be > 0 (at most {LARGEST:g}).")
-    return bandwidth

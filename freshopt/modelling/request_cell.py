@@ -34,16 +34,16 @@ Cost: the inverse marginal takes a dozen evaluations of the curve, or some 70 wh
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from freshopt.compiled.cost_functions import Value
-from freshopt.compiled.demand_functions import Demand
-from freshopt.compiled.proof_functions import ProofCell
 from freshopt.numerics.arrays import Array, Formula, Index
 from freshopt.numerics.bracketed_roots import bracketed_roots
 from freshopt.numerics.request_windows import discounted
+
+if TYPE_CHECKING:
+    from freshopt.modelling.cost_curve import Cell
 
 # Lifetimes beyond, in any time unit, are taken for infinite, and below the inverse of it for 0.
 LONGEST = 1e250
@@ -59,14 +59,9 @@ class RequestForms:
 
     Attributes
     ----------
-    demand, value : callable or None
-        Inverse marginal and cost of one source, ``(1/price, *parameters, ζ)`` and ``(rate, *parameters, ζ)``,
-        of `freshopt.compiled`, without a window.
-    proof : ProofCell or None
-        Of `freshopt.compiled`, without a window.
-    window_demand : callable or None
-    window_proof : ProofCell or None
-        The same with a window, σ as the last parameter.
+    cell, windowed : Cell or None
+        What loops and proofs of many sources are made of, with ζ as the last parameter; and with a window, σ
+        after it. Otherwise the formulas here are used.
     rise : callable or None
         ``(T, *parameters, ζ, σ)``: R = ∫₀^σ e^{−ζx}(c(T + x) − c(T)) dx, also for σ = inf. None refuses
         windows.
@@ -74,11 +69,8 @@ class RequestForms:
         ``(T, *parameters, ζ, σ)``: ∫₀^σ e^{−ζx}(1 − c(T + x)) dx of a curve with a mean gain.
     """
 
-    demand: Demand | None = None
-    value: Value | None = None
-    proof: ProofCell | None = None
-    window_demand: Demand | None = None
-    window_proof: ProofCell | None = None
+    cell: Cell | None = None
+    windowed: Cell | None = None
     rise: Formula | None = None
     kept: Formula | None = None
 

@@ -6,14 +6,17 @@ They are validated once and frozen.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders, shortened
-from freshopt.formatting import count
+from freshopt.logs.file_kinds import POLARS, Frame
+from freshopt.logs.schema import CHANGE_RATE_COLUMNS, Table
+from freshopt.logs.tables import framed
+from freshopt.moved import Renamed, keywords
 from freshopt.numerics.arrays import (
     LARGEST,
     SMALLEST,
@@ -27,10 +30,11 @@ from freshopt.numerics.arrays import (
     is_listed_text,
     is_scalar,
     label_array,
+    once,
     read_only,
 )
 from freshopt.numerics.frozen_arrays import frozen_arrays
-from freshopt.units import check_time_unit
+from freshopt.units import check_time_unit, crossed_bounds
 
 if TYPE_CHECKING:
     import polars
@@ -56,6 +60,7 @@ NARROW = ("change_rate", "importance")
 RAREST = 1e-9
 
 
+@keywords(name="names")
 @frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Sources:
@@ -67,7 +72,7 @@ class Sources:
         Poisson rate of changes Δ > 0, per time unit.
     importance : array_like, optional
         Weight w ≥ 0 of a source in the objective. Default: `request_rate` if that is given, else 1.
-    name : sequence of str, optional
+    names : sequence of str, optional
         Unique names, used in messages and tables. Default: the position.
     host : sequence, optional
         Group label of each source, for limits on a host's total rate.
@@ -97,7 +102,7 @@ class Sources:
         Read-only views; a scalar argument has stride 0. A `change_rate` or `importance` given in float32 is
         kept so, without a copy (`column`), and widened anew on each access.
     signalled : ndarray of bool, shape (n,)
-    name, host : ndarray of shape (n,), or None
+    names, host : ndarray of shape (n,), or None
     request_rate, stale_while_revalidate, success, changed_cost : ndarray of float, shape (n,), or None
         Windows and costs that are all 0 are None.
 
@@ -114,18 +119,18 @@ class Sources:
     ----------
     .. [1] Kolobov et al., "Staying up to Date with Online Content Changes Using Reinforcement Learning for
        Scheduling", NeurIPS 2019.
-    .. [2] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6075.
+    .. [2] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6067.
 
     Examples
     --------
-    >>> sources = Sources(change_rate=[0.5, 2.0], importance=[1.0, 3.0], name=["a", "b"])
+    >>> sources = Sources(change_rate=[0.5, 2.0], importance=[1.0, 3.0], names=["a", "b"])
     >>> sources
     Sources(n=2, change_rate=0.5..2 per day, importance=1..3)
     """
 
     _change_rate: npt.NDArray[Any]
     _importance: npt.NDArray[Any]
-    name: npt.NDArray[Any] | None
+    names: npt.NDArray[Any] | None
     host: npt.NDArray[Any] | None
     signalled: BoolArray
     min_rate: Array
@@ -136,12 +141,14 @@ class Sources:
     stale_while_revalidate: Array | None
     success: Array | None
     changed_cost: Array | None
+    library: str = field(init=False)
+    name = Renamed("names")
 
     def __init__(
         self,
         change_rate: npt.ArrayLike,
         importance: npt.ArrayLike | None = None,
-        name: npt.ArrayLike | None = None,
+        names: npt.ArrayLike | None = None,
         host: npt.ArrayLike | None = None,
         signalled: npt.ArrayLike = False,
         min_rate: npt.ArrayLike = 0.0,
@@ -172,11 +179,12 @@ class Sources:
             "refresh_cost": refresh_cost,
             "changed_cost": changed_cost,
         }
-        n = _length({**numbers, "name": name, "host": host, "signalled": signalled})
-        labels = _labels(name, n, "name")
+        n = _length({**numbers, "names": names, "host": host, "signalled": signalled})
+        labels = _labels(names, n, "names")
         store: Callable[[str, object], None] = lambda key, value: object.__setattr__(self, key, value)  # noqa: E731
         store("time_unit", check_time_unit(time_unit))
-        store("name", labels)
+        store("library", POLARS)
+        store("names", labels)
         store("host", _labels(host, n, "host"))
         for key in optional:
             store(key, None)
@@ -184,39 +192,32 @@ class Sources:
         for key, value in numbers.items():
             store(f"_{key}" if key in NARROW else key, as_column(value, n, key, narrow=key in NARROW))
         _require_unique(labels)
-        self._require("change_rate", lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
-        self._require("refresh_cost", lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
-        if request_rate is not None:
-            self._require("request_rate", lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
-        if self.stale_while_revalidate is not None:
-            self._require(
-                "stale_while_revalidate",
-                lambda x: (x == 0) | ((x >= SMALLEST) & (x <= LARGEST)) | (x == np.inf),
-                "must be 0 or more",
-            )
-            if not bool(np.any(self.stale_while_revalidate)):
-                store("stale_while_revalidate", None)
+        for key in ("change_rate", "refresh_cost", *(["request_rate"] if request_rate is not None else [])):
+            self._require(key, lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
         if self.success is not None:
             span = (RAREST, 1.0)
             self._require("success", lambda x: (x >= RAREST) & (x <= 1.0), "must be > 0 and at most 1", span)
         for key in ("importance", "min_rate", "changed_cost"):
             self._require(key, lambda x: (x == 0) | ((x >= SMALLEST) & (x <= LARGEST)), "must be 0 or more")
-        self._require(
-            "max_rate",
-            lambda x: (x == 0) | ((x >= SMALLEST) & (x <= LARGEST)) | (x == np.inf),
-            "must be 0 or more",
-        )
-        if not bool(np.any(self.changed_cost)):
-            store("changed_cost", None)
+        endless = ["max_rate"] if stale_while_revalidate is None else ["stale_while_revalidate", "max_rate"]
+        for key in endless:
+            self._require(
+                key,
+                lambda x: (x == 0) | ((x >= SMALLEST) & (x <= LARGEST)) | (x == np.inf),
+                "must be 0 or more",
+            )
+        for key in ("changed_cost", *endless[:-1]):
+            if not bool(np.any(once(getattr(self, key)))):
+                store(key, None)
+        if float(np.max(once(self.min_rate))) <= float(np.min(once(self.max_rate))):
+            return
+        alike = n > 1 and is_scalar(self.min_rate) and is_scalar(self.max_rate)
         crossed = [
-            f"{self.label(k)}: {self.min_rate[k]:g} > {self.max_rate[k]:g}"
-            for part in chunks(n)
-            for k in part.start + np.flatnonzero(self.min_rate[part] > self.max_rate[part])
+            ("all sources" if alike else self.label(k), float(self.min_rate[k]), float(self.max_rate[k]))
+            for k in np.flatnonzero(self.min_rate > self.max_rate)
         ]
         if crossed:
-            raise SourceDataError(
-                f"min_rate exceeds max_rate for {list_offenders(crossed)}. Swap or widen them."
-            )
+            raise SourceDataError(crossed_bounds(crossed[:1] if alike else crossed, time_unit))
 
     def __len__(self) -> int:
         """Return the number of sources."""
@@ -276,16 +277,23 @@ class Sources:
 
         It is its quoted name, or its position.
         """
-        return f"source {int(k)}" if self.name is None else f"'{self.name[k]}'"
+        return f"source {int(k)}" if self.names is None else f"'{self.names[k]}'"
 
     def take(self, index: slice | npt.NDArray[Any]) -> Sources:
         """Return the sources at a slice, mask or integer index."""
         part = object.__new__(Sources)
-        for key in ("name", *(f"_{key}" if key in NARROW else key for key in COLUMNS)):
+        for key in ("names", *(f"_{key}" if key in NARROW else key for key in COLUMNS)):
             column = getattr(self, key)
             object.__setattr__(part, key, None if column is None else read_only(column[index]))
-        object.__setattr__(part, "time_unit", self.time_unit)
+        for key in ("time_unit", "library"):
+            object.__setattr__(part, key, getattr(self, key))
         return part
+
+    def of_library(self, library: str) -> Sources:
+        """Return them with tables of a library."""
+        same = self.take(slice(None))
+        object.__setattr__(same, "library", library)
+        return same
 
     def with_change_rate(self, change_rate: npt.ArrayLike) -> Sources:
         """Return the same sources with other change rates, per time unit.
@@ -319,9 +327,7 @@ class Sources:
 
     @classmethod
     def from_frame(cls, frame: Any, time_unit: str = "day") -> Sources:  # noqa: ANN401 - any dataframe library's frame
-        """Build from a dataframe with one row per source.
-
-        Any of polars, pandas, pyarrow and the like.
+        """Build from a dataframe of any library, a row per source.
 
         Parameters
         ----------
@@ -344,33 +350,29 @@ class Sources:
         >>> Sources.from_frame(pl.DataFrame({"source": ["a", "b"], "change_rate": [1.0, 2.0]}))
         Sources(n=2, change_rate=1..2 per day, importance=1)
         """
-        import narwhals
-
-        table = narwhals.from_native(frame, eager_only=True)
-        if "change_rate" not in table.columns:
-            raise SourceDataError(
-                f"the table has no column 'change_rate', it has {list_offenders(table.columns)}. Add it."
-            )
-        columns = {key: key for key in COLUMNS if key in table.columns}
+        given = Frame.of(frame, "the table of sources")
+        table = Table.read(given, CHANGE_RATE_COLUMNS)
+        columns = {key: key for key in COLUMNS if key in table.frame.columns}
         for key in ("name", "source"):
-            if key in table.columns:
-                columns["name"] = key
+            if key in table.frame.columns:
+                columns["names"] = key
         for column in columns.values():
-            nulls = int(table[column].null_count())
-            if nulls:
-                raise SourceDataError(
-                    f"column '{column}' has {count(nulls, 'empty cell')}. Fill them or drop the rows."
-                )
-        return cls(**{key: table[column].to_numpy() for key, column in columns.items()}, time_unit=time_unit)
+            table.cells.require_filled(table.frame[column])
+        made = cls(
+            **{key: table.frame[name].to_numpy() for key, name in columns.items()}, time_unit=time_unit
+        )
+        return made.of_library(given.library)
 
+    @framed
     def to_frame(self) -> polars.DataFrame:
-        """Return a polars table of the columns that are set.
+        """Return a dataframe of the columns that are set.
 
-        Scalars at their default are left out.
+        Scalars at their default are left out. It is of polars, or of the library of the dataframe that the
+        sources were made of.
         """
         import polars
 
-        names = np.arange(len(self)) if self.name is None else self.name
+        names = np.arange(len(self)) if self.names is None else self.names
         columns: dict[str, npt.NDArray[Any]] = {"source": names, "change_rate": self.change_rate}
         default = {
             "importance": 1.0,
@@ -391,16 +393,16 @@ class Sources:
     def _require(
         self,
         key: str,
-        holds: Callable[[Array], BoolArray],
+        holds: Callable[[Any], Any],
         rule: str,
         span: tuple[float, float] = (SMALLEST, LARGEST),
     ) -> None:
-        """Raise SourceDataError by name where a rule does not hold.
-
-        NaN never holds.
-        """
-        column: Array = getattr(self, f"_{key}" if key in NARROW else key)
-        column = column[:1] if is_scalar(column) else column
+        """Raise by name where a rule does not hold; NaN never does."""
+        column: Array = once(getattr(self, f"_{key}" if key in NARROW else key))
+        # What lies within the span fulfils every rule; a number for all sources is asked itself.
+        low, high = float(column.min()), float(column.max())
+        if span[0] <= low <= high <= span[1] or (len(column) == 1 and holds(low)):
+            return
         bad = [
             int(k)
             for part in chunks(len(column))
@@ -421,10 +423,10 @@ def _length(arguments: dict[str, npt.ArrayLike | None]) -> int:
     """
     lengths: dict[str, int] = {}
     for key, value in arguments.items():
+        if value is None or isinstance(value, float):
+            continue
         try:
-            shape = (
-                as_objects(value).shape if is_listed_text(value) else () if value is None else np.shape(value)
-            )
+            shape = as_objects(value).shape if is_listed_text(value) else np.shape(value)
         except ValueError:
             raise SourceDataError(f"{key} has entries of different lengths. Give one per source.") from None
         if shape:
@@ -459,7 +461,8 @@ def _labels(value: npt.ArrayLike | None, n: int, what: str) -> npt.NDArray[Any] 
 def _flags(value: npt.ArrayLike, n: int) -> BoolArray:
     """Return `signalled` as a read-only boolean vector."""
     numbers = as_vector(value, n, "signalled")
-    if not bool(np.all((numbers == 0) | (numbers == 1))):
+    flags = once(numbers)
+    if not bool(np.all((flags == 0) | (flags == 1))):
         raise SourceDataError("signalled must be true or false for each source. Pass booleans, or 0 and 1.")
     if is_scalar(numbers):
         return np.broadcast_to(np.asarray(bool(numbers[0])), (n,))
@@ -486,7 +489,7 @@ def _require_unique(names: npt.NDArray[Any] | None) -> None:
             twice.append(repr(name))
         seen.add(name)
     if twice:
-        raise SourceDataError(f"name occurs more than once: {list_offenders(twice)}. Names must be unique.")
+        raise SourceDataError(f"a name occurs more than once: {list_offenders(twice)}. Names must be unique.")
 
 
 def _span(values: Array) -> str:

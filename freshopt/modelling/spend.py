@@ -19,7 +19,7 @@ class Spend(Objective):
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[1.0, 4.0])
-    >>> fresh = fo.Target(fo.problems.BinaryFreshness(), at_least=0.5)
+    >>> fresh = fo.Target(fo.problems.BinaryFreshness(fo.Refresh.POISSON), at_least=0.5)
     >>> round(fo.solve(fo.Problem(Spend(), sources, constraints=[fresh])).value, 9)
     4.0
     """

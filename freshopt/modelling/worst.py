@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from freshopt.modelling.constraints.declared_settings import checked_labels
 from freshopt.modelling.constraints.groups import Labels
 from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.declaration import declared_entries
-from freshopt.modelling.objective import Objective, Refresh, require_sense
+from freshopt.modelling.objective import Objective, Refresh, as_objective, require_sense
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Index
 from freshopt.numerics.frozen_arrays import frozen_arrays
@@ -29,7 +29,7 @@ class Worst(Objective):
 
     Parameters
     ----------
-    objective : Objective
+    objective : Objective or str
         Its importance-weighted mean over each group is compared.
     by : array_like of labels, shape (n,), or "host"
         Group of each source; None for a source of no group.
@@ -41,7 +41,7 @@ class Worst(Objective):
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[1.0, 3.0])
-    >>> fairest = fo.Worst(fo.problems.AccumulatedDelay(), by=["eu", "us"])
+    >>> fairest = fo.Worst(fo.problems.AccumulatedDelay(fo.Refresh.POISSON), by=["eu", "us"])
     >>> fo.solve(fo.Problem(fairest, sources, bandwidth=2.0)).rates.round(9)
     array([0.5, 1.5])
     """
@@ -50,9 +50,16 @@ class Worst(Objective):
     by: Labels
     then: Literal["stop", "next"] = "stop"
 
+    if TYPE_CHECKING:
+        # The objective is given by name, too.
+        def __init__(
+            self, objective: Objective | str, by: Labels, then: Literal["stop", "next"] = "stop"
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         """Raise ObjectiveError unless the settings are of their kinds."""
-        if not isinstance(self.objective, Objective) or isinstance(self.objective, Worst):
+        object.__setattr__(self, "objective", as_objective(self.objective))
+        if isinstance(self.objective, Worst):
             raise ObjectiveError(f"the objective of Worst is {shown(self.objective)}. Pass another instance.")
         require_sense(self.objective)
         one_of(self.then, ("stop", "next"), "then of Worst", ObjectiveError)

@@ -14,7 +14,7 @@ crawl, and freshness is linear below ρ = g, where only a share of them is. As t
 carry no more information than a clock, and the policy tends to periodic refreshes.
 
 Cost: 2 μs a source and price (`freshopt.noisy_signals.renewal_cycle`); 10⁵ sources are solved and proved
-in seconds. What it brings, measured in worlds with signals: ``docs/noisy-signals.md``.
+in seconds. What it brings, measured in worlds with signals: ``docs/evidence/benchmarks.md``.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class NoisySignalFreshness(Objective):
         Examples
         --------
         >>> import freshopt as fo
-        >>> sources = fo.Sources([1.0, 1.0], name=["quiet", "loud"])
+        >>> sources = fo.Sources([1.0, 1.0], names=["quiet", "loud"])
         >>> objective = NoisySignalFreshness(recall=[0.0, 0.5], precision=[1.0, 0.8])
         >>> objective.thresholds([0.5, 0.5], sources)
         SignalThresholds(2 sources, 1 with signals, thresholds 2..4.95 days)
@@ -154,7 +154,7 @@ class NoisySignalFreshness(Objective):
             wait=wait / time,
             bonus=bonus(recall, precision) / time,
             crawl_probability=share,
-            names=sources.name,
+            names=sources.names,
             time_unit=sources.time_unit,
         )
 

@@ -44,20 +44,28 @@ Cost: compiled, 2 μs a source and price, 10-50 μs where recalls are beyond 0.9
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from freshopt.compiled import backend
+from freshopt.compiled.backend import plain_or_compiled
 from freshopt.compiled.columns import run_chunks_in_threads
-from freshopt.noisy_signals import threshold_passes
+from freshopt.noisy_signals import cycle_terms, signal_rates, threshold_search
 from freshopt.noisy_signals.signal_rates import LEAST
 from freshopt.numerics.arrays import Array, read_only
 
 # Sources: half a millisecond, below which a thread costs more than it saves.
 PIECE = 256
+loops = plain_or_compiled(
+    (
+        threshold_search.inverse,
+        threshold_search.evaluate,
+        threshold_search.thresholds,
+        threshold_search.cycles,
+        threshold_search.indices,
+    ),
+    (signal_rates, cycle_terms, threshold_search),
+)
 
 
 class Cycle(NamedTuple):
@@ -175,24 +183,3 @@ def _run(name: str, given: tuple[Array, ...], written: tuple[Array, ...]) -> Non
     # All read-only, so that one pass is compiled and not one for each mixture.
     ready = [read_only(np.ascontiguousarray(column, dtype=np.float64)) for column in given]
     run_chunks_in_threads(lambda begin, end: one(begin, end, *ready, *written), len(written[0]), PIECE)
-
-
-def loops() -> Mapping[str, Callable[..., None]]:
-    """Return the passes of `freshopt.noisy_signals.threshold_passes` by name."""
-    return _compiled() if backend.compiled() else _PLAIN
-
-
-_PLAIN: Mapping[str, Callable[..., None]] = {
-    "inverse": threshold_passes.inverse,
-    "evaluate": threshold_passes.evaluate,
-    "thresholds": threshold_passes.thresholds,
-    "cycles": threshold_passes.cycles,
-    "indices": threshold_passes.indices,
-}
-
-
-@cache
-def _compiled() -> Mapping[str, Callable[..., None]]:
-    from freshopt.noisy_signals.loops import build  # noqa: PLC0415 - numba loads only if needed
-
-    return build()

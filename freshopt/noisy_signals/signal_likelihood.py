@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from freshopt.errors import FreshoptError
-from freshopt.inference.crawl_likelihood import CrawlLikelihood
+from freshopt.estimators.crawl_likelihood import CrawlLikelihood
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.segments import segment_sums
 

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.estimators.estimator import check_confidence
 from freshopt.formatting import count
-from freshopt.inference.interval_methods import check_confidence
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.log_columns import LogRows, position_name
 from freshopt.logs.tables import frame_columns
@@ -177,7 +177,7 @@ class NoisySignals:
             heard=segment_sums(np.where(without, count, 0.0), crawls.offsets),
             counted=segment_sums(dated.astype(np.float64), crawls.offsets) if dated.any() else None,
         )
-        self.sources_, self.time_unit_ = crawls.sources_, crawls.time_unit
+        self.sources_, self.time_unit_ = crawls.names, crawls.time_unit
         self._time, self._crawls = (
             segment_sums(x, crawls.offsets) for x in (interval, known.astype(np.float64))
         )

@@ -11,18 +11,16 @@ with the threshold nb + x, also where the bonus is inf or so large that adding i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import sys
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.compiled import backend
+from freshopt.compiled.backend import plain_or_compiled
 from freshopt.errors import SourceDataError
 from freshopt.formatting import count
-from freshopt.noisy_signals import threshold_rule
 from freshopt.numerics.arrays import (
     Array,
     IntArray,
@@ -38,6 +36,64 @@ from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
     import polars
+
+
+def waiting_time(heard: float, signals: float, wait: float, bonus: float) -> float:
+    """Return the waiting time from a crawl to the next.
+
+    With so many signals heard.
+
+    Examples
+    --------
+    >>> waiting_time(0.0, 1.0, 0.5, 2.0), waiting_time(1.0, 1.0, 0.5, 2.0), waiting_time(2.0, 1.0, 0.5, 2.0)
+    (2.5, 0.5, 0.0)
+    """
+    if heard == signals or bonus == 0.0:
+        return wait
+    if heard > signals:
+        return 0.0 if bonus == math.inf else max(0.0, wait - (heard - signals) * bonus)
+    return wait + (signals - heard) * bonus
+
+
+def follow(
+    offsets: IntArray,
+    times: Array,
+    coins: Array,
+    signals: Array,
+    wait: Array,
+    bonus: Array,
+    share: Array,
+    horizon: float,
+    counts: IntArray,
+    out: Array,
+) -> None:
+    """Write or count the crawls of each source.
+
+    Source by source; they are only counted, in `counts[1:]`, if there is no room.
+    """
+    at = 0
+    for k in range(len(wait)):
+        last, heard = 0.0, 0.0
+        for e in range(offsets[k], offsets[k + 1] + 1):
+            signal = times[e] if e < offsets[k + 1] else horizon
+            while share[k] > 0.0:  # crawls that are due before the next signal
+                due = last + waiting_time(heard, signals[k], wait[k], bonus[k])
+                if not (due < signal and due > last):
+                    break
+                if len(out):
+                    out[at] = due
+                at += 1
+                last, heard = due, 0.0
+            if e < offsets[k + 1]:
+                heard += 1.0
+                late = signal - last >= waiting_time(heard, signals[k], wait[k], bonus[k])
+                if late and share[k] > 0.0 and (share[k] == 1.0 or coins[e] < share[k]):
+                    if len(out):
+                        out[at] = signal
+                    at += 1
+                    last, heard = signal, 0.0
+        counts[k + 1] = at
+
 
 # Largest number of crawls: 16 GB of them.
 MOST_CRAWLS = 1e9
@@ -211,10 +267,10 @@ class SignalThresholds:
         given = (offsets, np.ascontiguousarray(times[order]), np.ascontiguousarray(coin[order]), *rule)
         share = np.ascontiguousarray(self.crawl_probability)
         counts = np.zeros(len(self) + 1, dtype=np.int64)
-        follow = _follow()
-        follow(*given, share, horizon, counts, np.empty(0))
+        follow_all = _loops()["follow"]
+        follow_all(*given, share, horizon, counts, np.empty(0))
         found = np.empty(int(counts[-1]))
-        follow(*given, share, horizon, counts, found)
+        follow_all(*given, share, horizon, counts, found)
         who = np.repeat(np.arange(len(self)), np.diff(counts))
         by_time = np.lexsort((who, found))
         return who[by_time], found[by_time]
@@ -247,13 +303,4 @@ class SignalThresholds:
         return table.with_columns(infinite)
 
 
-def _follow() -> Callable[..., None]:
-    """Return the loop over signals, compiled or not."""
-    return _compiled() if backend.compiled() else threshold_rule.follow
-
-
-@cache
-def _compiled() -> Callable[..., None]:
-    from freshopt.noisy_signals.loops import build_rules  # noqa: PLC0415 - numba loads only if needed
-
-    return build_rules()
+_loops = plain_or_compiled((follow,), (sys.modules[__name__],))

@@ -21,7 +21,7 @@ from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, as_w
 from freshopt.numerics.random_streams import uniforms
 from freshopt.simulation.change_processes import PoissonChanges
 from freshopt.simulation.replay_result import Replay
-from freshopt.simulation.replay_window import Window, integrals
+from freshopt.simulation.staleness_integrals import Window, integrals
 from freshopt.simulation.standard_errors import Run, drawn_world, measured_runs, runs_wanted
 from freshopt.simulation.world import World
 

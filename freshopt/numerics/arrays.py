@@ -60,6 +60,11 @@ def as_vector(value: npt.ArrayLike, n: int, what: str) -> Array:
     SourceDataError
         If the values are not numbers or the shape is neither () nor (n,).
     """
+    # What has nothing to be refused is most of what is given: the checks take several times as long.
+    if type(value) is float:
+        return repeated(value, n)
+    if type(value) is np.ndarray and value.dtype == np.float64 and value.shape == (n,):
+        return read_only(value)
     if is_on_device(value):  # NumPy would copy what some libraries have there, and say nothing
         raise SourceDataError(
             f"{what} is on a CUDA device. Give it to fo.cuda.DeviceProblem, or copy it to the host."
@@ -80,6 +85,13 @@ def as_vector(value: npt.ArrayLike, n: int, what: str) -> Array:
             f"{what} has shape {array.shape} but there are {n} sources. Pass a scalar or one each."
         )
     return read_only(array)
+
+
+def repeated(number: float, n: int) -> Array:
+    """Return a read-only vector of one number, without memory."""
+    vector: Array = np.ndarray((n,), np.float64, np.array(number, np.float64), strides=(0,))
+    vector.flags.writeable = False
+    return vector
 
 
 def is_on_device(value: object) -> bool:
@@ -119,6 +131,14 @@ def as_number(value: object, what: str, remedy: str) -> float:
         number = math.nan if value is np.ma.masked else float(value if one else "")  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         raise SourceDataError(f"{what} is {_describe(value)}, not a number. {remedy}") from None
+    return number
+
+
+def as_positive(value: object, what: str, remedy: str, *, zero: bool = False) -> float:
+    """Return a positive number, or 0 where that counts, or raise."""
+    number = as_number(value, what, remedy)
+    if not (SMALLEST <= number <= LARGEST or (zero and number == 0)):
+        raise SourceDataError(f"{what} is {number}. {remedy}")
     return number
 
 
@@ -249,6 +269,11 @@ def is_scalar(array: npt.NDArray[Any]) -> bool:
     Its stride is 0.
     """
     return array.strides == (0,)
+
+
+def once(column: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+    """Return a column, or of one number for all sources that number."""
+    return column[:1] if is_scalar(column) else column
 
 
 def chunks(n: int, size: int = CHUNK) -> Iterator[slice]:

@@ -111,7 +111,12 @@ def octave_values(table: Array, lowest: int, q: Array) -> Array:
 
 def row_values(table: Array, row: IntArray, bits: IntArray) -> Array:
     """Evaluate rows of an octave table at numbers given by their bits."""
-    z = (bits & 0xFFFFFFFFFFFF) * 2.0**-47 - 1.0
+    z: Array = np.multiply(bits & 0xFFFFFFFFFFFF, 2.0**-47, dtype=np.float64) - 1.0
+    return row_polynomials(table, row, z)
+
+
+def row_polynomials(table: Array, row: IntArray, z: Array) -> Array:
+    """Evaluate rows' polynomials at z, without compilation."""
     coefficients = np.take(table, row, axis=0)
     value: Array = coefficients[..., DEGREE] * z
     for k in range(DEGREE - 1, 0, -1):

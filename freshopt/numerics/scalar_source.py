@@ -1,7 +1,7 @@
 """Functions in which formulas of numbers and of arrays are written alike.
 
 A formula made of these and of arithmetic stands once: NumPy evaluates it on arrays, and numba compiles it for
-numbers, in lanes (`freshopt.inference.formula_loops`). It has no branch on an array: `select` takes its
+numbers, in lanes (`freshopt.estimators.crawl_loops`). It has no branch on an array: `select` takes its
 place.
 """
 

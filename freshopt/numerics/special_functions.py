@@ -12,23 +12,17 @@ ulp, which is what lets a solver meet the bandwidth to a few ulp.
 
 from __future__ import annotations
 
-import functools
 import math
 
 import numpy as np
 
 from freshopt.numerics.arrays import Array
-from freshopt.numerics.inverse_tables import OCTAVE, octave_table
 
 EULER_GAMMA = 0.577215664901532860606512090082402431
 # Below this u the series is used; there the closed forms have lost less than 4 ulp.
 _SMALL = 0.5
 # Terms of a series: 0.5^16/16! < 1e-18.
 _SERIES = 16
-# Octaves of u that the table of `mean_harmonic` covers.
-_TABLE_FROM, _TABLE_TO = -2, 6
-# Beyond this u, E₁(u) is below an ulp of the rest.
-_TAIL = 40.0
 # Inverses are asked for no more: the square of their root is still a float, as inf's is not.
 HUGE = 1e300
 # Newton steps from the starting values below: relative error 7e-4, 9e-8, 1e-15, 2e-16 after each.
@@ -36,7 +30,6 @@ _NEWTON = 4
 
 # Coefficients of u^k in the series of each function, from k = 1 on.
 _STALE = [(-1.0) ** (k + 1) / math.factorial(k + 1) for k in range(1, _SERIES)]
-_HARMONIC = [(-1.0) ** (k + 1) / (math.factorial(k) * k * (k + 1)) for k in range(1, _SERIES)]
 _EIN = [(-1.0) ** (k + 1) / (math.factorial(k) * k) for k in range(1, _SERIES)]
 # Of u^k, divided by u², from k = 2 on.
 _INDEX = [(-1.0) ** k / math.factorial(k) for k in range(2, _SERIES + 1)]
@@ -74,50 +67,6 @@ def ein(u: Array) -> Array:
 
     x, low = np.maximum(u, _SMALL), np.minimum(u, _SMALL)
     return np.where(u < _SMALL, low * _horner(_EIN, low), exp1(x) + np.log(x) + EULER_GAMMA)
-
-
-def mean_harmonic(u: Array) -> Array:
-    """Return ∫₀¹ Ein(ut) dt, the mean harmonic cost of a period.
-
-    It equals Ein(u) − 1 + (1−e^{−u})/u, Ein the entire exponential integral.
-
-    Examples
-    --------
-    >>> round(float(mean_harmonic(np.float64(1.0))), 9)
-    0.428720158
-    """
-    table = _mean_harmonic_table()
-    u = np.asarray(u, dtype=np.float64)
-    within = np.fmin(np.fmax(u, 2.0**_TABLE_FROM), 2.0**_TABLE_TO * (1.0 - 2.0**-53))  # NaN has no row
-    bits = within.view(np.int64)
-    row = (bits >> 48) - OCTAVE * (1023 + _TABLE_FROM)
-    z = (bits & 0xFFFFFFFFFFFF) * 2.0**-47 - 1.0
-    value: Array = table[7][row]
-    for coefficients in table[6::-1]:
-        value = value * z + coefficients[row]
-    if bool(np.any(u > _TAIL)):  # E₁(u) is below an ulp of the rest
-        x = np.maximum(u, _TAIL)
-        value = np.where(u > _TAIL, np.log(x) + (EULER_GAMMA - 1.0) + 1.0 / x, value)
-    if not bool(np.all(u >= 2.0**_TABLE_FROM)):  # NaN too, which stays NaN
-        low = np.minimum(u, 2.0**_TABLE_FROM)
-        value = np.where(u >= 2.0**_TABLE_FROM, value, low * _horner(_HARMONIC, low))
-    return value
-
-
-@functools.cache
-def _mean_harmonic_table() -> list[Array]:
-    """Interpolate `mean_harmonic`, octave by octave.
-
-    It interpolates the closed form; there is one array for each power of z.
-    """
-    from scipy.special import exp1
-
-    def exact(u: Array) -> Array:
-        closed = exp1(u) + np.log(u) + EULER_GAMMA - 1.0 - np.expm1(-u) / u
-        return np.where(u < _SMALL, u * _horner(_HARMONIC, u), closed)
-
-    rows = octave_table(exact, _TABLE_FROM, _TABLE_TO)
-    return [np.ascontiguousarray(column) for column in rows.T]
 
 
 def harmonic_index(u: Array) -> Array:

@@ -11,8 +11,7 @@ Cost: 0.5-2 µs a poll in batches of a sixteenth of the sources; simulated sourc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,14 +20,17 @@ from freshopt.automata import Feedback, Polling, Update
 from freshopt.automata.polls import REACH
 from freshopt.automata.settings import check_gain, check_together
 from freshopt.automata.twofold import check_resolution
-from freshopt.errors import SourceDataError, expect, expect_settings, one_of
+from freshopt.certificates.solver_protocol import Solver
+from freshopt.errors import SourceDataError, expect_settings, one_of
 from freshopt.modelling.problem import Problem
-from freshopt.online.oracle import Truth
+from freshopt.numerics.arrays import Array
+from freshopt.online.learner import Course, RoundLearner
 from freshopt.online.poll_batches import Intervals, TreePolls
-from freshopt.online.run_history import RunHistory
-from freshopt.online.runs import Journal, State, run_rounds, settings_of
-from freshopt.simulation import Crawler, World
-from freshopt.simulation.crawler import as_crawler
+from freshopt.online.rate_evaluation import Truth
+from freshopt.online.runs import Journal, State
+from freshopt.simulation import Crawler
+from freshopt.solvers.uniform import Uniform
+from freshopt.solving import solve
 from freshopt.units import check_horizon
 
 # Largest number of polls of a round: their times take 0.8 GB.
@@ -39,8 +41,12 @@ SHORT = 32
 
 
 @dataclass(frozen=True, slots=True)
-class AutomataTree:
+class AutomataTree(RoundLearner):
     """Poll by a tree of twofold automata.
+
+    Of the problem, bandwidth and importances are used; its objective only values the rates, and without the
+    truth values are the weighted news found per time unit. The history has columns ``found`` (share of the
+    polls that found news) and ``probes``. A problem with bounds, limits, costs or signals is refused.
 
     Parameters
     ----------
@@ -120,120 +126,86 @@ class AutomataTree:
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise SourceDataError(f"{key} is {value!r}. Pass a whole number >= 1.")
 
-    def run(
-        self,
-        world: World | Crawler,
-        problem: Problem,
-        horizon: float,
-        *,
-        truth: Problem | None = None,
-        checkpoint: str | Path | None = None,
-        progress: bool = False,
-    ) -> RunHistory:
-        """Poll until the horizon; see `Learner.run`.
-
-        Of the problem, bandwidth and importances are used; its objective only values the rates, and without
-        the truth values are the weighted news found per time unit. The history has columns ``found`` (share
-        of the polls that found news) and ``probes``.
-
-        Raises
-        ------
-        SourceDataError
-            If the problem has bounds, limits, costs or signals, or the horizon is too short.
-        """
+    def _course(self, crawler: Crawler, problem: Problem, horizon: float, truth: Problem | None) -> Course:
         require_plain(problem, type(self).__name__)
-        n = len(problem.sources)
         tree = automata.AutomataTree(
-            n, self.resolution, polling=self.polling, update=self.update, seed=self.seed
+            len(problem.sources), self.resolution, polling=self.polling, update=self.update, seed=self.seed
         )
-        return run_tree(self, tree, world, problem, horizon, truth, checkpoint, progress)
+        return tree_course(self, tree, crawler, problem, horizon, Truth.of(problem, crawler, truth))
 
 
-def run_tree(
-    learner: AutomataTree,
+def tree_course(
+    settings: AutomataTree,
     tree: automata.AutomataTree,
-    world: World | Crawler,
+    crawler: Crawler,
     problem: Problem,
     horizon: float,
-    truth: Problem | None,
-    checkpoint: str | Path | None,
-    progress: bool,
+    truth: Truth | None,
     *,
-    name: object = None,
-) -> RunHistory:
-    """Run the rounds of a tree of automata.
-
-    If another learner's `name` is given, the tree stays as it is.
-    """
-    crawler, known = as_crawler(world), Truth.of(problem, world, truth)
-    shown = learner if name is None else name
+    learns: bool = True,
+) -> Course:
+    """Return the rounds in which a tree of automata polls."""
     importance, n = problem.sources.importance, len(problem.sources)
-    probes_per_poll = learner.probing / REACH if learner.feedback is Feedback.PROBE else 0.0
+    probes_per_poll = settings.probing / REACH if settings.feedback is Feedback.PROBE else 0.0
     horizon = check_horizon(horizon)
-    wanted = problem.bandwidth * horizon / learner.rounds / (1.0 + probes_per_poll) + 1e-9
+    wanted = problem.bandwidth * horizon / settings.rounds / (1.0 + probes_per_poll) + 1e-9
     if wanted > MOST_POLLS:
         raise SourceDataError(
-            f"horizon {horizon:g} has {wanted:.3g} polls in each of {learner.rounds} rounds, and at most "
+            f"horizon {horizon:g} has {wanted:.3g} polls in each of {settings.rounds} rounds, and at most "
             f"{MOST_POLLS:g} are planned at once. Pass more rounds, or a horizon of at most "
             f"{horizon / wanted * MOST_POLLS:.3g}."
         )
     polls = int(wanted)
     if polls < 1:
-        need = learner.rounds * (1.0 + probes_per_poll) / problem.bandwidth
+        need = settings.rounds * (1.0 + probes_per_poll) / problem.bandwidth
         raise SourceDataError(
-            f"horizon is {horizon:g}, too short for a poll in each of {learner.rounds} rounds. Pass at least "
-            f"{need:g}, or fewer rounds."
+            f"horizon is {horizon:g}, too short for a poll in each of {settings.rounds} rounds. Pass at "
+            f"least {need:g}, or fewer rounds."
         )
-    length = horizon / learner.rounds
+    length = horizon / settings.rounds
     origin = float(getattr(crawler, "clock", 0.0))
-    batch = learner.batch or max(SHORT, n // 16)
-    asked = TreePolls.of(
-        crawler, tree, importance, learner.feedback, learner.gain, learner.probing, length / polls
+    batch = settings.batch or max(SHORT, n // 16)
+    asked = TreePolls(
+        crawler, tree, importance, settings.feedback, settings.gain, settings.probing, length / polls
     )
-    sense, unit = problem.objective.sense, problem.sources.time_unit
-    journal = Journal(repr(shown), sense if known else "maximise", exact=known is not None, time_unit=unit)
 
-    def next_round(state: State, number: int) -> State:
-        tree.restore({key[5:]: column for key, column in state.items() if key.startswith("tree ")})
-        intervals, rng = Intervals.of(state), np.random.default_rng([learner.seed, number])
+    def play(state: State, number: int, journal: Journal) -> State:
+        restore(tree, state)
+        intervals, rng = Intervals.of(state), np.random.default_rng([settings.seed, number])
         rates = tree.shares() * (polls / length)
         begin, end = origin + number * length, origin + (number + 1) * length
         time = asked.times(begin, end, polls, rng)
         found, worth, probes = 0, 0.0, 0
         for first in range(0, polls, batch):
-            part = time[first : first + batch]
-            done = asked.play(intervals, part, rng)
-            if name is None:
+            done = asked.play(intervals, time[first : first + batch], rng)
+            if learns:
                 tree.learn(done.source, done.value)
             found += int(np.count_nonzero(done.news))
             worth += float(importance[done.source] @ done.news)
             probes += done.probes
-        best = {} if known is None else {"best": known.best(begin)}
-        value = worth / length if known is None else known.value(begin, rates)
         journal.add(
             end - origin,
             rates,
-            value=value,
+            value=worth / length if truth is None else truth.value(begin, rates),
+            best=None if truth is None else truth.best(begin),
             spent=polls + probes,
             allowed=problem.bandwidth * length,
             found=found / polls,
             probes=probes,
-            **best,
         )
         return state_of(tree, intervals)
 
-    last = run_rounds(
-        state_of(tree, Intervals.first(n)),
-        next_round,
-        learner.rounds,
-        journal,
-        crawler=crawler,
-        checkpoint=checkpoint,
-        settings=settings_of(shown, problem, world),
-        progress=progress,
-    )
-    tree.restore({key[5:]: column for key, column in last.items() if key.startswith("tree ")})
-    return journal.history(tree.shares() * (polls / length))
+    def final(last: State) -> Array:
+        restore(tree, last)
+        return tree.shares() * (polls / length)
+
+    start = state_of(tree, Intervals.first(n))
+    return Course(start, play, settings.rounds, truth is not None, final, None if truth else "maximise")
+
+
+def restore(tree: automata.AutomataTree, state: State) -> None:
+    """Restore a tree from the arrays of `state_of`."""
+    tree.restore({key[5:]: column for key, column in state.items() if key.startswith("tree ")})
 
 
 def state_of(tree: automata.AutomataTree, intervals: Intervals) -> State:
@@ -244,7 +216,6 @@ def state_of(tree: automata.AutomataTree, intervals: Intervals) -> State:
 
 def require_plain(problem: Problem, learner: str) -> None:
     """Raise if a tree cannot keep the problem's constraints."""
-    expect(problem, Problem, "problem", "Pass a freshopt.Problem")
     sources = problem.sources
     reasons = {
         "bounds on rates": bool(np.any(sources.min_rate > 0.0)) or bool(np.any(sources.max_rate < np.inf)),
@@ -257,3 +228,62 @@ def require_plain(problem: Problem, learner: str) -> None:
             raise SourceDataError(
                 f"{learner} does not apply: the problem has {reason}. Pass sources and a problem without."
             )
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPolling(RoundLearner):
+    """Poll at fixed rates from a solver.
+
+    They are those for the problem as it is given, and never change.
+
+    Parameters
+    ----------
+    solver : Solver, optional
+        ``Uniform()`` by default. ``Proportional()`` for rates proportional to the change rates, ``Auto()``
+        for the best ones.
+    polling : Polling
+    rounds : int
+        Rows of the history.
+    seed : int
+
+    Notes
+    -----
+    The policies Uniform and Optimal of [1]_, the latter with ``Auto()``; it knows the true change rates: pass
+    the problem with these. Their Proportional polls in proportion to the probability u of an update in a
+    slot. ``Proportional()`` is not that policy: its rates are proportional to the change rates −log(1 − u),
+    which on a `PollingKnapsack` of equal importances is Optimal.
+
+    References
+    ----------
+    .. [1] Granmo & Oommen, "Solving stochastic nonlinear resource allocation problems using a hierarchy of
+       twofold resource allocation automata", IEEE Transactions on Computers 59(4), 2010,
+       doi:10.1109/TC.2009.189.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(change_rate=[0.1, 0.3, 0.6, 1.0])
+    >>> problem = fo.Problem(fo.problems.PollingKnapsack(), sources, bandwidth=1.0)
+    >>> world = fo.World.poisson(sources, seed=1)
+    >>> history = FixedPolling(fo.solvers.Auto()).run(world, problem, 10_000.0)
+    >>> round(float(history.shortfall[-1]), 9), round(float(history.extra["found"].mean()), 2)
+    (0.0, 0.83)
+    """
+
+    solver: Solver = field(default_factory=Uniform)
+    polling: Polling = Polling.CREDIT
+    rounds: int = 100
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Raise if settings are invalid or out of range."""
+        expect_settings(self)
+        AutomataTree(polling=self.polling, rounds=self.rounds)
+
+    def _course(self, crawler: Crawler, problem: Problem, horizon: float, truth: Problem | None) -> Course:
+        require_plain(problem, type(self).__name__)
+        rates = solve(problem, self.solver).rates
+        tree = automata.AutomataTree.from_shares(rates, polling=self.polling, seed=self.seed)
+        settings = AutomataTree(polling=self.polling, rounds=self.rounds, seed=self.seed)
+        known = Truth.of(problem, crawler, truth)
+        return tree_course(settings, tree, crawler, problem, horizon, known, learns=False)

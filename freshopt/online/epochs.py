@@ -15,28 +15,25 @@ after each epoch.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from freshopt.certificates.solver_protocol import Solver, check_solver
 from freshopt.errors import SourceDataError, expect, expect_settings, list_offenders
+from freshopt.estimators.changes_per_time import FullObservation
 from freshopt.estimators.estimator import Estimator
-from freshopt.estimators.full_observation import FullObservation
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, exact_sum, total
-from freshopt.online.crawl_buffer import NO_ROWS, LogReader, with_rows
+from freshopt.online.epoch_crawls import NO_ROWS, LogReader, drawn, periodic_visits, serve, with_rows
+from freshopt.online.learner import Course, RoundLearner
 from freshopt.online.rate_evaluation import achieved_rates, value_under, with_rates
-from freshopt.online.run_history import RunHistory
-from freshopt.online.runs import Journal, State, run_rounds
-from freshopt.online.visit_times import drawn, periodic_visits, serve
-from freshopt.simulation import Crawler, World
-from freshopt.simulation.crawler import as_crawler
+from freshopt.online.runs import Journal, State, world_of
+from freshopt.simulation import Crawler
 from freshopt.solving import solve
 from freshopt.units import check_horizon, convert_time
 
@@ -83,8 +80,8 @@ def equal_epochs(length: float, horizon: float, explore: float, first: float = 1
     return [Epoch(end, explore if k else first) for k, end in enumerate(ends)]
 
 
-class EpochLearner(ABC):
-    """Learner in epochs of constant rates."""
+class EpochLearner(RoundLearner):
+    """Learner in epochs of constant rates, a round each."""
 
     __slots__ = ()
 
@@ -96,21 +93,9 @@ class EpochLearner(ABC):
     def epochs(self, problem: Problem, horizon: float) -> list[Epoch]:
         """Return the epochs until the horizon."""
 
-    def run(
-        self,
-        world: World | Crawler,
-        problem: Problem,
-        horizon: float,
-        *,
-        truth: Problem | None = None,
-        checkpoint: str | Path | None = None,
-        progress: bool = False,
-    ) -> RunHistory:
-        """Learn until the horizon, one round per epoch; see `Learner.run`."""
-        expect(problem, Problem, "problem", "Pass a freshopt.Problem")
+    def _course(self, crawler: Crawler, problem: Problem, horizon: float, truth: Problem | None) -> Course:
         choice = {"solver": self.solver, "seed": self.seed, "truth": truth, **self._choice(problem)}
-        run = EpochRun(world, problem, **choice)
-        return run.run(self, self.epochs(problem, horizon), checkpoint, progress)
+        return EpochRun(crawler, problem, **choice).course(self.epochs(problem, horizon))
 
     def _choice(self, problem: Problem) -> dict[str, Any]:  # noqa: ARG002 - for those with a floor
         """Return the arguments of `EpochRun` by which rates are chosen."""
@@ -140,7 +125,7 @@ class EpochRun:
 
     def __init__(
         self,
-        world: World | Crawler,
+        crawler: Crawler,
         problem: Problem,
         estimator: Estimator,
         *,
@@ -151,28 +136,10 @@ class EpochRun:
         truth: Problem | None = None,
         memory: float | None = None,
     ) -> None:
-        expect(problem, Problem, "problem", "Pass a freshopt.Problem")
-        self.problem, self.crawler, self.solver, self.floor = problem, as_crawler(world), solver, floor
+        self.problem, self.crawler, self.solver, self.floor = problem, crawler, solver, floor
         self.seed, self.memory = seed, memory
         self.aim = problem.objective if objective is None else objective
-        self.world = world if isinstance(world, World) else getattr(world, "world", None)
-        n = len(problem.sources)
-        if self.world is not None and len(self.world) != n:
-            raise SourceDataError(
-                f"the world has {len(self.world)} sources but the problem {n}. Pass the world of its sources."
-            )
-        names, called = None if self.world is None else self.world.names, problem.sources.name
-        if names is not None and called is not None and not np.array_equal(names, called):
-            k = int(np.flatnonzero(np.asarray(names) != np.asarray(called))[0])
-            raise SourceDataError(
-                f"source {k} is '{names[k]}' in the world but '{called[k]}' in the problem. Give both their "
-                "sources in one order (World.from_events(..., names=...))."
-            )
-        if self.world is not None and self.world.time_unit != problem.sources.time_unit:
-            raise SourceDataError(
-                f"the world's clock counts {self.world.time_unit}s but the problem's "
-                f"{problem.sources.time_unit}s. Give both one time_unit."
-            )
+        self.world, self.truth = world_of(crawler), truth
         self.signalled = np.array(problem.sources.signalled)
         if self.signalled.any() and not hasattr(self.crawler, "signals"):
             who = list_offenders(map(problem.sources.label, np.flatnonzero(self.signalled)))
@@ -186,21 +153,14 @@ class EpochRun:
                 f"FullObservation needs counts, but {type(self.crawler).__name__} has no "
                 "count(source, time). Write that method, or use MaximumLikelihood."
             )
-        self.truth = truth
         self.uniform = np.clip(
             problem.bandwidth / total(problem.sources.refresh_cost), problem.lower, problem.upper
         )
         self.learner = LogReader(estimator, problem.sources.time_unit)
         self._best: tuple[Array, float] | None = None
 
-    def run(
-        self,
-        learner: object,
-        epochs: Sequence[Epoch],
-        checkpoint: str | Path | None,
-        progress: bool,
-    ) -> RunHistory:
-        """Run the epochs; the journal has one round each."""
+    def course(self, epochs: Sequence[Epoch]) -> Course:
+        """Return the epochs as rounds."""
         horizon = epochs[-1].end
         crawls = horizon * self.problem.bandwidth / float(np.min(self.problem.sources.refresh_cost))
         if not crawls <= MOST_CRAWLS:
@@ -208,30 +168,11 @@ class EpochRun:
                 f"horizon {horizon:g} holds up to {crawls:.3g} crawls, and at most {MOST_CRAWLS:g} are "
                 f"kept. Pass a horizon of at most {horizon / crawls * MOST_CRAWLS:.3g}."
             )
-        objective = self.problem.objective
-        known = self._true_rates(0.0) is not None
-        unit = self.problem.sources.time_unit
-        journal = Journal(repr(learner), objective.sense, exact=known, time_unit=unit)
-        settings = f"{learner!r} on {self.problem!r} in {self.crawler_name}"
-        run_rounds(
-            self._start(epochs[0]),
-            lambda state, number: self._epoch(state, number, epochs, journal),
-            len(epochs),
-            journal,
-            crawler=self.crawler,
-            checkpoint=checkpoint,
-            settings=settings,
-            progress=progress,
-        )
-        return journal.history()
 
-    @property
-    def crawler_name(self) -> str:
-        """Return the world's repr, for the checkpoint's check.
+        def play(state: State, number: int, journal: Journal) -> State:
+            return self._epoch(state, number, epochs[number], journal)
 
-        It shows that a checkpoint is of this run.
-        """
-        return type(self.crawler).__name__ if self.world is None else repr(self.world)
+        return Course(self._start(epochs[0]), play, len(epochs), self._true_rates(0.0) is not None)
 
     def _start(self, first: Epoch) -> State:
         n, begin = len(self.problem.sources), float(getattr(self.crawler, "clock", 0.0))
@@ -264,19 +205,13 @@ class EpochRun:
         return {**state, "rates": rates, "price": np.array(solution.price)}
 
     def _estimated(self, change_rate: Array) -> Problem:
-        """Return the certainty-equivalent problem.
-
-        It has other change rates, and the floor.
-        """
-        lower = np.minimum(
-            np.maximum(self.problem.sources.min_rate, self.floor), self.problem.sources.max_rate
+        """Return the certainty-equivalent problem, with the floor."""
+        sources = self.problem.sources
+        return self._with(
+            self.aim, change_rate, np.minimum(np.maximum(sources.min_rate, self.floor), sources.max_rate)
         )
-        if self.signalled.any():  # a signalled source cannot be refreshed more often than it changes
-            lower = np.where(self.signalled, np.minimum(lower, change_rate), lower)
-        return with_rates(self.problem, self.aim, change_rate, lower)
 
-    def _epoch(self, state: State, number: int, epochs: Sequence[Epoch], journal: Journal) -> State:
-        epoch = epochs[number]
+    def _epoch(self, state: State, number: int, epoch: Epoch, journal: Journal) -> State:
         refresh = epoch.refresh or self.aim.refresh
         if number:
             state = self._choose({**state, "change_rate": self._learn(state)}, epoch)
@@ -398,7 +333,10 @@ class EpochRun:
         return value_under(problem, carried, refresh), self._best[1]
 
     def _plain(self, change_rate: Array) -> Problem:
-        lower = self.problem.sources.min_rate
-        if self.signalled.any():
+        """Return the problem with other change rates, without the floor."""
+        return self._with(self.problem.objective, change_rate, self.problem.sources.min_rate)
+
+    def _with(self, objective: Objective, change_rate: Array, lower: Array) -> Problem:
+        if self.signalled.any():  # a signalled source cannot be refreshed more often than it changes
             lower = np.where(self.signalled, np.minimum(lower, change_rate), lower)
-        return with_rates(self.problem, self.problem.objective, change_rate, lower)
+        return with_rates(self.problem, objective, change_rate, lower)

@@ -8,23 +8,163 @@ order √T, and so is the regret. An unknown horizon T is guessed, and the guess
 doubling trick); each new exploration adds to the data.
 
 Cost: one or two fits and solves per guess of the horizon.
+
+`best_exploration`: optimal length of exploration before committing. The expected regret of exploring for a
+number of sweeps and committing is computed, not bounded. That of exploration is known exactly. That of
+commitment is a Monte Carlo mean over samples of what exploration finds: after N sweeps of length a, a source
+was found changed Binomial(N, 1 − e^{−aΔ}) times, and its estimate is −ln(1 − share)/a.
+
+Cost: one solve per sample and candidate length.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from freshopt.certificates.solver_protocol import Solver
-from freshopt.errors import SourceDataError, expect
-from freshopt.estimators.estimator import Estimator
+from freshopt.errors import ObjectiveError, SourceDataError, check_seed, expect
+from freshopt.estimators.estimator import Estimator, check_bounds
 from freshopt.estimators.moment_matching import MomentMatching
+from freshopt.many import solve_many
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import total
+from freshopt.numerics.arrays import Array, as_numbers, as_whole, read_only, total
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.online.epochs import Epoch, EpochLearner, require_time
-from freshopt.online.exploration_length import best_exploration
+from freshopt.online.rate_evaluation import value_under, with_rates
+from freshopt.solving import solve
 from freshopt.units import check_horizon
+
+# Default bounds of estimates, as far apart as a source crawled a thousand times can resolve.
+BOUNDS = (1e-3, 1e3)
+# A sample is a solve for each length: a quarter of an hour at the very least.
+MOST_DRAWS = 1_000_000
+# float64 does not represent all integers beyond 2^53.
+MOST_SWEEPS = 1e15
+# Lengths between one sweep and the horizon, equally spaced in the logarithm.
+CANDIDATES = 25
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Exploration:
+    """Lengths of exploration and their expected regret.
+
+    Attributes
+    ----------
+    length : float
+        The best of `lengths`, in time units.
+    regret : float
+        Mean regret there, in units of the objective times time.
+    lengths : ndarray, shape (m,)
+    regrets : ndarray, shape (draws, m)
+        One per sample and length.
+    """
+
+    length: float
+    regret: float
+    lengths: Array
+    regrets: Array
+
+    def __repr__(self) -> str:
+        """Return the best length and its regret."""
+        return f"Exploration({self.length:g} of {len(self.lengths)} lengths, regret {self.regret:.4g})"
+
+
+def best_exploration(
+    problem: Problem,
+    horizon: float,
+    *,
+    sweeps: Sequence[int] | None = None,
+    bounds: tuple[float, float] = BOUNDS,
+    draws: int = 8,
+    seed: int = 0,
+) -> Exploration:
+    """Search the exploration length of least expected regret.
+
+    At a horizon.
+
+    Parameters
+    ----------
+    problem : Problem
+        With change rates like those expected; without signalled sources.
+    horizon : float
+        T, in time units.
+    sweeps : sequence of int, optional
+        Candidates: how often each source is visited. By default 25 from one to the horizon.
+    bounds : (float, float)
+        Between which estimates are clipped, in changes per time unit: as `MomentMatching` has them.
+    draws : int
+        Samples of what exploration finds; all lengths have common random numbers.
+    seed : int
+
+    Returns
+    -------
+    Exploration
+
+    Raises
+    ------
+    ObjectiveError
+        If sources are signalled, or the objective has no periodic cell.
+    SourceDataError
+        If the horizon is shorter than a sweep, or there are no draws.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(np.linspace(0.1, 1.0, 100), importance=np.exp(2.0 * np.sin(np.arange(100))))
+    >>> problem = fo.Problem(fo.problems.BinaryFreshness(fo.Refresh.POISSON), sources, bandwidth=50.0)
+    >>> [round(best_exploration(problem, horizon).length) for horizon in (1e3, 1e4, 1e5)]
+    [76, 142, 702]
+    """
+    expect(problem, Problem, "problem", "Pass a freshopt.Problem")
+    seed, draws = check_seed(seed), as_whole(draws, "draws", 1, MOST_DRAWS)
+    if bool(np.any(problem.sources.signalled)):
+        raise ObjectiveError("exploration is searched for silent sources. Pass signalled=False.")
+    if not hasattr(problem.objective, "refresh") or not hasattr(problem.objective, "curve"):
+        raise ObjectiveError(
+            f"{problem.objective!r} has no periodic cell to tell what exploration costs. Pass the length of "
+            "exploration yourself."
+        )
+    lowest, highest = check_bounds(bounds)
+    sources = problem.sources
+    sweep = total(sources.refresh_cost) / problem.bandwidth
+    horizon = check_horizon(horizon)
+    if not sweep <= horizon <= MOST_SWEEPS * sweep:
+        raise SourceDataError(
+            f"horizon is {horizon:g}. Pass at least one sweep over all sources, {sweep:g}, and at most "
+            f"{MOST_SWEEPS:g} of them."
+        )
+    most = math.floor(horizon / sweep)
+    given = np.geomspace(1, most, CANDIDATES).round() if sweeps is None else as_numbers(sweeps, "sweeps")
+    numbers = np.unique(given[(given >= 1) & (given <= most)]).astype(np.int64)
+    if not len(numbers):
+        raise SourceDataError(f"sweeps has no number from 1 to {most}. Pass one at least, or None.")
+    best = solve(problem)
+    sign = 1.0 if problem.objective.sense == "minimise" else -1.0
+    even = np.full(len(sources), 1.0 / sweep)
+    exploring = sign * (value_under(problem, even, Refresh.PERIODIC) - best.value)
+    chance = -np.expm1(-sources.change_rate * sweep)
+    regrets = np.empty((draws, len(numbers)))
+    for draw in range(draws):
+        estimated = []
+        for number in numbers.tolist():
+            found = np.random.default_rng([seed, draw, number]).binomial(number, chance)
+            with np.errstate(divide="ignore"):
+                estimate = np.clip(-np.log1p(-found / number) / sweep, lowest, highest)
+            estimated.append(with_rates(problem, problem.objective, estimate, sources.min_rate))
+        for k, planned in enumerate(solve_many(estimated)):
+            lost = sign * (value_under(problem, planned.rates, problem.objective.refresh) - best.value)
+            length = int(numbers[k]) * sweep
+            regrets[draw, k] = exploring * length + lost * (horizon - length)
+    mean = regrets.mean(axis=0)
+    k = int(np.argmin(mean))
+    lengths = np.asarray(numbers * sweep, dtype=np.float64)
+    return Exploration(float(lengths[k]), float(mean[k]), read_only(lengths), read_only(regrets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +196,14 @@ class ExploreThenCommit(EpochLearner):
 
     References
     ----------
-    .. [1] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6075.
+    .. [1] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6067.
 
     Examples
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources([0.2, 1.0, 0.5], importance=[1.0, 2.0, 3.0])
-    >>> guess = fo.Problem(fo.problems.BinaryFreshness(), fo.Sources(1.0, sources.importance), bandwidth=2.0)
+    >>> objective = fo.problems.BinaryFreshness(fo.Refresh.POISSON)
+    >>> guess = fo.Problem(objective, fo.Sources(1.0, sources.importance), bandwidth=2.0)
     >>> history = ExploreThenCommit(exploration=60.0).run(fo.World.poisson(sources, seed=1), guess, 400.0)
     >>> history.time.tolist(), history.rates.round(2).tolist()
     ([60.0, 400.0], [[0.67, 0.67, 0.67], [0.34, 0.68, 0.98]])

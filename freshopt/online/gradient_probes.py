@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -33,11 +32,11 @@ from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray
 from freshopt.numerics.random_streams import uniforms
-from freshopt.online.oracle import Truth
-from freshopt.online.run_history import RunHistory
-from freshopt.online.runs import Journal, State, run_rounds, settings_of
-from freshopt.simulation import Crawler, World
-from freshopt.simulation.crawler import as_crawler, poll
+from freshopt.online.learner import Course, RoundLearner
+from freshopt.online.rate_evaluation import Truth
+from freshopt.online.runs import Journal, State
+from freshopt.simulation import Crawler
+from freshopt.simulation.crawler import poll
 from freshopt.solvers.mirror_descent import MirrorDescent
 from freshopt.units import check_horizon
 
@@ -233,8 +232,12 @@ class Synchronization:
         journal.add(since, rates, value=value, allowed=allowed, **spent._asdict(), **best)
 
 
-class SyncLearner:
-    """Learner of rates from observed costs, a step a period."""
+class SyncLearner(RoundLearner):
+    """Learner of rates from observed costs, a step a period.
+
+    Of the problem, bandwidth, importances and bounds (min_rate > 0) are used; its change rates and its
+    objective are only used to evaluate the rates. The history has columns ``probes`` and ``resets``.
+    """
 
     __slots__ = ()
 
@@ -244,22 +247,33 @@ class SyncLearner:
     exploration: float
     seed: int
 
-    def run(
-        self,
-        world: World | Crawler,
-        problem: Problem,
-        horizon: float,
-        *,
-        truth: Problem | None = None,
-        checkpoint: str | Path | None = None,
-        progress: bool = False,
-    ) -> RunHistory:
-        """Run whole periods up to a horizon; see `Learner.run`.
+    def _course(self, crawler: Crawler, problem: Problem, horizon: float, truth: Problem | None) -> Course:
+        terms = Synchronization.of(problem, type(self).__name__, self.exploration, self.seed)
+        length, horizon = self._length(problem), check_horizon(horizon)
+        check_rounds(horizon / length, horizon, problem.bandwidth * length)
+        rounds = int(horizon / length + SLACK)
+        if rounds < 1:
+            raise SourceDataError(
+                f"horizon is {horizon:g}, shorter than a {self._period}. Pass at least {length:g}."
+            )
+        known = Truth.of(problem, crawler, truth)
 
-        Of the problem, bandwidth, importances and bounds (min_rate > 0) are used; its change rates and its
-        objective are only used to evaluate the rates. The history has columns ``probes`` and ``resets``.
-        """
-        return run_periods(self, self.descent, world, problem, horizon, truth, checkpoint, progress=progress)
+        def play(state: State, number: int, journal: Journal) -> State:
+            begin, end = (float(state["origin"]) + k * length for k in (number, number + 1))
+            after, spent = self._step(terms, crawler, state, begin, end)
+            after = {**after, "origin": state["origin"]}
+            # What was seen in the round is known of its rates.
+            terms.record(journal, known, {**after, "rates": state["rates"]}, (begin, end), spent)
+            return after
+
+        origin, rates = float(getattr(crawler, "clock", 0.0)), terms.first_rates()
+        start: State = {
+            "origin": np.array(origin),
+            "rates": rates,
+            "seen_cost": np.full(len(terms), np.nan),
+            **self._first(rates, origin),
+        }
+        return Course(start, play, rounds, known is not None, lambda last: last["rates"])
 
     @abstractmethod
     def _length(self, problem: Problem) -> float:
@@ -271,13 +285,7 @@ class SyncLearner:
 
     @abstractmethod
     def _step(
-        self,
-        terms: Synchronization,
-        crawler: Crawler,
-        descent: Descent,
-        state: State,
-        begin: float,
-        end: float,
+        self, terms: Synchronization, crawler: Crawler, state: State, begin: float, end: float
     ) -> tuple[State, Spent]:
         """Poll for a period; return the next state and the polls."""
 
@@ -287,58 +295,6 @@ class SyncLearner:
         if not SMALLEST <= self.learning_rate <= LARGEST:
             raise SourceDataError(f"learning_rate is {self.learning_rate}. Pass a number > 0, such as 1.0.")
         check_exploration(self.exploration)
-
-
-def run_periods(
-    learner: SyncLearner,
-    descent: Descent,
-    world: World | Crawler,
-    problem: Problem,
-    horizon: float,
-    truth: Problem | None,
-    checkpoint: str | Path | None,
-    *,
-    progress: bool,
-) -> RunHistory:
-    """Run a learner with a given step; see `SyncLearner.run`."""
-    terms = Synchronization.of(problem, type(learner).__name__, learner.exploration, learner.seed)
-    length, horizon = learner._length(problem), check_horizon(horizon)
-    check_rounds(horizon / length, horizon, problem.bandwidth * length)
-    rounds = int(horizon / length + SLACK)
-    if rounds < 1:
-        raise SourceDataError(
-            f"horizon is {horizon:g}, shorter than a {learner._period}. Pass at least {length:g}."
-        )
-    crawler, known = as_crawler(world), Truth.of(problem, world, truth)
-    sense, unit = problem.objective.sense, problem.sources.time_unit
-    journal = Journal(repr(learner), sense, exact=known is not None, time_unit=unit)
-
-    def next_round(state: State, number: int) -> State:
-        begin, end = (float(state["origin"]) + k * length for k in (number, number + 1))
-        after, spent = learner._step(terms, crawler, descent, state, begin, end)
-        after = {**after, "origin": state["origin"]}
-        # What was seen in the round is known of its rates.
-        terms.record(journal, known, {**after, "rates": state["rates"]}, (begin, end), spent)
-        return after
-
-    origin, rates = float(getattr(crawler, "clock", 0.0)), terms.first_rates()
-    start: State = {
-        "origin": np.array(origin),
-        "rates": rates,
-        "seen_cost": np.full(len(terms), np.nan),
-        **learner._first(rates, origin),
-    }
-    last = run_rounds(
-        start,
-        next_round,
-        rounds,
-        journal,
-        crawler=crawler,
-        checkpoint=checkpoint,
-        settings=settings_of(learner, problem, world),
-        progress=progress,
-    )
-    return journal.history(last["rates"])
 
 
 def seen_cost(before: Array, source: IntArray, probed: Array) -> Array:
@@ -392,7 +348,7 @@ def with_exploration(problem: Problem, exploration: float) -> Problem:
     sources = Sources(
         old.change_rate,
         importance=old.importance,
-        name=old.name,
+        names=old.names,
         min_rate=old.min_rate,
         max_rate=old.max_rate / (1.0 + exploration),
         time_unit=old.time_unit,

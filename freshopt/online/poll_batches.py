@@ -11,7 +11,7 @@ Cost: 0.2 ms per batch, and 0.5 µs per poll.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -76,8 +76,8 @@ class TreePolls:
     ----------
     crawler : Crawler
     tree : AutomataTree
+    importance, weight : ndarray, shape (n,)
     feedback : Feedback
-    weight : ndarray, shape (n,)
     gain, probing : float
         As in `AutomataTree.simulate`.
     slot : float
@@ -86,26 +86,16 @@ class TreePolls:
 
     crawler: Crawler
     tree: AutomataTree
+    importance: Array
     feedback: Feedback
-    weight: Array
     gain: float
     probing: float
     slot: float
+    weight: Array = field(init=False)
 
-    @classmethod
-    def of(
-        cls,
-        crawler: Crawler,
-        tree: AutomataTree,
-        importance: Array,
-        feedback: Feedback,
-        gain: float,
-        probing: float,
-        slot: float,
-    ) -> TreePolls:
-        """Make the rule with the importances as weights."""
-        weight = weights_of(importance, feedback, tree.update)
-        return cls(crawler, tree, feedback, weight, gain, probing, slot)
+    def __post_init__(self) -> None:
+        """Make weights of the importances."""
+        object.__setattr__(self, "weight", weights_of(self.importance, self.feedback, self.tree.update))
 
     def times(self, begin: float, end: float, polls: int, rng: np.random.Generator) -> Array:
         """Return the times of a round's polls.

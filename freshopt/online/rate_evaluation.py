@@ -1,19 +1,28 @@
 """Value of rates under other change rates or disciplines.
 
 Other than they were chosen for.
+
+`Truth`: oracle value of rates under the true parameters. It is known in simulations only. A Poisson world's
+change rates take the place of those in the problem that the policy was given, at every moment that they
+change; the best rates are then solved for, certified.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from freshopt.errors import SourceDataError
-from freshopt.modelling.objective import Objective, Refresh
+from freshopt.modelling.objective import Objective, Refresh, value_at
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import LARGEST, Array, total
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, total
+from freshopt.online.runs import world_of
+from freshopt.simulation import Crawler, World
+from freshopt.simulation.change_processes import PoissonChanges
+from freshopt.solving import solve
 
 # Of equal rates, where an objective starves. Binary freshness learnt from a guess of one rate for all: a
 # tenth leaves the least of what equal rates lose, of 0, .02, .05, .1, .2 and .4 (.095 and .035 in the mean of
@@ -27,7 +36,7 @@ def with_rates(problem: Problem, objective: Objective, change_rate: Array, min_r
     sources = Sources(
         change_rate=change_rate,
         importance=old.importance,
-        name=old.name,
+        names=old.names,
         host=old.host,
         signalled=old.signalled,
         min_rate=min_rate,
@@ -35,7 +44,7 @@ def with_rates(problem: Problem, objective: Objective, change_rate: Array, min_r
         refresh_cost=old.refresh_cost,
         time_unit=old.time_unit,
     )
-    return Problem(objective, sources, problem.bandwidth, problem.host_limits or None)
+    return problem.restated(sources, objective=objective)
 
 
 def require_floor(share: float | None) -> None:
@@ -101,7 +110,7 @@ def achieved_rates(problem: Problem, rates: Array, estimated: Array) -> Array:
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources([1.0, 2.0], signalled=[False, True])
-    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=2.0)
+    >>> problem = fo.Problem(fo.problems.BinaryFreshness(fo.Refresh.POISSON), sources, bandwidth=2.0)
     >>> achieved_rates(problem, np.array([1.5, 0.5]), np.array([1.0, 1.0]))
     array([1., 1.])
     """
@@ -115,3 +124,60 @@ def achieved_rates(problem: Problem, rates: Array, estimated: Array) -> Array:
     if used > bandwidth:
         return followed * (bandwidth / used)
     return followed + (silent * ((bandwidth - used) / wanted) if wanted > 0.0 else silent)
+
+
+@dataclass(slots=True, eq=False)
+class Truth:
+    """True problem behind a run, at each time.
+
+    Without a world the problem's own change rates are true.
+    """
+
+    problem: Problem
+    world: World | None
+    _epoch: int = -1
+    _now: Problem = field(init=False)
+    _best: float = field(init=False)
+
+    @classmethod
+    def of(cls, problem: Problem, world: World | Crawler, truth: Problem | None = None) -> Truth | None:
+        """Return the truth behind a run, or None if unknown."""
+        if truth is not None:
+            return cls(truth, None)
+        inside = world_of(world)
+        return (
+            None if inside is None or not isinstance(inside.changes, PoissonChanges) else cls(problem, inside)
+        )
+
+    def value(self, time: float, rates: Array) -> float:
+        """Return the value of rates at a time.
+
+        In the sense of the objective.
+        """
+        return value_of(self._at(time), rates)
+
+    def best(self, time: float) -> float:
+        """Return the value of the best rates at a time."""
+        self._at(time)
+        return self._best
+
+    def _at(self, time: float) -> Problem:
+        """Return the problem that holds at a time."""
+        epoch = 0
+        if self.world is not None and isinstance(self.world.changes, PoissonChanges):
+            epoch = max(int(np.searchsorted(self.world.changes.edges, time, side="right")) - 1, 0)
+        if epoch != self._epoch:
+            now = self.problem
+            if self.world is not None:
+                # A source that has stopped changing counts as one that hardly ever changes.
+                now = now.with_change_rate(np.maximum(self.world.change_rate(time), SMALLEST))
+            self._epoch, self._now, self._best = epoch, now, solve(now).value
+        return self._now
+
+
+def value_of(problem: Problem, rates: Array) -> float:
+    """Return an objective's value at rates, in its own sense."""
+    if problem.numerics is None:
+        raise SourceDataError(f"the objective cannot be evaluated: {problem.unknown_atom}.")
+    cost = total(problem.numerics.cost(rates))
+    return value_at(problem.objective, problem.numerics, problem.sources, rates, cost)

@@ -13,6 +13,13 @@ What `MirrorSync` costs at most beyond the best schedule in hindsight: mirror de
 pays K·L/η for where it starts, η U² T/(εK) for the noise of its gradient estimates and 2εUT for the refreshes
 used for them, L = ln(B/(K r_min)). The η and ε that balance the three make all of them proportional to U
 T^{2/3} L^{1/3}.
+
+`price_bracket`: bounds on the optimal shadow price. Some source is refreshed at the mean rate R/n or less and
+some source at that or more. By complementary slackness the marginal value of a refresh of a source equals the
+price unless its rate is 0. So the price is at least the smallest and at most the largest of the marginals at
+the mean rate.
+
+Cost: one pass over the sources.
 """
 
 from __future__ import annotations
@@ -22,7 +29,7 @@ import math
 import numpy as np
 
 from freshopt.errors import ObjectiveError, SourceDataError, expect
-from freshopt.inference.interval_methods import check_bounds, check_confidence
+from freshopt.estimators.estimator import check_bounds, check_confidence
 from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
@@ -77,17 +84,19 @@ def etc_regret_bound(
 
     References
     ----------
-    .. [1] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6075, Theorem 1.
+    .. [1] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6067, Theorem 1.
 
     Examples
     --------
     The bound of an easy instance, as a share of everything; and a hopeless one, with 10 times the sources.
 
     >>> import freshopt as fo
-    >>> few = fo.Problem(fo.problems.BinaryFreshness(), fo.Sources([0.5] * 10), bandwidth=20.0)
+    >>> objective = fo.problems.BinaryFreshness(fo.Refresh.POISSON)
+    >>> few = fo.Problem(objective, fo.Sources([0.5] * 10), bandwidth=20.0)
     >>> round(etc_regret_bound(few, 1e6, (0.1, 1.0)) / (10 * 1e6), 3)
     0.079
-    >>> many = fo.Problem(fo.problems.BinaryFreshness(), fo.Sources([0.5] * 100), bandwidth=20.0)
+    >>> objective = fo.problems.BinaryFreshness(fo.Refresh.POISSON)
+    >>> many = fo.Problem(objective, fo.Sources([0.5] * 100), bandwidth=20.0)
     >>> etc_regret_bound(many, 1e6, (0.1, 1.0)) / (100 * 1e6)
     1.0
     """
@@ -185,7 +194,7 @@ def mirror_sync_regret_bound(problem: Problem, rounds: int, largest_cost: float)
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources([1.0] * 100, importance=0.01, min_rate=0.025)
-    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=40.0)
+    >>> problem = fo.Problem(fo.problems.BinaryFreshness(fo.Refresh.POISSON), sources, bandwidth=40.0)
     >>> round(mirror_sync_regret_bound(problem, rounds=240, largest_cost=1.0), 1)
     217.0
     """
@@ -243,7 +252,7 @@ def mirror_sync_in_policy_bound(
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources([1.0] * 100, importance=0.01, min_rate=0.025)
-    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=40.0)
+    >>> problem = fo.Problem(fo.problems.BinaryFreshness(fo.Refresh.POISSON), sources, bandwidth=40.0)
     >>> round(mirror_sync_in_policy_bound(problem, 240, 1.0, learning_rate=2.4, exploration=0.05), 1)
     230.7
     """
@@ -294,3 +303,60 @@ def _spread(problem: Problem, largest_cost: float) -> tuple[float, float]:
             "bandwidth or lower min_rate."
         )
     return math.log(mean / lowest), largest_cost
+
+
+def price_bracket(problem: Problem) -> tuple[float, float]:
+    """Return bounds on the optimal price of the bandwidth.
+
+    The price is the dual variable (shadow price) of the bandwidth constraint.
+
+    Parameters
+    ----------
+    problem : Problem
+        Without lower and upper bounds and host limits; costs of a refresh may differ. Signalled sources
+        count as bounded above.
+
+    Returns
+    -------
+    low, high : float
+        low ≤ λ* ≤ high: the extremes over sources of −J'(R/Σcost)·w/cost.
+
+    Raises
+    ------
+    SourceDataError
+        If rates are bounded by anything but the bandwidth.
+    ObjectiveError
+        If the derivatives of the objective are unknown.
+
+    Notes
+    -----
+    For harmonic staleness under Poisson refreshes the marginal at the mean rate is n²wΔ/(R² + nΔR). [1]_
+    puts the extremes of w and Δ into it one by one (Algorithm 1, lines 1-2), which is the wider bracket.
+
+    References
+    ----------
+    .. [1] Kolobov et al., "Staying up to Date with Online Content Changes Using Reinforcement Learning for
+       Scheduling", NeurIPS 2019, Algorithm 1 and Proposition 3.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> objective = fo.problems.HarmonicStaleness(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, fo.Sources([1.0, 3.0]), bandwidth=2.0)
+    >>> low, high = price_bracket(problem)
+    >>> low, round(fo.solve(problem).price, 6), high
+    (0.5, 0.631476, 0.75)
+    """
+    expect(problem, Problem, "problem", "Pass a freshopt.Problem")
+    if problem.numerics is None:
+        raise ObjectiveError(problem.unknown_atom)
+    bounded = bool(np.any(problem.lower > 0.0) | np.any(np.isfinite(problem.upper)))
+    if bounded or len(problem.hosts):
+        raise SourceDataError(
+            "the bracket of the price needs rates that only the bandwidth bounds. Leave out min_rate, "
+            "max_rate, host limits and signals, or solve the problem: its price is exact."
+        )
+    cost = problem.sources.refresh_cost
+    mean = np.full(len(problem.sources), problem.bandwidth / total(cost))
+    worth = problem.numerics.marginal(mean) / cost
+    return float(np.min(worth)), float(np.max(worth))

@@ -14,20 +14,23 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from freshopt.errors import FreshoptError, SourceDataError, one_of
+from freshopt.errors import SourceDataError, one_of
 from freshopt.formatting import count
+from freshopt.moved import warn_renamed
 from freshopt.numerics.arrays import Array, IntArray, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.plots import Plotted, new_figure, save
 
 if TYPE_CHECKING:
     import polars
+    from matplotlib.axes import Axes
 
 Sense = Literal["minimise", "maximise"]
 
 
 @frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class RunHistory:
+class RunHistory(Plotted):
     """Rounds of a run of an online policy.
 
     Attributes
@@ -137,8 +140,35 @@ class RunHistory:
         columns |= {"spent": self.spent, "allowed": self.allowed, **self.extra}
         return polars.DataFrame({key: np.ascontiguousarray(column) for key, column in columns.items()})
 
-    def plot(self, path: str | Path) -> Path:
-        """Plot value, best value and bandwidth used over time.
+    def _draw(self, axes: Axes) -> None:
+        """Draw value and best value over time."""
+        axes.plot(self.time, self.value, label="learner" if self.exact else "learner (estimated)")
+        if self.best is not None:
+            axes.plot(self.time, self.best, color="black", linestyle="--", label="best rates")
+        axes.set(xlabel=f"{self.time_unit}s", ylabel="cost" if self.sense == "minimise" else "value")
+        axes.set_title(self.learner, fontsize="medium", wrap=True)
+        axes.legend(frameon=False)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Plot value and best value over time; see `draw`.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            By default new ones of `matplotlib.pyplot`.
+
+        Raises
+        ------
+        FreshoptError
+            If Matplotlib is not installed.
+        """
+        if isinstance(ax, str | Path):
+            warn_renamed("RunHistory.plot(path)", "RunHistory.draw(path)")
+            return self.draw(ax)
+        return Plotted.plot(self, ax)
+
+    def draw(self, path: str | Path) -> Path:
+        """Draw value, best value and bandwidth used over time into an image.
 
         Needs Matplotlib.
 
@@ -152,23 +182,13 @@ class RunHistory:
         FreshoptError
             If Matplotlib is not installed.
         """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise FreshoptError("Matplotlib is not installed. Install it: pip install matplotlib.") from None
-
-        figure = Figure(figsize=(7.0, 5.0), layout="constrained")
+        figure = new_figure(7.0, 5.0)
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
-        above.plot(self.time, self.value, label="learner" if self.exact else "learner (estimated)")
-        if self.best is not None:
-            above.plot(self.time, self.best, color="black", linestyle="--", label="best rates")
-        above.set_ylabel("cost" if self.sense == "minimise" else "value")
-        above.set_title(self.learner, fontsize="medium", wrap=True)
-        above.legend(frameon=False)
+        self._draw(above)
+        above.set_xlabel("")
         below.plot(self.time, 100.0 * self.spent / self.allowed)
         below.axhline(100.0, color="black", linewidth=0.8)
         below.set_ylabel("% spent")
         below.set_ylim(bottom=0.0)
         below.set_xlabel(f"{self.time_unit}s")
-        figure.savefig(path, dpi=150)
-        return Path(path)
+        return save(figure, path)

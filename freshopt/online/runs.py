@@ -27,7 +27,7 @@ from freshopt.errors import SourceDataError, one_of
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array
 from freshopt.online.run_history import RunHistory, Sense
-from freshopt.simulation import AgeCosts, Crawler, SimulatedCrawler, World
+from freshopt.simulation import AgeCosts, Crawler, World
 
 State: TypeAlias = dict[str, npt.NDArray[Any]]
 Round: TypeAlias = Callable[[State, int], State]
@@ -211,6 +211,12 @@ def run_rounds(
     return state
 
 
+def world_of(crawler: World | Crawler) -> World | None:
+    """Return the simulated world in which a crawler is, if any."""
+    inside = getattr(crawler, "world", crawler)
+    return inside if isinstance(inside, World) else None
+
+
 def settings_of(learner: object, problem: Problem, world: World | Crawler) -> str:
     """Return the settings that a resumed run must share.
 
@@ -223,7 +229,7 @@ def settings_of(learner: object, problem: Problem, world: World | Crawler) -> st
     columns = (sources.change_rate, sources.importance, sources.refresh_cost, sources.signalled)
     for column in (*columns, problem.lower, problem.upper):
         digest.update(np.ascontiguousarray(column).tobytes())
-    inside = world.world if isinstance(world, SimulatedCrawler) else world
+    inside = world_of(world) or world
     name = repr(inside) if isinstance(inside, World | AgeCosts) else type(inside).__name__
     return f"{learner!r} on {problem!r} with data {digest.hexdigest()[:16]} in {name}"
 

@@ -92,15 +92,15 @@ def sensitivity_bound(
 
     References
     ----------
-    .. [1] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6075, Lemmas 4, 6 and 7
+    .. [1] Upadhyay et al., "Learning to Crawl", AAAI 2020, doi:10.1609/aaai.v34i04.6067, Lemmas 4, 6 and 7
        (arXiv:1905.12781, appendices D-F).
 
     Examples
     --------
     >>> import freshopt as fo
     >>> guess, truth = fo.Sources([1.0, 2.0, 8.0]), fo.Sources([1.1, 2.4, 6.0])
-    >>> plan = fo.solve(fo.Problem(fo.problems.BinaryFreshness(), guess, bandwidth=4.0))
-    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), truth, bandwidth=4.0)
+    >>> plan = fo.solve(fo.Problem(fo.problems.BinaryFreshness(fo.Refresh.POISSON), guess, bandwidth=4.0))
+    >>> problem = fo.Problem(fo.problems.BinaryFreshness(fo.Refresh.POISSON), truth, bandwidth=4.0)
     >>> lost = fo.solve(problem).value - fo.certify(problem, plan.rates).value
     >>> given = (problem, guess.change_rate, truth.change_rate)
     >>> round(lost, 4), round(sensitivity_bound(*given, plan.rates), 4), round(sensitivity_bound(*given), 4)

@@ -1,9 +1,9 @@
 """Pipelines of copies that are made of copies."""
 
 from freshopt.pipelines.after_parents import AfterParents as AfterParents
+from freshopt.pipelines.after_parents import IndependentPhases as IndependentPhases
 from freshopt.pipelines.aligned import aligned_freshness as aligned_freshness
 from freshopt.pipelines.aligned import aligned_problem as aligned_problem
-from freshopt.pipelines.independent_phases import IndependentPhases as IndependentPhases
 from freshopt.pipelines.node_table import NodeFreshness as NodeFreshness
 from freshopt.pipelines.node_table import node_freshness as node_freshness
 from freshopt.pipelines.pipeline import Pipeline as Pipeline

@@ -15,11 +15,11 @@ Cost: a pass over the nodes for all bases, or four for a given ladder.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from freshopt.errors import SourceDataError, expect
+from freshopt.errors import SourceDataError, expect, expect_settings
 from freshopt.numerics.arrays import (
     LARGEST,
     SMALLEST,
@@ -31,7 +31,7 @@ from freshopt.numerics.arrays import (
     shape_of,
 )
 from freshopt.pipelines.pipeline import Pipeline
-from freshopt.scheduling.refresh_order import order_refreshes, points
+from freshopt.scheduling.refresh_order import order_refreshes, points, points_before
 
 # Bases that are tried between 1 and 2: steps of 4 %, finer ones change the cost by less than 1e-3.
 BASES = 16
@@ -255,3 +255,41 @@ class AfterParents:
             if len(parents):
                 depth[k] = int(depth[parents].max()) + counted[k]
         return np.asarray(depth[line.position] - 1, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class IndependentPhases:
+    """Equally spaced refreshes, each source's phase uniform and its own.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the phases.
+
+    Notes
+    -----
+    Under these the product of the periodic cells holds in a pipeline, on average over the phases. `Periodic`
+    spreads phases instead, so that the load is even.
+
+    Examples
+    --------
+    >>> source, time = IndependentPhases(seed=0).times(np.array([1.0, 2.0]), 2.0)
+    >>> source.tolist(), np.diff(time[source == 1]).round(9).tolist()
+    ([1, 1, 0, 1, 1, 0], [0.5, 0.5, 0.5])
+    """
+
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Raise if the seed is invalid."""
+        expect_settings(self)
+
+    def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:
+        """Return the refreshes in [0, horizon); see `Method.times`."""
+        phase = np.random.default_rng(self.seed).random(len(rates))
+        many = points_before(horizon, rates, phase)
+        return order_refreshes(many, points(many, phase, rates))
+
+    def redrawn(self, run: int) -> IndependentPhases:
+        """Return the method with a later seed, its own for run 0."""
+        return replace(self, seed=(self.seed + run) % 2**64)

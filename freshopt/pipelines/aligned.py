@@ -78,7 +78,7 @@ def aligned_problem(pipeline: Pipeline, objective: Objective, bandwidth: float) 
     sources = Sources(
         pipeline.change_rate[where],
         pipeline.importance[where],
-        pipeline.name[where],
+        pipeline.names[where],
         refresh_cost=np.concatenate([own.refresh_cost, free]),
         max_rate=np.where(used, np.inf, 0.0),
         time_unit=own.time_unit,

@@ -21,6 +21,7 @@ from freshopt.compiled.backend import fast
 from freshopt.errors import SourceDataError, check_seed, expect
 from freshopt.formatting import count
 from freshopt.modelling.objective import Refresh
+from freshopt.moved import Renamed
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.pipelines import loops
@@ -44,7 +45,7 @@ class NodeFreshness:
 
     Attributes
     ----------
-    name : ndarray of str, shape (n,)
+    names : ndarray of str, shape (n,)
     importance : ndarray, shape (n,)
     rate : ndarray, shape (n,)
         Refreshes per time unit, NaN of nodes that are not refreshed.
@@ -56,13 +57,14 @@ class NodeFreshness:
         The simulated value, and its standard error.
     """
 
-    name: npt.NDArray[Any]
+    names: npt.NDArray[Any]
     importance: Array
     rate: Array
     fresh: Array
     exact: BoolArray
     sampled: Array
     error: Array
+    name = Renamed("names")
 
     def __repr__(self) -> str:
         """Return the verdict and the weighted freshness, never the arrays."""
@@ -71,7 +73,7 @@ class NodeFreshness:
         bounds = int(np.sum(~self.exact[served]))
         kind = f"a lower bound for {bounds} of {int(served.sum())} of importance" if bounds else "exact"
         fresh, sampled = float(weight @ self.fresh), float(weight @ self.sampled)
-        nodes = count(len(self.name), "node", "d")
+        nodes = count(len(self.names), "node", "d")
         return f"NodeFreshness({nodes}: fresh {fresh:.4f}, {kind}; simulated {sampled:.4f})"
 
     def to_frame(self) -> polars.DataFrame:
@@ -84,7 +86,7 @@ class NodeFreshness:
 
         return polars.DataFrame(
             {
-                "node": self.name.tolist(),
+                "node": self.names.tolist(),
                 "importance": self.importance,
                 "rate": self.rate,
                 "fresh": self.fresh,
@@ -159,7 +161,7 @@ def node_freshness(
     rate = np.full(n, np.nan)
     rate[pipeline.position] = u
     return NodeFreshness(
-        pipeline.name,
+        pipeline.names,
         pipeline.importance,
         rate,
         fresh,

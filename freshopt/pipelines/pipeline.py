@@ -39,10 +39,18 @@ from freshopt.errors import SourceDataError, list_offenders, one_of, shown
 from freshopt.formatting import count
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.sources import Sources
+from freshopt.moved import Renamed, keywords
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector
 from freshopt.numerics.frozen_arrays import frozen_arrays
-from freshopt.pipelines.graph import Graph, Node, read_graph, require_known
-from freshopt.pipelines.node_numbers import named_numbers, number_column, refresh_costs
+from freshopt.pipelines.graph import (
+    Graph,
+    Node,
+    named_numbers,
+    number_column,
+    read_graph,
+    refresh_costs,
+    require_known,
+)
 from freshopt.pipelines.upstream import UpstreamSets, is_exact
 from freshopt.scheduling.rate_table import read_rates
 from freshopt.tools.dbt_project import Manifest, read_manifest
@@ -58,7 +66,7 @@ class Pipeline:
     ----------
     graph : Graph
         The nodes, parents before children.
-    name : ndarray of str, shape (n,)
+    names : ndarray of str, shape (n,)
     root_rate : ndarray, shape (n,)
         Changes per time unit of the roots, 0 of other nodes.
     importance : ndarray, shape (n,)
@@ -79,7 +87,7 @@ class Pipeline:
     """
 
     graph: Graph
-    name: npt.NDArray[Any]
+    names: npt.NDArray[Any]
     root_rate: Array
     importance: Array
     view: BoolArray
@@ -89,6 +97,8 @@ class Pipeline:
     position: IntArray
     roots: Sources
     upstream: UpstreamSets
+    name = Renamed("names")
+    sources_name = Renamed("source_names")
 
     def __len__(self) -> int:
         """Return the number of nodes."""
@@ -120,24 +130,24 @@ class Pipeline:
         if not isinstance(rates, Mapping) and not hasattr(rates, "columns") and not hasattr(rates, "problem"):
             found: Any = rates
             rates = dict(
-                zip(self.sources_name, as_vector(found, len(self.sources), "rates").tolist(), strict=True)
+                zip(self.source_names, as_vector(found, len(self.sources), "rates").tolist(), strict=True)
             )
         table = read_rates(rates)
         given = [] if table.names is None else [str(name) for name in table.names.tolist()]
         known = dict(zip(given, table.rates.tolist(), strict=True)) if given else {}
-        missing = [repr(name) for name in self.sources_name if name not in known]
+        missing = [repr(name) for name in self.source_names if name not in known]
         if missing:
             raise SourceDataError(
                 f"there is no rate of {list_offenders(missing)}. Pass a solution of the pipeline's sources, "
                 "or a rate for each of them."
             )
         # A negative zero would have a quotient of −∞.
-        return np.array([known[name] for name in self.sources_name]) + 0.0
+        return np.array([known[name] for name in self.source_names]) + 0.0
 
     @property
-    def sources_name(self) -> list[str]:
+    def source_names(self) -> list[str]:
         """Names of the sources."""
-        names: list[str] = self.name[self.position].tolist()
+        names: list[str] = self.names[self.position].tolist()
         return names
 
     def freshness(self, rates: object, refresh: Refresh | None = None) -> Array:
@@ -207,6 +217,7 @@ def _discipline(refresh: object) -> Refresh:
     return one_of(refresh, (Refresh.POISSON, Refresh.PERIODIC), "refresh of a pipeline's nodes")
 
 
+@keywords()
 def pipeline(
     graph: object,
     change_rate: Mapping[Any, float] | Any,  # noqa: ANN401 - or any fitted estimator
@@ -242,8 +253,8 @@ def pipeline(
     Returns
     -------
     Pipeline
-        With `sources` to be solved: under `HarmonicStaleness()` the optimum is that of the weighted −log
-        freshness, under `AccumulatedDelay` that of the missed changes.
+        With `sources` to be solved: under `HarmonicStaleness(Refresh.POISSON)` the optimum is that of the
+        weighted −log freshness, under `AccumulatedDelay` that of the missed changes.
 
     Raises
     ------
@@ -265,8 +276,9 @@ def pipeline(
     ... )
     >>> shop
     Pipeline(4 nodes: 2 changing roots, 2 refreshed; freshness exact)
-    >>> solution = fo.solve(fo.Problem(fo.problems.HarmonicStaleness(), shop.sources, bandwidth=40.0))
-    >>> dict(zip(shop.name.tolist(), shop.freshness(solution).round(4).tolist()))
+    >>> objective = fo.problems.HarmonicStaleness(fo.Refresh.POISSON)
+    >>> solution = fo.solve(fo.Problem(objective, shop.sources, bandwidth=40.0))
+    >>> dict(zip(shop.names.tolist(), shop.freshness(solution).round(4).tolist()))
     {'orders': 1.0, 'rates': 1.0, 'clean': 0.6624, 'revenue': 0.4302}
     """
     check_time_unit(time_unit)
@@ -332,6 +344,6 @@ def pipeline(
         is_exact(sets, root_rate, waits),
         Sources(total[where], served[where], name[where], refresh_cost=price, time_unit=time_unit),
         where,
-        Sources(root_rate[changing], name=name[changing], time_unit=time_unit),
+        Sources(root_rate[changing], names=name[changing], time_unit=time_unit),
         sets,
     )

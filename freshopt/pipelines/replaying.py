@@ -168,8 +168,8 @@ def replay_pipeline(
     many = as_number(batches, "batches", "Pass a whole number.")
     if not (BATCHES[0] <= many <= BATCHES[1] and many == int(many)):
         raise SourceDataError(f"batches is {batches}. Pass a whole number, {BATCHES[0]} to {BATCHES[1]}.")
-    _require_names(schedule.names, pipeline.sources.name, len(schedule.rates), "schedule", "sources")
-    _require_names(world.names, pipeline.roots.name, len(world), "world", "roots")
+    _require_names(schedule.names, pipeline.sources.names, len(schedule.rates), "schedule", "sources")
+    _require_names(world.names, pipeline.roots.names, len(world), "world", "roots")
     if schedule.time_unit != pipeline.sources.time_unit or world.time_unit != schedule.time_unit:
         raise SourceDataError("pipeline, schedule and world have different time units. Convert them.")
     origin = float(np.min(world.start))

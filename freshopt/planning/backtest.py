@@ -18,8 +18,8 @@ hindsight; with `every` an estimate and a solve a period and sample.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -27,27 +27,32 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, expect
-from freshopt.formatting import count
+from freshopt.formatting import count, number
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.numerics.arrays import as_number
+from freshopt.logs.file_kinds import POLARS
+from freshopt.logs.tables import framed
 from freshopt.planning.failing_window import Statuses, failure_words
 from freshopt.planning.held_out_window import SHARE, SPLITS, held_out_windows
 from freshopt.planning.measured import PARTS, Measured, MeasuredTable
-from freshopt.planning.plan_steps import require_static
+from freshopt.planning.plan_steps import estimated_sources, require_static
 from freshopt.planning.policies import CURRENT, PHASED, PLAN, PLAN_AT_CURRENT, REPLANNED, policies_in
 from freshopt.planning.policy_cost import Measurement, PolicyCost, mean_row, saving
 from freshopt.planning.request import Log, as_crawl_log
 from freshopt.planning.verdict import JUDGED, PHASES, verdict
 from freshopt.planning.wishes import BackTestWishes, Wishes, taking
-from freshopt.units import parse_duration, rate_of
+from freshopt.plots import Plotted, measured_rows
+from freshopt.questions.todays_crawls import own_bandwidth
+from freshopt.report.held_out import PLANS, POLICIES
+from freshopt.units import Time, duration_of, rate_of
 
 if TYPE_CHECKING:
     import polars
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, slots=True)
-class BackTest:
+class BackTest(Plotted):
     """Policies held against the last part of their log.
 
     Attributes
@@ -65,12 +70,22 @@ class BackTest:
     sources, left_out : int
         Those that were replayed, and those that were not crawled both before and in a window.
     time_unit : str
+    details : MeasuredTable
+        What each source cost; over time and by source at the first bandwidth.
     dated : bool
         Whether the log dates changes, and what is replayed counts them from there.
-    details : MeasuredTable or None
-        What each source cost; over time and by source at the first bandwidth.
     failures : str
         How fetches fail, in words; empty where none does.
+    library : str
+        Of the dataframe that the log was made of, and so of `to_frame`.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> days = list(range(60))
+    >>> log = fo.CrawlLog(["a"] * 60 + ["b"] * 60, days * 2, [0, 1] * 30 + [0, 0, 0, 1] * 15)
+    >>> fo.backtest(log, splits=1).to_frame()["policy"].to_list()[:3]
+    ['plan', 'rates in force', 'uniform']
     """
 
     rows: tuple[PolicyCost, ...]
@@ -82,12 +97,14 @@ class BackTest:
     sources: int
     left_out: int
     time_unit: str
+    details: MeasuredTable
     dated: bool = False
-    details: MeasuredTable | None = None
     failures: str = ""
+    library: str = POLARS
 
+    @framed
     def to_frame(self) -> polars.DataFrame:
-        """Return a polars table, a row for each policy, window and bandwidth.
+        """Return a dataframe, a row for each policy, window and bandwidth.
 
         Columns policy, begin, end, bandwidth, predicted, realised, error, refreshes, fresh, saving,
         saving_error and hidden.
@@ -96,26 +113,44 @@ class BackTest:
 
         return polars.DataFrame([row.facts() for row in self.rows], infer_schema_length=None)
 
+    def _draw(self, axes: Axes) -> None:
+        """Draw each policy's cost with its error, and the prediction."""
+        several = len({row.bandwidth for row in self.means if row.policy == PLANS[0]}) > 1
+        rows = [
+            f"{POLICIES.get(row.policy, row.policy)}{f', {number(row.bandwidth)}' if several else ''}"
+            for row in self.means
+        ]
+        values, errors, predicted = (
+            np.array([getattr(row, key) for row in self.means], dtype=np.float64)
+            for key in ("realised", "error", "predicted")
+        )
+        measured_rows(axes, rows, values, errors, predicted, [row.policy in PLANS for row in self.means])
+        maximised = self.details is not None and self.details.maximised
+        axes.set(xlabel=f"measured objective ({'higher' if maximised else 'lower'} is better)")
+        axes.set_title(f"{count(self.sources, 'source')}, {count(self.splits, 'window')}", fontsize="medium")
+        axes.legend(frameon=False)
+
     def facts(self) -> dict[str, Any]:
         """Return it in numbers, as `summary.json` has it."""
         keys = ("begin", "end", "splits", "sources", "left_out", "dated", "failures", "verdict")
         told: dict[str, Any] = {key: getattr(self, key) for key in keys}
         told["policies"] = [row.facts() for row in self.means]
         told["windows"] = [row.facts() for row in self.rows]
-        told["over_time"] = None if self.details is None else self.details.facts()
+        told["over_time"] = self.details.facts()
         return {"held_out": told}
 
 
 @taking(BackTestWishes)
 def backtest(
     log: Log,
-    bandwidth: float | str | Sequence[float | str],
+    bandwidth: float | str | Sequence[float | str] | None = None,
     *,
     history: ChangeHistory | None = None,
-    every: float | str | None = None,
+    every: Time | None = None,
     splits: int = SPLITS,
     share: float = SHARE,
     statuses: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] | None = None,
+    columns: Mapping[str, str] | None = None,
     time_unit: str | None = None,
     **wishes: Unpack[BackTestWishes],
 ) -> BackTest:
@@ -127,13 +162,16 @@ def backtest(
         As `plan` takes it. Of a `ChangeHistory` all changes are known; otherwise how often a source changed
         in a crawl interval in which a change was found, and when, is drawn from the posterior of its rate,
         given counts and dates (`last_modified`) where the log has them.
-    bandwidth : float, str or sequence of them
-        Refreshes per time unit, or with its unit; of several each has its rows.
-    objective, importance, hosts, host_limits, min_rate, max_rate, estimator, time_unit
+    bandwidth : float, str or sequence of them, optional
+        Refreshes per time unit, or with its unit; of several each has its rows. By default as many as the
+        log's own crawls.
+    objective, importance, hosts, host_limits, estimator, columns, time_unit
+        As in `plan`.
+    min_interval, max_interval, limits, min_rate, max_rate
         As in `plan`.
     history : ChangeHistory, optional
         All changes of the log's sources, where they are known: they are what is replayed.
-    every : float or str, optional
+    every : float, str or timedelta, optional
         Period after which a policy is planned again from its own crawls, such as "7d"; it is then one more.
     splits : int
         Windows that the held-out part is cut into; the plan of each sees all crawls before it.
@@ -167,33 +205,40 @@ def backtest(
     >>> rng = np.random.default_rng(1)
     >>> rows = [(k, day, rng.random() < p) for k, p in ((0, 0.1), (1, 0.7)) for day in range(200)]
     >>> source, time, changed = zip(*rows, strict=True)
-    >>> found = fo.backtest(fo.CrawlLog(source, time, changed), bandwidth="2/day")
+    >>> found = fo.backtest(fo.CrawlLog(source, time, changed))
     >>> [row.policy for row in found.means][:4]
     ['plan', 'rates in force', 'uniform', 'proportional']
     """
-    crawls, known = as_crawl_log(log, time_unit)
+    crawls, known = as_crawl_log(log, time_unit, columns)
     expect(history, (ChangeHistory, NoneType), "history", "Pass a freshopt.ChangeHistory")
-    several: list[float | str] = (
+    several: list[Any] = (
         [bandwidth]
-        if isinstance(bandwidth, str) or not isinstance(bandwidth, Sequence | np.ndarray)
+        if bandwidth is None or isinstance(bandwidth, str) or not isinstance(bandwidth, Sequence | np.ndarray)
         else list(bandwidth)
     )
     if not several:
         raise SourceDataError("there is no bandwidth. Pass one or more rates.")
     asked = {"bandwidth": several[0], **({} if statuses is None else {"statuses": statuses}), **wishes}
     request = Wishes.of(crawls, asked, BackTestWishes)
+    if bandwidth is None:
+        with request.bounded():
+            _, sources = estimated_sources(crawls, request)
+        mine = None if known is not None else crawls
+        several = [own_bandwidth(request.objective, sources, request.host_limits, mine)]
+        request = replace(request, bandwidth=several[0])
     rates = [rate_of("bandwidth", each, crawls.time_unit) for each in several]
-    return hold_out(
-        crawls,
-        request,
-        known if history is None else history,
-        share,
-        splits,
-        bandwidths=rates,
-        every=None if every is None else _period(every, crawls.time_unit),
-        crawled=known is None,
-        statuses=None if statuses is None else Statuses.of(*statuses),
-    )
+    with request.bounded():
+        return hold_out(
+            crawls,
+            request,
+            known if history is None else history,
+            share,
+            splits,
+            bandwidths=rates,
+            every=None if every is None else _period(every, crawls.time_unit),
+            crawled=known is None,
+            statuses=None if statuses is None else Statuses.of(*statuses),
+        )
 
 
 def hold_out(
@@ -223,7 +268,7 @@ def hold_out(
     known = [[one for one in each if one.policy in everywhere] for each in measured]
     groups = [list(group) for group in zip(*known, strict=True)]
     plans = _plans(groups)
-    table = MeasuredTable(log.sources_, measured, request.objective.sense == "maximise")
+    table = MeasuredTable(log.names, measured, request.objective.sense == "maximise")
     rows = [
         mean_row([one], None if plan is None else [plan[k]], maximised=table.maximised)
         for group, plan in zip(groups, plans, strict=True)
@@ -239,11 +284,12 @@ def hold_out(
         windows[-1].end,
         len(windows),
         there,
-        len(log.sources_) - there,
+        len(log.names) - there,
         log.time_unit,
-        history is None and log.last_modified is not None,
         table,
+        history is None and log.last_modified is not None,
         failure_words(request, statuses),
+        log.library,
     )
 
 
@@ -284,14 +330,9 @@ def _plans(groups: Sequence[Sequence[Measured]]) -> list[Sequence[Measured] | No
     return found
 
 
-def _period(every: float | str, time_unit: str) -> float:
+def _period(every: Time, time_unit: str) -> float:
     """Return the period of re-planning on the log's clock."""
-    if isinstance(every, str):
-        try:
-            return parse_duration(every, time_unit)
-        except SourceDataError as error:
-            raise SourceDataError(f"every: {error}") from None
-    found = as_number(every, "every", "Pass a duration such as 7.0.")
+    found = duration_of("every", every, time_unit)
     if not found > 0.0:
         raise SourceDataError(f'every is {every!r}. Pass a duration > 0, such as "7d".')
     return found

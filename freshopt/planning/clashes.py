@@ -40,7 +40,7 @@ CLASHES = (
         Clash(
             first,
             (ON_REQUEST,),
-            "--requests, --format and --stale-while-revalidate are for --refresh on-request. Leave them out.",
+            "--requests, --format and --stale-while-revalidate are for freshopt lifetimes. Use that.",
             needs=True,
         )
         for first in ("--requests", "--format", "stale_while_revalidate")
@@ -61,19 +61,6 @@ CLASHES = (
     ),
     Clash("freshness", (DASK,), "{0} is for --engine memory. Say --target 99% --cheapest there."),
     Clash(
-        "a plan",
-        ("bandwidth", "freshness", "constraints"),
-        'bandwidth is None, not a number. Pass a rate such as "200/day", or constraints=[...] that limit it, '
-        "or freshness=0.99.",
-        needs=True,
-    ),
-    Clash(
-        "lifetimes",
-        ("bandwidth", "freshness"),
-        'bandwidth is None, not a number. Pass a rate such as "200/day", or freshness=0.99.',
-        needs=True,
-    ),
-    Clash(
         "changed_cost",
         ("constraints", "freshness", "max_churn", "--load-limit above 1", DASK),
         "{1} does not go with {0}, which is planned for under bandwidth, bounds and host limits alone. Leave "
@@ -87,11 +74,21 @@ CLASHES = (
             ("--replay", "compares rates within one bandwidth"),
         )
     ),
+    Clash("--json", ("--details", "--quiet"), "{0} stands in place of {1}. Leave one of them out."),
+    Clash("--quiet", ("--details",), "{0} stands in place of {1}. Leave one of them out."),
+    Clash("min_interval", ("max_rate",), "{0} is a largest rate, and so is {1}. Leave one of them out."),
+    Clash("max_interval", ("min_rate",), "{0} is a least rate, and so is {1}. Leave one of them out."),
     Clash("statuses", ("success",), "{0} stand in place of {1}, which they tell. Pass one of them."),
     Clash(
         DASK,
-        ("--replay", "--every", "--crawls", "compare", "retry_at_once", "load_limit", "host_gap"),
+        ("--replay", "--every", "--crawls", "compare", "retry_at_once", "load_limit", "host_gap", "limits"),
         "{1} is for --engine memory. Leave it out.",
+    ),
+    Clash(
+        DASK,
+        ("bandwidth", "constraints"),
+        "with {0} nothing tells the bandwidth of the log's own crawls. Pass --bandwidth, such as 200/day.",
+        needs=True,
     ),
     Clash("--scheduler", (DASK,), "{0} is for {1}. Add that, or leave it out.", needs=True),
     Clash(

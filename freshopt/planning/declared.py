@@ -6,7 +6,6 @@ computed that the certificate does not have.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,7 +15,7 @@ from freshopt.certificates.row_gap import RowGap
 from freshopt.certificates.row_table import RowStatus, RowTable
 from freshopt.certificates.solution import Solution
 from freshopt.errors import SourceDataError
-from freshopt.formatting import number, percent
+from freshopt.formatting import finite, number, percent
 from freshopt.modelling.constraints.budget import Budget
 from freshopt.modelling.constraints.nested import Nested
 from freshopt.modelling.constraints.target import Target
@@ -119,6 +118,14 @@ def constraints_for(given: Constraints | None, sources: Sources) -> tuple[Any, .
     return as_constraints(made)
 
 
+def limits_bandwidth(objective: Objective, constraints: Sequence[Any]) -> bool:
+    """Return whether a plan needs no bandwidth besides.
+
+    Bandwidth itself is minimised, or a budget or groups limit it.
+    """
+    return isinstance(objective, Spend) or any(isinstance(each, Budget | Nested) for each in constraints)
+
+
 def discipline_of(problem: Problem) -> Refresh:
     """Return the discipline by which a problem's rates are carried out."""
     return discipline_under(problem.objective, problem.constraints)
@@ -159,11 +166,11 @@ def constraint_facts(given: Solution | DeclaredRows) -> dict[str, Any] | None:
     listed = [
         {
             "label": row.label,
-            "used": _finite(row.used),
-            "limit": _finite(row.limit),
+            "used": finite(row.used),
+            "limit": finite(row.limit),
             "at_least": bool(at_least[k]),
             "share": _is_named(row.label, shares),
-            "price": _finite(row.price),
+            "price": finite(row.price),
         }
         for k, row in _ordered(table)[:LISTED]
     ]
@@ -175,6 +182,7 @@ def constraint_facts(given: Solution | DeclaredRows) -> dict[str, Any] | None:
         "binding": int(np.count_nonzero(table.price > 0.0)),
         "depend_on_change_rates": curved or any(isinstance(one, Target) for one in declared.constraints),
         "listed": listed,
+        "sentences": price_sentences(declared),
     }
 
 
@@ -252,7 +260,3 @@ def _declared(given: Solution | DeclaredRows) -> DeclaredRows | None:
 
 def _is_named(label: str, names: tuple[str, ...]) -> bool:
     return any(label == name or label.startswith(f"{name}[") for name in names)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.inference.success_rates import SuccessRates, status_columns
+from freshopt.estimators.success_rates import SuccessRates, status_columns
 from freshopt.logs.row_outcomes import ended, failed
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays
@@ -112,8 +112,8 @@ def with_failures(
         request = replace(request, success=statuses.before(window.begin).success_of)
     if request.success is None:
         return window, request
-    chance = np.asarray(request.success(window.past.sources_), dtype=np.float64)
-    _require_chances(chance, window.past.sources_)
+    chance = np.asarray(request.success(window.past.names), dtype=np.float64)
+    _require_chances(chance, window.past.names)
     if request.retry_at_once or not bool(np.any(chance < 1.0)):
         return window, request
     outcomes = _outcomes(window, chance, request.seed, statuses)
@@ -132,7 +132,7 @@ def recorded_attempts(window: HeldOutWindow, statuses: Statuses) -> IntArray:
     """Return how many fetches of each source are recorded in its window."""
     source, time, _ = _rows(window, statuses)
     inside = (time >= window.changes.first[source]) & (time <= window.changes.until[source])
-    return np.bincount(source[inside], minlength=len(window.past.sources_))
+    return np.bincount(source[inside], minlength=len(window.past.names))
 
 
 def _outcomes(window: HeldOutWindow, chance: Array, seed: int, statuses: Statuses | None) -> Outcomes:
@@ -144,7 +144,7 @@ def _outcomes(window: HeldOutWindow, chance: Array, seed: int, statuses: Statuse
 
 def _rows(window: HeldOutWindow, statuses: Statuses) -> tuple[IntArray, Array, BoolArray]:
     """Return the recorded fetches of a window's sources, source by source."""
-    names = window.past.sources_
+    names = window.past.names
     place = np.minimum(np.searchsorted(names, statuses.source), len(names) - 1)
     ours = (names[place] == statuses.source) & ~ended(statuses.status) & ~np.isnan(statuses.status)
     source, time, lost = place[ours], statuses.time[ours], failed(statuses.status[ours])

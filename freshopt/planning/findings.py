@@ -14,14 +14,16 @@ longer search).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from freshopt.certificates.solution import Solution, Status
+from freshopt.certificates.solver_protocol import SolveOptions, run_solver
 from freshopt.errors import InfeasibleProblemError
+from freshopt.formatting import finite, plain_name
 from freshopt.modelling.fetches.conditional_fetches import with_numerics
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.objective_numerics import numerics_of
@@ -30,7 +32,9 @@ from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArr
 from freshopt.planning.declared import discipline_of
 from freshopt.planning.good_phases import at_good_phases, phase_savings
 from freshopt.problems.binary_freshness import BinaryFreshness
+from freshopt.questions.bandwidth_for import freshness_objective
 from freshopt.separable.kernel import Numerics
+from freshopt.solvers.uniform import Uniform
 from freshopt.solving import solve
 
 # Bandwidths around the plan's own, a fifth to four times: what somebody may ask for, near enough to each
@@ -46,6 +50,8 @@ SOME = 100_000
 # Of more than `MANY` sources, and under declared constraints, where a solve may take seconds.
 FEW = (0.5, 0.75, 1.0, 1.5, 2.0)
 MANY = 300_000
+# Bandwidths of the curve of freshness, and of more than `SOME` sources.
+CURVE, FEW_OF_CURVE = 25, 7
 MORE = 1.1  # times the bandwidth: a raise that somebody may ask for
 # A marginal value at rate 0 that exceeds the price by less is equal to it, but for rounding.
 ROUNDING = 1e-9
@@ -59,8 +65,9 @@ def findings(solution: Solution, baselines: Mapping[str, Solution]) -> dict[str,
     Examples
     --------
     >>> import freshopt as fo
-    >>> sources = fo.Sources([0.1, 1.0, 100.0], name=["a", "b", "c"])
-    >>> found = findings(fo.solve(fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=1.0)), {})
+    >>> sources = fo.Sources([0.1, 1.0, 100.0], names=["a", "b", "c"])
+    >>> objective = fo.problems.BinaryFreshness(fo.Refresh.POISSON)
+    >>> found = findings(fo.solve(fo.Problem(objective, sources, bandwidth=1.0)), {})
     >>> found["never_refreshed"]["not_worth_it"], found["never_refreshed"]["sources"][0]["source"]
     (1, 'c')
     >>> [round(point["price"], 3) for point in found["frontier"][15:18]]
@@ -80,8 +87,7 @@ def findings(solution: Solution, baselines: Mapping[str, Solution]) -> dict[str,
     cost = numerics.cost(used)
     told |= {
         "more_bandwidth": _more(solution, cost),
-        "cost": _finite(total(cost)),
-        "most_costly": _most_costly(solution, cost),
+        "cost": finite(total(cost)),
     }
     if problem.program is not None:
         # A source's price then depends on the rows that it is in; the constraints' own prices are told.
@@ -124,34 +130,69 @@ def frontier_of(solution: Solution) -> list[dict[str, Any]]:
     problem = solution.problem
     n = len(solution.rates) if problem.program is None else MANY + 1
     multiples = MULTIPLES if n <= SOME else FEWER if n <= MANY else FEW
-    wanted = [problem.bandwidth * multiple for multiple in multiples]
     points: list[dict[str, Any]] = []
-    # Less than what does not suffice does not suffice either.
-    short = False
+    for bandwidth, found in _solved_down(problem, [problem.bandwidth * each for each in multiples], solution):
+        if found is None:
+            points.append({"bandwidth": bandwidth, "status": Status.INFEASIBLE.value, **NO_ANSWER})
+            continue
+        fresh = time_fresh(problem, {"here": found})
+        points.append(
+            {
+                "bandwidth": bandwidth,
+                "status": found.status.value,
+                "value": finite(found.value),
+                "price": finite(found.price),
+                "fresh": None if fresh is None else finite(fresh["here"]),
+            }
+        )
+    return points[::-1]
+
+
+def _solved_down(
+    problem: Problem, bandwidths: Iterable[float], known: Solution | None = None
+) -> Iterator[tuple[float, Solution | None]]:
+    """Yield bandwidths with their solutions, None where infeasible.
+
+    From the largest down: a price is then known before lower bounds make a bandwidth infeasible.
+    """
     start: float | Solution | None = None
-    # From the largest down: a price is then known before lower bounds make a bandwidth infeasible.
-    for bandwidth in sorted(wanted, reverse=True):
+    short = False
+    for bandwidth in sorted(bandwidths, reverse=True):
         if not SMALLEST <= bandwidth <= LARGEST:
             continue
-        point: dict[str, Any] = {"bandwidth": bandwidth, "status": Status.INFEASIBLE.value}
-        if short:
-            points.append(point | NO_ANSWER)
-            continue
-        try:
-            own = bandwidth == problem.bandwidth
-            found = (
-                solution if own else solve(problem.with_bandwidth(bandwidth), throw=False, warm_start=start)
-            )
-        except InfeasibleProblemError:
-            short = True
-            points.append(point | NO_ANSWER)
-            continue
-        short = found.status is Status.INFEASIBLE
-        fresh = None if short else time_fresh(problem, {"here": found})
-        answer = {"status": found.status.value, "value": _finite(found.value), "price": _finite(found.price)}
-        points.append(point | answer | {"fresh": None if fresh is None else _finite(fresh["here"])})
-        if found.price > 0.0:
+        found = known if known is not None and bandwidth == problem.bandwidth else None
+        # Less than what does not suffice does not suffice either.
+        if found is None and not short:
+            with suppress(InfeasibleProblemError):
+                found = solve(problem.with_bandwidth(bandwidth), throw=False, warm_start=start)
+        short = short or found is None or found.status is Status.INFEASIBLE
+        if not short and found is not None and found.price > 0.0:
             start = found.price if problem.program is None else found
+        yield bandwidth, None if short else found
+
+
+def freshness_along(solution: Solution, marked: Sequence[float]) -> list[dict[str, float]] | None:
+    """Return the most freshness along the bandwidth, and that of equal rates.
+
+    The bandwidths reach around those that are marked, which are among them. None where no formula tells the
+    share of time fresh, or other constraints than bounds and host limits hold.
+    """
+    problem = solution.problem
+    marked = [at for at in marked if SMALLEST <= at <= LARGEST]
+    known = time_fresh(problem, {"plan": solution})
+    if not marked or known is None or problem.program is not None or problem.per_bandwidth is not None:
+        return None
+    own = problem.restated(objective=freshness_objective(problem))
+    many = CURVE if len(solution.rates) <= SOME else FEW_OF_CURVE
+    around = np.geomspace(min(marked) / 4.0, 1.5 * max(marked), many)
+    wanted = np.unique(np.append(around, marked)).tolist()
+    points: list[dict[str, float]] = []
+    for bandwidth, best in _solved_down(own, wanted):
+        if best is None or best.status is not Status.OPTIMAL:
+            break
+        equal = run_solver(Uniform(), best.problem, SolveOptions(certify=False))
+        shares = time_fresh(best.problem, {"best": best, "equal": equal})
+        points.append({"bandwidth": bandwidth, **(shares or {})})
     return points[::-1]
 
 
@@ -170,23 +211,8 @@ def _more(solution: Solution, cost: Array) -> dict[str, Any] | None:
     gain = cost - own.numerics.cost(used)
     # Gains below that are rounding of the costs.
     first = _largest(gain, gain > 1e-12 * np.abs(cost))
-    entries = [_source(problem, k, solution.rates) for k in first]
-    for entry, k in zip(entries, first, strict=True):
-        entry |= {"rate_then": float(then.rates[k]), "gain": float(gain[k])}
+    entries = _listed(solution, first, rate_then=then.rates, gain=gain)
     return {"bandwidth": then.problem.bandwidth, "value": then.value, "sources": entries}
-
-
-def _most_costly(solution: Solution, cost: Array) -> list[dict[str, Any]]:
-    """Return the sources that contribute most to the cost.
-
-    For freshness the cost is the stale part.
-    """
-    whole = total(cost)
-    first = _largest(cost, cost > 0.0)
-    entries = [_source(solution.problem, k, solution.rates) for k in first]
-    for entry, k in zip(entries, first, strict=True):
-        entry |= {"cost": float(cost[k]), "share": float(cost[k]) / whole if math.isfinite(whole) else None}
-    return entries
 
 
 def _never(solution: Solution, own: Problem, numerics: Numerics, prices: Array) -> dict[str, Any]:
@@ -203,14 +229,11 @@ def _never(solution: Solution, own: Problem, numerics: Numerics, prices: Array) 
     worth = numerics.marginal(np.zeros(len(never))) / own.sources.refresh_cost
     dear = never & ~idle & ~barred & (worth <= prices * (1.0 + ROUNDING))
     first = _largest(worth / np.where(prices > 0.0, prices, 1.0), dear)
-    entries = [_source(solution.problem, k, solution.rates) for k in first]
-    for entry, k in zip(entries, first, strict=True):
-        entry |= {"worth": _finite(worth[k]), "price": float(prices[k])}
     return {
         "no_importance": int(np.count_nonzero(idle)),
         "not_worth_it": int(np.count_nonzero(dear)),
         "max_rate_zero": int(np.count_nonzero(barred)),
-        "sources": entries,
+        "sources": _listed(solution, first, worth=worth, price=prices),
     }
 
 
@@ -229,7 +252,7 @@ def _interior(
     marginal = numerics.marginal(used) / own.sources.refresh_cost
     relative = np.abs(marginal[inside] - prices[inside]) / prices[inside]
     deviation = float(np.max(relative)) if len(relative) else None
-    return {"sources": int(np.count_nonzero(inside)), "deviation": _finite(deviation)}
+    return {"sources": int(np.count_nonzero(inside)), "deviation": finite(deviation)}
 
 
 def _held_back(
@@ -245,10 +268,7 @@ def _held_back(
         return []
     worth = numerics.marginal(used) / own.sources.refresh_cost
     first = _largest(worth - prices, at & (worth > prices))
-    entries = [_source(problem, k, solution.rates) for k in first]
-    for entry, k in zip(entries, first, strict=True):
-        entry |= {"worth": _finite(worth[k]), "price": float(prices[k])}
-    return entries
+    return _listed(solution, first, worth=worth, price=prices)
 
 
 def _hosts(solution: Solution) -> dict[str, Any] | None:
@@ -262,7 +282,7 @@ def _hosts(solution: Solution) -> dict[str, Any] | None:
     many = hosts.totals(np.ones(len(solution.rates)))
     rows = [
         {
-            "host": _name(hosts.names[k]),
+            "host": plain_name(hosts.names[k]),
             "limit": float(hosts.limits[k]),
             "used": float(used[k]),
             "price": float(price[k]),
@@ -297,22 +317,19 @@ def _largest(value: Array, among: BoolArray) -> IntArray:
     return where[np.argsort(-value[where], kind="stable")][:LISTED]
 
 
-def _source(problem: Problem, k: int, rates: Array) -> dict[str, Any]:
-    """Return what a table says of a source first."""
-    sources = problem.sources
-    return {
-        "source": int(k) if sources.name is None else _name(sources.name[k]),
-        "change_rate": float(sources.change_rate[k]),
-        "importance": float(sources.column("importance")[k]),
-        "rate": float(rates[k]),
+def _listed(solution: Solution, which: IntArray, **columns: Array) -> list[dict[str, Any]]:
+    """Return what a table says of some sources, with further columns."""
+    sources = solution.problem.sources
+    own = {
+        "change_rate": sources.change_rate,
+        "importance": sources.column("importance"),
+        "rate": solution.rates,
+        **columns,
     }
-
-
-def _name(name: object) -> str | int:
-    """Return a name as JSON has it."""
-    plain = name.item() if isinstance(name, np.generic) else name
-    return plain if isinstance(plain, int) else str(plain)
-
-
-def _finite(value: float | None) -> float | None:
-    return float(value) if value is not None and math.isfinite(value) else None
+    return [
+        {
+            "source": k if sources.names is None else plain_name(sources.names[k]),
+            **{key: finite(column[k]) for key, column in own.items()},
+        }
+        for k in which.tolist()
+    ]

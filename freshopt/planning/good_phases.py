@@ -15,6 +15,8 @@ import numpy as np
 from freshopt.certificates.solution import Solution
 from freshopt.dual_search.segment_ends import hull_of
 from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.weekly_learning import learnt_shape
+from freshopt.estimators.weekly_profile import WeeklyProfile, peak_hours
 from freshopt.formatting import count, percent
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.cost_curve import CurveObjective
@@ -23,9 +25,6 @@ from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, total
 from freshopt.scheduling.periodic import Periodic
-from freshopt.weekly.peak_hours import peak_hours
-from freshopt.weekly.profile import WeeklyProfile
-from freshopt.weekly.profile_learning import learnt_shape
 
 # Bins of the week that is learnt, of three hours each.
 BINS = 56
@@ -126,7 +125,7 @@ def sampled_sources(log: CrawlLog) -> IntArray | None:
 
     By position; None for all of them.
     """
-    n = len(log.sources_)
+    n = len(log.names)
     some = max(1, n * MOST_CRAWLS // len(log))
     return None if some >= n else np.linspace(0, n - 1, some).astype(np.int64)
 

@@ -80,7 +80,7 @@ class HeldOutWindow:
         The world has its sources in their order, on its clock; `until` is where each of them ends.
         """
         changes = ChangeWindow.of(world, begin, np.minimum(until, end))
-        n = len(past.sources_)
+        n = len(past.names)
         own = _parts(world, changes, begin, end, parts)
         return cls(past, world, changes, begin, end, np.arange(n), n, own)
 
@@ -91,7 +91,7 @@ class HeldOutWindow:
 
     def crawls_of(self, log: CrawlLog) -> tuple[IntArray, IntArray]:
         """Return the whole log's rows of these sources, and which."""
-        place = np.full(len(log.sources_), -1)
+        place = np.full(len(log.names), -1)
         place[self.index] = np.arange(len(self.index))
         rows = np.flatnonzero(place[log.source_index] >= 0)
         return rows, place[log.source_index[rows]]
@@ -131,10 +131,10 @@ def held_out_windows(
     told = known_changes(log if history is None else history)
     shift = 0.0 if history is None else log.clock.shift(history.clock)
     names = np.arange(len(told)) if told.names is None else told.names
-    known = np.isin(log.sources_, names)
+    known = np.isin(log.names, names)
     if not np.any(known):
         raise SourceDataError(
-            f"the history knows none of the log's sources, such as {log.sources_[0]!r}. Pass the history of "
+            f"the history knows none of the log's sources, such as {log.names[0]!r}. Pass the history of "
             "the same sources, with the same names."
         )
     until = log.last_crawl if history is None else _known(log, history, history.end) + shift
@@ -153,10 +153,10 @@ def held_out_windows(
         own, *drawn = (
             replace(
                 HeldOutWindow.of(
-                    first, world_among(world, shift, log.sources_[kept]), *ends, until[kept], parts
+                    first, world_among(world, shift, log.names[kept]), *ends, until[kept], parts
                 ),
                 index=kept,
-                total=len(log.sources_),
+                total=len(log.names),
             )
             for world in (told, *samples)
         )
@@ -192,7 +192,7 @@ def _parts(
 
 def _known(log: CrawlLog, history: ChangeHistory, column: Array) -> Array:
     """Return a column of a history for the sources of a log."""
-    place = np.searchsorted(history.sources_, log.sources_)
+    place = np.searchsorted(history.names, log.names)
     return column[np.minimum(place, len(column) - 1)]
 
 
@@ -207,4 +207,4 @@ def _first_part(log: CrawlLog, past: BoolArray, kept: IntArray) -> CrawlLog:
     for key in OPTIONAL:
         if getattr(log, key) is not None:
             columns[key] = getattr(log, key)[past]
-    return derived_log(columns, log.sources_[kept], log.clock)
+    return derived_log(columns, log.names[kept], log.clock)

@@ -43,7 +43,7 @@ def known_changes(data: CrawlLog | ChangeHistory) -> World:
     """
     if not isinstance(data, ChangeHistory):
         return _world(data, *_middles(data))
-    names = data.sources_
+    names = data.names
     return World.from_events(
         {"source": labels_of(names, data.source_index), "time": data.time},
         names=names,
@@ -129,7 +129,7 @@ def _world(data: CrawlLog, source: IntArray, time: Array) -> World:
     Each is there since its first crawl interval began.
     """
     first = data.offsets[:-1]
-    names = data.sources_
+    names = data.names
     return World.from_events(
         {"source": labels_of(names, source), "time": time},
         names=names,

@@ -23,7 +23,7 @@ from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.simulation.replay_result import NAMED
-from freshopt.simulation.replay_window import Refreshes, Window, integrals
+from freshopt.simulation.staleness_integrals import Refreshes, Window, integrals
 from freshopt.simulation.static_costs import ChangeWindow, static_costs
 
 if TYPE_CHECKING:

@@ -10,40 +10,37 @@ inspected before it is written to a folder or shown as a page. ``freshopt plan``
 from __future__ import annotations
 
 import logging
-import math
 import os
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from freshopt.certificates.solution import Solution
-from freshopt.certificates.solver_protocol import SolveOptions, Solver, run_solver
 from freshopt.errors import by_weight, hearing
 from freshopt.estimators.estimator import Estimator
-from freshopt.formatting import aligned
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.modelling.problem import Problem
-from freshopt.modelling.sources import Sources
+from freshopt.logs.tables import framed
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.frozen_arrays import frozen_arrays
-from freshopt.planning.declared import (
-    constraints_for,
-)
-from freshopt.planning.findings import findings, time_fresh
+from freshopt.planning.findings import findings, freshness_along, time_fresh
 from freshopt.planning.good_phases import (
     GoodPhases,
     phase_savings,
-    phased_method,
     phased_problem,
 )
-from freshopt.planning.plan_files import write_files, write_plan
-from freshopt.planning.plan_rows import plan_rows
+from freshopt.planning.plan_files import Solved, source_table, summary, tables, told_of, write_plan
 from freshopt.planning.plan_steps import TOLERANCE as TOLERANCE
-from freshopt.planning.plan_steps import at_phases_that_pay, has_uncertainty, schedule_value_of
+from freshopt.planning.plan_steps import (
+    at_phases_that_pay,
+    doubt_extremes,
+    has_uncertainty,
+    problem_asked,
+    schedule_value_of,
+    simple_rules,
+    times_of,
+)
 from freshopt.planning.plan_steps import estimated_sources as estimated_sources
 from freshopt.planning.plan_steps import learn as learn
 from freshopt.planning.plan_steps import method_of as method_of
@@ -53,35 +50,29 @@ from freshopt.planning.request import Log, as_crawl_log
 from freshopt.planning.uncertainty import PlanUncertainty, draws_for, rate_draws, uncertainty_under
 from freshopt.planning.value_forecast import ValueForecast, value_forecast
 from freshopt.planning.wishes import PlanWishes, Wishes, taking
+from freshopt.plots import Plotted, axes_for, draw_achieved, draw_intervals
 from freshopt.questions.bandwidth_for import BandwidthFor
 from freshopt.questions.few_changes import FewChanges, with_few_changes
 from freshopt.questions.rate_changes import RateChanges, rate_changes
 from freshopt.questions.rates_in_force import old_rates
 from freshopt.questions.solve_with_kinks import solve_with_kinks
-from freshopt.questions.todays_crawls import TodaysCrawls, needed_bandwidth, todays_crawls
+from freshopt.questions.todays_crawls import TodaysCrawls, todays_crawls
 from freshopt.report.context import PROVED
-from freshopt.report.document import Page
-from freshopt.report.page import PAGE
-from freshopt.scheduling.host_gap import with_host_gap
-from freshopt.scheduling.refresh_order import PLANNED_BYTES, check_size
-from freshopt.scheduling.schedule import Schedule, schedule
-from freshopt.solvers.proportional import Proportional
-from freshopt.solvers.square_root import SquareRoot
-from freshopt.solvers.uniform import Uniform
+from freshopt.report.headline import headline
+from freshopt.scheduling.schedule import Schedule
+from freshopt.units import Time
+
+if TYPE_CHECKING:
+    import polars
+    from matplotlib.axes import Axes
 
 _LOGGER = logging.getLogger(__name__)
 Progress = Callable[[str], None]
-# Simple rules beside a plan, by the names that its summary has for them.
-BASELINES: dict[str, Solver] = {
-    "uniform": Uniform(),
-    "proportional": Proportional(),
-    "square-root": SquareRoot(),
-}
 
 
 @frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Plan:
+class Plan(Solved, Plotted):
     """Everything that `plan` found.
 
     Attributes
@@ -98,7 +89,7 @@ class Plan:
     schedule_value : float
         The objective's expected value over the schedule's horizon, given each source's last crawl in the log.
     baselines : dict
-        The long-run value of the simple rules of `BASELINES` at the same bandwidth.
+        The long-run value of simple rules (uniform, proportional, square-root) at the same bandwidth.
     request : Wishes
         What was asked.
     findings : dict
@@ -124,6 +115,14 @@ class Plan:
     warnings : tuple of str
         What was warned of while the log was read and the plan was made; first what may make the change rates
         wrong, and with them all that the plan promises.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> log = fo.CrawlLog(["a", "a", "b", "b"], [0.0, 2.0, 0.0, 1.0], [0, 1, 0, 1])
+    >>> plan = fo.plan(log, draws=0)
+    >>> plan.rates.round(3).tolist(), plan.problem.bandwidth
+    ([0.727, 0.773], 1.5)
     """
 
     log: CrawlLog
@@ -147,15 +146,49 @@ class Plan:
     crawled: bool = True
     warnings: tuple[str, ...] = ()
 
-    @property
-    def problem(self) -> Problem:
-        """The problem that was solved."""
-        return self.solution.problem
+    @framed
+    def to_frame(self) -> polars.DataFrame:
+        """Return a dataframe with one row per source.
 
-    @property
-    def sources(self) -> Sources:
-        """The log's sources with their estimated change rates."""
-        return self.solution.problem.sources
+        It has the columns source, host (where known), importance (where they differ), change_rate with its
+        interval lower and upper, flag (what the log tells of it), rate, interval (empty at rate 0), and what
+        each source is expected to be: cost (its part of the value), fresh (share of time); crawl_rate, how
+        often the log crawled it; refreshes in the schedule and next_refresh, in time units or as a date. It
+        is of polars, or of the library of the dataframe that was planned from.
+
+        Examples
+        --------
+        >>> import freshopt as fo
+        >>> log = fo.CrawlLog(["a", "a", "b", "b"], [0.0, 2.0, 0.0, 1.0], [0, 1, 0, 1])
+        >>> fo.plan(log, draws=0).to_frame()["rate"].round(3).to_list()
+        [0.727, 0.773]
+        """
+        return source_table(self)
+
+    def tables(self) -> dict[str, polars.DataFrame]:
+        """Return the tables that are written, by name."""
+        return tables(self)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the plan in numbers, as ``summary.json`` has it.
+
+        First come those of the headline: ``saving``, the share of the log's own fetches that are not needed
+        for its own freshness (None where the log does not tell); ``fresh``, the share of time that copies are
+        up to date under the plan; ``bandwidth``, and ``bandwidth_used``; and ``n``, how many sources there
+        are. Then status, warnings and the value with its proof, and in the end all else. ``units`` names the
+        unit of each number.
+
+        Examples
+        --------
+        >>> import freshopt as fo
+        >>> log = fo.CrawlLog(["a", "a", "b", "b"], [0.0, 2.0, 0.0, 1.0], [0, 1, 0, 1])
+        >>> found = fo.plan(log, draws=0).summary()
+        >>> list(found)[:5]
+        ['saving', 'fresh', 'bandwidth', 'bandwidth_used', 'n']
+        >>> found["bandwidth"], found["n"], found["status"]
+        (1.5, 2, 'optimal')
+        """
+        return summary(self)
 
     def write(
         self, folder: str | os.PathLike[str], *, csv: bool = False, overwrite: bool = False
@@ -182,32 +215,37 @@ class Plan:
         """
         return write_plan(self, folder, csv=csv, overwrite=overwrite)
 
-    def report(self) -> Page:
-        """Return the plan's page as HTML.
+    def _draw(self, axes: Axes) -> None:
+        """Draw the freshness along the bandwidth.
 
-        A notebook shows it; ``write`` has it as ``report.html``.
+        This plan, equal rates and the log's own crawls are marked; where an objective tells no share of time
+        fresh, it is the objective's value instead.
         """
-        with tempfile.TemporaryDirectory() as folder:
-            write_files(self, Path(folder))
-            return Page((Path(folder) / PAGE).read_text(encoding="utf-8"))
+        draw_achieved(axes, self)
+
+    def plot_intervals(self, ax: Axes | None = None) -> Axes:
+        """Plot the sources' intervals against their change rates.
+
+        Those of the log's own crawls stand beside them. What is taken, returned and raised is as in `plot`.
+        """
+        axes = axes_for(ax)
+        draw_intervals(axes, self)
+        return axes
 
     def __repr__(self) -> str:
-        """Return what a newcomer should read of the plan, in labelled rows."""
-        return "\n".join(f"{label}  {text}" for label, text in aligned(plan_rows(self)))
-
-    def _repr_html_(self) -> str:
-        """Return the page for a notebook."""
-        return self.report()._repr_html_()
+        """Return what a newcomer should read of the plan, in ten lines."""
+        return headline(told_of(self))
 
 
 @taking(PlanWishes)
 def plan(
     log: Log,
-    bandwidth: float | str | None,
-    horizon: float | str,
+    bandwidth: float | str | None = None,
+    horizon: Time = "7d",
     *,
+    columns: Mapping[str, str] | None = None,
     time_unit: str | None = None,
-    on_progress: Progress = lambda _: None,
+    on_progress: Progress | None = None,
     **wishes: Unpack[PlanWishes],
 ) -> Plan:
     """Plan the refreshes of a crawl log's sources, with proof.
@@ -218,26 +256,33 @@ def plan(
     Parameters
     ----------
     log : CrawlLog, ChangeHistory, path or dataframe
-        What crawls found; a path or a dataframe of any library has columns as in `read_log`.
-    bandwidth : float or str
-        Total refreshes per time unit, or with its unit, such as "200/day"; None where constraints limit them,
-        or a freshness is given.
-    horizon : float or str
+        What crawls found; a path or a dataframe of polars, pandas or PyArrow is read as `read_log` does.
+    bandwidth : float or str, optional
+        Total refreshes per time unit, or with its unit, such as "200/day". By default what `freshness` needs,
+        or what a `Budget` leaves, or else as many as the log's own crawls; "as today" says so.
+    horizon : float, str or timedelta
         Length of the schedule in time units, or with its unit, such as "7d".
-    objective : Objective, optional
-        By default ``HarmonicStaleness(Refresh.PERIODIC)``. Its discipline decides the schedule's method.
+    objective : Objective or str, optional
+        By default ``HarmonicStaleness(Refresh.PERIODIC)``. Its discipline decides the schedule's method. By
+        name, "harmonic", "binary", "age", "power:0.5", "deadline:2d" and the others of ``freshopt plan
+        --objective``, it is of periodic refreshes.
     importance : number, mapping, dataframe, array_like or callable, optional
         Weights ≥ 0 by source: a mapping or a table (source, importance), one value each in the order of
-        ``log.sources_``, or a function of the names. All alike by default.
+        ``log.names``, or a function of the names. All alike by default.
     hosts : mapping, dataframe, array_like or callable, optional
         The host of each source, given as `importance` is. By default, where there are limits or gaps, the
         host that its URL names.
-    host_limits : mapping of host to float or str, optional
-        Bandwidth that a host may take, per time unit, or such as "5/day".
-    host_gap : float or str, optional
+    host_limits : mapping of host to float or str, or dataframe, optional
+        Bandwidth that a host may take, per time unit, or such as "5/day"; a table has columns host, limit.
+    host_gap : float, str or timedelta, optional
         Least time between two refreshes of one host in the schedule, such as "2s"; up to half as long again.
+    min_interval, max_interval : float or str, optional
+        Shortest and longest time between two refreshes of each source, such as "30m" and "30d".
+    limits : mapping or dataframe, optional
+        The same of single sources: a mapping of names to (min_interval, max_interval), None for none, or a
+        table with the columns source, min_interval, max_interval (or min_rate, max_rate).
     min_rate, max_rate : float or str, optional
-        Bounds on each source's refresh rate.
+        Bounds as rates: max_rate is 1/min_interval, and min_rate is 1/max_interval.
     estimator : Estimator or callable, optional
         An instance, which is fitted to the log, or a function of the log that returns a fitted one. By
         default maximum likelihood under a gamma prior that is learnt from the log, a weak one where it has
@@ -250,7 +295,7 @@ def plan(
         Posterior samples of the change rates, to estimate the cost of uncertainty; 0 disables.
     constraints : list of constraints, or callable, optional
         `Budget`, `Nested`, `Target`, `Tied` and `Ratio` on the log's sources, with arrays in the order of
-        ``log.sources_``; or a function from the plan's `Sources` to such a list. With targets, or with
+        ``log.names``; or a function from the plan's `Sources` to such a list. With targets, or with
         `Spend` as objective, there are no posterior samples.
     load_limit : float
         Where the log shows that changes peak at some hours of the week, sources may be crawled after the
@@ -279,10 +324,13 @@ def plan(
         asking uses: a conditional fetch of what is unchanged uses 1, of what has changed 1 + changed_cost.
         Bandwidth and host limits are in that unit, rates and the schedule are of fetches. Under bandwidth,
         bounds and host limits alone; there is no weekly cycle then, and no posterior sample.
+    columns : mapping of str to str, optional
+        Names of the file's or dataframe's columns to those of a log, such as ``{"url": "source"}``, where
+        they are not found.
     time_unit : str, optional
         The clock of a path's or dataframe's numeric times and of all results, "day" by default; a log in
         memory brings its own.
-    on_progress : callable
+    on_progress : callable, optional
         Called with the name of each step as it begins.
 
     Returns
@@ -302,28 +350,30 @@ def plan(
     >>> import freshopt as fo
     >>> days, names = [0, 1, 2, 3] * 2, ["a"] * 4 + ["b"] * 4
     >>> log = fo.CrawlLog(source=names, time=days, changed=[0, 1, 1, 0, 0, 0, 0, 1])
-    >>> plan = fo.plan(log, bandwidth="2/day", horizon="7d", importance={"a": 2.0, "b": 1.0})
+    >>> plan = fo.plan(log, importance={"a": 2.0, "b": 1.0})
+    >>> plan.problem.bandwidth
+    2.0
     >>> plan.schedule
     Schedule(15 refreshes of 2 sources in 7 days, Periodic())
     >>> plan.solution.status.value, plan.sources.importance.tolist()
     ('optimal', [2.0, 1.0])
     """
-    crawls, known = as_crawl_log(log, time_unit)
+    crawls, known = as_crawl_log(log, time_unit, columns)
     asked = {"bandwidth": bandwidth, "horizon": horizon, **wishes}
     request = Wishes.of(crawls, asked, PlanWishes)
     return make_plan(crawls, request, on_progress, crawled=known is None)
 
 
 def make_plan(
-    log: CrawlLog, request: Wishes, on_progress: Progress = lambda _: None, *, crawled: bool = True
+    log: CrawlLog, request: Wishes, on_progress: Progress | None = None, *, crawled: bool = True
 ) -> Plan:
     """Return the plan that a request asks for."""
-    with hearing() as heard:
+    with hearing() as heard, request.bounded():
         made = _made(log, request, on_progress, crawled=crawled)
         return replace(made, warnings=by_weight([*log.warnings, *heard]))
 
 
-def _made(log: CrawlLog, request: Wishes, on_progress: Progress, *, crawled: bool) -> Plan:
+def _made(log: CrawlLog, request: Wishes, on_progress: Progress | None, *, crawled: bool) -> Plan:
     """Return the plan, step by step."""
     seconds: dict[str, float] = {}
 
@@ -334,25 +384,15 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress, *, crawled: boo
             seconds[latest] = now - seconds[latest]
             _LOGGER.info("%s: %.2f s", latest, seconds[latest])
         seconds[name] = now
-        on_progress(name)
+        if on_progress is not None:
+            on_progress(name)
 
     step("change rates")
+    doubt_extremes(log)
     estimate, lower, upper, sources = learn(log, request)
     _LOGGER.debug("%r", estimate)
     step("refresh rates")
-    needed = None
-    if request.freshness is not None:
-        own = log if crawled else None
-        needed = needed_bandwidth(request.objective, sources, request.host_limits, request.freshness, own)
-        request = replace(request, bandwidth=needed.bandwidth)
-    constraints = constraints_for(request.constraints, sources)
-    problem = Problem(
-        request.objective,
-        sources,
-        None if constraints and math.isinf(request.bandwidth) else request.bandwidth,
-        request.host_limits,
-        constraints,
-    )
+    problem, request, needed = problem_asked(request, sources, log if crawled else None)
     solution = solve_with_kinks(problem, TOLERANCE, PROVED)
     few, old, gone = None, None, 0
     if request.compare is not None:
@@ -375,12 +415,7 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress, *, crawled: boo
     if needed is not None:
         needed = replace(needed, no_cycle=cycle)
     step("baselines")
-    # Simple rules know nothing of other constraints than bandwidth, bounds and host limits.
-    simple = {
-        name: run_solver(solver, problem, SolveOptions(certify=False))
-        for name, solver in BASELINES.items()
-        if problem.program is None
-    }
+    simple = simple_rules(problem)
     baselines = {name: answer.value for name, answer in simple.items()}
     step("today")
     # Costs that depend on the change rate, and attempts under targets, have no quick answer.
@@ -390,13 +425,7 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress, *, crawled: boo
     if today is not None:
         today = replace(today, no_cycle=cycle)
     step("schedule")
-    method = method_of(request, problem) if phases is None else phased_method(phases)
-    begin = log.clock.date(log.end) if phases is None or log.origin is not None else log.end
-    check_size(solution.rates, request.horizon, log.time_unit, PLANNED_BYTES)
-    times = schedule(solution, request.horizon, method, start=begin)
-    if request.host_gap > 0.0 and sources.host is not None:
-        # Kept also by what is moved: no source is refreshed sooner than 1/max_rate after its last refresh.
-        times = with_host_gap(times, sources.host, request.host_gap, max_rate=sources.max_rate)
+    times = times_of(request, solution, log, phases)
     problem = solution.problem
     value = schedule_value_of(times, solution, log)
     uncertainty, forecast = None, None
@@ -413,6 +442,8 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress, *, crawled: boo
             forecast = value_forecast(request.objective, sources, solution.rates, drawn, ratios, savings)
     step("findings")
     found = findings(solution, simple)
+    marked = [problem.bandwidth, *(() if today is None else today.compared)]
+    found["freshness"] = freshness_along(solution, marked)
     step("done")
     seconds.pop("done")
     return Plan(

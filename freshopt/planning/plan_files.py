@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
+import tempfile
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,22 +16,30 @@ import numpy as np
 
 from freshopt.certificates.solution import Solution
 from freshopt.estimators.estimator import Estimator
+from freshopt.formatting import finite
 from freshopt.logs.atomic_output import complete_folder
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.logs.tables import with_unit, write_table
+from freshopt.logs.tables import polars_table, with_unit, write_table
 from freshopt.modelling.expected import Expected
 from freshopt.modelling.fetches.conditional_fetches import with_numerics
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.phased_objective import plain
+from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, is_scalar, total
 from freshopt.planning.declared import constraint_facts, discipline_of, row_table
 from freshopt.planning.good_phases import phase_savings
+from freshopt.planning.interval_facts import interval_facts, moved_facts
 from freshopt.planning.uncertainty import PlanUncertainty, told
 from freshopt.problems.binary_freshness import BinaryFreshness
+from freshopt.questions.bandwidth_for import BandwidthFor
+from freshopt.questions.rates_in_force import attempted
 from freshopt.questions.todays_crawls import needed_facts
+from freshopt.report.context import Context
+from freshopt.report.document import Page
 from freshopt.report.page import PAGE, write_report
+from freshopt.report.summary_facts import SUMMARY, Facts
 from freshopt.report.value_words import FetchWords, units
 
 if TYPE_CHECKING:
@@ -45,6 +54,7 @@ PER_SOURCE = "per_source"
 CONSTRAINTS, CHANGES, HELD_OUT = "constraints", "changes", "held_out"
 FILES = (
     "summary.json",
+    "plan.toml",
     PAGE,
     *(
         f"{table}{ending}"
@@ -54,17 +64,92 @@ FILES = (
 )
 
 
+class Solved:
+    """A plan of any kind: what its solution and its log tell."""
+
+    __slots__ = ()
+    log: CrawlLog
+    estimate: Estimator
+    solution: Solution
+    needed: BandwidthFor | None
+    warnings: tuple[str, ...]
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that was solved."""
+        return self.solution.problem
+
+    @property
+    def sources(self) -> Sources:
+        """The log's sources with their estimated rates."""
+        return self.solution.problem.sources
+
+    @property
+    def rates(self) -> Array:
+        """Refreshes per time unit of each source, shape (n,)."""
+        return self.solution.rates
+
+    @property
+    def library(self) -> str:
+        """The library of dataframes made from the plan, that of the log."""
+        return self.log.library
+
+    def tables(self) -> dict[str, polars.DataFrame]:
+        """Return the tables that are written, by name."""
+        raise NotImplementedError
+
+    def summary(self) -> dict[str, Any]:
+        """Return the plan in numbers, as ``summary.json`` has it."""
+        raise NotImplementedError
+
+    def report(self) -> Page:
+        """Return the plan's page as HTML.
+
+        A notebook shows it; ``write`` has it as ``report.html``.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            write_files(self, Path(folder))
+            return Page((Path(folder) / PAGE).read_text(encoding="utf-8"))
+
+    def _repr_html_(self) -> str:
+        """Return the page for a notebook."""
+        return self.report()._repr_html_()
+
+
 def tables(plan: Plan) -> dict[str, polars.DataFrame]:
     """Return the plan's tables: change_rates, rates, schedule, per_source, and others if any."""
     rows = row_table(plan.solution)
     return {
         "change_rates": change_rates(plan.estimate, plan.lower, plan.upper, plan.sources, _success(plan)),
-        "rates": with_unit(plan.solution.to_frame(), plan.log.time_unit),
-        "schedule": plan.schedule.to_frame(),
+        "rates": with_unit(polars_table(plan.solution), plan.log.time_unit),
+        "schedule": polars_table(plan.schedule),
         PER_SOURCE: per_source(plan.solution, plan.log if plan.crawled else None),
         **({} if rows is None else {CONSTRAINTS: rows.to_frame()}),
         **({} if plan.changes is None else {CHANGES: with_unit(plan.changes.to_frame(), plan.log.time_unit)}),
     }
+
+
+def source_table(plan: Plan) -> polars.DataFrame:
+    """Return what is known and planned of each source, a row each."""
+    import polars
+    from polars import col
+
+    made = tables(plan)
+    known = [name for name in made["rates"].columns if name not in made["change_rates"].columns]
+    times = (
+        made["schedule"]
+        .group_by("source")
+        .agg(
+            refreshes=polars.len(),
+            next_refresh=col("timestamp" if "timestamp" in made["schedule"].columns else "time").min(),
+        )
+    )
+    table = polars.concat(
+        [made["change_rates"], made["rates"].select(known), made[PER_SOURCE].drop("source")], how="horizontal"
+    )
+    return table.join(times, on="source", how="left", maintain_order="left").with_columns(
+        col("refreshes").fill_null(0)
+    )
 
 
 def stale_shares(solution: Solution) -> Array | None:
@@ -98,17 +183,19 @@ def per_source(solution: Solution, log: CrawlLog | None) -> polars.DataFrame:
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources([0.5, 2.0], importance=[1.0, 3.0])
-    >>> frame = per_source(fo.solve(fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=3.0)), None)
+    >>> objective = fo.problems.BinaryFreshness(fo.Refresh.POISSON)
+    >>> frame = per_source(fo.solve(fo.Problem(objective, sources, bandwidth=3.0)), None)
     >>> frame.columns, frame["fresh"].round(3).to_list()
     (['source', 'cost', 'fresh'], [0.594, 0.531])
     """
     import polars
 
     rates, (own, variable) = solution.rates, with_numerics(solution.problem, solution.rates)
-    names = solution.problem.sources.name
+    names = solution.problem.sources.names
     columns = {"source": polars.Series(np.arange(len(rates)) if names is None else names.tolist())}
     if log is not None:
-        columns["crawl_rate"] = polars.Series(log.crawl_rate).fill_nan(None)
+        crawled = attempted(log.crawl_rate, log, solution.problem.sources.failing, slice(None))
+        columns["crawl_rate"] = polars.Series(crawled).fill_nan(None)
     if own.numerics is not None:
         cost = np.asarray(own.numerics.cost(variable), dtype=np.float64)
         columns["cost"] = polars.Series(np.where(np.isfinite(cost), cost, np.nan)).fill_nan(None)
@@ -145,64 +232,100 @@ def change_rates(
     return with_unit(polars.DataFrame(columns), estimate.time_unit_)
 
 
+def moment_made() -> str:
+    """Return the moment of now, as a summary has it."""
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+
+
 def summary(plan: Plan) -> dict[str, Any]:
-    """Return the plan in numbers, as it is written to summary.json."""
-    solution, log = plan.solution, plan.log
-    problem, proof, sources = solution.problem, solution.certificate, solution.problem.sources
-    objective, failing = plain(problem.objective), _success_facts(plan)
-    changed = _changed_cost_facts(solution)
-    flags, counts = np.unique(plan.estimate.flag_, return_counts=True)
+    """Return the plan in numbers, as it is written to summary.json.
+
+    What the console begins with comes first.
+    """
+    solution, log, problem = plan.solution, plan.log, plan.problem
+    failing, changed = _success_facts(plan), _changed_cost_facts(solution)
+    objective = plain(problem.objective)
+    today = None if plan.today is None else plan.today.facts()
     return {
-        "objective": type(objective).__name__,
-        "sense": objective.sense,
-        "discipline": discipline_of(problem).value,
-        "time_unit": log.time_unit,
+        "saving": None if today is None else today["saving"],
+        "fresh": (plan.findings.get("fresh") or {}).get("plan"),
+        **solved_facts(plan),
         "units": units(type(objective).__name__, log.time_unit, FetchWords.of(failing | changed)),
-        "log": {"begin": _when(log, float(np.min(log.time))), "end": _when(log, log.end)},
-        "bandwidth": problem.bandwidth if math.isfinite(problem.bandwidth) else None,
-        "bandwidth_used": total(problem.used_by_source(solution.rates)),
+        "made": moment_made(),
+        "log": _span(plan),
         "horizon": plan.schedule.horizon,
-        "status": solution.status.value,
-        "warnings": list(plan.warnings),
-        "value": solution.value,
-        "bound": proof.bound if proof else None,
-        "gap": proof.gap if proof else None,
-        "relative_gap": proof.relative_gap if proof and math.isfinite(proof.relative_gap) else None,
-        "price": solution.price if math.isfinite(solution.price) else None,
         "schedule_value": plan.schedule_value,
+        "oldest_copies": _oldest(plan),
         "baselines": plan.baselines,
         "solver": str(solution.solver),
         "method": plan.schedule.method,
         "uncertainty": None if plan.uncertainty is None else _uncertainty(plan.uncertainty),
         "forecast": None if plan.forecast is None else plan.forecast.facts(),
         "phases": None if plan.phases is None else plan.phases.facts(),
-        "needed": None if plan.needed is None else needed_facts(plan.needed),
-        "today": None if plan.today is None else plan.today.facts(),
+        "today": today,
         "changes": None if plan.changes is None else plan.changes.facts(),
         "few_changes": None if plan.few is None else plan.few.facts(),
+        "intervals": interval_facts(solution.rates, log.names, plan.estimate.flag_),
+        "moved": _moved(plan) if plan.crawled else None,
         "findings": plan.findings,
         "constraints": constraint_facts(solution),
         "settings": plan.request.told() | _no_draws(plan),
         "counts": {
-            "sources": len(sources),
+            "sources": len(log.names),
             "crawls": len(log),
             "crawls_that_found_a_change": int(np.count_nonzero(log.changed)),
             "refreshes": len(plan.schedule),
             "never_refreshed": int(np.count_nonzero(solution.rates == 0.0)),
             "at_min_rate": int(np.count_nonzero((solution.rates <= problem.lower) & (problem.lower > 0.0))),
             "at_max_rate": int(np.count_nonzero((solution.rates >= problem.upper) & (solution.rates > 0.0))),
-            "flags": dict(zip(flags.tolist(), counts.tolist(), strict=True)),
+            "flags": flag_counts(plan.estimate),
         },
         **failing,
         **changed,
+        "seconds": {step: round(seconds, 6) for step, seconds in plan.seconds.items()},
+    }
+
+
+def solved_facts(made: Solved) -> dict[str, Any]:
+    """Return what plans of all kinds tell of their solution, in numbers."""
+    solution, sources = made.solution, made.sources
+    problem, proof = solution.problem, solution.certificate
+    objective = plain(problem.objective)
+    return {
+        "bandwidth": finite(problem.bandwidth),
+        "bandwidth_used": solution.bandwidth_used,
+        "n": len(sources),
+        "time_unit": made.log.time_unit,
+        "status": solution.status.value,
+        "warnings": list(made.warnings),
+        "objective": type(objective).__name__,
+        "sense": objective.sense,
+        "discipline": discipline_of(problem).value,
+        "value": solution.value,
+        "bound": proof.bound if proof else None,
+        "gap": finite(proof.gap) if proof else None,
+        **({"reason": proof.reason} if proof and proof.reason else {}),
+        "relative_gap": finite(proof.relative_gap) if proof else None,
+        "price": finite(solution.price),
+        "needed": None if made.needed is None else needed_facts(made.needed),
         "change_rate": {
             "sum": total(sources.change_rate),
             "median": float(np.median(sources.change_rate)),
-            "estimator": repr(plan.estimate),
+            "estimator": repr(made.estimate),
         },
-        "seconds": {step: round(seconds, 6) for step, seconds in plan.seconds.items()},
         "versions": versions("freshopt", "numpy", "scipy", "polars"),
     }
+
+
+def flag_counts(estimate: Estimator) -> dict[str, int]:
+    """Return how many sources have each flag."""
+    flags, counts = np.unique(estimate.flag_, return_counts=True)
+    return dict(zip(flags.tolist(), counts.tolist(), strict=True))
+
+
+def told_of(plan: Plan, more: Mapping[str, Any] | None = None) -> Context:
+    """Return the facts of a plan, as its folder would have them."""
+    return Context.of(Facts(Path(SUMMARY), summary(plan) | dict(more or {})))
 
 
 def _success(plan: Plan) -> Array | None:
@@ -210,7 +333,7 @@ def _success(plan: Plan) -> Array | None:
     request = plan.request
     if not request.retry_at_once or request.success is None:
         return plan.sources.failing
-    chance = np.asarray(request.success(plan.log.sources_), dtype=np.float64)
+    chance = np.asarray(request.success(plan.log.names), dtype=np.float64)
     return chance if bool(np.any(chance < 1.0)) else None
 
 
@@ -239,12 +362,33 @@ def _changed_cost_facts(solution: Solution) -> dict[str, Any]:
     }
 
 
+def _moved(plan: Plan) -> dict[str, Any] | None:
+    """Return which rates differ from the log's, attempts beside attempts."""
+    log, failing = plan.log, plan.solution.problem.sources.failing
+    crawled = attempted(log.crawl_rate, log, failing, slice(None))
+    return moved_facts(plan.solution.rates, crawled, log.names)
+
+
 def _no_draws(plan: Plan) -> dict[str, int]:
     """Return that nothing was drawn, where constraints or objective are why."""
     problem = plan.problem
     declared = problem.program is not None or isinstance(plan.request.objective, Expected)
     declared = declared or problem.per_bandwidth is not None
     return {"draws": 0} if plan.uncertainty is None and declared else {}
+
+
+def _span(plan: Plan) -> dict[str, Any]:
+    """Return when the log begins and ends, and its crawls."""
+    log = plan.log
+    begin, end = _when(log, float(np.min(log.time))), _when(log, log.end)
+    return {"begin": begin, "end": end, "timed": log.timed, "crawled": plan.crawled}
+
+
+def _oldest(plan: Plan) -> dict[str, Any]:
+    """Return how many copies are older than the horizon, and the oldest."""
+    ages = plan.log.age
+    beyond = int(np.count_nonzero(ages > plan.schedule.horizon))
+    return {"beyond_horizon": beyond, "age": float(np.max(ages))}
 
 
 def _when(log: CrawlLog, time: float) -> str | float:
@@ -269,7 +413,7 @@ def _uncertainty(found: PlanUncertainty) -> dict[str, Any]:
         "mean_regret": float(np.mean(found.regret)),
         "largest_regret": float(np.max(found.regret)),
         "mean_optimal_value": float(np.mean(found.optimal)),
-        "relative_regret": found.relative_regret if math.isfinite(found.relative_regret) else None,
+        "relative_regret": finite(found.relative_regret),
     }
 
 
@@ -282,7 +426,7 @@ def write_plan(
 
 
 def write_files(
-    plan: Plan,
+    made: Solved,
     folder: Path,
     *,
     csv: bool = False,
@@ -296,10 +440,10 @@ def write_files(
     The page is made of the other files alone, so that `freshopt.report.write_report` can make it again.
     """
     ending = ".csv" if csv else ".parquet"
-    made = tables(plan) | ({} if held_out is None else {HELD_OUT: held_out})
-    for name, frame in made.items():
+    frames = made.tables() | ({} if held_out is None else {HELD_OUT: held_out})
+    for name, frame in frames.items():
         write_table(frame, folder / f"{name}{ending}")
-    text = json.dumps(summary(plan) | dict(more or {}), indent=2, allow_nan=False)
+    text = json.dumps(made.summary() | dict(more or {}), indent=2, allow_nan=False)
     (folder / "summary.json").write_text(text + "\n", encoding="utf-8", newline="\n")
     write_report(folder)
-    return [*(f"{name}{ending}" for name in made), "summary.json", PAGE]
+    return [*(f"{name}{ending}" for name in frames), "summary.json", PAGE]

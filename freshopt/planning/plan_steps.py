@@ -6,12 +6,14 @@ What `freshopt.planning.plan` puts together, and partitions of a log use one by 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from freshopt.certificates.solution import Solution
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.certificates.solver_protocol import SolveOptions, Solver, run_solver
+from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders, warn
 from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.expected import Expected
@@ -22,25 +24,36 @@ from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.numerics.arrays import Array, total
 from freshopt.planning.declared import (
+    constraints_for,
     depends_on_change_rates,
     discipline_of,
     discipline_under,
+    limits_bandwidth,
 )
 from freshopt.planning.good_phases import (
     GoodPhases,
     good_phases,
     phase_savings,
+    phased_method,
     phased_problem,
     sampled_sources,
 )
 from freshopt.planning.request import PerSource, default_estimate
 from freshopt.planning.wishes import Wishes
+from freshopt.questions.bandwidth_for import BandwidthFor
 from freshopt.questions.solve_with_kinks import solve_with_kinks
+from freshopt.questions.todays_crawls import needed_bandwidth, own_bandwidth
 from freshopt.report.context import PROVED
 from freshopt.scheduling.expected_cost import expected_value
+from freshopt.scheduling.host_gap import with_host_gap
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
-from freshopt.scheduling.schedule import Schedule
+from freshopt.scheduling.refresh_order import PLANNED_BYTES, check_size
+from freshopt.scheduling.schedule import Schedule, schedule
+from freshopt.solvers.proportional import Proportional
+from freshopt.solvers.square_root import SquareRoot
+from freshopt.solvers.uniform import Uniform
+from freshopt.units import duration
 
 # Sizes up to which uncertainty is estimated: with 20 samples the whole job takes about 4 s of one core.
 MOST_SOURCES, MOST_CRAWLS = 30_000, 1_000_000
@@ -49,6 +62,10 @@ MOST_DECLARED = 3_000
 
 # Relative duality gap that a plan must reach; the dual search reaches 1e-14.
 TOLERANCE = 1e-9
+
+# Crawls from which on it tells something that none, or each, found a change.
+_TELLING = 20
+_OWN_BANDWIDTH = "This bandwidth is that of the log's own crawls; set another (--bandwidth, bandwidth=)."
 
 
 def estimated_sources(log: CrawlLog, request: Wishes) -> tuple[Estimator, Sources]:
@@ -62,21 +79,24 @@ def sources_of(estimate: Estimator, log: CrawlLog, request: Wishes) -> Sources:
     _require_known(estimate)
 
     def by_source(given: PerSource | None) -> Any:  # noqa: ANN401 - as `Sources` takes it
-        return None if given is None else given(log.sources_)
+        return None if given is None else given(log.names)
 
+    lower, upper = request.min_rate, request.max_rate
+    bounds = (lower, upper) if request.limits is None else request.limits.around(log.names, lower, upper)
     made = Sources(
         estimate.change_rate_,
         by_source(request.importance),
-        name=log.sources_,
+        names=log.names,
         host=by_source(request.hosts),
-        min_rate=request.min_rate,
-        max_rate=request.max_rate,
+        min_rate=bounds[0],
+        max_rate=bounds[1],
         time_unit=log.time_unit,
         request_rate=by_source(request.requests),
         stale_while_revalidate=by_source(request.stale_while_revalidate),
         success=by_source(request.success),
-        changed_cost=0.0 if request.changed_cost is None else request.changed_cost(log.sources_),
+        changed_cost=0.0 if request.changed_cost is None else request.changed_cost(log.names),
     )
+    made = made.of_library(log.library)
     return retried_at_once(made) if request.retry_at_once else made
 
 
@@ -85,7 +105,9 @@ def _require_known(estimate: Estimator) -> None:
     rate = estimate.change_rate_
     unknown = np.flatnonzero(~((rate > 0) & (rate < np.inf))).tolist()
     if unknown:
-        where = list_offenders(f"'{estimate.sources_[k]}' ({estimate.flag_[k]})" for k in unknown)
+        why = [str(estimate.flag_[k]).replace("baseline only", "crawled only once") for k in unknown]
+        each = zip(estimate.sources_[unknown].tolist(), why, strict=True)
+        where = list_offenders(f"'{name}' ({flag})" for name, flag in each)
         smoothed = getattr(estimate, "smoothing", None) is not None
         remedy = "Leave smoothing out, or give" if smoothed else "Give"
         raise SourceDataError(
@@ -110,6 +132,88 @@ def learn(log: CrawlLog, request: Wishes) -> tuple[Estimator, Array, Array, Sour
     estimate, sources = estimated_sources(log, request)
     lower, upper = estimate.interval(request.confidence)
     return estimate, lower, upper, sources
+
+
+def doubt_extremes(log: CrawlLog) -> None:
+    """Warn where no crawl found a change, or each did.
+
+    Changes that are counted say more.
+    """
+    if log.changes is not None:
+        return
+    observed = log.interval > 0.0
+    many, found = int(np.count_nonzero(observed)), int(np.count_nonzero(log.changed & observed))
+    if many < _TELLING or 0 < found < many:
+        return
+    if found:
+        warn(
+            f"each of {many:,} crawls found a change: sources may change far more often than they were "
+            "crawled, or the hash covers what is new in every answer, such as a time. Hash less, or crawl "
+            "some sources more often for a while.",
+            of_rates=True,
+        )
+        return
+    longest = duration(float(log.interval[observed].sum()) / -math.log(0.05), log.time_unit)
+    warn(
+        f"none of {many:,} crawls found a change. All that they show is that sources change less than once "
+        f"in {longest} on average (at 95 %); each rate is a guess below that. Check that the log's changes, "
+        "hashes or statuses can tell a change.",
+        of_rates=True,
+    )
+
+
+def problem_asked(
+    request: Wishes, sources: Sources, log: CrawlLog | None
+) -> tuple[Problem, Wishes, BandwidthFor | None]:
+    """Return the problem of a request, and the request with its bandwidth.
+
+    Where it asks for a freshness the least bandwidth for that comes with them. `log` has crawls of its own.
+    """
+    given, needed = (request.objective, sources, request.host_limits), None
+    if request.freshness is not None:
+        needed = needed_bandwidth(*given, request.freshness, log)
+        request = replace(request, bandwidth=needed.bandwidth)
+    constraints = constraints_for(request.constraints, sources)
+    told = math.isfinite(request.bandwidth) or limits_bandwidth(request.objective, constraints)
+    own = math.isnan(request.bandwidth) or not told
+    if own:
+        request = replace(request, bandwidth=own_bandwidth(*given, log))
+    bandwidth = None if constraints and math.isinf(request.bandwidth) else request.bandwidth
+    try:
+        problem = Problem(request.objective, sources, bandwidth, request.host_limits, constraints)
+    except InfeasibleProblemError as error:
+        if own and error.conflict is None and "but bandwidth is" in str(error):
+            raise InfeasibleProblemError(f"{error} {_OWN_BANDWIDTH}") from None
+        raise
+    return problem, request, needed
+
+
+def simple_rules(problem: Problem) -> dict[str, Solution]:
+    """Return the rates of simple rules at the bandwidth.
+
+    They know nothing of other constraints than bandwidth, bounds and host limits.
+    """
+    rules: dict[str, Solver] = {
+        "uniform": Uniform(),
+        "proportional": Proportional(),
+        "square-root": SquareRoot(),
+    }
+    if problem.program is not None:
+        return {}
+    return {name: run_solver(rule, problem, SolveOptions(certify=False)) for name, rule in rules.items()}
+
+
+def times_of(request: Wishes, solution: Solution, log: CrawlLog, phases: GoodPhases | None) -> Schedule:
+    """Return the schedule of a plan, which begins where its log ends."""
+    sources = solution.problem.sources
+    method = method_of(request, solution.problem) if phases is None else phased_method(phases)
+    begin = log.clock.date(log.end) if phases is None or log.origin is not None else log.end
+    check_size(solution.rates, request.horizon, log.time_unit, PLANNED_BYTES)
+    times = schedule(solution, request.horizon, method, start=begin)
+    if request.host_gap > 0.0 and sources.host is not None:
+        # Kept also by what is moved: no source is refreshed sooner than 1/max_rate after its last refresh.
+        times = with_host_gap(times, sources.host, request.host_gap, max_rate=sources.max_rate)
+    return times.of_library(log.library)
 
 
 def method_of(request: Wishes, problem: Problem | None = None) -> Periodic | PoissonArrivals:

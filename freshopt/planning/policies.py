@@ -29,7 +29,7 @@ from freshopt.planning.replanning import replanned_crawls
 from freshopt.planning.static_rates import Nodes, at_rates, hindsight_rates, nodes_of, predicted_cost
 from freshopt.planning.wishes import Wishes
 from freshopt.scheduling.schedule import schedule
-from freshopt.simulation.replay_window import Refreshes
+from freshopt.simulation.staleness_integrals import Refreshes
 from freshopt.simulation.static_costs import has_static_cost
 from freshopt.solvers.proportional import share
 from freshopt.solvers.square_root import square_root_shape
@@ -276,7 +276,7 @@ def own_crawls(
     if statuses is not None:
         asked = recorded_attempts(window, statuses).astype(np.float64)
     elif request.success is not None:
-        asked = answered / request.success(window.past.sources_)
+        asked = answered / request.success(window.past.names)
     found = _counts(window, source, time, log.changed[rows].astype(np.float64))
     # Counts are over the time that a source was there, with that after its last crawl.
     whole, there = window.span + _unseen(log, window), window.there
@@ -293,7 +293,7 @@ def _unseen(log: CrawlLog, window: HeldOutWindow) -> Array:
     random ends Σ gap²/2Σ gap after a crawl on average.
     """
     gap = np.nan_to_num(log.interval)
-    whole, squares = (np.bincount(log.source_index, each, len(log.sources_)) for each in (gap, gap**2))
+    whole, squares = (np.bincount(log.source_index, each, len(log.names)) for each in (gap, gap**2))
     rest = np.divide(squares, 2.0 * whole, out=np.zeros(len(whole)), where=whole > 0.0)
     return np.where(window.changes.until == log.last_crawl[window.index], rest[window.index], 0.0)
 

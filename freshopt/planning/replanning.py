@@ -31,7 +31,7 @@ from freshopt.planning.plan_steps import TOLERANCE, problem_of, sources_of
 from freshopt.planning.request import default_estimate
 from freshopt.planning.wishes import Wishes
 from freshopt.simulation.crawler import SimulatedCrawler
-from freshopt.simulation.replay_window import Refreshes
+from freshopt.simulation.staleness_integrals import Refreshes
 from freshopt.solving import solve
 
 # Growth of the log after which its prior is learnt again.
@@ -52,7 +52,7 @@ def replanned_crawls(
     _check_size(window.end - window.begin, every, float(np.sum(solution.rates)), window.past.time_unit)
     rng = np.random.default_rng([request.seed, 19])
     random = request.objective.refresh is not Refresh.PERIODIC
-    log, now, n = window.past, window.begin, len(window.past.sources_)
+    log, now, n = window.past, window.begin, len(window.past.names)
     learner = _Learner(request, estimate, len(log))
     phase = rng.random(n)
     passed = -np.log1p(-phase) if random else phase
@@ -179,4 +179,4 @@ def _observed(log: CrawlLog, crawler: SimulatedCrawler, own: IntArray, moment: A
     for key in OPTIONAL:
         if getattr(log, key) is not None:
             columns[key] = np.concatenate([getattr(log, key), np.full(len(own), np.nan)])
-    return derived_log(columns, log.sources_, log.clock)
+    return derived_log(columns, log.names, log.clock)

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import copy
 import importlib
+import math
 import os
 import warnings
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from datetime import timedelta
 from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -32,12 +33,14 @@ from freshopt.estimators.known_crawl_rate import KnownCrawlRate
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.file_kinds import Frame
 from freshopt.logs.read_log import read_log
-from freshopt.logs.tables import frame_columns
+from freshopt.logs.schema import HOST_LIMITS, SOURCE_LIMITS, Schema, Table
 from freshopt.modelling.objective import Objective, Refresh
-from freshopt.numerics.arrays import as_number, shape_of
+from freshopt.numerics.arrays import Array, as_number, shape_of
+from freshopt.questions.bandwidth_for import AS_TODAY
 from freshopt.scheduling.rate_table import RateTable, read_rates
-from freshopt.units import check_time_unit, convert_time, duration_of, gap_of, rate_of
+from freshopt.units import Time, check_time_unit, convert_time, duration_of, gap_of, rate_of
 
 # Rows of the daily log that a change history becomes; a longer one is crawled less often than daily.
 MOST_ROWS = 2_000_000
@@ -50,7 +53,9 @@ def default_estimate(log: CrawlLog) -> Estimator:
     return MaximumLikelihood(prior=default_prior(log)).fit(log)
 
 
-def as_crawl_log(log: Log, time_unit: str | None) -> tuple[CrawlLog, ChangeHistory | None]:
+def as_crawl_log(
+    log: Log, time_unit: str | None, columns: Mapping[str, str] | None = None
+) -> tuple[CrawlLog, ChangeHistory | None]:
     """Return any log as a `CrawlLog`, with its history if known.
 
     A history, which has all changes, becomes a log of daily crawls that count them.
@@ -60,27 +65,27 @@ def as_crawl_log(log: Log, time_unit: str | None) -> tuple[CrawlLog, ChangeHisto
             raise SourceDataError(
                 f"time_unit is {time_unit!r}, but the log is in {log.time_unit}s. Leave it out."
             )
+        if columns is not None:
+            raise SourceDataError("columns names those of a file or a dataframe. Leave it out.")
         if isinstance(log, CrawlLog):
             return log, None
         day = convert_time(1.0, "day", log.time_unit)
         return log.to_log(max(day, float(np.sum(log.end - log.start)) / MOST_ROWS)), log
     unit = "day" if time_unit is None else check_time_unit(time_unit)
-    if isinstance(log, str | os.PathLike):
-        return read_log(log, unit), None
-    return CrawlLog.from_frame(log, time_unit=unit), None
+    return read_log(log, unit, columns=columns), None
 
 
 class Clock(NamedTuple):
     """A time unit, of what no sources are known of yet."""
 
     time_unit: str
-    sources_: npt.NDArray[Any] = np.empty(0)
+    names: npt.NDArray[Any] = np.empty(0)
 
 
 def per_source(given: Any, what: str, log: CrawlLog | Clock) -> PerSource:  # noqa: ANN401 - whatever names sources
     """Return a function from source names to their values.
 
-    A dataframe has the columns source and `what`; an array is in the order of ``log.sources_``.
+    A dataframe has the columns source and `what`; an array is in the order of ``log.names``.
     """
     if callable(given):
         return partial(_asked, given, what)
@@ -92,12 +97,12 @@ def per_source(given: Any, what: str, log: CrawlLog | Clock) -> PerSource:  # no
         table = _by_source(given, what)
     else:
         shape = shape_of(given, what)
-        if shape != log.sources_.shape:
+        if shape != log.names.shape:
             raise SourceDataError(
-                f"{what} has shape {shape} but the log has {len(log.sources_)} sources. Pass "
-                "one value each, in the order of log.sources_, or a mapping of names."
+                f"{what} has shape {shape} but the log has {len(log.names)} sources. Pass "
+                "one value each, in the order of log.names, or a mapping of names."
             )
-        table = dict(zip(log.sources_.tolist(), np.asarray(given).tolist(), strict=True))
+        table = dict(zip(log.names.tolist(), np.asarray(given).tolist(), strict=True))
 
     return partial(_looked_up, table, what)
 
@@ -115,12 +120,22 @@ def a_rate(name: str, given: float | str, log: CrawlLog | Clock) -> float:
     return rate_of(name, given, log.time_unit)
 
 
-def a_duration(name: str, given: float | str, log: CrawlLog | Clock) -> float:
+def a_limit(name: str, given: float | str, log: CrawlLog | Clock) -> float:
+    """Return a finite rate on a log's clock; nan for today's."""
+    if isinstance(given, str) and given.strip().lower() in (AS_TODAY, "today"):
+        return np.nan
+    rate = rate_of(name, given, log.time_unit)
+    if not np.isfinite(rate):
+        raise SourceDataError(f'{name} is {given!r}. Pass a finite rate, such as "200/day", or None.')
+    return rate
+
+
+def a_duration(name: str, given: Time, log: CrawlLog | Clock) -> float:
     """Return a duration on the clock of a log."""
     return duration_of(name, given, log.time_unit)
 
 
-def a_gap(name: str, given: float | str, log: CrawlLog | Clock) -> float:
+def a_gap(name: str, given: Time, log: CrawlLog | Clock) -> float:
     """Return a duration, or 0, on the clock of a log."""
     return gap_of(name, given, log.time_unit)
 
@@ -138,7 +153,7 @@ def values_of(what: str) -> Read:
 
 def windows_of(name: str, given: Any, log: CrawlLog | Clock) -> PerSource:  # noqa: ANN401 - whatever names sources
     """Return windows by source; text is a duration for all."""
-    known = duration_of(name, given, log.time_unit) if isinstance(given, str) else given
+    known = duration_of(name, given, log.time_unit) if isinstance(given, str | timedelta) else given
     return per_source(known, "stale_while_revalidate", log)
 
 
@@ -163,19 +178,92 @@ def _looked_up(table: dict[Any, Any], what: str, names: npt.NDArray[Any]) -> npt
 
 
 def _by_source(frame: Any, what: str) -> dict[Any, Any]:  # noqa: ANN401 - any dataframe library's frame
-    columns = frame_columns(frame, f"the table of each source's {what}", ("source", what), ())
-    names, values = (np.asarray(columns[key]).tolist() for key in ("source", what))
-    table = dict(zip(names, values, strict=True))
-    if len(table) < len(names):
-        twice = [repr(name) for name, times in Counter(names).items() if times > 1]
-        raise SourceDataError(f"more than one {what} for {list_offenders(twice)}. Give one row per source.")
-    return table
+    given = Frame.of(frame, f"the table of each source's {what}")
+    table = Table.read(given, Schema("A table", ("source", what))).frame
+    return dict(zip(table["source"].to_list(), table[what].to_list(), strict=True))
 
 
-def limits_of(given: Any, time_unit: str) -> dict[Any, float]:  # noqa: ANN401 - a mapping of hosts to rates
+def limits_of(given: Any, time_unit: str) -> dict[Any, float]:  # noqa: ANN401 - a mapping or a dataframe
     """Return host limits per `time_unit`."""
-    expect(given, Mapping, "host_limits", "Pass a mapping of hosts to rates")
+    if hasattr(given, "columns"):
+        return limits_in(Table.read(Frame.of(given, "the table of host limits"), HOST_LIMITS), time_unit)
+    expect(given, Mapping, "host_limits", "Pass a mapping of hosts to rates, or a dataframe")
     return {host: rate_of(f"the limit of host {host!r}", rate, time_unit) for host, rate in given.items()}
+
+
+def limits_in(table: Table, time_unit: str) -> dict[Any, float]:
+    """Return the host limits of a table, per `time_unit`."""
+    given = zip(table.rates("limit", time_unit), table.rates("min_interval", time_unit), strict=True)
+    both = [[rate for rate in pair if rate is not None] for pair in given]
+    hosts = table.frame["host"].to_list()
+    missing = [f"'{host}'" for host, pair in zip(hosts, both, strict=True) if not pair]
+    if missing:
+        raise SourceDataError(
+            f"{table.cells.path} has no limit of {list_offenders(missing)}. Fill it in, or drop the row."
+        )
+    return dict(zip(hosts, map(min, both), strict=True))
+
+
+class SourceLimits(NamedTuple):
+    """Least and largest refresh rates of single sources, by name as text."""
+
+    lower: dict[str, float]
+    upper: dict[str, float]
+    by_interval: bool = False
+
+    @classmethod
+    def of_rows(
+        cls, columns: Mapping[str, Sequence[Any]], time_unit: str, where: str = "limits"
+    ) -> SourceLimits:
+        """Return the limits that columns of a table give."""
+        intervals = any(is_interval and name in columns for name, (_, _, is_interval) in _LIMITS.items())
+        names, made = [*map(str, columns["source"])], cls({}, {}, intervals)
+        for column, (read, side, is_interval) in _LIMITS.items():
+            for name, cell in zip(names, columns.get(column, ()), strict=False):
+                if cell is None or cell == "" or cell != cell:
+                    continue
+                value = read(f"{column} of {name!r} in {where}", cell, time_unit)
+                own = getattr(made, side)
+                bound = 1.0 / value if is_interval and value > 0.0 else math.inf if is_interval else value
+                own[name] = (max if side == "lower" else min)(bound, own.get(name, bound))
+        return made
+
+    def around(self, names: npt.NDArray[Any], lower: float, upper: float) -> tuple[Array, Array]:
+        """Return bounds of sources that are no looser than those of all."""
+        known = [*map(str, names.tolist())]
+        named = {*self.lower, *self.upper}
+        if named and named.isdisjoint(known):
+            few = list_offenders(map(repr, sorted(named)))
+            raise SourceDataError(f"limits are of {few}, none of which is in the log. Correct the names.")
+        least = np.array([max(lower, self.lower.get(name, 0.0)) for name in known])
+        return least, np.array([min(upper, self.upper.get(name, math.inf)) for name in known])
+
+
+# How each column of limits is read, and which bound it is.
+_LIMITS: dict[str, tuple[Callable[[str, Any, str], float], str, bool]] = {
+    "min_interval": (gap_of, "upper", True),
+    "max_interval": (duration_of, "lower", True),
+    "min_rate": (rate_of, "lower", False),
+    "max_rate": (rate_of, "upper", False),
+}
+
+
+def source_limits(_name: str, given: Any, log: CrawlLog | Clock) -> SourceLimits:  # noqa: ANN401 - table or mapping
+    """Return limits of a dataframe, or a mapping of sources."""
+    if isinstance(given, SourceLimits):
+        return given
+    if isinstance(given, Mapping):
+        first, last = zip(*given.values(), strict=True) if given else ((), ())
+        told = {"source": [*given], "min_interval": first, "max_interval": last}
+        return SourceLimits.of_rows(told, log.time_unit)
+    if not hasattr(given, "columns"):
+        raise SourceDataError(
+            f"limits are {type(given).__name__}. Pass a mapping of sources to (min_interval, max_interval), "
+            "or a dataframe with columns source, min_interval, max_interval."
+        )
+    table = Table.read(Frame.of(given, "the table of limits"), SOURCE_LIMITS)
+    columns = {name: table.frame[name].to_list() for name in table.frame.columns}
+    return SourceLimits.of_rows(columns, table.unit(log.time_unit), "the table of limits")
 
 
 def rates_in_force(given: Any) -> RateTable:  # noqa: ANN401 - whatever has rates

@@ -31,7 +31,7 @@ from freshopt.planning.plan_steps import method_of
 from freshopt.planning.wishes import Wishes
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.refresh_order import points, points_before
-from freshopt.simulation.replay_window import Refreshes
+from freshopt.simulation.staleness_integrals import Refreshes
 from freshopt.simulation.static_costs import has_static_cost, static_costs
 
 # Gauss nodes of the sources' posteriors and their weights.

@@ -11,7 +11,6 @@ Cost: one solve and one certificate per draw, each begun at the plan's price.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,19 +20,20 @@ from freshopt.certificates.certificate import certify
 from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import Solver
 from freshopt.errors import SourceDataError, check_seed, expect, list_offenders
-from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.estimator import Estimator, check_confidence
+from freshopt.estimators.rate_distribution import MOST_NUMBERS
+from freshopt.estimators.shared_prior import RateDraws
 from freshopt.formatting import percent
-from freshopt.inference.interval_methods import check_confidence
-from freshopt.inference.rate_distribution import MOST_NUMBERS
-from freshopt.inference.shared_prior import RateDraws
 from freshopt.many import solve_many
 from freshopt.modelling.matched_rates import match
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
+from freshopt.moved import keywords
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_whole, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.declared import depends_on_change_rates
+from freshopt.report.value_words import ends_in_words
 from freshopt.solving import solve
 from freshopt.units import convert_time
 
@@ -72,6 +72,14 @@ class PlanUncertainty:
     Notes
     -----
     ``regret`` is what the plan loses, never below 0 by more than the solver's tolerance.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> log = fo.CrawlLog(["a", "a", "b", "b"], [0.0, 2.0, 0.0, 1.0], [0, 1, 0, 1])
+    >>> found = fo.plan(log, draws=5).uncertainty
+    >>> len(found.planned)
+    5
     """
 
     solution: Solution
@@ -121,7 +129,7 @@ class PlanUncertainty:
         slowest, fastest = quantiles(self.change_rates, confidence)
         return polars.DataFrame(
             {
-                "source": np.arange(len(sources)) if sources.name is None else sources.name.tolist(),
+                "source": np.arange(len(sources)) if sources.names is None else sources.names.tolist(),
                 "rate": self.solution.rates,
                 "lower": lower,
                 "upper": upper,
@@ -145,6 +153,7 @@ class PlanUncertainty:
         )
 
 
+@keywords()
 def plan_uncertainty(
     problem: Problem, estimator: Estimator, draws: int = 20, seed: int = 0, solver: Solver | None = None
 ) -> PlanUncertainty:
@@ -184,7 +193,7 @@ def plan_uncertainty(
     save. The value under the draws spreads little where there are many sources, and may lie to one side of
     the plan's own: the value is not linear in the rates. Where no crawl found a change the interval has no
     end towards smaller costs, and where sources that changed at every crawl have most of the cost none
-    towards larger ones, unless the objective has. How often it holds the true value: ``docs/uncertainty.md``.
+    towards larger ones, unless the objective has. How often it holds the true value: ``docs/evidence``.
 
     Examples
     --------
@@ -192,8 +201,9 @@ def plan_uncertainty(
     >>> changed = [0, 1, 1, 0, 1, 1, 0, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0]
     >>> log = fo.CrawlLog(["a"] * 9 + ["b"] * 9, [*range(9)] * 2, changed)
     >>> model = fo.estimators.MaximumLikelihood().fit(log)
-    >>> sources = fo.Sources(1.0, name=["a", "b"])
-    >>> spread = plan_uncertainty(fo.Problem(fo.problems.BinaryFreshness(), sources, 2.0), model)
+    >>> sources = fo.Sources(1.0, names=["a", "b"])
+    >>> objective = fo.problems.BinaryFreshness(fo.Refresh.POISSON)
+    >>> spread = plan_uncertainty(fo.Problem(objective, sources, 2.0), model)
     >>> bool(spread.regret.min() > -1e-9), 0 < spread.relative_regret < 0.1
     (True, True)
     """
@@ -281,19 +291,6 @@ def told(interval: tuple[float, float], limits: tuple[float, float]) -> tuple[fl
     """Return an interval with None for the ends that no log gives."""
     low, high = (end if math.isnan(limit) else None for end, limit in zip(interval, limits, strict=True))
     return low, high
-
-
-def ends_in_words(low: float | None, high: float | None, shown: Callable[[float], str]) -> str:
-    """Return an interval in words; an end that is None has none.
-
-    Examples
-    --------
-    >>> ends_in_words(1.5, None, str), ends_in_words(None, 2.5, str), ends_in_words(1.5, 2.5, str)
-    ('at least 1.5', 'at most 2.5', '1.5–2.5')
-    """
-    if low is None:
-        return "of any size" if high is None else f"at most {shown(high)}"
-    return f"at least {shown(low)}" if high is None else f"{shown(low)}–{shown(high)}"
 
 
 def rate_draws(sources: Sources, estimator: Estimator, draws: int, seed: int) -> RateDraws:

@@ -25,16 +25,17 @@ from typing import Any
 
 import numpy as np
 
+from freshopt.estimators.estimator import check_confidence
+from freshopt.estimators.shared_prior import RateDraws
 from freshopt.formatting import number
-from freshopt.inference.interval_methods import check_confidence
-from freshopt.inference.shared_prior import RateDraws
 from freshopt.modelling.objective import Objective, value_at
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import SMALLEST, Array
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.realised_ratios import RealisedRatios
-from freshopt.planning.uncertainty import ends_in_words, limited, limits_of, quantiles, told
+from freshopt.planning.uncertainty import limited, limits_of, quantiles, told
+from freshopt.report.value_words import expected_text
 from freshopt.separable.kernel import Numerics
 
 CONFIDENCE = 0.9
@@ -119,19 +120,8 @@ class ValueForecast:
     @property
     def sentence(self) -> str:
         """The forecast in words."""
-        return self.words(number)
-
-    def words(self, shown: Callable[[float], str]) -> str:
-        """Return the forecast in words, each value as `shown` writes it."""
         low, high = told(self.interval(), self.limits)
-        ends = ends_in_words(low, high, shown)
-        ends = ends if low is None or high is None else f"interval {ends}"
-        interval = f"{shown(self.expected)} under the posterior; 90 % {ends}"
-        if not len(self.ratios):
-            return f"{interval} if the model holds"
-        least, largest = (f"{float(end(self.ratios)):.2g}" for end in (np.min, np.max))
-        tests = f"{len(self.ratios)} back-tests inside the log"
-        return f"{interval}, from {tests} (cost realised {least}–{largest} of the predicted)"
+        return expected_text(self.expected, low, high, self.ratios.tolist(), number)
 
     def __repr__(self) -> str:
         """Return the sentence."""
@@ -169,10 +159,10 @@ def value_forecast(
     >>> changed = [0, 1, 1, 0, 1, 1, 0, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0]
     >>> log = fo.CrawlLog(["a"] * 9 + ["b"] * 9, [*range(9)] * 2, changed)
     >>> model = fo.estimators.MaximumLikelihood().fit(log)
-    >>> sources = fo.Sources(1.0, name=["a", "b"])
+    >>> sources = fo.Sources(1.0, names=["a", "b"])
     >>> drawn = rate_draws(sources, model, 100, seed=0)
-    >>> value_forecast(fo.problems.BinaryFreshness(), sources, np.array([1.0, 1.0]), drawn)
-    ValueForecast(1.347 under the posterior; 90 % interval 1.052–1.619 if the model holds)
+    >>> value_forecast(fo.problems.BinaryFreshness(fo.Refresh.POISSON), sources, np.array([1.0, 1.0]), drawn)
+    ValueForecast(1.347 is expected; 90 % interval 1.052 to 1.619, if sources change at random)
     """
     sign = 1.0 if objective.sense == "minimise" else -1.0
     costs, values, by_source = np.empty(len(drawn.rates)), np.empty(len(drawn.rates)), np.zeros(len(rates))

@@ -13,13 +13,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from freshopt.planning.policies import CURRENT, POLICIES
+from freshopt.planning.policies import CURRENT, POLICIES, UNIFORM
 from freshopt.planning.policy_cost import Measurement
+from freshopt.report.held_out import PHASES as PHASES
 
 # Two-sided probability of a normal variable beyond two standard deviations.
 LEVEL = 0.0455
-# Words for the plan at good phases.
-PHASES = "crawling at good phases of the week"
 # Savings below this would not show in the table, and some are rounding.
 SAME = 5e-4
 RULES = {name: policy.words for name, policy in POLICIES.items() if policy.rule}
@@ -33,6 +32,7 @@ def verdict(savings: Mapping[str, Measurement]) -> str:
     """Return which policies a log supports.
 
     By the share of the plan's cost that each saves at the same bandwidth, under its name or the words for it.
+    Of rules that need no plan those are the best and equal rates.
 
     Examples
     --------
@@ -43,10 +43,13 @@ def verdict(savings: Mapping[str, Measurement]) -> str:
     'The plan saves 33 ± 7 % of the cost of equal rates; phases: not supported (saves 1 ± 10 %).'
     """
     simple = {name: saved for name, saved in savings.items() if name in RULES}
-    parts = []
+    parts: list[str] = []
     if simple:
         best = max(simple, key=lambda key: simple[key].value)
         parts.append(_against(RULES[best], simple[best], len(simple)))
+        if best != UNIFORM and UNIFORM in simple:
+            # What everybody can do without a log is judged in any case, and no choice among several.
+            parts.append(_against(RULES[UNIFORM], simple[UNIFORM], 1))
     for name, saved in savings.items():
         if name in OTHERS:
             parts.append(_against(OTHERS[name], saved, 1))
@@ -93,11 +96,6 @@ def _refinement(name: str, saved: Measurement) -> str:
     if supported(loss):
         return f"{name} costs {_share(loss)} more"
     return f"{name}: not supported" + ("" if np.isinf(saved.hidden) else f" ({_effect(saved)})")
-
-
-def phases_supported(text: str) -> bool:
-    """Return whether a verdict's text claims that good phases save."""
-    return f"{PHASES} saves " in f"{text[:1].lower()}{text[1:]}"
 
 
 def _effect(saved: Measurement) -> str:

@@ -2,17 +2,15 @@
 
 A field is a wish: how what is given for it is read, what it means, how the command line has it. From the
 table come the arguments of `plan`, `backtest` and `plan_lifetimes`, with their checks, options of the command
-line, files of wishes, and the settings that a summary and a page tell. A new wish is a field of `Wishes`, a
+line, and the settings that a summary and a page tell. A new wish is a field of `Wishes`, a
 line in the typed dictionary of the functions that take it, and the step that heeds it.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
-import os
-import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from functools import wraps
 from pathlib import Path
@@ -20,12 +18,14 @@ from typing import Any, NamedTuple, TypedDict, TypeVar, cast
 
 import numpy as np
 
-from freshopt.errors import ObjectiveError, SourceDataError, check_seed, expect, list_offenders
+from freshopt.errors import ObjectiveError, check_seed, expect, refuse_unknown
 from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.weekly_profile import check_load_limit
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.source_index import hosts_of_urls
 from freshopt.modelling.declared_constraints import as_constraints
-from freshopt.modelling.objective import Objective, Refresh
+from freshopt.modelling.objective import NAME_OR_INSTANCE, Objective, Refresh
+from freshopt.naming import PLANNED, objective_named
 from freshopt.numerics.arrays import as_whole
 from freshopt.planning.clashes import ON_REQUEST, refuse_clashes
 from freshopt.planning.declared import Constraints
@@ -33,26 +33,27 @@ from freshopt.planning.request import (
     Clock,
     PerSource,
     Read,
+    SourceLimits,
     a_duration,
     a_flag,
     a_gap,
+    a_limit,
     a_rate,
     as_is,
     fit_of,
     limits_of,
-    objective_from,
-    objective_record,
     per_source,
     rates_in_force,
+    source_limits,
     values_of,
     windows_of,
 )
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.questions.bandwidth_for import AS_TODAY
-from freshopt.questions.todays_crawls import freshness_of, share_of
+from freshopt.questions.todays_crawls import freshness_of
 from freshopt.scheduling.rate_table import RateTable
-from freshopt.weekly.best_phases import check_load_limit
+from freshopt.units import Time, bounds_as_intervals, share_of
 
 # Posterior samples that a plan may ask for: the relative error of their mean is then 1 %.
 MOST_DRAWS = 10_000
@@ -107,7 +108,8 @@ class Wishes:
     objective : Objective
         Its discipline decides the method of the schedule: periodic gaps, or Poisson arrivals.
     bandwidth : float
-        Refreshes per time unit; inf where constraints alone limit them, or freshness is asked for.
+        Refreshes per time unit; inf until freshness, constraints or the log's own crawls tell; nan where it
+        is that of the log's own crawls whatever limits it besides.
     horizon : float
         Length of the schedule in time units.
     estimator : callable or None
@@ -115,24 +117,26 @@ class Wishes:
     importance, hosts, success, requests, stale_while_revalidate, changed_cost : callable or None
         Map an array of names to the values of these sources.
 
+    limits : SourceLimits or None
+        Bounds of single sources, beside those of all.
+
     All others are as `freshopt.plan` and `freshopt.plan_lifetimes` take them, in time units.
     """
 
     objective: Objective = field(metadata={"wish": Wish(as_is, told=True)})
     bandwidth: float = wish(
         np.inf,
-        a_rate,
+        a_limit,
         metavar="RATE",
         group="bandwidth",
-        help="Total refresh rate, such as 200/day or 4/h. Required without --budget, --cheapest or "
-        "--freshness.",
+        help="Total refresh rate, such as 200/day or 4/h. A plan's default: as many as the log's own crawls.",
     )
     horizon: float = wish(
         1.0,
         a_duration,
         metavar="TIME",
         group="horizon",
-        help="Length of the schedule, such as 7d or 12h. Required but with --refresh on-request.",
+        help="Length of the schedule, such as 7d or 12h (default: 7d).",
     )
     importance: PerSource | None = wish(
         None,
@@ -148,8 +152,7 @@ class Wishes:
         kind=Path,
         metavar="FILE",
         group="sources",
-        help="Table with columns source, host: host of each source (default: the log's column host, or that "
-        "of its URL).",
+        help="Table with columns source, host (default: the log's column host, or the host of the URL).",
     )
     host_limits: Mapping[Any, float] | None = wish(
         None,
@@ -157,7 +160,7 @@ class Wishes:
         kind=Path,
         metavar="FILE",
         group="sources",
-        help="Table with columns host, limit: bandwidth limit of each host, per time unit.",
+        help="Table with columns host, limit: refreshes that each host may take, such as 2/s or 500/day.",
     )
     host_gap: float = wish(
         0.0,
@@ -165,20 +168,47 @@ class Wishes:
         usual=0.0,
         metavar="TIME",
         group="sources",
-        help="Least time between two refreshes of one host in the schedule, such as 2s; up to half as long "
-        "again, at random.",
+        help="Shortest time between two refreshes of one host in the schedule, such as 2s; up to half "
+        "of it is added at random.",
     )
     min_rate: float = wish(
         0.0,
         a_rate,
-        usual=0.0,
         metavar="RATE",
         group="bounds",
-        help="Refresh every source at least so often.",
+        help="Refresh every source at least so often, such as 1/30d.",
         told=True,
     )
     max_rate: float = wish(
-        np.inf, a_rate, metavar="RATE", group="bounds", help="Refresh no source more often.", told=True
+        np.inf,
+        a_rate,
+        metavar="RATE",
+        group="bounds",
+        help="Refresh no source more often, such as 48/day.",
+        told=True,
+    )
+    min_interval: float | None = wish(
+        None,
+        a_duration,
+        metavar="TIME",
+        group="bounds",
+        help="Shortest time between two refreshes of a source, such as 30m.",
+    )
+    max_interval: float | None = wish(
+        None,
+        a_duration,
+        metavar="TIME",
+        group="bounds",
+        help="Longest time between two refreshes of a source, such as 30d.",
+    )
+    limits: SourceLimits | None = wish(
+        None,
+        source_limits,
+        kind=Path,
+        metavar="FILE",
+        group="bounds",
+        help="Table with columns source, min_interval, max_interval (or min_rate, max_rate): limits of "
+        "single sources.",
     )
     estimator: Callable[[CrawlLog], Estimator] | None = wish(None, lambda _name, given, _log: fit_of(given))
     confidence: float = wish(
@@ -207,7 +237,7 @@ class Wishes:
         kind=int,
         least=0,
         group="estimates",
-        help="Posterior samples of the change rates, to estimate the cost of uncertainty; 0 disables.",
+        help="Samples of the change rates, to estimate what their uncertainty costs; 0 for none.",
         told=True,
     )
     constraints: Constraints | None = wish(
@@ -220,8 +250,8 @@ class Wishes:
         kind=float,
         least=1.0,
         group="estimates",
-        help="Where changes peak at some hours of the week, crawl after the peaks at up to so many times the "
-        "mean load; 1 keeps the load flat. Of periodic refreshes and --engine memory.",
+        help="Where changes peak at some hours of the week, crawl after the peaks, at up to so many "
+        "times the mean load; 1 keeps it flat.",
         told=True,
     )
     freshness: float | str | None = wish(
@@ -229,8 +259,8 @@ class Wishes:
         lambda name, given, _log: freshness_of(given, name),
         metavar="SHARE",
         group="bandwidth",
-        help="In place of --bandwidth: the least that keeps copies fresh such a share of the time, 99%, or "
-        "as much as the log's own crawls do, today. With --objective binary, then the default.",
+        help="Find the least bandwidth for this freshness: 99%, or today for that of your log. Implies"
+        " --objective binary.",
     )
     compare: RateTable | None = wish(
         None,
@@ -238,16 +268,16 @@ class Wishes:
         kind=Path,
         metavar="OLD",
         group="changes",
-        help="Folder of an earlier plan or of a live planner, or table with columns source, rate (or "
-        "interval) of the rates in force: tell what changes, and what that brings.",
+        help="Show what changes against an earlier plan: its folder, or a table with columns source, "
+        "rate (or interval).",
     )
     max_churn: float | None = wish(
         None,
         lambda name, given, _log: share_of(name, given),
         metavar="SHARE",
         group="changes",
-        help="For --compare: change at most such a share of the sources' intervals, 10%; those whose change "
-        "brings most. What that costs is told.",
+        help="With --compare: change at most this share of the intervals, such as 10%: those whose "
+        "change brings most.",
     )
     success: PerSource | None = wish(None, values_of("success"))
     retry_at_once: bool = wish(
@@ -256,9 +286,8 @@ class Wishes:
         usual=False,
         kind=bool,
         group="failures",
-        help="The crawler repeats a fetch that fails at once: rates and intervals are then of successes, and "
-        "the attempts that these take keep to the bandwidth. Best where failures do not depend on each "
-        "other.",
+        help="The crawler retries a failed fetch at once: rates are then of successes, and all "
+        "attempts keep to the bandwidth.",
     )
     requests: PerSource | None = wish(None, values_of("request_rate"))
     stale_while_revalidate: PerSource | None = wish(
@@ -266,8 +295,7 @@ class Wishes:
         windows_of,
         metavar="TIME",
         group="requests",
-        help="For --refresh on-request: serve an expired copy for up to such a time, 30s, while it is "
-        "fetched.",
+        help="Serve an expired copy for up to such a time, 30s, while it is fetched.",
     )
     changed_cost: PerSource | None = wish(
         None,
@@ -275,9 +303,8 @@ class Wishes:
         kind=float,
         metavar="NUMBER",
         group="cost",
-        help="What a fetch uses besides where the source has changed, in units of what asking uses: 20 where "
-        "a download is 20 times as large as an answer that nothing changed. --bandwidth and --host-limits "
-        "are then in that unit. By source: the column changed_cost of --source-columns.",
+        help="Extra cost of a fetch that finds a change, relative to one that finds none (a 304), such"
+        " as 20. --bandwidth and --host-limits are then in that unit.",
     )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -287,7 +314,9 @@ class Wishes:
     def __setstate__(self, state: Mapping[str, Any] | Sequence[Any]) -> None:
         """Take what a pickle has; those of `PlanRequest` have no names."""
         by_name = state if isinstance(state, Mapping) else zip(_PLAN_REQUEST, state, strict=True)
-        for name, value in dict(by_name).items():
+        # What an earlier version did not know is as usual.
+        usual = {each.name: each.default for each in fields(self)}
+        for name, value in {**usual, **dict(by_name)}.items():
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -305,54 +334,30 @@ class Wishes:
             if value is not None or name == "horizon" or WISHES[name].usual is not None
         }
         on_request = takes is LifetimeWishes
+        if isinstance(told.get("objective"), str):
+            discipline = Refresh.ON_REQUEST if on_request else None
+            told["objective"] = objective_named(told["objective"], log.time_unit, discipline, PLANNED)
         kind = HarmonicStaleness if "freshness" not in told else BinaryFreshness
         goal = told.setdefault("objective", kind(Refresh.ON_REQUEST if on_request else Refresh.PERIODIC))
-        expect(goal, Objective, "objective", "Pass an instance, such as freshopt.problems.BinaryFreshness()")
+        expect(goal, Objective, "objective", NAME_OR_INSTANCE)
         if on_request != (goal.refresh is Refresh.ON_REQUEST):
             raise ObjectiveError(f"{goal!r} is of {_DISCIPLINES[on_request].format(goal.refresh.value)}")
         made = {name: WISHES[name].read(name, value, log) for name, value in told.items() if name in WISHES}
         other = {} if isinstance(goal, BinaryFreshness) else {"other objective": type(goal).__name__}
         today = {"freshness as today"} if made.get("freshness") == AS_TODAY else set()
-        kinds = {"lifetimes", ON_REQUEST} if on_request else {"a plan"}
+        kinds = {ON_REQUEST} if on_request else set()
         refuse_clashes({*told, *other, *today, *kinds}, lambda name: other.get(name, name))
+        for rate, interval in (("max_rate", "min_interval"), ("min_rate", "max_interval")):
+            if interval in made:
+                made[rate] = 1.0 / made[interval]
         if "hosts" not in made and ("host_limits" in made or made.get("host_gap", 0.0) > 0.0):
             made["hosts"] = per_source(hosts_of_urls, "host", log)
         return cls(**made)
 
-    @classmethod
-    def from_toml(cls, path: str | os.PathLike[str], log: CrawlLog) -> Wishes:
-        """Return the wishes of a plan that a TOML file names."""
-        try:
-            given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise SourceDataError(f"{path} cannot be read as TOML ({error}). Correct it.") from None
-        known = [name for name in WISHES if name in (*PlanWishes.__annotations__, "bandwidth", "horizon")]
-        odd = [repr(name) for name in given if name not in known]
-        if odd:
-            raise SourceDataError(f"{path} asks for {list_offenders(odd)}. Ask for {', '.join(known)}.")
-        if isinstance(given.get("objective"), dict):
-            given["objective"] = objective_from(given["objective"])
-        return cls.of(log, given, PlanWishes)
-
-    def to_toml(self, time_unit: str) -> str:
-        """Return the wishes that are not as usual, as TOML."""
-        words = {a_rate: f"/{time_unit}", a_duration: f" {time_unit}", a_gap: f" {time_unit}"}
-        found: dict[str, Any] = {}
-        for name, one in WISHES.items():
-            value = getattr(self, name)
-            if value is None or value in (one.usual, np.inf):
-                continue
-            if name == "host_limits":
-                value = {str(host): f"{limit!r}/{time_unit}" for host, limit in value.items()}
-            elif name == "objective":
-                value = objective_record(value)
-            found[name] = f"{value!r}{words[one.read]}" if one.read in words else value
-        odd = [
-            name for name, value in found.items() if not isinstance(value, bool | int | float | str | dict)
-        ]
-        if odd:
-            raise SourceDataError(f"no text holds {list_offenders(odd)}. Pass these beside the file.")
-        return "".join(f"{name} = {_toml(value)}\n" for name, value in found.items())
+    def bounded(self) -> AbstractContextManager[None]:
+        """Return a context whose messages tell bounds as they were given."""
+        given = self.min_interval is not None or self.max_interval is not None
+        return bounds_as_intervals(given or (self.limits is not None and self.limits.by_interval))
 
     def told(self, takes: Collection[str] | None = None) -> dict[str, Any]:
         """Return the settings that nothing else in a summary tells.
@@ -377,11 +382,14 @@ WISHES = wishes_of(Wishes)
 class _EveryWish(TypedDict, total=False):
     """What every plan may be asked for besides its bandwidth."""
 
-    objective: Objective | None
+    objective: Objective | str | None
     importance: Any
     hosts: Any
-    host_limits: Mapping[Any, float | str] | None
-    min_rate: float | str
+    host_limits: Any
+    min_interval: float | str | None
+    max_interval: float | str | None
+    limits: Any
+    min_rate: float | str | None
     max_rate: float | str | None
     estimator: Estimator | Callable[[CrawlLog], Estimator] | None
 
@@ -410,7 +418,7 @@ class BackTestWishes(_EveryWish, total=False):
 class PlanWishes(BackTestWishes, _PredictedWishes, total=False):
     """What `plan` takes."""
 
-    host_gap: float | str
+    host_gap: Time
     draws: int
     constraints: Constraints | None
     compare: Any
@@ -437,12 +445,11 @@ def taking(takes: type, usual: Mapping[str, Any] | None = None) -> Callable[[F],
         # Those that may be passed by position, then wishes, then the function's own.
         named.sort(key=lambda each: (each.kind is alone) + (each.kind is alone and each.name not in hints))
         known = {each.name for each in named}
+        name = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
         @wraps(function)
         def checked(*positional: Any, **given: Any) -> Any:  # noqa: ANN401 - as the function
-            for name in given:
-                if name not in known:
-                    raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
+            refuse_unknown(name, given, known)
             return function(*positional, **given)
 
         checked.__signature__ = own.replace(parameters=named)  # type: ignore[attr-defined]
@@ -456,10 +463,3 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - a setting
     if isinstance(value, Objective):
         return repr(value)
     return None if value == np.inf else value
-
-
-def _toml(value: Any) -> str:  # noqa: ANN401 - a value that TOML has
-    if isinstance(value, dict):
-        parts = (f"{json.dumps(key)} = {_toml(own)}" for key, own in value.items() if own is not None)
-        return f"{{{', '.join(parts)}}}"
-    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)

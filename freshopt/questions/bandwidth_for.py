@@ -31,12 +31,13 @@ from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.modelling.worst import Worst
+from freshopt.moved import keywords
 from freshopt.numerics.arrays import LARGEST, Array, as_number, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.questions.rates_in_force import cut_to_limits, rates_of
 from freshopt.questions.solve_with_kinks import solve_with_kinks
-from freshopt.units import rate_text
+from freshopt.units import rate_text, share_of
 
 AS_TODAY = "as today"
 # Relative gaps are told from here on: below, processors and library versions differ.
@@ -72,6 +73,14 @@ class BandwidthFor:
         Whether it stands beside a weekly cycle that it does not have: the sentence then says so.
     beyond : bool
         Whether the rates in force exceed maximum rates or host limits: the sentence then says so.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(change_rate=[0.5, 2.0], names=["a", "b"])
+    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=3.0)
+    >>> round(fo.bandwidth_for(problem, freshness=0.9).bandwidth, 2)
+    10.4
     """
 
     objective: Objective
@@ -125,6 +134,7 @@ class BandwidthFor:
         return f"BandwidthFor({self.sentence})"
 
 
+@keywords()
 def bandwidth_for(
     problem: Problem,
     *,
@@ -140,7 +150,7 @@ def bandwidth_for(
     Parameters
     ----------
     problem : Problem
-    freshness : float or "as today"
+    freshness : float, str such as "99%", or "as today"
         Share of time that copies are to be fresh, by importance, in (0, 1). The rates are then the cheapest
         for freshness, whatever the problem's objective; its refresh discipline is kept.
     value : float or "as today"
@@ -172,7 +182,7 @@ def bandwidth_for(
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[1.0, 4.0])
-    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0)
+    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(fo.Refresh.POISSON), sources, bandwidth=3.0)
     >>> fo.bandwidth_for(problem, freshness=0.5)
     BandwidthFor(50 % fresh needs 4 refreshes per day; no rates do with less (proved to within 1e-10 %))
     >>> round(fo.bandwidth_for(problem, value=1.0).bandwidth, 9)
@@ -192,8 +202,12 @@ def bandwidth_for(
     scale = weight if freshness is not None else 1.0
     asked = value if freshness is None else freshness
     as_today = isinstance(asked, str) and asked == AS_TODAY
-    if isinstance(asked, str) and not as_today:
-        raise SourceDataError(f'the promise is {asked!r}. Pass a number, or "{AS_TODAY}".')
+    if isinstance(freshness, str) and freshness.strip().endswith("%"):
+        asked = share_of("freshness", freshness)
+    elif isinstance(asked, str) and not as_today:
+        raise SourceDataError(
+            f'the promise is {asked!r}. Pass a number, or "{AS_TODAY}", or a freshness such as "90%".'
+        )
     if as_today != (today is not None):
         raise SourceDataError(
             f'"{AS_TODAY}" and today= need each other. Pass today=log, or the rates in force.'

@@ -27,6 +27,8 @@ from freshopt.numerics.arrays import Array, BoolArray, total
 from freshopt.questions.rate_changes import certificate_beside, is_changed, source_prices
 from freshopt.solvers.auto import Auto
 
+# Part of the cost that rounding may add or take away.
+NEGLIGIBLE = 1e-12
 # Doublings of the price until everything is sold, and halvings of the bracket: to the last bit of a float64.
 _DOUBLINGS, _HALVINGS = 300, 60
 
@@ -68,19 +70,23 @@ class FewChanges:
     def sentence(self) -> str:
         """What few changes cost, in words."""
         whole = count(len(self.solution.rates), "interval")
+        changed = f"{self.changed:,} of {whole} changed, at most {self.most:,}"
+        if self.loss <= NEGLIGIBLE * self.scale:
+            return f"{changed}; that costs no more than changing all"
         share, least = (
             percent(loss / self.scale, space=" ") if self.scale > 0.0 else number(loss)
-            for loss in (self.loss, self.least_loss)
+            for loss in (self.loss, max(0.0, self.least_loss))
         )
         return (
-            f"{self.changed:,} of {whole} changed, at most {self.most:,}; that costs {share} more than "
-            f"changing all; any other choice of so few costs at least {least} more (proved)"
+            f"{changed}; that costs {share} more than changing all; any other choice of so few costs at "
+            f"least {least} more (proved)"
         )
 
     def facts(self) -> dict[str, Any]:
         """Return it in numbers, as `summary.json` has it."""
         keys = ("most", "changed", "loss", "least_loss")
-        return {**{key: getattr(self, key) for key in keys}, "sentence": self.sentence}
+        told = {key: getattr(self, key) for key in keys}
+        return {**told, "no_cycle": self.no_cycle, "sentence": self.sentence}
 
 
 def with_few_changes(best: Solution, old: Array, most: float) -> FewChanges:
@@ -99,7 +105,7 @@ def with_few_changes(best: Solution, old: Array, most: float) -> FewChanges:
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[1.0, 4.0, 4.0, 1.0])
-    >>> best = fo.solve(fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=6.0))
+    >>> best = fo.solve(fo.Problem(fo.problems.AccumulatedDelay(fo.Refresh.POISSON), sources, bandwidth=6.0))
     >>> found = with_few_changes(best, np.array([1.0, 1.5, 1.6, 2.0]), 0.5)
     >>> found.solution.rates.round(6)
     array([1.      , 2.266667, 1.6     , 1.133333])
@@ -244,7 +250,7 @@ def _solved(problem: Problem, old: Array, chosen: BoolArray) -> tuple[Array, Arr
     fixed = Sources(
         sources.change_rate,
         sources.importance,
-        sources.name,
+        sources.names,
         sources.host,
         sources.signalled,
         np.where(chosen, sources.min_rate, old),
@@ -255,7 +261,7 @@ def _solved(problem: Problem, old: Array, chosen: BoolArray) -> tuple[Array, Arr
         sources.stale_while_revalidate,
         sources.success,
     )
-    own = Problem(problem.objective, fixed, problem.bandwidth, problem.host_limits or None)
+    own = problem.restated(fixed)
     found = Auto().solve(own, options_from(own, None, 1e-9, certify=False))
     if found.status is Status.INFEASIBLE:
         raise InfeasibleProblemError(found.note)

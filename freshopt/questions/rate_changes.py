@@ -17,6 +17,7 @@ import numpy as np
 from freshopt.certificates.certificate import Certificate, certify
 from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import options_from, run_solver
+from freshopt.formatting import finite
 from freshopt.modelling.fetches.conditional_fetches import with_numerics
 from freshopt.modelling.phased_objective import plain
 from freshopt.modelling.problem import Problem
@@ -99,7 +100,7 @@ class RateChanges:
         """
         import polars
 
-        names, rates = self.solution.problem.sources.name, self.solution.rates
+        names, rates = self.solution.problem.sources.names, self.solution.rates
         frame = polars.DataFrame(
             {
                 "source": np.arange(len(rates)) if names is None else names,
@@ -119,15 +120,15 @@ class RateChanges:
     def facts(self) -> dict[str, Any]:
         """Return it in numbers, as `summary.json` has it."""
         proof = self.certificate
-        cut = {} if self.cut is None else {"bandwidth": self.cut[0], "value": _finite(self.cut[1])}
+        cut = {} if self.cut is None else {"bandwidth": self.cut[0], "value": finite(self.cut[1])}
         return {
             "changed": int(np.count_nonzero(self.changed)),
             "new": self.new,
             "gone": self.gone,
             "bandwidth": self.bandwidth,
-            "value": _finite(self.value),
-            "gap": None if proof is None else _finite(proof.gap),
-            "relative_gap": None if proof is None else _finite(proof.relative_gap),
+            "value": finite(self.value),
+            "gap": None if proof is None else finite(proof.gap),
+            "relative_gap": None if proof is None else finite(proof.relative_gap),
             **({"cut": cut} if cut else {}),
         }
 
@@ -149,7 +150,7 @@ def rate_changes(solution: Solution, old: Array, gone: int = 0, prices: Array | 
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[1.0, 4.0])
-    >>> plan = fo.solve(fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0))
+    >>> plan = fo.solve(fo.Problem(fo.problems.AccumulatedDelay(fo.Refresh.POISSON), sources, bandwidth=3.0))
     >>> found = rate_changes(plan, np.array([1.5, 1.5]))
     >>> found.gain.round(6), round(found.value - plan.value, 6)
     (array([0.166667, 0.166667]), 0.333333)
@@ -234,7 +235,3 @@ def certificate_beside(problem: Problem, rates: Array, best: Solution) -> Certif
         price=other.price,
         host_prices=other.host_prices,
     )
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None

@@ -10,7 +10,7 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.matched_rates import match
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, as_vector
+from freshopt.numerics.arrays import Array, IntArray, as_vector
 from freshopt.scheduling.rate_table import RateTable
 from freshopt.units import convert_time
 
@@ -21,13 +21,26 @@ ROUNDING = 1e-9
 def rates_in_force(log: CrawlLog) -> Array:
     """Return how often a log crawls each source, shape (n,).
 
-    A source of a single crawl tells no rate, and counts with the mean of the others.
+    A source of a single crawl has no rate in the log, and counts with none.
     """
     rate = log.crawl_rate
     known = np.isfinite(rate) & (rate > 0.0)
     if not np.any(known):
         raise SourceDataError("no source of the log was crawled twice, which would tell the rates in force.")
-    return np.where(known, rate, np.mean(rate[known]))
+    return np.where(known, rate, 0.0)
+
+
+def attempted(crawled: Array, log: CrawlLog, success: Array | None, place: IntArray | slice) -> Array:
+    """Return rates of attempts for those of a log's crawls.
+
+    A log's crawls are fetches that tell something. Its other rows tell all attempts; without them each crawl
+    took as many as the chance of success says.
+    """
+    expected: Array = crawled if success is None else crawled / success
+    if log.attempt_rate is None:
+        return expected
+    recorded = log.attempt_rate[place]
+    return np.where(np.isnan(recorded) | ~(crawled > 0.0), expected, recorded)
 
 
 def rates_of(sources: Sources, today: CrawlLog | npt.ArrayLike) -> Array:
@@ -39,10 +52,8 @@ def rates_of(sources: Sources, today: CrawlLog | npt.ArrayLike) -> Array:
     else:
         own = _Crawled(today)
         unit = convert_time(1.0, sources.time_unit, today.time_unit)
-        rates = rates_in_force(today)[match(sources, own)] * unit
-        if sources.failing is not None:
-            # A log's crawls are fetches that succeeded, and rates are attempts.
-            rates = rates / sources.failing
+        place = match(sources, own)
+        rates = attempted(rates_in_force(today)[place], today, sources.failing, place) * unit
     # A source that announces its changes is refreshed no more often than it changes.
     return np.where(sources.signalled, np.minimum(rates, sources.change_rate), rates)
 
@@ -67,11 +78,11 @@ def old_rates(sources: Sources, table: RateTable) -> tuple[Array, int]:
     Examples
     --------
     >>> from freshopt.scheduling.rate_table import read_rates
-    >>> old_rates(Sources([1.0, 2.0], name=["a", "b"]), read_rates({"b": 3.0, "x": 1.0}))
+    >>> old_rates(Sources([1.0, 2.0], names=["a", "b"]), read_rates({"b": 3.0, "x": 1.0}))
     (array([nan,  3.]), 1)
     """
     unit = convert_time(1.0, sources.time_unit, table.time_unit)
-    names = np.arange(len(sources)) if sources.name is None else np.asarray(sources.name)
+    names = np.arange(len(sources)) if sources.names is None else np.asarray(sources.names)
     if table.names is None:
         return as_vector(table.rates, len(sources), "the earlier rates") * unit, 0
     known = dict(zip(np.asarray(table.names).tolist(), table.rates.tolist(), strict=True))
@@ -90,4 +101,4 @@ class _Crawled:
     """A log's sources, in the words of estimates."""
 
     def __init__(self, log: CrawlLog) -> None:
-        self.sources_, self.change_rate_, self.time_unit_ = log.sources_, log.crawl_rate, log.time_unit
+        self.sources_, self.change_rate_, self.time_unit_ = log.names, log.crawl_rate, log.time_unit

@@ -2,8 +2,9 @@
 
 The rates in force are the log's crawl rates, source by source. They are evaluated as rates of a plan are: by
 the same formula, at equal intervals (or Poisson times) and under the same estimated change rates. Real crawls
-at unequal intervals keep copies less fresh than that; a source that was crawled once counts with the mean
-rate of the others. So what better rates alone save is told, and not what regular intervals save on top.
+at unequal intervals keep copies less fresh than that; a source that was crawled once has no rate,
+uses nothing and counts as never fresh. So what better rates alone save is told, and not what regular
+intervals save on top.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from freshopt.errors import InfeasibleProblemError, SourceDataError, shown
+from freshopt.errors import InfeasibleProblemError, SourceDataError
 from freshopt.formatting import percent
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import LARGEST, Array, as_number, total
+from freshopt.numerics.arrays import LARGEST, Array, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.problems.binary_freshness import mean_freshness
 from freshopt.questions.bandwidth_for import (
@@ -31,7 +32,7 @@ from freshopt.questions.bandwidth_for import (
     freshness_objective,
 )
 from freshopt.questions.rates_in_force import cut_to_limits, rates_of
-from freshopt.units import rate_text
+from freshopt.units import rate_text, share_of
 
 # Beyond so many sources a target's problem takes longer than the rest of the plan: 2 s for 10⁵.
 MOST = 100_000
@@ -89,6 +90,12 @@ class TodaysCrawls:
             f"{at}the same freshness as the log's own crawls ({share} of the time) needs {saved}: {needed}, "
             f"not {rate_text(self.bandwidth, unit)}"
         )
+
+    @property
+    def compared(self) -> tuple[float, ...]:
+        """The bandwidth compared with, and the least for its freshness."""
+        own = self.bandwidth if self.cut is None else self.cut[0]
+        return (own,) if self.needed is None else (own, self.needed.bandwidth)
 
     def facts(self) -> dict[str, Any]:
         """Return it in numbers, as `summary.json` has it."""
@@ -157,6 +164,19 @@ def needed_bandwidth(
     return bandwidth_for(unlimited, freshness=freshness, today=log if freshness == AS_TODAY else None)
 
 
+def own_bandwidth(
+    objective: Objective, sources: Sources, host_limits: Mapping[Any, float] | None, log: CrawlLog | None
+) -> float:
+    """Return what the log's own crawls use, a plan's default."""
+    remedy = 'Pass a bandwidth such as "200/day", or a freshness such as 0.99.'
+    if log is None:
+        raise SourceDataError(f"a history of changes tells no crawls, and so no bandwidth. {remedy}")
+    if not bool(np.any(log.crawl_rate > 0.0)):
+        raise SourceDataError(f"no source of the log was crawled twice, which would tell its rate. {remedy}")
+    unlimited = Problem(objective, sources, LARGEST, host_limits)
+    return total(unlimited.used_by_source(rates_of(sources, log)))
+
+
 def needed_facts(found: BandwidthFor) -> dict[str, Any]:
     """Return the least bandwidth for a freshness in numbers."""
     return {
@@ -183,28 +203,4 @@ def freshness_of(given: float | str, what: str = "freshness") -> float | str:
             f"{what} {given} is not between 0 and 100 %, at neither of which there is anything to plan. "
             f"Write such as 99%, 0.99 or {'today' if what.startswith('--') else AS_TODAY!r}."
         )
-    return share
-
-
-def share_of(what: str, given: float | str) -> float:
-    """Return a share in [0, 1], perhaps given in percent.
-
-    Examples
-    --------
-    >>> share_of("max_churn", "10 %"), share_of("max_churn", 0.1)
-    (0.1, 0.1)
-    """
-    remedy = "Write such as 99% or 0.99."
-    if isinstance(given, str):
-        whole = 100.0 if given.strip().endswith("%") else 1.0
-        try:
-            share = float(given.strip().removesuffix("%")) / whole
-        except ValueError:
-            raise SourceDataError(f"{what} {shown(given)} cannot be read. {remedy}") from None
-    else:
-        share = as_number(given, what, remedy)
-    if not 0.0 <= share <= 1.0:
-        if 1.0 < share <= 100.0 and not str(given).strip().endswith("%"):
-            raise SourceDataError(f"{what} {share:g} has no %. Write {share:g}% or {share / 100.0:g}.")
-        raise SourceDataError(f"{what} {given} is not between 0 and 100 %. {remedy}")
     return share

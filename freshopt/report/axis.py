@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,15 +85,22 @@ def nice(span: float, most: int) -> float:
     return float(next(digit * power for digit in (1, 2, 5, 10) if digit * power >= raw * (1 - 1e-9)))
 
 
-def tick_text(value: float) -> str:
-    """Return a tick's label.
+def tick_texts(ticks: Sequence[float]) -> list[str]:
+    """Return an axis' labels, all plain or all powers of ten.
 
     Examples
     --------
-    >>> tick_text(0.01), tick_text(1e-7), tick_text(20000.0), tick_text(5e9)
-    ('0.01', '10⁻⁷', '20,000', '5·10⁹')
+    >>> tick_texts([1e-4, 0.01, 20000.0]), tick_texts([1e-7, 0.01, 1.0]), tick_texts([0.0, 5e9])
+    (['0.0001', '0.01', '20,000'], ['10⁻⁷', '10⁻²', '1'], ['0', '5·10⁹'])
     """
-    if value == 0.0 or 1e-3 <= abs(value) < 1e6:
+    if all(tick == 0.0 or 1e-4 <= abs(tick) < 1e6 for tick in ticks):
+        return [number(tick) for tick in ticks]
+    return [_power(tick) for tick in ticks]
+
+
+def _power(value: float) -> str:
+    """Return a number as a multiple of a power of ten."""
+    if value in (0.0, 1.0):
         return number(value)
     exponent = math.floor(math.log10(abs(value)) + 1e-9)
     digits = f"{value / 10.0**exponent:.3g}"

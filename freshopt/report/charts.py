@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from freshopt.numerics.arrays import Array
-from freshopt.report.axis import Scale, tick_text
+from freshopt.report.axis import Scale, tick_texts
 from freshopt.report.markup import escaped
 
 # Width of a character of a tick's label in pixels, rounded up.
@@ -50,18 +50,25 @@ PLAIN = Frame()
 class Axis(NamedTuple):
     """An axis: title, range, how its ticks are written, names of rows.
 
-    `ticks` are those in place of round ones. `zero` and `infinite` name the strips of marks at 0 and at
-    infinity; `names` are rows in place of numbers, of which the one in `own` stands out.
+    `ticks` are those in place of round ones, `text` writes one; `falling` axes have their largest value
+    first. `zero` and `infinite` name the strips of marks at 0 and at infinity; `names` are rows in place of
+    numbers, of which the one in `own` stands out; they stand `over` their rows where no room is beside them.
     """
 
     title: str
     scale: Scale
-    text: Callable[[float], str] = tick_text
+    text: Callable[[float], str] | None = None
     ticks: Sequence[float] | None = None
     zero: str = ""
     infinite: str = ""
     names: Sequence[str] = ()
     own: str = ""
+    over: bool = False
+    falling: bool = False
+
+    def texts(self, ticks: Sequence[float]) -> list[str]:
+        """Return the labels of ticks."""
+        return tick_texts(ticks) if self.text is None else [self.text(tick) for tick in ticks]
 
 
 class Dots(NamedTuple):
@@ -136,7 +143,26 @@ class Word(NamedTuple):
     text: str
 
 
-Mark: TypeAlias = Dots | Crosses | Line | Bars | Hits | Spans | Cells | Word
+class Label(NamedTuple):
+    """Words beside a point, shifted by pixels to the right and down."""
+
+    x: float
+    y: float
+    text: str
+    right: float = 8.0
+    down: float = 4.0
+    side: str = "start"
+
+
+class Arrow(NamedTuple):
+    """A level arrow from one place to another."""
+
+    begin: float
+    end: float
+    y: float
+
+
+Mark: TypeAlias = Dots | Crosses | Line | Bars | Hits | Spans | Cells | Word | Label | Arrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,19 +217,23 @@ class _Canvas:
         self.frame = chart.frame._replace(height=chart.frame.height + strips)
         self.left, self.right = self.frame.left, self.frame.width - self.frame.right
         self.floor, self.top = self.frame.height - self.frame.bottom, self.frame.top
-        ends = self.floor - STRIP * bool(chart.y.zero), self.top + STRIP * bool(chart.y.infinite)
-        self.x = replace(chart.x.scale, begin=self.left, end=self.right)
-        self.scale = replace(chart.y.scale, begin=ends[0], end=ends[1])
+        # Names of the strips below and above the axis.
+        self.below, self.above = (chart.y.zero, chart.y.infinite)[:: -1 if chart.y.falling else 1]
+        ends = self.floor - STRIP * bool(self.below), self.top + STRIP * bool(self.above)
+        self.x = _placed(chart.x, self.left, self.right)
+        self.scale = _placed(chart.y, *ends)
         self.row = (self.floor - self.top) / max(len(chart.y.names), 1)
 
     def y(self, values: Array) -> Array:
         """Return heights in pixels, in the strips of 0 and infinity."""
         values = np.asarray(values, dtype=np.float64)
         if self.chart.y.names:
-            return np.asarray(np.round(self.top + self.row * (values + 0.5), 1))
+            middle = 0.72 if self.chart.y.over else 0.5
+            return np.asarray(np.round(self.top + self.row * (values + middle), 1))
         low, high = (values == 0.0) & bool(self.chart.y.zero), np.isinf(values) & bool(self.chart.y.infinite)
         inside = self.scale(np.where(low | high, self.scale.low, values))
-        return np.where(low, self.floor - 8.0, np.where(high, self.top + 9.0, inside))
+        below, above = (high, low) if self.chart.y.falling else (low, high)
+        return np.where(below, self.floor - 8.0, np.where(above, self.top + 9.0, inside))
 
     def svg(self) -> str:
         """Return the picture."""
@@ -217,13 +247,15 @@ class _Canvas:
     def axes(self) -> Iterator[str]:
         """Yield grid lines, ticks, names of rows and strips, and titles."""
         x, y = self.chart.x, self.chart.y
-        for tick in () if y.names else self.scale.ticks(5) if y.ticks is None else y.ticks:
+        ticks = () if y.names else self.scale.ticks(5) if y.ticks is None else y.ticks
+        for tick, label in zip(ticks, y.texts(ticks), strict=True):
             at = float(self.scale(tick))
             yield f'<line class="grid" x1="{self.left:g}" x2="{self.right:g}" y1="{at}" y2="{at}"/>'
-            yield _text(y.text(tick), self.left - 6, at + 4, "end")
+            yield _text(label, self.left - 6, at + 4, "end")
         free = -np.inf
-        for tick in self.x.ticks(6) if x.ticks is None else x.ticks:
-            at, label = float(self.x(tick)), x.text(tick)
+        ticks = self.x.ticks(6) if x.ticks is None else x.ticks
+        for tick, label in sorted(zip(ticks, x.texts(ticks), strict=True), reverse=x.falling):
+            at = float(self.x(tick))
             half = 0.5 * DIGIT * len(label)
             if at - half < free or at + half > self.frame.width + 2:
                 # It would overlap the label before it or be cut off.
@@ -233,13 +265,18 @@ class _Canvas:
             yield _text(label, at, self.floor + 17, "middle")
         floor = f'y1="{self.floor:g}" y2="{self.floor:g}"'
         yield f'<line class="frame" x1="{self.left:g}" x2="{self.right:g}" {floor}/>'
-        yield _text(y.title, 2, 12, kind="axis") if y.title else ""
+        cut = not y.names and not self.scale.logarithmic and self.scale.low > 0.0
+        if cut:
+            # The axis is broken below: it does not begin at 0.
+            yield f'<path class="frame cut" d="M{self.left - 5:g} {self.floor - 3:g}l10 -4m-10 0l10 -4"/>'
+        yield _text(f"{y.title}{' (not from 0)' if cut else ''}", 2, 12, kind="axis") if y.title else ""
         letters = int((self.left - 12.0) / LETTER)
         for k, name in enumerate(y.names):
             short = name if len(name) <= letters else f"{name[: letters - 1]}…"
-            at = float(self.y(np.array(k)))
-            yield _text(short, self.left - 8, at + 4, "end", "word" if y.own in ("*", name) else "")
-        for at, word in ((self.floor - 4.0, y.zero), (self.top + 13.0, y.infinite)):
+            at, kind = float(self.y(np.array(k))), "word" if y.own in ("*", name) else ""
+            beside = _text(short, self.left - 8, at + 4, "end", kind)
+            yield _text(name, 2, at - 0.3 * self.row, kind=kind) if y.over else beside
+        for at, word in ((self.floor - 4.0, self.below), (self.top + 13.0, self.above)):
             yield _text(word, self.left - 6, at, "end", "word") if word else ""
         yield _text(x.title, self.right, self.frame.height - 4, "end", "axis")
 
@@ -282,11 +319,27 @@ class _Canvas:
                 yield f'<path class="reach" stroke-width="{width:.2g}" d="{path}"/>'
             case Cells():
                 yield from self.cells(mark)
+            case Label():
+                yield self.label(mark)
+            case Arrow():
+                yield self.arrow(mark)
             case Word(x, text):
                 at = float(self.x(x))
                 far = at > 0.7 * self.frame.width
                 shift, side = (-4.0, "end") if far else (4.0, "start")
                 yield _text(text, at + shift, self.top + 10, side, "word")
+
+    def label(self, mark: Label) -> str:
+        """Return words beside a point."""
+        at, up = float(self.x(mark.x)) + mark.right, float(self.y(np.array(mark.y))) + mark.down
+        return _text(mark.text, round(at, 1), round(up, 1), mark.side, "word")
+
+    def arrow(self, mark: Arrow) -> str:
+        """Return a level arrow, which ends before what is marked there."""
+        begin, end, up = float(self.x(mark.begin)), float(self.x(mark.end)), float(self.y(np.array(mark.y)))
+        back = 6.0 if begin > end else -6.0
+        head = f"M{end + 2 * back:.1f} {up - 4.5:.1f}l{-back:g} 4.5l{back:g} 4.5"
+        return _path("saved", f"M{begin:.1f} {up:.1f}H{end + back:.1f}{head}")
 
     def cells(self, mark: Cells) -> Iterator[str]:
         """Yield a group of cells for each shade."""
@@ -315,6 +368,12 @@ class _Canvas:
             two = (a[k + 1] - step, b[k + 1] - slope[k + 1] * step)
             pieces.append("C" + " ".join(f"{i:.1f} {j:.1f}" for i, j in (one, two, (a[k + 1], b[k + 1]))))
         return "".join(pieces)
+
+
+def _placed(axis: Axis, begin: float, end: float) -> Scale:
+    """Return an axis' scale between two places, reversed if it falls."""
+    begin, end = (end, begin) if axis.falling else (begin, end)
+    return replace(axis.scale, begin=begin, end=end)
 
 
 def _pairs(x: Array, y: Array) -> Iterator[tuple[float, float]]:

@@ -10,6 +10,7 @@ from freshopt.formatting import number
 from freshopt.report.objective_names import Goal, goal_of
 from freshopt.report.summary_facts import Facts
 from freshopt.report.value_words import FetchWords, measured
+from freshopt.report.value_words import amount as value_text
 from freshopt.units import check_time_unit
 
 # Relative duality gap up to which the page calls a plan optimal; plans are made with a tenth of it.
@@ -57,6 +58,12 @@ class Context:
     def shares(self) -> str:
         """What shares are of: time, or, on request, requests."""
         return "requests" if self.facts.values.get("discipline") == "on request" else "time"
+
+    @property
+    def today(self) -> Facts | None:
+        """What the log's own crawls keep fresh, None where nobody crawled."""
+        found = self.facts.within("today")
+        return found if found is not None and "sentence" in found.values else None
 
     @property
     def proved(self) -> bool:
@@ -115,6 +122,10 @@ class Context:
             return None
         gain = own - other if self.maximised else other - own
         return gain / abs(other)
+
+    def shown(self, value: float) -> str:
+        """Return a value, or a difference of values, with its unit."""
+        return value_text(self.facts.text("objective"), value, self.unit)
 
     @property
     def value_head(self) -> str:

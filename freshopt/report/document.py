@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-SCRIPTS = ("words.js", "marks.js", "sources.js", "bandwidth.js")
+SCRIPTS = ("words.js", "marks.js", "sources.js", "bandwidth.js", "glossary.js")
 
 
 class Page(str):
@@ -49,12 +49,12 @@ def stylesheet() -> str:
 
 
 def script() -> str:
-    """Return the script of a plan's page, without its comments.
+    """Return the script of a plan's page, without its comments and indentation.
 
-    Comments have lines of their own.
+    Comments have lines of their own, and no text goes on in the next one.
     """
-    lines = (line for name in SCRIPTS for line in _file("assets", name).splitlines())
-    return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("//"))
+    lines = (line.strip() for name in SCRIPTS for line in _file("assets", name).splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
 def render(template: str, title: str, *, scripted: bool = False, **facts: Any) -> Page:  # noqa: ANN401
@@ -101,9 +101,22 @@ def environment() -> Environment:
         "share": lambda share: amount(share, percent(share)),
         "whole_amount": lambda value: amount(value, f"{value:,}"),
         "capitalised": str.capitalize,
+        "sentence": sentence,
+        "unbroken": unbroken,
     }
     made.globals |= {"data_block": data_block, "version": version("freshopt")}
     return made
+
+
+def sentence(text: str) -> str:
+    """Return what a row of the terminal says as a sentence."""
+    whole = unbroken(f"{text[:1].upper()}{text[1:]}")
+    return whole if whole.endswith((".", "!", "?")) else f"{whole}."
+
+
+def unbroken(text: str) -> str:
+    """Return a text whose lines do not break before a percent sign."""
+    return text.replace(" %", "\xa0%")
 
 
 def _shown(value: object) -> object:

@@ -2,14 +2,17 @@
 
 Findings are functions of a plan's facts, in order of telling; each returns a finding, or None where there
 is nothing to tell. A new one needs its function; on the page it is a section with its sentence, its charts
-and its table, unless ``templates/sections.html.j2`` has a macro of its key that tells more.
+and its table, unless ``templates/sections.html.j2`` has a macro of its key that tells more. The terminal
+prints its sentence as a row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from freshopt.report.markup import unmarked
 
 if TYPE_CHECKING:
     from freshopt.report.charts import Figure
@@ -33,6 +36,12 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str | float | None]]
     own: int | None = None
 
+    def texts(self) -> list[list[str]]:
+        """Return heads and cells without markup; bars are left out."""
+        kept = [k for k, column in enumerate(self.columns) if column.kind != "bar"]
+        heads = [self.columns[k].head for k in kept]
+        return [heads, *([unmarked(row[k]) for k in kept] for row in self.rows)]
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -43,13 +52,15 @@ class Finding:
     key : str
         Anchor of its section, and name of its macro.
     label : str
-        Title of its section, and head of its row on the terminal.
+        Head of its row on the terminal.
     sentence : str
-        What is found, in words.
+        What is found, in words, a line or several; without it there is no row.
     facts : mapping of str
         What it is told from.
     table : Table or None
     charts : tuple of Figure
+    title : str
+        Of its section on the page; without it there is none.
     """
 
     key: str
@@ -58,3 +69,19 @@ class Finding:
     facts: Mapping[str, Any] = field(default_factory=dict)
     table: Table | None = None
     charts: tuple[Figure, ...] = ()
+    title: str = ""
+
+    def section(
+        self,
+        title: str,
+        facts: Mapping[str, Any] | None = None,
+        table: Table | None = None,
+        charts: tuple[Figure, ...] = (),
+    ) -> Finding:
+        """Return it with a section on the page."""
+        return replace(self, title=title, facts={} if facts is None else facts, table=table, charts=charts)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return its rows on the terminal."""
+        lines = [line for line in self.sentence.split("\n") if line]
+        return [("" if k else self.label, line) for k, line in enumerate(lines)]

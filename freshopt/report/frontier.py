@@ -6,8 +6,8 @@ over them and shows one at a time; between them nothing is shown, because nothin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,18 +15,40 @@ import numpy as np
 from freshopt.formatting import number, percent
 from freshopt.numerics.arrays import Array
 from freshopt.report.axis import Scale
-from freshopt.report.charts import Axis, Chart, Dots, Figure, Frame, Hits, Line, Mark, Word, around
+from freshopt.report.charts import (
+    Arrow,
+    Axis,
+    Chart,
+    Dots,
+    Figure,
+    Frame,
+    Hits,
+    Label,
+    Line,
+    Mark,
+    Word,
+    around,
+)
 from freshopt.report.context import Context
 from freshopt.report.finding import Column, Finding, Table
+from freshopt.report.headline import fewer, rate
 from freshopt.report.markup import amount
+from freshopt.report.plan_tables import PlanFolder
 from freshopt.report.source_findings import gains
 from freshopt.report.summary_facts import Facts
+from freshopt.report.value_words import FetchWords, price_text
 
+# Of its section on the page.
+TITLE = "More or less bandwidth"
 # Relative differences below this may be those of two solves of one problem.
 SAME = 1e-6
 # Multiples of the plan's bandwidth that have a row of the table.
 ROWS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
 FRAME = Frame(width=340.0, height=250.0, left=56.0)
+# The chart of the head, for a desk and for a phone.
+WIDE_HEAD, NARROW_HEAD = Frame(540.0, 300.0, kind="wide"), Frame(400.0, 260.0, kind="narrow")
+# Bandwidths that differ by more are told on a logarithmic axis; an axis that would begin lower begins at 0.
+NEAR, LOW = 6.0, 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +92,26 @@ class Points:
         ]
 
 
-def frontier(told: Context, today: float | None = None) -> Finding | None:
-    """Return value and price over bandwidth, and that of today."""
+def frontier(told: Context, folder: PlanFolder | None = None) -> Finding | None:
+    """Return value and price over bandwidth, and today's."""
+    price = told.facts.maybe("price")
+    if price is None:
+        return None
+    finding = Finding("bandwidth", "shadow price", _price(told, price))
+    if folder is None:
+        return finding
+    moved = told.facts.within("moved")
+    today = moved.maybe("crawled") if moved is not None and told.words == FetchWords() else None
     rows = told.findings.rows("frontier")
     for row in rows:
         row.positive("bandwidth")
     known = [row for row in rows if row.maybe("value") is not None and row.maybe("price") is not None]
     if len(known) < 2:
-        return None
+        return finding
     points = Points.of(known, told.facts.positive("bandwidth"), maximised=told.maximised)
     flat = bool(np.ptp(points.value) <= SAME * abs(told.value)) and not np.any(points.price > 0.0)
     gained = points.better * (points.value[points.here :] - points.value[points.here])
     facts: dict[str, Any] = {
-        "price": told.facts.number("price"),
         "slack": told.proved and bool(np.all(gained <= SAME * abs(told.value))),
         "flat": flat,
         "least": float(points.bandwidth[0]),
@@ -90,7 +119,7 @@ def frontier(told: Context, today: float | None = None) -> Finding | None:
         "more": None,
     }
     if flat:
-        return Finding("bandwidth", "Value of bandwidth", facts=facts)
+        return finding.section(TITLE, facts)
     small = [row.number("bandwidth") for row in rows if row.maybe("value") is None]
     more = told.findings.within("more_bandwidth")
     gaining = [] if more is None else more.rows("sources")
@@ -111,7 +140,34 @@ def frontier(told: Context, today: float | None = None) -> Finding | None:
         "data": {"here": points.here, "rows": words, "of": told.shares},
     }
     charts = _charts(told, points, today, words)
-    return Finding("bandwidth", "Value of bandwidth", facts=facts, table=_table(told, points), charts=charts)
+    return finding.section(TITLE, facts, _table(told, points), charts)
+
+
+def _price(told: Context, price: float) -> str:
+    """Return the bandwidth's shadow price; where it is 0, the reason."""
+    facts, used, bandwidth = told.facts, told.facts.number("bandwidth_used"), told.facts.number("bandwidth")
+    if price > 0.0:
+        # Kept intervals are not what a bandwidth's price would choose.
+        kept = facts.within("few_changes") is not None and facts.text("status") != "optimal"
+        words = price_text(
+            facts.text("objective"),
+            price,
+            bandwidth,
+            told.value,
+            told.unit,
+            maximised=told.maximised,
+            optimal=not kept,
+            fetch=told.words.bandwidth,
+        )
+        return f"{words}, of which all may change" if kept else words
+    if used >= (1.0 - 1e-9) * bandwidth:
+        return "0: more bandwidth gains nothing"
+    other = (
+        "other constraints or maximum rates"
+        if facts.within("constraints")
+        else "maximum rates or host limits"
+    )
+    return f"0: {other} are reached, or nothing is left to gain"
 
 
 def _table(told: Context, points: Points) -> Table:
@@ -233,3 +289,95 @@ def _tangent(points: Points, y: Scale, run: float) -> Array:
             room = (y.high - value) if sign * slope > 0.0 else (value - y.low)
             reach[k] = min(run, room / abs(slope))
     return np.array([max(at - reach[0], 0.0), min(at + reach[1], float(points.bandwidth[-1]))])
+
+
+def head_chart(told: Context) -> Figure | None:
+    """Return the time up to date over the bandwidth."""
+    rows = told.findings.rows("freshness") if told.findings.values.get("freshness") else []
+    if len(rows) < 2 or told.fresh("plan") is None or told.facts.number("bandwidth_used") <= 0.0:
+        return None
+    at, best, equal = (np.array([row.number(key) for row in rows]) for key in ("bandwidth", "best", "equal"))
+    marked = _marked(told)
+    places = [place for _, place, _ in marked]
+    span = max(places) / min(places)
+    scale = Scale(0.0, float(at[-1]), 0.0, 1.0)
+    if span > NEAR:
+        scale = Scale(float(at[0]), float(at[-1]), 0.0, 1.0, logarithmic=True)
+    shares = [share for *_, share in marked]
+    # What is marked stands in the upper part; where that is far above 0, the axis is cut.
+    room = max(best[-1] - min(shares), 0.02 * (1.0 - min(shares)))
+    bottom = min(shares) - 1.2 * room
+    y = Scale(100.0 * bottom if bottom > LOW else 0.0, 100.0 * float(best[-1]) + 8.0 * room, 0.0, 1.0)
+    y = replace(y, high=min(y.high, 100.0))
+    # Every second point is told: more could not be pointed at.
+    second = [each[::2].tolist() for each in (at, best, equal)]
+    told_at = [
+        f"{rate(told, where)}: {percent(high)} at best, {percent(low)} if all alike"
+        for where, high, low in zip(*second, strict=True)
+    ]
+    marks: list[Mark] = [_above(at, 100.0 * equal, y, "guide"), _above(at, 100.0 * best, y, "curve")]
+    marks += [Hits(around(at[::2], scale.low, float(at[-1])), told_at)]
+    spread = {size: [*marks, *_words(told, marked, scale, size)] for size in (WIDE_HEAD, NARROW_HEAD)}
+    words = "; ".join(f"{name}: {percent(share)} at {rate(told, place)}" for name, place, share in marked)
+    axes = Axis(told.words.fetches + f" per {told.unit}", scale), Axis("% of the time up to date", y)
+    charts = tuple(
+        Chart(f"Time up to date by {told.words.fetches} per {told.unit}. {words}.", *axes, each, size)
+        for size, each in spread.items()
+    )
+    # A plan that knows good hours of the week may be above the curve, which does not.
+    best_of = "the best for freshness" + (" at equal intervals" if told.flat_fresh is not None else "")
+    keys = ((best_of, "curve"), ("all fetched equally often", "guide"))
+    return Figure(f"Time up to date by {told.words.fetches}", charts, "", keys)
+
+
+def _marked(told: Context) -> list[tuple[str, float, float]]:
+    """Return what the chart of the saving marks."""
+    fresh, equal, today = told.fresh("plan"), told.fresh("uniform"), told.today
+    used = told.facts.positive("bandwidth_used")
+    marked = [("this plan", used, fresh or 0.0)]
+    now = None if today is None else today.within("cut") or today
+    share = None if now is None else now.maybe("fresh")
+    if today is not None and now is not None and share is not None:
+        marked.append(("today", now.positive("bandwidth"), share))
+        needed = today.maybe("needed")
+        marked += [("as fresh as today", needed, share)] if needed else []
+    if equal is not None and all(abs(used / place - 1.0) > 0.01 for _, place, _ in marked[1:]):
+        marked.append(("equally often", used, equal))
+    return marked
+
+
+def _words(
+    told: Context, marked: Sequence[tuple[str, float, float]], x: Scale, size: Frame
+) -> Iterator[Mark]:
+    """Yield the dots of what is marked, with words that fit."""
+    wide = size.width - size.left - size.right
+    placed = replace(x, begin=0.0, end=wide)
+    known = {name: (place, share) for name, place, share in marked}
+    for name, (place, share) in known.items():
+        title = f"{name}: {percent(share)} of the time at {rate(told, place)}"
+        dot = np.array([place]), np.array([100.0 * share])
+        kind = {"this plan": "value own", "today": "value"}.get(name, "here")
+        if name == "as fresh as today" and place < known["today"][0]:
+            yield Arrow(known["today"][0], place, 100.0 * share)
+            middle = 0.5 * float(placed(place) + placed(known["today"][0]))
+            less = fewer(place, known["today"][0])
+            yield Label(x.low, 100.0 * share, less, middle, 20.0, "middle")
+        yield Dots(*dot, titles=[title], kind=kind, radius=6.0 if name == "this plan" else 4.5)
+        left = float(placed(place)) > 0.6 * wide
+        if name == "this plan":
+            beside = (-9.0, -9.0, "end") if left else (9.0, 18.0, "start")
+            yield Label(place, 100.0 * share, name, *beside)
+        elif name == "today":
+            cut = told.today is not None and told.today.within("cut") is not None
+            text, room = ("today, cut to the limits", 150.0) if cut else (name, 50.0)
+            beside = (0.0, 36.0, "end") if float(placed(place)) > wide - room else (9.0, 4.0, "start")
+            yield Label(place, 100.0 * share, text, *beside)
+
+
+def _above(x: Array, y: Array, scale: Scale, kind: str) -> Line:
+    """Return the part of a rising line that is on the axis."""
+    first = int(np.searchsorted(y, scale.low))
+    if first == 0 or first == len(y):
+        return Line(x, y, kind)
+    cut = float(np.interp(scale.low, y[first - 1 : first + 1], x[first - 1 : first + 1]))
+    return Line(np.append(cut, x[first:]), np.append(scale.low, y[first:]), kind)

@@ -23,8 +23,8 @@ POLICIES = {
     "current": "the log's own crawls",
     "plan at current": "planned rates at the log's crawl rate",
 }
-# Policies that could be used in place of the plan, at its bandwidth.
-RIVALS = ("plan, phased", "re-planned", "rates in force", "uniform", "proportional", "∝ √(w·Δ)")
+# Words for the plan at good phases.
+PHASES = "crawling at good phases of the week"
 # Plans that others are compared with.
 PLANS = ("plan", "plan at current")
 # Relative differences below this are equality: with four digits they would not show.
@@ -41,9 +41,10 @@ TOO_MUCH = ", too much to decide between policies"
 # changed at every crawl decide, which no log of such crawls tells.
 MOST_HIDDEN = 0.5
 SAVED = (
-    "Saved: of the cost of the plan at as much bandwidth, with the standard error of the paired difference."
+    '"Saved" compares each row with the plan at the same number of fetches; minus means worse. Errors are '
+    "standard errors of the paired difference."
 )
-HINDSIGHT = "The best static rates in hindsight know the changes that they are measured in: no plan does."
+HINDSIGHT = '"Best in hindsight" is an unreachable bound: it knows the future.'
 
 
 class PolicyRow(NamedTuple):
@@ -78,20 +79,9 @@ def saved(row: PolicyRow) -> str:
     return f"{round(100.0 * row.saving, 1) + 0.0:.1f}{error}"
 
 
-def best_rival(rows: Sequence[PolicyRow]) -> PolicyRow | None:
-    """Return the policy that did best in place of the plan.
-
-    None where none saves more than two standard errors.
-    """
-    better = [
-        row
-        for row in rows
-        if row.policy in RIVALS
-        and row.saving is not None
-        and row.saving_error is not None
-        and row.saving > max(2.0 * row.saving_error, SAME)
-    ]
-    return max(better, key=lambda row: row.saving or 0.0) if better else None
+def phases_supported(verdict: str) -> bool:
+    """Return whether a verdict claims that good phases save."""
+    return f"{PHASES} saves " in f"{verdict[:1].lower()}{verdict[1:]}"
 
 
 def notes(rows: Sequence[PolicyRow], *, failures: str = "") -> list[str]:

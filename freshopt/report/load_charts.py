@@ -12,7 +12,7 @@ import numpy as np
 
 from freshopt.formatting import count, number
 from freshopt.numerics.arrays import Array
-from freshopt.report.axis import Scale, tick_text
+from freshopt.report.axis import Scale
 from freshopt.report.charts import (
     NARROW,
     SHADES,
@@ -80,14 +80,14 @@ class Clock:
         same = first.date() == last.date()
         return f"{first:{form}} to {last:%H:%M}" if same else f"{first:{form}} to {last:{form}}"
 
-    def ticks(self, most: int) -> tuple[list[float], Callable[[float], str], str]:
+    def ticks(self, most: int) -> tuple[list[float], Callable[[float], str] | None, str]:
         """Return ticks of the axis, their texts, and its title.
 
         With dates they are at midnights, or at round hours of a short schedule.
         """
         end = float(self.edges[-1])
         if self.begin is None or self.moment(end) is None:
-            return Scale(0.0, end, 0.0, 1.0).ticks(most), tick_text, f"{self.unit}s from {self.since}"
+            return Scale(0.0, end, 0.0, 1.0).ticks(most), None, f"{self.unit}s from {self.since}"
         size = SECONDS[self.unit]
         fitting = (each for each in CLOCK if each >= 60 and end * size / each <= most)
         width = float(next(fitting, end * size / most))
@@ -173,7 +173,7 @@ def over_time(clock: Clock, many: Array, bandwidth: float | None, words: FetchWo
 def by_host(load: HostLoad, clock: Clock, words: FetchWords) -> Figure:
     """Return a row of cells for each host."""
     most, what = number(float(np.max(load.many))), words.rates.capitalize()
-    below = f"A cell is {clock.step}; the darker, the more {words.rates}, up to {most}."
+    below = f"A cell is {clock.step}; the stronger its colour, the more {words.rates}, up to {most}."
     charts = tuple(_rows_of_hosts(load, clock, size, words) for size in (WIDE, NARROW))
     return Figure(f"{what} by host over time", charts, below)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from typing import Any
 
 from freshopt.formatting import number
@@ -37,6 +38,19 @@ def escaped(text: str) -> str:
     return html.escape(plain_text(text))
 
 
+def unmarked(cell: object) -> str:
+    """Return a cell as a terminal shows it, in one line.
+
+    Examples
+    --------
+    >>> unmarked(amount(0.5, "< 1")), unmarked(None)
+    ('< 1', '')
+    """
+    text = "" if cell is None else str(cell)
+    text = html.unescape(re.sub(r"<[^>]*>", "", text)) if isinstance(cell, Html) else text
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in " ".join(text.split()))
+
+
 def amount(value: float, text: str | None = None) -> Html:
     """Return a rounded number that carries all its digits.
 
@@ -51,6 +65,22 @@ def amount(value: float, text: str | None = None) -> Html:
 def name(text: str) -> Html:
     """Return a name isolated from the surrounding text direction."""
     return Html(f"<bdi>{escaped(text)}</bdi>")
+
+
+def linked(text: str) -> Html:
+    """Return a name, as a link if it is an address.
+
+    Only of http and https: what stands in a log may come from strangers.
+
+    Examples
+    --------
+    >>> linked("javascript:x"), linked("https://a.example/?q=1&r=<b>")[:55]
+    ('<bdi>javascript:x</bdi>', '<a href="https://a.example/?q=1&amp;r=&lt;b&gt;" target')
+    """
+    if not re.fullmatch(r"https?://[^\s\x00-\x1f\x7f…]+", text):
+        return name(text)
+    given = 'target="_blank" rel="noopener noreferrer nofollow"'
+    return Html(f'<a href="{escaped(text)}" {given}>{name(text)}</a>')
 
 
 def data_block(anchor: str, value: Any) -> Html:  # noqa: ANN401 - whatever JSON has

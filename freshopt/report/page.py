@@ -9,27 +9,20 @@ Cost: the tables are read twice, a part at a time; 10⁶ sources take about a se
 from __future__ import annotations
 
 import os
-from functools import partial
 from pathlib import Path
 
-from freshopt.errors import SourceDataError
 from freshopt.formatting import count
 from freshopt.logs.atomic_output import complete_file
-from freshopt.report import lifetime_findings, overview, plan_findings, source_findings, source_rows
-from freshopt.report import plan_tables as tables
+from freshopt.report import headline, lifetime_findings, plan_findings, saving, source_findings
 from freshopt.report.context import Context
 from freshopt.report.document import Page, render
 from freshopt.report.finding import Finding
-from freshopt.report.frontier import frontier
+from freshopt.report.frontier import frontier, head_chart
+from freshopt.report.headline import PAGE as PAGE
 from freshopt.report.held_out_section import held_out
-from freshopt.report.load_charts import Clock, HostLoad, load_edges
-from freshopt.report.source_sample import POINTS, Survey, survey
+from freshopt.report.plan_tables import PlanFolder
+from freshopt.report.source_rows import sources
 from freshopt.report.summary_facts import Facts
-from freshopt.report.value_words import FetchWords
-
-PAGE = "report.html"
-# Hosts that are drawn and listed, those with the highest load.
-HOSTS = 12
 
 
 def write_report(
@@ -78,64 +71,75 @@ def page(folder: Path) -> Page:
     """Return the page of the plan in a folder."""
     told = Context.of(Facts.of(folder))
     lifetimes = told.shares == "requests"
-    planned = "lifetimes" if lifetimes else "rates"
-    seen = survey(partial(tables.source_parts, folder, planned, listed=told.sources <= POINTS))
-    if seen.n != told.sources:
-        raise SourceDataError(
-            f"{folder}: the tables have {seen.n:,} sources and the summary has {told.sources:,}. They are "
-            "not of one plan. Plan again, with --overwrite."
-        )
-    found = lifetime_sections(folder, told, seen) if lifetimes else plan_sections(folder, told, seen)
-    sources = count(told.sources, "source")
+    opened = PlanFolder(folder, told)
+    sections = [each for each in findings(told, opened) if each.title]
     return render(
         "plan",
-        f"{'Lifetimes' if lifetimes else 'Refresh plan'} for {sources}",
+        f"{'Lifetimes' if lifetimes else 'Refresh plan'} for {count(told.sources, 'source')}",
         scripted=True,
         told=told,
-        f=lifetime_findings.key_numbers(told) if lifetimes else overview.plan_numbers(told),
-        lead=lifetime_findings.lead(told) if lifetimes else overview.lead(told),
-        standing=overview.standing(told),
-        answers=[] if lifetimes else overview.answers(told),
-        findings=[each for each in found if each is not None],
+        numbers=lifetime_findings.key_numbers(told) if lifetimes else None,
+        made=headline.made(told),
+        warnings=told.facts.texts("warnings"),
+        hero=lifetime_findings.lead(told) if lifetimes else headline.hero(told),
+        size="" if lifetimes else headline.size(told),
+        lines=[] if lifetimes else headline.lines(told),
+        trust=headline.trust(told),
+        picture=None if lifetimes else head_chart(told),
+        findings=sections,
     )
 
 
-def plan_sections(folder: Path, told: Context, seen: Survey) -> list[Finding | None]:
-    """Return what is found of refreshes, in order of telling."""
-    edges = load_edges(told.facts.positive("horizon"), told.unit, told.counts.whole("refreshes"))
-    clock = Clock(edges, told.unit, told.moment("end"), told.date("end"))
-    by_host = tables.load_by_host(folder, edges, HOSTS)
-    names = tables.names(folder)
-    listed = names[:2] + [each for each in names if each.startswith("per_source")]
-    crawled = (seen.crawled or None) if told.words == FetchWords() else None
-    return [
-        overview.comparison(told),
-        held_out(told, folder),
-        plan_findings.proof(told),
-        plan_findings.constraints(told),
-        frontier(told, crawled),
-        source_findings.rates(told, seen),
-        source_findings.changes(told, seen),
-        plan_findings.earlier(told, folder),
-        source_rows.sources(source_rows.source_rows(folder, told), told, listed),
-        source_findings.never(told),
-        plan_findings.load(told, clock, tables.load(folder, edges)),
-        plan_findings.hosts(told, None if by_host is None else HostLoad(*by_host), clock),
-        plan_findings.certainty(told, seen),
-        source_findings.costly(told),
-        plan_findings.made(told, names),
-    ]
+def findings(
+    told: Context, folder: PlanFolder | None = None, *, read: str = "", objective: str = ""
+) -> list[Finding]:
+    """Return what a plan found; without a folder what the terminal tells.
 
-
-def lifetime_sections(folder: Path, told: Context, seen: Survey) -> list[Finding | None]:
-    """Return what is found of lifetimes, in order of telling."""
-    names = tables.names(folder, ("change_rates", "lifetimes"))
-    return [
-        lifetime_findings.comparison(told),
-        plan_findings.proof(told),
-        frontier(told),
-        source_findings.lifetimes(told, tables.source_parts(folder, "lifetimes")),
-        source_rows.sources(source_rows.source_rows(folder, told, "lifetimes"), told, names),
-        plan_findings.certainty(told, seen),
-        plan_findings.made(told, names),
-    ]
+    `read` is what was read, and `objective` the name that it was asked for by.
+    """
+    if told.shares == "requests":
+        found = [
+            plan_findings.log(told, read),
+            plan_findings.warnings(told),
+            plan_findings.change_rates(told),
+            lifetime_findings.requests(told),
+            plan_findings.objective(told),
+            saving.saving(told),
+            lifetime_findings.seen(told),
+            lifetime_findings.comparison(told),
+            lifetime_findings.expired(told),
+            saving.bandwidth(told),
+            frontier(told, folder),
+            lifetime_findings.lifetimes(told, folder),
+            sources(told, folder),
+            plan_findings.certainty(told, folder),
+            plan_findings.proof(told, folder),
+            plan_findings.made(told, folder),
+        ]
+    else:
+        found = [
+            plan_findings.log(told, read),
+            plan_findings.warnings(told),
+            plan_findings.change_rates(told),
+            plan_findings.objective(told, objective),
+            saving.saving(told),
+            saving.fresh(told),
+            saving.comparison(told),
+            saving.earlier(told, folder),
+            saving.changes(told, folder),
+            source_findings.rates(told, folder),
+            plan_findings.phases(told),
+            saving.bandwidth(told),
+            saving.fetches(told),
+            frontier(told, folder),
+            sources(told, folder),
+            source_findings.never(told, folder),
+            plan_findings.load(told, folder),
+            plan_findings.hosts(told, folder),
+            plan_findings.constraints(told),
+            held_out(told, folder),
+            plan_findings.certainty(told, folder),
+            plan_findings.proof(told, folder),
+            plan_findings.made(told, folder),
+        ]
+    return [each for each in found if each is not None]

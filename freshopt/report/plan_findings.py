@@ -1,43 +1,89 @@
-"""Findings about a whole plan, from proof to settings."""
+"""Findings about a whole plan: origin, load, limits and settings."""
 
 from __future__ import annotations
 
-import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from freshopt.formatting import count, number, percent
-from freshopt.numerics.arrays import Array
-from freshopt.report import load_charts, plan_tables, source_charts
-from freshopt.report.context import Context, tidy
+from freshopt.report import load_charts, source_charts
+from freshopt.report.context import Context
 from freshopt.report.finding import Column, Finding, Table
 from freshopt.report.load_charts import Clock, HostLoad
 from freshopt.report.markup import Html, amount, escaped, name
-from freshopt.report.overview import gap_text
-from freshopt.report.source_sample import Survey
+from freshopt.report.plan_tables import PlanFolder
 from freshopt.report.summary_facts import Facts
-from freshopt.units import duration
+from freshopt.report.value_words import ends_in_words, expected_text, meaning, proved_text, span_text
+from freshopt.units import duration, rate_text
 
-# Changes of earlier rates that are listed.
-LISTED = 10
+# Hosts that a row names.
+_HOSTS = 3
+# Relative difference of the value over the horizon from that of the long run that needs a word.
+_FAR = 0.05
 
 
-def proof(told: Context) -> Finding:
-    """Return the optimality certificate."""
-    bound, gap, relative = (told.facts.maybe(key) for key in ("bound", "gap", "relative_gap"))
-    declared = told.facts.within("constraints") is not None
-    facts = {
-        "bound": bound,
-        "gap": gap,
-        "gap_text": "" if gap is None else f"{gap:.2g}",
-        "relative": "" if relative is None else gap_text(relative),
-        "limits": "the bounds and the constraints"
-        if declared
-        else "the bandwidth, the bounds and the host limits",
-    }
-    return Finding("proof", "Optimality certificate", facts=facts)
+def log(told: Context, read: str = "") -> Finding:
+    """Return what was read, and which time it covers."""
+    kinds = {"crawls": "crawl", "fetches": "fetch"}
+    sizes = [count(told.counts.whole(key), kinds[key]) for key in kinds if key in told.counts.values]
+    size = " of ".join([*sizes, count(told.sources, "source")])
+    return Finding("log", "log", f"{read or size}{_span(told)}")
+
+
+def _span(told: Context) -> str:
+    """Return the time that the log covers, as dates or numbers."""
+    found = told.facts.within("log")
+    if found is None:
+        return ""
+    if not found.values.get("timed", True):
+        return ", without times"
+    first, last = told.date("begin"), told.date("end")
+    dated = first is not None and last is not None
+    begin, end = (0.0, 0.0) if dated else (found.number("begin"), found.number("end"))
+    return f", {span_text(begin, end, first, last, told.unit)}"
+
+
+def warnings(told: Context) -> Finding | None:
+    """Return what was warned of; the page has it on top."""
+    texts = told.facts.texts("warnings")
+    return Finding("warnings", "warning", "\n".join(texts)) if texts else None
+
+
+def change_rates(told: Context) -> Finding | None:
+    """Return the change rates in all, and what is odd about some."""
+    found = told.facts.within("change_rate")
+    if found is None:
+        return None
+    median, flags = found.maybe("median"), told.counts.within("flags")
+    often = f"; median source one in {duration(1.0 / median, told.unit)}" if median else ""
+    odd = [] if flags is None else [f"; {flags.whole(key):,} {key}" for key in flags.values if key != "ok"]
+    words = f"{rate_text(found.number('sum'), told.unit, 'change')} in all{often}{''.join(odd)}"
+    return Finding("change_rate", "change rates", words)
+
+
+def objective(told: Context, known_as: str = "") -> Finding:
+    """Return the objective: name, sense, meaning, discipline."""
+    kind, refreshes = told.facts.text("objective"), f"{told.facts.text('discipline')} {told.words.rates}"
+    refreshes = "refreshed on request" if told.shares == "requests" else refreshes
+    if kind == "Spend":
+        words = "Spend, the least bandwidth that meets the constraints"
+    else:
+        goal = f"{kind}, {known_as}" if known_as and kind == "SynchronizationCost" else kind
+        words = f"{goal} ({told.better_is} is better){f': {meaning(kind)}' if meaning(kind) else ''}"
+    return Finding("objective", "objective", f"{words}; {refreshes}")
+
+
+def phases(told: Context) -> Finding | None:
+    """Return what the weekly cycle brings, if there is any."""
+    found, few = told.facts.within("phases"), told.facts.within("few_changes")
+    if found is not None and "sentence" in found.values:
+        words = f"{found.text('sentence')}; --load-limit 1 keeps the load flat"
+    elif few is not None and few.values.get("no_cycle"):
+        words = "left out, as most intervals are kept: old and new rates are valued at equal intervals"
+    else:
+        return None
+    return Finding("phases", "weekly cycle", words)
 
 
 def constraints(told: Context) -> Finding | None:
@@ -45,15 +91,16 @@ def constraints(told: Context) -> Finding | None:
     found = told.facts.within("constraints")
     if found is None:
         return None
+    finding = Finding("constraints", "constraints", "\n".join(found.texts("sentences")))
     rows, many, binding = found.rows("listed"), found.whole("rows"), found.whole("binding")
     caption = "Constraints, the most costly limits first"
     caption += f": the first {len(rows):,} of {many:,}" if len(rows) < many else ""
     heads = ("used", "limit", "shadow price")
     columns = [Column("constraint"), *(Column(head, "number") for head in heads)]
     table = Table(caption, columns, [_constraint(row) for row in rows]) if rows else None
-    sentence = _binding(binding, count(many, "constraint"))
-    facts = {"depend": bool(found.values.get("depend_on_change_rates"))}
-    return Finding("constraints", "Constraints", sentence, facts, table)
+    depend = bool(found.values.get("depend_on_change_rates"))
+    facts = {"depend": depend, "binding": _binding(binding, count(many, "constraint"))}
+    return finding.section("Constraints", facts, table)
 
 
 def _constraint(row: Facts) -> list[str | None]:
@@ -72,40 +119,66 @@ def _binding(binding: int, limits: str) -> str:
     return f"{f'{binding:,}' if binding else 'None'} of {limits} {'binds' if binding == 1 else 'bind'}."
 
 
-def load(told: Context, clock: Clock, many: Array) -> Finding:
-    """Return the schedule's load over time, of refreshes between a clock's edges."""
-    facts, horizon, planned = told.facts, told.facts.positive("horizon"), told.counts.whole("refreshes")
+def load(told: Context, folder: PlanFolder | None = None) -> Finding | None:
+    """Return the schedule: refreshes, value over its time, load."""
+    horizon = told.facts.maybe("horizon")
+    if horizon is None:
+        return None
+    planned, method = told.counts.whole("refreshes"), told.facts.text("method")
+    value = told.facts.maybe("schedule_value")
+    text = f"{count(planned, told.words.rate)} in {duration(horizon, told.unit)} {_method(method)}"
+    if value is not None:
+        text += f"; {told.goal.noun} over that time {told.shown(value)}{_ages(told, value)}"
+    finding = Finding("load", "schedule", text)
+    if folder is None:
+        return finding
+    clock, many = folder.clock, folder.load
     mean, most = planned / horizon, float(np.max(many / np.diff(clock.edges)))
-    compared = told.words.alike and facts.maybe("bandwidth") is not None
-    told_of = {
-        "planned": planned,
-        "horizon": tidy(horizon),
-        "method": facts.text("method"),
-        "mean": mean,
-        "step": clock.step,
-        "busiest": most / mean if planned else None,
-        "value": facts.maybe("schedule_value"),
-    }
-    bandwidth = facts.positive("bandwidth") if compared else None
+    compared = told.words.alike and told.facts.maybe("bandwidth") is not None
+    facts = {"mean": mean, "step": clock.step, "busiest": most / mean if planned else None}
+    bandwidth = told.facts.positive("bandwidth") if compared else None
     chart = load_charts.over_time(clock, many, bandwidth, told.words)
-    return Finding("load", "Load over time", facts=told_of, charts=(chart,))
+    return finding.section("Schedule", facts, charts=(chart,))
 
 
-def hosts(told: Context, load: HostLoad | None, clock: Clock) -> Finding | None:
+def _method(method: str) -> str:
+    """Return how a schedule spreads refreshes, in words."""
+    if method.startswith("Periodic"):
+        return "at equal intervals" if method == "Periodic()" else "at good hours of the week"
+    return "at random times" if method.startswith("PoissonArrivals") else f"by {method}"
+
+
+def _ages(told: Context, value: float) -> str:
+    """Return why the horizon's value differs from the long run's."""
+    found = told.facts.within("oldest_copies")
+    if found is None:
+        return ""
+    old, oldest = found.whole("beyond_horizon"), duration(found.number("age"), told.unit)
+    if old == 0:
+        far = abs(value - told.value) > _FAR * abs(told.value)
+        return ": copies have the ages that the log leaves" if far else ""
+    if old == 1:
+        return f": 1 source was last crawled {oldest} before it begins"
+    over = duration(told.facts.positive("horizon"), told.unit)
+    return f": {old:,} sources were last crawled over {over} before it begins, the oldest {oldest}"
+
+
+def hosts(told: Context, folder: PlanFolder | None = None) -> Finding | None:
     """Return hosts: their load over time, and binding limits."""
-    found = told.findings.within("hosts")
+    found, load = told.findings.within("hosts"), None if folder is None else folder.hosts
     if load is None and found is None:
         return None
-    charts = () if load is None else (load_charts.by_host(load, clock, told.words),)
+    finding = Finding("hosts", "host limits", "" if found is None else _limits(told, found))
+    if folder is None:
+        return finding
+    charts = () if load is None else (load_charts.by_host(load, folder.clock, told.words),)
     facts: dict[str, Any] = {
-        "load": None if load is None else _by_host(told, load, clock),
+        "load": None if load is None else _by_host(told, load, folder.clock),
         "limits": found is not None,
     }
-    if found is None:
-        return Finding("hosts", "Hosts", facts=facts, charts=charts)
-    limited, binding, rows = found.whole("limited"), found.whole("binding"), found.rows("hosts")
-    sentence, table = _binding(binding, count(limited, "limit")), None
-    if binding:
+    table = None
+    if found is not None and found.whole("binding"):
+        rows, binding = found.rows("hosts"), found.whole("binding")
         facts["price"] = told.facts.number("price")
         heads = ("sources", f"limit per {told.unit}", "used, of the limit", "shadow price")
         cells = [
@@ -121,7 +194,25 @@ def hosts(told: Context, load: HostLoad | None, clock: Clock) -> Finding | None:
         caption = "Binding limits, highest shadow price first"
         caption += f": the first {len(rows):,} of {binding:,}" if len(rows) < binding else ""
         table = Table(caption, [Column("host"), *(Column(head, "number") for head in heads)], cells)
-    return Finding("hosts", "Hosts", sentence, facts, table, charts)
+    return finding.section("Hosts", facts, table, charts)
+
+
+def _limits(told: Context, found: Facts) -> str:
+    """Return the hosts' limits that bind, the dearest first."""
+    limits, rows, binding = (
+        count(found.whole("limited"), "limit"),
+        found.rows("hosts"),
+        found.whole("binding"),
+    )
+    if not rows:
+        return f"none of {limits} binds"
+    verb = "raises" if told.maximised else "lowers"
+    each = [f"{told.shown(row.number('price'))} for {row.name('host')!r}" for row in rows[:_HOSTS]]
+    more = binding - len(each)
+    rest = f"; {more:,} more bind" if more > 0 else ""
+    higher = f"a limit higher by 1 {told.words.bandwidth} per {told.unit}"
+    words = f"{higher} {verb} {told.goal.noun} by at most {', '.join(each)}{rest}"
+    return f"{binding:,} of {limits} {'binds' if binding == 1 else 'bind'}: {words}"
 
 
 def _by_host(told: Context, load: HostLoad, clock: Clock) -> Table:
@@ -141,94 +232,10 @@ def _by_host(told: Context, load: HostLoad, clock: Clock) -> Table:
     return Table(caption, [Column("host"), *(Column(head, "number") for head in heads)], cells)
 
 
-def earlier(told: Context, folder: Path) -> Finding | None:
-    """Return the changes of earlier rates, or None where there were none."""
-    facts = told.facts.within("changes")
-    if facts is None:
-        return None
-    changed, new, gone = (facts.whole(key) for key in ("changed", "new", "gone"))
-    value, cut = facts.maybe("value"), facts.within("cut")
-    cut = None if cut is None or value is None or cut.maybe("value") is None else cut
-    old = value if cut is None else cut.number("value")
-    few = told.facts.within("few_changes")
-    told_of = {
-        "changed": changed,
-        "there": told.sources - new,
-        "new": new,
-        "gone": gone,
-        "used": facts.number("bandwidth"),
-        "value": value,
-        "cut": cut,
-        "less": _change(old, told.value),
-        "rises": old is not None and told.value > old,
-    }
-    sentence = "" if few is None else few.text("sentence").replace(" %", "\xa0%")
-    noun = "stale part" if told.maximised else told.measure
-    heads = ("refreshed every", "now every", "times as often", f"gain: {noun}")
-    rows = [
-        [
-            name(each.source),
-            _every(each.old, told.unit),
-            _every(each.rate, told.unit),
-            _times(each.old, each.rate),
-            amount(each.gain) if math.isfinite(each.gain) else "all",
-        ]
-        for each in plan_tables.largest_changes(folder, LISTED)
-    ]
-    caption = f"The {count(len(rows), 'change')} that bring most"
-    columns = [Column("source"), *(Column(head, "number") for head in heads)]
-    table = Table(caption, columns, rows) if rows else None
-    return Finding("earlier", "Changes against the earlier rates", sentence, told_of, table)
-
-
-def _change(old: float | None, new: float) -> float | None:
-    """Return the relative change of a value, None where it is nothing."""
-    if old is None or old == 0.0 or abs(new - old) <= 1e-9 * abs(old):
-        return None
-    return abs(new - old) / abs(old)
-
-
-def _every(rate: float, unit: str) -> str:
-    if math.isnan(rate):
-        return "new"
-    return amount(1.0 / rate, duration(1.0 / rate, unit)) if rate > 0.0 else "never"
-
-
-def _times(old: float, new: float) -> str | None:
-    if not (old > 0.0 and new > 0.0):
-        return None
-    ratio = new / old
-    return f"× {number(ratio)}" if ratio >= 1.0 else f"÷ {number(1.0 / ratio)}"
-
-
-def certainty(told: Context, seen: Survey) -> Finding:
-    """Return estimates: their intervals, the posterior value, the expected regret."""
-    settings = told.facts.within("settings")
-    level = None if settings is None else settings.maybe("confidence")
-    intervals = "intervals" if level is None else f"{percent(level)} intervals"
-    spread, forecast = told.facts.within("uncertainty"), told.facts.within("forecast")
-    known = forecast or spread
-    ends = [] if known is None else known.numbers("value_90_percent", gaps=True)
-    low, high = (ends[k] if k < len(ends) else None for k in (0, 1))
-    flags = told.counts.within("flags")
-    below, above = low is not None and told.value < low, high is not None and told.value > high
-    facts = {
-        "forecast": forecast,
-        "spread": spread,
-        "low": low,
-        "high": high,
-        "ratios": [] if forecast is None else forecast.numbers("realised_over_predicted"),
-        "beyond": "below" if below else "above" if above else "",
-        "flags": []
-        if flags is None
-        else [f"{flags.whole(key):,} {key}" for key in flags.values if key != "ok"],
-    }
-    chart = source_charts.reach(seen, told.unit, intervals)
-    return Finding("certainty", "Uncertainty of the change rates", facts=facts, charts=(chart,))
-
-
-def made(told: Context, tables: list[str]) -> Finding:
+def made(told: Context, folder: PlanFolder | None = None) -> Finding | None:
     """Return the settings that reproduce the plan."""
+    if folder is None:
+        return None
     facts, counts, requests = told.facts, told.counts, told.shares == "requests"
     settings, log, change = (facts.within(key) for key in ("settings", "log", "change_rate"))
     rows: list[tuple[str, str]] = []
@@ -261,9 +268,82 @@ def made(told: Context, tables: list[str]) -> Finding:
     versions = facts.within("versions")
     if versions is not None:
         rows.append(("versions", ", ".join(f"{key} {versions.text(key)}" for key in versions.values)))
-    rows.append(("files beside this page", ", ".join([*tables, "summary.json"])))
-    return Finding("made", "Settings and versions", facts={"rows": rows})
+    rows.append(("files beside this page", ", ".join([*folder.names, "summary.json"])))
+    return Finding("made", "settings").section("Settings", {"rows": rows})
 
 
 def _code(text: str) -> Html:
     return Html(f"<code>{escaped(text)}</code>")
+
+
+# Interval of the value that is told.
+_LEVEL = "90 %"
+
+
+def proof(told: Context, folder: PlanFolder | None = None) -> Finding:
+    """Return what is proved of the rates."""
+    finding = Finding("proof", "certificate", _proved(told))
+    if folder is None:
+        return finding
+    bound, gap = told.facts.maybe("bound"), told.facts.maybe("gap")
+    declared = told.facts.within("constraints") is not None
+    limits = "the bounds and the constraints" if declared else "the bandwidth, the bounds and the host limits"
+    facts = {"bound": bound, "gap": gap, "gap_text": "" if gap is None else f"{gap:.2g}", "limits": limits}
+    return finding.section("Proof", facts)
+
+
+def _proved(told: Context) -> str:
+    """Return what is proved, in words."""
+    facts, gap = told.facts, told.facts.maybe("gap")
+    if facts.maybe("bound") is None or gap is None:
+        return "none"
+    if facts.within("few_changes") is not None and facts.text("status") != "optimal":
+        return f"old intervals are kept: no rates at all are better by more than {told.shown(gap)}"
+    reason = facts.text("reason") if "reason" in facts.values else ""
+    own = facts.text("objective") == "Expected"
+    relative = facts.maybe("relative_gap")
+    status = facts.text("status")
+    shown = "not proved optimal" if status == "optimal" and not told.proved else status
+    return proved_text(shown, gap, relative, reason, given=own)
+
+
+def certainty(told: Context, folder: PlanFolder | None = None) -> Finding | None:
+    """Return estimates: their intervals, the posterior value, what more data would bring."""
+    spread, forecast = told.facts.within("uncertainty"), told.facts.within("forecast")
+    lines = [] if forecast is None else [_expected(told, forecast)]
+    lines += [] if spread is None else [_regret(told, spread, alone=forecast is None)]
+    finding = Finding("certainty", "expected", "\n".join(line for line in lines if line))
+    if folder is None:
+        return finding
+    settings, flags = told.facts.within("settings"), told.counts.within("flags")
+    level = None if settings is None else settings.maybe("confidence")
+    intervals = "intervals" if level is None else f"{percent(level)} intervals"
+    kinds = {} if flags is None else flags.values
+    facts = {
+        "known": bool(lines),
+        "flags": [f"{flags.whole(key):,} {key}" for key in kinds if flags is not None and key != "ok"],
+    }
+    chart = source_charts.reach(folder.seen, told.unit, intervals)
+    return finding.section("How sure the change rates are", facts, charts=(chart,))
+
+
+def _expected(told: Context, forecast: Facts) -> str:
+    """Return the value to be expected, and what back-tests say of it."""
+    ratios = forecast.numbers("realised_over_predicted")
+    low, high = forecast.numbers("value_90_percent", gaps=True)
+    if not ratios and low == high:
+        return ""
+    expected = forecast.number("expected")
+    return f"{told.goal.noun} {expected_text(expected, low, high, [*filter(None, ratios)], told.shown)}"
+
+
+def _regret(told: Context, spread: Facts, *, alone: bool) -> str:
+    """Return what more data would bring, and the value's interval."""
+    relative, loss = spread.maybe("relative_regret"), told.shown(spread.number("mean_regret"))
+    most = loss if relative is None else percent(relative, space=" ")
+    samples = count(spread.whole("draws"), "sample")
+    text = f"more data would help by about {most} on average ({samples} of the change rates)"
+    if not alone:
+        return text
+    low, high = spread.numbers("value_90_percent", gaps=True)
+    return f"{told.goal.noun} in a {_LEVEL} interval {ends_in_words(low, high, told.shown)}; {text}"

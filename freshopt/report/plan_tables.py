@@ -7,6 +7,8 @@ They are read a part at a time, and only the columns that are asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +17,9 @@ import numpy as np
 from freshopt.errors import SourceDataError
 from freshopt.logs.tables import column_names, read_table, table_ending
 from freshopt.numerics.arrays import Array
+from freshopt.report.context import Context
+from freshopt.report.load_charts import Clock, HostLoad, load_edges
+from freshopt.report.source_sample import POINTS, Survey, survey
 
 if TYPE_CHECKING:
     import polars
@@ -58,14 +63,22 @@ def source_parts(folder: Path, planned: str = "rates", *, listed: bool = True) -
 def names(folder: Path, needed: Sequence[str] = ("change_rates", "rates", "schedule")) -> list[str]:
     """Return a file of each table that a plan has."""
     known = [each.name for table in needed for each in files(folder, table)[:1]]
-    more = [folder / f"{table}{ending}" for table in MORE for ending in (".parquet", ".csv")]
-    return known + [each.name for each in more if each.is_file()]
+    return known + [each.name for table in MORE if (each := _optional(folder, table)) is not None]
 
 
 def _optional(folder: Path, table: str) -> Path | None:
     """Return the file of a table that not every plan has."""
     found = (folder / f"{table}{ending}" for ending in (".parquet", ".csv"))
     return next((file for file in found if file.is_file()), None)
+
+
+def _refreshes(file: Path) -> polars.DataFrame:
+    """Return the refreshes of a part of the schedule: source and time."""
+    import polars
+
+    return read_columns(file, ["time", "source"]).with_columns(
+        polars.col("source").cast(polars.String), polars.col("time").cast(polars.Float64, strict=False)
+    )
 
 
 def held_out(
@@ -132,6 +145,19 @@ def load(folder: Path, edges: Array) -> Array:
     return many
 
 
+def next_refreshes(folder: Path, sources: Sequence[str]) -> dict[str, float]:
+    """Return when sources are refreshed first in the schedule."""
+    import polars
+
+    found: dict[str, float] = {}
+    for file in files(folder, "schedule"):
+        some = polars.col("source").is_in(list(sources)) & polars.col("time").is_finite()
+        own = _refreshes(file).filter(some)
+        for source, time in own.group_by("source").agg(polars.col("time").min()).iter_rows():
+            found[source] = min(time, found.get(source, time))
+    return found
+
+
 def load_by_host(folder: Path, edges: Array, at_most: int) -> tuple[list[str], Array, list[int], int] | None:
     """Return refresh counts of the hosts with most refreshes, if any."""
     import polars
@@ -144,10 +170,7 @@ def load_by_host(folder: Path, edges: Array, at_most: int) -> tuple[list[str], A
     size: list[polars.DataFrame] = []
     for one, other in zip(known, times, strict=True):
         sources = read_columns(one, ["source", "host"]).with_columns(polars.all().cast(polars.String))
-        made = read_columns(other, ["source", "time"]).with_columns(polars.col("source").cast(polars.String))
-        made = made.with_columns(polars.col("time").cast(polars.Float64, strict=False)).join(
-            sources, on="source"
-        )
+        made = _refreshes(other).join(sources, on="source")
         after = np.searchsorted(edges, made["time"].to_numpy(), "right") - 1
         place = polars.Series("column", np.clip(after, 0, columns - 1))
         found.append(made.select("host").with_columns(place).group_by("host", "column").len())
@@ -170,9 +193,9 @@ def load_by_host(folder: Path, edges: Array, at_most: int) -> tuple[list[str], A
 
 def files(folder: Path, table: str) -> list[Path]:
     """Return the files of a table."""
-    for ending in (".parquet", ".csv"):
-        if (folder / f"{table}{ending}").is_file():
-            return [folder / f"{table}{ending}"]
+    whole = _optional(folder, table)
+    if whole is not None:
+        return [whole]
     found = sorted((folder / table).glob("part-*.parquet"))
     if not found:
         raise SourceDataError(f"{folder} holds no table {table}. {_AGAIN}")
@@ -218,3 +241,64 @@ def numbers_of(frame: polars.DataFrame, column: str, file: Path, *, gaps: bool =
         if bool(np.all(there >= 0.0)):
             return np.asarray(values, dtype=np.float64)
     raise SourceDataError(f"column '{column}' of {file} does not hold numbers >= 0. {_AGAIN}")
+
+
+# Hosts that are drawn and listed, those with the highest load.
+HOSTS = 12
+
+
+@dataclass(frozen=True)
+class PlanFolder:
+    """A plan's folder, whose tables are read on use."""
+
+    path: Path
+    told: Context
+
+    @property
+    def planned(self) -> str:
+        """The table of what is planned."""
+        return "lifetimes" if self.told.shares == "requests" else "rates"
+
+    @cached_property
+    def seen(self) -> Survey:
+        """The sources, drawn one by one or counted."""
+        listed = self.told.sources <= POINTS
+        found = survey(partial(source_parts, self.path, self.planned, listed=listed))
+        if found.n != self.told.sources:
+            raise SourceDataError(
+                f"{self.path}: the tables have {found.n:,} sources and the summary has "
+                f"{self.told.sources:,}. They are not of one plan. Plan again, with --overwrite."
+            )
+        return found
+
+    @cached_property
+    def clock(self) -> Clock:
+        """The steps of the schedule's time."""
+        told = self.told
+        edges = load_edges(told.facts.positive("horizon"), told.unit, told.counts.whole("refreshes"))
+        return Clock(edges, told.unit, told.moment("end"), told.date("end"))
+
+    @cached_property
+    def load(self) -> Array:
+        """Refreshes between the edges of the clock."""
+        return load(self.path, self.clock.edges)
+
+    @cached_property
+    def hosts(self) -> HostLoad | None:
+        """Refreshes of the hosts with most of them."""
+        found = load_by_host(self.path, self.clock.edges, HOSTS)
+        return None if found is None else HostLoad(*found)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The files of the tables."""
+        if self.planned == "lifetimes":
+            return names(self.path, ("change_rates", "lifetimes"))
+        return names(self.path)
+
+    @property
+    def listed(self) -> list[str]:
+        """The files that have every source's row."""
+        if self.planned == "lifetimes":
+            return self.names
+        return self.names[:2] + [each for each in self.names if each.startswith("per_source")]

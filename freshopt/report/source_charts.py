@@ -80,13 +80,15 @@ def changes(seen: Survey, unit: str, words: FetchWords) -> list[Figure]:
         many = seen.ratio.reshape(-1, _merged(seen.n)).sum(axis=1)
         label = f"Histogram of planned over crawled rates of {count(int(np.sum(many)), 'source')}."
         x = Axis(f"{words.rates} planned for a crawl of today", seen.ratio_scale, times)
-        chart = _histogram(many, x, Frame(), label, lambda a, b: f"{a} to {b} as often")
+        # Alone in its row it is drawn wide for a desk and narrow for a phone.
+        kinds = (Frame(),) if found else (WIDE, NARROW)
+        charts = [_histogram(many, x, kind, label, lambda a, b: f"{a} to {b} as often") for kind in kinds]
         inside = x.scale.low < 1.0 < x.scale.high
         if inside:
-            today = Line(np.ones(2), np.array([0.0, chart.y.scale.high]), "today")
-            chart = replace(chart, marks=[chart.marks[0], today, *chart.marks[1:]])
+            today = Line(np.ones(2), np.array([0.0, charts[0].y.scale.high]), "today")
+            charts = [replace(each, marks=[each.marks[0], today, *each.marks[1:]]) for each in charts]
         dotted = "The dotted line is as often as today." if inside else ""
-        found.append(Figure("How much more or less often", (chart,), dotted))
+        found.append(Figure("How much more or less often", tuple(charts), dotted, row=not found))
     return found
 
 
@@ -180,7 +182,7 @@ def lifetimes(names: Sequence[str], columns: dict[str, Array], unit: str, most: 
         else:
             cells, highest = _grid(values, life, x, y, unit)
             marks += cells
-            key = f"The darker, the more sources: up to {highest:,} in a cell."
+            key = f"The stronger the colour, the more sources: up to {highest:,} in a cell."
         key += f" The row above has {count(never, 'source')} never fetched again." if never else ""
         key += f" The row below has {count(always, 'source')} fetched at each request." if always else ""
         label = f"Lifetime against {noun} rate of {count(n, 'source')}, both logarithmic."
@@ -278,7 +280,7 @@ def _cloud(
         legend += " A cross is a source that is never refreshed." if seen.never else ""
     else:
         most = int(np.max(seen.by_change_rate.many))
-        legend = f"The darker, the more sources: up to {most:,} in a cell."
+        legend = f"The stronger the colour, the more sources: up to {most:,} in a cell."
         legend += " The row below has those that are never refreshed." if seen.never else ""
     chart = Chart(label, x, y, marks, Frame(left=78.0) if crawled else Frame())
     return Figure(title, (chart,), legend + after)
@@ -333,7 +335,7 @@ def _histogram(many: Array, x: Axis, frame: Frame, label: str, told: Callable[[s
     scale = Scale(0.0, float(np.max(many)) * 1.08, 0.0, 1.0)
     y = Axis("sources", scale, ticks=[tick for tick in scale.ticks(4) if tick == round(tick)])
     edges = _edges(x.scale, len(many))
-    ends = [x.text(edge) for edge in edges.tolist()]
+    ends = x.texts(edges.tolist())
     spans = zip(ends, ends[1:], many.tolist(), strict=False)
     titles = [f"{count(int(each), 'source')}: {told(low, high)}" for low, high, each in spans]
     return Chart(label, x, y, [Bars(edges, many), Hits(edges, titles)], frame)
@@ -359,7 +361,7 @@ def _intervals(axis: Axis, unit: str) -> Axis:
     known = [SECONDS[unit] / each for each in reversed(TIMES)]
     found = [rate for rate in known if axis.scale.low <= rate <= axis.scale.high]
     ticks = found if len(found) > 1 else axis.scale.ticks(4)
-    return axis._replace(text=lambda rate: duration(1.0 / rate, unit), ticks=ticks)
+    return axis._replace(text=lambda rate: duration(1.0 / rate, unit), ticks=ticks, falling=True)
 
 
 def _short(name: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,18 +18,20 @@ from freshopt.formatting import number, percent
 from freshopt.report import plan_tables as tables
 from freshopt.report.context import Context
 from freshopt.report.finding import Column, Finding, Table
-from freshopt.report.markup import name, plain_text
-from freshopt.report.source_charts import times
+from freshopt.report.markup import linked, plain_text
+from freshopt.report.plan_tables import PlanFolder
 from freshopt.report.source_sample import MOVED
 from freshopt.units import SECONDS, duration
 
 if TYPE_CHECKING:
     import polars
 
-# Sources whose rows a page carries, some 60 bytes and their names each.
-EMBEDDED = 10_000
+# Sources whose rows a page carries, some 60 bytes and their names each: with them it stays below 1 MB.
+EMBEDDED = 9_000
 # Rows of a leaf, and characters of a name: of a longer one the middle is left out.
 LEAF, LONGEST = 25, 120
+# Rows of a leaf on a phone.
+FEW = 7
 # Below it there is nothing but 0.
 SMALLEST = 5e-324
 # Hosts that a list to choose from can hold.
@@ -75,27 +78,40 @@ def source_rows(folder: Path, told: Context, planned: str = "rates") -> Rows:
         Field("today", "crawled every", "every"),
         Field("lifetime", "expires after", "every"),
         Field("interval", f"{told.words.rate} every", "every"),
-        Field("times", "times as often", "times"),
+        Field("next", "next refresh", "when"),
+        Field("times", f"{told.words.rates}, against today", "change"),
         Field("fresh", f"{told.shares} up to date", "share"),
         Field("cost", f"cost: {noun}", "number"),
         Field("flag", "estimate", "label"),
     ]
     known = {key: list(values) for key, values in _columns(frame).items()}
+    if planned == "rates":
+        names = [str(value) for value in frame["source"].to_list()]
+        first = tables.next_refreshes(folder, names)
+        known["next"] = [first.get(each) for each in names]
     fields = tuple(field for field in wanted if field.key in known and _tells(field, known[field.key]))
     return Rows(fields, tuple(known[field.key] for field in fields), n, by)
 
 
-def sources(rows: Rows, told: Context, files: Sequence[str]) -> Finding:
+def sources(told: Context, folder: PlanFolder | None = None) -> Finding | None:
     """Return the table of all sources, its first leaf and data."""
-    shown = len(rows)
+    if folder is None:
+        return None
+    rows = source_rows(folder.path, told, folder.planned)
+    shown, begin = len(rows), told.date("end")
     first = [
-        [_cell(field, column[k], told.unit) for field, column in zip(rows.fields, rows.columns, strict=True)]
+        [
+            _cell(field, column[k], told.unit, begin)
+            for field, column in zip(rows.fields, rows.columns, strict=True)
+        ]
         for k in range(min(LEAF, shown))
     ]
     data = {
         "unit": told.unit,
         "seconds": SECONDS[told.unit],
+        "begin": None if begin is None else begin.timestamp(),
         "leaf": LEAF,
+        "few": FEW,
         "fields": [[field.head, field.kind] for field in rows.fields],
         "columns": [_compact(field, column) for field, column in zip(rows.fields, rows.columns, strict=True)],
         "filters": _filters(rows),
@@ -105,14 +121,14 @@ def sources(rows: Rows, told: Context, files: Sequence[str]) -> Finding:
         "of": rows.n,
         "left_out": rows.n - shown,
         "by": rows.by,
-        "files": " and ".join(files),
+        "files": " and ".join(folder.listed),
         "data": data,
     }
     kinds = {"name": "", "label": ""}
     heads = [Column(field.head, kinds.get(field.kind, "number")) for field in rows.fields]
     caption = f"The {len(first):,} that {rows.by}" if len(first) < shown else "Sources"
     title = "All sources" if shown == rows.n else "Sources"
-    return Finding("sources", title, facts=facts, table=Table(caption, heads, first))
+    return Finding("sources", "sources").section(title, facts, Table(caption, heads, first))
 
 
 def _filters(rows: Rows) -> list[list[Any]]:
@@ -178,10 +194,15 @@ def _tells(field: Field, column: list[Any]) -> bool:
     return field.key in ("source", "change_rate", "interval") or any(value is not None for value in column)
 
 
-def _cell(field: Field, value: Any, unit: str) -> str | None:  # noqa: ANN401 - a number, a text or None
+def _cell(
+    field: Field,
+    value: Any,  # noqa: ANN401 - a number, a text or None
+    unit: str,
+    begin: datetime | None,
+) -> str | None:
     """Return a cell; ``sources.js`` writes the same."""
     if field.kind == "name":
-        return name(value)
+        return linked(value)
     if field.kind == "label":
         return str(value)
     if field.kind == "every":
@@ -191,9 +212,22 @@ def _cell(field: Field, value: Any, unit: str) -> str | None:  # noqa: ANN401 - 
     value = _rounded(value)
     if field.kind == "share":
         return percent(value, even=True)
-    if field.kind == "times":
-        return times(value)
+    if field.kind == "change":
+        return f"{'+' if value >= 1.0 else '−'}{percent(abs(value - 1.0), even=True)}"
+    if field.kind == "when":
+        return _moment(value, unit, begin)
     return number(value)
+
+
+def _moment(time: float, unit: str, begin: datetime | None) -> str:
+    """Return a time of the schedule, as a date if known."""
+    if begin is None:
+        return f"in {duration(time, unit)}" if time > 0.0 else "at once"
+    try:
+        at = begin.astimezone(UTC) + timedelta(seconds=time * SECONDS[unit])
+    except OverflowError:
+        return ""
+    return f"{at:%Y-%m-%d %H:%M}"
 
 
 def _compact(field: Field, column: list[Any]) -> Any:  # noqa: ANN401 - whatever JSON has

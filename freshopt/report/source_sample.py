@@ -44,8 +44,7 @@ class Survey:
     """Data of the charts of all sources.
 
     Points are there where sources are few, and cells only where importances differ, or where somebody crawled
-    (of sources with a known crawl rate). Ratios are of planned over crawled rates; moved are counts of
-    sources that are refreshed more often, less often, about as often, and no more. The rows of reach are
+    (of sources with a known crawl rate). Ratios are of planned over crawled rates. The rows of reach are
     counts along the change rates, and the geometric means of the ends of their intervals.
     """
 
@@ -57,10 +56,8 @@ class Survey:
     by_change_rate: Cells
     by_importance: Cells | None
     by_crawl_rate: Cells | None
-    crawled: float
     ratio: Array
     ratio_scale: Scale
-    moved: IntArray
     gaps: Array
     gap_scale: Scale
     reach: Array
@@ -84,16 +81,14 @@ def survey(read: Callable[[], Iterable[polars.DataFrame]]) -> Survey:
         idle = idle or ("importance" in part.columns and bool((part["importance"] == 0.0).any()))
     weighed = len(spans["importance"]) > 0 and (idle or bool(np.ptp(spans["importance"]) > 0.0))
     x, y = (covering(spans[key], 0.0, size) for key, size in zip(("change_rate", "rate"), GRID, strict=True))
-    cells = {"change_rate": Cells(x, y, np.zeros(GRID), np.zeros(GRID[0]))}
-    if weighed:
-        wide = covering(spans["importance"], 0.0, GRID[0])
-        cells["importance"] = Cells(wide, y, np.zeros(GRID), np.zeros(GRID[0]))
-    if len(spans["crawl_rate"]):
-        cells["crawl_rate"] = Cells(
-            covering(spans["crawl_rate"], 0.0, GRID[0]), y, np.zeros(GRID), np.zeros(GRID[0])
-        )
+    counted = {"change_rate": True, "importance": weighed, "crawl_rate": len(spans["crawl_rate"]) > 0}
+    cells = {
+        key: Cells(covering(spans[key], 0.0, GRID[0]), y, np.zeros(GRID), np.zeros(GRID[0]))
+        for key, there in counted.items()
+        if there
+    }
     moves = covering(spans["ratio"], 0.0, BINS)
-    ratios, moved, crawled = np.zeros(BINS), np.zeros(4, dtype=np.int64), 0.0
+    ratios = np.zeros(BINS)
     gap = Scale(1.0 / y.high, 1.0 / y.low, 0.0, BINS, logarithmic=True)
     gaps, reach, never = np.zeros(BINS), np.zeros((3, BINS)), 0
     for part in read():
@@ -105,11 +100,7 @@ def survey(read: Callable[[], Iterable[polars.DataFrame]]) -> Survey:
             known = ~np.isnan(columns[key])
             _count(each, columns[key][known], rate[known], some[known])
         if ratio is not None:
-            crawled += float(np.nansum(columns["crawl_rate"]))
             ratios += np.bincount(_place(moves, ratio[ratio > 0.0], BINS), minlength=BINS)
-            more, less = ratio > MOVED, (ratio < 1.0 / MOVED) & (ratio > 0.0)
-            about = (ratio > 0.0) & ~more & ~less
-            moved += [int(np.count_nonzero(each)) for each in (more, less, about, ratio == 0.0)]
         gaps += np.bincount(_place(gap, 1.0 / rate[some], BINS), minlength=BINS)
         place = _place(Scale(x.low, x.high, 0.0, BINS, logarithmic=True), columns["change_rate"], BINS)
         for row, weight in enumerate((None, _log(columns["lower"], x), _log(columns["upper"], x))):
@@ -118,7 +109,7 @@ def survey(read: Callable[[], Iterable[polars.DataFrame]]) -> Survey:
         reach[1:] = np.exp(reach[1:] / reach[0])
     points = alone if n <= POINTS and alone is not None and len(alone) == n else None
     by = cells["change_rate"], cells.get("importance"), cells.get("crawl_rate")
-    return Survey(n, never, weighed, idle, points, *by, crawled, ratios, moves, moved, gaps, gap, reach)
+    return Survey(n, never, weighed, idle, points, *by, ratios, moves, gaps, gap, reach)
 
 
 def _numbers(part: polars.DataFrame) -> dict[str, Array]:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from freshopt.formatting import count, number, percent
+from freshopt.numerics.arrays import Array
 from freshopt.report.objective_names import goal_of
 from freshopt.units import duration, per_unit, rate_text, rate_unit
 
 # Objectives whose mean over the sources is a share of time or of requests.
 _SHARES = ("BinaryFreshness", "LaterThan")
+# Relative differences of values below this are lost in a sum of float64.
+_RESOLVED = 1e-15
 # What one missed change or unit of time costs, short enough for a line.
 _MEANINGS = {
     "HarmonicStaleness": "m-th missed change costs 1/m",
@@ -131,10 +137,101 @@ def units(objective: str, time_unit: str, words: FetchWords | None = None) -> di
         "change_rate": f"changes {rate}",
         "rate": f"{words.rates} {rate}",
         "horizon": f"{time_unit}s",
+        "saving": "share of the log's own fetches, at its own freshness",
         "fresh": "share of time that copies are up to date, by importance",
         "relative_gap": "share of cost + price * bandwidth",
         "seconds": "seconds",
     }
+
+
+def ends_in_words(low: float | None, high: float | None, shown: Callable[[float], str]) -> str:
+    """Return an interval in words; an end that is None has none.
+
+    Examples
+    --------
+    >>> ends_in_words(1.5, None, str), ends_in_words(None, 2.5, str), ends_in_words(1.5, 2.5, str)
+    ('at least 1.5', 'at most 2.5', '1.5 to 2.5')
+    """
+    if low is None:
+        return "of any size" if high is None else f"at most {shown(high)}"
+    return f"at least {shown(low)}" if high is None else f"{shown(low)} to {shown(high)}"
+
+
+def expected_text(
+    expected: float,
+    low: float | None,
+    high: float | None,
+    ratios: Sequence[float],
+    shown: Callable[[float], str],
+) -> str:
+    """Return the expected value, its interval, and what back-tests say.
+
+    Examples
+    --------
+    >>> expected_text(3.0, 2.0, None, [], str)
+    '3.0 is expected; 90 % interval at least 2.0, if sources change at random'
+    """
+    text = f"{shown(expected)} is expected; 90 % interval {ends_in_words(low, high, shown)}"
+    if not ratios:
+        return f"{text}, if sources change at random"
+    least, most = (f"{end(ratios):.2g}" for end in (min, max))
+    tests = f"{count(len(ratios), 'plan')} tested on the log's own past"
+    return f"{text}, from {tests}, which cost {least} to {most} of what was predicted"
+
+
+def proved_text(
+    status: str, gap: float, relative: float | None, reason: str = "", *, given: bool = False
+) -> str:
+    """Return what a certificate proves, for the change rates `given` or estimated.
+
+    A relative gap smaller than float64 resolves in the value itself is given as a bound.
+
+    Examples
+    --------
+    >>> proved_text("optimal", 6e-15, 3e-17)
+    'optimal for the estimated change rates: no other plan is better by more than 1e-15 of cost and price'
+    >>> proved_text("inaccurate", 6e-3, 3e-5)
+    'inaccurate: no other plan is better by more than 3.0e-05 of cost and price'
+    """
+    which = "change rates of the objective" if given else "estimated change rates"
+    text = f"optimal for the {which}" if status == "optimal" else status
+    if relative is None:
+        most = f"{gap:.1e}"
+    else:
+        most = f"{f'{relative:.1e}' if relative > _RESOLVED else f'{_RESOLVED:.0e}'} of cost and price"
+    return f"{text}: no other plan is better by more than {most}{f'; {reason}' if reason else ''}"
+
+
+def spread_text(least: float, median: float, most: float, unit: str) -> str:
+    """Return how far apart the refreshes of a source are.
+
+    Examples
+    --------
+    >>> spread_text(1 / 48, 2.0, 4.0, "day"), spread_text(1.0, 2.0, 4.0, "day")
+    ('from 30 minutes to 4 days, median 2 days', 'from 1 day to 4 days, median 2 days')
+    """
+    low, middle, high = (duration(each, unit) for each in (least, median, most))
+    if low == high:
+        return high
+    if low.split()[1] == high.split()[1]:
+        low = low.split()[0]
+    return f"from {low} to {high}, median {middle}"
+
+
+def spread(rates: Array, unit: str) -> str:
+    """Return how far apart a source's refreshes are, by rate."""
+    some = rates[rates > 0.0]
+    if len(some) == 0:
+        return "none"
+    least, median, most = np.quantile(1.0 / some, [0.0, 0.5, 1.0]).tolist()
+    return spread_text(least, median, most, unit)
+
+
+def span_text(begin: float, end: float, first: datetime | None, last: datetime | None, unit: str) -> str:
+    """Return the time that a log covers, as dates or numbers."""
+    if first is None or last is None:
+        return f"times as plain numbers of {unit}s, from {number(begin)} to {number(end)}"
+    return f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
 
 
 def price_text(
@@ -210,6 +307,21 @@ class FetchWords(NamedTuple):
     def uses(self) -> str:
         """The noun of the bandwidth in the plural."""
         return plural(self.bandwidth)
+
+    @property
+    def fetch(self) -> str:
+        """What uses the bandwidth, in the words of who crawls."""
+        return {"refresh": "fetch"}.get(self.bandwidth, self.bandwidth)
+
+    @property
+    def fetches(self) -> str:
+        """The same in the plural."""
+        return plural(self.fetch)
+
+    @property
+    def every(self) -> str:
+        """The head of intervals between refreshes."""
+        return {"refresh": "Refresh every", "fetch": "Fetch every"}.get(self.rate, "Attempt every")
 
     @property
     def done(self) -> str:

@@ -56,7 +56,7 @@ def expected_value(
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[1.0])
     >>> twice_a_day = fo.Schedule(source=[0, 0], time=[0.0, 0.5], horizon=1.0, rates=[2.0])
-    >>> expected_value(twice_a_day, fo.problems.AccumulatedDelay(), sources)
+    >>> expected_value(twice_a_day, fo.problems.AccumulatedDelay(fo.Refresh.POISSON), sources)
     0.25
     """
     n = len(sources)

@@ -70,7 +70,7 @@ class Greedy:
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[1.0, 1.0], importance=[1.0, 8.0])
-    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=4.0)
+    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(fo.Refresh.POISSON), sources, bandwidth=4.0)
     >>> Greedy(problem).times(np.array([1.0, 3.0]), 2.0)[0].tolist()
     [1, 1, 1, 0, 1, 1, 0, 1]
     """

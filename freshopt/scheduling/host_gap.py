@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from datetime import timedelta
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from freshopt.errors import InfeasibleProblemError, SourceDataError, expect, sho
 from freshopt.formatting import count
 from freshopt.numerics.arrays import LARGEST, Array, IntArray, as_number, as_vector, as_whole
 from freshopt.scheduling.schedule import Schedule
-from freshopt.units import duration
+from freshopt.units import Time, duration, gap_of
 
 # Gaps are longer than the least one by up to this share, at random.
 JITTER = 0.5
@@ -29,7 +30,7 @@ JITTER = 0.5
 def with_host_gap(
     schedule: Schedule,
     host: npt.ArrayLike,
-    gap: float,
+    gap: Time,
     *,
     max_rate: npt.ArrayLike = np.inf,
     seed: int = 0,
@@ -41,9 +42,9 @@ def with_host_gap(
     schedule : Schedule
     host : array_like, shape (n,)
         Of each source; those without, None or "", stay where they are.
-    gap : float
-        Least time between two refreshes of one host, ≥ 0, in the schedule's time unit; up to half as long
-        again, at random.
+    gap : float, str or timedelta
+        Least time between two refreshes of one host, ≥ 0, in the schedule's time unit or with its own, such
+        as "2s"; up to half as long again, at random.
     max_rate : array_like, scalar or shape (n,)
         A source's refreshes come no nearer than 1/max_rate by what is moved: a source that is refreshed so
         often cannot catch up, and its last refresh may leave the horizon.
@@ -75,7 +76,8 @@ def with_host_gap(
     if own.shape != (n,):
         raise SourceDataError(f"host has shape {own.shape} for {n} sources. Pass one host each.")
     remedy = f"Pass a finite number of {schedule.time_unit}s >= 0."
-    least = as_number(gap, "gap", remedy)
+    text = isinstance(gap, str | timedelta)
+    least = gap_of("gap", gap, schedule.time_unit) if text else as_number(gap, "gap", remedy)
     if not 0.0 <= least <= LARGEST:
         raise SourceDataError(f"gap is {gap}. {remedy}")
     with np.errstate(divide="ignore", over="ignore"):

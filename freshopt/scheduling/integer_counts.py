@@ -34,10 +34,11 @@ from freshopt.modelling.cost_curve import CurveObjective
 from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import Array, IntArray, as_number, as_whole, total
+from freshopt.numerics.arrays import Array, IntArray, as_whole, total
 from freshopt.scheduling.phases import flat_phases
 from freshopt.scheduling.refresh_order import order_refreshes, ordinals
 from freshopt.separable.kernel import Numerics
+from freshopt.units import Time, check_horizon
 
 # Relative rounding; N = ⌊B·T⌋ where B·T is a whole number but for rounding.
 ULP = 1e-12
@@ -66,7 +67,7 @@ class DiscreteCounts:
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[0.1, 1.0, 10.0])
-    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=1.5)
+    >>> problem = fo.Problem(fo.problems.BinaryFreshness(fo.Refresh.POISSON), sources, bandwidth=1.5)
     >>> source, time = DiscreteCounts(problem, repeats=False).times(np.array([0.5, 1.0, 0.0]), 2.0)
     >>> source.tolist(), time.tolist()
     ([1, 1, 1], [0.5, 1.0, 1.5])
@@ -95,7 +96,7 @@ class DiscreteCounts:
 
 
 def crawl_counts(
-    problem: Problem, horizon: float, *, refreshes: int | None = None, repeats: bool = True
+    problem: Problem, horizon: Time, *, refreshes: int | None = None, repeats: bool = True
 ) -> IntArray:
     """Return the optimal number of refreshes per source.
 
@@ -106,8 +107,8 @@ def crawl_counts(
     problem : Problem
         With a cost curve, or periodic; costs equal, no host limits. Rates x/T keep to its bounds, the upper
         one rounded down, the lower one up. Signalled sources get no refreshes.
-    horizon : float
-        T, in time units.
+    horizon : float, str or timedelta
+        T, in time units, or with its unit such as "7d".
     refreshes : int, optional
         N, how many there are to spend. Default: bandwidth·T rounded down, if no source is signalled.
     repeats : bool
@@ -133,15 +134,14 @@ def crawl_counts(
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[0.1, 1.0, 10.0])
-    >>> crawl_counts(fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=1.5), horizon=2.0)
+    >>> objective = fo.problems.BinaryFreshness(fo.Refresh.POISSON)
+    >>> crawl_counts(fo.Problem(objective, sources, bandwidth=1.5), horizon=2.0)
     array([1, 2, 0])
     """
     expect(problem, Problem, "problem", "Pass a freshopt.Problem")
     expect(repeats, (bool, np.bool_), "repeats", "Pass True or False")
     sources = problem.sources
-    horizon = as_number(horizon, "horizon", "Pass a finite number > 0.")
-    if not 0.0 < horizon < np.inf:
-        raise SourceDataError(f"horizon is {horizon} {sources.time_unit}s. Pass a finite number > 0.")
+    horizon = check_horizon(horizon, sources.time_unit)
     require_fixed_costs(sources, "the count of refreshes")
     if len(problem.hosts) or bool(np.any(sources.refresh_cost != sources.refresh_cost[0])):
         raise SourceDataError(
@@ -249,9 +249,7 @@ class _Gains:
 
     def _largest(self, low: Array, high: Array, spend: int) -> IntArray:
         """Buy the largest of the gains between two prices."""
-        between = (low - high).astype(np.int64)
-        source = np.repeat(np.arange(len(between)), between)
-        ordinal = np.arange(len(source)) - (np.cumsum(between) - between)[source]
+        source, ordinal = ordinals((low - high).astype(np.int64))
         count = high[source] + ordinal
         rate = (count + self.shift) / self.horizon
         numerics = self.numerics.take(source)

@@ -20,13 +20,12 @@ from types import NoneType
 import numpy as np
 
 from freshopt.errors import SourceDataError, expect
+from freshopt.estimators.week_clock import FIRST_MONDAY, seconds_of, utc_moment
+from freshopt.estimators.weekly_profile import WeeklyProfile, check_load_limit
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.scheduling.phases import WeeklyStart, flat_phases, on_local_clock, weekly_phases
 from freshopt.scheduling.refresh_order import order_refreshes, points, points_before
 from freshopt.units import SECONDS
-from freshopt.weekly.best_phases import check_load_limit
-from freshopt.weekly.profile import WeeklyProfile
-from freshopt.weekly.week_clock import FIRST_MONDAY, seconds_of, utc_moment
 
 # Daylight saving time moves a clock by no more, in seconds.
 SWITCH = 7200.0
@@ -72,7 +71,7 @@ class Periodic:
 
     Changes from 9 to 17 are fetched in the afternoon and evening, at a load of twice the mean.
 
-    >>> from freshopt.weekly import WeeklyProfile
+    >>> from freshopt.estimators import WeeklyProfile
     >>> hours = np.zeros((7, 24))
     >>> hours[:5, 9:17] = 1.0
     >>> method = Periodic(WeeklyProfile(hours.reshape(-1)))

@@ -31,6 +31,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.compiled.backend import fast
+from freshopt.estimators.week_clock import FIRST_MONDAY, WEEK, from_local, to_local
+from freshopt.estimators.weekly_profile import WeeklyProfile
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_float64, total
 from freshopt.scheduling import refresh_loops
 from freshopt.scheduling.refresh_loops import LONGER
@@ -42,8 +44,6 @@ from freshopt.scheduling.refresh_order import (
     worthwhile,
 )
 from freshopt.units import SECONDS
-from freshopt.weekly.profile import WeeklyProfile
-from freshopt.weekly.week_clock import FIRST_MONDAY, WEEK, from_local, to_local
 
 HOURS = 168
 # Refreshes below which slots of one refresh and all the choices cost less than .2 s.

@@ -6,7 +6,7 @@ request.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,14 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.formatting import count
+from freshopt.logs.file_kinds import POLARS, Frame, is_frame
 from freshopt.modelling.objective import Refresh
 from freshopt.numerics.arrays import Array, BoolArray, as_vector, label_array
 from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
+    import polars
+
     from freshopt.certificates.solution import Solution
 
 # A signalled rate above its change rate by less is rounding, and becomes probability 1.
@@ -49,6 +52,8 @@ class RateTable:
         Changes per time unit, where a solution or a complete column tells them.
     success : ndarray of float, shape (n,), or None
         Chances that fetches succeed, of rates that are attempts.
+    library : str
+        Of dataframes made from it.
     """
 
     rates: Array
@@ -59,6 +64,7 @@ class RateTable:
     importance: Array | None = None
     change_rate: Array | None = None
     success: Array | None = None
+    library: str = POLARS
 
     def of_successes(self) -> RateTable:
         """Return the rates sρ of fetches that are retried at once.
@@ -154,10 +160,10 @@ def read_rates(rates: Solution | Mapping[Any, float] | Any, time_unit: str | Non
         raise SourceDataError(_ON_REQUEST)
     _require_unit(time_unit, sources.time_unit, "solution's rates are")
     table = _checked_rates(
-        sources.name, rates.rates, sources.time_unit, sources.signalled, sources.change_rate
+        sources.names, rates.rates, sources.time_unit, sources.signalled, sources.change_rate
     )
     known = replace(table, importance=sources.importance, change_rate=sources.change_rate)
-    return replace(known, success=sources.failing)
+    return replace(known, success=sources.failing, library=getattr(sources, "library", POLARS))
 
 
 def read_lifetimes(
@@ -187,23 +193,21 @@ def read_lifetimes(
         return _lifetimes_of_frame(lifetimes, time_unit or "day")
     sources = lifetimes.problem.sources
     _require_unit(time_unit, sources.time_unit, "solution is")
-    names = range(len(sources)) if sources.name is None else sources.name.tolist()
+    names = range(len(sources)) if sources.names is None else sources.names.tolist()
     life = lifetimes.lifetimes
     return _checked_lifetimes(
         list(names), life, sources.time_unit, 1.0 / sources.asked, sources.stale_while_revalidate
     )
 
 
-def _opened(frame: Any, what: str) -> Any:  # noqa: ANN401 - any dataframe library's frame
-    """Return a dataframe of any library as a narwhals table."""
-    import narwhals
-
-    try:
-        return narwhals.from_native(frame, eager_only=True)
-    except TypeError:
+def _opened(frame: Any, what: str) -> tuple[polars.DataFrame, str]:  # noqa: ANN401 - any dataframe library's frame
+    """Return a dataframe as polars has it, and its library."""
+    if not is_frame(frame):
         raise SourceDataError(
             f"{what} are a {type(frame).__name__}. Pass a solution, a mapping of names or a dataframe."
-        ) from None
+        )
+    given = Frame.of(frame, f"the table of {what}")
+    return given.read(given.names), given.library
 
 
 def _require_unit(given: str | None, own: str, words: str) -> None:
@@ -214,18 +218,13 @@ def _require_unit(given: str | None, own: str, words: str) -> None:
 
 def _rates_of_frame(frame: Any, time_unit: str) -> RateTable:  # noqa: ANN401 - any dataframe library's frame
     """Read the columns of a dataframe of rates."""
-    table = _opened(frame, "rates")
+    table, library = _opened(frame, "rates")
     if "lifetime" in table.columns:
         raise SourceDataError(_ON_REQUEST)
     wanted = ["source", "rate"]
     if "signalled" in table.columns and bool(table["signalled"].any()):
         wanted += ["signalled", "change_rate"]
-    missing = [column for column in wanted if column not in table.columns]
-    if missing:
-        raise SourceDataError(
-            f"the table of rates has no column {list_offenders(map(repr, missing))}, it has "
-            f"{list_offenders(map(repr, table.columns))}. Add or rename it."
-        )
+    _require_columns(table, wanted, "the table of rates", "Add or rename it.")
     for column in wanted:
         nulls = int(table[column].null_count())
         if nulls:
@@ -237,8 +236,8 @@ def _rates_of_frame(frame: Any, time_unit: str) -> RateTable:  # noqa: ANN401 - 
         raise SourceDataError(
             f"more than one rate for {list_offenders(map(repr, twice))}. Give one row per source."
         )
-    columns = [table[column].to_numpy() for column in wanted]
-    found = _checked_rates(columns[0], columns[1], time_unit, *columns[2:])
+    cells = [table[column].to_numpy() for column in wanted]
+    found = replace(_checked_rates(cells[0], cells[1], time_unit, *cells[2:]), library=library)
     n, columns = len(found.rates), table.columns
     changes = table["change_rate"] if "change_rate" in columns else None
     if changes is not None and changes.dtype.is_numeric() and not int(changes.null_count()):
@@ -263,10 +262,7 @@ def _checked_rates(
     if n == 0:
         raise SourceDataError("there are no rates (length 0). Pass at least one source.")
     rates = as_vector(values, n, "rates")
-    bad = np.flatnonzero(~((rates >= 0) & (rates < np.inf))).tolist()
-    if bad:
-        where = list_offenders(f"{_label(labels, k)}: {rates[k]:g}" for k in bad)
-        raise SourceDataError(f"rate out of range for {where}. A rate is a number ≥ 0. Correct or drop them.")
+    _require((rates >= 0) & (rates < np.inf), labels, rates, "rate", "A rate is a number ≥ 0.")
     flags = None if signalled is None or not signalled.any() else signalled.astype(np.bool_)
     table = RateTable(rates, labels, check_time_unit(time_unit), flags, None)
     if flags is None or change_rate is None:
@@ -291,11 +287,26 @@ def _checked_rates(
 def _chances(given: npt.NDArray[Any], table: RateTable) -> Array:
     """Return chances of success, in (0, 1]."""
     chance = as_vector(given, len(table.rates), "success")
-    bad = np.flatnonzero(~((chance > 0.0) & (chance <= 1.0))).tolist()
-    if bad:
-        where = list_offenders(f"{_label(table.names, k)}: {chance[k]:g}" for k in bad)
-        raise SourceDataError(f"success out of range for {where}. It is in (0, 1]. Correct or drop them.")
+    _require((chance > 0.0) & (chance <= 1.0), table.names, chance, "success", "It is in (0, 1].")
     return chance
+
+
+def _require(good: BoolArray, names: npt.NDArray[Any] | None, values: Array, what: str, rule: str) -> None:
+    """Raise if values of some sources are out of range."""
+    bad = np.flatnonzero(~good).tolist()
+    if bad:
+        where = list_offenders(f"{_label(names, k)}: {values[k]:g}" for k in bad)
+        raise SourceDataError(f"{what} out of range for {where}. {rule} Correct or drop them.")
+
+
+def _require_columns(table: polars.DataFrame, wanted: Sequence[str], what: str, remedy: str) -> None:
+    """Raise if a table lacks columns."""
+    missing = [column for column in wanted if column not in table.columns]
+    if missing:
+        raise SourceDataError(
+            f"{what} has no column {list_offenders(map(repr, missing))}, it has "
+            f"{list_offenders(map(repr, table.columns))}. {remedy}"
+        )
 
 
 def _label(names: npt.NDArray[Any] | None, k: int) -> str:
@@ -304,13 +315,8 @@ def _label(names: npt.NDArray[Any] | None, k: int) -> str:
 
 def _lifetimes_of_frame(frame: Any, time_unit: str) -> LifetimeTable:  # noqa: ANN401 - any dataframe library's frame
     """Read the columns of a dataframe of lifetimes."""
-    table = _opened(frame, "lifetimes")
-    missing = [column for column in ("source", "lifetime") if column not in table.columns]
-    if missing:
-        raise SourceDataError(
-            f"the table has no column {list_offenders(map(repr, missing))}, it has "
-            f"{list_offenders(map(repr, table.columns))}. solve --refresh on-request writes them."
-        )
+    table, _ = _opened(frame, "lifetimes")
+    _require_columns(table, ("source", "lifetime"), "the table", "solve --refresh on-request writes them.")
     if int(table["source"].null_count()):
         raise SourceDataError("column 'source' has empty cells. Fill them or drop the rows.")
 

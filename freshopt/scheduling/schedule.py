@@ -9,7 +9,7 @@ Cost: that of the method (one sort of the refreshes); 10⁷ refreshes of 10⁶ s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
@@ -18,8 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, expect
-from freshopt.formatting import count
+from freshopt.estimators.week_clock import utc_moment
+from freshopt.formatting import count, number
 from freshopt.logs.clock import moments_after
+from freshopt.logs.file_kinds import POLARS
+from freshopt.logs.tables import framed
+from freshopt.moved import keywords
 from freshopt.numerics.arrays import (
     Array,
     IntArray,
@@ -30,19 +34,22 @@ from freshopt.numerics.arrays import (
     shape_of,
 )
 from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.plots import BLUE, ORANGE, Plotted
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.rate_table import read_rates
 from freshopt.scheduling.refresh_order import check_size
-from freshopt.units import SECONDS, check_time_unit
-from freshopt.weekly.week_clock import utc_moment
+from freshopt.units import SECONDS, Time, check_horizon, check_time_unit
 
 if TYPE_CHECKING:
     import polars
+    from matplotlib.axes import Axes
 
     from freshopt.certificates.solution import Solution
 
 # Refreshes that become Python objects at once when a schedule is iterated.
 _AT_ONCE = 8192
+# Parts of the horizon whose load is drawn.
+PARTS = 60
 # Longest horizon: microseconds since 1970 reach 292 000 years.
 MOST_SECONDS = 100_000 * 31_557_600.0
 
@@ -99,7 +106,7 @@ class Visit(NamedTuple):
 
 @frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
-class Schedule:
+class Schedule(Plotted):
     """Refresh times of all sources over a horizon.
 
     They count from the schedule's start at time 0.
@@ -157,6 +164,7 @@ class Schedule:
     importance: Array | None
     start: np.datetime64 | None
     random_method: RandomMethod | None
+    library: str = field(init=False)
 
     def __init__(
         self,
@@ -183,7 +191,7 @@ class Schedule:
                 f"{None if labels is None else labels.shape}. Give one source per time and one name per rate."
             )
         store("time_unit", check_time_unit(time_unit))
-        store("horizon", _check_horizon(horizon, time_unit))
+        store("horizon", check_horizon(horizon, time_unit))
         store("source", read_only(np.asarray(source, dtype=np.int64)))
         store("time", as_vector(time, refreshes, "time"))
         store("rates", as_vector(rates, n, "rates"))
@@ -195,6 +203,7 @@ class Schedule:
         store("start", None if start is None else utc_moment(start))
         expect(random_method, (RandomMethod, NoneType), "random_method", "Pass a method with redrawn(run)")
         store("random_method", random_method)
+        store("library", POLARS)
         self._check_order()
 
     def __len__(self) -> int:
@@ -207,6 +216,18 @@ class Schedule:
             part = slice(begin, begin + _AT_ONCE)
             names = self.source[part] if self.names is None else self.names[self.source[part]]
             yield from map(Visit, self.time[part].tolist(), names.tolist())
+
+    def _draw(self, axes: Axes) -> None:
+        """Draw the load over the horizon, and its mean."""
+        edges = np.linspace(0.0, self.horizon, PARTS + 1)
+        load = np.histogram(self.time, edges)[0] / np.diff(edges)
+        since = "" if self.start is None else f" since {np.datetime_as_string(self.start, 'm')} UTC"
+        axes.stairs(load, edges, fill=True, color=BLUE, alpha=0.75)
+        mean = len(self.time) / self.horizon
+        axes.axhline(mean, color=ORANGE, linestyle="--", label=f"mean {number(mean)}")
+        axes.set(xlabel=f"{self.time_unit}s{since}", ylabel=f"refreshes per {self.time_unit}")
+        axes.set(xlim=(0.0, self.horizon), ylim=(0.0, None))
+        axes.legend(frameon=False)
 
     def between(
         self, begin: float | datetime | np.datetime64, end: float | datetime | np.datetime64
@@ -279,8 +300,9 @@ class Schedule:
         """The number of refreshes of each source, shape (n,)."""
         return np.bincount(self.source, minlength=len(self.rates)).astype(np.int64)
 
+    @framed
     def to_frame(self, origin: datetime | np.datetime64 | None = None) -> polars.DataFrame:
-        """Return the schedule as a polars table.
+        """Return the schedule as a dataframe, in the library of its rates.
 
         Parameters
         ----------
@@ -289,7 +311,7 @@ class Schedule:
 
         Returns
         -------
-        polars.DataFrame
+        dataframe
             ``source`` (name or position), ``time`` (offset in time units) and, given an origin, ``timestamp``
             (UTC, to the microsecond).
 
@@ -315,20 +337,16 @@ class Schedule:
         stamp = polars.Series("timestamp", moments_after(origin, self.time, self.time_unit))
         return table.with_columns(stamp.dt.replace_time_zone("UTC"))
 
+    def of_library(self, library: str) -> Schedule:
+        """Return the schedule itself, whose table is a dataframe of a library."""
+        object.__setattr__(self, "library", library)
+        return self
+
     def _part(self, first: int, last: int) -> Schedule:
         """Return some of the refreshes, in turn, on the same clock."""
-        return Schedule(
-            self.source[first:last],
-            self.time[first:last],
-            self.horizon,
-            self.rates,
-            self.names,
-            self.time_unit,
-            self.method,
-            self.crawl_probability,
-            self.importance,
-            self.start,
-        )
+        part = slice(first, last)
+        own = replace(self, source=self.source[part], time=self.time[part], random_method=None)
+        return own.of_library(self.library)
 
     def _offset(self, time: float | datetime | np.datetime64, what: str) -> float:
         """Return a time as an offset from the start."""
@@ -372,9 +390,10 @@ class Schedule:
             )
 
 
+@keywords()
 def schedule(
     rates: Solution | Mapping[Any, float] | Any,  # noqa: ANN401 - any dataframe library's frame
-    horizon: float,
+    horizon: Time,
     method: Method | None = None,
     *,
     time_unit: str | None = None,
@@ -387,8 +406,8 @@ def schedule(
     rates : Solution, mapping or dataframe
         A solution of a problem; or names mapped to rates; or a table with columns ``source`` and ``rate``,
         and ``signalled`` with ``change_rate`` if some sources signal their changes.
-    horizon : float
-        Length of the schedule in time units, > 0.
+    horizon : float, str or timedelta
+        Length of the schedule, > 0: in time units, or with its unit such as "7d".
     method : Method, optional
         How the refreshes of a source follow each other; by default ``Periodic()``, at equal intervals, which
         costs less than any random intervals of the same rates.
@@ -415,11 +434,13 @@ def schedule(
     Schedule(17 refreshes of 2 sources in 7 days, Periodic())
     >>> schedule({"news": 2.0, "archive": 0.5}, horizon=7.0, method=Carousel())
     Schedule(17 refreshes of 2 sources in 7 days, Carousel())
+    >>> schedule({"news": 2.0, "archive": 0.5}, "1w").horizon
+    7.0
     """
     table = read_rates(rates, time_unit)
-    horizon = _check_horizon(horizon, table.time_unit)
+    length = check_horizon(horizon, table.time_unit)
     clocked = table.rates if table.signalled is None else np.where(table.signalled, 0.0, table.rates)
-    check_size(clocked, horizon, table.time_unit)
+    check_size(clocked, length, table.time_unit)
     method = Periodic() if method is None else method
     if isinstance(method, type) or not hasattr(method, "times"):
         raise SourceDataError(f"method is {method!r}. Pass an instance of a method, such as Periodic().")
@@ -428,11 +449,11 @@ def schedule(
         timed = method.starting(start, table.weight, table.time_unit)
     else:
         timed = method, None if start is None else utc_moment(start)
-    source, time = timed[0].times(clocked, horizon)
+    source, time = timed[0].times(clocked, length)
     return Schedule(
         source=source,
         time=time,
-        horizon=horizon,
+        horizon=length,
         rates=table.rates,
         names=table.names,
         time_unit=table.time_unit,
@@ -441,12 +462,4 @@ def schedule(
         importance=table.importance,
         start=timed[1],
         random_method=method if isinstance(method, RandomMethod) else None,
-    )
-
-
-def _check_horizon(horizon: float, time_unit: str) -> float:
-    """Return the horizon, or raise unless it is positive."""
-    horizon = as_number(horizon, "horizon", f"Pass a finite number of {time_unit}s > 0.")
-    if not 0 < horizon < np.inf:
-        raise SourceDataError(f"horizon is {horizon} {time_unit}s. Pass a finite number > 0.")
-    return float(horizon)
+    ).of_library(table.library)

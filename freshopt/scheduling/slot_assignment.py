@@ -8,7 +8,7 @@ answer to be the best one there is, or, where branch and bound ends before, to a
 Crawls of one host do not overtake each other: the order of their preferred times is that of their slots,
 which costs nothing where all pay alike. Hosts that are as free as the crawlers are taken together.
 
-Cost: measured in docs/schedules.md.
+Cost: measured in docs/evidence/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders, shortened
+from freshopt.estimators.week_clock import utc_moment
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number, as_whole, shape_of
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.schedule import Method
 from freshopt.scheduling.slot_program import SlotDemand, placed
-from freshopt.weekly.week_clock import utc_moment
 
 MOST_AT_ONCE = 10**15  # crawls of a slot, or a pause in time units: counts beyond 2^53 are not exact
 MOST = 20_000_000  # host slots; what is known of so many takes about 1 GiB

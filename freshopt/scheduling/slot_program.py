@@ -10,8 +10,8 @@ Slots far from all preferred ones are left out at first. The dual variables of t
 could save: if nothing, what was found is the optimum of all slots; else more are let in.
 
 Crawls beyond the capacity are paid for dearly, so that a solution tells where there are too many.
-Cost: measured in docs/schedules.md. HiGHS is called directly, as SciPy's optimizers take longer to import
-than a small day to be placed.
+Cost: measured in docs/evidence/benchmarks.md. HiGHS is called directly, as SciPy's optimizers take longer to
+import than a small day to be placed.
 
 References
 ----------

@@ -30,9 +30,9 @@ whose root is double at x = (2 + e)/(1 − e); with u = Δ/ρ, u²e^{−u} − (
 `freshopt.separable.conditional_hull` is for what is beyond.
 
 Cost: g^{-1} is a square root (Poisson) or some five Newton steps (periodic). Best responses of binary
-freshness and harmonic staleness under Poisson refreshes are roots of a square and of a cubic; others take two
-of the kernel's own and about eight evaluations of the marginal between them. Those of many sources are
-compiled (`freshopt.compiled.cells.conditional_functions`).
+freshness have a form without a search, that of harmonic staleness under Poisson refreshes is the root of a
+cubic; others take two of the kernel's own and about eight evaluations of the marginal between them. Those of
+many sources are compiled (`freshopt.compiled.cells.conditional_functions`).
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ import numpy as np
 
 from freshopt.compiled import demand_functions
 from freshopt.compiled.cells import conditional_functions
+from freshopt.compiled.cells.array_edition import OfPrice
 from freshopt.compiled.demand_functions import Demand
 from freshopt.numerics.arrays import Array, Formula, Index
 from freshopt.numerics.bracketed_roots import bracketed_roots
@@ -224,17 +225,6 @@ class _ClosedInverse:
             return self.fetches.used(self.response(price, *own), *own)
 
 
-def _binary_response(price: Array, d: Array, fetch: Array, change: Array) -> Array:
-    """Return the rate of binary freshness, Poisson.
-
-    (ρ + Δ)² = Δ(1/p − c₁Δ)/c₀.
-    """
-    short = np.maximum(1.0 / price - change * d, 0.0)
-    whole = np.sqrt(d) * (np.sqrt(short) / np.sqrt(fetch))
-    near = d / (whole + d) * ((short - fetch * d) / fetch)
-    return np.maximum(np.where(whole > 2.0 * d, whole - d, near), 0.0)
-
-
 def _harmonic_response(price: Array, d: Array, fetch: Array, change: Array) -> Array:
     """Return the rate of harmonic staleness, Poisson.
 
@@ -255,10 +245,6 @@ def _harmonic_response(price: Array, d: Array, fetch: Array, change: Array) -> A
     return d * np.maximum(x, 0.0)
 
 
-_RESPONSES: dict[Demand, Formula] = {
-    demand_functions.binary_poisson: _binary_response,
-    demand_functions.harmonic_poisson: _harmonic_response,
-}
 # Compiled ones, of bandwidth used, by those of rates.
 _DEMANDS: dict[Demand, Demand] = {
     demand_functions.binary_periodic: conditional_functions.binary_changed,
@@ -270,6 +256,8 @@ _DEMANDS: dict[Demand, Demand] = {
     demand_functions.delay: conditional_functions.delay_changed_poisson,
     demand_functions.age_poisson: conditional_functions.age_changed_poisson,
 }
+# Those without a search, which arrays have too.
+_SEARCHLESS = (conditional_functions.binary_changed, conditional_functions.binary_changed_poisson)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -302,16 +290,20 @@ def per_bandwidth(kernel: Kernel, fetches: BandwidthUsed, d: Array, fetch: Array
     d, fetch, change : ndarray, shape (n,)
         Δ, c₀ > 0 and c₁ ≥ 0.
     """
-    gain, closed, demand = kernel.unit_gain, None, None
+    gain, demand = kernel.unit_gain, None
     if kernel.unit_demand is not None and kernel.demand_parameters is None:
-        closed, demand = _RESPONSES.get(kernel.unit_demand), _DEMANDS.get(kernel.unit_demand)
-    inverse = RootInverse(kernel.unit_marginal, kernel.unit_inverse, fetches)
+        demand = _DEMANDS.get(kernel.unit_demand)
+    inverse: Formula = RootInverse(kernel.unit_marginal, kernel.unit_inverse, fetches)
+    if demand is not None and demand in _SEARCHLESS:
+        inverse = OfPrice(demand)
+    elif demand is conditional_functions.harmonic_changed_poisson:
+        inverse = _ClosedInverse(_harmonic_response, fetches)
     return Kernel(
         kernel.importance,
         (*kernel.parameters, d, fetch, change),
         _OfBandwidth(kernel.unit_cost, fetches),
         _Marginal(kernel.unit_marginal, fetches),
-        inverse if closed is None else _ClosedInverse(closed, fetches),
+        inverse,
         demand,
         unit_gain=None if gain is None else _OfBandwidth(gain, fetches),
     )

@@ -1,6 +1,6 @@
 """Simulated worlds, crawlers in them, and replay of schedules."""
 
-from freshopt.simulation.age_costs import AgeCosts as AgeCosts
+from freshopt.simulation.crawler import AgeCosts as AgeCosts
 from freshopt.simulation.crawler import CountingCrawler as CountingCrawler
 from freshopt.simulation.crawler import Crawler as Crawler
 from freshopt.simulation.crawler import SignallingCrawler as SignallingCrawler

@@ -7,8 +7,8 @@ whatever the rate does; event j lies at E₁ + ... + E_j there and is carried ba
 worlds that differ in their rates alone have the same hazards, and a rate that jumps needs no resampling.
 
 Nothing is stored of a Poisson source but its next change: 40 bytes of state per source, however long it runs.
-The same passes exist compiled (`freshopt.simulation.loops`) and in NumPy, where a batch goes by rounds: first
-every source's first poll, then its second, and so on. ``FRESHOPT_COMPILED=0`` selects NumPy.
+Changes are drawn in compiled loops (`freshopt.simulation.loops`) or in NumPy, where a batch goes by rounds:
+first every source's first poll, then its second, and so on. ``FRESHOPT_COMPILED=0`` selects NumPy.
 
 Cost: 20 ns a poll and 20 ns a change, compiled, ten times that where a million sources do not fit a cache;
 in NumPy a round costs 0.1 ms, so that few sources with many polls are slow.
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -29,7 +28,7 @@ from freshopt.errors import SourceDataError
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.random_streams import exponentials
-from freshopt.simulation.change_columns import PoissonState, PoissonTables, RecordedTimes
+from freshopt.simulation.loops import PoissonState, PoissonTables, RecordedTimes, loops
 
 State: TypeAlias = dict[str, npt.NDArray[Any]]
 # Changes drawn at once: 8 GB of times, or 10 s between two polls of a source.
@@ -226,18 +225,8 @@ class RecordedChanges:
 
     def poll(self, state: State, source: IntArray, time: Array, keep: BoolArray) -> IntArray:
         """See `Changes.poll`."""
-        out = np.empty(len(source), dtype=np.int64)
-        if backend.compiled():
-            recorded = RecordedTimes(self.offsets, self.times)
-            loops()["poll_recorded"](source, time, keep, recorded, state["missed"], state["seen"], out)
-            return out
-        seen = self._passed(source, time)
-        for part in rounds(source):
-            at = source[part]
-            state["missed"][at] += seen[part] - state["seen"][at]
-            state["seen"][at] = seen[part]
-            out[part] = state["missed"][at]
-            state["missed"][at[~np.broadcast_to(keep, len(source))[part]]] = 0
+        out, recorded = np.empty(len(source), dtype=np.int64), RecordedTimes(self.offsets, self.times)
+        loops()["poll_recorded"](source, time, keep, recorded, state["missed"], state["seen"], out)
         return out
 
     def collect(self, state: State, index: IntArray, end: float) -> tuple[IntArray, Array]:
@@ -267,17 +256,6 @@ class RecordedChanges:
 def _moving(state: State) -> PoissonState:
     """Return the columns of a Poisson state that drawing a change moves."""
     return PoissonState(state["seen"], state["hazard"], state["due"], state["epoch"])
-
-
-@cache
-def loops() -> dict[str, Callable[..., Any]]:
-    """Return the compiled loops.
-
-    Compiling takes some seconds, once per machine.
-    """
-    from freshopt.simulation.loops import build  # noqa: PLC0415 - numba loads only if needed
-
-    return build()
 
 
 def rounds(source: IntArray) -> Iterator[IntArray]:

@@ -1,31 +1,25 @@
-"""Compiled loops of the simulation.
-
-Numba compiles them; they are imported when first needed.
+"""Loops of the simulation, and the columns that they read and write.
 
 One pass over polls in time order; each source's next change is drawn when the previous one has passed, so
 that nothing is kept of changes but the next one's time. What a poll does is the same, operation by operation,
 as in the NumPy form in `freshopt.simulation.change_processes`, and so are its bits.
 
-The records of columns are in `freshopt.simulation.change_columns`.
+Columns are named tuples, which numba compiles as they are: a field costs what a variable does. Where
+``FRESHOPT_COMPILED=0`` the loops run as they stand, but for those that draw changes.
 """
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-from collections.abc import Callable
-from typing import Any
+import sys
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba.extending import register_jitable
 
-from freshopt.compiled.kept_code import compile_loop
+from freshopt.compiled.backend import plain_or_compiled
 from freshopt.numerics import random_streams
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.random_streams import minus_log, stream, unit, word
-from freshopt.simulation import change_columns
-from freshopt.simulation.change_columns import Asked, Histories, PoissonState, PoissonTables, RecordedTimes
 
 # Changes drawn at a time, and times that are sorted by insertion.
 AHEAD, FEW = 64, 32
@@ -34,8 +28,93 @@ AHEAD, FEW = 64, 32
 FRACTION, BIAS = np.uint64(52), 1022
 BELOW_ONE, HALF = np.uint64(2**52 - 1), np.uint64(1022 << 52)
 
-for _function in (random_streams.mix, stream, word, unit, minus_log):
-    register_jitable(_function)
+
+class PoissonTables(NamedTuple):
+    """What Poisson changes are drawn from: as in `freshopt.simulation.change_processes.PoissonChanges`."""
+
+    seed: np.uint64
+    edges: Array
+    rates: Array
+    before: Array
+
+
+class PoissonState(NamedTuple):
+    """Where Poisson sources are, each of shape (m,).
+
+    Attributes
+    ----------
+    seen : ndarray of int
+        How many changes were drawn.
+    hazard, due : ndarray
+        Hazard and time of the next change.
+    epoch : ndarray of int
+        Between which edges it lies.
+    """
+
+    seen: IntArray
+    hazard: Array
+    due: Array
+    epoch: IntArray
+
+
+class RecordedTimes(NamedTuple):
+    """Recorded changes: as in `freshopt.simulation.change_processes.RecordedChanges`."""
+
+    offsets: IntArray
+    times: Array
+
+
+class Grouped(NamedTuple):
+    """Times of refreshes, source by source.
+
+    Attributes
+    ----------
+    firsts : ndarray of int, shape (n+1,)
+        Where each source's times begin.
+    times : ndarray
+        Increasing within a source.
+    """
+
+    firsts: IntArray
+    times: Array
+
+
+class Histories(NamedTuple):
+    """Refreshes of sources, source by source, and when each source counts.
+
+    Attributes
+    ----------
+    firsts : ndarray of int, shape (n+1,)
+        Where each source's refreshes begin.
+    refreshes : ndarray
+        Increasing within a source.
+    begin, end : ndarray, shape (n,)
+    """
+
+    firsts: IntArray
+    refreshes: Array
+    begin: Array
+    end: Array
+
+
+class Asked(NamedTuple):
+    """Requests and changes of sources, source by source.
+
+    Attributes
+    ----------
+    firsts, offsets : ndarray of int, shape (n+1,)
+        Where each source's requests and changes begin.
+    requests, changes : ndarray
+        Increasing within a source.
+    begin : ndarray, shape (n,)
+        When each copy is fresh at first.
+    """
+
+    firsts: IntArray
+    requests: Array
+    offsets: IntArray
+    changes: Array
+    begin: Array
 
 
 def poll_poisson(
@@ -104,31 +183,24 @@ def collect_poisson(
         offsets[j + 1] = at
 
 
-def integrate(histories: Histories, penalty: Array, out: Array, most: npt.NDArray[np.int64]) -> None:
-    """Integrate costs of sources between changes; see `freshopt.simulation.staleness_integrals`."""
-    for k in range(len(histories.begin)):
-        if histories.begin[k] <= histories.end[k]:
-            integrate_source(k, histories, penalty, out, most)
-
-
-def integrate_drawn(
-    firsts: IntArray,
-    refreshes: Array,
-    begin: Array,
-    end: Array,
+def integrate(
+    histories: Histories,
+    recorded: RecordedTimes,
     tables: PoissonTables,
+    shift: int,
     penalty: Array,
     out: Array,
     most: npt.NDArray[np.int64],
 ) -> None:
-    """Integrate costs of Poisson sources, drawing their changes.
+    """Integrate costs of sources between changes; see `freshopt.simulation.staleness_integrals`.
 
-    The changes are not kept. The columns are those of `Histories`, but for the changes.
+    Changes are those recorded or, without any record, drawn and not kept; the tables begin `shift` sources
+    earlier.
     """
     ahead = np.empty(AHEAD)
-    for k in range(len(begin)):
-        if begin[k] <= end[k]:
-            integrate_source_drawn(k, firsts, refreshes, begin, end, tables, penalty, out, most, ahead)
+    for k in range(len(histories.begin)):
+        if histories.begin[k] <= histories.end[k]:
+            integrate_source(k, histories, recorded, tables, shift, penalty, out, most, ahead)
 
 
 def count_within(firsts: IntArray, times: Array, first: Array, until: Array, out: IntArray) -> None:
@@ -172,7 +244,7 @@ def group(source: IntArray, time: Array, place: IntArray, out: Array) -> None:
 def serve(
     asked: Asked, life: Array, grace: Array, missed: IntArray, oldest: Array, age: Array, fetched: BoolArray
 ) -> None:
-    """Write what each request meets; see `freshopt.simulation.request_states.met`."""
+    """Write what each request meets; see `freshopt.simulation.request_replay.met`."""
     for k in range(len(asked.begin)):
         since, first, c = asked.begin[k], asked.offsets[k], asked.offsets[k]
         for i in range(asked.firsts[k], asked.firsts[k + 1]):
@@ -189,7 +261,6 @@ def serve(
                 since, first = time, c
 
 
-@register_jitable
 def draw_change(j: int, k: int, key: np.uint64, tables: PoissonTables, state: PoissonState) -> None:
     """Advance a source by one change and draw the next.
 
@@ -201,7 +272,6 @@ def draw_change(j: int, k: int, key: np.uint64, tables: PoissonTables, state: Po
     state.seen[j] += 1
 
 
-@register_jitable
 def next_change(
     k: int, key: np.uint64, seen: int, hazard: float, epoch: int, tables: PoissonTables
 ) -> tuple[float, int, float]:
@@ -220,27 +290,30 @@ def next_change(
     return hazard, epoch, tables.edges[epoch] + (hazard - tables.before[k, epoch]) / tables.rates[k, epoch]
 
 
-@register_jitable
-def integrate_source_drawn(
+def integrate_source(
     k: int,
-    firsts: IntArray,
-    refreshes: Array,
-    begin: Array,
-    end: Array,
+    histories: Histories,
+    recorded: RecordedTimes,
     tables: PoissonTables,
+    shift: int,
     penalty: Array,
     out: Array,
     most: npt.NDArray[np.int64],
     ahead: Array,
 ) -> None:
-    """Add up one source's costs as `integrate_source` does, and draw its changes."""
-    now, last = begin[k], end[k]
-    oldest, missed, harmonic, largest = 0.0, 0, 0.0, 0
+    """Add up one source's costs from change to refresh to change."""
+    begin, last, refreshes = histories.begin[k], histories.end[k], histories.refreshes
+    now, oldest, missed, harmonic, largest = begin, 0.0, 0, 0.0, 0
     stale, harmonics, number, age, penalties = 0.0, 0.0, 0.0, 0.0, 0.0
-    r, stop = firsts[k], firsts[k + 1]
+    r, stop = histories.firsts[k], histories.firsts[k + 1]
     while r < stop and refreshes[r] < now:
         r += 1
-    key, seen, hazard, epoch = stream(tables.seed, np.uint64(k)), 0, 0.0, 0
+    drawn = len(recorded.offsets) == 0
+    key, hazard, epoch, seen = np.uint64(0), 0.0, 0, 0
+    if drawn:
+        key = stream(tables.seed, np.uint64(k + shift))
+    else:
+        seen = recorded.offsets[k]
     # Changes are drawn some at a time: whether the next one comes before the next refresh is a guess for the
     # processor, and a wrong one would wait for the logarithm.
     c = filled = 0
@@ -248,13 +321,16 @@ def integrate_source_drawn(
         if c == filled:
             c = filled = 0
             while filled < len(ahead):
-                hazard, epoch, due = next_change(k, key, seen, hazard, epoch, tables)
+                if drawn:
+                    hazard, epoch, due = next_change(k + shift, key, seen, hazard, epoch, tables)
+                else:
+                    due = recorded.times[seen] if seen < recorded.offsets[k + 1] else np.inf
                 seen += 1
                 if not due <= last:
                     ahead[filled] = np.inf
                     filled += 1
                     break
-                if due > begin[k]:
+                if due > begin:
                     ahead[filled] = due
                     filled += 1
         change = ahead[c]
@@ -285,74 +361,16 @@ def integrate_source_drawn(
     most[k] = largest
 
 
-@register_jitable
-def integrate_source(
-    k: int, histories: Histories, penalty: Array, out: Array, most: npt.NDArray[np.int64]
-) -> None:
-    """Add up one source's costs from change to refresh to change."""
-    now, last = histories.begin[k], histories.end[k]
-    oldest, missed, harmonic = 0.0, 0, 0.0
-    r, c = histories.firsts[k], histories.offsets[k]
-    while r < histories.firsts[k + 1] and histories.refreshes[r] < now:
-        r += 1
-    while True:
-        change = histories.changes[c] if c < histories.offsets[k + 1] else np.inf
-        refresh = histories.refreshes[r] if r < histories.firsts[k + 1] else np.inf
-        to = min(min(change, refresh), last)
-        span = to - now
-        if missed > 0:
-            out[0, k] += span
-            out[1, k] += harmonic * span
-            out[2, k] += missed * span
-            out[3, k] += 0.5 * (to - oldest + (now - oldest)) * span
-            if len(penalty):
-                out[4, k] += penalty[missed] * span
-        now = to
-        if change <= refresh and change <= last:
-            c += 1
-            missed += 1
-            harmonic += 1.0 / missed
-            if missed == 1:
-                oldest = to
-            most[k] = max(most[k], missed)
-        elif refresh <= last:
-            r += 1
-            missed, harmonic = 0, 0.0
-        else:
-            break
-
-
-PASSES = (
-    poll_poisson,
-    poll_recorded,
-    collect_poisson,
-    integrate,
-    integrate_drawn,
-    count_within,
-    sort_each,
-    group,
-    serve,
+loops = plain_or_compiled(
+    (
+        poll_poisson,
+        poll_recorded,
+        collect_poisson,
+        integrate,
+        count_within,
+        sort_each,
+        group,
+        serve,
+    ),
+    (random_streams, sys.modules[__name__]),
 )
-for _pass in PASSES:
-    register_jitable(_pass)
-
-EDITION = hashlib.sha256(
-    "".join(inspect.getsource(module) for module in (random_streams, change_columns)).encode()
-).hexdigest()
-
-
-def build() -> dict[str, Callable[..., Any]]:
-    """Return the loops by name."""
-    return {function.__name__: _compiled(function) for function in PASSES}
-
-
-def _compiled(function: Callable[..., None]) -> Callable[..., None]:
-    edition = EDITION  # like the function a variable of the closure below: its cache is looked up by both
-
-    # No fast mathematics: sums and products in the order in which NumPy does them.
-    @compile_loop(nogil=True, error_model="numpy")
-    def run(*given: Any) -> None:  # noqa: ANN401 - the pass's own arguments
-        _ = edition
-        function(*given)
-
-    return run

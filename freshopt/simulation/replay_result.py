@@ -87,6 +87,15 @@ class Replay:
     time_average : dict of str to Measured
         The same costs averaged over time, of copies that are refreshed on request; else empty, as `costs` are
         averages over time.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> sources = fo.Sources(change_rate=[0.5, 2.0], names=["a", "b"])
+    >>> problem = fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=3.0)
+    >>> times = fo.schedule(fo.solve(problem), horizon=10.0)
+    >>> fo.replay(times, fo.World.poisson(sources, seed=1)).to_frame().columns
+    ['cost', 'value', 'error', 'mean']
     """
 
     costs: dict[str, Measured]

@@ -27,17 +27,15 @@ import numpy.typing as npt
 from freshopt.compiled import backend
 from freshopt.errors import SourceDataError, check_seed, expect, list_offenders
 from freshopt.modelling.objective import Objective
+from freshopt.moved import keywords
 from freshopt.numerics.arrays import Array, as_number, as_vector
 from freshopt.numerics.random_streams import uniforms
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.schedule import Schedule
-from freshopt.simulation.change_columns import Grouped
-from freshopt.simulation.change_processes import loops
+from freshopt.simulation.loops import Grouped, loops
 from freshopt.simulation.replay_result import Replay
-from freshopt.simulation.replay_window import Window, grouped_integrals, sources_of, window_of
-from freshopt.simulation.request_replay import is_on_request, replay_on_request
-from freshopt.simulation.request_states import Requests, fresh_requests
-from freshopt.simulation.staleness_integrals import grouped
+from freshopt.simulation.request_replay import Requests, fresh_requests, is_on_request, replay_on_request
+from freshopt.simulation.staleness_integrals import Window, grouped, grouped_integrals, sources_of, window_of
 from freshopt.simulation.standard_errors import Run, drawn_world, measured_runs, runs_wanted, weights_of
 from freshopt.simulation.world import World
 
@@ -52,6 +50,7 @@ COINS = 0x9FB21C651E98DF25
 FETCHES = 0xD1B54A32D192ED03
 
 
+@keywords()
 def replay(
     schedule: Schedule | Solution,
     world: World,

@@ -14,7 +14,7 @@ missed changes is an integral over its steps:
 Each step adds a positive term to its integral, so that short steps late in a long history lose no digits.
 Expected costs do not enter: the predictions of the objectives can be tested against these integrals.
 
-Cost: 0.1 µs a refresh, compiled; changes of a Poisson world are drawn on the way and not kept. In NumPy they
+Cost: 0.1 µs a refresh, compiled; changes of a Poisson world are drawn on the way and not kept. In Python they
 are collected for some sources at a time, as they are from a recorded world.
 """
 
@@ -29,17 +29,26 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.compiled import backend
-from freshopt.errors import SourceDataError, expect
+from freshopt.errors import ObjectiveError, SourceDataError, expect
+from freshopt.modelling.cost_curve import Curve
+from freshopt.modelling.objective import Objective
+from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray, as_number, as_numbers, as_vector
 from freshopt.numerics.frozen_arrays import frozen_arrays
-from freshopt.simulation.change_columns import Grouped, Histories
-from freshopt.simulation.change_processes import Changes, PoissonChanges, loops
+from freshopt.problems.expected_penalty import ExpectedPenalty
+from freshopt.problems.synchronization_cost import SynchronizationCost
+from freshopt.simulation.change_processes import Changes, PoissonChanges
+from freshopt.simulation.loops import Grouped, Histories, PoissonTables, RecordedTimes, loops
+from freshopt.simulation.replay_result import NAMED
 from freshopt.simulation.world import World
 
 # C(counts of missed changes), vectorised.
 Penalty: TypeAlias = Callable[[IntArray], npt.ArrayLike]
 # Changes collected at a time: 32 MB.
 _TOGETHER = 4_000_000.0
+# A pass over changes that are drawn has none recorded, and one over recorded changes draws from no tables.
+NOTHING_RECORDED = RecordedTimes(np.empty(0, dtype=np.int64), np.empty(0))
+NO_TABLES = PoissonTables(np.uint64(0), np.empty(0), np.empty((0, 0)), np.empty((0, 0)))
 
 
 @frozen_arrays
@@ -156,8 +165,6 @@ def grouped(source: IntArray, time: Array, n: int) -> Grouped:
     if not (time[1:] >= time[:-1]).all():
         order = np.argsort(time)
         source, time = source[order], time[order]
-    if not backend.compiled():
-        return Grouped(firsts, time[np.argsort(source, kind="stable")])
     out = np.empty(len(time))
     loops()["group"](source, time, firsts[:-1].copy(), out)
     return Grouped(firsts, out)
@@ -174,56 +181,25 @@ def grouped_costs(
     """Integrate costs between refreshes that are grouped and in order."""
     n, first, until = len(world), np.maximum(world.start, begin), np.array(until)
     out, most = np.zeros((5, n)), np.zeros(n, dtype=np.int64)
-    drawn = backend.compiled() and isinstance(world.changes, PoissonChanges)
-    integrate = _integrate_drawn if drawn else _integrate_collected
-    integrate(world, refreshes, first, until, penalty, out, most)
+    changes, latest, tables = world.changes, float(np.max(until)), NO_TABLES
+    drawn = backend.compiled() and isinstance(changes, PoissonChanges)
+    for part in parts_of(expected_events(changes, latest)):
+        index, recorded = np.arange(part.start, part.stop), NOTHING_RECORDED
+        if drawn and isinstance(changes, PoissonChanges):
+            changes.require_few(np.zeros(1), index, latest, np.sum)
+            tables = changes.tables()
+        else:
+            recorded = RecordedTimes(*world.events(-np.inf, latest, index))
+        firsts = refreshes.firsts[part.start : part.stop + 1]
+        here = Histories(firsts, refreshes.times, first[part], until[part])
+        sums, columns = np.zeros((5, len(index))), (here, recorded, tables, part.start)
+        if penalty is not None:
+            loops()["integrate"](*columns, np.empty(0), sums, most[part])
+        loops()["integrate"](*columns, _table(penalty, most[part]), sums, most[part])
+        out[:, part] = sums
     return MissedCosts(
         first, until, out[0], out[1], out[2], out[3], None if penalty is None else out[4], most
     )
-
-
-def _integrate_drawn(
-    world: World,
-    refreshes: Grouped,
-    first: Array,
-    until: Array,
-    penalty: Penalty | None,
-    out: Array,
-    most: IntArray,
-) -> None:
-    """Integrate while changes of a Poisson world are drawn; none is kept."""
-    changes = world.changes
-    if not isinstance(changes, PoissonChanges):
-        raise TypeError(f"changes of type {type(changes).__name__} are not drawn. Collect them.")
-    for part in parts_of(expected_events(changes, float(np.max(until)))):
-        changes.require_few(np.zeros(1), np.arange(part.start, part.stop), float(np.max(until)), np.sum)
-    run, columns = loops()["integrate_drawn"], (*refreshes, first, until, changes.tables())
-    if penalty is not None:
-        run(*columns, np.empty(0), out, most)
-    run(*columns, _table(penalty, most), out, most)
-
-
-def _integrate_collected(
-    world: World,
-    refreshes: Grouped,
-    first: Array,
-    until: Array,
-    penalty: Penalty | None,
-    out: Array,
-    most: IntArray,
-) -> None:
-    """Integrate between changes that are collected for some sources at a time."""
-    latest = float(np.max(until))
-    for part in parts_of(expected_events(world.changes, latest)):
-        index = np.arange(part.start, part.stop)
-        offsets, changes = after(first[part], *world.events(-np.inf, latest, index))
-        firsts = refreshes.firsts[part.start : part.stop + 1]
-        here = Histories(firsts, refreshes.times, offsets, changes, first[part], until[part])
-        sums = np.zeros((5, part.stop - part.start))
-        if penalty is not None:
-            _integrate(here, np.empty(0), np.zeros_like(sums), most[part])
-        _integrate(here, _table(penalty, most[part]), sums, most[part])
-        out[:, part] = sums
 
 
 def _table(penalty: Penalty | None, most: IntArray) -> Array:
@@ -261,45 +237,102 @@ def after(begin: Array, offsets: IntArray, times: Array) -> tuple[IntArray, Arra
     return np.concatenate([[0], np.cumsum(late)])[offsets], times[late]
 
 
-def _integrate(histories: Histories, penalty: Array, out: Array, most: IntArray) -> None:
-    """Integrate the steps of every source."""
-    if backend.compiled():
-        loops()["integrate"](histories, penalty, out, most)
-        return
-    firsts, refreshes, offsets, changes, begin, end = histories
-    at = np.flatnonzero(begin <= end)
-    now, oldest = begin.copy(), np.zeros(len(begin))
-    missed, harmonic = np.zeros(len(begin), dtype=np.int64), np.zeros(len(begin))
-    owner = np.repeat(np.arange(len(begin)), np.diff(firsts))
-    early = np.bincount(owner[refreshes[firsts[0] : firsts[-1]] < begin[owner]], minlength=len(begin))
-    r, c = firsts[:-1] + early, offsets[:-1].copy()
-    last_change, last_refresh = max(len(changes) - 1, 0), max(len(refreshes) - 1, 0)
-    changes = changes if len(changes) else np.full(1, np.inf)
-    refreshes = refreshes if len(refreshes) else np.full(1, np.inf)
-    while len(at):
-        change = np.where(c[at] < offsets[at + 1], changes[np.minimum(c[at], last_change)], np.inf)
-        refresh = np.where(r[at] < firsts[at + 1], refreshes[np.minimum(r[at], last_refresh)], np.inf)
-        to = np.minimum(np.minimum(change, refresh), end[at])
-        span = to - now[at]
-        behind = missed[at] > 0
-        late, length = at[behind], span[behind]
-        out[0, late] += length
-        out[1, late] += harmonic[late] * length
-        out[2, late] += missed[late] * length
-        out[3, late] += 0.5 * (to[behind] - oldest[late] + (now[late] - oldest[late])) * length
-        if len(penalty):
-            out[4, late] += penalty[missed[late]] * length
-        now[at] = to
-        changing = (change <= refresh) & (change <= end[at])
-        refreshing = ~changing & (refresh <= end[at])
-        hit = at[changing]
-        c[hit] += 1
-        missed[hit] += 1
-        harmonic[hit] += 1.0 / missed[hit]
-        oldest[hit] = np.where(missed[hit] == 1, to[changing], oldest[hit])
-        most[hit] = np.maximum(most[hit], missed[hit])
-        hit = at[refreshing]
-        r[hit] += 1
-        missed[hit] = 0
-        harmonic[hit] = 0.0
-        at = at[changing | refreshing]
+Refreshes: TypeAlias = tuple[IntArray, Array]  # sources and times, source by source and then by time
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """When a replay begins, and from when until when sources count."""
+
+    begin: float
+    first: Array
+    until: Array
+
+    @property
+    def span(self) -> Array:
+        """Length of each source's window, shape (n,)."""
+        return np.maximum(self.until - self.first, 0.0)
+
+    def count(self, refreshes: Grouped) -> int:
+        """Return the number of refreshes in the window."""
+        inside = np.empty(len(self.first), dtype=np.int64)
+        loops()["count_within"](*refreshes, self.first, np.array(self.until), inside)
+        return int(np.sum(inside))
+
+
+def window_of(world: World, begin: float, skip: float, end: npt.ArrayLike, horizon: float) -> Window:
+    """Return a replay's window, if anything counts in it."""
+    until = np.minimum(as_vector(end, len(world), "end"), horizon)
+    first, start = np.maximum(world.start, begin + skip), float(np.min(world.start))
+    if not (skip >= 0.0 and begin >= start and np.isfinite(until).all() and np.any(first < until)):
+        raise SourceDataError(
+            f"nothing is left to count from {begin + skip:g} to {float(np.max(until)):g} in a world from "
+            f"{start:g} to {world.horizon:g}. Choose another skip or end, or another origin of a schedule."
+        )
+    return Window(begin, first, until)
+
+
+def require_measured(objective: Objective | None) -> None:
+    """Raise ObjectiveError if an objective cannot be measured in a replay."""
+    if objective is not None and type(objective) not in {*NAMED, ExpectedPenalty, SynchronizationCost}:
+        raise ObjectiveError(
+            f"{objective!r} cannot be measured. Pass an ExpectedPenalty or a SynchronizationCost, or none."
+        )
+
+
+def sources_of(refreshes: Grouped) -> IntArray:
+    """Return the source of each refresh."""
+    firsts = refreshes.firsts
+    return np.repeat(np.arange(len(firsts) - 1), np.diff(firsts))
+
+
+def integrals(
+    world: World, refreshes: Refreshes, window: Window, objective: Objective | None
+) -> dict[str, Array]:
+    """Return each cost integrated over the window, for unit importance."""
+    return grouped_integrals(world, grouped(*refreshes, len(world)), window, objective)
+
+
+def grouped_integrals(
+    world: World, refreshes: Grouped, window: Window, objective: Objective | None
+) -> dict[str, Array]:
+    """Return what `integrals` does, of refreshes that are grouped."""
+    penalty = None
+    if isinstance(objective, ExpectedPenalty):
+        of_number = objective.penalty
+
+        def penalty(missed: IntArray) -> Array:
+            return of_number(missed.astype(np.float64))
+
+    def costs(until: Array) -> dict[str, Array]:
+        found: MissedCosts = grouped_costs(world, refreshes, until, begin=window.begin, penalty=penalty)
+        own = {"binary": found.stale, "harmonic": found.harmonic, "delay": found.count, "age": found.age}
+        if found.penalty is not None:
+            own[repr(objective)] = found.penalty
+        elif isinstance(objective, SynchronizationCost):
+            curve = objective.curve(world.sources or Sources(np.ones(len(world))))
+            own[repr(objective)] = _of_age(curve, refreshes, found.begin, until)
+        return own
+
+    require_measured(objective)
+    whole = costs(np.maximum(window.until, window.begin))
+    if bool(np.all(window.first <= np.maximum(world.start, window.begin))):
+        return whole
+    early = costs(np.clip(window.first, window.begin, np.maximum(window.until, window.begin)))
+    return {name: whole[name] - early[name] for name in whole}
+
+
+def _of_age(curve: Curve, refreshes: Grouped, begin: Array, until: Array) -> Array:
+    """Return ∫c(age) of each source from a fresh copy."""
+    source, time = sources_of(refreshes), refreshes.times
+    inside = (time >= begin[source]) & (time <= until[source])
+    source, time = source[inside], time[inside]
+    before = np.concatenate([[0.0], time[:-1]])
+    leading = np.ones(len(source), dtype=np.bool_)
+    leading[1:] = source[1:] != source[:-1]
+    before[leading] = begin[source[leading]]
+    last = np.array(begin)
+    last[source] = time  # the last assignment to a source stays
+    n = len(begin)
+    spent = np.bincount(source, weights=curve.take(source).gap_cost(time - before), minlength=n)
+    return np.asarray(spent + curve.gap_cost(np.maximum(until - last, 0.0)), dtype=np.float64)

@@ -34,7 +34,7 @@ from freshopt.errors import SourceDataError
 from freshopt.numerics.arrays import LARGEST, Array, as_vector, chunks
 from freshopt.simulation.change_processes import Changes, PoissonChanges
 from freshopt.simulation.replay_result import Measured, Replay
-from freshopt.simulation.replay_window import Window
+from freshopt.simulation.staleness_integrals import Window
 from freshopt.simulation.world import World
 
 # Fewest runs unless their number is given.

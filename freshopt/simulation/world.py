@@ -51,6 +51,14 @@ class World:
         What a Poisson world was made of.
     requests : Changes or None
         When copies are requested, where the world knows.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> world = fo.World.poisson(fo.Sources([0.5, 2.0], names=["a", "b"]), seed=1)
+    >>> offsets, time = world.events(0.0, 10.0)
+    >>> len(time) == int(offsets[-1])
+    True
     """
 
     changes: Changes
@@ -101,7 +109,7 @@ class World:
         edges, rates = _epochs(sources, times, change_rate)
         return cls(
             PoissonChanges.of(check_seed(seed), edges, rates),
-            sources.name,
+            sources.names,
             sources.signalled,
             np.broadcast_to(np.zeros(()), (len(sources),)),
             np.inf,
@@ -216,7 +224,7 @@ class World:
         """
         expect(sources, Sources, "sources", "Pass freshopt.Sources")
         key, asked = check_seed(seed), sources.asked
-        names = np.arange(len(sources)) if sources.name is None else sources.name
+        names = np.arange(len(sources)) if sources.names is None else sources.names
         told = {"changes": changes, "requests": requests}
         recorded = {
             what: cls.from_events(events, names=names, start=start, horizon=horizon)
@@ -232,7 +240,7 @@ class World:
         last = max((each.horizon for each in recorded.values()), default=np.inf)
         return cls(
             process("changes", key, sources.change_rate),
-            sources.name,
+            sources.names,
             np.broadcast_to(np.zeros((), dtype=np.bool_), (len(sources),)),
             as_vector(start if recorded else 0.0, len(sources), "start"),
             last,

@@ -17,6 +17,8 @@ from freshopt.formatting import number as number
 
 # Seconds after which a command that still works says so.
 SILENCE = 15.0
+# Where a command keeps what is said at its end.
+NOTES = "freshopt.notes"
 
 
 class DataError(click.ClickException):
@@ -40,12 +42,15 @@ def plain(text: str) -> str:
 
 
 @contextmanager
-def progress(total: int) -> Iterator[Callable[[str], None]]:
+def progress(total: int, *, silent: bool = False) -> Iterator[Callable[[str], None]]:
     """Yield a function that announces the next of `total` steps.
 
     A bar is drawn where standard error is a terminal; elsewhere a line says every `SILENCE` seconds which
-    step it is.
+    step it is; a silent command says nothing.
     """
+    if silent:
+        yield lambda _: None
+        return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -95,6 +100,13 @@ def working(step: str) -> Iterator[None]:
     with heartbeat() as announce:
         announce(step)
         yield
+
+
+def note(text: str) -> None:
+    """Say something when the command has succeeded, on standard error."""
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta.setdefault(NOTES, {})[text] = None
 
 
 def show(rows: Sequence[tuple[str, str]]) -> None:

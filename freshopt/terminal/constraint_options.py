@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,78 +16,59 @@ from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.constraints.nested import Nested
 from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.short_form import NAMES
-from freshopt.terminal.options import Decorator, bundled
+from freshopt.terminal.options import Decorator
 from freshopt.terminal.source_columns import SourceColumns, costs_by_name, limits_of
-from freshopt.terminal.target_grammar import GOALS, Goal, goals_of
+from freshopt.terminal.target_grammar import Goal, goals_of
+from freshopt.terminal.wish_options import names_of, own_option, table_options
 from freshopt.units import rate_of
 
 _BUDGET = "Write such as bytes=size:2e9 (a column) or bytes=sizes.csv:2e9 (a table with columns source, cost)"
-_COMMON: tuple[Decorator, ...] = (
-    click.option(
-        "--budget",
-        "budgets",
-        multiple=True,
-        metavar="NAME=COLUMN:LIMIT",
-        help="Further budget: the refreshes' cost per time unit, in a unit of its own, is at most LIMIT, "
-        "such as bytes=size:2e9 or bytes=sizes.csv:2e9/day. What one refresh of each source costs is in a "
-        "COLUMN of the sources, or in a file with columns source, cost (repeatable).",
-    ),
-    click.option(
-        "--nested",
-        metavar="COLUMNS",
-        help="Columns with nested groups of sources, innermost first, such as host,domain,org; for "
-        "--nested-limits.",
-    ),
-    click.option(
-        "--nested-limits",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Table with columns group, at_most, at_least: bandwidth limit and reserve of groups of any "
-        "level, empty for none.",
-    ),
-    click.option(
-        "--target",
-        "targets",
-        multiple=True,
-        metavar="GOAL[:COLUMN]",
-        help="What is to be reached, on average by importance: 95% (of the time fresh); 95%:tier, in each "
-        "group of a column; 99%:tier=gold, in one group; 'harmonic<=0.3', a limit on the mean of "
-        f"{', '.join(name for name in GOALS if name != 'binary')}; 'later-than=3d<=1%', share of copies "
-        "older than 3 days. Quotes keep the shell from reading '<' (repeatable).",
-    ),
-)
-_CHEAPEST: Decorator = click.option(
-    "--cheapest",
-    is_flag=True,
-    help="Use the least bandwidth that meets the targets, in place of --objective; --bandwidth is then only "
-    "an upper limit, and not needed.",
-)
 
 
 @dataclass(frozen=True, slots=True)
 class ConstraintOptions:
     """Constraints as the command line declares them."""
 
-    budgets: tuple[str, ...] = ()
-    nested: str | None = None
-    nested_limits: Path | None = None
-    targets: tuple[str, ...] = ()
-    cheapest: bool = False
+    budgets: tuple[str, ...] = own_option(
+        (),
+        names=("--budget",),
+        metavar="NAME=COLUMN:LIMIT",
+        help="A further budget: COLUMN (or a file with source, cost) has the cost of a refresh, LIMIT "
+        "is their sum per time unit: bytes=size:2e9 (repeatable).",
+    )
+    nested: str | None = own_option(
+        metavar="COLUMNS",
+        help="Columns of nested groups, innermost first, such as host,domain,org. Their limits are in "
+        "--nested-limits.",
+    )
+    nested_limits: Path | None = own_option(
+        help="Table with columns group, at_most, at_least: limit and reserve of groups of any level "
+        "(empty: none)."
+    )
+    targets: tuple[str, ...] = own_option(
+        (),
+        names=("--target",),
+        metavar="GOAL[:COLUMN]",
+        help="Reach a goal, on average: 95% (time fresh), 95%:tier (in each group of a column), "
+        "99%:tier=gold, 'harmonic<=0.3', 'later-than=3d<=1%' (repeatable).",
+    )
+    cheapest: bool = own_option(
+        False,
+        help="Find the least bandwidth that meets the targets; --bandwidth is then an upper limit at most.",
+    )
 
     def given(self) -> list[str]:
         """Return the options that were given."""
-        found = {
-            "--budget": bool(self.budgets),
-            "--nested": self.nested is not None,
-            "--nested-limits": self.nested_limits is not None,
-            "--target": bool(self.targets),
-            "--cheapest": self.cheapest,
-        }
-        return [name for name, there in found.items() if there]
+        return [names_of(each)[0] for each in fields(self) if getattr(self, each.name)]
+
+    @property
+    def limit_bandwidth(self) -> bool:
+        """Whether no bandwidth is needed besides."""
+        return self.cheapest or bool(self.budgets)
 
     def require_bandwidth(self, bandwidth: object) -> None:
         """Raise UsageError if nothing limits the rates."""
-        if bandwidth is None and not (self.cheapest or self.budgets):
+        if bandwidth is None and not self.limit_bandwidth:
             more = ", or --cheapest for the least that meets the targets" if self.targets else ""
             raise click.UsageError(f"Missing option '--bandwidth'. Pass such as --bandwidth 200/day{more}.")
 
@@ -103,7 +84,8 @@ class ConstraintOptions:
 
 def constraint_options(*, cheapest: bool = True) -> Decorator:
     """Return the decorator that adds the options as `constraints`."""
-    return bundled("constraints", (*_COMMON, _CHEAPEST) if cheapest else _COMMON, ConstraintOptions)
+    left_out = () if cheapest else ("cheapest",)
+    return table_options("constraints", ConstraintOptions, left_out)
 
 
 def refuse_constraints(words: str) -> Decorator:
@@ -114,12 +96,17 @@ def refuse_constraints(words: str) -> Decorator:
             raise click.UsageError(f"{parameter.opts[0]} {words}. Leave it out.", context)
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for name in ("--budget", "--nested", "--nested-limits", "--target"):
-            option = click.option(name, multiple=True, hidden=True, expose_value=False, callback=refused)
-            command = option(command)
-        flag = click.option("--cheapest", is_flag=True, hidden=True, expose_value=False, callback=refused)
-        wrapped: Callable[..., Any] = flag(command)
-        return wrapped
+        for each in fields(ConstraintOptions):
+            declared = click.option(
+                *names_of(each),
+                is_flag=each.default is False,
+                multiple=each.default is not False,
+                hidden=True,
+                expose_value=False,
+                callback=refused,
+            )
+            command = declared(command)
+        return command
 
     return add
 

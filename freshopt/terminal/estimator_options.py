@@ -10,21 +10,21 @@ import click
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
+from freshopt.estimators.changes_per_time import FullObservation, Naive
 from freshopt.estimators.default_prior import MANY, default_prior, resetting_prior
 from freshopt.estimators.estimator import Estimator
-from freshopt.estimators.full_observation import FullObservation
-from freshopt.estimators.law_of_large_numbers import LawOfLargeNumbers
+from freshopt.estimators.gamma_prior import GammaPrior
+from freshopt.estimators.host_prior import HostPriors
+from freshopt.estimators.known_crawl_rate import LawOfLargeNumbers
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.estimators.moment_matching import MomentMatching
-from freshopt.estimators.naive import Naive
 from freshopt.estimators.stochastic_approximation import (
     MomentumStochasticApproximation,
     StochasticApproximation,
 )
-from freshopt.inference.gamma_prior import GammaPrior
-from freshopt.inference.host_prior import HostPriors
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import LARGEST
+from freshopt.terminal.commands import OneOf
 from freshopt.terminal.options import Decorator, bundled
 from freshopt.units import convert_time, duration_of
 
@@ -36,34 +36,18 @@ class Named:
     """A named estimator with its options."""
 
     make: Callable[..., Any]
-    words: str
     uses: tuple[str, ...] = ()
     needs_crawl_rate: bool = False
 
 
 ESTIMATORS: dict[str, Named] = {
-    DEFAULT: Named(
-        MaximumLikelihood,
-        "consistent for crawl intervals of any kind",
-        ("smoothing", "prior", "half_life", "reset"),
-    ),
-    "moment-matching": Named(MomentMatching, "consistent for crawl intervals of any kind", ("half_life",)),
-    "full-observation": Named(FullObservation, "for logs that count changes", ("smoothing", "half_life")),
-    "naive": Named(Naive, "changes found per time, biased downwards", ("half_life",)),
-    "law-of-large-numbers": Named(
-        LawOfLargeNumbers,
-        "consistent for exponential crawl intervals only",
-        ("half_life",),
-        needs_crawl_rate=True,
-    ),
-    "stochastic-approximation": Named(
-        StochasticApproximation, "consistent for exponential crawl intervals only", needs_crawl_rate=True
-    ),
-    "momentum-stochastic-approximation": Named(
-        MomentumStochasticApproximation,
-        "consistent for exponential crawl intervals only",
-        needs_crawl_rate=True,
-    ),
+    DEFAULT: Named(MaximumLikelihood, ("smoothing", "prior", "half_life", "reset")),
+    "moment-matching": Named(MomentMatching, ("half_life",)),
+    "full-observation": Named(FullObservation, ("smoothing", "half_life")),
+    "naive": Named(Naive, ("half_life",)),
+    "law-of-large-numbers": Named(LawOfLargeNumbers, ("half_life",), needs_crawl_rate=True),
+    "stochastic-approximation": Named(StochasticApproximation, needs_crawl_rate=True),
+    "momentum-stochastic-approximation": Named(MomentumStochasticApproximation, needs_crawl_rate=True),
 }
 PRIORS = ("gamma", "host", "none")
 Hosts: TypeAlias = Callable[[Any], npt.NDArray[Any]]  # of an array of names
@@ -141,7 +125,7 @@ class Estimation:
             raise SourceDataError(
                 "--prior host needs --hosts FILE, a table with columns source, host. Give it."
             )
-        return HostPriors.from_log(log, hosts(log.sources_))
+        return HostPriors.from_log(log, hosts(log.names))
 
 
 def _resets(text: str) -> float | str:
@@ -167,41 +151,38 @@ def _check_resets(settings: dict[str, Any]) -> None:
         raise SourceDataError("--reset needs a prior, from which rates are drawn anew. Leave --prior out.")
 
 
-_EXPLAINED = "; ".join(f"{name}: {named.words}" for name, named in ESTIMATORS.items())
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--estimator",
-        type=click.Choice(list(ESTIMATORS)),
+        type=OneOf(list(ESTIMATORS)),
         metavar="NAME",
         default=DEFAULT,
         show_default=True,
-        help=f"Estimator of the change rates. {_EXPLAINED}.",
+        help=f"Estimator of the change rates: {', '.join(ESTIMATORS)}.",
     ),
     click.option(
         "--smoothing",
         type=float,
-        help="Pseudo-observation added per source, in days; 0 adds none (default: none, where there "
+        help="Length of a pseudo-observation added to each source, in days (default: none where there "
         "is a prior).",
     ),
     click.option(
         "--half-life",
         metavar="TIME",
-        help="Age at which a crawl has half its weight, such as 30d (default: none). For change rates that "
-        "drift prefer --reset.",
+        help="Age at which a crawl counts half, such as 30d (default: none). For rates that drift, "
+        "--reset is better.",
     ),
     click.option(
         "--reset",
         metavar="auto|RATE",
-        help="Resets per day: each change rate is drawn anew from the prior at that rate, and crawls from "
-        "before are forgotten. auto takes the rate that predicts the log best (default: rates last).",
+        help="Let change rates jump this often per day; older crawls then count less. auto finds how "
+        "often (default: rates last).",
     ),
     click.option(
         "--prior",
-        type=click.Choice(PRIORS),
-        help="Empirical-Bayes prior of the change rates, for sources that were crawled rarely: gamma, "
-        "over all "
-        f"sources (default for maximum-likelihood; a weak one below {MANY} sources); host, per host, shrunk "
-        "towards the pooled one (needs --hosts); none: posterior medians.",
+        type=OneOf(PRIORS),
+        help="What rarely crawled sources are taken for: gamma, like all others (the default of "
+        f"maximum-likelihood; weak below {MANY} sources); host, like those of their host; none.",
     ),
 )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,7 +16,9 @@ from freshopt.logs.client_copies import ALL, Client
 from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.logs.read_log import read_log
-from freshopt.terminal.objective_options import OBJECTIVES, Parameters
+from freshopt.modelling.objective import Objective
+from freshopt.naming import OBJECTIVES, Parameters, objective_of
+from freshopt.terminal import options
 from freshopt.units import duration_of
 
 
@@ -32,7 +35,7 @@ def moment_of(option: str, text: str | None) -> datetime | None:
 
 
 def log_of(
-    path: Path | None,
+    path: Any,  # noqa: ANN401 - as `read_log` takes it
     example: str | None,
     time_unit: str,
     columns: Mapping[str, str] | None = None,
@@ -45,11 +48,12 @@ def log_of(
         raise click.UsageError("Give either LOG or --example NAME, and not both.")
     if example is None:
         return read_log(
-            path or "",
+            path,
             time_unit,
             columns=columns,
             client=client.address,
             agent=client.agent,
+            pattern=client.pattern,
             answers_are_changes=answers_are_changes,
         )
     log = load_example(example)
@@ -58,34 +62,51 @@ def log_of(
     own = {"source": log.source_index, "time": log.clock.moments(log.time), "changed": log.changed}
     if log.last_modified is not None:
         own["last_modified"] = log.clock.moments(log.last_modified)
-    return derived_log(own, log.sources_, Clock(time_unit))
+    return derived_log(own, log.names, Clock(time_unit))
 
 
-def parameters_of(
-    columns: Parameters, objective: str | None, exponent: float | None, deadline: str | None, time_unit: str
-) -> Parameters:
-    """Return objective parameters from table columns and options.
+_NONE = Parameters()
 
-    An option gives one number for all sources.
 
-    Without an objective the options are for whichever of all objectives knows them.
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Objective as options name it, with its parameters for all sources.
+
+    Without a name the parameters are for whichever of all objectives knows them.
     """
-    given = {
-        "exponent": exponent,
-        "deadline": None if deadline is None else duration_of("--deadline", deadline, time_unit),
-    }
-    for name, value in given.items():
-        if value is None:
-            continue
-        if objective is not None and name not in OBJECTIVES[objective].uses:
-            owners = ", ".join(key for key, named in OBJECTIVES.items() if name in named.uses)
-            raise SourceDataError(f"--{name} is for --objective {owners}, not for {objective}. Leave it out.")
-        if getattr(columns, name) is not None:
-            raise SourceDataError(
-                f"--{name} and the column '{name}' of the sources both give it. Leave one of them out."
-            )
-        columns = replace(columns, **{name: value})
-    return columns
+
+    objective: str | None
+    exponent: float | None
+    deadline: str | None
+
+    def parameters(self, columns: Parameters, time_unit: str) -> Parameters:
+        """Return the parameters of table columns and options."""
+        deadline = None if self.deadline is None else duration_of("--deadline", self.deadline, time_unit)
+        given = {"exponent": self.exponent, "deadline": deadline}
+        for name, value in given.items():
+            if value is None:
+                continue
+            if self.objective is not None and name not in OBJECTIVES[self.objective].uses:
+                owners = ", ".join(key for key, named in OBJECTIVES.items() if name in named.uses)
+                raise SourceDataError(
+                    f"--{name} is for --objective {owners}, not for {self.objective}. Leave it out."
+                )
+            if getattr(columns, name) is not None:
+                raise SourceDataError(
+                    f"--{name} and the column '{name}' of the sources both give it. Leave one of them out."
+                )
+            columns = replace(columns, **{name: value})
+        return columns
+
+    def made(self, refresh: str | None, time_unit: str, columns: Parameters = _NONE) -> Objective:
+        """Return the objective, with parameters that columns of a table give."""
+        return objective_of(str(self.objective), refresh, self.parameters(columns, time_unit))
+
+
+def goal_options(names: Iterable[str], *, default: str | None = "harmonic") -> options.Decorator:
+    """Return the options of an objective and its parameters, as `goal`."""
+    objective = options.objective_option(names, default=default)
+    return options.bundled("goal", (objective, options.exponent_option, options.deadline_option), Goal)
 
 
 def require_other(read: Path | None, out: Path) -> None:

@@ -15,50 +15,57 @@ import numpy.typing as npt
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.client_copies import Client
 from freshopt.logs.crawl_log import CrawlLog, since_birth
+from freshopt.logs.file_kinds import require_file
 from freshopt.logs.log_files import log_hosts
+from freshopt.logs.read_events import is_history, read_history
 from freshopt.logs.read_log import fetch_statuses
 from freshopt.logs.schema import found_in
 from freshopt.logs.source_index import hosts_of_urls
 from freshopt.numerics.arrays import Array
 from freshopt.planning.failing_window import Statuses
-from freshopt.planning.plan_rows import span_words
 from freshopt.planning.request import as_crawl_log
+from freshopt.report.value_words import span_text
 from freshopt.terminal import inputs, options
 from freshopt.terminal.console import count
 from freshopt.terminal.options import Decorator
 from freshopt.terminal.tables import starts_of
-from freshopt.terminal.tool_options import read_options, read_tool, require_settings_of, taken
+from freshopt.terminal.tool_options import flags, import_line, read_tool, require_settings_of, taken
 from freshopt.tools.live_planner import is_planner, read_planner
-from freshopt.tools.table import READ
+from freshopt.tools.table import FLAGS
 
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--columns",
         metavar="NAMES",
-        help="For LOG: its names of the columns, such as url=source,fetched_at=time,sha256=hash.",
+        help="Names of your columns, such as url=source,fetched_at=time,sha256=hash.",
     ),
     options.answers_option,
     click.option(
         "--client",
         metavar="ADDRESS",
-        help="For LOG with requests of several clients, an access log or a table with --columns "
-        "remote_addr=client: take those from this address, as one client's.",
+        help="Of a LOG with several clients: read the requests from this address alone.",
     ),
     click.option(
         "--agent",
         metavar="TEXT",
-        help="For such a LOG: take the requests of agents with this in their names, as one client's.",
+        help="Of a LOG with several clients: read the requests of agents with this in their names alone.",
     ),
-    *read_options(),
+    click.option(
+        "--pattern",
+        metavar="TEXT",
+        help="For LOG in an unknown format of access logs: how a line is written, as log_format of nginx or "
+        "LogFormat of Apache says.",
+    ),
+    *flags(),
     click.option(
         "--sources",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="For LOG with a column last_modified: table with columns source, start: since when each source "
-        "exists, empty where not known. Without it, the date of a first crawl may be a birth.",
+        help="For a LOG with the column last_modified: table with columns source, start, since when "
+        "each source exists (empty: unknown).",
     ),
 )
-_OF_LOG = ("columns", "answers_are_changes", "client", "agent", "sources")
+_OF_LOG = ("columns", "answers_are_changes", "client", "agent", "pattern", "sources")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ class Found:
     @property
     def words(self) -> str:
         """Name, crawls or changes, and sources in words."""
-        sources = count(len(self.data.sources_), "source")
+        sources = count(len(self.data.names), "source")
         if isinstance(self.data, CrawlLog):
             return f"{self.name}: {count(len(self.data), 'crawl')} of {sources}"
         span = float(np.max(self.data.end) - np.min(self.data.start))
@@ -98,12 +105,13 @@ class Found:
 class Origin:
     """Origin that the command line names, LOG and --example included."""
 
-    log: Path | None
+    log: tuple[Path, ...]
     example: str | None
     columns: str | None
     answers_are_changes: bool
     client: str | None
     agent: str | None
+    pattern: str | None
     sources: Path | None
     tools: dict[str, Path]
     settings: dict[str, Any]
@@ -111,33 +119,64 @@ class Origin:
     @property
     def paths(self) -> list[Path]:
         """The files and folders that are read."""
-        return [*([] if self.log is None else [self.log]), *self.tools.values()]
+        return [*self.log, *self.tools.values()]
+
+    @property
+    def files(self) -> Any:  # noqa: ANN401 - as `read_log` takes it
+        """LOG as one path, or several; None without."""
+        return self.log[0] if len(self.log) == 1 else [*self.log] or None
+
+    @property
+    def planner(self) -> Path | None:
+        """LOG, where it is the folder of a live planner."""
+        return self.log[0] if len(self.log) == 1 and is_planner(self.log[0]) else None
+
+    @property
+    def name(self) -> str:
+        """What the data are called."""
+        if not self.log:
+            return str(self.example)
+        more = f" and {len(self.log) - 1} more" if len(self.log) > 1 else ""
+        return f"{'standard input' if str(self.log[0]) == '-' else self.log[0]}{more}"
+
+    def require_log(self) -> None:
+        """Raise SourceDataError where a file of LOG is missing."""
+        for path in self.log:
+            if str(path) != "-" and not path.exists():
+                require_file(path)
 
     def read(self, time_unit: str) -> Found:
         """Read the data, in `time_unit`."""
-        given = [each for each in (self.log, self.example) if each is not None]
+        given = [each for each in (self.files, self.example) if each is not None]
         if len(given) + len(self.tools) != 1:
-            *first, last = (f"--{name}" for name in READ)
             raise click.UsageError(
-                f"Give either LOG or --example NAME, or one of {', '.join(first)} and {last}, and only one."
+                "Give either LOG or --example NAME, and not both. freshopt import makes a LOG of what other "
+                "tools have recorded."
             )
         for key in _OF_LOG:
-            if getattr(self, key) not in (None, False) and self.log is None:
+            if getattr(self, key) not in (None, False) and not self.log:
                 raise click.UsageError(f"--{key.replace('_', '-')} is for LOG. Leave it out.")
-        if self.log is not None and is_planner(self.log):
+        if self.planner is not None:
             for key in _OF_LOG:
                 if getattr(self, key) not in (None, False):
                     raise click.UsageError(
-                        f"--{key.replace('_', '-')} is for files, and {self.log} is a planner. Leave it out."
+                        f"--{key.replace('_', '-')} is for files, and {self.planner} is a planner. Leave it "
+                        "out."
                     )
-            log, weights = read_planner(self.log, time_unit)
-            return Found(log, f"live planner in {self.log}", weights)
+            log, weights = read_planner(self.planner, time_unit)
+            return Found(log, f"live planner in {self.planner}", weights)
         require_settings_of(next(iter(self.tools), None), self.settings)
         for name, path in self.tools.items():
-            found = read_tool(READ[name], path, self.settings, time_unit)
-            return Found(found, READ[name].called.format(path))
+            line = import_line(FLAGS[name], path, self.settings)
+            click.echo(
+                f"Warning: --{name} goes in 0.3.0. Write {line}, and give log.parquet as LOG.", err=True
+            )
+            found = read_tool(FLAGS[name], path, self.settings, time_unit)
+            return Found(found, FLAGS[name].called.format(path))
+        if isinstance(self.files, Path) and is_history(self.files):
+            return Found(read_history(self.files, time_unit=time_unit), self.name)
         log = inputs.log_of(
-            self.log,
+            self.files,
             self.example,
             time_unit,
             self.names(),
@@ -145,13 +184,13 @@ class Origin:
             answers_are_changes=self.answers_are_changes,
         )
         if self.sources is not None:
-            log = since_birth(log, starts_of(self.sources, log.sources_))
-        return Found(log, self.example or str(self.log))
+            log = since_birth(log, starts_of(self.sources, log.names))
+        return Found(log, self.name)
 
     @property
     def chosen(self) -> Client:
-        """The client of an access log."""
-        return Client(self.client, self.agent)
+        """The client of an access log, and the pattern of its lines."""
+        return Client(self.client, self.agent, self.pattern)
 
     def names(self) -> dict[str, str] | None:
         """Return the names of --columns: of the file, and of a log."""
@@ -168,9 +207,9 @@ class Origin:
 
     def statuses(self, log: CrawlLog) -> Statuses | None:
         """Return the fetches behind a log, on its clock; None without statuses."""
-        if self.log is None or is_planner(self.log):
+        if not self.log or self.planner is not None:
             return None
-        told = fetch_statuses(self.log, self.names(), dated=log.clock.dated, client=self.chosen)
+        told = fetch_statuses(self.files, self.names(), dated=log.clock.dated, client=self.chosen)
         if told is None or not len(told.source):
             return None
         return Statuses(told.source, told.status, log.clock.offsets(told.time, "time"))
@@ -180,8 +219,8 @@ class Origin:
 
         They are in the log's column host, or named by the sources' URLs.
         """
-        path = self.log
-        if path is None or is_planner(path):
+        path = self.files
+        if path is None or self.planner is not None:
             return hosts_of_urls
         told = log_hosts(path, self.names())
         if told is None:
@@ -195,7 +234,18 @@ def outcome(data: CrawlLog | ChangeHistory) -> str:
     The text is appended to `Found.words`.
     """
     found = f", {np.count_nonzero(data.changed):,} found a change" if isinstance(data, CrawlLog) else ""
-    return f"{found}, {span_words(data)}"
+    return f"{found}, {_span(data)}"
+
+
+def _span(log: CrawlLog | ChangeHistory) -> str:
+    """Return the time that a log covers, as dates or numbers."""
+    if isinstance(log, ChangeHistory):
+        begin, end = float(np.min(log.start)), float(np.max(log.end))
+    else:
+        begin, end = float(np.min(log.time)), log.end
+        if not log.timed:
+            return "without times"
+    return span_text(begin, end, log.clock.date(begin), log.clock.date(end), log.time_unit)
 
 
 def origin_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,8 +12,8 @@ import click
 
 from freshopt import solvers
 from freshopt.datasets.change_histories import EXAMPLES
-from freshopt.terminal.exported_names import solvers_of
-from freshopt.terminal.objective_options import EXPONENT, OBJECTIVES, PLANNED
+from freshopt.naming import EXPONENT, solvers_of
+from freshopt.terminal.commands import PARAMETERS, OneOf
 from freshopt.units import SECONDS
 
 SOLVERS = solvers_of(solvers)
@@ -57,10 +57,10 @@ def engine_options(words: str) -> Decorator:
         )
         engine = click.option(
             "--engine",
-            type=click.Choice(["memory", "dask"]),
+            type=OneOf(["memory", "dask"]),
             default="memory",
             show_default=True,
-            help=f"memory, or dask for more sources than fit into it: {words}",
+            help=f"memory, or dask for more than fits into it: {words}",
         )
         wrapped: Callable[..., Any] = engine(scheduler(command))
         return wrapped
@@ -68,25 +68,60 @@ def engine_options(words: str) -> Decorator:
     return add
 
 
+def folder_option(usual: str | None = None) -> Decorator:
+    """Return the option --out of a folder, required unless one is usual."""
+    return click.option(
+        "--out",
+        "-o",
+        **({"required": True} if usual is None else {"default": usual, "show_default": True}),
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Folder to write.",
+    )
+
+
+# Of objectives that help explains; the others need a page.
+_BRIEF = {
+    "harmonic": "harmonic (missed changes, further ones count less)",
+    "binary": "binary (time fresh)",
+    "delay": "delay (missed changes)",
+    "power": "power:0.5",
+    "deadline": "deadline:2d",
+}
+
+
+class ObjectiveName(OneOf):
+    """Name of an objective, perhaps with its parameter: power:0.5, deadline:2d."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401 - as in click
+        """Return the text if it is one."""
+        name, colon, parameter = str(value).partition(":")
+        found = super().convert(name, param, ctx)
+        if colon and found not in PARAMETERS:
+            self.fail(f"{found!r} takes no parameter. Leave {colon + parameter!r} out.", param, ctx)
+        if colon and not parameter:
+            self.fail(f"{value!r} names no parameter. Write such as power:0.5 or deadline:2d.", param, ctx)
+        return f"{found}{colon}{parameter}"
+
+
 def objective_option(names: Iterable[str], *, default: str | None = "harmonic") -> Decorator:
     """Return the option --objective with all names explained.
 
     Without a default all of them are meant.
     """
-    explained = "; ".join(f"{name}: {OBJECTIVES[name].words}" for name in names)
-    begin = "Objective to optimise (default: all). " if default is None else "Objective to optimise. "
+    named = list(names)
+    brief = (_BRIEF.get(name, name) for name in named)
+    begin = "What to optimise (default: all): " if default is None else "What to optimise: "
     return click.option(
         "--objective",
-        type=click.Choice(list(names)),
+        type=ObjectiveName(named),
         metavar="NAME",
         default=default,
         show_default=default is not None,
-        help=f"{begin}{explained}.",
+        help=f"{begin}{', '.join(brief)}.",
     )
 
 
-solve_objective_option: Decorator = objective_option(OBJECTIVES)
-plan_objective_option: Decorator = objective_option(PLANNED)
 exponent_option: Decorator = click.option(
     "--exponent",
     type=float,
@@ -100,50 +135,52 @@ columns_option: Decorator = click.option(
     "--source-columns",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Table with the column source, and the columns that --budget, --nested and --target name; or the "
-    "column changed_cost.",
+    help="Table with the column source and those that --budget, --nested and --target name, or changed_cost.",
 )
 refresh_option: Decorator = click.option(
     "--refresh",
-    type=click.Choice(["periodic", "poisson"]),
-    help="Refresh discipline: periodic (equal intervals; the default wherever the objective has it) or "
-    "poisson "
-    "(exponential intervals, the papers' model).",
+    type=OneOf(["periodic", "poisson"]),
+    help="When a source is refreshed: periodic, at equal intervals (the default where there is a "
+    "choice), or poisson, at random ones.",
 )
 requests_option: Decorator = click.option(
     "--requests",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="For --refresh on-request: access log of those who ask the cache, or a table with columns source, "
-    "time (default: LOG, each line a request).",
+    help="Access log of those who ask the cache, or a table with columns source, time (default: LOG, each "
+    "line a request).",
 )
 solve_refresh_option: Decorator = click.option(
     "--refresh",
-    type=click.Choice(["periodic", "poisson", "on-request"]),
-    help="Refresh discipline: periodic (equal intervals; the default wherever the objective has it), poisson "
-    "(exponential intervals, the papers' model) or on-request (of caches: the first request after a lifetime "
-    "fetches; lifetimes in place of intervals).",
+    type=OneOf(["periodic", "poisson", "on-request"]),
+    help="When a source is refreshed: periodic, at equal intervals (the default where there is a "
+    "choice); poisson, at random ones; on-request, for caches.",
 )
 answers_option: Decorator = click.option(
     "--answers-are-changes",
     is_flag=True,
-    help="For a LOG in which no row has a status 304, a hash or an ETag: take answers 200 for changes, which "
-    "is right of a crawler that asks conditionally and found a change each time.",
+    help="Count every 200 as a change, in a LOG without any 304, hash or ETag. Right only for a "
+    "crawler that asks conditionally.",
 )
 time_unit_option: Decorator = click.option(
     "--time-unit",
-    type=click.Choice(list(SECONDS)),
+    type=OneOf(list(SECONDS)),
     default="day",
     show_default=True,
     help="Time unit of numeric times, of rates and of the results.",
 )
 table_unit_option: Decorator = click.option(
     "--time-unit",
-    type=click.Choice(list(SECONDS)),
+    type=OneOf(list(SECONDS)),
     help="Time unit of the table's rates and of the results (default: the one that the table names, or day).",
 )
+csv_option: Decorator = click.option("--csv", is_flag=True, help="Write CSV instead of Parquet.")
 overwrite_option: Decorator = click.option("--overwrite", is_flag=True, help="Replace an earlier result.")
-log_argument: Decorator = click.argument("log", required=False, type=click.Path(path_type=Path))
+log_argument: Decorator = click.argument("log", nargs=-1, type=click.Path(path_type=Path))
 example_option: Decorator = click.option(
-    "--example", metavar="NAME", help=f"Bundled log instead of LOG: {', '.join(EXAMPLES)}."
+    "--example",
+    is_flag=False,
+    flag_value="gstreamer-plugins",
+    metavar="[NAME]",
+    help=f"Bundled log instead of LOG: {', '.join(EXAMPLES)} (default: gstreamer-plugins).",
 )

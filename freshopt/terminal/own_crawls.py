@@ -17,9 +17,10 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
-from freshopt.logs.read_log import read_columns
+from freshopt.logs.read_log import crawl_columns, read_rows
+from freshopt.logs.source_index import joined_names
 from freshopt.logs.tables import column_names, read_table, table_ending, without_blank_end
-from freshopt.numerics.arrays import Array, IntArray, are_text
+from freshopt.numerics.arrays import Array, IntArray
 
 
 def with_own_crawls(
@@ -48,19 +49,15 @@ def with_own_crawls(
         paths = [path for path in paths if not _without_rows(path)]
         if not paths:
             return log
-    names, source = [log.sources_], [log.source_index]
+    names, source = [log.names], [log.source_index]
     told: dict[str, list[Array]] = {"time": [log.time], "changed": [log.changed.astype(np.float64)]}
     for key in OPTIONAL:
         own = getattr(log, key)
         told[key] = [np.full(len(log), np.nan) if own is None else own]
     for path in paths:
-        columns, labels, _ = read_columns(
-            path,
-            None,
-            log.time_unit,
-            dated=log.clock.dated,
-            answers_are_changes=answers_are_changes,
-            continued=True,
+        told_rows = read_rows(path, None, log.time_unit, dated=log.clock.dated)
+        columns, labels, _ = crawl_columns(
+            told_rows, log.time_unit, answers_are_changes=answers_are_changes, continued=True
         )
         if "time" not in columns:
             raise SourceDataError(f"{path} has no column 'time'. Own crawls need the times of the log.")
@@ -74,7 +71,7 @@ def with_own_crawls(
         blank = dates is None or (np.asarray(dates).dtype.kind == "f" and bool(np.isnan(dates).all()))
         known = np.full(count, np.nan) if blank else _clocked(dates, log.clock, path)
         told["last_modified"].append(known)
-    every, code = _joined(names, source)
+    every, code = joined_names(names, source)
     at = {key: np.concatenate(parts) for key, parts in told.items()}
     order = np.lexsort((at["time"], code))
     elapsed = _elapsed(log, every, code, at["time"], order)
@@ -106,20 +103,6 @@ def _clocked(times: Any, clock: Clock, path: Path) -> Array:  # noqa: ANN401 - n
         return clock.offsets(np.asarray(times), "time")
     except SourceDataError as error:
         raise SourceDataError(f"{path}: {error}") from None
-
-
-def _joined(
-    names: Sequence[npt.NDArray[Any]], source: Sequence[IntArray]
-) -> tuple[npt.NDArray[Any], IntArray]:
-    """Return all names, sorted, and each row's position among them.
-
-    Integers are names as they print where others are text.
-    """
-    if any(map(are_text, names)):
-        names = [each if are_text(each) else each.astype(np.str_) for each in names]
-    every = np.unique(np.concatenate(names))
-    codes = [np.searchsorted(every, own)[row] for own, row in zip(names, source, strict=True)]
-    return every, np.concatenate(codes).astype(np.int64)
 
 
 def _elapsed(log: CrawlLog, names: npt.NDArray[Any], code: IntArray, time: Array, order: IntArray) -> Array:

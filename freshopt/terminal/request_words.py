@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from freshopt.logs.read_requests import requests_of
+from freshopt.logs.read_events import requests_of
 from freshopt.numerics.arrays import Array
 from freshopt.terminal.console import count
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.modelling.problem import Problem
+from freshopt.naming import objective_of
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.scheduling.constant_load import Carousel, EarliestDeadline
 from freshopt.scheduling.greedy import Greedy
@@ -22,29 +23,24 @@ from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.rate_table import read_rates
 from freshopt.scheduling.schedule import Method
 from freshopt.scheduling.slot_assignment import Assignment, SlotAssignment
-from freshopt.terminal import options, tables
+from freshopt.terminal import tables
+from freshopt.terminal.commands import OneOf
 from freshopt.terminal.console import count
-from freshopt.terminal.objective_options import objective_of
-from freshopt.terminal.wish_options import option_of, wish_option
+from freshopt.terminal.wish_options import option_of, own_option, table_options, wished
 from freshopt.units import SECONDS, duration_of
 
 if TYPE_CHECKING:
     import polars
 
-METHODS = {
-    "periodic": "equal intervals",
-    "poisson": "exponential intervals",
-    "carousel": "constant total rate, intervals as equal as that allows",
-    "earliest-deadline": "constant total rate, the source that is due first",
-    "greedy": "the source with the largest gain now",
-    "counts": "the optimal whole number of refreshes of each source, at equal intervals",
-    "slots": "equal intervals, assigned to capacity-limited slots with minimum total displacement",
-}
+METHODS = ("periodic", "poisson", "carousel", "earliest-deadline", "greedy", "counts", "slots")
 # Objectives with a cost of age and without parameters.
 GAINS = ("harmonic", "binary", "delay", "age")
 # Methods that need the sources' change rates and importances.
 WEIGHED = ("greedy", "counts")
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})-(\d{1,2}):(\d{2})")
+
+
+_WEIGHED = f"For --method {', '.join(WEIGHED)}:"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,15 +50,40 @@ class Choice:
     None, or nothing, where an option is not given.
     """
 
-    method: str | None
-    sources: Path | None
-    objective: str | None
-    slot: str | None
-    crawlers: int | None
-    hosts: Path | None
-    per_host: int | None
-    min_gap: str | None
-    blackout: tuple[str, ...]
+    method: str | None = own_option(
+        type=OneOf(list(METHODS)),
+        metavar="NAME",
+        help=f"Scheduling method: {', '.join(METHODS)} (default periodic).",
+    )
+    sources: Path | None = own_option(help=f"{_WEIGHED} table of sources with change_rate and importance.")
+    objective: str | None = own_option(
+        type=OneOf(GAINS),
+        metavar="NAME",
+        help=f"{_WEIGHED} objective that a refresh improves, of {', '.join(GAINS)}, as in freshopt solve "
+        "(default harmonic).",
+    )
+    slot: str | None = own_option(metavar="TIME", help="For --method slots: length of a slot, such as 1min.")
+    crawlers: int | None = own_option(
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="For --method slots: capacity of a slot, in crawls of all crawlers together.",
+    )
+    hosts: Path | None = wished()
+    per_host: int | None = own_option(
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="For --method slots: capacity of a slot for one host, in crawls.",
+    )
+    min_gap: str | None = own_option(
+        metavar="TIME",
+        help="For --method slots: minimum time between two crawls of a host, such as 10s (default: none).",
+    )
+    blackout: tuple[str, ...] = own_option(
+        (),
+        metavar="WINDOW",
+        help="For --method slots: no crawls at 22:00-06:00, every day by the clock of --start, or "
+        "2h..5h after it; @HOST for one host (repeatable).",
+    )
 
     def given(self) -> dict[str, object]:
         """Return the options by name, with values or None."""
@@ -111,7 +132,7 @@ class Choice:
             )
         known, *_ = tables.sources_of(path, unit)
         wanted = read_rates(frame, unit)
-        own = [] if known.name is None else [str(name) for name in known.name.tolist()]
+        own = [] if known.names is None else [str(name) for name in known.names.tolist()]
         names = [] if wanted.names is None else [str(name) for name in wanted.names.tolist()]
         if own != names:
             missing = sorted(set(names) ^ set(own)) or names
@@ -236,57 +257,4 @@ def _windows(
     return found
 
 
-_OPTIONS = (
-    click.option(
-        "--method",
-        "--refresh",
-        type=click.Choice(list(METHODS)),
-        metavar="NAME",
-        help="Scheduling method (default periodic). "
-        f"{'; '.join(f'{name}: {words}' for name, words in METHODS.items())}.",
-    ),
-    click.option(
-        "--sources",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help=f"For --method {', '.join(WEIGHED)}: table of sources with change_rate and importance.",
-    ),
-    click.option(
-        "--objective",
-        type=click.Choice(GAINS),
-        metavar="NAME",
-        help=f"For --method {', '.join(WEIGHED)}: objective that a refresh improves, of "
-        f"{', '.join(GAINS)}, as in "
-        "freshopt solve (default harmonic).",
-    ),
-    click.option("--slot", metavar="TIME", help="For --method slots: length of a slot, such as 1min."),
-    click.option(
-        "--crawlers",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="For --method slots: capacity of a slot, in crawls of all crawlers together.",
-    ),
-    wish_option("hosts"),
-    click.option(
-        "--per-host",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="For --method slots: capacity of a slot for one host, in crawls.",
-    ),
-    click.option(
-        "--min-gap",
-        metavar="TIME",
-        help="For --method slots: minimum time between two crawls of a host, such as 10s (default: none).",
-    ),
-    click.option(
-        "--blackout",
-        multiple=True,
-        metavar="WINDOW",
-        help="For --method slots: window without crawls, such as 22:00-06:00 (every day, on the clock of "
-        "--start) "
-        "or 2h..5h (after the start); with @HOST for one host (repeatable).",
-    ),
-)
-
-
-method_options = options.bundled("choice", _OPTIONS, Choice)
+method_options = table_options("choice", Choice)

@@ -89,11 +89,13 @@ def limits_of(path: Path, time_unit: str) -> tuple[dict[str, float], dict[str, f
     The table has the column group, and at_most or at_least or both; an empty cell sets none.
     """
     table = Table.read(path, schema.GROUP_LIMITS)
-    table.unit(time_unit)
+    groups = [*map(str, table.frame["group"].to_list())]
     at_most, at_least = (
-        {group: limit for group, limit in table.by_key(column).items() if limit is not None}
-        if column in table.frame.columns
-        else {}
+        {
+            group: limit
+            for group, limit in zip(groups, table.rates(column, time_unit), strict=True)
+            if limit is not None
+        }
         for column in ("at_most", "at_least")
     )
     if not (at_most or at_least):
@@ -102,9 +104,9 @@ def limits_of(path: Path, time_unit: str) -> tuple[dict[str, float], dict[str, f
 
 
 def _names(sources: Sources, what: str) -> Sequence[object]:
-    if sources.name is None:
+    if sources.names is None:
         raise SourceDataError(
             f"{what} is matched by name, and the sources have none. Add the column 'source' to them."
         )
-    names: list[object] = sources.name.tolist()
+    names: list[object] = sources.names.tolist()
     return names

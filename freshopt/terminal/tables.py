@@ -6,7 +6,7 @@ A plan's folder stands for the table in it. What each kind of table has, and wha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,9 +19,11 @@ from freshopt.logs.log_files import is_access_log
 from freshopt.logs.schema import Table, column_of, naming
 from freshopt.logs.tables import UNIT
 from freshopt.modelling.sources import Sources
+from freshopt.naming import NAMES, Parameters
 from freshopt.numerics.arrays import Array
+from freshopt.planning.request import SourceLimits, limits_in
 from freshopt.scheduling.rate_table import RateTable, read_lifetimes, read_rates
-from freshopt.terminal.objective_options import NAMES, Parameters
+from freshopt.terminal.console import note
 from freshopt.tools.live_planner import is_planner, planned_rates
 
 if TYPE_CHECKING:
@@ -39,8 +41,12 @@ class SourceTable(NamedTuple):
     table: Table
 
 
-def sources_of(path: Path, time_unit: str | None) -> SourceTable:
-    """Return the sources of a table with a column change_rate.
+def sources_of(
+    path: Path,
+    time_unit: str | None,
+    within: Callable[[polars.DataFrame, str], polars.DataFrame] = lambda frame, _: frame,
+) -> SourceTable:
+    """Return the sources of a table with a column change_rate, `within` bounds.
 
     Of a plan's folder it is the table change_rates.
     """
@@ -52,7 +58,7 @@ def sources_of(path: Path, time_unit: str | None) -> SourceTable:
         raise _no_sources(path)
     unit = table.unit(time_unit)
     with naming(path):
-        sources = Sources.from_frame(table.frame, unit)
+        sources = Sources.from_frame(within(table.frame, unit), unit)
     return SourceTable(sources, Parameters(**{name: _parameter(table, name) for name in NAMES}), table)
 
 
@@ -149,13 +155,39 @@ def starts_of(path: Path, names: npt.NDArray[Any]) -> list[Any]:
     return [known.get(str(name)) for name in names.tolist()]
 
 
+def host_limits_with_units(path: Path, time_unit: str) -> dict[str, str]:
+    """Return the host limits of a table as text with its unit."""
+    limits = host_limits_of(path, time_unit) or {}
+    return {host: f"{limit!r}/{time_unit}" for host, limit in limits.items()}
+
+
 def host_limits_of(path: Path | None, time_unit: str) -> dict[str, float] | None:
     """Return the host limits of a table, per `time_unit`."""
     if path is None:
         return None
     table = Table.read(path, schema.HOST_LIMITS)
-    table.unit(time_unit)
-    return table.by_key("limit")
+    _tell_unit(table, ("limit", "min_interval"), time_unit)
+    return {str(host): limit for host, limit in limits_in(table, time_unit).items()}
+
+
+def _tell_unit(table: Table, columns: Sequence[str], time_unit: str) -> None:
+    """Say how bare numbers are read where a table has no unit."""
+    from polars import Float64
+
+    cells = (table.frame[name] for name in columns if name in table.frame.columns)
+    bare = [text for each in cells for text in each.filter(each.cast(Float64, strict=False).is_not_null())]
+    if bare and UNIT not in table.frame.columns:
+        note(
+            f"{table.cells.path} has limits without a unit, such as {bare[0]}: they are read per "
+            f"{time_unit}. Write {bare[0]}/{time_unit} to say so, or {bare[0]}/h."
+        )
+
+
+def source_limits_of(path: Path, time_unit: str) -> SourceLimits:
+    """Return the limits of single sources in a table."""
+    table = Table.read(path, schema.SOURCE_LIMITS)
+    columns = {name: table.frame[name].to_list() for name in table.frame.columns}
+    return SourceLimits.of_rows(columns, table.unit(time_unit), str(path))
 
 
 def _parameter(table: Table, name: str) -> Array | None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from freshopt.errors import SourceDataError
 from freshopt.modelling.objective import Objective, Refresh
+from freshopt.naming import objective_of
 from freshopt.problems.later_than import LaterThan
-from freshopt.terminal.objective_options import objective_of
 from freshopt.units import parse_duration
 
 # Objectives that need no parameter and whose mean over copies is of use, with how it is told in prices.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import click
 
 from freshopt.errors import SourceDataError
 from freshopt.terminal.options import Decorator
-from freshopt.tools.table import READ, TOOLS, Setting, Tool
+from freshopt.tools.table import FLAGS, TOOLS, Setting, Tool
 
 # Settings of what is written, each with the tools that have it.
 WRITTEN: dict[Setting, list[str]] = {}
@@ -20,11 +21,15 @@ for _tool in TOOLS:
             WRITTEN.setdefault(_setting, []).append(_tool.name)
 
 
-def _option(setting: Setting, help_text: str) -> Decorator:
+def _option(setting: Setting, help_text: str, *, hidden: bool = False) -> Decorator:
     """Return the option of a setting."""
-    kind = click.STRING if setting.least is None else click.IntRange(min=setting.least)
     return click.option(
-        f"--{setting.name}", type=kind, multiple=setting.many, metavar=setting.metavar, help=help_text
+        f"--{setting.name}",
+        type=click.STRING if setting.least is None else click.IntRange(min=setting.least),
+        multiple=setting.many,
+        metavar=setting.metavar,
+        help=help_text,
+        hidden=hidden,
     )
 
 
@@ -33,13 +38,18 @@ def _argument(name: str) -> str:
     return name.replace("-", "_")
 
 
-def read_options() -> Iterator[Decorator]:
-    """Yield the options of tools that are read, and of their settings."""
-    for tool in READ.values():
+def import_options(tool: Tool) -> Iterator[Decorator]:
+    """Yield the options of what is read of a tool."""
+    return (_option(setting, setting.help[:1].upper() + setting.help[1:]) for setting in _of(tool, "read"))
+
+
+def flags() -> Iterator[Decorator]:
+    """Yield the flags that import replaces, and of their settings."""
+    for tool in FLAGS.values():
         kind = click.Path(path_type=Path)
-        yield click.option(f"--{tool.name}", type=kind, metavar=tool.metavar, help=tool.help)
+        yield click.option(f"--{tool.name}", type=kind, metavar=tool.metavar, help=tool.help, hidden=True)
         for setting in _of(tool, "read"):
-            yield _option(setting, f"For --{tool.name}: {setting.help}")
+            yield _option(setting, f"For --{tool.name}: {setting.help}", hidden=True)
 
 
 def write_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -54,14 +64,14 @@ def write_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def taken(arguments: dict[str, Any]) -> tuple[dict[str, Path], dict[str, Any]]:
-    """Take what the options of tools gave out of a command's arguments.
+    """Take what the flags of tools gave out of a command's arguments.
 
     Returns the paths by tool, and the settings by option; what is not given is left out.
     """
-    paths = {name: arguments.pop(_argument(name)) for name in READ}
+    paths = {name: arguments.pop(_argument(name)) for name in FLAGS}
     settings = {
         setting.name: arguments.pop(_argument(setting.name))
-        for tool in READ.values()
+        for tool in FLAGS.values()
         for setting in _of(tool, "read")
     }
     return (
@@ -72,7 +82,7 @@ def taken(arguments: dict[str, Any]) -> tuple[dict[str, Path], dict[str, Any]]:
 
 def require_settings_of(tool: str | None, given: Mapping[str, Any]) -> None:
     """Raise if a setting is another tool's than that read."""
-    for owner in READ.values():
+    for owner in FLAGS.values():
         for setting in _of(owner, "read"):
             if setting.name in given and owner.name != tool:
                 raise click.UsageError(f"--{setting.name} is for --{owner.name}. Leave it out.")
@@ -83,6 +93,16 @@ def read_tool(tool: Tool, path: Path, given: Mapping[str, Any], time_unit: str) 
     reader: Any = tool.read
     named = {s.argument or _argument(s.name): given[s.name] for s in _of(tool, "read") if s.name in given}
     return reader(path, time_unit=time_unit, **named)
+
+
+def import_line(tool: Tool, path: Path, given: Mapping[str, Any]) -> str:
+    """Return the command that takes the place of a tool's flag."""
+    words = ["freshopt", "import", tool.name, str(path)]
+    for setting in _of(tool, "read"):
+        values = given.get(setting.name, ())
+        for value in values if setting.many else [values] if setting.name in given else []:
+            words += [f"--{setting.name}", str(value)]
+    return shlex.join([*words, "--out", "log.parquet"])
 
 
 def settings_of(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:

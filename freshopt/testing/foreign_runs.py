@@ -85,12 +85,6 @@ class Outcome:
 def as_function(solver: object) -> Foreign:
     """Return a solver as a function from problem to rates.
 
-    Parameters
-    ----------
-    solver : callable, Solver, or class of either
-        A callable takes a `Problem` and returns rates, or anything with ``.rates``; it declines a problem by
-        raising SolverRefusedError. A class is called without arguments first.
-
     Raises
     ------
     SolverRefusedError
@@ -109,19 +103,12 @@ def as_function(solver: object) -> Foreign:
 def attempt(solve: Foreign, recipe: Recipe, tolerance: float) -> Outcome:
     """Run a foreign solver on a fresh problem; judge it.
 
-    Parameters
-    ----------
-    solve : callable
-    recipe : Recipe
-        Builds the problem; the judge has another one.
-    tolerance : float
-        Relative; see `assert_optimal`.
-
     Examples
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources([1.0, 4.0])
-    >>> recipe = Recipe.from_problem(fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0))
+    >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+    >>> recipe = Recipe.from_problem(fo.Problem(objective, sources, bandwidth=3.0))
     >>> attempt(lambda problem: [1.0, 2.0], recipe, 1e-6).kind
     'proved optimal'
     >>> attempt(lambda problem: 1 / 0, recipe, 1e-6).kind

@@ -101,7 +101,7 @@ def _bounded() -> list[KnownOptimum]:
     Stationarity of accumulated delay is Δ/ρ² = cost·λ.
     """
     d = np.array([0.5, 2.0, 8.0])
-    delay = AccumulatedDelay()
+    delay = AccumulatedDelay(Refresh.POISSON)
     return [
         _known(
             "square root beside a cap",
@@ -142,14 +142,14 @@ def _proportional() -> list[KnownOptimum]:
         _known(
             "harmonic with constant importance per change",
             "Kolobov et al., NeurIPS 2019, Proposition 9: with Δ = w/3 all ρ/Δ are 3B/Σw",
-            Problem(HarmonicStaleness(), Sources(w / 3.0, w), bandwidth),
+            Problem(HarmonicStaleness(Refresh.POISSON), Sources(w / 3.0, w), bandwidth),
             bandwidth * w / w.sum(),
             float(w.sum()) * math.log1p(float(w.sum()) / (3.0 * bandwidth)),
         ),
         _known(
             "signalled harmonic",
             "Kolobov et al., NeurIPS 2019, Proposition 5: pΔ = Bw/Σw while no p exceeds 1",
-            Problem(HarmonicStaleness(), Sources(d, s, signalled=True), 3.5),
+            Problem(HarmonicStaleness(Refresh.POISSON), Sources(d, s, signalled=True), 3.5),
             share,
             float(np.sum(s * np.log(d / share))),
             float(s.sum()) / 3.5,
@@ -157,7 +157,7 @@ def _proportional() -> list[KnownOptimum]:
         _known(
             "every signal followed",
             "Kolobov et al., NeurIPS 2019, Problem 2: B > ΣΔ cannot be used, and nothing is ever stale",
-            Problem(HarmonicStaleness(), Sources(follow, signalled=True), 5.0),
+            Problem(HarmonicStaleness(Refresh.POISSON), Sources(follow, signalled=True), 5.0),
             follow,
             0.0,
             0.0,
@@ -186,7 +186,7 @@ def _polls() -> list[KnownOptimum]:
         _known(
             "freshness weighted by change rate, poisson",
             f"{polls}; Poisson refreshes: w·Δ/(Δ+ρ)² with w = Δ depends on ρ/Δ alone",
-            Problem(BinaryFreshness(), Sources(a, a), 1.0),
+            Problem(BinaryFreshness(Refresh.POISSON), Sources(a, a), 1.0),
             rates,
             whole / (1.0 + whole),
             1.0 / (1.0 + 1.0 / whole) ** 2,
@@ -247,7 +247,7 @@ def _starved() -> list[KnownOptimum]:
         _known(
             f"binary, second source's marginal value {share:g} of the price",
             "Cho & Garcia-Molina 2003, section 4: where w ≤ λΔ the optimal rate is 0; λ = Δ/(Δ+B)²",
-            Problem(BinaryFreshness(), Sources([1.0, 8.0], [1.0, 8.0 * share / 4.0]), 1.0),
+            Problem(BinaryFreshness(Refresh.POISSON), Sources([1.0, 8.0], [1.0, 8.0 * share / 4.0]), 1.0),
             np.array([1.0, 0.0]),
             0.5,
             0.25,
@@ -261,7 +261,7 @@ def _unimportant() -> KnownOptimum:
     return _known(
         "a source of no importance",
         "its cost does not depend on its rate: it gets min_rate and no more",
-        Problem(HarmonicStaleness(), sources, 3.0),
+        Problem(HarmonicStaleness(Refresh.POISSON), sources, 3.0),
         np.array([2.5, 0.5]),
         2.0 * math.log1p(1.0 / 2.5),
         2.0 / (2.5 * 3.5),

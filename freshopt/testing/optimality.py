@@ -12,11 +12,12 @@ import numpy.typing as npt
 
 from freshopt.certificates.certificate import Certificate, certify
 from freshopt.certificates.duality_gap import Gap
+from freshopt.certificates.row_gap import RowGap
 from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offenders
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import Array, as_number, as_vector, total
-from freshopt.testing.row_shortfalls import row_losses, violated_rows
+from freshopt.separable.program import Program
 
 # Sources named in a message, those with the largest terms of the gap.
 LISTED = 3
@@ -73,8 +74,8 @@ def assert_optimal(problem: Problem, rates: npt.ArrayLike, tolerance: float = 1e
     Examples
     --------
     >>> import freshopt as fo
-    >>> sources = fo.Sources([1.0, 4.0], name=["a", "b"])
-    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0)
+    >>> sources = fo.Sources([1.0, 4.0], names=["a", "b"])
+    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(fo.Refresh.POISSON), sources, bandwidth=3.0)
     >>> assert_optimal(problem, [1.0, 2.0])
     >>> assert_optimal(problem, [1.5, 1.5], tolerance=1e-3)  # doctest: +NORMALIZE_WHITESPACE
     Traceback (most recent call last):
@@ -188,6 +189,11 @@ def losses(problem: Problem, certificate: Certificate) -> str:
         found.append((float(price * slack), f"{slack:.3g} of the limit of host {name!r} (not used)"))
     # The terms are those of the tangent bound, which may exceed the certified one: only shares are told.
     whole = float(np.sum(terms)) + certificate.price * gap.slack + float(np.sum(extra * gap.host_slack))
+    return _largest(found, whole)
+
+
+def _largest(found: list[tuple[float, str]], whole: float) -> str:
+    """Name the largest of some terms of a gap, with their shares."""
     largest = [item for item in sorted(found, key=lambda item: -item[0])[:LISTED] if item[0] > NAMED * whole]
     named = [f"{text[:-1]}, {100.0 * term / whole:.0f} % of the gap)" for term, text in largest]
     return f"Most is lost at {', '.join(named)}." if named else ""
@@ -204,3 +210,47 @@ def _infinite(problem: Problem, certificate: Certificate, costs: Array) -> str:
     where = np.flatnonzero(~np.isfinite(costs))
     names = list_offenders(f"{problem.sources.label(k)} at rate {certificate.rates[k]:.4g}" for k in where)
     return f"{names or 'no price bounds it'}."
+
+
+def violated_rows(problem: Problem, program: Program, rates: Array) -> list[tuple[float, str]]:
+    """Return each row's relative violation, with a sentence; ties come first."""
+    bundles, rows = problem.bundles, program.rows
+    own = rates if bundles is None else bundles.common(rates)
+    found: list[tuple[float, str]] = []
+    if bundles is not None:
+        apart = np.abs(bundles.of_sources(own) - rates) / np.maximum(own.max(), np.finfo(float).tiny)
+        worst = int(np.argmax(apart))
+        found.append((float(apart[worst]), f"{problem.sources.label(worst)} is apart from its bundle"))
+    if program.level is not None:
+        rows = rows.only(program.level == 0.0)
+    with np.errstate(all="ignore"):
+        used = rows.used(np.clip(own, program.lower, program.upper))
+        over = (used - rows.limits) / np.maximum(np.abs(rows.limits), np.finfo(float).tiny)
+    shown, limits = rows.declared(used), rows.declared(rows.limits)
+    found += [
+        (float(over[j]), f"{label} is {shown[j]:.6g}, and its limit {limits[j]:.6g}")
+        for j, label in enumerate(rows.labels)
+    ]
+    return found
+
+
+def row_losses(problem: Problem, program: Program, certificate: Certificate) -> str:
+    """Name the largest terms of a gap under declared rows."""
+    multipliers, rows = certificate.multipliers, certificate.rows
+    if multipliers is None or rows is None or not certificate.gap < np.inf:
+        return f"Nothing is proved: {certificate.reason or 'the cost, or the bound on it, is infinite.'}"
+    own = certificate.rates if problem.bundles is None else problem.bundles.common(certificate.rates)
+    gap = RowGap.of(program, own)
+    terms = gap.source_terms(multipliers)
+    found = [
+        (float(terms[k]), f"{_variable(problem, k)} (rate {own[k]:.4g})")
+        for k in np.argsort(-terms)[:LISTED].tolist()
+    ]
+    found += [(row.gap_share * certificate.gap, f"{row.label} ({row.slack:.3g} not used)") for row in rows]
+    return _largest(found, certificate.gap)
+
+
+def _variable(problem: Problem, k: int) -> str:
+    """Return the label of a source, or of a bundle's first one."""
+    bundles = problem.bundles
+    return problem.sources.label(k if bundles is None else int(bundles.order[bundles.first[k]]))

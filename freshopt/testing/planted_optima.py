@@ -99,14 +99,6 @@ class Cell:
 def plant(cell: Cell, seed: int, n: int = 8, *, constrained: bool = False) -> KnownOptimum:
     """Return a problem with a planted optimum.
 
-    Parameters
-    ----------
-    cell : Cell
-    seed : int
-    n : int
-    constrained : bool
-        Sources at their lower and upper bounds, unequal costs, and a host with a price of its own.
-
     Examples
     --------
     >>> import freshopt as fo
@@ -182,7 +174,7 @@ CELLS = (
     Cell(
         "binary freshness, Poisson",
         _TO_CRAWL + "Eq 5: fresh with probability ρ/(Δ + ρ)",
-        BinaryFreshness(),
+        BinaryFreshness(Refresh.POISSON),
         lambda d, r: r / (d + r),
         lambda d, r: d / (d + r) ** 2,
     ),
@@ -196,7 +188,7 @@ CELLS = (
     Cell(
         "harmonic staleness, Poisson",
         _LAMBDA + "Eq 4 and 5: log(1 + Δ/ρ)",
-        HarmonicStaleness(),
+        HarmonicStaleness(Refresh.POISSON),
         lambda d, r: np.log1p(d / r),
         lambda d, r: d / (r * (r + d)),
     ),
@@ -210,7 +202,7 @@ CELLS = (
     Cell(
         "harmonic staleness, on signal",
         _LAMBDA + "Eq 8: −log p, p = ρ/Δ",
-        HarmonicStaleness(),
+        HarmonicStaleness(Refresh.POISSON),
         lambda d, r: np.log(d / r),
         lambda _, r: 1.0 / r,
         signalled=True,
@@ -225,7 +217,7 @@ CELLS = (
     Cell(
         "accumulated delay, Poisson",
         _TO_CRAWL + "Eq 25: Δ/ρ",
-        AccumulatedDelay(),
+        AccumulatedDelay(Refresh.POISSON),
         lambda d, r: d / r,
         lambda d, r: d / (r * r),
     ),
@@ -239,7 +231,7 @@ CELLS = (
     Cell(
         "age, Poisson",
         "the mean of s − (1 − e^{−Δs})/Δ over exponential ages: Δ/(ρ(ρ + Δ))",
-        Age(),
+        Age(Refresh.POISSON),
         lambda d, r: d / (r * (r + d)),
         lambda d, r: d * (2.0 * r + d) / (r * (r + d)) ** 2,
     ),

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from freshopt.errors import check_seed, expect, one_of
 from freshopt.modelling.cost_curve import CurveObjective
-from freshopt.modelling.objective import Objective, Refresh
+from freshopt.modelling.objective import Objective, Refresh, as_objective
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, as_whole, total
@@ -58,7 +58,7 @@ class Instance(NamedTuple):
 
 
 def instances(
-    objective: Objective,
+    objective: Objective | str,
     n: int = 10,
     seed: int = 0,
     scale: Scale = "benign",
@@ -70,7 +70,7 @@ def instances(
 
     Parameters
     ----------
-    objective : Objective
+    objective : Objective or str
         If it holds arrays of length n, its ``take`` must cut them (one kind has a single source).
     n : int
         Sources, ≥ 1.
@@ -102,11 +102,11 @@ def instances(
     Examples
     --------
     >>> import freshopt as fo
-    >>> found = list(instances(fo.problems.AccumulatedDelay(), n=3, seed=1))
+    >>> found = list(instances(fo.problems.AccumulatedDelay(fo.Refresh.POISSON), n=3, seed=1))
     >>> len(found), found[0].name
     (60, 'plain, bandwidth 0.001·ΣΔ')
     """
-    expect(objective, Objective, "objective", "Pass one of freshopt.problems, or one of your own")
+    objective = as_objective(objective, "day")
     n, seed = as_whole(n, "n", 1, MOST), check_seed(seed)
     one_of(scale, SCALES, "scale")
     expect(constraints, (bool, np.bool_), "constraints", "Pass True or False")

@@ -26,12 +26,6 @@ LONGEST = 96
 def spell(value: Any, imports: Imports) -> str:  # noqa: ANN401 - a value of any kind, refused if unknown
     """Return an expression that evaluates to an equal value.
 
-    Parameters
-    ----------
-    value : number, str, array, enum, dict, list, frozen record, objective or importable function
-    imports : dict
-        Receives the names that the expression uses.
-
     Raises
     ------
     ObjectiveError
@@ -42,7 +36,7 @@ def spell(value: Any, imports: Imports) -> str:  # noqa: ANN401 - a value of any
     >>> from freshopt.problems import AccumulatedDelay
     >>> imports = {}
     >>> spell(AccumulatedDelay(), imports), sorted(imports)
-    ('AccumulatedDelay(refresh=Refresh.POISSON)', ['freshopt', 'freshopt.problems'])
+    ('AccumulatedDelay(refresh=Refresh.PERIODIC)', ['freshopt', 'freshopt.problems'])
     >>> spell(np.array([1.0, np.inf]), imports), sorted(imports)
     ('[1.0, np.inf]', ['freshopt', 'freshopt.problems', 'numpy'])
     """

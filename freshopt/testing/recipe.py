@@ -9,20 +9,112 @@ spoils nothing and shows. The shrinker edits recipes, and the smallest failing o
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import ObjectiveError
+from freshopt.errors import ObjectiveError, shown
+from freshopt.modelling.constraints.budget import Budget
+from freshopt.modelling.constraints.nested import Nested
+from freshopt.modelling.constraints.ratio import Ratio
+from freshopt.modelling.constraints.target import Target
+from freshopt.modelling.constraints.tied import Tied
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
+from freshopt.moved import Renamed, keywords
 from freshopt.numerics.arrays import Array, BoolArray, Index
 from freshopt.numerics.frozen_arrays import frozen_arrays
-from freshopt.testing.constraint_cuts import cut as cut_of
 from freshopt.testing.python_source import Imports, folded, import_lines, spell
+
+
+def cut(constraint: object, index: Index, host: npt.NDArray[Any] | None) -> object | None:
+    """Return a constraint on some of the sources, None for nothing.
+
+    Limits of groups without sources are dropped.
+
+    Raises
+    ------
+    ObjectiveError
+        If it cannot be cut, as a function of the rate.
+    """
+    way = _WAYS.get(type(constraint))
+    if way is None:
+        raise ObjectiveError(f"{shown(constraint)} holds what is needed for all sources. Keep all of them.")
+    return way(constraint, index, host)
+
+
+def _budget(one: Budget, index: Index, host: npt.NDArray[Any] | None) -> Budget | None:
+    limit = _kept(one.limit, one.by, index, host)
+    changes: dict[str, Any] = {"limit": limit, "by": _part(one.by, index), "cost": _part(one.cost, index)}
+    return None if isinstance(limit, dict) and not limit else replace(one, **changes)
+
+
+def _target(one: Target, index: Index, host: npt.NDArray[Any] | None) -> Target | None:
+    side = "at_least" if one.at_most is None else "at_most"
+    limit = _kept(getattr(one, side), one.by, index, host)
+    changes: dict[str, Any] = {
+        side: limit,
+        "by": _part(one.by, index),
+        "objective": one.objective.take(index),
+    }
+    return None if isinstance(limit, dict) and not limit else replace(one, **changes)
+
+
+def _nested(one: Nested, index: Index, host: npt.NDArray[Any] | None) -> Nested | None:
+    present: set[Any] = set()
+    for level in one.levels:
+        present |= _labels(level, index, host)
+    most = {key: value for key, value in (one.at_most or {}).items() if key in present}
+    least = {key: value for key, value in (one.at_least or {}).items() if key in present}
+    if not most and not least:
+        return None
+    levels = tuple(_part(level, index) for level in one.levels)
+    return replace(one, levels=levels, at_most=most or None, at_least=least or None)
+
+
+def _tied(one: Tied, index: Index, _: npt.NDArray[Any] | None) -> Tied:
+    return replace(one, bundle=_part(one.bundle, index))
+
+
+def _ratio(one: Ratio, index: Index, _: npt.NDArray[Any] | None) -> Ratio:
+    of = np.asarray(one.of)
+    place = np.full(len(of) + 1, -1, dtype=np.int64)
+    kept = np.arange(len(of))[index]
+    place[kept] = np.arange(len(kept))
+    parent = of[kept]
+    own = np.where(parent >= 0, place[parent], -1)
+    # A source that stands for several of the old ones is not its own parent.
+    return replace(one, of=np.where(own == np.arange(len(kept)), -1, own), at_most=_part(one.at_most, index))
+
+
+def _part(value: Any, index: Index) -> Any:  # noqa: ANN401 - a setting of any kind
+    return value[index] if isinstance(value, np.ndarray) and value.ndim == 1 else value
+
+
+def _kept(limit: Any, by: Any, index: Index, host: npt.NDArray[Any] | None) -> Any:  # noqa: ANN401
+    if not isinstance(limit, Mapping):
+        return limit
+    present = _labels(by, index, host)
+    return {key: value for key, value in limit.items() if key in present}
+
+
+def _labels(by: Any, index: Index, host: npt.NDArray[Any] | None) -> set[Any]:  # noqa: ANN401
+    labels = host if isinstance(by, str) else by
+    return set() if labels is None else set(labels[index].tolist())
+
+
+_WAYS: dict[type, Callable[..., object | None]] = {
+    Budget: _budget,
+    Target: _target,
+    Nested: _nested,
+    Tied: _tied,
+    Ratio: _ratio,
+}
+
 
 DEFAULTS: dict[str, float] = {
     "importance": 1.0,
@@ -35,9 +127,10 @@ DEFAULTS: dict[str, float] = {
 }
 COLUMNS = ("change_rate", *DEFAULTS)
 # Columns that a problem may do without.
-OPTIONAL = ("host", "name", "request_rate", "stale_while_revalidate")
+OPTIONAL = ("host", "names", "request_rate", "stale_while_revalidate")
 
 
+@keywords(name="names")
 @frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False)
 class Recipe:
@@ -51,7 +144,7 @@ class Recipe:
     change_rate, importance, min_rate, max_rate, refresh_cost : ndarray of float, shape (n,)
     success, changed_cost : ndarray of float, shape (n,)
     signalled : ndarray of bool, shape (n,)
-    host, name, request_rate, stale_while_revalidate : ndarray, shape (n,), or None
+    host, names, request_rate, stale_while_revalidate : ndarray, shape (n,), or None
     host_limits : dict of host to float
     time_unit : str
     constraints : tuple of Constraint
@@ -68,12 +161,13 @@ class Recipe:
     success: Array
     changed_cost: Array
     host: npt.NDArray[Any] | None = None
-    name: npt.NDArray[Any] | None = None
+    names: npt.NDArray[Any] | None = None
     host_limits: dict[Any, float] = field(default_factory=dict)
     time_unit: str = "day"
     constraints: tuple[Any, ...] = ()
     request_rate: Array | None = None
     stale_while_revalidate: Array | None = None
+    name = Renamed("names")
 
     @classmethod
     def from_problem(cls, problem: Problem) -> Recipe:
@@ -82,7 +176,8 @@ class Recipe:
         Examples
         --------
         >>> import freshopt as fo
-        >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources([1.0, 4.0]), bandwidth=3.0)
+        >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+        >>> problem = fo.Problem(objective, fo.Sources([1.0, 4.0]), bandwidth=3.0)
         >>> Recipe.from_problem(problem).problem()
         Problem(AccumulatedDelay(refresh=Refresh.POISSON), n=2, bandwidth=3 per day)
         """
@@ -142,14 +237,14 @@ class Recipe:
         ObjectiveError
             If a constraint cannot be cut, as a function of the rate.
         """
-        cut = {key: getattr(self, key)[index] for key in COLUMNS}
-        cut |= {key: None if (x := getattr(self, key)) is None else x[index] for key in OPTIONAL}
-        present = set() if cut["host"] is None else set(cut["host"].tolist())
+        taken = {key: getattr(self, key)[index] for key in COLUMNS}
+        taken |= {key: None if (x := getattr(self, key)) is None else x[index] for key in OPTIONAL}
+        present = set() if taken["host"] is None else set(taken["host"].tolist())
         limits = {host: limit for host, limit in self.host_limits.items() if host in present}
-        parts = (cut_of(one, index, self.host) for one in self.constraints)
+        parts = (cut(one, index, self.host) for one in self.constraints)
         kept = tuple(part for part in parts if part is not None)
         return replace(
-            self, objective=self.objective.take(index), host_limits=limits, constraints=kept, **cut
+            self, objective=self.objective.take(index), host_limits=limits, constraints=kept, **taken
         )
 
     def changes_in(self, problem: Problem) -> list[str]:
@@ -179,7 +274,7 @@ class Recipe:
         --------
         >>> import freshopt as fo
         >>> sources = fo.Sources([1.0, 4.0], max_rate=[np.inf, 0.5])
-        >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0)
+        >>> problem = fo.Problem(fo.problems.AccumulatedDelay(fo.Refresh.POISSON), sources, bandwidth=3.0)
         >>> print(Recipe.from_problem(problem).code())
         import numpy as np
         from freshopt import Problem, Refresh, Sources

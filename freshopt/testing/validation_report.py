@@ -60,14 +60,7 @@ class Reproduction:
     outcome: Outcome
 
     def code(self, solver: str, tolerance: float) -> str:
-        """Return Python that builds the problem and asserts what fails.
-
-        Parameters
-        ----------
-        solver : str
-            ``module:function``; anything else leaves a line to fill in.
-        tolerance : float
-        """
+        """Return Python that builds the problem and asserts what fails."""
         module, _, name = solver.partition(":")
         importable = name.isidentifier() and all(part.isidentifier() for part in module.split("."))
         name = name if importable else "solve"

@@ -18,8 +18,10 @@ from freshopt.tools.nginx import Nginx
 from freshopt.tools.nutch import Nutch, read_nutch
 from freshopt.tools.pg_cron import PgCron
 from freshopt.tools.redis import Redis
+from freshopt.tools.sitemap import read_sitemap
 from freshopt.tools.stormcrawler import StormCrawler
 from freshopt.tools.text_template import TextTemplate
+from freshopt.tools.wayback import read_wayback
 
 __all__ = [
     "CacheControl",
@@ -41,5 +43,7 @@ __all__ = [
     "read_dbt",
     "read_git",
     "read_nutch",
+    "read_sitemap",
+    "read_wayback",
     "write_icalendar",
 ]

@@ -39,26 +39,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import SourceDataError
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, label_array
-from freshopt.scheduling.rate_table import RateTable
-from freshopt.tools.export import Exported
+from freshopt.tools.export import refuse, urls_of
 from freshopt.tools.records import Kind, typed
-from freshopt.tools.text_lines import urls_of, write_lines
-from freshopt.tools.whole_intervals import (
-    NEVER,
-    IntervalFormat,
-    Limits,
-    exported,
-    labels,
-    whole_intervals,
-)
+from freshopt.tools.whole_seconds import NEVER, IntervalFormat, Limits
 from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
@@ -86,9 +77,7 @@ _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, RuntimeError
 Folder: TypeAlias = Path | zipfile.Path
 Stamp: TypeAlias = int | float | str | None
 # Releases put off a recheck that comes sooner than MINIMUM_SECONDS_RECHECK_TIME, 60 s by default in some.
-LIMITS = Limits(
-    "changedetection.io", step=1, longest=604_800 * 52_000, shortest=60, remedy="Raise their min_rate."
-)
+LIMITS = Limits("changedetection.io", step=1, longest=604_800 * 52_000, shortest=60)
 # Characters of a URL, by the tool's schema.
 _MOST_LETTERS = 5000
 _ANEW = "Take the backup anew."
@@ -365,54 +354,40 @@ def _moments(seconds: Array) -> np.typing.NDArray[np.datetime64]:
 class ChangeDetection(IntervalFormat):
     """A JSON file."""
 
-    def write(self, table: RateTable, path: Path) -> Exported:
-        """Write to a file; see `ToolFormat.write`.
+    limits: ClassVar[Limits] = LIMITS
+    never: ClassVar[str] = "as paused watches"
+    around: ClassVar[tuple[str, str, str]] = ("[", ",", "\n]\n")
 
-        Raises
-        ------
-        SourceDataError
-            If a name is no URL, an interval does not fit, or a source waits for signals.
+    def text(self, names: list[str]) -> polars.Series:
+        """Return names that are URLs, not templates there and not too long."""
+        urls = urls_of(names, "changedetection.io")
+        wrong = urls.str.contains(r"\{[{%]") | (urls.str.len_chars() > _MOST_LETTERS)
+        refuse(
+            names,
+            wrong.arg_true(),
+            f"has {{{{ or {{%, or more than {_MOST_LETTERS} letters. changedetection.io fills in such URLs "
+            "as templates, and keeps none so long. Percent-encode it, or take it out.",
+        )
+        return urls
+
+    def line(self) -> polars.Expr:
+        """Return a watch as JSON, its interval in calendar units.
+
+        A URL has no control characters: JSON escapes a backslash or a quote in it, nothing else.
         """
         import polars
+        from polars import col
 
-        names, seconds = labels(table), whole_intervals(table, LIMITS)
-        urls = urls_of(names, "changedetection.io")
-        _require_plain(names, urls)
-        watches = polars.DataFrame({"url": urls, "interval": seconds})
-        write_lines(path, watches, _entry(), head="[" if names else "", between=",", end="\n]\n")
-        return exported(table, seconds, "as paused watches")
-
-
-def _require_plain(names: list[str], urls: polars.Series) -> None:
-    """Raise if URLs are templates there or too long."""
-    wrong = urls.str.contains(r"\{[{%]") | (urls.str.len_chars() > _MOST_LETTERS)
-    if wrong.any():
-        offenders = [repr(names[k][:80]) for k in wrong.arg_true().to_list()]
-        raise SourceDataError(
-            f"source {list_offenders(offenders)} has {{{{ or {{%, or more than {_MOST_LETTERS} letters. "
-            "changedetection.io fills in such URLs as templates, and keeps none so long. Percent-encode it, "
-            "or take it out."
+        url = col("name").str.replace_many(["\\", '"'], ["\\\\", '\\"'])
+        rest, parts = col("seconds"), []
+        for name, whole in PARTS.items():
+            parts.append(polars.format(f'"{name}": {{}}', rest // whole))
+            rest = rest % whole
+        timed = polars.concat_str(
+            polars.lit('", "time_between_check_use_default": false, "time_between_check": {'),
+            polars.concat_str(parts, separator=", "),
+            polars.lit("}}"),
         )
-
-
-def _entry() -> polars.Expr:
-    """Return a watch as JSON, its interval in calendar units.
-
-    A URL has no control characters: JSON escapes a backslash or a quote in it, nothing else.
-    """
-    import polars
-    from polars import col
-
-    url = col("url").str.replace_many(["\\", '"'], ["\\\\", '\\"'])
-    rest, parts = col("interval"), []
-    for name, whole in PARTS.items():
-        parts.append(polars.format(f'"{name}": {{}}', rest // whole))
-        rest = rest % whole
-    timed = polars.concat_str(
-        polars.lit('", "time_between_check_use_default": false, "time_between_check": {'),
-        polars.concat_str(parts, separator=", "),
-        polars.lit("}}"),
-    )
-    paused = polars.lit('", "paused": true}')
-    check = polars.when(col("interval") == NEVER).then(paused).otherwise(timed)
-    return polars.concat_str(polars.lit('\n{"url": "'), url, check)
+        paused = polars.lit('", "paused": true}')
+        check = polars.when(col("seconds") == NEVER).then(paused).otherwise(timed)
+        return polars.concat_str(polars.lit('\n{"url": "'), url, check)

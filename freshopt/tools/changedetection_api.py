@@ -26,7 +26,7 @@ from urllib.parse import quote, urlsplit
 from freshopt.errors import SourceDataError
 from freshopt.tools.changedetection import LIMITS, PARTS, ToldWatch, Watch, watch_time
 from freshopt.tools.records import typed
-from freshopt.tools.whole_intervals import Limits
+from freshopt.tools.whole_seconds import Limits
 
 # Octets of an answer: ten thousand watches take a few million.
 LARGEST = 1 << 28

@@ -29,10 +29,10 @@ from typing import NamedTuple
 import numpy as np
 
 from freshopt.errors import SourceDataError
-from freshopt.numerics.arrays import IntArray, total
+from freshopt.numerics.arrays import IntArray
 from freshopt.scheduling.rate_table import RateTable
 from freshopt.tools.export import Exported
-from freshopt.tools.whole_intervals import ROUNDING, labels, largest_loss, require_clocked
+from freshopt.tools.whole_seconds import ROUNDING, labels, report, require_clocked
 from freshopt.units import SECONDS
 
 _DAY = SECONDS["day"]
@@ -273,17 +273,7 @@ def cron_lines(table: RateTable, tool: str, *, seconds: bool = False) -> tuple[l
         for own, each in zip(fast, repeated, strict=True)
     ]
     realised = np.array(per_day) * (SECONDS[table.time_unit] / _DAY)
-    never = rates.count(0.0)
-    done = Exported(
-        len(names) - never,
-        never,
-        "left out",
-        total(table.rates),
-        total(realised),
-        largest_loss(table.rates, realised),
-        table.time_unit,
-    )
-    return lines, done
+    return lines, report(table.rates, realised, table.rates > 0.0, "left out", table.time_unit)
 
 
 def _whole_seconds(rate: float) -> int | None:

@@ -25,13 +25,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import SourceDataError
 from freshopt.scheduling.rate_table import RateTable
 from freshopt.tools.cron_fields import cron_lines
-from freshopt.tools.export import Exported
-from freshopt.tools.text_lines import hosts_of, text_of, urls_of
+from freshopt.tools.export import Exported, hosts_of, refuse, text_of, urls_of
 from freshopt.tools.text_template import Parts, parts_of, require_unquoted
-from freshopt.tools.whole_intervals import IntervalFormat, labels, require_clocked
+from freshopt.tools.whole_seconds import IntervalFormat, labels, require_clocked
 
 if TYPE_CHECKING:
     import polars
@@ -103,22 +102,22 @@ class Crontab(IntervalFormat):
                 "read that differently. Put the command into a script."
             )
         text = text_of(names)
-        wrong = text.str.contains(_CONTROL).arg_true().to_list()
-        if wrong:
-            raise SourceDataError(
-                f"source {list_offenders(repr(names[k][:80]) for k in wrong)} has a newline, another control "
-                "character or a lone surrogate. A crontab has one command a line, in UTF-8. Rename it."
-            )
+        refuse(
+            names,
+            text.str.contains(_CONTROL).arg_true(),
+            "has a newline, another control character or a lone surrogate. A crontab has one command a line, "
+            "in UTF-8. Rename it.",
+        )
         parts = parts_of(command, ["source", "host"], "the command", strict=False)
         require_unquoted(parts, "the command", "'\"`")
         if ("source", "") not in parts:
             parts = [*parts[:-1], f"{parts[-1]} ", ("source", ""), ""]
-        options = text.str.starts_with("-").arg_true().to_list()
-        if options and _is_first_of_a_word(parts):
-            raise SourceDataError(
-                f"source {list_offenders(repr(names[k][:80]) for k in options)} begins with '-'. The command "
-                "would read it as an option. Rename it; or end the command in --, or write that before "
-                "{source}, if it reads names only after that."
+        if _is_first_of_a_word(parts):
+            refuse(
+                names,
+                text.str.starts_with("-").arg_true(),
+                "begins with '-'. The command would read it as an option. Rename it; or end the command in "
+                "--, or write that before {source}, if it reads names only after that.",
             )
         known = text.to_frame("source")
         if ("host", "") in parts:

@@ -36,13 +36,13 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import SourceDataError
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import IntArray
 from freshopt.scheduling.rate_table import RateTable
-from freshopt.tools.export import Exported
+from freshopt.tools.export import Exported, refuse
 from freshopt.tools.records import Paths, Snapshot, files_of, log_of, read_document
-from freshopt.tools.whole_intervals import (
+from freshopt.tools.whole_seconds import (
     NEVER,
     IntervalFormat,
     Limits,
@@ -181,7 +181,7 @@ def _rungs() -> tuple[Rung, ...]:
 
 
 RUNGS = _rungs()
-_LIMITS = Limits("a dbt job", step=60, longest=RUNGS[-1].seconds, shortest=60, remedy="Raise their min_rate.")
+_LIMITS = Limits("a dbt job", step=60, longest=RUNGS[-1].seconds, shortest=60)
 # dbt's unique_id of a source: its package, its source's and its table's name.
 _SOURCE = re.compile(r"source\.(\w+)\.(\w+)\.([^.\x00-\x1f\x7f\ud800-\udfff]+)")
 FILES = ("selectors.yml", "sources.yml", "crontab")
@@ -207,12 +207,12 @@ class Dbt(IntervalFormat):
         """
         names, seconds = labels(table), _on_rungs(whole_intervals(table, _LIMITS))
         found = [_SOURCE.fullmatch(name) for name in names]
-        wrong = [repr(name[:80]) for name, match in zip(names, found, strict=True) if match is None]
-        if wrong:
-            raise SourceDataError(
-                f"source {list_offenders(wrong)} is no unique_id of a dbt source, such as "
-                "source.shop.raw.orders. Name it as sources.json does, which freshopt plan --dbt reads."
-            )
+        refuse(
+            names,
+            [k for k, match in enumerate(found) if match is None],
+            "is no unique_id of a dbt source, such as source.shop.raw.orders. Name it as sources.json does, "
+            "which freshopt import dbt reads.",
+        )
         places = [(match[1], match[2], match[3]) for match in found if match is not None]
         rung_of = {rung.seconds: rung for rung in RUNGS}
         by_rung: dict[Rung, list[tuple[str, str, str]]] = {}

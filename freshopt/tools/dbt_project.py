@@ -36,7 +36,7 @@ from freshopt.errors import SourceDataError, list_offenders
 from freshopt.scheduling.rate_table import RateTable
 from freshopt.tools.export import Exported
 from freshopt.tools.records import read_document, typed
-from freshopt.tools.whole_intervals import (
+from freshopt.tools.whole_seconds import (
     NEVER,
     IntervalFormat,
     Limits,

@@ -19,26 +19,22 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from freshopt.errors import SourceDataError, list_offenders
-from freshopt.scheduling.rate_table import RateTable
-from freshopt.tools.export import Exported
-from freshopt.tools.text_lines import text_of, write_lines
-from freshopt.tools.whole_intervals import IntervalFormat, Limits, exported, labels, whole_intervals
+from freshopt.tools.export import refuse, text_of
+from freshopt.tools.whole_seconds import IntervalFormat, Limits
 
 if TYPE_CHECKING:
     import polars
 
 _LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _NAME = rf"^(?:{_LABEL}/)?{_LABEL}(?:\.{_LABEL})*$"
+# Namespace and name.
+_PLACE = r"^(?:([^/]*)/)?([^/]*)$"
 # Characters of DNS names and labels.
 _MOST_NAME, _MOST_NAMESPACE = 253, 63
 # A Go duration counts nanoseconds in 64 bits.
-_LIMITS = Limits(
-    "a refreshInterval", step=1, longest=2**63 // 10**9, shortest=1, remedy="Raise their min_rate."
-)
+_LIMITS = Limits("a refreshInterval", step=1, longest=2**63 // 10**9, shortest=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,51 +44,39 @@ class ExternalSecrets(IntervalFormat):
     A source is called ``name`` or ``namespace/name``.
     """
 
-    def write(self, table: RateTable, path: Path) -> Exported:
-        """Write to a file; see `ToolFormat.write`.
+    limits: ClassVar[Limits] = _LIMITS
+    never: ClassVar[str] = 'with refreshInterval "0s"'
+    around: ClassVar[tuple[str, str, str]] = ("", "---\n", "")
 
-        Raises
-        ------
-        SourceDataError
-            If a name is none that Kubernetes has, an interval does not fit, or a source waits for signals.
-        """
-        import polars
-
-        names, seconds = labels(table), whole_intervals(table, _LIMITS)
+    def text(self, names: list[str]) -> polars.Series:
+        """Return names that Kubernetes has."""
         text = text_of(names)
         # Lengths are of ASCII letters where the name is one that Kubernetes has.
-        places = polars.DataFrame({"place": text, "interval": seconds}).with_columns(
-            polars.col("place").str.extract(r"^([^/]*)/", 1).alias("namespace"),
-            polars.col("place").str.extract(r"([^/]*)$", 1).alias("name"),
-        )
         fits = text.str.contains(_NAME)
-        fits &= places["name"].str.len_bytes() <= _MOST_NAME
-        fits &= places["namespace"].str.len_bytes().fill_null(0) <= _MOST_NAMESPACE
-        if not fits.all():
-            wrong = [repr(names[k]) for k in (~fits).arg_true().to_list()]
-            raise SourceDataError(
-                f"source {list_offenders(wrong)} is no name of "
-                "a Kubernetes resource. Those have lower-case letters, digits, '-' and '.'. Name it as the "
-                "ExternalSecret is called, or namespace/name."
-            )
-        write_lines(path, places, _document(), between="---\n")
-        return exported(table, seconds, 'with refreshInterval "0s"')
+        fits &= text.str.extract(_PLACE, 2).str.len_bytes() <= _MOST_NAME
+        fits &= text.str.extract(_PLACE, 1).str.len_bytes().fill_null(0) <= _MOST_NAMESPACE
+        refuse(
+            names,
+            (~fits).arg_true(),
+            "is no name of a Kubernetes resource. Those have lower-case letters, digits, '-' and '.'. Name "
+            "it as the ExternalSecret is called, or namespace/name.",
+        )
+        return text
 
+    def line(self) -> polars.Expr:
+        """Return the YAML of a resource."""
+        import polars
 
-def _document() -> polars.Expr:
-    """Return the YAML of a resource."""
-    import polars
-    from polars import col
-
-    return polars.concat_str(
-        polars.lit('apiVersion: external-secrets.io/v1\nkind: ExternalSecret\nmetadata:\n  name: "'),
-        col("name"),
-        polars.lit('"\n'),
-        polars.format('  namespace: "{}"\n', col("namespace")).fill_null(""),
-        polars.lit('spec:\n  refreshInterval: "'),
-        duration(col("interval")),
-        polars.lit('"\n'),
-    )
+        namespace, name = (polars.col("name").str.extract(_PLACE, part) for part in (1, 2))
+        return polars.concat_str(
+            polars.lit('apiVersion: external-secrets.io/v1\nkind: ExternalSecret\nmetadata:\n  name: "'),
+            name,
+            polars.lit('"\n'),
+            polars.format('  namespace: "{}"\n', namespace).fill_null(""),
+            polars.lit('spec:\n  refreshInterval: "'),
+            duration(polars.col("seconds")),
+            polars.lit('"\n'),
+        )
 
 
 def duration(seconds: polars.Expr) -> polars.Expr:

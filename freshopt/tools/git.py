@@ -224,7 +224,7 @@ class _Touched:
             time[rows].astype("datetime64[s]"),
             opened[kept][order].astype("datetime64[s]"),
             closed[kept][order].astype("datetime64[s]"),
-            sources=labels[kept],
+            names=labels[kept],
             time_unit=time_unit,
         )
 

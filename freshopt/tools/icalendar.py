@@ -26,7 +26,7 @@ from freshopt.errors import SourceDataError, list_offenders
 from freshopt.logs.atomic_output import complete_file
 from freshopt.numerics.arrays import IntArray, chunks
 from freshopt.scheduling.schedule import Schedule
-from freshopt.tools.text_lines import TOGETHER, text_of
+from freshopt.tools.export import TOGETHER, refuse, text_of
 from freshopt.units import SECONDS
 
 if TYPE_CHECKING:
@@ -143,12 +143,10 @@ def _require_writable(schedule: Schedule, names: list[str], text: polars.Series,
             f"no refresh falls into {schedule.horizon:g} {schedule.time_unit}s. A calendar has at least one "
             "event. Lengthen the horizon."
         )
-    wrong = [repr(names[k][:80]) for k in text.str.contains(_NO_TEXT).arg_true().to_list()]
-    if wrong:
-        raise SourceDataError(
-            f"source {list_offenders(wrong)} has a control character or a lone surrogate. A calendar's text "
-            "has none. Rename it."
-        )
+    wrong = text.str.contains(_NO_TEXT).arg_true()
+    refuse(
+        names, wrong, "has a control character or a lone surrogate. A calendar's text has none. Rename it."
+    )
     last = float(schedule.time[-1]) * SECONDS[schedule.time_unit]
     if last > (_LAST - begin).total_seconds():
         raise SourceDataError(

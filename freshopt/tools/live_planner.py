@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
 from freshopt.logs.clock import Clock
@@ -52,16 +53,31 @@ def read_planner(folder: Path, time_unit: str = "day") -> tuple[CrawlLog, Array]
     name, *found = zip(*rows, strict=True)
     names, source = code_sources(name)
     time, changed, changes, dates = (np.array(column, dtype=np.float64) for column in found)
-    order = np.lexsort((time, source))
-    changed = np.where(changed < 0.0, np.nan, changed)
-    columns: dict[str, Any] = {"source": source, "time": time * scale, "changed": changed}
-    columns |= {"changes": changes, "last_modified": dates * scale}
-    columns = {key: column[order] for key, column in columns.items()}
-    source, time, found, dates = (columns[key] for key in ("source", "time", "changed", "last_modified"))
-    columns["last_modified"] = usable_dates(source, time, found, dates, time_unit, names)
-    told = {key: column for key, column in columns.items() if not np.isnan(column).all()}
-    log = derived_log(told, names, Clock(time_unit, clock.origin))
+    columns = {"source": source, "time": time * scale, "changed": changed, "changes": changes}
+    columns["last_modified"] = dates * scale
+    log = observed_log(columns, names, Clock(time_unit, clock.origin), hosts=names)
     return log, np.array([weights[each] for each in names.tolist()])
+
+
+def observed_log(
+    columns: Mapping[str, npt.NDArray[Any]],
+    names: npt.NDArray[Any],
+    clock: Clock,
+    *,
+    hosts: npt.NDArray[Any] | None = None,
+) -> CrawlLog:
+    """Return the log of observations in any order.
+
+    Sources are positions. What was found is below 0 where it is not known. Dates that contradict a crawl are
+    left out, and with `hosts`, the sources' names, those that a whole host gets wrong (`usable_dates`).
+    """
+    order = np.lexsort((columns["time"], columns["source"]))
+    told = {key: columns[key][order].astype(np.float64) for key in ("time", "changed", "changes")}
+    told["changed"][told["changed"] < 0.0] = np.nan
+    source, dates = columns["source"][order].astype(np.int64), columns["last_modified"][order]
+    told["last_modified"] = usable_dates(source, told["time"], told["changed"], dates, clock.unit, hosts)
+    known = {key: column for key, column in told.items() if not np.isnan(column).all()}
+    return derived_log({"source": source, **known}, names, clock)
 
 
 def planned_rates(folder: Path) -> tuple[dict[str, float], str]:

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.tools.cache_control import UNWRITABLE
-from freshopt.tools.whole_lifetimes import LifetimeFormat
+from freshopt.tools.whole_seconds import LifetimeFormat
 
 if TYPE_CHECKING:
     import polars

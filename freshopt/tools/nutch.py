@@ -51,10 +51,9 @@ from freshopt.errors import SourceDataError, list_offenders
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import IntArray
 from freshopt.scheduling.rate_table import RateTable
-from freshopt.tools.export import Exported
+from freshopt.tools.export import Exported, hosts_of, urls_of, write_lines
 from freshopt.tools.records import Paths, Snapshot, files_of, log_of
-from freshopt.tools.text_lines import hosts_of, urls_of, write_lines
-from freshopt.tools.whole_intervals import (
+from freshopt.tools.whole_seconds import (
     NEVER,
     IntervalFormat,
     Limits,

@@ -32,7 +32,7 @@ from freshopt.tools.text_template import (
     require_unquoted,
     sql_literal,
 )
-from freshopt.tools.whole_intervals import IntervalFormat, labels
+from freshopt.tools.whole_seconds import IntervalFormat, labels
 
 _WHAT = "the command"
 # Octets of a job's name: its type was `name` before pg_cron 1.5.

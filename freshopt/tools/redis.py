@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from freshopt.tools.whole_lifetimes import LifetimeFormat
+from freshopt.tools.whole_seconds import LifetimeFormat
 
 if TYPE_CHECKING:
     import polars

@@ -14,26 +14,15 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
+from freshopt.tools.export import urls_of
+from freshopt.tools.whole_seconds import NEVER, IntervalFormat, Limits
 
-from freshopt.scheduling.rate_table import RateTable
-from freshopt.tools.export import Exported
-from freshopt.tools.text_lines import urls_of, write_lines
-from freshopt.tools.whole_intervals import (
-    NEVER,
-    IntervalFormat,
-    Limits,
-    exported,
-    labels,
-    whole_intervals,
-)
+if TYPE_CHECKING:
+    import polars
 
 KEY = "scheduler.delay.mins"
-_LIMITS = Limits(
-    "StormCrawler", step=60, longest=60 * (2**31 - 1), shortest=60, remedy="Raise their min_rate."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +35,17 @@ class StormCrawler(IntervalFormat):
     list ``scheduler.delay.mins``, and ``metadata.transfer`` must not, as found links would inherit it.
     """
 
-    def write(self, table: RateTable, path: Path) -> Exported:
-        """Write to a file; see `ToolFormat.write`.
+    limits: ClassVar[Limits] = Limits("StormCrawler", step=60, longest=60 * (2**31 - 1), shortest=60)
+    never: ClassVar[str] = f"with {KEY}=-1"
 
-        Raises
-        ------
-        SourceDataError
-            If a name is no URL, an interval is below a minute, or a source waits for signals.
-        """
+    def text(self, names: list[str]) -> polars.Series:
+        """Return names that are URLs."""
+        return urls_of(names, "StormCrawler")
+
+    def line(self) -> polars.Expr:
+        """Return seeds with their delays."""
         import polars
-        from polars import col
 
-        names, seconds = labels(table), whole_intervals(table, _LIMITS)
-        urls = urls_of(names, "StormCrawler")
-        minutes = np.where(seconds == NEVER, -1, seconds // 60)
-        lines = polars.DataFrame({"url": urls, "delay": minutes})
-        write_lines(path, lines, polars.format(f"{{}}\t{KEY}={{}}\n", col("url"), col("delay")))
-        return exported(table, seconds, f"with {KEY}=-1")
+        seconds = polars.col("seconds")
+        minutes = polars.when(seconds == NEVER).then(-1).otherwise(seconds // 60)
+        return polars.format(f"{{}}\t{KEY}={{}}\n", "name", minutes)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.logs.read_history import read_history
+from freshopt.logs.read_events import read_history
 from freshopt.tools.cache_control import CacheControl
 from freshopt.tools.changedetection import ChangeDetection, read_changedetection
 from freshopt.tools.changedetection_api import ChangeDetectionApi
@@ -25,10 +25,11 @@ from freshopt.tools.nginx import Nginx
 from freshopt.tools.nutch import Nutch, longest_of, read_nutch
 from freshopt.tools.pg_cron import PgCron
 from freshopt.tools.redis import Redis
+from freshopt.tools.sitemap import read_sitemap
 from freshopt.tools.stormcrawler import StormCrawler
 from freshopt.tools.text_template import PLACEHOLDERS, QUOTING_WORDS, TextTemplate
-from freshopt.tools.whole_intervals import IntervalFormat
-from freshopt.tools.whole_lifetimes import LifetimeFormat
+from freshopt.tools.wayback import read_wayback
+from freshopt.tools.whole_seconds import IntervalFormat, LifetimeFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,11 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Foreign tool: ``--NAME PATH`` on the command line, ``--format NAME``, ``sync NAME``.
+    """Foreign tool: ``import NAME PATH``, ``schedule --format NAME``, ``sync NAME``.
 
     `read` makes a log or a history of a path, which `help` describes, and `called` names it; `write` is the
-    format of its files; `server` is a running one, whose intervals can be set.
+    format of its files; `server` is a running one, whose intervals can be set. Before there was the command
+    import, some had a `flag` of their own, --NAME PATH, in place of a log.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Tool:
     help: str = ""
     metavar: str = "PATH"
     called: str = "{}"
+    flag: bool = False
     write: type[ToolFormat[Any]] | None = None
     server: type[ChangeDetectionApi] | None = None
     options: tuple[Setting, ...] = ()
@@ -79,9 +82,10 @@ TOOLS = (
     Tool(
         "git",
         read_git,
-        "Git repository, or a folder in one, instead of LOG: each file is a source, each commit of the "
-        "branch that touches it a change; merges count when they are merged.",
+        "Git repository, or a folder in one: each file is a source, each commit of the branch that touches "
+        "it a change; merges count when they are merged.",
         called="git history of {}",
+        flag=True,
         options=(
             Setting("since", "MOMENT", "start of the history, such as 2026-01-31.", "read"),
             Setting(
@@ -95,27 +99,50 @@ TOOLS = (
             Setting("min-changes", "N", "minimum number of changes of a file (default 0).", "read", least=0),
         ),
     ),
-    Tool("history", read_history, "Table of all changes (source, time) instead of LOG.", "FILE"),
+    Tool(
+        "history",
+        read_history,
+        "Table of all changes (source, time), as version control or a feed has them: that none is missing is "
+        "its owner's word. Changes found by looking now and then are no history, but a log.",
+        "FILE",
+        flag=True,
+    ),
     Tool(
         "dbt",
         read_dbt,
-        "Folder of sources.json files of `dbt source freshness`, one per run, instead of LOG.",
+        "Folder of sources.json files of `dbt source freshness`, one per run.",
+        flag=True,
         write=Dbt,
     ),
     Tool(
         "nutch",
         read_nutch,
-        "Dumps of Apache Nutch's crawl database (readdb -dump -format csv), one per run, instead of LOG.",
+        "Folder of dumps of Apache Nutch's crawl database (readdb -dump -format csv), one per run.",
+        flag=True,
         write=Nutch,
         options=(
             Setting("longest", "TIME", "db.fetch.interval.max (default 90d).", "write", value=longest_of),
         ),
     ),
+    Tool(
+        "sitemap",
+        read_sitemap,
+        "Folder with copies of sitemaps (XML, also gzipped; of news, too), with their dates in the names: a "
+        "page has changed where its lastmod has.",
+    ),
+    Tool(
+        "wayback",
+        read_wayback,
+        "Index of a web archive's captures: CDX of the Wayback Machine as text, CSV or JSON, a CDX file, or "
+        "CDXJ.",
+        "FILE",
+    ),
     Tool("stormcrawler", write=StormCrawler),
     Tool(
         "changedetection",
         read_changedetection,
-        "Data folder of changedetection.io, or a backup of it, instead of LOG.",
+        "Data folder of changedetection.io, or a backup of it.",
+        flag=True,
         write=ChangeDetection,
         server=ChangeDetectionApi,
     ),
@@ -142,6 +169,7 @@ TOOLS = (
     Tool("dns", write=Dns),
 )
 READ = {tool.name: tool for tool in TOOLS if tool.read is not None}
+FLAGS = {name: tool for name, tool in READ.items() if tool.flag}
 SERVED = {tool.name: tool.server for tool in TOOLS if tool.server is not None}
 _WRITTEN = [(tool.name, tool.write) for tool in TOOLS if tool.write is not None]
 INTERVALS = {name: made for name, made in _WRITTEN if issubclass(made, IntervalFormat)}

@@ -25,13 +25,12 @@ from urllib.parse import quote
 
 import numpy as np
 
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import SourceDataError
 from freshopt.numerics.arrays import IntArray
 from freshopt.scheduling.rate_table import RateTable
 from freshopt.tools.cron_fields import cron_lines
-from freshopt.tools.export import Exported
-from freshopt.tools.text_lines import hosts_of, text_of, urls_of
-from freshopt.tools.whole_intervals import (
+from freshopt.tools.export import Exported, hosts_of, refuse, text_of, urls_of
+from freshopt.tools.whole_seconds import (
     NEVER,
     IntervalFormat,
     Limits,
@@ -88,12 +87,12 @@ class TextTemplate(IntervalFormat):
         require_clocked(table, "a template")
         names = labels(table)
         text = text_of(names)
-        wrong = text.str.contains(_CONTROL).arg_true().to_list()
-        if wrong:
-            raise SourceDataError(
-                f"source {list_offenders(repr(names[k][:80]) for k in wrong)} has a newline, another control "
-                "character or a lone surrogate, which would end its line. Rename it."
-            )
+        refuse(
+            names,
+            text.str.contains(_CONTROL).arg_true(),
+            "has a newline, another control character or a lone surrogate, which would end its line. Rename "
+            "it.",
+        )
         if "cron" in used:
             lines, done = cron_lines(table, "cron")
             seconds = np.zeros(len(names), dtype=np.int64)
@@ -115,7 +114,7 @@ class TextTemplate(IntervalFormat):
 
 def _limits(used: set[str]) -> Limits:
     step = 60 if "minutes" in used else 1
-    return Limits(_WHAT, step=step, longest=10**15, shortest=step, remedy="Raise their min_rate.")
+    return Limits(_WHAT, step=step, longest=10**15, shortest=step)
 
 
 def _values(

@@ -25,7 +25,7 @@ from freshopt.automata import (
     draw,
     to_networkx,
 )
-from freshopt.automata.observed_costs import harmonic_sum
+from freshopt.automata.polls import harmonic_sum
 from freshopt.automata.random_numbers import poisson
 from tests.ground_truth.cost_truth import Floats
 from tests.ground_truth.strata import stratified

@@ -13,13 +13,13 @@ import pytest
 
 import freshopt as fo
 from freshopt.cvx import cp
-from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from freshopt.solvers import SeparableNewton, WaterFilling
 from freshopt.testing import assert_optimal
 from tests.contracts import discovery
 from tests.ground_truth import truth
 from tests.ground_truth.cases import as_problem
 from tests.ground_truth.cell_truth import CURVES
+from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present, written
 from tests.ground_truth.strata import stratified
 from tests.ground_truth.strategies import FAMILIES, FETCHED, PLAIN, constrained, sample
 from tests.ground_truth.tolerances import SCALAR
@@ -38,11 +38,13 @@ class Constant(fo.Objective):
         return self.constant - cp.multiply(sources.change_rate, cp.inv_pos(rate + sources.change_rate))
 
 
-class Exponential(fo.Objective):
-    """A cost that becomes small but never 0."""
-
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
-        return cp.multiply(sources.importance, cp.exp(cp.multiply(-3.0 / sources.change_rate, rate)))
+# A cost that becomes small but never 0.
+Exponential = written(
+    "Exponential",
+    lambda rate, sources: cp.multiply(
+        sources.importance, cp.exp(cp.multiply(-3.0 / sources.change_rate, rate))
+    ),
+)
 
 
 OWN = {"declared": discovery.Cell(Constant(7.0)), "exponential": discovery.Cell(Exponential())}
@@ -137,9 +139,8 @@ def optimum(cell: str, family: str) -> tuple[fo.Problem, fo.Solution] | None:
 def cost_at(problem: fo.Problem, rates: Floats) -> float:
     solved = problem.per_bandwidth or problem
     used = rates if solved is problem else problem.used_by_source(rates)
-    assert solved.numerics is not None
     with np.errstate(all="ignore"):
-        return float(np.sum(solved.numerics.cost(used)))
+        return float(np.sum(present(solved.numerics).cost(used)))
 
 
 @pytest.mark.parametrize(
@@ -189,8 +190,8 @@ def filled(limit: str, free: float) -> fo.Problem:
     """Return the harmonic problem of which min_rate leaves the share `free` of a host's limit or of all."""
     sources = fo.Sources([1.0] * 4, host=["a", "a", "b", "b"], min_rate=[1.0, 0.0, 0.0, 0.0])
     if limit == "host":
-        return fo.Problem(HarmonicStaleness(), sources, 10.0, {"a": 1.0 + free})
-    return fo.Problem(HarmonicStaleness(), sources, 1.0 + free)
+        return fo.Problem(HARMONIC, sources, 10.0, {"a": 1.0 + free})
+    return fo.Problem(HARMONIC, sources, 1.0 + free)
 
 
 @pytest.mark.parametrize("solver", [WaterFilling(), SeparableNewton()], ids=repr)
@@ -240,20 +241,20 @@ def test_what_loses_more_than_rounding_is_refused(limit: str, free: float) -> No
 def test_constants_of_the_cost_hide_nothing() -> None:
     sources = fo.Sources([1.0, 2.0, 3.0])
     for bandwidth in (1e-6, 1e6):
-        own, rates = fo.Problem(BinaryFreshness(), sources, bandwidth), bandwidth * np.array([0.2, 0.2, 0.6])
+        own, rates = (fo.Problem(BINARY, sources, bandwidth), bandwidth * np.array([0.2, 0.2, 0.6]))
         expected = fo.certify(own, rates).relative_gap
         assert expected > 1e-3
         for constant in (0.0, 1e3):
             proof = fo.certify(fo.Problem(Constant(constant), sources, bandwidth), rates)
             assert expected / 3.0 <= proof.relative_gap <= 3.0 * expected
     pinned = fo.Sources([1.0, 1.0, 1.0], [1e12, 1.0, 1.0], min_rate=[1.0, 0.0, 0.0], max_rate=[1.0, 9.0, 9.0])
-    proof = fo.certify(fo.Problem(AccumulatedDelay(), pinned, 3.0), [1.0, 1.5, 0.5])
+    proof = fo.certify(fo.Problem(DELAY, pinned, 3.0), [1.0, 1.5, 0.5])
     assert proof.relative_gap > 0.1
 
 
 def test_little_bandwidth_hides_nothing() -> None:
     """Nearly everything is stale whatever is done; but these rates lose most of the freshness there is."""
-    problem = fo.Problem(BinaryFreshness(), fo.Sources([1.0, 1.0], [1.0, 1e-3]), 1e-9)
+    problem = fo.Problem(BINARY, fo.Sources([1.0, 1.0], [1.0, 1e-3]), 1e-9)
     proof = fo.certify(problem, [0.0, 1e-9])
     assert proof.value < 2e-3 * fo.solve(problem).value
     assert proof.relative_gap > 0.3
@@ -265,9 +266,6 @@ def test_min_rates_that_use_up_everything_leave_nothing_to_prove() -> None:
     """Sums of least rates that are the bandwidth but for the last bit are no reason for a warning."""
     lower = np.full(10, 0.1)
     for bandwidth in (1.0, math.nextafter(1.0, 2.0), math.fsum(lower)):
-        solution = fo.solve(
-            fo.Problem(HarmonicStaleness(), fo.Sources(np.arange(1.0, 11.0), min_rate=lower), bandwidth)
-        )
-        assert solution.certificate is not None
-        assert solution.certificate.relative_gap <= 1e-12
-        assert not solution.certificate.reason
+        solution = fo.solve(fo.Problem(HARMONIC, fo.Sources(np.arange(1.0, 11.0), min_rate=lower), bandwidth))
+        assert present(solution.certificate).relative_gap <= 1e-12
+        assert not present(solution.certificate).reason

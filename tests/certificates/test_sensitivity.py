@@ -10,29 +10,18 @@ import pytest
 
 import freshopt as fo
 from freshopt.certificates.sensitivity import Sensitivity
-from freshopt.problems import (
-    AccumulatedDelay,
-    Age,
-    BinaryFreshness,
-    HarmonicStaleness,
-    LaterThan,
-    PollingKnapsack,
-)
+from freshopt.modelling.objective import Refresh
+from freshopt.problems import LaterThan, PollingKnapsack
 from tests.certificates.perturbed_optima import Instance, Row, planted
+from tests.ground_truth.named import chosen
+from tests.ground_truth.strata import rare
 
 Floats = npt.NDArray[np.float64]
-PERIODIC = fo.Refresh.PERIODIC
 OBJECTIVES: dict[str, fo.Objective] = {
     "spend": fo.Spend(),
-    "harmonic": HarmonicStaleness(),
-    "harmonic periodic": HarmonicStaleness(refresh=PERIODIC),
-    "delay": AccumulatedDelay(),
-    "delay periodic": AccumulatedDelay(refresh=PERIODIC),
-    "binary": BinaryFreshness(),
-    "binary periodic": BinaryFreshness(refresh=PERIODIC),
-    "age": Age(),
+    **chosen("harmonic", "harmonic periodic", "delay", "delay periodic", "binary", "binary periodic", "age"),
     "polls": PollingKnapsack(),
-    "later": LaterThan(0.5),
+    "later": LaterThan(0.5, refresh=Refresh.POISSON),
 }
 # Second derivatives are differences of the numerics' marginals, right to about 1e-11.
 TOLERANCE = 1e-9
@@ -157,13 +146,13 @@ def test_the_cheapest_rates_that_meet_targets(loss: str, price: float) -> None:
     require_right(planted(("spend",) * N, rows, (price, 0.8, 0.0), 3, held=(4,)), 4)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(1, 6))])
+@pytest.mark.parametrize("seed", [0, *rare(*range(1, 6))])
 def test_an_objective_under_a_budget_a_target_of_another_and_a_reserve(seed: int) -> None:
     rows = (UNIT, mean("binary", "fresh", (0, 1, 2)), RESERVE)
     require_right(planted(("harmonic",) * N, rows, (0.4, 2.0, 0.05), seed), 5)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(1, 6))])
+@pytest.mark.parametrize("seed", [0, *rare(*range(1, 6))])
 def test_ill_scaled_sources(seed: int) -> None:
     rows = (UNIT, BYTES, mean("harmonic", "fresh"))
     require_right(planted(("delay",) * N, rows, (0.1, 0.2, 0.5), seed, ill=True), 6, 1e-8)

@@ -11,14 +11,14 @@ import pytest
 import freshopt as fo
 from freshopt.certificates import kkt_system
 from freshopt.certificates.sensitivity import Sensitivity
-from freshopt.cvx import Expression, cp
+from freshopt.cvx import cp
 from freshopt.errors import CertificateError, ObjectiveError, SourceDataError
-from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness, LaterThan
+from freshopt.problems import LaterThan
 from freshopt.separable.kernel import Kernel
 from freshopt.solvers import ClosedForm
+from tests.ground_truth.named import AGE, BINARY, DELAY, HARMONIC, written
 
 Floats = npt.NDArray[np.float64]
-DELAY = AccumulatedDelay()
 
 
 def shares(w: Any, d: Any, bandwidth: Any) -> Any:  # noqa: ANN401 - real or complex
@@ -122,7 +122,7 @@ def test_a_single_source_takes_what_there_is() -> None:
 
 def test_the_envelope_theorem() -> None:
     sources = fo.Sources([1.0, 2.0, 8.0], [1.0, 0.0, 3.0], host=["a", "a", "b"])
-    problem = fo.Problem(BinaryFreshness(), sources, bandwidth=3.0, host_limits={"b": 1.0})
+    problem = fo.Problem(BINARY, sources, bandwidth=3.0, host_limits={"b": 1.0})
     solution = fo.solve(problem)
     gradient = solution.sensitivity().vjp(value=1.0)
     fresh = solution.rates / (solution.rates + sources.change_rate)
@@ -167,7 +167,7 @@ def test_linear_sources_take_what_the_rows_leave() -> None:
     # the price; the others are refreshed at all or none.
     w, d = np.array([3.0, 2.0, 1.0, 4.0, 5.0]), np.array([2.0, 2.0, 2.0, 1.0, 3.0])
     sources = fo.Sources(d, w, signalled=[True, True, True, False, False])
-    solution = fo.solve(fo.Problem(BinaryFreshness(), sources, bandwidth=4.5))
+    solution = fo.solve(fo.Problem(BINARY, sources, bandwidth=4.5))
     assert solution.price == pytest.approx(1.0, rel=1e-12)
     assert 0.0 < solution.rates[1] < 2.0
 
@@ -196,11 +196,8 @@ def test_sources_at_a_kink_stay() -> None:
     assert found.prices["bandwidth"] == pytest.approx(10.0, rel=1e-12)
 
 
-class Squared(fo.Objective):
-    """An objective that is not proportional to importance."""
-
-    def per_source(self, rate: Expression, sources: fo.Sources) -> Expression:
-        return cp.multiply(sources.importance**2, cp.inv_pos(rate))
+# An objective that is not proportional to importance.
+Squared = written("Squared", lambda rate, sources: cp.multiply(sources.importance**2, cp.inv_pos(rate)))
 
 
 def test_importance_may_enter_an_objective_in_any_way() -> None:
@@ -229,7 +226,7 @@ def test_what_just_touches_is_counted_and_stays() -> None:
 
 def test_sources_of_no_importance_have_a_right_derivative_of_the_value() -> None:
     sources = fo.Sources([1.0, 4.0], [1.0, 0.0])
-    at = fo.solve(fo.Problem(HarmonicStaleness(), sources, bandwidth=3.0)).sensitivity()
+    at = fo.solve(fo.Problem(HARMONIC, sources, bandwidth=3.0)).sensitivity()
     assert np.isinf(at.vjp(value=1.0).importance[1])
     assert np.all(np.isfinite(at.vjp(rates=1.0).importance))
     assert np.isfinite(at.jvp(importance=[1.0, 0.0]).value)
@@ -248,7 +245,7 @@ def test_what_has_no_derivatives_says_so() -> None:
     coupled = fo.Problem(DELAY, sources, 3.0, constraints=lambda rate: [cp.norm(rate) <= 2.5])
     with pytest.raises(ObjectiveError, match="Derivatives need constraints that are rows"):
         Sensitivity.at(coupled, [1.0, 2.0], {})
-    refused = ClosedForm().solve(fo.Problem(Age(), sources, bandwidth=3.0))
+    refused = ClosedForm().solve(fo.Problem(AGE, sources, bandwidth=3.0))
     with pytest.raises(CertificateError, match="no rates to differentiate"):
         refused.sensitivity()
 
@@ -260,7 +257,7 @@ def test_the_repr_says_what_moves() -> None:
 
 def test_where_no_row_binds_only_bounds_move() -> None:
     sources = fo.Sources([1.0, 2.0], [3.0, 1.0], signalled=True)
-    at = fo.solve(fo.Problem(BinaryFreshness(), sources, bandwidth=10.0)).sensitivity()
+    at = fo.solve(fo.Problem(BINARY, sources, bandwidth=10.0)).sensitivity()
     assert at.binding == ()
     found = at.jvp(change_rate=[1.0, 0.0], importance=1.0, limits={"bandwidth": 1.0})
     assert found.rates.tolist() == pytest.approx([1.0, 0.0])

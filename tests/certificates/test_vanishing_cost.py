@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness, LaterThan
+from freshopt.modelling.objective import Refresh
+from freshopt.problems import LaterThan
+from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present
 from tests.ground_truth.strata import stratified
 from tests.ground_truth.tolerances import CONIC, EXACT
 
@@ -17,8 +19,7 @@ BANDWIDTHS = [2.0, 8.0, 20.0, 24.0, 48.0, 96.0, 200.0, 1000.0, 1e5]
 
 def consistent(solution: fo.Solution) -> fo.Certificate:
     """Hold status, verdict and relative gap of a solution against each other."""
-    proof = solution.certificate
-    assert proof is not None
+    proof = present(solution.certificate)
     assert (solution.status is fo.Status.OPTIMAL) == (proof.relative_gap <= CONIC)
     assert proof.confirms(CONIC) == (solution.status is fo.Status.OPTIMAL)
     assert not proof.vanishing or proof.relative_gap == 0.0
@@ -45,7 +46,15 @@ def test_deadlines_that_are_kept_are_optimal(
 
 
 @pytest.mark.parametrize("importance", [[1.0, 0.0, 2.0], [0.0, 0.0, 2.0]])
-@pytest.mark.parametrize("objective", [LaterThan(3.0), BinaryFreshness(), HarmonicStaleness()], ids=repr)
+@pytest.mark.parametrize(
+    "objective",
+    [
+        LaterThan(3.0, refresh=Refresh.POISSON),
+        BINARY,
+        HARMONIC,
+    ],
+    ids=repr,
+)
 def test_a_second_budget_beside_a_source_of_no_importance(
     objective: fo.Objective, importance: list[float]
 ) -> None:
@@ -63,7 +72,7 @@ def test_an_optimum_of_zero_has_no_gap_beside_it(seed: int) -> None:
     """Announced changes with bandwidth for all: a status and a relative gap say the same of any rates."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 9))
-    objective = [HarmonicStaleness(), BinaryFreshness(), AccumulatedDelay()][seed % 3]
+    objective = [HARMONIC, BINARY, DELAY][seed % 3]
     rates, weight = 10.0 ** rng.uniform(-6, 4, n), 10.0 ** rng.uniform(-6, 6, n)
     sources = fo.Sources(rates, weight, signalled=True)
     ample = float(rng.choice([1.0, 1.5, 20.0]))
@@ -82,7 +91,7 @@ def test_an_optimum_of_zero_has_no_gap_beside_it(seed: int) -> None:
 def test_what_a_refresh_costs_is_never_nothing() -> None:
     """The least bandwidth for a target: what is spent is small, and without refreshes nothing is."""
     sources = fo.Sources([1e-9, 2e-9])
-    target = fo.Target(AccumulatedDelay(), at_most=1.0)
+    target = fo.Target(DELAY, at_most=1.0)
     problem = fo.Problem(fo.Spend(), sources, constraints=[target])
     solution = fo.solve(problem)
     proof = consistent(solution)

@@ -12,9 +12,9 @@ import pytest
 import freshopt as fo
 from freshopt.autodiff.kinked_atoms import RIGHT
 from freshopt.cvx import cp
-from freshopt.problems import HarmonicStaleness
 from freshopt.separable.derived_kernel import CostJet, DerivedNumerics
 from freshopt.solvers import WaterFilling
+from tests.ground_truth.named import HARMONIC, written
 from tests.ground_truth.tolerances import EXACT
 
 
@@ -56,9 +56,7 @@ def test_relative_entropy_far_from_its_reference_is_solved_and_proved() -> None:
 
 @pytest.mark.parametrize("rates", [[0.5], [1e-18]])
 def test_rates_far_above_a_reference_are_not_optimal(rates: list[float]) -> None:
-    class Projection(fo.Objective):
-        def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401, ARG002
-            return cp.kl_div(rate, 1e-20)
+    Projection = written("Projection", lambda rate, _sources: cp.kl_div(rate, 1e-20))
 
     found = fo.certify(fo.Problem(Projection(), fo.Sources([1.0]), bandwidth=1.0), rates)
     assert not found.confirms(1e-9)
@@ -77,10 +75,7 @@ ROWS: dict[str, Callable[[], fo.Problem]] = {
         constraints=[fo.Budget(5.0, cost=np.array([1.0, 2.0, 3.0]), name="bytes")],
     ),
     "a target": lambda: fo.Problem(
-        HarmonicStaleness(),
-        SOURCES,
-        bandwidth=9.0,
-        constraints=[fo.Target(Churn([1, 1e-20, 1e-20]), at_most=99.0)],
+        HARMONIC, SOURCES, bandwidth=9.0, constraints=[fo.Target(Churn([1, 1e-20, 1e-20]), at_most=99.0)]
     ),
     "tied": lambda: fo.Problem(
         Churn([1, 1e-20, 1e-20]), SOURCES, bandwidth=2.0, constraints=[fo.Tied(np.array([0, 1, 1]))]
@@ -110,7 +105,7 @@ def test_a_named_kernel_is_held_against_its_values_too(
     """Of many sources a compiled pass proves the gap, and a sample the slopes."""
     monkeypatch.setenv("FRESHOPT_COMPILED", compiled)
     rng = np.random.default_rng(1)
-    problem = fo.Problem(HarmonicStaleness(), fo.Sources(rng.lognormal(0.0, 2.0, 100_000)), bandwidth=2e4)
+    problem = fo.Problem(HARMONIC, fo.Sources(rng.lognormal(0.0, 2.0, 100_000)), bandwidth=2e4)
     found = fo.solve(problem)
     assert fo.certify(problem, found.rates, found.price).confirms(1e-9)
     kernel: Any = problem.numerics

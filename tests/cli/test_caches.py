@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.ground_truth.command_lines import Run, fields, refuse
+from tests.ground_truth.command_lines import Run, fields, refusals, refuse
 
 LINE = '192.0.2.1 - - [{day:02}/Jan/2026:{hour:02}:00:00 +0000] "GET {url} HTTP/1.1" {status} 7\n'
 
@@ -66,7 +66,8 @@ def test_a_source_without_requests_has_half_of_one(run: Run) -> None:
     assert pl.read_csv("sources.csv")["request_rate"].to_list() == pytest.approx([0.25, 0.05])
 
 
-PLAN = ("plan", "origin.log", "--refresh", "on-request", "--objective", "binary", "--bandwidth", "3/day")
+PLAN = ("lifetimes", "origin.log", "--objective", "binary", "--bandwidth", "3/day")
+EARLIER = ("plan", "origin.log", "--refresh", "on-request", *PLAN[2:])
 
 
 def test_a_plan_of_lifetimes_in_one_go(run: Run) -> None:
@@ -77,10 +78,15 @@ def test_a_plan_of_lifetimes_in_one_go(run: Run) -> None:
     rows = fields(told)
     assert rows["requests"].endswith("1 source left out, whose changes the log does not tell")
     assert rows["bandwidth"] == "3 of 3 fetches per day used"
-    assert "fresh copies, by importance; one lifetime for all" in rows["requests see"]
+    assert "of requests find a fresh copy (" in rows["requests see"]
     assert rows["certificate"].startswith("optimal")
     files = "change_rates.csv, lifetimes.csv, per_source.csv, summary.json, report.html, cache-control.tsv"
-    assert f"wrote {files} to plan" in told
+    assert f"wrote {files}, lifetimes.toml to plan" in told
+    again = run(*EARLIER, *wide[:-1], "earlier")
+    assert "--refresh on-request is now a command of its own, freshopt lifetimes" in again.stderr
+    run("lifetimes", "--config", "plan/lifetimes.toml", "--out", "repeated")
+    for folder in ("earlier", "repeated"):
+        assert Path(folder, "lifetimes.csv").read_bytes() == Path("plan/lifetimes.csv").read_bytes()
     run("estimate", "origin.log", "--requests", "edge.log", "--out", "sources.csv")
     solving = ("solve", "sources.csv", "--objective", "binary", "--refresh", "on-request")
     run(*solving, "--bandwidth", "3/day", "--out", "lifetimes.csv")
@@ -92,78 +98,54 @@ def test_a_plan_of_lifetimes_in_one_go(run: Run) -> None:
     assert facts["requests_see_fresh"]["over time"] < facts["requests_see_fresh"]["plan"]
     assert facts["requests_see_fresh"]["one lifetime for all"] <= facts["requests_see_fresh"]["plan"]
     # Another format takes the place of the first; without --requests the lines of LOG are the requests.
-    again = run(*PLAN, "--format", "redis", "--csv", "--out", "plan", "--overwrite").stdout
-    assert "each line of LOG is a request" in fields(again)["requests"]
+    shown = run(*PLAN, "--format", "redis", "--csv", "--out", "plan", "--overwrite").stdout
+    assert "each line of LOG is a request" in fields(shown)["requests"]
     assert sorted(path.name for path in Path("plan").iterdir()) == [
         "change_rates.csv",
         "expire.redis",
         "lifetimes.csv",
+        "lifetimes.toml",
         "per_source.csv",
         "report.html",
         "summary.json",
     ]
     page = Path("plan/report.html").read_bytes()
-    assert "wrote plan/report.html" in run("report", "plan").stdout
+    refuse(Path("plan"), ["report", "plan"], ("plan/report.html already exists", "--overwrite"))
+    assert "wrote plan/report.html" in run("report", "plan", "--overwrite").stdout
     assert Path("plan/report.html").read_bytes() == page
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((*PLAN, "--horizon", "7d", "--out", "y"), "--horizon does not go with --refresh on-request"),
-        ((*PLAN, "--replay", "--out", "y"), "--replay does not go with --refresh on-request"),
-        ((*PLAN, "--engine", "dask", "--out", "y"), "--engine dask does not go with --refresh on-request"),
-        ((*PLAN, "--retry-at-once", "--out", "y"), "--retry-at-once does not go with"),
-        (("plan", "origin.log", "--bandwidth", "3/day", "--out", "y"), "Missing option '--horizon'"),
-        (
-            (*PLAN[:2], "--bandwidth", "3", "--horizon", "7d", "--format", "redis", "--out", "y"),
-            "--requests, --format and --stale-while-revalidate are for",
-        ),
-        (
-            (*PLAN, "--stale-while-revalidate", "often", "--out", "y"),
-            "--stale-while-revalidate: 'often' cannot be read",
-        ),
-        (
-            (*PLAN, "--stale-while-revalidate", "30s", "--format", "redis", "--out", "y"),
-            "Redis has none for each source",
-        ),
-        (
-            ("plan", "--example", "debian-uploads", *PLAN[2:], "--out", "y"),
-            "how often each source is requested",
-        ),
-    ],
+REFUSED = refusals(
+    """
+EARLIER --horizon 7d -> --horizon does not go with --refresh on-request
+plan origin.log --refresh on-request --out y -> fetches that the cache may make | --freshness 99%
+EARLIER --replay -> --replay does not go with --refresh on-request
+EARLIER --engine dask -> --engine dask does not go with --refresh on-request
+EARLIER --retry-at-once -> --retry-at-once does not go with
+lifetimes origin.log --out y -> '--bandwidth' (fetches that the cache may make) or '--freshness'
+plan origin.log --bandwidth 3 --format redis --out y
+    -> --requests, --format and --stale-while-revalidate are for
+PLAN --stale-while-revalidate often -> --stale-while-revalidate: 'often' cannot be read
+PLAN --stale-while-revalidate 30s --format redis -> Redis has none for each source
+lifetimes --example debian-uploads --objective binary --bandwidth 3/day --out y
+    -> how often each source is requested
+SOLVE unasked.csv --objective binary -> freshopt estimate --requests
+SOLVE asked.csv --objective binary -> request_rate out of range
+SOLVE asked.csv --objective penalty-sqrt -> Error:
+schedule rates.csv --format redis --out y -> 'lifetime'
+schedule lifetimes.csv --format crontab --out y -> format of caches
+schedule lifetimes.csv --format nginx --horizon 7d --out y -> --horizon is for
+""",
+    EARLIER=" ".join((*EARLIER, "--out", "y")),
+    PLAN=" ".join((*PLAN, "--out", "y")),
+    SOLVE="solve --refresh on-request --bandwidth 1/day --out x.csv",
 )
-def test_refused_plans(
-    arguments: tuple[str, ...], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(("arguments", "words"), REFUSED)
+def test_refused(arguments: tuple[str, ...], words: tuple[str, ...], folder: Path) -> None:
     write_logs()
-    refuse(tmp_path, arguments, [words])
-
-
-SOLVE = ("solve", "sources.csv", "--refresh", "on-request", "--bandwidth", "1/day", "--out", "x.csv")
-ASKED = "source,change_rate,request_rate\na,1,-2\nb,2,1\n"
-LIFE = "source,rate,lifetime\na,1,0.5\n"
-
-
-@pytest.mark.parametrize(
-    ("table", "arguments", "words"),
-    [
-        ("source,change_rate\na,1\nb,2\n", (*SOLVE, "--objective", "binary"), "freshopt estimate --requests"),
-        (ASKED, (*SOLVE, "--objective", "binary"), "request_rate out of range"),
-        (ASKED, (*SOLVE, "--objective", "penalty-sqrt"), "Error: "),
-        ("source,rate\na,1\n", ("schedule", "sources.csv", "--format", "redis", "--out", "y"), "'lifetime'"),
-        (LIFE, ("schedule", "sources.csv", "--format", "crontab", "--out", "y"), "format of caches"),
-        (
-            LIFE,
-            ("schedule", "sources.csv", "--format", "nginx", "--horizon", "7d", "--out", "y"),
-            "--horizon is for",
-        ),
-    ],
-)
-def test_refusals(
-    table: str, arguments: tuple[str, ...], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("sources.csv").write_text(table)
-    refuse(tmp_path, arguments, [words])
+    Path("unasked.csv").write_text("source,change_rate\na,1\nb,2\n")
+    Path("asked.csv").write_text("source,change_rate,request_rate\na,1,-2\nb,2,1\n")
+    Path("lifetimes.csv").write_text("source,rate,lifetime\na,1,0.5\n")
+    refuse(folder, arguments, words)

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
 
+from freshopt.cli import main
 from tests.ground_truth.command_lines import crawl_log, fields, refuse, unwrapped
 
 Run = Callable[..., Result]
@@ -46,6 +47,22 @@ def test_a_crawlers_own_log_gives_the_same_plan(run: Run) -> None:
     assert "8 sources" in unwrapped(run("poisson-check", "crawls.jsonl", *NAMES).output)
 
 
+@pytest.mark.parametrize("way", ["names", "two files", "a folder", "standard input"])
+def test_a_log_is_planned_for_however_it_is_handed_over(way: str, run: Run) -> None:
+    with_urls().write_parquet("log.parquet")
+    run("plan", "log.parquet", *JOB, "--out", "plain")
+    told = as_people_have_it(with_urls()).rename({"fetched_at": "Fetched At"})
+    Path("logs").mkdir()
+    told.head(100).write_csv("logs/1.csv", separator=";")
+    told.tail(-100).write_ndjson("logs/2.jsonl")
+    told.write_csv("all.csv", separator="\t")
+    given = {"names": ["all.csv"], "two files": ["logs/2.jsonl", "logs/1.csv"], "a folder": ["logs"]}
+    text = Path("all.csv").read_bytes() if way == "standard input" else None
+    run("plan", *given.get(way, ["-"]), *JOB, "--out", "own", told=text)
+    for name in ("change_rates", "rates", "schedule"):
+        assert Path("plain", f"{name}.parquet").read_bytes() == Path("own", f"{name}.parquet").read_bytes()
+
+
 @pytest.mark.usefixtures("run")
 @pytest.mark.parametrize(
     ("options", "words"),
@@ -53,7 +70,6 @@ def test_a_crawlers_own_log_gives_the_same_plan(run: Run) -> None:
         (("--columns", "url"), ("'url' is no pair of names", "url=source")),
         (("--columns", "uri=source"), ("no column 'uri'", "'url'")),
         (("--columns", "url=name"), ("'name' is no column of a log",)),
-        ((), ("no column 'source', 'changed', 'time'", "--columns url=source")),
     ],
 )
 def test_wrong_names_are_refused(options: tuple[str, ...], words: tuple[str, ...]) -> None:
@@ -100,6 +116,15 @@ def test_a_source_of_two_hosts_is_refused() -> None:
     refuse(Path(), job, ("source 'a' of log.csv has the hosts x, y",))
 
 
+def test_a_log_of_the_standard_input_is_planned(folder: Path) -> None:
+    line = '192.0.2.1 - - [{:02}/Nov/2025:06:00:00 +0000] "GET /a HTTP/1.1" {} 9 "-" "bot"\n'
+    text = "".join(line.format(day, 200 if day % 3 == 1 else 304) for day in range(1, 20))
+    ran = CliRunner().invoke(main, ["plan", "-", "--details"], input=text)
+    assert ran.exit_code == 0, ran.output
+    assert fields(ran.stdout)["log"].startswith("standard input: 19 crawls of 1 source")
+    assert 'log = ["-"]' in (folder / "plan" / "plan.toml").read_text()
+
+
 def test_an_access_log_is_planned(run: Run) -> None:
     # Three pages, asked for every six hours with If-None-Match: one changes daily, one never, one at random.
     lines = []
@@ -110,8 +135,8 @@ def test_an_access_log_is_planned(run: Run) -> None:
             status = 200 if changed or k == 0 else 304
             lines.append(f'192.0.2.1 - - [{stamp}{page} +0000] "GET /{page} HTTP/1.1" {status} 9 "-" "bot"')
     Path("access.log").write_text("\n".join([*lines, "garbage"]) + "\n")
-    ran = run("plan", "access.log", *JOB, "--out", "plan", "--csv")
-    assert "1 line of 361 not in common or combined format" in ran.stderr
+    ran = run("plan", "--details", "access.log", *JOB, "--out", "plan", "--csv")
+    assert "1 line of 361 left out" in ran.stderr
     assert fields(ran.stdout)["log"].startswith("access.log: 360 crawls of 3 sources, 2025-11-01 to")
     learnt = dict(pl.read_csv("plan/change_rates.csv").select("source", "change_rate").iter_rows())
     assert learnt["/1"] < 0.1 < learnt["/0"] < 1.5
@@ -133,7 +158,7 @@ def statuses(*, failing: bool) -> pl.DataFrame:
 def test_failures_in_statuses_are_planned_for(run: Run) -> None:
     for name, failing in (("some", True), ("none", False)):
         statuses(failing=failing).write_csv(f"{name}.csv")
-    ran = run("plan", "some.csv", *JOB, "--objective", "delay", "--out", "some", "--csv")
+    ran = run("plan", "--details", "some.csv", *JOB, "--objective", "delay", "--out", "some", "--csv")
     rows = fields(ran.stdout)
     assert rows["bandwidth"] == "6 of 6 attempts per day used"
     assert "rates are of attempts" in rows["fetches"]
@@ -157,7 +182,7 @@ def test_failures_in_statuses_are_planned_for(run: Run) -> None:
 def test_retries_at_once_are_planned_for(run: Run) -> None:
     statuses(failing=True).write_csv("some.csv")
     retried = ("--objective", "delay", "--retry-at-once", "--csv")
-    rows = fields(run("plan", "some.csv", *JOB, *retried, "--out", "some").stdout)
+    rows = fields(run("plan", "--details", "some.csv", *JOB, *retried, "--out", "some").stdout)
     assert rows["bandwidth"] == "6 of 6 attempts per day used"
     assert rows["fetches"].endswith("retried at once; rates are of successes")
     assert "refreshes in" in rows["schedule"]
@@ -198,17 +223,19 @@ def test_retries_at_once_are_planned_for(run: Run) -> None:
 
 def test_a_plan_without_a_cell_of_attempts_says_so(run: Run) -> None:
     statuses(failing=True).write_csv("some.csv")
-    rows = fields(run("plan", "some.csv", *JOB, "--changed-cost", "9", "--out", "plan").stdout)
+    rows = fields(run("plan", "--details", "some.csv", *JOB, "--changed-cost", "9", "--out", "plan").stdout)
     assert "rates are planned as if all succeeded: " in rows["statuses"]
     assert rows["statuses"].endswith("but with --retry-at-once")
     assert rows["bandwidth"].endswith("units per day used")
 
 
 def test_a_source_that_has_ended_gets_no_fetches(run: Run) -> None:
-    gone = pl.DataFrame({"source": ["p1", "p1"], "time": [60.5, 61.0], "status": [404, 410]})
+    gone = pl.DataFrame({"source": ["p1", "p1", "p8"], "time": [60.5, 61.0, 61.0], "status": [404, 410, 404]})
     pl.concat([statuses(failing=True), gone]).write_csv("some.csv")
     rows = fields(run("plan", "some.csv", *JOB, "--objective", "delay", "--out", "plan", "--csv").stdout)
-    assert rows["statuses"].endswith("1 source ended ('p1')")
+    assert rows["statuses"].endswith(
+        "2 sources ended ('p1', 'p8'), to be fetched no more; left out, as they never answered: 'p8'"
+    )
     rates = dict(pl.read_csv("plan/rates.csv").select("source", "rate").iter_rows())
     assert rates["p1"] == 0.0
     assert rates["p0"] + rates["p2"] == pytest.approx(6.0)
@@ -242,7 +269,7 @@ def test_estimated_tables_have_the_chances_of_success(run: Run) -> None:
 def test_deadlines_are_planned_for_in_attempts(run: Run) -> None:
     statuses(failing=True).write_csv("some.csv")
     late = ("--objective", "deadline", "--deadline", "2d", "--csv")
-    rows = fields(run("plan", "some.csv", *JOB, *late, "--out", "plan").stdout)
+    rows = fields(run("plan", "--details", "some.csv", *JOB, *late, "--out", "plan").stdout)
     assert rows["bandwidth"].endswith("attempts per day used")
     found = pl.read_csv("plan/change_rates.csv").join(pl.read_csv("plan/rates.csv"), on="source")
     s, u = (found[name].to_numpy() for name in ("success", "rate"))
@@ -256,7 +283,8 @@ def test_deadlines_are_planned_for_in_attempts(run: Run) -> None:
 @pytest.mark.exhaustive
 def test_a_back_test_of_failures_says_how_they_fail(run: Run) -> None:
     statuses(failing=True).write_csv("some.csv")
-    shown = run("plan", "some.csv", *JOB, "--objective", "binary", "--replay", "--out", "plan").stdout
+    job = ("plan", "some.csv", *JOB, "--objective", "binary", "--replay", "--details", "--out", "plan")
+    shown = unwrapped(run(*job).stdout)
     assert "attempts per day" in shown
     assert "Fetches fail as recorded" in shown
     facts = json.loads(Path("plan/summary.json").read_text())["held_out"]
@@ -276,7 +304,7 @@ def test_costs_of_what_has_changed_are_planned_for(run: Run) -> None:
     costs = pl.DataFrame({"source": ["p0", "p1", "p2"], "changed_cost": [0.0, 20.0, 80.0]})
     costs.write_csv("costs.csv")
     asked = ("--objective", "binary", "--source-columns", "costs.csv", "--csv", "--out", "plan")
-    rows = fields(run("plan", "some.csv", *JOB, *asked).stdout)
+    rows = fields(run("plan", "--details", "some.csv", *JOB, *asked).stdout)
     found = pl.read_csv("plan/change_rates.csv").join(pl.read_csv("plan/rates.csv"), on="source")
     found = found.filter(pl.col("rate") > 0.0)
     d, c, u = (found[name].to_numpy() for name in ("change_rate", "changed_cost", "rate"))

@@ -1,10 +1,11 @@
-"""The parts by themselves: `estimate`, `solve`, `schedule`, `examples`."""
+"""The parts by themselves: `estimate`, `solve`, `schedule`, `examples`, `doctor`."""
 
 from __future__ import annotations
 
 import math
 import re
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,12 @@ import polars as pl
 import pytest
 
 import freshopt as fo
+from freshopt import versions
 from freshopt.datasets.change_histories import load_example
 from freshopt.terminal.inputs import log_of
 from freshopt.terminal.options import SOLVERS
 from tests.ground_truth.command_lines import EXAMPLE, Run, fields, refuse, unwrapped
+from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import SCALAR
 
 
@@ -68,7 +71,9 @@ def test_signalled_sources_are_read_as_such(run: Run) -> None:
     run("solve", "sources.csv", *how)
     rates = pl.read_csv("rates.csv")["rate"].to_list()
     problem = fo.Problem(
-        fo.problems.HarmonicStaleness(), fo.Sources([1.0, 1.0], signalled=[True, False]), bandwidth=1.0
+        fo.problems.HarmonicStaleness(fo.Refresh.POISSON),
+        fo.Sources([1.0, 1.0], signalled=[True, False]),
+        bandwidth=1.0,
     )
     np.testing.assert_allclose(rates, fo.solve(problem).rates, rtol=SCALAR)
     assert rates[0] != pytest.approx(rates[1], rel=0.01)
@@ -95,13 +100,11 @@ def test_an_example_with_dates_is_read_as_it_was_written(run: Run) -> None:
     run("examples", "gstreamer-plugins", "--out", "log.parquet")
     log, again = load_example("gstreamer-plugins"), fo.read_log("log.parquet")
     assert log.last_modified is not None
-    assert again.last_modified is not None
-    assert again.sources_.tolist() == log.sources_.tolist()
+    assert again.names.tolist() == log.names.tolist()
     np.testing.assert_array_equal(again.changed, log.changed)
     np.testing.assert_allclose(again.time, log.time, atol=1e-9)
-    np.testing.assert_allclose(again.last_modified, log.last_modified, atol=1e-9)
-    hours = log_of(None, "gstreamer-plugins", "hour").last_modified
-    assert hours is not None
+    np.testing.assert_allclose(present(again.last_modified), log.last_modified, atol=1e-9)
+    hours = present(log_of(None, "gstreamer-plugins", "hour").last_modified)
     np.testing.assert_allclose(hours, 24.0 * log.last_modified, atol=1e-6)
 
 
@@ -156,3 +159,30 @@ def test_a_time_unit_that_contradicts_the_table_is_refused(folder: Path) -> None
     refuse(folder, ["schedule", "mixed.csv", *schedule[2:]], ("'time_unit' of mixed.csv", "Write the same"))
     Path("mixed.csv").write_text("source,rate,time_unit\na,1,moon\n")
     refuse(folder, ["schedule", "mixed.csv", *schedule[2:]], ("'moon' is not known", "hour, day"))
+
+
+def test_doctor_names_versions_extras_and_whether_the_cache_hits(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = fields(run("doctor").output)
+    assert shown["freshopt"].startswith(f"{version('freshopt')} in ")
+    for name in ("numpy", "polars", "click", "rich"):
+        assert shown[name] == version(name)
+    assert re.fullmatch(r".+, \d+ threads? used", shown["processor"])
+    assert shown["[dask]"] == "found"
+    assert shown["compiler cache"].endswith(": a second process finds it")
+    versions.show_versions()
+    assert fields(capsys.readouterr().out) == shown
+
+
+def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "kept_code_found", lambda: (None, False))
+    monkeypatch.setattr(
+        versions,
+        "requires",
+        lambda _: ["numpy>=2", "no-such-package; extra == 'dask'", "freshopt[dask]; extra == 'test'"],
+    )
+    found = versions.versions()
+    assert found["[dask]"] == "missing: no-such-package"
+    assert found["compiler cache"].startswith("none: ")
+    assert "scipy" not in found

@@ -12,7 +12,7 @@ import pytest
 import freshopt as fo
 from freshopt.pipelines import AfterParents, aligned_freshness, aligned_problem
 from tests.ground_truth.command_lines import Run, fields, refuse
-from tests.tools.test_dbt_jobs import manifest
+from tests.tools.test_dbt import manifest
 
 EDGES = "upstream,downstream\nr,a\ns,b\na,c\nb,c\na,d\n"
 FILES = {
@@ -50,7 +50,7 @@ def test_aligned_rates_are_those_of_python(run: Run) -> None:
     solution = fo.solve(aligned_problem(line, objective, 60.0))
     rates = AfterParents(line).rates(line.rates_of(solution))
     table = pl.read_csv("plan/rates.csv")
-    assert table["source"].to_list() == line.sources_name
+    assert table["source"].to_list() == line.source_names
     assert table["rate"].to_list() == pytest.approx(rates.tolist())
     nodes = pl.read_csv("plan/nodes.csv")
     assert nodes["fresh"].to_list() == pytest.approx(aligned_freshness(line, rates).tolist())

@@ -56,7 +56,7 @@ def test_the_loop_is_closed(run: Run, tmp_path: Path) -> None:
         kept = Path("plan-crawls.csv")
         earlier = kept.read_text() if kept.exists() else "source,time,changed\n"
         kept.write_text(earlier + "".join(f"{s},{t!r},{int(f)}\n" for s, t, f in crawls))
-        again = run(*words[3:]).output
+        again = run(*words[3:], "--details").output
         assert "own crawls" in again
         said = next(text for text in again.splitlines() if text.startswith("0 0 * * 1 "))
         assert sorted(shlex.split(said)) == sorted(shlex.split(line))
@@ -65,7 +65,8 @@ def test_the_loop_is_closed(run: Run, tmp_path: Path) -> None:
 
 
 def test_with_a_replay_there_is_a_row_for_it(run: Run, log: Path) -> None:
-    output = run("plan", str(log), *MAIN_JOB, *LOOP, "--every", "1d", "--replay", "--out", "plan").output
+    looped = (*LOOP, "--every", "1d", "--replay", "--out", "plan", "--details")
+    output = run("plan", str(log), *MAIN_JOB, *looped).output
     told = {
         row["policy"]: row
         for row in json.loads(Path("plan/summary.json").read_text())["held_out"]["policies"]
@@ -77,9 +78,8 @@ def test_with_a_replay_there_is_a_row_for_it(run: Run, log: Path) -> None:
 
 def test_percent_signs_and_given_files(run: Run, log: Path) -> None:
     Path("own.csv").write_text("source,time,changed\npage/0,2024-06-01T00:00:00Z,1\n")
-    output = run(
-        "plan", str(log), *MAIN_JOB, "--draws", "0", "--every", "6h", "--crawls", "own.csv", "--out", "100%"
-    ).output
+    again = ("--every", "6h", "--crawls", "own.csv", "--out", "100%")
+    output = run("plan", "--details", str(log), *MAIN_JOB, "--draws", "0", *again).output
     line = next(text for text in output.splitlines() if text.startswith("0 */6 * * * "))
     assert r"--crawls own.csv --out 100\% --overwrite" in line
     assert "321 crawls" in output or "and 1 own crawl" in output
@@ -115,7 +115,7 @@ def test_a_file_without_rows_yet(run: Run, log: Path) -> None:
     assert one["value"] == other["value"]
     assert "no rows" in run(*how, "--out", "out", code=2).output
     Path("own.csv").write_text("source,when,changed\n")
-    assert "time" in run(*how, "--every", "7d", "--out", "out", code=2).output
+    assert "own.csv has column names but no rows" in run(*how, "--every", "7d", "--out", "out", code=2).output
 
 
 def test_a_schedule_lasts_until_the_next_plan(run: Run, log: Path) -> None:

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 
 import freshopt as fo
 from freshopt.cli import main
+from tests.ground_truth.command_lines import file_with, refuse
 
 FETCH = """#!/bin/sh
 [ "$1" = bad ] && { echo "no such page" >&2; exit 22; }
@@ -31,8 +32,7 @@ def pages(tmp_path: Path) -> None:
     folder.mkdir()
     for name in ("a", "b"):
         (folder / name).write_text("first\n")
-    script = tmp_path / "fetch"
-    script.write_text(FETCH)
+    script = file_with(tmp_path / "fetch", FETCH)
     script.chmod(0o755)
     (tmp_path / "sources.txt").write_text("# pages\na\nb\n\nbad\n")
 
@@ -58,7 +58,7 @@ def test_fetches_are_recorded_and_failures_are_not(tmp_path: Path) -> None:
             assert again.exit_code == (1 if "bad: exit code" in again.output else 0), again.output
         log = planner.log()
         assert planner.status().leased == 0
-    assert log.sources_.tolist() == ["a", "b"]
+    assert log.names.tolist() == ["a", "b"]
     of_a, of_b = (log.changed[log.offsets[k] : log.offsets[k + 1]].tolist() for k in (0, 1))
     assert of_a[1:] == [True] * (len(of_a) - 1)
     assert not any(of_b)
@@ -108,17 +108,14 @@ def test_hosts_of_urls_are_filled_in_and_kept_to_their_limits(tmp_path: Path) ->
         ("mysql://localhost/x", "'mysql://localhost/x' is no address of a database that a planner knows"),
     ],
 )
-def test_an_address_is_no_folder(
-    address: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "s.txt").write_text("a\n")
+def test_an_address_is_no_folder(address: str, words: str, here: Path) -> None:
+    (here / "s.txt").write_text("a\n")
     how = ["--bandwidth", "2/day", "--sources", "s.txt"]
     for options in (how, []):
         refused = CliRunner().invoke(main, ["run", address, *options])
         assert (refused.exit_code, refused.output.count("\n")) == (2, 1), refused.output
         assert words in refused.output or "psycopg" in refused.output
-    assert [path.name for path in tmp_path.iterdir()] == ["s.txt"]
+    assert [path.name for path in here.iterdir()] == ["s.txt"]
 
 
 def test_sources_in_json_lines(tmp_path: Path) -> None:
@@ -130,34 +127,20 @@ def test_sources_in_json_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("pages")
-def test_refusals_are_one_line_and_leave_nothing(tmp_path: Path) -> None:
-    lost = run(tmp_path, "--once")
-    assert (lost.exit_code, lost.output.count("\n")) == (2, 1)
-    assert "Give --bandwidth" in lost.output
-    without = run(tmp_path, "--bandwidth", "5/day", "--once")
-    assert (without.exit_code, without.output.count("\n")) == (2, 1)
-    assert "--sources" in without.output
-    assert not (tmp_path / "state").exists()
-    empty = tmp_path / "none.txt"
-    empty.write_text("\n# nothing\n")
-    none = run(tmp_path, "--bandwidth", "2/day", "--sources", str(empty))
-    assert "lists no sources. Write one a line." in none.output
-    table = tmp_path / "sources.csv"
-    table.write_text("url\na\n")
-    unnamed = run(tmp_path, "--bandwidth", "2/day", "--sources", str(table))
-    assert "source" in unnamed.output
-    assert unnamed.exit_code == 2
-    assert not (tmp_path / "state").exists()
+def test_refusals_are_one_line_and_leave_nothing(here: Path) -> None:
+    file_with(Path("none.txt"), "\n# nothing\n")
+    file_with(Path("unnamed.csv"), "what\na\n")
+    file_with(Path("most.csv"), "source,max_rate\na,-1\n")
+    file_with(Path("least.csv"), "source,min_rate\na,9\n")
+    job = ["run", "state", "--command", f"{here}/fetch {{source}} {here}/pages"]
+    refuse(here, [*job, "--once"], ["Give --bandwidth"])
+    refuse(here, [*job, "--bandwidth", "5/day", "--once"], ["--sources"])
+    told = {"none.txt": "lists no sources. Write one a line.", "unnamed.csv": "source"}
     for own in (False, True):  # an empty folder of the user's own stays, empty
         if own:
-            (tmp_path / "state").mkdir()
-        for values, culprit in (("max_rate\na,-1\n", "max_rate"), ("min_rate\na,9\n", "min_rate")):
-            table.write_text(f"source,{values}")
-            refused = run(tmp_path, "--bandwidth", "2/day", "--sources", str(table))
-            assert (refused.exit_code, refused.output.count("\n")) == (2, 1)
-            assert culprit in refused.output
-            assert (tmp_path / "state").is_dir() is own
-            assert not list(tmp_path.rglob("state/*"))
+            Path("state").mkdir()
+        for name, words in {**told, "most.csv": "max_rate", "least.csv": "min_rate"}.items():
+            refuse(here, [*job, "--bandwidth", "2/day", "--sources", name], [words])
 
 
 @pytest.mark.usefixtures("pages")
@@ -189,7 +172,7 @@ def test_a_log_of_crawls_so_far_is_where_it_begins(tmp_path: Path) -> None:
         assert done.exit_code == 0, done.output
     with fo.Planner(tmp_path / "state") as planner:
         found, rates = planner.log(), planner.to_frame()
-    assert found.sources_.tolist() == ["a", "b"]
+    assert found.names.tolist() == ["a", "b"]
     of_a, of_b = (found.changed[found.offsets[k] : found.offsets[k + 1]][:3].tolist() for k in (0, 1))
     assert (of_a, of_b) == ([False, True, True], [False] * 3)
     assert rates["change_rate"][0] > 3.0 * rates["change_rate"][1]
@@ -197,8 +180,7 @@ def test_a_log_of_crawls_so_far_is_where_it_begins(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("pages")
 def test_a_log_without_dates_or_of_other_sources(tmp_path: Path) -> None:
-    log = tmp_path / "crawls.csv"
-    log.write_text("source,time,changed\na,1,0\na,2,1\n")
+    log = file_with(tmp_path / "crawls.csv", "source,time,changed\na,1,0\na,2,1\n")
     done = begin(tmp_path, "--log", str(log))
     assert done.exit_code == 2
     assert "crawls.csv has numbers for times" in done.output
@@ -206,7 +188,7 @@ def test_a_log_without_dates_or_of_other_sources(tmp_path: Path) -> None:
     log.write_text("source,time,changed\nelsewhere,2026-01-01,0\na,2026-01-02,0\na,2026-01-03,1\n")
     assert begin(tmp_path, "--log", str(log)).exit_code in (0, 1)
     with fo.Planner(tmp_path / "state") as planner:
-        assert set(planner.log().sources_.tolist()) <= {"a", "b"}
+        assert set(planner.log().names.tolist()) <= {"a", "b"}
 
 
 def overdue(tmp_path: Path, names: list[str], bandwidth: str, **settings: str) -> None:
@@ -260,6 +242,4 @@ def test_once_waits_for_the_gap_of_a_host(tmp_path: Path) -> None:
     with fo.Planner(tmp_path / "state") as planner:
         assert planner.settings.host_gap == 0.0
     for option, given in (("--host-gap", "-2s"), ("--burst", "0"), ("--burst", "much")):
-        refused = CliRunner().invoke(main, [*words, option, given])
-        assert (refused.exit_code, refused.output.count("\n")) == (2, 1), refused.output
-        assert refused.output.startswith(f"Error: {option}")
+        refuse(tmp_path, [*words, option, given], [f"Error: {option}"])

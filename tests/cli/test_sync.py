@@ -148,8 +148,8 @@ def test_wrong_keys_and_addresses(run: Run, server: FakeServer) -> None:
         assert words in said
         assert said.count("\n") == 1
     for options, words in (
-        (["--shortest", "2d", "--longest", "1d"], "are not in this order"),
-        (["--bandwidth", "0.001/day"], "which take 0.1. Raise --bandwidth or --longest"),
+        (["--min-interval", "2d", "--max-interval", "1d"], "are not in this order"),
+        (["--bandwidth", "0.001/day"], "which take 0.1. Raise --bandwidth or --max-interval"),
         (["--bandwidth", "often"], "--bandwidth"),
     ):
         assert words in run(*server.arguments, "--key", "key", *options, code=2).output

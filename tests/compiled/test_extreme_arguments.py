@@ -21,7 +21,7 @@ from freshopt.compiled.tapes import tape_passes
 from freshopt.cvx import cp
 from freshopt.numerics.arrays import Array
 from freshopt.separable.derived_kernel import DerivedNumerics
-from tests.compiled.test_tape_source import jet_of
+from tests.compiled.test_tapes import jet_of
 from tests.ground_truth.tolerances import EXACT
 
 mp = mpmath.MPContext()

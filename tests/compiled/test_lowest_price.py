@@ -1,44 +1,153 @@
-"""Every cell through the compiled path: finite at the lowest price, and against NumPy and an own dual."""
+"""Every cell through the compiled path: finite at the lowest price, and against NumPy and an own dual.
+
+Optimal rates come from two nested bisections on logarithms: of each rate at its price, and of the prices.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
+from scipy.special import gammainc
 
 import freshopt as fo
 from freshopt.compiled.columns import Columns
 from freshopt.dual_search.compiled_water_filling import TINY_PRICE, fill_compiled
 from freshopt.dual_search.problem_columns import columns_of
-from freshopt.problems import (
-    AccumulatedDelay,
-    Age,
-    BinaryFreshness,
-    HarmonicStaleness,
-    LogFreshness,
-    PollingKnapsack,
-    PowerCost,
-    SynchronizationCost,
-)
+from freshopt.problems import PollingKnapsack, PowerCost, SynchronizationCost
 from freshopt.separable.kernel import SMALLEST_PRICE, Kernel
 from freshopt.solvers import WaterFilling
-from tests.compiled.dual_truth import MARGINALS, Floats, optimal_rates
+from tests.ground_truth.named import (
+    AGE,
+    AGE_PERIODIC,
+    BINARY,
+    BINARY_PERIODIC,
+    DELAY,
+    DELAY_PERIODIC,
+    HARMONIC,
+    HARMONIC_PERIODIC,
+    LOG_PERIODIC,
+    present,
+)
 from tests.ground_truth.routes import compile_all
+from tests.ground_truth.tolerances import EXACT
 
-PERIODIC = fo.Refresh.PERIODIC
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+# Logarithm of a rate that counts as 0.
+LEAST = -140.0
+Marginal = Callable[[Floats, Floats], Floats]
+
+
+def _age_poisson(r: Floats, d: Floats) -> Floats:
+    return (d / (r + d)) * (1.0 + r / (r + d)) / r / r
+
+
+def _age_periodic(r: Floats, d: Floats) -> Floats:
+    u = d / r  # u²/2 − P(2, u) = u²/2·P(1, u) − P(3, u)
+    return np.asarray(0.5 * u * u * gammainc(1.0, u) - gammainc(3.0, u), dtype=np.float64) / d / d
+
+
+def _harmonic_periodic(r: Floats, d: Floats) -> Floats:
+    u = d / r
+    return (u * gammainc(1.0, u) - gammainc(2.0, u)) / d
+
+
+def _log_periodic(r: Floats, d: Floats) -> Floats:
+    u = d / r  # what falls of the share is P(2, u), of P(1, u)/u
+    return u * gammainc(2.0, u) / gammainc(1.0, u) / d
+
+
+MARGINALS: dict[str, Marginal] = {
+    "harmonic poisson": lambda r, d: d / r / (r + d),
+    "harmonic periodic": _harmonic_periodic,
+    "log periodic": _log_periodic,
+    "harmonic signals": lambda r, _: 1.0 / r,
+    "binary poisson": lambda r, d: d / (d + r) / (d + r),
+    "binary periodic": lambda r, d: gammainc(2.0, d / r) / d,
+    "delay poisson": lambda r, d: d / r / r,
+    "delay periodic": lambda r, d: 0.5 * d / r / r,
+    "delay signals": lambda r, d: d / r / r,
+    "age poisson": _age_poisson,
+    "age periodic": _age_periodic,
+    "age signals": lambda r, _: 1.0 / r / r,
+    "polls": lambda r, d: np.asarray(gammainc(2.0, d / r), dtype=np.float64),
+    "materials": lambda r, d: -np.expm1(-d / r),
+    "power": lambda r, _: 2.0 * 0.7 / 1.7 * r**-1.7,
+}
+
+
+def optimal_rates(
+    marginal: Callable[[Floats], Floats],
+    cost: Floats,
+    lower: Floats,
+    upper: Floats,
+    bandwidth: float,
+    host: Ints,
+    limits: Floats,
+) -> Floats:
+    """Return the rates; marginals include importance, `host` is a position in `limits` or their number."""
+    hosts = len(limits)
+
+    def response(price: Floats) -> Floats:
+        low, high = np.full(len(cost), LEAST), np.full(len(cost), 40.0)
+        for _ in range(50):
+            x = 0.5 * (low + high)
+            more = marginal(np.exp(x)) > cost * price
+            low, high = np.where(more, x, low), np.where(more, high, x)
+        found = np.exp(0.5 * (low + high))
+        return np.clip(np.where(low == LEAST, 0.0, found), lower, upper)
+
+    def used(rates: Floats) -> Floats:
+        sums = np.bincount(host, weights=cost * rates, minlength=hosts + 1)
+        return np.asarray(sums[:hosts], dtype=np.float64)
+
+    low, high = np.full(hosts, -200.0), np.full(hosts, 200.0)
+    for _ in range(52):
+        x = 0.5 * (low + high)
+        over = used(response(np.exp(np.append(x, 0.0))[host])) > limits
+        low, high = np.where(over, x, low), np.where(over, high, x)
+    own = np.append(np.exp(high), 0.0)[host]
+    # A price of 52 halvings tells a rate at a plateau to 1e-5: what the limit leaves is mixed of both ends.
+    generous, frugal = response(np.exp(np.append(low, 0.0))[host]), response(own)
+    limited = frugal + np.append(_share(limits, used(generous), used(frugal)), 0.0)[host] * (
+        generous - frugal
+    )
+
+    def at(x: float) -> Floats:
+        return np.where(own > np.exp(x), limited, response(np.full(len(cost), np.exp(x))))
+
+    begin, end = -200.0, 200.0
+    for _ in range(52):
+        x = 0.5 * (begin + end)
+        begin, end = (x, end) if float(np.sum(cost * at(x))) > bandwidth else (begin, x)
+    generous, frugal = at(begin), at(end)
+    most, least = (np.array([np.sum(cost * rates)]) for rates in (generous, frugal))
+    mixed: Floats = frugal + _share(np.array([bandwidth]), most, least) * (generous - frugal)
+    return mixed
+
+
+def _share(target: Floats, most: Floats, least: Floats) -> Floats:
+    """Return the part of the more generous rates in the mixture that uses the target up."""
+    between = (most > target) & (target > least)
+    return np.asarray(np.where(between, (target - least) / np.where(between, most - least, 1.0), 0.0))
+
+
 CELLS: dict[str, fo.Objective] = {
-    "harmonic poisson": HarmonicStaleness(),
-    "harmonic periodic": HarmonicStaleness(PERIODIC),
-    "log periodic": LogFreshness(PERIODIC),
-    "binary poisson": BinaryFreshness(),
-    "binary periodic": BinaryFreshness(PERIODIC),
-    "delay poisson": AccumulatedDelay(),
-    "delay periodic": AccumulatedDelay(PERIODIC),
-    "age poisson": Age(),
-    "age periodic": Age(PERIODIC),
+    "harmonic poisson": HARMONIC,
+    "harmonic periodic": HARMONIC_PERIODIC,
+    "log periodic": LOG_PERIODIC,
+    "binary poisson": BINARY,
+    "binary periodic": BINARY_PERIODIC,
+    "delay poisson": DELAY,
+    "delay periodic": DELAY_PERIODIC,
+    "age poisson": AGE,
+    "age periodic": AGE_PERIODIC,
     "polls": PollingKnapsack("polls"),
     "materials": PollingKnapsack("materials"),
     "power": SynchronizationCost(PowerCost(2.0, 0.7)),
@@ -67,13 +176,12 @@ def test_every_demand_is_a_number_at_the_lowest_price() -> None:
     sources = fo.Sources(rate, weight)
     for objective in CELLS.values():
         for kernel in kernels(objective, sources):
-            assert kernel.unit_demand is not None
             own = kernel.parameters if kernel.demand_parameters is None else kernel.demand_parameters
             value = weight if kernel.demand_parameters is None else np.ones(len(weight))
             for price in (SMALLEST_PRICE, TINY_PRICE, 1.0):
                 with np.errstate(all="ignore"):
                     single = [
-                        kernel.unit_demand(w * (1.0 / price) / c, *parameters)
+                        present(kernel.unit_demand)(w * (1.0 / price) / c, *parameters)
                         for w, c, *parameters in zip(value, cost, *own, strict=True)
                     ]
                     assert all(demand >= 0.0 for demand in single)
@@ -99,12 +207,11 @@ def test_compiled_demands_are_finite_at_the_lowest_price(name: str) -> None:
     n = len(weight)
     bounds = (0.0, np.inf) if name == OFTEN else (np.zeros(n), np.full(n, np.inf))
     for kernel in kernels(CELLS[name], fo.Sources(rate, weight))[: 1 if name == OFTEN else 2]:
-        assert kernel.unit_demand is not None
         own = kernel.parameters if kernel.demand_parameters is None else kernel.demand_parameters
         value = weight if kernel.demand_parameters is None else 1.0
         given = (False, value, tuple(np.ascontiguousarray(column) for column in own))
         for costs in (1e-100, 1.0, 1e100) if name == OFTEN else (cost,):
-            table = Columns(n, kernel.unit_demand, None, *given, costs, *bounds)
+            table = Columns(n, present(kernel.unit_demand), None, *given, costs, *bounds)
             for price in (TINY_PRICE, 1e-100, 1.0, 1e100):
                 rates = np.empty(n)
                 assert math.isfinite(table.fill(price, rates))
@@ -180,11 +287,9 @@ def test_both_paths_and_an_own_dual(
     problem = instance(name, kind, budget)
     compile_all(monkeypatch)
     monkeypatch.setenv("FRESHOPT_COMPILED", "1")
-    assert problem.numerics is not None
-    columns = columns_of(problem, problem.numerics)
-    assert columns is not None
+    columns = present(columns_of(problem, present(problem.numerics)))
     with np.errstate(all="ignore"):
-        answer = fill_compiled(problem, columns, None)
+        answer = fill_compiled(problem, present(problem.numerics), columns, None)
     fast = fo.solve(problem, WaterFilling(), tolerance=1e-9)
     monkeypatch.setenv("FRESHOPT_COMPILED", "0")
     plain = fo.solve(problem, WaterFilling(), tolerance=1e-9)
@@ -237,8 +342,30 @@ def test_the_price_of_one_limited_host_of_many_equal_sources() -> None:
     """The marginal of age at ρ = 0.1, Δ = 1, where nothing else binds."""
     n = 65_536
     sources = fo.Sources(np.ones(n), np.ones(n), host=np.zeros(n, dtype=np.int64))
-    problem = fo.Problem(Age(), sources, 0.3 * n, host_limits={0: 0.1 * n})
+    problem = fo.Problem(AGE, sources, 0.3 * n, host_limits={0: 0.1 * n})
     for certify in (False, True):
         solution = fo.solve(problem, certify=certify)
         assert solution.status is fo.Status.OPTIMAL
         assert solution.price + solution.host_prices[0] == pytest.approx(1.2 / 0.11**2, rel=1e-12)
+
+
+def test_hosts_whose_limits_min_rate_uses_up_leave_the_others_to_the_loops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compile_all(monkeypatch)
+    rng, n = np.random.default_rng(4), 60
+    (w, d), host, least = rng.lognormal(0.0, 0.3, (2, n)), np.arange(n) % 6, np.full(n, 0.02)
+    limits = {0: 0.2, 1: 1.0}
+    problem = fo.Problem(DELAY, fo.Sources(d, w, host=host, min_rate=least), 8.0, limits)
+    columns = present(columns_of(problem, present(problem.numerics)))
+    found = present(fill_compiled(problem, present(problem.numerics), columns, None))
+    # Of costs w·Δ/r the best response is √(w·Δ/price); the others have what hosts 0 and 1 leave.
+    root = np.sqrt(w * d)
+    others = root[host > 1].sum() / (8.0 - 0.2 - 1.0)
+    rates = np.where(host == 1, root / root[host == 1].sum(), root / others)
+    assert np.all(rates > least)
+    np.testing.assert_allclose(present(found.rates), np.where(host == 0, least, rates), rtol=EXACT)
+    price, on_top = present(found.price), present(found.host_prices)
+    assert price == pytest.approx(others**2, rel=EXACT)
+    prices = [(w * d / least**2)[host == 0].max(), root[host == 1].sum() ** 2]
+    assert [on_top[k] + price for k in limits] == pytest.approx(prices, rel=EXACT)

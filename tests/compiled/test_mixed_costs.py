@@ -12,12 +12,14 @@ import freshopt as fo
 from freshopt.compiled.rows import mixed_costs
 from freshopt.compiled.rows.row_records import FamilyColumns
 from freshopt.interior_point.program_columns import row_columns as columns_of
+from freshopt.modelling.objective import Refresh
 from freshopt.numerics.arrays import Array
-from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness, LaterThan
+from freshopt.problems import LaterThan
 from freshopt.separable.kernel import Kernel, Numerics
 from freshopt.separable.linear_cost import LinearCost
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
+from tests.ground_truth.named import AGE, DELAY_PERIODIC, chosen, present
 from tests.ground_truth.routes import compile_all
 
 # Its loops take long to compile.
@@ -46,12 +48,10 @@ FORMULAS: dict[str, tuple[Callable[..., Array], Callable[..., Array], Callable[.
     ),
 }
 OBJECTIVES: dict[str, fo.Objective] = {
-    "harmonic": HarmonicStaleness(),
-    "binary": BinaryFreshness(),
-    "delay": AccumulatedDelay(),
-    "periodic": AccumulatedDelay(fo.Refresh.PERIODIC),
-    "age": Age(),
-    "later": LaterThan(LATE),
+    **chosen("harmonic", "binary", "delay"),
+    "periodic": DELAY_PERIODIC,
+    "age": AGE,
+    "later": LaterThan(LATE, refresh=Refresh.POISSON),
 }
 MIXED = [
     ("harmonic", "binary", "delay"),
@@ -145,8 +145,7 @@ class Case:
 @pytest.mark.parametrize("names", MIXED, ids="-".join)
 def test_responses_used_amounts_and_matrix(names: tuple[str, ...], ill: bool) -> None:
     case = Case(names, ill)
-    columns = columns_of(case.program)
-    assert columns is not None
+    columns = present(columns_of(case.program))
     assert columns.formula is None
     # The second and third pass start where the last one ended.
     for factor in (1.0, 1.3, 1e-4):
@@ -175,8 +174,7 @@ def test_responses_used_amounts_and_matrix(names: tuple[str, ...], ill: bool) ->
 
 def test_one_by_one_ends_where_all_at_once_does() -> None:
     case = Case(("harmonic", "binary", "later"), ill=True, n=400)
-    columns = columns_of(case.program)
-    assert columns is not None
+    columns = present(columns_of(case.program))
     price, weight = case.paid(case.y)
     order = ["harmonic", "binary", "later"]
     assert isinstance(columns.columns, FamilyColumns)
@@ -190,8 +188,7 @@ def test_one_by_one_ends_where_all_at_once_does() -> None:
 
 def test_a_source_that_neither_pays_nor_gains_stays_at_its_lower_bound() -> None:
     case = Case(("none", "harmonic", "binary"), ill=False, n=300)
-    columns = columns_of(case.program)
-    assert columns is not None
+    columns = present(columns_of(case.program))
     np.testing.assert_array_equal(columns.evaluate(0.0 * case.y).rates, case.lower)
 
 
@@ -200,8 +197,7 @@ def test_bits_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     case, found = Case(("harmonic", "binary", "delay"), ill=True, n=30_000), []
     for threads in ("1", "3", "8"):
         monkeypatch.setenv("FRESHOPT_THREADS", threads)
-        columns = columns_of(case.program)
-        assert columns is not None
+        columns = present(columns_of(case.program))
         for factor in (1.0, 2.0):
             got = columns.evaluate(factor * case.y)
         assert isinstance(got.gram, np.ndarray)

@@ -23,6 +23,8 @@ from freshopt.compiled.penalty_tables import (
 from freshopt.compiled.proof_functions import proved
 from freshopt.numerics.arrays import Array
 from freshopt.problems import ExpectedPenalty
+from tests.ground_truth.named import present
+from tests.ground_truth.strata import rare
 
 # Its loops take long to compile.
 pytestmark = pytest.mark.exhaustive
@@ -66,9 +68,7 @@ CLOSED = {
 
 def tables_of(penalty: Callable[[Any], Any]) -> PenaltyTables:
     kernel = ExpectedPenalty(penalty).kernel(fo.Sources([1.0]))
-    assert kernel.tables_of is not None
-    tables = kernel.tables_of(True)
-    assert tables is not None
+    tables = present(present(kernel.tables_of)(True))
     return tables
 
 
@@ -145,8 +145,7 @@ def test_terms_bound_the_exact_share_of_a_gap(name: str) -> None:
 )
 def test_penalties_that_have_no_tables(penalty: Callable[[Any], Any]) -> None:
     kernel = ExpectedPenalty(penalty).kernel(fo.Sources([1.0]))
-    assert kernel.tables_of is not None
-    assert kernel.tables_of(True) is None
+    assert present(kernel.tables_of)(True) is None
 
 
 def test_unknown_sums_make_no_tables() -> None:
@@ -158,7 +157,7 @@ def test_unknown_sums_make_no_tables() -> None:
     assert penalty_tables(sums, 1) is None
 
 
-@pytest.mark.parametrize("hosts", [0, pytest.param(50, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("hosts", [0, *rare(50)])
 def test_passes_by_tables_solve_and_prove(monkeypatch: pytest.MonkeyPatch, hosts: int) -> None:
     rng, n = np.random.default_rng(4), 20_000
     sources = fo.Sources(
@@ -174,12 +173,11 @@ def test_passes_by_tables_solve_and_prove(monkeypatch: pytest.MonkeyPatch, hosts
         fast = fo.solve(task)
     kernel: Any = task.numerics
     assert kernel.tables_of(False) is not None
-    assert fast.certificate is not None
     monkeypatch.setenv("FRESHOPT_COMPILED", "0")
     slow = fo.solve(task)
     assert fast.value == pytest.approx(slow.value, rel=1e-11)
     assert fast.price == pytest.approx(slow.price, rel=1e-10)
-    assert fast.certificate.relative_gap < 1e-12
+    assert present(fast.certificate).relative_gap < 1e-12
     again = fo.certify(task, fast.rates, fast.price, fast.host_prices)
     assert again.value == pytest.approx(fast.value, rel=1e-11)
 
@@ -187,9 +185,7 @@ def test_passes_by_tables_solve_and_prove(monkeypatch: pytest.MonkeyPatch, hosts
 def test_copies_make_their_own_tables() -> None:
     objective = ExpectedPenalty(np.sqrt)
     kernel = objective.kernel(fo.Sources([1.0]))
-    assert kernel.tables_of is not None
-    assert kernel.tables_of(False) is None
-    assert kernel.tables_of(True) is kernel.tables_of(False)
+    assert present(kernel.tables_of)(False) is None
+    assert present(kernel.tables_of)(True) is present(kernel.tables_of)(False)
     other = copy.deepcopy(objective).kernel(fo.Sources([1.0]))
-    assert other.tables_of is not None
-    assert other.tables_of(False) is None
+    assert present(other.tables_of)(False) is None

@@ -29,8 +29,6 @@ from freshopt import (
     tools,
 )
 from tests.contracts import discovery
-from tests.contracts.api_automata import AUTOMATA
-from tests.contracts.api_constraints import CONSTRAINTS
 from tests.contracts.api_fixtures import (
     COUNTED,
     GREEDY,
@@ -60,8 +58,8 @@ from tests.contracts.api_fixtures import (
     sources,
     synchronized,
 )
-from tests.contracts.api_live import LIVE
-from tests.contracts.api_pipelines import PIPELINES
+from tests.contracts.api_parts import AUTOMATA, CONSTRAINTS, LIVE, PIPELINES
+from tests.ground_truth.named import AGE, BINARY, DELAY, HARMONIC, HARMONIC_PERIODIC
 
 CALLS: dict[str, Call] = {
     **CONSTRAINTS,
@@ -85,10 +83,10 @@ CALLS: dict[str, Call] = {
             "log": LOG,
             "bandwidth": 2.0,
             "horizon": 3.0,
-            "objective": problems.HarmonicStaleness(fo.Refresh.PERIODIC),
+            "objective": HARMONIC_PERIODIC,
             "importance": 1.0,
             "hosts": {"a": "x", "b": "x", "c": "y"},
-            "host_limits": {"x": 1.0},
+            "host_limits": {"x": "1/day"},
             "host_gap": 0.01,
             "min_rate": 0.1,
             "max_rate": 4.0,
@@ -104,10 +102,10 @@ CALLS: dict[str, Call] = {
         {
             "log": LOG,
             "bandwidth": 2.0,
-            "objective": problems.HarmonicStaleness(fo.Refresh.PERIODIC),
+            "objective": HARMONIC_PERIODIC,
             "importance": 1.0,
             "hosts": {"a": "x", "b": "x", "c": "y"},
-            "host_limits": {"x": 1.0},
+            "host_limits": {"x": "1/day"},
             "min_rate": 0.1,
             "max_rate": 4.0,
             "estimator": estimators.MaximumLikelihood(),
@@ -122,7 +120,7 @@ CALLS: dict[str, Call] = {
     "freshopt.Problem": Call(
         fo.Problem,
         {
-            "objective": problems.Age(),
+            "objective": AGE,
             "sources": sources(host=["x", "x", "y"]),
             "bandwidth": 2.0,
             "host_limits": {"x": 1.0},
@@ -143,11 +141,11 @@ CALLS: dict[str, Call] = {
         },
     ),
     "freshopt.Sources": Call(
-        lambda **given: fo.solve(fo.Problem(problems.Age(), fo.Sources(**given), 2.0)),
+        lambda **given: fo.solve(fo.Problem(AGE, fo.Sources(**given), 2.0)),
         {
             "change_rate": [1.0, 2.0],
             "importance": [1.0, 2.0],
-            "name": ["a", "b"],
+            "names": ["a", "b"],
             "host": ["x", "y"],
             "signalled": [False, True],
             "min_rate": [0.0, 0.1],
@@ -235,9 +233,7 @@ CALLS: dict[str, Call] = {
         solvers.AutomataTree, problems.PollingKnapsack(), polls=200, seed=0, resolution=50
     ),
     "solvers.BinaryLambdaCrawl": solved(solvers.BinaryLambdaCrawl, floor=0.1),
-    "solvers.MirrorDescent": solved(
-        solvers.MirrorDescent, problems.AccumulatedDelay(), tolerance=1e-3, limit=50
-    ),
+    "solvers.MirrorDescent": solved(solvers.MirrorDescent, DELAY, tolerance=1e-3, limit=50),
     "solvers.ProjectedGradient": solved(solvers.ProjectedGradient, tolerance=1e-3, limit=50, scaled=True),
     "online.AdaptiveRates": acted(online.AdaptiveRates, batch=2.0, floor=0.001, solver=None, seed=0),
     "online.ReplanEvery": acted(
@@ -268,7 +264,7 @@ CALLS: dict[str, Call] = {
             "time": [1.0, 2.0],
             "start": 0.0,
             "end": 3.0,
-            "sources": None,
+            "names": None,
             "time_unit": "day",
         },
     ),
@@ -334,7 +330,7 @@ CALLS: dict[str, Call] = {
     "goodness_of_fit.poisson_check": Call(
         goodness_of_fit.poisson_check, {"log_or_events": LOG, "level": 0.05, "seed": 0}
     ),
-    "online.price_bracket": Call(online.price_bracket, {"problem": problem(problems.HarmonicStaleness())}),
+    "online.price_bracket": Call(online.price_bracket, {"problem": problem(HARMONIC)}),
     "online.sensitivity_bound": Call(
         online.sensitivity_bound,
         {"problem": PROBLEM, "estimated": [1.0, 2.0, 4.0], "true": [1.0, 2.0, 5.0], "rates": None},
@@ -394,8 +390,7 @@ CALLS: dict[str, Call] = {
         blackouts=(),
     ),
     "simulation.AgeCosts": Call(
-        simulation.AgeCosts,
-        {"curve": problems.BinaryFreshness().curve(SOURCES), "n": 3, "noise": 0.1, "seed": 0},
+        simulation.AgeCosts, {"curve": BINARY.curve(SOURCES), "n": 3, "noise": 0.1, "seed": 0}
     ),
     "simulation.SimulatedCrawler": Call(simulation.SimulatedCrawler, {"world": WORLD}),
     "noisy_signals.noisy_signals": Call(
@@ -435,7 +430,7 @@ CALLS: dict[str, Call] = {
     ),
     "testing.instances": Call(
         lambda **given: list(testing.instances(**given)),
-        {"objective": problems.AccumulatedDelay(), "n": 2, "seed": 0, "scale": "benign"},
+        {"objective": DELAY, "n": 2, "seed": 0, "scale": "benign"},
     ),
     "testing.known_optima": Call(testing.known_optima, {"seed": 0}),
     "testing.standard_objectives": Call(testing.standard_objectives, {}),

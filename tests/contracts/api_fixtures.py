@@ -8,12 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import freshopt as fo
-from freshopt import (
-    estimators,
-    noisy_signals,
-    problems,
-    scheduling,
-)
+from freshopt import estimators, noisy_signals, problems, scheduling
+from tests.ground_truth.named import BINARY, DELAY, HARMONIC
 
 
 class Call(NamedTuple):
@@ -26,22 +22,17 @@ class Call(NamedTuple):
 
 def sources(**changes: Any) -> fo.Sources:  # noqa: ANN401
     return fo.Sources(
-        **{"change_rate": [1.0, 2.0, 5.0], "importance": [1.0, 0.0, 2.0], "name": ["a", "b", "c"], **changes}
+        **{"change_rate": [1.0, 2.0, 5.0], "importance": [1.0, 0.0, 2.0], "names": ["a", "b", "c"], **changes}
     )
 
 
 def problem(objective: fo.Objective | None = None) -> fo.Problem:
-    return fo.Problem(objective or problems.BinaryFreshness(), sources(), 2.0)
+    return fo.Problem(objective or BINARY, sources(), 2.0)
 
 
 SOURCES = sources()
 PROBLEM = problem()
-LIMITED = fo.Problem(
-    problems.AccumulatedDelay(),
-    SOURCES,
-    4.0,
-    constraints=[fo.Budget(2.0, cost=[1.0, 1.0, 5.0], name="bytes")],
-)
+LIMITED = fo.Problem(DELAY, SOURCES, 4.0, constraints=[fo.Budget(2.0, cost=[1.0, 1.0, 5.0], name="bytes")])
 SOLUTION = fo.solve(PROBLEM)
 TIMES = np.array([0.0, 1.0, 2.0, 4.0, 0.0, 3.0, 0.5, 1.5])
 LOG = fo.CrawlLog(["a", "a", "a", "a", "b", "b", "c", "c"], TIMES, [0, 1, 0, 1, 0, 1, 0, 0])
@@ -66,7 +57,7 @@ def constrained(kind: Callable[..., Any], **arguments: Any) -> Call:  # noqa: AN
     """Return a call of a constraint, through a problem that is solved."""
     return Call(
         lambda **given: fo.solve(
-            fo.Problem(problems.HarmonicStaleness(), SOURCES, 3.0, constraints=[kind(**given)]), throw=False
+            fo.Problem(HARMONIC, SOURCES, 3.0, constraints=[kind(**given)]), throw=False
         ),
         arguments,
     )
@@ -126,7 +117,7 @@ BOUNDED = fo.Problem(problems.SynchronizationCost(problems.BinaryCost()), source
 MIRROR_SYNC = {"problem": BOUNDED, "rounds": 100, "largest_cost": 1.0}
 IN_POLICY = {**MIRROR_SYNC, "learning_rate": 0.01, "exploration": 0.1}
 GROUPED = {
-    "problems": problems.AccumulatedDelay(),
+    "problems": DELAY,
     "sources": SOURCES,
     "offsets": [0, 1, 3],
     "bandwidths": [1.0, 2.0],

@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 
 import freshopt as fo
-from freshopt import estimators, noisy_signals, problems, solvers, testing, tools
+from freshopt import estimators, noisy_signals, solvers, testing, tools
 from freshopt.cvx import cp
 from freshopt.datasets.change_histories import EXAMPLES
-from freshopt.estimators.batch_estimator import BatchEstimator
+from freshopt.estimators.changes_per_time import Naive
+from freshopt.estimators.estimator import BatchEstimator
 from freshopt.estimators.known_crawl_rate import KnownCrawlRate
-from freshopt.estimators.naive import Naive
 from tests.contracts import api_calls, api_elsewhere
 from tests.contracts.api_fixtures import COUNTED, LIMITED, LOG, MATCHED, PROBLEM, SOURCES, sources
+from tests.ground_truth.named import BINARY
 
 # They have no values of their own; `tests.distributed.test_solving` has those of partitions.
 # A planner is a handle on an open database, no value: a copy would share its connection.
@@ -132,7 +133,7 @@ def values() -> dict[str, Any]:
             found[f"{name} returns"] = list(result) if inspect.isgenerator(result) else result
     own = fo.Problem(OwnArrays([1.0, 2.0, 3.0]), SOURCES, 2.0)
     mixed = fo.Problem(
-        problems.BinaryFreshness(),
+        BINARY,
         sources(signalled=[False, True, False], host=["x", "x", "y"], max_rate=4.0),
         2.0,
         {"x": 1.0},

@@ -103,7 +103,9 @@ def planner() -> None:
 def library() -> None:
     """Compiled loops, threads, processes."""
     with backend.loading():
-        problem = fo.Problem(fo.problems.AccumulatedDelay(), fo.Sources(np.linspace(1.0, 2.0, 500)), 300.0)
+        problem = fo.Problem(
+            fo.problems.AccumulatedDelay(fo.Refresh.POISSON), fo.Sources(np.linspace(1.0, 2.0, 500)), 300.0
+        )
         assert fo.solve(problem).certificate is not None
     shares: Counter[int] = Counter()
     run_chunks_in_threads(lambda begin, end: shares.update(range(begin, end)), 100, 1)

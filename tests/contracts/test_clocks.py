@@ -16,7 +16,7 @@ import pytest
 import freshopt as fo
 from freshopt.datasets import load_example
 from freshopt.datasets.change_histories import EXAMPLES, example_events
-from freshopt.logs.read_history import read_history
+from freshopt.logs.read_events import read_history
 from freshopt.planning.backtest import backtest
 from tests.ground_truth.command_lines import PLAN, Run
 

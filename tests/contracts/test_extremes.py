@@ -20,17 +20,20 @@ from freshopt.problems import (
     SynchronizationCost,
 )
 from freshopt.solvers import Uniform
+from tests.ground_truth.named import AGE, BINARY, DELAY, HARMONIC, present, written
 from tests.ground_truth.strata import exhaustive
 from tests.ground_truth.tolerances import CONIC, EXACT
 
 DEADLINE = SynchronizationCost(PiecewiseLinearCost(slopes=[0.0, 1.0], intercepts=[0.0, -2.0]))
 
 
-class Decay(fo.Objective):
-    """e^{−ρ/Δ}: a cost that becomes as small as one likes and never 0."""
-
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
-        return cp.multiply(sources.importance, cp.exp(-cp.multiply(1.0 / sources.change_rate, rate)))
+# e^{−ρ/Δ}: a cost that becomes as small as one likes and never 0.
+Decay = written(
+    "Decay",
+    lambda rate, sources: cp.multiply(
+        sources.importance, cp.exp(-cp.multiply(1.0 / sources.change_rate, rate))
+    ),
+)
 
 
 @pytest.mark.parametrize(("worst", "nothing"), [(20.0, False), (30.0, False), (36.0, True), (60.0, True)])
@@ -43,7 +46,7 @@ def test_a_cost_is_nothing_below_rounding_of_that_without_refreshes(worst: float
     assert np.all(np.abs(best.rates - 200.0) <= 1e-9 * 200.0)
 
 
-@pytest.mark.parametrize("objective", [AccumulatedDelay(), Age(), HarmonicStaleness()])
+@pytest.mark.parametrize("objective", [DELAY, AGE, HARMONIC])
 def test_costs_that_begin_at_infinity_are_never_nothing(objective: fo.Objective) -> None:
     """Far beyond what is needed every absolute gap is small; only the relative one tells rates apart."""
     problem = fo.Problem(objective, fo.Sources([1.0, 1.0]), 2e30)
@@ -55,7 +58,7 @@ def test_costs_that_begin_at_infinity_are_never_nothing(objective: fo.Objective)
 @pytest.mark.parametrize("budget", [1e-12, 1e-9, 1e-6])
 def test_little_bandwidth_hides_no_loss_beside_a_large_cost(budget: float) -> None:
     """Few refreshes save little of the cost without any: a gap below its rounding still counts."""
-    problem = fo.Problem(BinaryFreshness(), fo.Sources([1.0, 2.0, 0.5]), budget)
+    problem = fo.Problem(BINARY, fo.Sources([1.0, 2.0, 0.5]), budget)
     poor = fo.certify(problem, [0.5 * budget, 0.5 * budget, 0.0])
     assert not poor.vanishing
     assert not poor.confirms(1e-3)
@@ -64,10 +67,10 @@ def test_little_bandwidth_hides_no_loss_beside_a_large_cost(budget: float) -> No
 
 def test_announced_changes_cost_nothing_only_if_all_can_be_followed() -> None:
     announced = fo.Sources([1.0, 2.0], importance=[1e-20, 1.0], signalled=True)
-    scarce = fo.Problem(HarmonicStaleness(), announced, 2.5)
+    scarce = fo.Problem(HARMONIC, announced, 2.5)
     assert fo.certify(scarce, [0.1, 2.0]).vanishing  # costs 2e-20, and 0.7 at half the rates
     assert fo.solve(scarce).status is fo.Status.OPTIMAL
-    ample = fo.Problem(HarmonicStaleness(), announced, 3.0)
+    ample = fo.Problem(HARMONIC, announced, 3.0)
     assert fo.solve(ample).rates.tolist() == [1.0, 2.0]
     assert fo.certify(ample, [1.0, 2.0 - 4e-16]).vanishing
     assert not fo.certify(ample, [1.0, 2.0 - 1e-13]).confirms(CONIC)
@@ -80,8 +83,7 @@ def test_a_kink_whose_sides_differ_by_thirty_decades() -> None:
         1.0, weights, refresh_cost=[0.43942572209849595, 2.826803513543251, 1.6492296378633162]
     )
     solution = fo.solve(fo.Problem(DEADLINE, sources, 1.6192831442130087))
-    assert solution.certificate is not None
-    assert solution.certificate.relative_gap <= EXACT
+    assert present(solution.certificate).relative_gap <= EXACT
     spare = (1.6192831442130087 - 0.5 * (0.43942572209849595 + 1.6492296378633162)) / 2.826803513543251
     assert solution.value == pytest.approx(weights[1] * (1.0 - 2.0 * spare), rel=EXACT)
 
@@ -107,16 +109,13 @@ def test_inverses_of_prices_beyond_all_floats(kind: Any, refresh: fo.Refresh) ->
         solution = fo.solve(problem, throw=False)
         assert np.all(np.isfinite(solution.rates))
         assert solution.status in (fo.Status.OPTIMAL, fo.Status.INACCURATE)
-    ends = problem.numerics
-    assert ends is not None
+    ends = present(problem.numerics)
     with np.errstate(over="ignore"):
         assert np.all(ends.inverse_marginal(np.full(2, 1e308)) >= 0.0)
 
 
 def test_uniform_rates_beyond_all_floats_are_refused_not_called_optimal() -> None:
-    problem = fo.Problem(
-        AccumulatedDelay(), fo.Sources([1e100, 1e-100], refresh_cost=[1e100, 1e-100]), 1e-100
-    )
+    problem = fo.Problem(DELAY, fo.Sources([1e100, 1e-100], refresh_cost=[1e100, 1e-100]), 1e-100)
     solution = fo.solve(problem, Uniform(), throw=False)
     assert solution.status is not fo.Status.OPTIMAL or math.isfinite(solution.value)
 

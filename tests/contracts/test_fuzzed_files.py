@@ -12,6 +12,7 @@ import io
 import json
 import os
 import tempfile
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -22,8 +23,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from freshopt.errors import FreshoptError
-from freshopt.logs.read_history import read_history
+from freshopt.errors import FreshoptError, SourceDataWarning
+from freshopt.logs.read_events import read_history
 from freshopt.logs.read_log import read_log
 from freshopt.terminal import tables
 from freshopt.tools.changedetection import read_changedetection
@@ -40,6 +41,9 @@ LOG = (
 SOURCES = (
     "source,change_rate,importance,min_rate,max_rate,cost,host,signalled,time_unit,exponent,cap\n"
     "a,1.0,2,0,9,1,x,false,day,0.5,3\nb,2.0,1,0.1,inf,2,y,true,day,0.5,\n"
+)
+NESTED = "".join(
+    f'{{"a": {{"url": ["{k}"], "time": {k}, "changed": 1, "b": {{"host": null}}}}}}\n' for k in range(5)
 )
 RATES = "source,rate,signalled,change_rate\na,1.5,true,2\nb,0.5,false,1\n"
 LIMITS = "host,limit\nx,1.5\ny,2\n"
@@ -172,7 +176,8 @@ def survive(read: Callable[[Path], object], name: str, content: bytes, **others:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(value)
         try:
-            read(Path(folder))
+            with warnings.catch_warnings(action="ignore", category=SourceDataWarning):
+                read(Path(folder))
         except FreshoptError as error:
             message = str(error)
             assert len(message) < 20_000
@@ -193,6 +198,9 @@ def limits(path: Path, _: None) -> object:
 
 TEXTS: dict[str, tuple[Callable[..., object], str]] = {
     "log": (as_file(read_log, "t.csv"), LOG),
+    "semicolons": (as_file(read_log, "t.csv"), LOG.replace(",", ";")),
+    "document": (as_file(read_log, "t.csv"), json.dumps(frame(LOG).cast(pl.String).to_dicts(), indent=1)),
+    "nested": (as_file(read_log, "t.csv"), NESTED),
     "history": (as_file(read_history, "t.csv"), LOG),
     "sources": (as_table(tables.sources_of, "t.csv"), SOURCES),
     "rates": (as_table(tables.rates_of, "t.csv"), RATES),

@@ -17,6 +17,7 @@ import pytest
 from freshopt.errors import SourceDataError
 from freshopt.logs.atomic_output import complete_file, complete_folder
 from tests.ground_truth.command_lines import COMMAND, MAIN_JOB, PLAN, crawl_log
+from tests.ground_truth.named import present
 from tests.ground_truth.strata import stratified
 
 FILES = ("rates.csv",)
@@ -36,8 +37,7 @@ with made as part:
 def holding(kind: str, target: Path) -> subprocess.Popen[str]:
     """Return a process in the middle of its work on a target."""
     job = subprocess.Popen([sys.executable, "-c", HOLD, kind, target], stdout=subprocess.PIPE, text=True)
-    assert job.stdout is not None
-    assert job.stdout.readline() == "ready\n"
+    assert present(job.stdout).readline() == "ready\n"
     return job
 
 

@@ -21,27 +21,26 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "freshopt"
 # Room → the rooms that it may import, and with them all that those may import. The words of the trade in
 # EVERYWHERE may be imported by every room above them. There are no exceptions.
-EVERYWHERE = {"errors", "cvx", "units", "formatting", "moved"}
+EVERYWHERE = {"errors", "cvx", "units", "formatting", "moved", "plots"}
 ROOMS = {
     "errors": "",
-    "moved": "",
+    "moved": "errors",
     "cvx": "errors",
     "numerics": "",
     "units": "numerics",
     "formatting": "",
+    "plots": "errors numerics formatting",
     "compiled": "numerics",
     "autodiff": "numerics",
     "separable": "compiled autodiff",
     "logs": "compiled",
-    "weekly": "logs",
-    "modelling": "separable weekly",
+    "modelling": "separable logs",
     "problems": "modelling",
     "automata": "compiled",
-    "inference": "logs",
-    "estimators": "inference",
+    "estimators": "logs",
     "goodness_of_fit": "estimators",
     "datasets": "logs",
-    "scheduling": "modelling",
+    "scheduling": "modelling estimators",
     "certificates": "modelling",
     "dual_search": "certificates",
     "interior_point": "certificates",
@@ -51,27 +50,30 @@ ROOMS = {
     "simulation": "problems scheduling",
     "testing": "certificates problems",
     "pipelines": "simulation tools",
-    "noisy_signals": "simulation inference",
+    "noisy_signals": "simulation estimators",
     "cuda": "certificates",
     "solvers": "cuda dual_search interior_point first_order automata problems",
     "crosscheck": "solvers agreement_cells",
+    "naming": "solving many",
     "agreement_cells": "sampled_gap",
     "sampled_gap": "certificates",
     "solving": "solvers",
     "many": "solvers",
     "questions": "solvers scheduling",
     "warming": "solving problems",
+    "versions": "compiled",
     "parametric": "many questions",
-    "online": "solving many simulation estimators",
-    "planning": "questions solving many report simulation goodness_of_fit noisy_signals tools datasets",
+    "online": "solving many simulation",
+    "planning": "questions naming report simulation goodness_of_fit noisy_signals tools datasets",
     "distributed": "planning",
     "live": "planning",
     "terminal": "planning",
-    "cli": "terminal live distributed online crosscheck parametric testing pipelines",
+    "cli": "terminal live distributed online crosscheck parametric testing pipelines versions",
     "__main__": "cli",
 }
 # Files beside the rooms: front doors.
-FRONT = {"solving", "many", "warming", "parametric", "crosscheck", "agreement_cells", "sampled_gap"}
+FRONT = {"naming", "solving", "many", "warming", "parametric", "crosscheck", "agreement_cells", "sampled_gap"}
+FRONT |= {"versions"}
 # A closed form or a published algorithm is the solver of one objective, and names it; no other solver does.
 SPECIALISED = {
     # What a poll sees of a copy depends on the cost: the tree has a feedback for each objective.
@@ -99,6 +101,7 @@ HEAVY = (
     "highspy",
     "jinja2",
     "rich",
+    "rich_click",
     "msgspec",
     "pandas",
     "matplotlib",
@@ -230,13 +233,18 @@ def test_import_costs_no_more_than_numpy() -> None:
     assert ran.stdout.strip() == "[]"
 
 
-def test_a_direct_solve_of_a_named_objective_loads_no_cvxpy() -> None:
-    code = (
-        "import sys, freshopt as fo; "
-        "fo.solve(fo.Problem(fo.problems.HarmonicStaleness(), fo.Sources([1.0, 2.0]), 1.0)); "
-        "print('cvxpy' in sys.modules)"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import freshopt as fo; "
+        "fo.solve(fo.Problem(fo.problems.HarmonicStaleness(), fo.Sources([1.0, 2.0]), 1.0))",
+        "import freshopt.cli.plan, freshopt.cli.solve",
+    ],
+    ids=["a direct solve of a named objective", "the main commands"],
+)
+def test_no_cvxpy_is_loaded_by(code: str) -> None:
+    told = f"import sys; {code}; print('cvxpy' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False"
 
 
@@ -280,3 +288,24 @@ def test_no_text_names_a_place_on_one_machine() -> None:
         if place in path.read_text(encoding="utf-8", errors="replace")
     ]
     assert not found
+
+
+def test_editors_see_what_is_public() -> None:
+    """What is imported on first use is what type checkers read."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    (block,) = (
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    )
+    seen = {
+        name.name: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+        if name.asname == name.name
+    }
+    packages = {name for name, module in seen.items() if module == "freshopt"}
+    assert packages == set(fo._PACKAGES)
+    assert {name: module for name, module in seen.items() if name not in packages} == fo._HOME
+    assert dir(fo) == sorted({*fo.__all__, *packages})

@@ -26,6 +26,8 @@ from freshopt.online.runs import Journal
 from tests.contracts.api_calls import CALLS
 from tests.contracts.api_fixtures import SOURCES
 from tests.contracts.test_api import public_names
+from tests.ground_truth.named import AGE
+from tests.ground_truth.refusals import refused
 
 SIMULATED = automata.SimulatedSources([1.0, 2.0])
 TREE = automata.AutomataTree(2, resolution=3)
@@ -50,7 +52,7 @@ BESIDE: dict[str, Callable[[Any], Any]] = {
     "freshopt.Pipeline.missed_changes refresh": lambda word: GRAPH.missed_changes([1.0, 1.0], word),
     "online.RunHistory sense": lambda word: online.RunHistory(**RECORD, sense=word),
     "testing.validate scales": lambda word: fo.testing.validate(
-        lambda problem: problem.lower, [fo.problems.Age()], n=2, scales=[word], smallest=False
+        lambda problem: problem.lower, [AGE], n=2, scales=[word], smallest=False
     ),
 }
 # A copy's settings are checked where the copy is declared, and handed on by the library.
@@ -184,13 +186,12 @@ def test_both_spellings_are_the_same_sense(word: str, where: str) -> None:
 @pytest.mark.parametrize("where", ["class", "field", "assigned", "property"])
 @pytest.mark.parametrize("word", ["banana", "min", "Maximise", "", None, 1, "minimises"])
 def test_another_sense_is_refused(word: object, where: str) -> None:
-    with pytest.raises(fo.ObjectiveError, match=r"^sense of \w+ is .*\. Pass 'minimise' or 'maximise'\.$"):
+    with pytest.raises(fo.ObjectiveError, match=r"^sense of \w+ is .* Pass 'minimise' or 'maximise'\.$"):
         fo.Problem(maximised(word, by_instance=where), SOURCES, bandwidth=3.0)
 
 
 def test_settings_of_records_that_are_not_exported_are_read_the_same_way() -> None:
     assert Journal("Even()", "maximize")._sense == "maximise"  # type: ignore[arg-type]
-    with pytest.raises(fo.FreshoptError, match="Pass 'minimise' or 'maximise'"):
-        Journal("Even()", "banana")  # type: ignore[arg-type]
+    refused("Pass 'minimise' or 'maximise'", Journal, "Even()", "banana", error=fo.FreshoptError)
     with pytest.raises(fo.FreshoptError, match="Pass 'output' or 'exit-code'"):
         SourceCommand(("cat", "{source}"), changed_by="exit code")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What runs on a device, or in numba's simulator: `test_simulator` runs this file in a process of its own.
+"""What runs on a device, or in numba's simulator: `test_no_device` runs this file in a process of its own.
 
 On a device:
 
@@ -20,28 +20,31 @@ from numba import cuda
 import freshopt as fo
 from freshopt.cuda import DeviceProblem, price_search, transfers
 from freshopt.cuda.kernel_loops import SIMULATED
-from freshopt.problems import (
-    AccumulatedDelay,
-    Age,
-    BinaryFreshness,
-    ExpectedPenalty,
-    HarmonicStaleness,
-    PowerCost,
-    SynchronizationCost,
-)
+from freshopt.problems import ExpectedPenalty, PowerCost, SynchronizationCost
 from freshopt.solvers import WaterFilling, WaterFillingCuda
+from tests.ground_truth.named import (
+    AGE,
+    AGE_PERIODIC,
+    BINARY,
+    BINARY_PERIODIC,
+    DELAY,
+    DELAY_PERIODIC,
+    HARMONIC,
+    HARMONIC_PERIODIC,
+    PERIODIC,
+    present,
+)
 from tests.ground_truth.tolerances import EXACT
 
-PERIODIC = fo.Refresh.PERIODIC
 OBJECTIVES: list[fo.Objective] = [
-    HarmonicStaleness(),
-    HarmonicStaleness(PERIODIC),
-    BinaryFreshness(),
-    BinaryFreshness(PERIODIC),
-    AccumulatedDelay(),
-    AccumulatedDelay(PERIODIC),
-    Age(),
-    Age(PERIODIC),
+    HARMONIC,
+    HARMONIC_PERIODIC,
+    BINARY,
+    BINARY_PERIODIC,
+    DELAY,
+    DELAY_PERIODIC,
+    AGE,
+    AGE_PERIODIC,
     SynchronizationCost(PowerCost(2.0, 0.5)),
     SynchronizationCost(PowerCost(0.5, 1.5), PERIODIC),
 ]
@@ -140,8 +143,7 @@ def test_every_cell_as_on_the_host(objective: fo.Objective) -> None:
     assert found.price == pytest.approx(host.price, rel=EXACT)
     assert found.value == pytest.approx(host.value, rel=EXACT)
     np.testing.assert_allclose(found.rates, host.rates, rtol=1e-11, atol=1e-13 * float(host.rates.max()))
-    assert found.certificate is not None
-    assert found.certificate.relative_gap <= EXACT
+    assert present(found.certificate).relative_gap <= EXACT
     assert fo.certify(problem, found.rates, found.price).relative_gap <= EXACT
     check_feasible(found.rates, problem)
 
@@ -152,8 +154,7 @@ def test_rates_in_float32_are_proved_as_they_are(objective: fo.Objective) -> Non
     problem = fo.Problem(objective, fo.Sources(d, w), 0.3 * float(d.sum()))
     found = fo.solve(problem, WaterFillingCuda(dtype="float32"))
     assert np.array_equal(found.rates, found.rates.astype(np.float32))
-    assert found.certificate is not None
-    assert found.certificate.relative_gap <= NARROW_GAP
+    assert present(found.certificate).relative_gap <= NARROW_GAP
     assert fo.certify(problem, found.rates).relative_gap <= NARROW_GAP
     check_feasible(found.rates, problem)
 
@@ -177,15 +178,14 @@ def test_ill_scaled_columns_in_float32_are_computed_in_float64(objective: fo.Obj
     host = fo.solve(fo.Problem(objective, fo.Sources(d.astype(float), w.astype(float)), bandwidth))
     found = fo.solve(DeviceProblem(objective, OnDevice(d), bandwidth, OnDevice(w)))
     assert found.value == pytest.approx(host.value, rel=EXACT)
-    assert found.certificate is not None
-    assert found.certificate.relative_gap <= EXACT
+    assert present(found.certificate).relative_gap <= EXACT
     assert float(np.sum(found.rates_on_host())) <= bandwidth * (1.0 + ULPS)
 
 
 @pytest.mark.parametrize("n", [1, 4101])
 def test_sizes_about_a_block(n: int) -> None:
     d, w = columns(n)
-    problem = fo.Problem(HarmonicStaleness(), fo.Sources(d, w), 0.5 * float(d.sum()))
+    problem = fo.Problem(HARMONIC, fo.Sources(d, w), 0.5 * float(d.sum()))
     found = fo.solve(problem, WaterFillingCuda())
     assert found.price == pytest.approx(fo.solve(problem, WaterFilling()).price, rel=EXACT)
     check_feasible(found.rates, problem)
@@ -204,14 +204,14 @@ def test_the_price_of_harmonic_sources_by_bisection() -> None:
     for _ in range(400):
         middle = np.sqrt(low) * np.sqrt(high)
         low, high = (middle, high) if rates(middle).sum() > bandwidth else (low, middle)
-    found = fo.solve(DeviceProblem(HarmonicStaleness(), OnDevice(d), bandwidth, OnDevice(w)))
+    found = fo.solve(DeviceProblem(HARMONIC, OnDevice(d), bandwidth, OnDevice(w)))
     assert found.price == pytest.approx(high, rel=EXACT)
     np.testing.assert_allclose(found.rates_on_host(), rates(high), rtol=1e-11)
 
 
 def test_the_same_input_gives_the_same_bits() -> None:
     d, w = columns(300)
-    problem = DeviceProblem(BinaryFreshness(PERIODIC), OnDevice(d), 30.0, OnDevice(w))
+    problem = DeviceProblem(BINARY_PERIODIC, OnDevice(d), 30.0, OnDevice(w))
     first, second = fo.solve(problem), fo.solve(problem)
     assert first.rates_on_host().tobytes() == second.rates_on_host().tobytes()
     assert (first.price, first.value) == (second.price, second.value)
@@ -236,21 +236,17 @@ def test_bounds_costs_and_weights_of_zero(objective: fo.Objective) -> None:
     there = DeviceProblem(objective, OnDevice(d), bandwidth, OnDevice(w), lower, upper, OnDevice(cost))
     on_device = fo.solve(there)
     assert on_device.value == pytest.approx(host.value, rel=EXACT)
-    assert on_device.certificate is not None
-    assert on_device.certificate.relative_gap <= EXACT
+    assert present(on_device.certificate).relative_gap <= EXACT
 
 
-@pytest.mark.parametrize(
-    "objective", [HarmonicStaleness(), BinaryFreshness(), AccumulatedDelay(), Age()], ids=repr
-)
+@pytest.mark.parametrize("objective", [HARMONIC, BINARY, DELAY, AGE], ids=repr)
 def test_signalled_sources(objective: fo.Objective) -> None:
     d, w = columns(120, seed=4)
     sources = fo.Sources(d, w, signalled=np.arange(120) % 3 == 0)
     problem = fo.Problem(objective, sources, 0.3 * float(d.sum()))
     host, found = fo.solve(problem, WaterFilling()), fo.solve(problem, WaterFillingCuda())
     assert found.value == pytest.approx(host.value, rel=EXACT)
-    assert found.certificate is not None
-    assert found.certificate.relative_gap <= EXACT
+    assert present(found.certificate).relative_gap <= EXACT
     check_feasible(found.rates, problem)
 
 
@@ -265,19 +261,18 @@ def test_demand_that_jumps_is_met_by_a_mixture(kind: str) -> None:
         "constant marginals": (d, w),
     }[kind]
     signalled = kind == "constant marginals"
-    objective = BinaryFreshness() if signalled else BinaryFreshness(PERIODIC)
+    objective = BINARY if signalled else BINARY_PERIODIC
     problem = fo.Problem(objective, fo.Sources(d, w, signalled=signalled), 0.05 * float(d.sum()))
     host, found = fo.solve(problem, WaterFilling()), fo.solve(problem, WaterFillingCuda())
     assert found.value == pytest.approx(host.value, rel=EXACT)
-    assert found.certificate is not None
-    assert found.certificate.relative_gap <= EXACT
+    assert present(found.certificate).relative_gap <= EXACT
     check_feasible(found.rates, problem)
 
 
 def test_demand_of_one_amount_has_the_least_price() -> None:
     """All sources at a bound: every price of an interval is optimal."""
     d, w = np.array([1.0, 1.0, 1.0, 1.0]), np.array([4.0, 4.0, 1e-3, 1e-3])
-    problem = fo.Problem(BinaryFreshness(), fo.Sources(d, w, max_rate=0.5), 1.0)
+    problem = fo.Problem(BINARY, fo.Sources(d, w, max_rate=0.5), 1.0)
     host, found = fo.solve(problem, WaterFilling()), fo.solve(problem, WaterFillingCuda())
     np.testing.assert_allclose(found.rates, [0.5, 0.5, 0.0, 0.0], atol=1e-13)
     assert found.price == pytest.approx(host.price, rel=1e-12)
@@ -286,24 +281,22 @@ def test_demand_of_one_amount_has_the_least_price() -> None:
 def test_a_bandwidth_for_all_costs_nothing() -> None:
     d, w = columns(50)
     w[7] = 0.0
-    problem = fo.Problem(HarmonicStaleness(), fo.Sources(d, w, max_rate=d), 2.0 * float(d.sum()))
+    problem = fo.Problem(HARMONIC, fo.Sources(d, w, max_rate=d), 2.0 * float(d.sum()))
     found = fo.solve(problem, WaterFillingCuda())
     assert found.price == 0.0
     assert np.array_equal(found.rates[w > 0.0], d[w > 0.0])
-    there = fo.solve(
-        DeviceProblem(HarmonicStaleness(), OnDevice(d), problem.bandwidth, OnDevice(w), max_rate=d)
-    )
+    there = fo.solve(DeviceProblem(HARMONIC, OnDevice(d), problem.bandwidth, OnDevice(w), max_rate=d))
     assert (there.status, there.price) == (fo.Status.OPTIMAL, 0.0)
-    idle = fo.solve(DeviceProblem(HarmonicStaleness(), OnDevice(d), 1.0, 0.0))
+    idle = fo.solve(DeviceProblem(HARMONIC, OnDevice(d), 1.0, 0.0))
     assert (idle.status, idle.price, idle.value) == (fo.Status.OPTIMAL, 0.0, 0.0)
 
 
 def test_many_sources_are_sampled_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(price_search, "SAMPLE", 200)
     d, w = columns(600, spread=1.0)
-    problem = DeviceProblem(HarmonicStaleness(), OnDevice(d), 0.4 * float(d.sum()), OnDevice(w))
+    problem = DeviceProblem(HARMONIC, OnDevice(d), 0.4 * float(d.sum()), OnDevice(w))
     found = fo.solve(problem)
-    host = fo.solve(fo.Problem(HarmonicStaleness(), fo.Sources(d, w), problem.bandwidth))
+    host = fo.solve(fo.Problem(HARMONIC, fo.Sources(d, w), problem.bandwidth))
     assert found.price == pytest.approx(host.price, rel=EXACT)
     assert found.iterations <= 7
     again = fo.solve(problem.with_bandwidth(1.001 * problem.bandwidth), warm_start=found.price)
@@ -324,7 +317,7 @@ def test_large_arrays_are_copied_in_parts(monkeypatch: pytest.MonkeyPatch) -> No
 def test_few_rates_carry_what_rounding_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("freshopt.cuda.bandwidth_correction.SOURCES", 60)
     d, w = columns(200)
-    problem = fo.Problem(HarmonicStaleness(), fo.Sources(d, w), 0.4 * float(d.sum()))
+    problem = fo.Problem(HARMONIC, fo.Sources(d, w), 0.4 * float(d.sum()))
     found = fo.solve(problem, WaterFillingCuda("float32"))
     check_feasible(found.rates, problem)
     assert float(found.rates.sum()) == pytest.approx(problem.bandwidth, rel=1e-9)
@@ -364,7 +357,11 @@ def replaced(k: int, value: float) -> OnDevice:
     ],
 )
 def test_wrong_columns_are_named(settings: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"objective": HarmonicStaleness(), "change_rate": OnDevice(D), "bandwidth": 1.0}
+    given: dict[str, Any] = {
+        "objective": HARMONIC,
+        "change_rate": OnDevice(D),
+        "bandwidth": 1.0,
+    }
     with pytest.raises(fo.SourceDataError, match=message):
         DeviceProblem(**{**given, **settings})
 
@@ -373,12 +370,12 @@ def test_a_wrong_entry_beyond_the_first_block_is_named() -> None:
     d = np.ones(5000)
     d[4500] = np.nan
     with pytest.raises(fo.SourceDataError, match="source 4500: nan"):
-        DeviceProblem(HarmonicStaleness(), OnDevice(d), 1.0)
+        DeviceProblem(HARMONIC, OnDevice(d), 1.0)
 
 
 def test_what_a_device_does_not_carry_is_refused() -> None:
     sources = fo.Sources(D, host=["a", "a", "b"])
-    limited = fo.Problem(HarmonicStaleness(), sources, 1.0, {"a": 0.1})
+    limited = fo.Problem(HARMONIC, sources, 1.0, {"a": 0.1})
     with pytest.raises(fo.SolverRefusedError, match="devices carry no host limits; use WaterFilling"):
         fo.solve(limited, WaterFillingCuda())
     with pytest.raises(fo.SolverRefusedError, match="no demand function and proof for devices"):
@@ -387,11 +384,11 @@ def test_what_a_device_does_not_carry_is_refused() -> None:
         DeviceProblem(ExpectedPenalty(np.sqrt), OnDevice(D), 1.0)
     with pytest.raises(fo.ObjectiveError, match="Pass numbers for all sources"):
         DeviceProblem(SynchronizationCost(PowerCost(D, 1.0)), OnDevice(D), 1.0)
-    problem = DeviceProblem(HarmonicStaleness(), OnDevice(D), 1.0, min_rate=1.0 / 3.0)
+    problem = DeviceProblem(HARMONIC, OnDevice(D), 1.0, min_rate=1.0 / 3.0)
     with pytest.raises(fo.SolverRefusedError, match="min_rate uses up the bandwidth"):
         fo.solve(problem)
     with pytest.raises(fo.InfeasibleProblemError, match=r"lower bounds need 1\.5 .*short by 0\.5"):
-        fo.solve(DeviceProblem(HarmonicStaleness(), OnDevice(D), 1.0, min_rate=0.5))
+        fo.solve(DeviceProblem(HARMONIC, OnDevice(D), 1.0, min_rate=0.5))
     with pytest.raises(fo.SolverRefusedError, match="does not solve problems on a device"):
         fo.solve(problem, WaterFilling())
     with pytest.raises(fo.SourceDataError, match=r"is on a CUDA device\. Give it to fo\.cuda\.DeviceProblem"):
@@ -399,7 +396,7 @@ def test_what_a_device_does_not_carry_is_refused() -> None:
 
 
 def test_bounds_that_float32_does_not_hold_prove_nothing() -> None:
-    problem = DeviceProblem(HarmonicStaleness(), OnDevice(D), 1.0, min_rate=0.1, max_rate=[0.1, 5.0, 5.0])
+    problem = DeviceProblem(HARMONIC, OnDevice(D), 1.0, min_rate=0.1, max_rate=[0.1, 5.0, 5.0])
     found = fo.solve(problem, WaterFillingCuda("float32"), throw=False)
     assert found.status is fo.Status.INACCURATE
     assert "float64" in found.note
@@ -407,7 +404,7 @@ def test_bounds_that_float32_does_not_hold_prove_nothing() -> None:
 
 
 def test_without_a_certificate_nothing_is_claimed() -> None:
-    found = fo.solve(DeviceProblem(Age(), OnDevice(D), 2.0), certify=False)
+    found = fo.solve(DeviceProblem(AGE, OnDevice(D), 2.0), certify=False)
     assert found.certificate is None
     assert "Not certified" in repr(found)
     assert len(repr(found).splitlines()) <= 8
@@ -417,13 +414,10 @@ def test_without_a_certificate_nothing_is_claimed() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "objective", [HarmonicStaleness(), BinaryFreshness(), AccumulatedDelay(PERIODIC)], ids=repr
-)
+@pytest.mark.parametrize("objective", [HARMONIC, BINARY, DELAY_PERIODIC], ids=repr)
 def test_attempts_that_fail(objective: fo.Objective) -> None:
     sources = fo.Sources([0.5, 1.0, 2.0, 8.0], success=[1.0, 0.9, 0.5, 0.1])
     problem = fo.Problem(objective, sources, bandwidth=3.0)
     there, here = fo.solve(problem, WaterFillingCuda()), fo.solve(problem, WaterFilling())
     np.testing.assert_allclose(there.rates, here.rates, rtol=1e-12)
-    assert there.certificate is not None
-    assert there.certificate.relative_gap < 1e-12
+    assert present(there.certificate).relative_gap < 1e-12

@@ -11,8 +11,8 @@ import pytest
 from distributed import Client, LocalCluster
 
 import freshopt as fo
-from freshopt.problems import HarmonicStaleness
 from tests.ground_truth.command_lines import Run
+from tests.ground_truth.named import HARMONIC
 from tests.ground_truth.partitioned import web, write
 
 DASK = ("--engine", "dask", "--bandwidth", "50/day", "--out", "out")
@@ -60,7 +60,7 @@ def test_on_a_scheduler(run: Run, files: pl.DataFrame, tmp_path: Path) -> None:
         with Client(cluster) as client:
             tasks = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.task_prefixes))
     assert tasks > 0
-    expected = fo.distributed.solve(HarmonicStaleness(), tmp_path / "in", 50.0).rates().compute()["rate"]
+    expected = fo.distributed.solve(HARMONIC, tmp_path / "in", 50.0).rates().compute()["rate"]
     found = pl.read_parquet("out/part-*.parquet", glob=True)["rate"].to_numpy()
     assert np.array_equal(found, expected.to_numpy())
     assert len(files) == len(found)

@@ -15,14 +15,10 @@ import pytest
 import freshopt as fo
 from freshopt.cvx import Expression
 from freshopt.distributed.rows import row_driver
-from freshopt.problems import (
-    AccumulatedDelay,
-    BinaryFreshness,
-    HarmonicStaleness,
-    PowerCost,
-    SynchronizationCost,
-)
+from freshopt.problems import PowerCost, SynchronizationCost
+from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present
 from tests.ground_truth.partitioned import rates_of, write
+from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 # Bounds the sources of a solve's sample: what is searched over partitions is then not known beforehand.
@@ -69,7 +65,7 @@ def declared(frame: pl.DataFrame, *, by_name: bool) -> list[Any]:
     return [
         fo.Budget(0.25 * float(column(frame, "bytes") @ change_rate), cost=of("bytes"), name="bytes"),
         fo.Budget(most, by=of("region"), name="region"),
-        fo.Target(BinaryFreshness(), at_least={3: 0.42, 1: 0.2}, by=of("tier"), name="tier"),
+        fo.Target(BINARY, at_least={3: 0.42, 1: 0.2}, by=of("tier"), name="tier"),
     ]
 
 
@@ -94,12 +90,10 @@ def test_the_answer_is_that_of_memory(
     frame = web(400, seed=parts)
     bandwidth = 0.4 * float(frame["refresh_cost"].to_numpy() @ frame["change_rate"].to_numpy())
     memory = fo.solve(
-        fo.Problem(
-            HarmonicStaleness(), sources_of(frame), bandwidth, constraints=declared(frame, by_name=False)
-        )
+        fo.Problem(HARMONIC, sources_of(frame), bandwidth, constraints=declared(frame, by_name=False))
     )
     found = fo.distributed.solve(
-        HarmonicStaleness(),
+        HARMONIC,
         files(tmp_path / "in", frame, parts),
         bandwidth,
         constraints=declared(frame, by_name=True),
@@ -131,14 +125,14 @@ def test_planted_multipliers_are_found(ill: bool, tmp_path: Path, monkeypatch: p
             {key: float((cost * best)[region == key].sum()) for key in of_region}, by="region", name="r"
         ),
         fo.Target(
-            AccumulatedDelay(),
+            DELAY,
             at_most={key: float((delay / best)[tier == key].sum()) / total[key] for key in total},
             by="tier",
             name="delay",
         ),
     ]
     folder = files(tmp_path / "in", frame, 3)
-    found = fo.distributed.solve(AccumulatedDelay(), folder, float(cost @ best), constraints=constraints)
+    found = fo.distributed.solve(DELAY, folder, float(cost @ best), constraints=constraints)
     assert found.value == pytest.approx(float(np.sum(delay / best)), rel=1e-11)
     assert rates_of(found) == pytest.approx(best, rel=1e-8 if ill else SCALAR)
     expected = {"bandwidth": price, "bytes": paid, "r[eu]": 0.7, "r[jp]": 1.9}
@@ -156,7 +150,7 @@ def test_the_cheapest_rates_need_no_bandwidth(
     monkeypatch.setattr(row_driver, "SAMPLE", sample)
     rate, tier = [2.0] * 40 + [3.0] * 30, [0] * 40 + [1] * 30
     frame = pl.DataFrame({"change_rate": rate, "tier": tier})
-    targets = fo.Target(BinaryFreshness(), at_least={0: 0.8, 1: 0.5}, by="tier")
+    targets = fo.Target(BINARY, at_least={0: 0.8, 1: 0.5}, by="tier")
     found = fo.distributed.solve(fo.Spend(), files(tmp_path / "in", frame, 3), constraints=[targets])
     assert rates_of(found) == pytest.approx([8.0] * 40 + [3.0] * 30, rel=SCALAR)
     assert found.value == pytest.approx(410.0, rel=EXACT)
@@ -165,8 +159,7 @@ def test_the_cheapest_rates_need_no_bandwidth(
     assert dict(found.prices) == pytest.approx(
         {"BinaryFreshness[0]": 40 * 2.0 / 0.04, "BinaryFreshness[1]": 30 * 3.0 / 0.25}, rel=1e-7
     )
-    assert found.rows is not None
-    assert found.rows["BinaryFreshness[0]"].used >= 0.8
+    assert present(found.rows)["BinaryFreshness[0]"].used >= 0.8
     nothing = fo.distributed.solve(fo.Spend(), tmp_path / "in", 3.0)
     assert (nothing.value, nothing.price, nothing.status) == (0.0, 0.0, fo.Status.OPTIMAL)
 
@@ -180,7 +173,7 @@ def test_a_limit_that_min_rate_uses_up_and_one_that_never_binds(
     )
     most = fo.Budget({"a": 0.5, "b": 9.0}, by="group", name="group")
     found = fo.distributed.solve(
-        AccumulatedDelay(),
+        DELAY,
         write(tmp_path / "in", frame, 3),
         2.5,
         constraints=[most, fo.Budget(1e6, cost=2.0)],
@@ -200,11 +193,9 @@ def test_many_disjoint_limits_beside_another_unit(tmp_path: Path, monkeypatch: p
     sources = fo.Sources.from_frame(
         frame.select("source", "change_rate", "importance", "refresh_cost", "host")
     )
-    memory = fo.solve(
-        fo.Problem(AccumulatedDelay(), sources, 200.0, limits, [fo.Budget(150.0, cost=size, name="bytes")])
-    )
+    memory = fo.solve(fo.Problem(DELAY, sources, 200.0, limits, [fo.Budget(150.0, cost=size, name="bytes")]))
     found = fo.distributed.solve(
-        AccumulatedDelay(),
+        DELAY,
         write(tmp_path / "in", frame, 2),
         200.0,
         limits,
@@ -222,18 +213,18 @@ def test_conflicting_rows_are_named(sample: int, tmp_path: Path, monkeypatch: py
     frame = pl.DataFrame({"change_rate": np.ones(100), "bytes": np.ones(100)})
     folder = write(tmp_path / "in", frame, 3)
     rows = [
-        fo.Target(BinaryFreshness(), at_least=0.5, name="fresh"),
+        fo.Target(BINARY, at_least=0.5, name="fresh"),
         fo.Budget(1e4, cost="bytes", name="bytes"),
     ]
-    assert fo.distributed.solve(HarmonicStaleness(), folder, 100.1, constraints=rows).value > 0.0
+    assert fo.distributed.solve(HARMONIC, folder, 100.1, constraints=rows).value > 0.0
     with pytest.raises(fo.InfeasibleProblemError) as error:
-        fo.distributed.solve(HarmonicStaleness(), folder, 90.0, constraints=rows)
+        fo.distributed.solve(HARMONIC, folder, 90.0, constraints=rows)
     assert "fresh >= 0.5" in str(error.value)
     assert "bandwidth <= 90" in str(error.value)
     assert "bytes" not in str(error.value)
     capped = write(tmp_path / "capped", frame.with_columns(max_rate=0.5), 3)
     with pytest.raises(fo.InfeasibleProblemError, match=r"fresh: it is 0\.333333"):
-        fo.distributed.solve(HarmonicStaleness(), capped, 100.0, constraints=rows)
+        fo.distributed.solve(HARMONIC, capped, 100.0, constraints=rows)
 
 
 def test_objectives_with_arrays_give_each_partition_its_part(
@@ -244,14 +235,10 @@ def test_objectives_with_arrays_give_each_partition_its_part(
     cost = SynchronizationCost(PowerCost(scale=rng.uniform(0.5, 2.0, n), exponent=rng.uniform(0.2, 0.8, n)))
     frame = pl.DataFrame({"change_rate": rng.uniform(0.5, 2.0, n), "tier": np.arange(n) % 2})
     sources = fo.Sources.from_frame(frame.select("change_rate"))
-    level = 0.95 * fo.solve(fo.Problem(AccumulatedDelay(), sources, 40.0)).value / n
-    memory = fo.solve(
-        fo.Problem(cost, sources, 45.0, constraints=[fo.Target(AccumulatedDelay(), at_most=level)])
-    )
+    level = 0.95 * fo.solve(fo.Problem(DELAY, sources, 40.0)).value / n
+    memory = fo.solve(fo.Problem(cost, sources, 45.0, constraints=[fo.Target(DELAY, at_most=level)]))
     folder = write(tmp_path / "in", frame, 4)
-    found = fo.distributed.solve(
-        cost, folder, 45.0, constraints=[fo.Target(AccumulatedDelay(), at_most=level)]
-    )
+    found = fo.distributed.solve(cost, folder, 45.0, constraints=[fo.Target(DELAY, at_most=level)])
     assert rates_of(found) == pytest.approx(memory.rates, rel=1e-8)
     mean = fo.Target(cost, at_most=1.01 * memory.value / n, name="mean")
     other = fo.solve(fo.Problem(fo.Spend(), sources, constraints=[mean]))
@@ -266,11 +253,9 @@ def test_schedulers_change_no_bit_and_files_hold_what_was_found(
     monkeypatch.setattr(row_driver, "SAMPLE", FEW)
     frame = web(200, seed=8)
     folder, constraints = write(tmp_path / "in", frame, 5), declared(frame, by_name=True)[:2]
-    one = fo.distributed.solve(AccumulatedDelay(), folder, 90.0, constraints=constraints)
+    one = fo.distributed.solve(DELAY, folder, 90.0, constraints=constraints)
     with dask.config.set(scheduler="synchronous"):
-        other = fo.distributed.solve(
-            AccumulatedDelay(), folder, 90.0, constraints=constraints, out=tmp_path / "out"
-        )
+        other = fo.distributed.solve(DELAY, folder, 90.0, constraints=constraints, out=tmp_path / "out")
     assert (one.value, dict(one.prices), one.gap) == (other.value, dict(other.prices), other.gap)
     assert np.array_equal(rates_of(one), rates_of(other))
     saved = json.loads((tmp_path / "out" / "summary.json").read_text())
@@ -281,17 +266,14 @@ def test_schedulers_change_no_bit_and_files_hold_what_was_found(
 def test_a_dask_data_frame_keeps_the_columns_that_constraints_name(tmp_path: Path) -> None:
     frame = web(120, seed=9)
     constraints = declared(frame, by_name=True)[:2]
-    expected = fo.distributed.solve(
-        AccumulatedDelay(), write(tmp_path / "in", frame, 2), 60.0, constraints=constraints
-    )
+    expected = fo.distributed.solve(DELAY, write(tmp_path / "in", frame, 2), 60.0, constraints=constraints)
     table = dd.from_pandas(frame.to_pandas().astype({"region": "category"}), npartitions=3)
-    found = fo.distributed.solve(AccumulatedDelay(), table, 60.0, constraints=constraints)
+    found = fo.distributed.solve(DELAY, table, 60.0, constraints=constraints)
     assert rates_of(found) == pytest.approx(rates_of(expected), rel=SCALAR)
     bare = fo.distributed.PartitionedSources.from_dask(table)
-    with pytest.raises(fo.SourceDataError, match="others= of from_dask"):
-        fo.distributed.solve(AccumulatedDelay(), bare, 60.0, constraints=constraints)
+    refused("others= of from_dask", fo.distributed.solve, DELAY, bare, 60.0, constraints=constraints)
     kept = fo.distributed.PartitionedSources.from_dask(table, others=["bytes", "region"])
-    again = fo.distributed.solve(AccumulatedDelay(), kept, 60.0, constraints=constraints)
+    again = fo.distributed.solve(DELAY, kept, 60.0, constraints=constraints)
     assert np.array_equal(rates_of(again), rates_of(found))
 
 
@@ -311,7 +293,7 @@ def at_most_one(rate: Expression) -> list[Expression]:
             fo.SolverRefusedError,
             "cost of Budget 'kB' is an array",
         ),
-        (fo.Target(BinaryFreshness(), at_least=0.5, by=["a"]), fo.SolverRefusedError, "by of Target"),
+        (fo.Target(BINARY, at_least=0.5, by=["a"]), fo.SolverRefusedError, "by of Target"),
         (fo.Budget({"mars": 1.0}, by="region", name="r"), fo.SourceDataError, "unknown groups 'mars'"),
         (fo.Budget({"eu": 1.0}, by="tier", name="r"), fo.SourceDataError, "groups of 'r' are int64"),
         (fo.Budget(1.0, cost="region", name="r"), fo.SourceDataError, "Make it numbers"),
@@ -328,25 +310,20 @@ def test_what_is_refused_and_why(
 ) -> None:
     frame = web(8, seed=1).with_columns(negative=pl.Series([1.0, 1.0, 1.0, -1.0] * 2))
     with pytest.raises(error, match=words):
-        fo.distributed.solve(
-            AccumulatedDelay(), write(tmp_path / "in", frame, 1), 5.0, constraints=[constraint]
-        )
+        fo.distributed.solve(DELAY, write(tmp_path / "in", frame, 1), 5.0, constraints=[constraint])
 
 
 def test_what_else_is_refused(tmp_path: Path) -> None:
     folder = write(tmp_path / "in", web(8, seed=1), 1)
-    worst = fo.Worst(HarmonicStaleness(), by="host")
+    worst = fo.Worst(HARMONIC, by="host")
     with pytest.raises(fo.SolverRefusedError, match=r"Worst\("):
         fo.distributed.solve(worst, folder, 5.0, constraints=[fo.Budget(1.0, cost="bytes")])
     with pytest.raises(fo.SourceDataError, match="is the column 'bytes', and there are no columns in memory"):
-        fo.Problem(AccumulatedDelay(), fo.Sources([1.0]), 5.0, constraints=[fo.Budget(1.0, cost="bytes")])
+        fo.Problem(DELAY, fo.Sources([1.0]), 5.0, constraints=[fo.Budget(1.0, cost="bytes")])
     with pytest.raises(fo.SourceDataError, match="is by 'region' but there is no column"):
-        fo.Problem(
-            AccumulatedDelay(), fo.Sources([1.0]), 5.0, constraints=[fo.Budget(1.0, by="region", name="r")]
-        )
-    with pytest.raises(fo.SourceDataError, match="there is no bandwidth"):
-        fo.distributed.solve(AccumulatedDelay(), folder)
+        fo.Problem(DELAY, fo.Sources([1.0]), 5.0, constraints=[fo.Budget(1.0, by="region", name="r")])
+    refused("there is no bandwidth", fo.distributed.solve, DELAY, folder)
     free = web(8, seed=1).with_columns(bytes=0.0)
     without_cost = write(tmp_path / "free", free, 1)
     with pytest.raises(fo.SourceDataError, match="no constraint bounds the rate of row 0"):
-        fo.distributed.solve(AccumulatedDelay(), without_cost, constraints=[fo.Budget(1.0, cost="bytes")])
+        fo.distributed.solve(DELAY, without_cost, constraints=[fo.Budget(1.0, cost="bytes")])

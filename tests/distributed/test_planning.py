@@ -23,10 +23,11 @@ from freshopt.estimators import MaximumLikelihood
 from freshopt.planning import plan_files
 from freshopt.planning.plan import make_plan
 from freshopt.planning.plan_files import write_plan
-from freshopt.problems import AccumulatedDelay, HarmonicStaleness
 from tests.ground_truth import plans
 from tests.ground_truth.command_lines import Run, refuse
-from tests.ground_truth.plans import PERIODIC, POISSON, crawls, dated, plan_request
+from tests.ground_truth.named import DELAY, DELAY_PERIODIC, HARMONIC, HARMONIC_PERIODIC
+from tests.ground_truth.plans import crawls, dated, plan_request
+from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import EXACT
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # as for a notebook: workers cannot import tests
@@ -55,8 +56,8 @@ def importance(names: Any) -> Any:  # noqa: ANN401
 @pytest.mark.parametrize(
     ("objective", "changes"),
     [
-        (HarmonicStaleness(PERIODIC), {}),
-        (AccumulatedDelay(POISSON), {"importance": importance, "max_rate": 1.0}),
+        (HARMONIC_PERIODIC, {}),
+        (DELAY, {"importance": importance, "max_rate": 1.0}),
     ],
 )
 @pytest.mark.parametrize("moments", [False, True])
@@ -79,7 +80,9 @@ def test_rates_are_those_of_the_plan_in_memory(
         assert found["source"].to_list() == frame["source"].to_list()
         assert found[column].to_numpy() == pytest.approx(frame[column].to_numpy(), rel=EXACT)
     assert parts(tmp_path / "out", "schedule")[0].schema == schedule.schema
-    assert set(expected) == set(facts)
+    # Of all sources at once.
+    assert set(expected) - set(facts) == {*("intervals", "moved", "oldest_copies"), *("saving", "fresh", "n")}
+    assert set(facts) <= set(expected)
     for key in ("value", "bound", "price", "bandwidth_used", "horizon"):
         assert facts[key] == pytest.approx(expected[key], rel=EXACT)
     assert facts["relative_gap"] < 1e-12
@@ -97,7 +100,7 @@ def test_each_part_is_scheduled_from_the_end_of_the_whole_log(tmp_path: Path) ->
         tmp_path / "in", dated({key: values[~late] for key, values in columns.items()}), 4, ranges=True
     )
     horizon = 14.0
-    plan(tmp_path / "in", plan_request(AccumulatedDelay(PERIODIC), horizon=horizon), tmp_path / "out")
+    plan(tmp_path / "in", plan_request(DELAY_PERIODIC, horizon=horizon), tmp_path / "out")
     end, day, cost, refreshes = np.max(log["time"].to_numpy()), np.timedelta64(1, "D"), 0.0, 0
     assert len(parts(tmp_path / "out", "schedule")) == 4
     tables = zip(*(parts(tmp_path / "out", table) for table in plan_files.TABLES), strict=True)
@@ -161,8 +164,7 @@ def test_files_that_are_unlike_others_are_refused(tmp_path: Path) -> None:
     numbered.write_parquet(tmp_path / "in" / "2.parquet")
     with pytest.raises(fo.SourceDataError, match=r"0\.parquet has names as sources and \S*2\.parquet has"):
         plan(tmp_path / "in", plan_request(), tmp_path / "out")
-    with pytest.raises(fo.SourceDataError, match="horizon is -1"):
-        plan(tmp_path / "in", plan_request(horizon=-1.0), tmp_path / "out")
+    refused("horizon is -1", plan, tmp_path / "in", plan_request(horizon=-1.0), tmp_path / "out")
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +180,7 @@ def deadly(fuse: Path) -> Callable[[fo.CrawlLog], Any]:
     """Return what estimates change rates and kills the worker that is the first to look at s03, once."""
 
     def fit(log: fo.CrawlLog) -> Any:  # noqa: ANN401
-        if "s03" in log.sources_ and fuse.exists():
+        if "s03" in log.names and fuse.exists():
             fuse.unlink()
             os.kill(os.getpid(), signal.SIGKILL)
         return MaximumLikelihood().fit(log)
@@ -192,7 +194,7 @@ def test_a_killed_worker_costs_a_retry(client: Any, tmp_path: Path) -> None:  # 
     (tmp_path / "fuse").touch()
     before = set(client.run(os.getpid).values())
     with client.as_current():
-        asked = plan_request(HarmonicStaleness(POISSON), estimator=deadly(tmp_path / "fuse"), seed=3)
+        asked = plan_request(HARMONIC, estimator=deadly(tmp_path / "fuse"), seed=3)
         made = plan(tmp_path / "in", asked, tmp_path / "out")
         again = plan(tmp_path / "in", asked, tmp_path / "again")
     assert not (tmp_path / "fuse").exists()

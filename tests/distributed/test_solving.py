@@ -11,21 +11,17 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.cvx import Expression, cp
+from freshopt.cvx import cp
 from freshopt.distributed.certify import Needed, judge
 from freshopt.distributed.partition import PartitionedProblem
 from freshopt.distributed.write_rates import Decision, Finished
-from freshopt.problems import (
-    AccumulatedDelay,
-    BinaryFreshness,
-    HarmonicStaleness,
-    PowerCost,
-    SynchronizationCost,
-)
+from freshopt.problems import PowerCost, SynchronizationCost
 from tests.ground_truth import truth
 from tests.ground_truth.cases import as_cost, as_problem
 from tests.ground_truth.cell_truth import CURVES
+from tests.ground_truth.named import BINARY, DELAY, HARMONIC, written
 from tests.ground_truth.partitioned import frame_of, rates_of, solved, web, write
+from tests.ground_truth.refusals import refused
 from tests.ground_truth.strata import stratified
 from tests.ground_truth.strategies import BUDGETS, FAMILIES, PLAIN, sample
 from tests.ground_truth.tolerances import EXACT, SCALAR
@@ -65,7 +61,7 @@ def test_ill_scaled_data_are_solved_to_the_same_proof(scale: str, tmp_path: Path
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("objective", "compiled"),
-    stratified([HarmonicStaleness(), BinaryFreshness(), AccumulatedDelay()], ["1", "0"], every=2),
+    stratified([HARMONIC, BINARY, DELAY], ["1", "0"], every=2),
     ids=str,
 )
 def test_rates_are_those_of_memory_on_both_paths(
@@ -86,7 +82,7 @@ def test_rates_are_those_of_memory_on_both_paths(
 
 def test_the_certificate_is_that_of_memory(tmp_path: Path) -> None:
     frame, limits = web(3_000, seed=11, hosts=40)
-    objective = HarmonicStaleness()
+    objective = HARMONIC
     found = fo.distributed.solve(objective, write(tmp_path / "in", frame, 4), 250.0, limits)
     problem = fo.Problem(objective, fo.Sources.from_frame(frame), 250.0, limits)
     proof = fo.certify(problem, rates_of(found), found.price, found.host_prices)
@@ -97,7 +93,7 @@ def test_the_certificate_is_that_of_memory(tmp_path: Path) -> None:
     assert sum(price > 0.0 for price in found.host_prices.values()) > 5
 
 
-@pytest.mark.parametrize("objective", [HarmonicStaleness(), BinaryFreshness()], ids=str)
+@pytest.mark.parametrize("objective", [HARMONIC, BINARY], ids=str)
 def test_many_hosts_over_partitions_in_few_passes(objective: fo.Objective, tmp_path: Path) -> None:
     frame, limits = web(60_000, seed=2, hosts=3_000)
     files = write(tmp_path / "in", frame, 6)
@@ -117,7 +113,7 @@ def test_many_hosts_over_partitions_in_few_passes(objective: fo.Objective, tmp_p
 def test_a_jump_shared_by_half_the_sources_is_mixed(tmp_path: Path) -> None:
     n = 1_000
     frame = pl.DataFrame({"change_rate": np.full(n, 2.0), "signalled": np.arange(n) % 2 == 0})
-    found = fo.distributed.solve(BinaryFreshness(), write(tmp_path / "in", frame, 4), 400.0)
+    found = fo.distributed.solve(BINARY, write(tmp_path / "in", frame, 4), 400.0)
     rates = rates_of(found)
     assert math.fsum(rates) == pytest.approx(400.0, rel=EXACT)
     # A signalled refresh is worth 1/Δ = 0.5 whatever the rate, the first unsignalled one no more than that.
@@ -128,14 +124,14 @@ def test_a_jump_shared_by_half_the_sources_is_mixed(tmp_path: Path) -> None:
 
 def test_bandwidth_to_spare_has_no_price(tmp_path: Path) -> None:
     frame = pl.DataFrame({"change_rate": [1.0, 2.0, 3.0], "signalled": [True, True, True]})
-    found = fo.distributed.solve(BinaryFreshness(), write(tmp_path / "in", frame, 2), 10.0)
+    found = fo.distributed.solve(BINARY, write(tmp_path / "in", frame, 2), 10.0)
     assert rates_of(found).tolist() == [1.0, 2.0, 3.0]
     assert (found.price, found.value, found.status) == (0.0, 3.0, fo.Status.OPTIMAL)
 
 
 def test_lower_bounds_that_use_up_the_bandwidth(tmp_path: Path) -> None:
     frame = pl.DataFrame({"change_rate": [1.0, 2.0, 4.0], "min_rate": [1.0, 0.5, 0.5]})
-    found = fo.distributed.solve(AccumulatedDelay(), write(tmp_path / "in", frame, 3), 2.0)
+    found = fo.distributed.solve(DELAY, write(tmp_path / "in", frame, 3), 2.0)
     assert rates_of(found).tolist() == [1.0, 0.5, 0.5]
     assert found.value == 1.0 + 4.0 + 8.0
     assert found.price == 16.0  # 4/0.5², what one more refresh of the third would be worth
@@ -146,7 +142,7 @@ def test_a_host_whose_limit_min_rate_uses_up(tmp_path: Path) -> None:
     frame = pl.DataFrame(
         {"change_rate": [1.0, 1.0, 4.0], "min_rate": [0.25, 0.25, 0.0], "host": ["a", "a", "b"]}
     )
-    found = fo.distributed.solve(AccumulatedDelay(), write(tmp_path / "in", frame, 3), 2.5, {"a": 0.5})
+    found = fo.distributed.solve(DELAY, write(tmp_path / "in", frame, 3), 2.5, {"a": 0.5})
     assert rates_of(found) == pytest.approx([0.25, 0.25, 2.0], rel=EXACT)
     assert found.price == pytest.approx(1.0, rel=EXACT)
     assert found.host_prices["a"] == pytest.approx(15.0, rel=EXACT)  # 1/0.25² − 1
@@ -168,11 +164,11 @@ def test_an_objective_with_arrays_gives_each_partition_its_part(tmp_path: Path) 
         fo.distributed.solve(objective, write(tmp_path / "more", pl.concat([frame, frame]), 7), 25.0)
 
 
-class SquaredDelay(fo.Objective):
-    """Σ w·Δ/ρ²: at the optimum ρ ∝ (w·Δ)^{1/3}."""
-
-    def per_source(self, rate: Expression, sources: fo.Sources) -> Expression:
-        return cp.multiply(sources.importance * sources.change_rate, cp.power(rate, -2))
+# Σ w·Δ/ρ²: at the optimum ρ ∝ (w·Δ)^{1/3}.
+SquaredDelay = written(
+    "SquaredDelay",
+    lambda rate, sources: cp.multiply(sources.importance * sources.change_rate, cp.power(rate, -2)),
+)
 
 
 def test_a_declared_objective_without_kernels(tmp_path: Path) -> None:
@@ -184,9 +180,9 @@ def test_a_declared_objective_without_kernels(tmp_path: Path) -> None:
 def test_partitions_and_schedulers_change_no_bit(tmp_path: Path) -> None:
     frame, limits = web(2_000, seed=8, hosts=20)
     files = write(tmp_path / "in", frame, 9)
-    one = fo.distributed.solve(HarmonicStaleness(), files, 150.0, limits)
+    one = fo.distributed.solve(HARMONIC, files, 150.0, limits)
     with dask.config.set(scheduler="synchronous"):
-        other = fo.distributed.solve(HarmonicStaleness(), files, 150.0, limits, out=tmp_path / "out")
+        other = fo.distributed.solve(HARMONIC, files, 150.0, limits, out=tmp_path / "out")
     assert (one.value, one.price, one.gap) == (other.value, other.price, other.gap)
     assert np.array_equal(rates_of(one), rates_of(other))
 
@@ -195,8 +191,8 @@ def test_single_precision_is_what_it_says(tmp_path: Path) -> None:
     frame, _ = web(500, seed=9)
     single = frame.with_columns(pl.col("change_rate", "importance", "refresh_cost").cast(pl.Float32))
     double = single.with_columns(pl.col("change_rate", "importance", "refresh_cost").cast(pl.Float64))
-    a = fo.distributed.solve(HarmonicStaleness(), write(tmp_path / "a", single, 2), 40.0)
-    b = fo.distributed.solve(HarmonicStaleness(), write(tmp_path / "b", double, 2), 40.0)
+    a = fo.distributed.solve(HARMONIC, write(tmp_path / "a", single, 2), 40.0)
+    b = fo.distributed.solve(HARMONIC, write(tmp_path / "b", double, 2), 40.0)
     assert np.array_equal(rates_of(a), rates_of(b))
 
 
@@ -205,15 +201,14 @@ def test_problems_in_memory_and_in_files_agree_on_infeasibility(tmp_path: Path) 
     problem = as_problem(instance)
     need = float(np.sum(problem.lower))
     files = write(tmp_path / "in", frame_of(problem), 3)
-    with pytest.raises(fo.InfeasibleProblemError, match="lower bounds need"):
-        problem.with_bandwidth(0.5 * need)
+    refused("lower bounds need", problem.with_bandwidth, 0.5 * need, error=fo.InfeasibleProblemError)
     with pytest.raises(fo.InfeasibleProblemError, match=f"lower bounds need {need:.6g}"):
         fo.distributed.solve(problem.objective, files, 0.5 * need)
 
 
 def test_least_rates_hide_no_gap_beside_a_huge_price() -> None:
     """Rates [1 − 1e-30, 1e-30] of two sources, of which min_rate leaves 1e-7 of a bandwidth of 1."""
-    objective, price = fo.problems.HarmonicStaleness(), 1e30
+    objective, price = HARMONIC, 1e30
     terms = PartitionedProblem(objective, 1.0, (), ("change_rate",), "day")
     cost, best = math.log(2.0) + math.log(1e30), math.log(2.0) + math.log(1e7)
     used, source_gaps = np.array([1.0]), np.array([1e23])

@@ -8,25 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from tests.ground_truth import curves
-from tests.ground_truth.curves import Floats as Floats
-
-Ints = npt.NDArray[np.int64]
-TINY = 1e-300
+from tests.ground_truth.nested_truth import TINY, Drawn, Ints, marginal
+from tests.ground_truth.nested_truth import Floats as Floats
+from tests.ground_truth.nested_truth import total_cost as total_cost
 
 
 @dataclass(frozen=True)
-class Trees:
+class Trees(Drawn):
     """Sources, each with at most one parent and a ratio, and one budget."""
 
-    curve: str
-    weight: Floats
-    change: Floats
-    cost: Floats
-    lower: Floats
-    upper: Floats
     parent: Ints
     ratio: Floats
     budget: float
@@ -79,22 +71,12 @@ def trees(
     )
 
 
-def marginal(case: Trees, rates: Floats) -> Floats:
-    """−w·J'(ρ), in closed form."""
-    return curves.marginals(case.curve, case.weight, case.change, rates)
-
-
 def response(case: Trees, price: Floats) -> Floats:
     """The best response to a price, in closed form, within bounds."""
     plain = np.where(price > 0.0, curves.responses(case.curve, case.weight, case.change, price), np.inf)
     most = np.minimum(case.upper, case.budget / case.cost)
     found: Floats = np.clip(plain, case.lower, np.maximum(case.lower, most))
     return found
-
-
-def total_cost(case: Trees, rates: Floats) -> float:
-    """Σ w·J(ρ), in closed form."""
-    return float(np.sum(curves.costs(case.curve, case.weight, case.change, rates)))
 
 
 @dataclass(frozen=True)

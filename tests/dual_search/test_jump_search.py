@@ -17,19 +17,18 @@ from freshopt.dual_search.few_alone import crossing
 from freshopt.dual_search.jump_search import jump_search
 from freshopt.dual_search.problem_columns import numerics_columns
 from freshopt.numerics.arrays import CACHED, Array
-from freshopt.problems import BinaryFreshness
 from freshopt.solvers import WaterFilling
+from tests.ground_truth.named import BINARY, BINARY_PERIODIC, present
 from tests.ground_truth.routes import compile_all
 from tests.ground_truth.tolerances import EXACT
 
-PERIODIC = fo.Refresh.PERIODIC
 N = 3000
 
 
 def columns_of(task: fo.Problem) -> Columns:
-    assert task.numerics is not None
-    found = numerics_columns(task.numerics, task.sources.refresh_cost, task.lower, task.upper)
-    assert found is not None
+    found = present(
+        numerics_columns(present(task.numerics), task.sources.refresh_cost, task.lower, task.upper)
+    )
     return found
 
 
@@ -101,9 +100,8 @@ def test_signals_that_are_followed_all_or_not_at_all(n: int, budget: float, ties
         own = {**own, "signalled": np.array([True]), "importance": np.ones(1), "max_rate": np.full(1, np.inf)}
     d, least = own["change_rate"], own["min_rate"]
     bandwidth = float(np.sum(least)) + budget * float(np.sum(np.minimum(d, own["max_rate"]) - least))
-    task = fo.Problem(BinaryFreshness(), fo.Sources(**own), bandwidth)
-    found = jump_search(columns_of(task), bandwidth)
-    assert found is not None
+    task = fo.Problem(BINARY, fo.Sources(**own), bandwidth)
+    found = present(jump_search(columns_of(task), bandwidth))
     assert math.fsum(found.rates) == pytest.approx(bandwidth, rel=2e-13)
     price = bisected(lambda price: math.fsum(binary_rates(own, price)), bandwidth)
     assert found.price == pytest.approx(price, rel=1e-12)
@@ -118,9 +116,8 @@ def test_signals_that_are_followed_all_or_not_at_all(n: int, budget: float, ties
 def test_sources_that_are_all_alike(budget: float) -> None:
     """By symmetry all have the mean rate, at its own marginal value, where that is above no price's rate."""
     d, w = np.full(N, 2.0), np.full(N, 3.0)
-    task = fo.Problem(BinaryFreshness(PERIODIC), fo.Sources(d, w), budget * 2.0 * N)
-    found = jump_search(columns_of(task), task.bandwidth)
-    assert found is not None
+    task = fo.Problem(BINARY_PERIODIC, fo.Sources(d, w), budget * 2.0 * N)
+    found = present(jump_search(columns_of(task), task.bandwidth))
     mean = task.bandwidth / N
     assert math.fsum(found.rates) == pytest.approx(task.bandwidth, rel=2e-13)
     assert found.price == pytest.approx(1.5 * float(gammainc(2.0, 2.0 / mean)), rel=1e-12)
@@ -133,15 +130,34 @@ def test_where_any_price_of_an_interval_will_do_it_is_the_least() -> None:
     d, w = np.ones(N), np.where(np.arange(N) < N // 2, 10.0, 1.0)
     free, none = np.full(N, np.inf), np.zeros(N)
     own = fo.Sources(d, w, signalled=none == 0.0, max_rate=free, min_rate=none)
-    task = fo.Problem(BinaryFreshness(), own, N // 2)
-    found = jump_search(columns_of(task), task.bandwidth)
-    assert found is not None
+    task = fo.Problem(BINARY, own, N // 2)
+    found = present(jump_search(columns_of(task), task.bandwidth))
     assert found.price == pytest.approx(1.0, rel=EXACT)
     assert found.rates.tolist() == [1.0] * (N // 2) + [0.0] * (N - N // 2)
     plenty = task.with_bandwidth(2.0 * N)
-    most = jump_search(columns_of(plenty), plenty.bandwidth)
-    assert most is not None
+    most = present(jump_search(columns_of(plenty), plenty.bandwidth))
     assert (most.price, float(np.sum(most.rates))) == (0.0, N)
+
+
+@pytest.mark.parametrize("off", [1e-4, 1e-7, 1e-9, 1e-12])
+def test_a_few_that_are_below_their_upper_bounds_tell_the_price(off: float) -> None:
+    """All others are at theirs, so beside the price demand falls by less than its rounding."""
+    rng = np.random.default_rng(2)
+    n = 20_000
+    d, most, leaves = rng.lognormal(size=n), rng.lognormal(size=n), 1.0 + rng.random(n)
+    leaves[:10] = np.linspace(1e-3, 2e-3, 10)
+    # √(wΔ/λ) − Δ is the upper bound at the price where a source leaves it.
+    own = {"change_rate": d, "importance": leaves * (most + d) ** 2 / d, "max_rate": most}
+    own |= {"min_rate": np.zeros(n), "signalled": np.zeros(n, dtype=np.bool_)}
+    few = {name: column[:10] for name, column in own.items()}
+    bandwidth = (1.0 - off) * math.fsum(most)
+    left = math.fsum([bandwidth, *-most[10:]])
+    price = bisected(lambda price: math.fsum(binary_rates(few, price)), left)
+    task = fo.Problem(BINARY, fo.Sources(d, own["importance"], max_rate=most), bandwidth)
+    found = present(jump_search(columns_of(task), bandwidth))
+    assert math.fsum(found.rates) == pytest.approx(bandwidth, rel=EXACT)
+    assert found.price == pytest.approx(price, rel=1e-10)
+    np.testing.assert_allclose(found.rates, binary_rates(own, price), rtol=1e-10)
 
 
 @pytest.mark.exhaustive
@@ -150,11 +166,10 @@ def test_many_that_are_alike_among_others_are_told_by_a_sample() -> None:
     rng = np.random.default_rng(1)
     rare = rng.random(20_000) < 0.01
     own = fo.Sources(np.where(rare, 1e3, 1.0), np.where(rare, 1e-3, 1.0))
-    task = fo.Problem(BinaryFreshness(PERIODIC), own, 0.01 * 20_000)
+    task = fo.Problem(BINARY_PERIODIC, own, 0.01 * 20_000)
     # Near the plateau's edge a known demand is 30 times the bandwidth, a hair below the price.
     known = [(1.0 - 1.5e-10, 34.0 * task.bandwidth)]
-    found = jump_search(columns_of(task), task.bandwidth, known=known)
-    assert found is not None
+    found = present(jump_search(columns_of(task), task.bandwidth, known=known))
     assert found.price == pytest.approx(1.0, rel=1e-12)
     assert math.fsum(found.rates) == pytest.approx(task.bandwidth, rel=2e-13)
     assert found.passes <= 7
@@ -164,14 +179,12 @@ def test_many_that_are_alike_among_others_are_told_by_a_sample() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_demands_that_are_known_save_passes_and_change_no_answer(seed: int) -> None:
     own = sources(20_000, seed)
-    task = fo.Problem(BinaryFreshness(), fo.Sources(**own), 0.2 * float(np.sum(own["change_rate"])))
+    task = fo.Problem(BINARY, fo.Sources(**own), 0.2 * float(np.sum(own["change_rate"])))
     columns = columns_of(task)
-    alone = jump_search(columns, task.bandwidth)
-    assert alone is not None
+    alone = present(jump_search(columns, task.bandwidth))
     prices = [alone.price * factor for factor in (0.97, 1.00003, 0.99997)]
     known = [(price, math.fsum(binary_rates(own, price))) for price in prices]
-    told = jump_search(columns, task.bandwidth, known=known)
-    assert told is not None
+    told = present(jump_search(columns, task.bandwidth, known=known))
     assert told.price == pytest.approx(alone.price, rel=1e-12)
     np.testing.assert_allclose(told.rates, alone.rates, rtol=1e-9, atol=1e-12)
     assert told.passes - len(known) <= alone.passes
@@ -179,7 +192,7 @@ def test_demands_that_are_known_save_passes_and_change_no_answer(seed: int) -> N
 
 def test_a_pass_at_two_prices_adds_up_and_mixes() -> None:
     own = sources(2 * CACHED + 77, 3)
-    columns, into = columns_of(fo.Problem(BinaryFreshness(), fo.Sources(**own), 1e6)), memory(2 * CACHED + 77)
+    columns, into = (columns_of(fo.Problem(BINARY, fo.Sources(**own), 1e6)), memory(2 * CACHED + 77))
     low, high = 1.0, 1.3
     used = at_two_prices(columns, low, high, into, steep=0.4, share=0.25)
     generous, frugal = binary_rates(own, low), binary_rates(own, high)
@@ -199,7 +212,7 @@ def test_a_pass_at_two_prices_adds_up_and_mixes() -> None:
 def test_the_same_bits_on_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     n = 40 * CACHED
     own = sources(n, 5)
-    task = fo.Problem(BinaryFreshness(), fo.Sources(**own), 0.1 * float(np.sum(own["change_rate"])))
+    task = fo.Problem(BINARY, fo.Sources(**own), 0.1 * float(np.sum(own["change_rate"])))
     found = []
     for threads in ("1", "3"):
         monkeypatch.setenv("FRESHOPT_THREADS", threads)
@@ -217,7 +230,7 @@ def test_what_jumps_is_solved_and_proved(monkeypatch: pytest.MonkeyPatch, ties: 
     compile_all(monkeypatch)
     monkeypatch.setenv("FRESHOPT_COMPILED", "1")
     own = sources(N, 11, ties=ties)
-    task = fo.Problem(BinaryFreshness(), fo.Sources(**own), 0.3 * float(np.sum(own["change_rate"])))
+    task = fo.Problem(BINARY, fo.Sources(**own), 0.3 * float(np.sum(own["change_rate"])))
     solution = fo.solve(task, WaterFilling(), tolerance=EXACT)
     monkeypatch.setenv("FRESHOPT_COMPILED", "0")
     plain = fo.solve(task, WaterFilling(), tolerance=EXACT)
@@ -228,7 +241,7 @@ def test_samples_follow_no_order_of_the_sources() -> None:
     for period in (2, 3, 10, 64):
         place = np.arange(100_000) % period
         own = fo.Sources(np.where(place == 0, 2.0, 1.0))
-        columns = columns_of(fo.Problem(BinaryFreshness(), own, 1e4))
+        columns = columns_of(fo.Problem(BINARY, own, 1e4))
         drawn = np.asarray(columns.sample(5000).parameters[0])
         assert 4900 <= len(drawn) <= 5100
         assert np.mean(drawn == 2.0) == pytest.approx(1.0 / period, rel=0.1)

@@ -25,7 +25,7 @@ from freshopt.logs.crawl_log import CrawlLog
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 Make = Callable[..., Any]  # the estimators share method names, not a class
-AT_KNOWN_RATE: list[Make] = [LawOfLargeNumbers, StochasticApproximation, MomentumStochasticApproximation]
+AT_KNOWN_RATE: list[type[Any]] = [LawOfLargeNumbers, StochasticApproximation, MomentumStochasticApproximation]
 ONLINE: list[Make] = [*AT_KNOWN_RATE, Naive]
 
 
@@ -73,7 +73,7 @@ def test_batches_teach_what_the_whole_log_does(make: Make, cuts: list[int]) -> N
 @pytest.mark.parametrize("make", ONLINE)
 def test_a_rate_for_all_for_each_source_and_for_each_crawl(make: Make) -> None:
     log, _ = batch(crawls(np.random.default_rng(32), 80), slice(0, 80))
-    per_source = np.arange(1.0, len(log.sources_) + 1)
+    per_source = np.arange(1.0, len(log.names) + 1)
     per_crawl = per_source[log.source_index]
     per_crawl[np.isnan(log.interval)] = math.nan  # nothing is read from a baseline
     rates = [make().fit(log, p).change_rate_ for p in (per_source, list(per_source), per_crawl)]

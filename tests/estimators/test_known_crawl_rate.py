@@ -1,9 +1,9 @@
-"""Estimators at a known crawl rate: exact moments, the papers' recursions, consistency."""
+"""Estimators at a known crawl rate: exact moments, the papers' recursions, consistency, Poisson crawls."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,23 +21,12 @@ from freshopt.estimators import (
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics import affine_recursion
 from freshopt.numerics.arrays import chunks
+from tests.estimators.test_moment_matching import log_of
 from tests.ground_truth import estimator_truth as truth
 from tests.ground_truth.tolerances import EXACT
 
 Online = Naive | LawOfLargeNumbers | StochasticApproximation | MomentumStochasticApproximation
 SETTINGS = [(1.3, 0.75, 1.0), (0.8, 0.5, 1.0), (1.2, 0.6, 0.4), (1.0, 1.0, 1.7)]  # step, beta, omega
-
-
-def log_of(outcomes: Sequence[Sequence[int]], gaps: Sequence[Any] | None = None) -> CrawlLog:
-    """A log in which source k has the outcomes of entry k, gaps known from the first on."""
-    lengths = [len(outcome) for outcome in outcomes]
-    elapsed = np.ones(sum(lengths)) if gaps is None else np.concatenate(gaps)
-    columns = {
-        "source": np.repeat(np.arange(len(outcomes)), lengths),
-        "elapsed": elapsed,
-        "changed": np.concatenate([np.asarray(outcome, dtype=bool) for outcome in outcomes]),
-    }
-    return CrawlLog.from_columns(columns)
 
 
 CASES: list[tuple[Online, Callable[[int, float, float], truth.Moments]]] = [
@@ -74,7 +63,9 @@ def test_moments_are_exact(
     for change_rate, crawl_rate in ((5.0, 3.0), (0.2, 1.0), (500.0, 3.0)):
         weights = np.array([truth.probability(outcome, change_rate, crawl_rate) for outcome in outcomes])
         assert math.fsum(weights) == pytest.approx(1.0, rel=EXACT)
-        rates = model.fit(log_of(outcomes), crawl_rate=crawl_rate).change_rate_
+        rates = model.fit(
+            log_of([np.ones(len(each)) for each in outcomes], outcomes), crawl_rate=crawl_rate
+        ).change_rate_
         first, second = moments(crawls, change_rate, crawl_rate)
         assert float(weights @ rates) == pytest.approx(first, rel=EXACT)
         assert float(weights @ rates**2) == pytest.approx(second, rel=EXACT)
@@ -83,7 +74,7 @@ def test_moments_are_exact(
 def test_moments_have_the_published_closed_forms() -> None:
     outcomes = truth.all_outcomes(6)
     weights = np.array([truth.probability(outcome, 5.0, 3.0) for outcome in outcomes])
-    log = log_of(outcomes)
+    log = log_of([np.ones(len(each)) for each in outcomes], outcomes)
     naive = weights @ Naive(floor=0).fit(log, crawl_rate=3.0).change_rate_
     assert naive == pytest.approx(15 / 8, rel=EXACT)
     law = weights @ LawOfLargeNumbers(alpha=1, floor=0).fit(log, crawl_rate=3.0).change_rate_
@@ -137,7 +128,7 @@ def test_ragged_logs_with_a_rate_per_crawl_follow_the_recursions(
 ) -> None:
     monkeypatch.setattr(affine_recursion, "chunks", lambda n: chunks(n, size))
     outcomes, rates = ragged(np.random.default_rng(3))
-    log, per_crawl = log_of(outcomes), np.concatenate(rates)
+    log, per_crawl = log_of([np.ones(len(each)) for each in outcomes], outcomes), np.concatenate(rates)
     pairs = list(zip(outcomes, rates, strict=True))
     law = LawOfLargeNumbers(alpha=lambda k: math.sqrt(k), floor=0).fit(log, per_crawl).change_rate_
     expected = [truth.law_of_large_numbers(i, p, math.sqrt) for i, p in pairs]
@@ -152,7 +143,7 @@ def test_ragged_logs_with_a_rate_per_crawl_follow_the_recursions(
 
 
 def test_worked_by_hand() -> None:
-    log = log_of([[1, 0, 1, 1]], [[0.5, 1.0, 1.5, 2.0]])
+    log = log_of([[0.5, 1.0, 1.5, 2.0]], [[1, 0, 1, 1]])
     p = [1.0, 2.0, 3.0, 4.0]
     np.testing.assert_allclose(Naive().fit(log).change_rate_, 3 / 5, rtol=EXACT)
     np.testing.assert_allclose(Naive().fit(log, 2.0).change_rate_, 3 / (4 / 2), rtol=EXACT)
@@ -168,7 +159,7 @@ def test_worked_by_hand() -> None:
 
 def test_without_momentum_it_is_stochastic_approximation() -> None:
     outcomes, rates = ragged(np.random.default_rng(4))
-    log, p = log_of(outcomes), np.concatenate(rates)
+    log, p = log_of([np.ones(len(each)) for each in outcomes], outcomes), np.concatenate(rates)
     heavy = MomentumStochasticApproximation(step=0.8, beta=0.8, omega=1.0).fit(log, p)
     plain = StochasticApproximation(step=0.8).fit(log, p)
     np.testing.assert_allclose(heavy.change_rate_, plain.change_rate_, rtol=EXACT)
@@ -181,7 +172,7 @@ CHANGE_RATE, CRAWL_RATE, CRAWLS, SOURCES = 5.0, 3.0, 2000, 30
 def test_who_stays_consistent_for_which_gaps(kind: str) -> None:
     rng = np.random.default_rng(21)
     gaps = truth.gaps_of(kind, rng, (SOURCES, CRAWLS)) / CRAWL_RATE
-    log = log_of(list(rng.random((SOURCES, CRAWLS)) < -np.expm1(-CHANGE_RATE * gaps)), list(gaps))
+    log = log_of(gaps, rng.random((SOURCES, CRAWLS)) < -np.expm1(-CHANGE_RATE * gaps))
     unchanged = truth.unchanged_share(kind, CHANGE_RATE / CRAWL_RATE)
     seeming = CRAWL_RATE * (1 - unchanged) / unchanged  # what the share of changes is taken for
 
@@ -207,3 +198,67 @@ def test_who_stays_consistent_for_which_gaps(kind: str) -> None:
         else:
             assert distance(model, CHANGE_RATE) > 20
             assert abs(model.change_rate_.mean() - seeming) < 0.05 * seeming
+
+
+MODELS: list[Any] = [
+    LawOfLargeNumbers(),
+    LawOfLargeNumbers(half_life=300.0),
+    StochasticApproximation(),
+    MomentumStochasticApproximation(),
+]
+
+
+def crawl(kind: str, sources: int, crawls: int, rates: Any, seed: int = 1) -> tuple[CrawlLog, Any]:  # noqa: ANN401
+    rng = np.random.default_rng([seed, sources, crawls])
+    gaps = truth.gaps_of(kind, rng, (sources, crawls)) / rates[:, None]
+    columns = {
+        "source": np.repeat(np.arange(sources), crawls),
+        "time": np.cumsum(gaps, axis=1).ravel(),
+        "elapsed": gaps.ravel(),
+        "changed": (rng.random(gaps.shape) < 0.5).ravel(),
+    }
+    return CrawlLog.from_columns(columns), rates
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+@pytest.mark.parametrize(
+    ("kind", "words"), [("fixed", "regular"), ("uniform", "regular"), ("gamma", "irreg")]
+)
+@pytest.mark.parametrize(("sources", "crawls"), [(1, 400), (40, 20), (400, 5)])
+def test_other_crawls_are_refused_in_one_line(
+    model: Any,  # noqa: ANN401
+    kind: str,
+    words: str,
+    sources: int,
+    crawls: int,
+) -> None:
+    log, rates = crawl(kind, sources, crawls, np.geomspace(0.5, 2.0, sources))
+    model.fit(log, rates)
+    for ask in (model.interval, lambda: model.draws(2, 0)):
+        with pytest.raises(SourceDataError, match=rf"more {words}.*Use MaximumLikelihood") as refused:
+            ask()
+        assert "\n" not in str(refused.value)
+    lower, upper = MaximumLikelihood().fit(log).interval()
+    assert np.all(lower < upper)
+
+
+@pytest.mark.parametrize(("sources", "crawls"), [(1, 1), (1, 3), (7, 2), (3, 40), (200, 5)])
+def test_poisson_crawls_are_served(sources: int, crawls: int) -> None:
+    for seed in range(60):
+        log, rates = crawl("exponential", sources, crawls, np.geomspace(1e-2, 1e4, sources), seed)
+        LawOfLargeNumbers().fit(log, rates).interval()
+
+
+def test_batches_are_judged_together() -> None:
+    log, rates = crawl("fixed", 1, 200, np.ones(1))
+    model = LawOfLargeNumbers()
+    for part in np.array_split(np.arange(200), 5):
+        columns = {
+            "source": log.source_index,
+            "time": log.time,
+            "elapsed": log.interval,
+            "changed": log.changed,
+        }
+        model.partial_fit(CrawlLog.from_columns({key: value[part] for key, value in columns.items()}), rates)
+    with pytest.raises(SourceDataError, match="more regular"):
+        model.interval()

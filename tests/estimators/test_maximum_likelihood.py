@@ -13,8 +13,13 @@ from scipy.integrate import trapezoid
 from scipy.optimize import brentq
 from scipy.stats import binom, chi2
 
-from freshopt.estimators import LikelihoodRatio, MaximumLikelihood, Posterior
-from freshopt.inference import crawl_likelihood, rate_posterior
+from freshopt.estimators import (
+    LikelihoodRatio,
+    MaximumLikelihood,
+    Posterior,
+    crawl_likelihood,
+    rate_posterior,
+)
 from freshopt.logs.crawl_log import CrawlLog
 from tests.ground_truth.tolerances import EXACT, SCALAR
 

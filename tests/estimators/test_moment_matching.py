@@ -29,7 +29,8 @@ Floats = npt.NDArray[np.float64]
 UNBOUNDED = (0.0, math.inf)
 
 
-def log_of(gaps: list[Any], changed: list[Any], changes: list[Any] | None = None) -> CrawlLog:
+def log_of(gaps: Any, changed: Any, changes: Any = None, time_unit: str = "day") -> CrawlLog:  # noqa: ANN401
+    """Gaps, outcomes and numbers of changes of each source's crawls."""
     columns = {
         "source": np.repeat(np.arange(len(gaps)), [len(each) for each in gaps]),
         "elapsed": np.concatenate(gaps),
@@ -37,7 +38,7 @@ def log_of(gaps: list[Any], changed: list[Any], changes: list[Any] | None = None
     }
     if changes is not None:
         columns["changes"] = np.concatenate(changes)
-    return CrawlLog.from_columns(columns)
+    return CrawlLog.from_columns(columns, time_unit=time_unit)
 
 
 def matching_rate(gaps: Floats, found: float) -> float:
@@ -127,7 +128,7 @@ def test_intervals_cover_at_least_as_often_as_they_say() -> None:
     rates = rng.uniform(0.2, 2.0, 400)
     gaps = rng.exponential(1.0, (400, 20))
     counts = rng.poisson(gaps * rates[:, None])
-    log = log_of(list(gaps), list(counts > 0), list(counts))
+    log = log_of(gaps, counts > 0, counts)
     wanted = binom.ppf(1e-4, 400, 0.9)
     matching, counting = MomentMatching((0.1, 4.0)).fit(log), FullObservation().fit(log)
     for model, method, widest in (
@@ -194,10 +195,3 @@ def test_unknown_counts_are_refused_by_name() -> None:
     np.testing.assert_allclose(model.change_rate_, [1.0, 2.5 / 3.5], rtol=EXACT)
     unchanged = CrawlLog(["a", "b"], [4, 9], [0, 0], start=[3, 3])  # no change is a count: 0
     np.testing.assert_allclose(model.partial_fit(unchanged).change_rate_, [0.5 / 1.5, 2.5 / 9.5], rtol=EXACT)
-
-
-def test_bounds_without_an_error_bound_are_refused() -> None:
-    log = CrawlLog([1, 1], [0, 1], [0, 1], changes=[0, 1])
-    for bounds in ((0.0, 1.0), (1.0, math.inf)):
-        with pytest.raises(SourceDataError, match="a positive and a finite one"):
-            FullObservation().fit(log).error_bound(bounds)

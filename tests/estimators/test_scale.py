@@ -30,14 +30,15 @@ from freshopt.estimators import (
     Published,
     StochasticApproximation,
 )
+from freshopt.modelling.objective import Refresh
 from freshopt.planning.request import default_estimate
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
+from tests.estimators.test_batches import AT_KNOWN_RATE
+from tests.estimators.test_settings import ESTIMATORS
 from tests.ground_truth.tolerances import SCALAR
 
 Floats = npt.NDArray[np.float64]
 MINUTE = 1.0 / 1440.0
-AT_KNOWN_RATE: list[Any] = [LawOfLargeNumbers, StochasticApproximation, MomentumStochasticApproximation]
-DEFAULTS: list[Any] = [MaximumLikelihood, MomentMatching, FullObservation, Naive, *AT_KNOWN_RATE]
 
 
 def crawls(seed: int, sources: int, most: int = 30) -> dict[str, Any]:
@@ -71,7 +72,7 @@ def fitted(make: Callable[[], Any], columns: dict[str, Any], scale: float, unit:
     return model.fit(log, *rated)
 
 
-@pytest.mark.parametrize("make", DEFAULTS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", ESTIMATORS, ids=lambda make: make.__name__)
 def test_default_estimates_scale_with_the_log(make: Any) -> None:  # noqa: ANN401
     columns = crawls(91, 25)
     expected = fitted(make, columns, 1.0).change_rate_
@@ -118,7 +119,7 @@ METHODS = [
 ]
 
 
-@pytest.mark.parametrize("make", [*DEFAULTS, *OTHERS], ids=lambda make: repr(make()))
+@pytest.mark.parametrize("make", [*ESTIMATORS, *OTHERS], ids=lambda make: repr(make()))
 def test_every_estimate_lies_in_each_of_its_intervals(make: Any) -> None:  # noqa: ANN401
     columns, served = crawls(93, 12), 0
     for scale, method in itertools.product((MINUTE, 30.0), METHODS):
@@ -190,7 +191,9 @@ def test_a_source_does_not_depend_on_the_others_of_its_log() -> None:
         np.testing.assert_allclose(alone.change_rate_[0], together[k], rtol=SCALAR)
 
 
-@pytest.mark.parametrize("objective", [HarmonicStaleness(fo.Refresh.PERIODIC), BinaryFreshness()])
+@pytest.mark.parametrize(
+    "objective", [HarmonicStaleness(fo.Refresh.PERIODIC), BinaryFreshness(Refresh.POISSON)]
+)
 @pytest.mark.parametrize("sources", [3, 12, 29])
 @pytest.mark.sampled(3)
 def test_a_plan_of_minutes_has_its_value_in_the_interval_of_the_value(

@@ -18,13 +18,13 @@ def poisson_history(
     counts = rng.poisson(rate * span, n)
     time = rng.uniform(0.0, span, counts.sum())
     time = np.floor(time / unit) * unit if unit else time
-    return ChangeHistory(np.repeat(np.arange(n), counts), time, 0.0, span, sources=np.arange(n))
+    return ChangeHistory(np.repeat(np.arange(n), counts), time, 0.0, span, names=np.arange(n))
 
 
 def history(traces: list[Array], span: float) -> ChangeHistory:
     """One source per trace."""
     source = np.repeat(np.arange(len(traces)), [len(trace) for trace in traces])
-    return ChangeHistory(source, np.concatenate(traces), 0.0, span, sources=np.arange(len(traces)))
+    return ChangeHistory(source, np.concatenate(traces), 0.0, span, names=np.arange(len(traces)))
 
 
 def thinned(rng: np.random.Generator, rate: Callable[[Array], Array], most: float, span: float) -> Array:

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom, kstest, kstwo
 
 from freshopt.goodness_of_fit.poisson_check import TESTS, PoissonCheck, poisson_check
-from freshopt.goodness_of_fit.statistical_tests import FEWEST, bins_of, dispersion_test, kolmogorov_tail
+from freshopt.goodness_of_fit.poisson_tests import FEWEST, bins_of, dispersion_test, kolmogorov_tail
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from tests.goodness_of_fit.poisson_data import crawled, poisson_history

@@ -16,7 +16,7 @@ from scipy.stats import chi2, kstest, norm
 
 from freshopt.datasets.change_histories import example_events, load_example
 from freshopt.errors import FreshoptError, SourceDataError
-from freshopt.goodness_of_fit import interpret, plot, poisson_check
+from freshopt.goodness_of_fit import draw, interpret, poisson_check
 from freshopt.goodness_of_fit.poisson_check import TESTS, PoissonCheck
 from freshopt.logs import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
@@ -184,7 +184,7 @@ def test_scores_of_a_log_are_those_of_the_likelihood() -> None:
 def test_rounded_times_are_not_flagged_for_their_ties() -> None:
     rng = np.random.default_rng(10)
     exact = poisson_history(rng, 60, 2.0, 120.0)
-    rounded = ChangeHistory(exact.source_index, np.floor(exact.time), 0.0, 120.0, sources=np.arange(60))
+    rounded = ChangeHistory(exact.source_index, np.floor(exact.time), 0.0, 120.0, names=np.arange(60))
     check = poisson_check(rounded)
     assert (check.resolution, check.one_each) == ("day", False)
     assert check.share_rejected(false_discoveries=True) == 0.0
@@ -217,7 +217,7 @@ def test_a_source_with_too_few_changes_is_not_tested() -> None:
     rng = np.random.default_rng(13)
     names = ["few"] * 9 + ["enough"] * 12
     check = poisson_check(
-        ChangeHistory(names, rng.uniform(1, 99, 21), 0.0, 100.0, sources=["enough", "few", "none"])
+        ChangeHistory(names, rng.uniform(1, 99, 21), 0.0, 100.0, names=["enough", "few", "none"])
     )
     assert check.tested.tolist() == [True, False, False]
     assert all(np.isnan(check.p_value[test][1:]).all() for test in (*TESTS, "any"))
@@ -229,7 +229,7 @@ def test_a_source_with_too_few_changes_is_not_tested() -> None:
     assert "none with enough" in repr(nothing)
     assert "nothing can be said" in interpret(nothing)
     with pytest.raises(FreshoptError, match="nothing to draw"):
-        plot(nothing, "nothing.png")
+        draw(nothing, "nothing.png")
 
 
 def test_logs_without_both_outcomes_are_not_tested() -> None:
@@ -290,12 +290,12 @@ def test_busiest_days_are_called_by_their_names() -> None:
 
 
 def test_the_verdict_says_what_follows() -> None:
-    for draw, words in (
+    for drawn, words in (
         (bursts, ("come in bursts", "too narrow by a factor", "more unequal", "stay fresh longer")),
         (clockwork, ("more regularly than at random", "too wide", "more equal", "go stale sooner")),
         (slowing, ("Rates drift", "down)", "recent data")),
     ):
-        verdict = interpret(poisson_check(history(traces(draw), SPAN)))
+        verdict = interpret(poisson_check(history(traces(drawn), SPAN)))
         assert all(word in verdict for word in words), verdict
         assert "\n" not in verdict
     calm = poisson_check(poisson_history(np.random.default_rng(16), 300, 0.5, 100.0))
@@ -319,13 +319,13 @@ def test_the_bundled_history_and_its_log_agree() -> None:
 def test_the_picture_and_the_summary(tmp_path: Path) -> None:
     check: PoissonCheck = poisson_check(history(traces(bursts), SPAN))
     for ending in ("png", "svg"):
-        plot(check, tmp_path / f"picture.{ending}")
+        draw(check, tmp_path / f"picture.{ending}")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "picture.svg").read_text(encoding="utf-8")
     with pytest.raises(SourceDataError, match=r"picture.xyz is no picture"):
-        plot(check, tmp_path / "picture.xyz")
+        draw(check, tmp_path / "picture.xyz")
     with pytest.raises(SourceDataError, match="cannot be written"):
-        plot(check, tmp_path / "no" / "picture.png")
+        draw(check, tmp_path / "no" / "picture.png")
     summary = check.summary()
     assert summary["test"].to_list() == [*TESTS, "any"]
     assert summary["tested"].to_list() == [N] * 6

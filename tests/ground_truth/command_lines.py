@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,9 +13,14 @@ from typing import TypeAlias
 
 import numpy as np
 import polars as pl
+import pytest
+from _pytest.mark import ParameterSet
 from click.testing import CliRunner, Result
 
+import freshopt as fo
 from freshopt.cli import main
+from freshopt.planning.plan_files import told_of
+from freshopt.report.page import findings
 
 Run: TypeAlias = Callable[..., Result]
 EXAMPLE = ("--example", "debian-uploads", "--bandwidth", "4/day", "--horizon", "90d")
@@ -25,6 +31,8 @@ LOG = "source,time,changed\na,0,0\na,1,1\na,2,0\nb,0,0\nb,1,0\nb,2,0\nc,0,0\n"
 FILES = {
     "log.csv": LOG,
     "log.txt": LOG,
+    "weights-of-others.csv": "source,importance\nx,1\ny,2\n",
+    "mistyped.toml": "bandwith = 3\n",
     "sources.csv": "source,change_rate\na,1\nb,2\n",
     "capped.csv": "source,change_rate,max_rate\na,1,0.1\nb,2,9\n",
     "floors.csv": "source,change_rate,min_rate\na,1,5\nb,2,6\n",
@@ -59,6 +67,26 @@ def fields(output: str) -> dict[str, str]:
     return dict(re.split(r"  +", line, maxsplit=1) for line in lines if "  " in line)
 
 
+def refusals(table: str, **beginnings: str) -> list[ParameterSet]:
+    """Return the rows of a table: a command line, -> and the words of its refusal, parted by |.
+
+    A row may go on in an indented line; its command line is its id. A first word may stand for a beginning.
+    """
+    rows = []
+    for row in re.sub(r"\n +", " ", table.strip()).splitlines():
+        command, _, words = row.partition(" -> ")
+        first, _, rest = command.partition(" ")
+        whole = f"{beginnings.get(first, first)} {rest}"
+        rows.append(pytest.param(tuple(shlex.split(whole)), tuple(words.split(" | ")), id=command))
+    return rows
+
+
+def file_with(path: Path, text: str) -> Path:
+    """Write a file, and return where it is."""
+    path.write_text(text)
+    return path
+
+
 def content(folder: Path) -> dict[str, bytes | None]:
     """All there is in a folder, hidden files too."""
     return {
@@ -81,3 +109,8 @@ def refuse(folder: Path, arguments: Sequence[str], words: Sequence[str]) -> None
     assert lines[0].endswith((".", "?", ")"))
     assert ".partial." not in lines[0].split(" (")[0]
     assert content(folder) == before
+
+
+def details(plan: fo.Plan) -> dict[str, str]:
+    """Return the labelled rows that `--details` prints of a plan."""
+    return dict(row for finding in findings(told_of(plan)) for row in finding.rows())

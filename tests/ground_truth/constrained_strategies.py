@@ -15,13 +15,13 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 import freshopt as fo
-from freshopt import problems
+from tests.ground_truth.named import BINARY, DELAY, HARMONIC
 
 Floats = npt.NDArray[np.float64]
 COSTS = {
-    "delay": problems.AccumulatedDelay(),
-    "harmonic": problems.HarmonicStaleness(),
-    "stale": problems.BinaryFreshness(),
+    "delay": DELAY,
+    "harmonic": HARMONIC,
+    "stale": BINARY,
 }
 
 

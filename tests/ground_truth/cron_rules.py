@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from datetime import date
 
+from tests.ground_truth.named import present
+
 FIELDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 SPACES = b" \t\n\v\f\r"
 
@@ -115,8 +117,7 @@ def _entry(line: bytes, cron: Cron) -> Job:
         raise CronError("an @ word, which this transcription leaves out")
     fields, stars, rest = [], [], line
     for low, high in FIELDS:
-        word = re.match(rb"[^ \t]*", rest)
-        assert word is not None
+        word = present(re.match(rb"[^ \t]*", rest))
         stars.append(rest.startswith(b"*"))
         fields.append(_numbers(word[0], low, high))
         rest = rest[word.end() :].lstrip(b" \t")

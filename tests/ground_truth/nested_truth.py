@@ -19,8 +19,8 @@ TINY = 1e-300
 
 
 @dataclass(frozen=True)
-class Forest:
-    """Sources, and groups that are nested or disjoint, innermost first; the last holds all sources."""
+class Drawn:
+    """Sources of one curve, with bounds."""
 
     curve: str
     weight: Floats
@@ -28,6 +28,12 @@ class Forest:
     cost: Floats
     lower: Floats
     upper: Floats
+
+
+@dataclass(frozen=True)
+class Forest(Drawn):
+    """Sources, and groups that are nested or disjoint, innermost first; the last holds all sources."""
+
     member: Bools
     limit: Floats
     reserve: Floats
@@ -83,7 +89,7 @@ def forest(seed: int, curve: str, *, ill: bool, groups: int | None = None, fixed
     return Forest(curve, weight, change, cost, lower, upper, member, limit, reserve)
 
 
-def marginal(case: Forest, rates: Floats) -> Floats:
+def marginal(case: Drawn, rates: Floats) -> Floats:
     """−w·J'(ρ), in closed form."""
     return curves.marginals(case.curve, case.weight, case.change, rates)
 
@@ -98,12 +104,12 @@ def response(case: Forest, price: Floats) -> Floats:
     return found
 
 
-def costs(case: Forest, rates: Floats) -> Floats:
+def costs(case: Drawn, rates: Floats) -> Floats:
     """w·J(ρ), in closed form."""
     return curves.costs(case.curve, case.weight, case.change, rates)
 
 
-def total_cost(case: Forest, rates: Floats) -> float:
+def total_cost(case: Drawn, rates: Floats) -> float:
     return float(np.sum(costs(case, rates)))
 
 
@@ -115,6 +121,12 @@ class Residuals:
     reserves: float
     bounds: float
     gap: float
+
+    def require(self, rounding: float, gap: float) -> None:
+        """Require that no limit, reserve or bound is broken beyond rounding, and a gap."""
+        assert max(self.limits, self.reserves) <= rounding
+        assert self.bounds <= 0.0
+        assert self.gap <= gap
 
 
 def residuals(case: Forest, rates: Floats, mu: Floats, xi: Floats) -> Residuals:

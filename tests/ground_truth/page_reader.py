@@ -10,6 +10,8 @@ import re
 from html.parser import HTMLParser
 from typing import Any, NamedTuple
 
+from tests.ground_truth.named import present
+
 VOID = {"meta", "br", "input"}
 PARAGRAPHS = {"p", "li", "dd", "h1", "h2", "h3", "figcaption"}
 HARMLESS = {  # every element that a page of ours may have
@@ -90,8 +92,7 @@ class PageReader(HTMLParser):
         assert len(set(self.ids)) == len(self.ids)
         assert set(self.named) <= set(self.ids)
         assert {link.removeprefix("#") for link in self.links} <= set(self.ids)
-        style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
-        assert style is not None
+        style = present(re.search(r"<style>(.*?)</style>", text, re.DOTALL))
         for foreign in ("url(", "@import", "@font-face", "expression("):
             assert foreign not in style[1]
         policy = html.unescape(text.partition("<style>")[0])

@@ -17,9 +17,11 @@ import freshopt as fo
 from freshopt.planning import plan_files
 from freshopt.planning.wishes import Wishes
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
+from tests.ground_truth.named import HARMONIC_PERIODIC
+from tests.ground_truth.named import PERIODIC as PERIODIC
+from tests.ground_truth.named import POISSON as POISSON
 
 Floats = npt.NDArray[np.float64]
-PERIODIC, POISSON = fo.Refresh.PERIODIC, fo.Refresh.POISSON
 OBJECTIVES: list[fo.Objective] = [
     kind(refresh)
     for kind in (HarmonicStaleness, BinaryFreshness, AccumulatedDelay)
@@ -48,7 +50,7 @@ def dated(columns: dict[str, Any]) -> dict[str, Any]:
 
 def plan_request(objective: fo.Objective | None = None, **changes: object) -> Wishes:
     settings: dict[str, Any] = {"bandwidth": 9.0, "horizon": 14.0, **changes}
-    return Wishes(objective or HarmonicStaleness(PERIODIC), **settings)
+    return Wishes(objective or HARMONIC_PERIODIC, **settings)
 
 
 def read(folder: Path) -> tuple[dict[str, Any], pl.DataFrame, pl.DataFrame, pl.DataFrame]:

@@ -3,7 +3,7 @@
 Multipliers y* are drawn, every source's best response to them is found by bisection, and the limits are set
 to what those use: rates and multipliers then satisfy the KKT conditions, so that both are optimal. Of the
 rows 60 % bind; of the others some bind without being paid for. Some bounds just touch the optimal rate.
-Formulas and bisection are this file's own.
+The bisection is this file's own.
 """
 
 from __future__ import annotations
@@ -14,41 +14,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from tests.ground_truth.curves import POWER as POWER
+from tests.ground_truth.curves import cost as cost
+from tests.ground_truth.curves import fall as fall
+
 Array = npt.NDArray[np.float64]
 Formula = Literal["rate", "harmonic", "delay", "binary", "power", "tail"]
-POWER = 0.5
-
-
-def cost(formula: Formula, rate: Array, d: Array) -> Array:
-    """Cost at unit weight, by the formula's definition."""
-    with np.errstate(all="ignore"):
-        if formula == "rate":
-            return rate
-        if formula == "harmonic":
-            return np.log1p(d / rate)
-        if formula == "delay":
-            return d / rate
-        if formula == "binary":
-            return d / (d + rate)
-        if formula == "power":
-            return d * rate**-POWER
-        return np.exp(-rate / d)
-
-
-def fall(formula: Formula, rate: Array, d: Array) -> Array:
-    """Minus the derivative of `cost`."""
-    with np.errstate(all="ignore"):
-        if formula == "rate":
-            return -np.ones_like(rate)
-        if formula == "harmonic":
-            return d / rate / (rate + d)
-        if formula == "delay":
-            return d / rate / rate
-        if formula == "binary":
-            return d / (d + rate) / (d + rate)
-        if formula == "power":
-            return POWER * d * rate ** (-POWER - 1.0)
-        return np.exp(-rate / d) / d
 
 
 @dataclass(frozen=True)

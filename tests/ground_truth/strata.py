@@ -11,6 +11,11 @@ import pytest
 exhaustive = pytest.mark.exhaustive
 
 
+def rare(*values: Any) -> list[Any]:  # noqa: ANN401
+    """Return values of a test's parameter that not every run has."""
+    return [pytest.param(value, marks=exhaustive) for value in values]
+
+
 def stratified(*axes: Iterable[Any], every: int, of: int = 1) -> list[Any]:
     """Return the product of the axes, of which every run has the cells whose positions add up to a multiple.
 

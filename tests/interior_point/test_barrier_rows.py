@@ -13,8 +13,6 @@ from freshopt.errors import InfeasibleProblemError
 from freshopt.interior_point.barrier_rows import solve_barrier
 from freshopt.interior_point.linear_pieces import jumps, linear_pieces, sampled_pieces
 from freshopt.interior_point.solve_rows import CONFLICT, solve_rows
-from freshopt.problems.binary_freshness import BinaryFreshness
-from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.problems.later_than import LaterThan
 from freshopt.problems.piecewise_linear_cost import PiecewiseLinearCost
 from freshopt.problems.synchronization_cost import SynchronizationCost
@@ -22,10 +20,12 @@ from freshopt.separable.linear_cost import LinearCost
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
 from freshopt.solvers.interior_point import InteriorPoint
+from tests.ground_truth.named import BINARY, HARMONIC, present
 from tests.ground_truth.planted_rows import stratum
 from tests.ground_truth.proof_programs import program_of as conflicting_program
 from tests.ground_truth.row_programs import program_of
 from tests.ground_truth.row_truth import conflicting
+from tests.ground_truth.strata import rare
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 from tests.interior_point.linear_programs import LinearProgram, best_value, drawn
 
@@ -108,7 +108,7 @@ def kinked(seed: int) -> tuple[fo.Problem, bool]:
             constraints.append(replace(constraints[0], name="again"))  # type: ignore[type-var]
     bandwidth = 0.3 * float(np.sum(d))
     if kind in (2, 3):
-        return fo.Problem(BinaryFreshness(), sources, bandwidth, constraints=constraints), ill
+        return fo.Problem(BINARY, sources, bandwidth, constraints=constraints), ill
     if kind in (4, 5):
         late = LaterThan(float(np.median(1.0 / d)), fo.Refresh.PERIODIC)
         reach = np.minimum(1.0, late.age * 0.05 * d) @ w / np.sum(w)
@@ -124,8 +124,7 @@ def test_kinks_signals_and_equal_rows_are_proved(seed: int) -> None:
     problem, ill = kinked(seed)
     solution = fo.solve(problem, InteriorPoint())
     assert solution.status is fo.Status.OPTIMAL
-    assert solution.certificate is not None
-    assert solution.certificate.relative_gap <= 1e-10
+    assert present(solution.certificate).relative_gap <= 1e-10
     assert "rates and multipliers" in solution.note
     if not ill:
         declared = problem.to_cvxpy()
@@ -135,8 +134,7 @@ def test_kinks_signals_and_equal_rows_are_proved(seed: int) -> None:
 
 def test_pieces_are_the_ones_declared() -> None:
     problem, _ = kinked(0)
-    program = problem.program
-    assert program is not None
+    program = present(problem.program)
     pieces = linear_pieces(program)
     d = np.asarray(problem.sources.change_rate)
     # max(0, 0.3 - 0.1 r/d, 1 - 2 r/d) has its kinks at r = 0.7 d/1.9 and 3 d, where the bounds have room.
@@ -163,7 +161,7 @@ def test_conflicts_end_a_search_and_feasible_twins_do_not(seed: int) -> None:
     assert solve_barrier(feasible).why is None
 
 
-@pytest.mark.parametrize("n", [300, pytest.param(10_000, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("n", [300, *rare(10_000)])
 def test_infeasible_problems_are_refused_with_a_conflict(n: int) -> None:
     r = np.random.default_rng(n)
     d, w = 10.0 ** r.uniform(-5.0, 5.0, n), np.exp(r.normal(0.0, 3.0, n))
@@ -171,15 +169,14 @@ def test_infeasible_problems_are_refused_with_a_conflict(n: int) -> None:
     costs = np.exp(r.normal(0.0, 1.5, (3, n)))
     budgets = [fo.Budget(float(a @ rates), cost=a, name=f"unit{j}") for j, a in enumerate(costs)]
     sources = fo.Sources(d, importance=w)
-    best = fo.solve(fo.Problem(HarmonicStaleness(), sources, constraints=budgets)).value / np.sum(w)
+    best = fo.solve(fo.Problem(HARMONIC, sources, constraints=budgets)).value / np.sum(w)
     for share, holds in ((1.001, True), (0.98, False)):
-        target = fo.Target(HarmonicStaleness(), at_most=share * best)
+        target = fo.Target(HARMONIC, at_most=share * best)
         problem = fo.Problem(fo.Spend(), sources, constraints=[*budgets, target])
         if holds:
             assert fo.solve(problem).status is fo.Status.OPTIMAL
             continue
         with pytest.raises(InfeasibleProblemError) as refused:
             fo.solve(problem)
-        conflict = refused.value.conflict
-        assert conflict is not None
+        conflict = present(refused.value.conflict)
         assert any("HarmonicStaleness" in label for label in conflict.labels)

@@ -9,9 +9,9 @@ import freshopt as fo
 from freshopt.interior_point.compiled_row_passes import CompiledRowPasses, row_passes
 from freshopt.interior_point.row_passes import ArrowGram, NumpyRowPasses, numpy_passes
 from freshopt.interior_point.solve_rows import solve_rows
-from freshopt.problems import HarmonicStaleness
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
+from tests.ground_truth.named import HARMONIC
 from tests.ground_truth.routes import compile_all
 from tests.ground_truth.tolerances import EXACT
 
@@ -32,7 +32,7 @@ def program(hosts: int, n: int = 3000) -> Program:
         RowBlock.linear("host", range(hosts), np.arange(n), host, np.ones(n), limits),
         RowBlock.linear("budget", range(2), source, row, cost.ravel(), 0.2 * cost @ d),
     ]
-    kernel = HarmonicStaleness().kernel(fo.Sources(d, w))
+    kernel = HARMONIC.kernel(fo.Sources(d, w))
     return Program(kernel, np.zeros(n), np.full(n, 1e3), d, Rows.gather(blocks, n))
 
 

@@ -12,6 +12,7 @@ from freshopt.interior_point.conflict import Conflict
 from freshopt.interior_point.infeasibility import explain
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
+from tests.ground_truth.named import present
 from tests.ground_truth.proof_programs import blocks, program_of
 from tests.ground_truth.row_truth import Floats, Planted, best_response, conflicting, cost, slope
 
@@ -48,8 +49,7 @@ def solved(cost: Floats, left: Floats, right: Floats, instance: Planted) -> floa
     bounds = [(float(low), float(high)) for low, high in zip(instance.lower, instance.upper, strict=True)]
     found = linprog(cost, A_ub=left, b_ub=right, bounds=[*bounds, (-0.5, np.inf)], method="highs")
     assert found.status == 0
-    assert found.fun is not None
-    return float(found.fun)
+    return float(present(found.fun))
 
 
 def proved(instance: Planted, conflict: Conflict) -> float:
@@ -75,8 +75,7 @@ def proved(instance: Planted, conflict: Conflict) -> float:
 def test_what_cannot_hold_is_proved_irreducible_and_mended(seed: int) -> None:
     tight, loose, ill = drawn(seed)
     assert explain(program_of(loose, objective=False), upper=loose.upper) is None
-    conflict = explain(program_of(tight, objective=False), upper=tight.upper)
-    assert conflict is not None
+    conflict = present(explain(program_of(tight, objective=False), upper=tight.upper))
     assert conflict.excess > 0.0
     assert proved(tight, conflict) > 0.5 * conflict.excess
     rows = np.array([int(label[3:]) for label in conflict.labels])
@@ -128,8 +127,7 @@ def test_the_sentence_names_the_rows_and_what_each_needs() -> None:
         row("us", [0.0, 1.0], 3.0),
         n=2,
     )
-    conflict = explain(program)
-    assert conflict is not None
+    conflict = present(explain(program))
     assert conflict.labels == ("bytes", "eu", "us")
     assert conflict.sufficient == pytest.approx((21.0, 8.5, 10.0), rel=1e-2)
     assert str(conflict).startswith(
@@ -157,8 +155,7 @@ def test_rows_that_just_meet_are_no_conflict() -> None:
 
 def test_given_multipliers_prove_what_they_prove() -> None:
     program = linear(row("a", [1.0], 10.0), row("b", [1.0], 12.0, at_least=True), n=1)
-    conflict = explain(program, np.array([1.0, 1.0]))
-    assert conflict is not None
+    conflict = present(explain(program, np.array([1.0, 1.0])))
     assert conflict.excess == pytest.approx(2.0 / 22.0, rel=1e-6)
     feasible = linear(row("a", [1.0], 12.0), row("b", [1.0], 10.0, at_least=True), n=1)
     assert explain(feasible, np.array([1.0, 1.0])) is None

@@ -1,4 +1,4 @@
-"""A planner through its public calls: what it hands out, records, keeps and says."""
+"""A planner through its public calls: what it hands out, records, learns from contents, keeps and says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ import polars as pl
 import pytest
 
 import freshopt as fo
+from freshopt.errors import SourceDataError
+from freshopt.estimators import MaximumLikelihood
 from freshopt.live.planner import Planner
+from freshopt.tools.live_planner import read_planner
+from tests.ground_truth.refusals import present, refused
 
 NAMES = [f"source {k}" for k in range(40)]
 
@@ -94,10 +98,8 @@ def test_an_observation_counts_once(tmp_path: Path) -> None:
         planner.add_many(["a", "b"])
         assert planner.observed("a", 1.0, False)
         assert not planner.observed("a", 1.0, False)
-        with pytest.raises(fo.SourceDataError, match=r"'a' at 1.0 is recorded as unchanged, .* changed"):
-            planner.observed("a", 1.0, True)
-        with pytest.raises(fo.SourceDataError, match=r"no source 'c'. Add it first"):
-            planner.observed_many(["b", "c"], [2.0, 2.0], [1, 1])
+        refused(r"'a' at 1.0 is recorded as unchanged, .* changed", planner.observed, "a", 1.0, True)
+        refused(r"no source 'c'. Add it first", planner.observed_many, ["b", "c"], [2.0, 2.0], [1, 1])
         assert planner.observed_many(["a", "b", "b"], [1.0, 2.0, 3.0], [0, 1, 0]) == 2
         # A report that comes late is sorted into the log, and the later crawl stays the latest.
         planner.observed("b", 1.5, False)
@@ -118,8 +120,7 @@ def test_sources_come_and_go(tmp_path: Path) -> None:
         planner.add("b")
         assert planner.to_frame()["importance"].to_list() == [1.0, 5.0]
         assert {visit.source for visit in planner.due(4.0)} == {"a", "b"}
-        with pytest.raises(fo.SourceDataError, match=r"no source 'x'. Nothing was removed"):
-            planner.remove("a", "x")
+        refused(r"no source 'x'. Nothing was removed", planner.remove, "a", "x")
         assert "a" in planner
 
 
@@ -132,17 +133,12 @@ def test_dates_are_moments(tmp_path: Path) -> None:
         planner.observed("a", begin.isoformat(), True, last_modified=begin - timedelta(hours=1))
         planner.observed("a", begin + timedelta(days=1), True, last_modified=begin + timedelta(days=2))
         log = planner.log()
-        assert log.origin is not None
-        assert log.origin + timedelta(days=float(log.time[0])) == pytest.approx(
+        assert present(log.origin) + timedelta(days=float(log.time[0])) == pytest.approx(
             begin, abs=timedelta(microseconds=1)
         )
         assert [visit.source for visit in planner.due()] == ["a"]
-        with pytest.raises(fo.SourceDataError, match="more than a day ahead"):
-            planner.observed("a", begin + timedelta(days=30), True)
-        with pytest.raises(
-            fo.SourceDataError, match=r"time is a number, 5.0, but the planner's times are dates"
-        ):
-            planner.observed("a", 5.0, True)
+        refused("more than a day ahead", planner.observed, "a", begin + timedelta(days=30), True)
+        refused(r"time is a number, 5.0, but the planner's times are dates", planner.observed, "a", 5.0, True)
 
 
 def test_a_source_that_is_down_is_tried_ever_less(tmp_path: Path) -> None:
@@ -184,3 +180,76 @@ def test_while_nothing_answers_waits_do_not_grow(tmp_path: Path) -> None:
         assert planner.status().down == 2
         planner.observed("a", at["a"], True)
         assert planner.status().down == 0
+
+
+@pytest.fixture
+def planner(tmp_path: Path) -> fo.Planner:
+    found = fo.Planner(tmp_path / "state", bandwidth="2/day")
+    found.add_many(["a", "b"])
+    return found
+
+
+def test_another_content_is_a_change(planner: fo.Planner) -> None:
+    for time, seen in ((1.0, "x"), (2.0, "x"), (3.0, "y"), (4.0, "x")):
+        assert planner.observed("a", time, content=seen)
+    assert planner.log().changed.tolist() == [False, False, True, True]
+
+
+def test_a_repeated_report_changes_nothing(planner: fo.Planner) -> None:
+    planner.observed("a", 1.0, content="x")
+    planner.observed("a", 2.0, content="y")
+    assert not planner.observed("a", 2.0, content="y")
+    assert planner.log().changed.tolist() == [False, True]
+    planner.observed("a", 3.0, content="y")
+    assert planner.log().changed.tolist() == [False, True, False]
+
+
+def test_another_process_goes_on_with_what_was_seen(planner: fo.Planner, tmp_path: Path) -> None:
+    planner.observed("a", 1.0, content="x")
+    planner.close()
+    with fo.Planner(tmp_path / "state") as again:
+        visits = {visit.source: visit for visit in again.due(100.0, None)}
+        assert visits["a"].content == "x"
+        again.observed("a", 101.0, content="z")
+        assert again.log().changed.tolist() == [False, True]
+
+
+def test_what_cannot_be_compared_is_refused_and_nothing_kept(planner: fo.Planner) -> None:
+    planner.observed("a", 4.0, content="x")
+    with pytest.raises(
+        SourceDataError, match=r"the crawl of 'a' at 2.5 came before one that is recorded, at 4"
+    ):
+        planner.observed("a", 2.5, content="y")
+    refused(r"there is no source 'q'", planner.observed, "q", 5.0, content="y")
+    refused(r"changed and content of 'a' are both given", planner.observed, "a", 5.0, True, content="y")
+    refused(r"content of 'a' is ''", planner.observed, "a", 5.0, content="")
+    refused(r"changed of 'a' is None", planner.observed, "a", 5.0)
+    planner.observed("a", 5.0, content="x")
+    assert planner.log().changed.tolist() == [False, False]
+
+
+def test_a_first_content_after_other_reports_is_no_evidence(planner: fo.Planner, tmp_path: Path) -> None:
+    """Nobody knows whether it is what the crawl before saw: the gap between them is not unchanged."""
+    planner.observed_many(["a"] * 3, [0.0, 1.0, 2.0], [False, True, True])
+    assert planner.observed("a", 30.0, content="x")
+    assert not planner.observed("a", 30.0, content="x")
+    planner.observed("a", 31.0, content="x")
+    planner.observed("a", 33.0, content="y")
+    assert planner.status().changes_found == 3
+    expected = [float("nan"), 1.0, 1.0, float("nan"), 1.0, 2.0]
+    for log in (planner.log(), read_planner(tmp_path / "state")[0]):
+        np.testing.assert_array_equal(log.interval, expected)
+        assert log.changed.tolist() == [False, True, True, False, False, True]
+        assert MaximumLikelihood().fit(log).change_rate_[0] > 0.5
+    refused("not known to be changed or not", planner.observed, "a", 30.0, True)
+
+
+def test_a_change_reported_without_content_forgets_what_was_seen(planner: fo.Planner) -> None:
+    planner.observed("a", 1.0, content="x")
+    planner.observed("a", 2.0, False)  # a 304, say: what was seen is still there
+    planner.observed("a", 3.0, content="y")
+    planner.observed("a", 4.0, True)
+    planner.observed("a", 5.0, content="z")
+    log = planner.log()
+    assert log.changed.tolist() == [False, False, True, True, False]
+    assert np.isnan(log.interval).tolist() == [True, False, False, False, True]

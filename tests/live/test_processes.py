@@ -16,6 +16,7 @@ from typing import IO
 import pytest
 
 import freshopt as fo
+from tests.ground_truth.refusals import present
 from tests.live.worker import changed
 
 NAMES = [f"s{k}" for k in range(60)]
@@ -27,10 +28,9 @@ def started(place: str | Path) -> tuple[subprocess.Popen[str], IO[str], IO[str]]
     command = [sys.executable, "-m", "tests.live.worker", str(place)]
     pipe = subprocess.PIPE
     worker = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env={**os.environ})
-    assert worker.stdin is not None
     assert worker.stdout is not None
     assert worker.stdout.readline() == "ready\n"
-    return worker, worker.stdin, worker.stdout
+    return worker, present(worker.stdin), worker.stdout
 
 
 def crawls(lines: Iterable[str]) -> list[str]:

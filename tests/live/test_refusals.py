@@ -1,9 +1,13 @@
-"""What a planner refuses, in one line each, and that its folder stays as it was."""
+"""What a planner and commands that fetch a source refuse or find, and that a folder stays as it was."""
 
 from __future__ import annotations
 
+import hashlib
 import math
+import os
 import sqlite3
+import subprocess
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +20,9 @@ import freshopt as fo
 from freshopt.cvx import cp
 from freshopt.live import sqlite_store
 from freshopt.live.planner import Planner
+from freshopt.live.source_command import SourceCommand
 from freshopt.problems import PowerCost, SynchronizationCost
+from tests.ground_truth.refusals import refused
 
 
 def snapshot(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
@@ -39,7 +45,7 @@ def snapshot(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
         ({"bandwidth": 5, "explore": math.nan}, "explore is nan"),
         ({"bandwidth": 5, "time_unit": "fortnight"}, "time_unit 'fortnight' is not known"),
         ({"bandwidth": 5, "host_limits": {"a": -1}}, "the limit of host 'a' is -1"),
-        ({"bandwidth": 5, "host_limits": {3: 1}}, "host_limits name 3. Hosts are text"),
+        ({"bandwidth": 5, "host_limits": {3: "1/day"}}, "host_limits name 3. Hosts are text"),
         (
             {"bandwidth": 5, "objective": fo.problems.Age(fo.Refresh.ON_REQUEST)},
             "which are never due: the first request",
@@ -49,9 +55,7 @@ def snapshot(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
 def test_settings_that_cannot_be_used_leave_nothing_behind(
     tmp_path: Path, settings: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(fo.FreshoptError, match=words) as caught:
-        Planner(tmp_path / "state", **settings)
-    assert "\n" not in str(caught.value)
+    refused(words, Planner, tmp_path / "state", error=fo.FreshoptError, **settings)
     assert not (tmp_path / "state").exists()
 
 
@@ -90,16 +94,14 @@ CALLS: dict[str, tuple[Callable[[Planner], object], str]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_that_is_refused_changes_nothing(tmp_path: Path, name: str) -> None:
-    with Planner(tmp_path, bandwidth=5.0, host_limits={"h": 1.0}) as planner:
+    with Planner(tmp_path, bandwidth=5.0, host_limits={"h": "1/day"}) as planner:
         planner.add("a", min_rate=1.0)
         planner.add("b", host="h")
         planner.due(2.5)
         planner.observed("a", 1.0, True)
         before = snapshot(tmp_path)
         call, words = CALLS[name]
-        with pytest.raises(fo.FreshoptError, match=words) as caught:
-            call(planner)
-        assert "\n" not in str(caught.value)
+        refused(words, call, planner, error=fo.FreshoptError)
         assert snapshot(tmp_path) == before
         assert planner.observed("a", 3.0, False)
 
@@ -110,15 +112,13 @@ def test_a_bandwidth_below_the_least_rates_is_refused_when_reopened(tmp_path: Pa
     before = snapshot(tmp_path)
     with pytest.raises(fo.InfeasibleProblemError, match="need 4 refreshes per day but bandwidth is 2"):
         Planner(tmp_path, bandwidth=2.0)
-    with pytest.raises(fo.SourceDataError, match=r"counts days\. Leave it out"):
-        Planner(tmp_path, time_unit="hour")
+    refused(r"counts days\. Leave it out", Planner, tmp_path, time_unit="hour")
     assert snapshot(tmp_path) == before
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(fo.SourceDataError, match=r"has other files, such as 'notes.txt', and no planner"):
-        Planner(tmp_path, bandwidth=5.0)
+    refused(r"has other files, such as 'notes.txt', and no planner", Planner, tmp_path, bandwidth=5.0)
     with pytest.raises(
         fo.SourceDataError, match=r"notes.txt' cannot hold a planner: it is a file. Pass a folder.$"
     ):
@@ -128,13 +128,10 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     other.mkdir()
     with sqlite3.connect(other / "planner.sqlite") as database:
         database.execute("CREATE TABLE mine (x)")
-    with pytest.raises(fo.SourceDataError, match="is an SQLite database of something else"):
-        Planner(other, bandwidth=5.0)
+    refused("is an SQLite database of something else", Planner, other, bandwidth=5.0)
     (other / "planner.sqlite").write_bytes(b"not a database, " * 1000)
-    with pytest.raises(fo.SourceDataError, match=r"cannot be read: file is not a database"):
-        Planner(other, bandwidth=5.0)
-    with pytest.raises(fo.SourceDataError, match="is no address of a database"):
-        Planner("mysql://host/base", bandwidth=5.0)
+    refused(r"cannot be read: file is not a database", Planner, other, bandwidth=5.0)
+    refused("is no address of a database", Planner, "mysql://host/base", bandwidth=5.0)
 
 
 def test_tables_of_a_newer_version_are_left_alone(tmp_path: Path) -> None:
@@ -142,8 +139,7 @@ def test_tables_of_a_newer_version_are_left_alone(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "planner.sqlite") as database:
         database.execute("UPDATE planner SET value = '99' WHERE key = 'schema'")
     before = snapshot(tmp_path)
-    with pytest.raises(fo.SourceDataError, match="tables of version 99, and this freshopt knows version 3"):
-        Planner(tmp_path, bandwidth=6.0)
+    refused("tables of version 99, and this freshopt knows version 3", Planner, tmp_path, bandwidth=6.0)
     assert snapshot(tmp_path) == before
 
 
@@ -163,8 +159,7 @@ def test_a_locked_database_is_waited_for_and_told(tmp_path: Path, monkeypatch: p
 def test_a_closed_planner_says_so(tmp_path: Path) -> None:
     planner = Planner(tmp_path, bandwidth=5.0)
     planner.close()
-    with pytest.raises(fo.FreshoptError, match=r"is closed\. Open it again"):
-        planner.add("a")
+    refused(r"is closed\. Open it again", planner.add, "a", error=fo.FreshoptError)
     assert "closed" in repr(planner)
 
 
@@ -182,8 +177,7 @@ def test_an_objective_of_ones_own_is_passed_at_each_opening(tmp_path: Path) -> N
         rates = planner.to_frame()["rate"].to_numpy()
         # Of equal change rates the optimum has rates in the proportion of importance to the power 1/4.
         np.testing.assert_allclose(rates[1] / rates[0], 4.0**0.25, rtol=1e-6)
-    with pytest.raises(fo.SourceDataError, match="one of your own, which is not kept"):
-        Planner(tmp_path)
+    refused("one of your own, which is not kept", Planner, tmp_path)
     with Planner(tmp_path, objective=Cubed()) as planner:
         assert len(planner.due(5.0)) > 0
 
@@ -193,3 +187,74 @@ def test_an_objective_with_parameters_is_kept(tmp_path: Path) -> None:
     Planner(tmp_path, bandwidth=5.0, objective=objective).close()
     with Planner(tmp_path) as planner:
         assert repr(planner.settings.objective) == repr(objective)
+
+
+SHELL = "sh -c '{}' sh {{source}}"
+
+
+def shell(script: str, **settings: object) -> SourceCommand:
+    return SourceCommand.parse(SHELL.format(script), **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["a b", "x; touch never", "$(id)", "--help'\"", "ü\n2", "{host}"])
+def test_a_name_comes_out_as_it_is(name: str) -> None:
+    found = SourceCommand.parse("printf %s {source}").run(name)
+    assert found.content == hashlib.sha256(name.encode()).hexdigest()
+
+
+def test_a_backslash_between_folders_is_no_escape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda program: program)
+    for sep, program in (("/", "C:toolsget.exe"), ("\\", "C:\\tools\\get.exe")):
+        monkeypatch.setattr("os.sep", sep)
+        assert SourceCommand.parse(r"C:\tools\get.exe 'a b' {source}").words == (program, "a b", "{source}")
+
+
+def test_the_output_tells_a_change() -> None:
+    command = shell('echo "$1"; echo noise >&2')
+    assert command.run("a").content == command.run("a").content
+    assert command.run("a").content != command.run("b").content
+
+
+def test_the_exit_code_tells_a_change() -> None:
+    command = shell("exit $1", changed_by="exit-code")
+    assert command.run("0").changed is False
+    assert command.run("1").changed is True
+    assert command.run("2").failure == "exit code 2"
+
+
+def test_a_failure_is_no_evidence() -> None:
+    found = shell("echo half; echo no such page >&2; exit 22").run("a")
+    assert (found.content, found.changed, found.failure) == ("", None, "exit code 22 (no such page)")
+    assert shell("kill -9 $$").run("a").failure == "signal 9"
+    assert "NUL" not in shell("true").run("a\0b").content
+    assert shell("true").run("a\0b").failure
+
+
+def test_what_hangs_is_ended_with_all_that_it_started() -> None:
+    mark = f"{os.getpid()}.25"
+    found = shell(f"sleep {mark} & sleep {mark}; echo late", timeout=0.3).run("a")
+    assert found.failure == "took more than 0.3 s and was ended"
+    time.sleep(0.1)
+    running = subprocess.run(["ps", "-A", "-o", "args"], capture_output=True, text=True, check=True).stdout
+    assert f"sleep {mark}" not in running
+    assert shell("yes", timeout=0.2).run("a").failure
+
+
+@pytest.mark.parametrize("raised", [ProcessLookupError, PermissionError])
+def test_a_group_that_has_ended_is_no_error(raised: type[OSError], monkeypatch: pytest.MonkeyPatch) -> None:
+    def killpg(_group: int, _signal: int) -> None:
+        raise raised
+
+    monkeypatch.setattr("os.killpg", killpg)
+    assert shell("true").run("a").content
+    assert shell("exit 1", changed_by="exit-code").run("a").changed is True
+
+
+def test_refusals() -> None:
+    for text, why in (
+        ("cat 'x {source}", r"cannot be split into words"),
+        ("cat {url} {source}", r"has \{url\}, which is unknown"),
+        ("cat x", r"does not name the source"),
+        ("no-such-program {source}", r"the program no-such-program of the command is not there"),
+    ):
+        refused(why, SourceCommand.parse, text)

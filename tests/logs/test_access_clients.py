@@ -1,4 +1,4 @@
-"""A server's own access log: its clients told apart, chosen, or refused."""
+"""A server's access log: its clients told apart, chosen, or refused; what their copies are evidence of."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from freshopt.errors import SourceDataError, SourceDataWarning
-from freshopt.logs.client_copies import Client
+import freshopt as fo
+from freshopt.errors import SourceDataWarning
+from freshopt.estimators import MaximumLikelihood
+from freshopt.logs.client_copies import Client, CopyEvidence, evidence_of_copies
+from freshopt.logs.read_events import read_requests
 from freshopt.logs.read_log import fetch_statuses, read_log
-from freshopt.logs.read_requests import read_requests
+from freshopt.numerics.arrays import Array, IntArray
 from tests.ground_truth.command_lines import Run, fields, refuse, unwrapped
-from tests.ground_truth.site_logs import KINDS, Site, Visitors, site
+from tests.ground_truth.refusals import present, refused
+from tests.ground_truth.site_logs import BOTS, KINDS, Site, Visitors, site
 
 pytestmark = pytest.mark.usefixtures("folder")
 SITE = KINDS["crawlers, browsers and a scraper"]
@@ -56,8 +60,7 @@ def test_one_client_is_chosen_by_its_address_or_agent(run: Run, world: Site) -> 
     run("estimate", str(path), "--agent", "bot0", "--out", "chosen.csv")
     run("estimate", str(own), "--out", "own.csv")
     assert Path("chosen.csv").read_text() == Path("own.csv").read_text()
-    told = fetch_statuses(path, client=Client(agent="bot0"))
-    assert told is not None
+    told = present(fetch_statuses(path, client=Client(agent="bot0")))
     assert len(told.status) == len(alone)
 
 
@@ -89,8 +92,7 @@ def test_a_table_of_clients_is_read_as_their_access_log(kind: str) -> None:
         np.testing.assert_allclose(getattr(log, key), getattr(expected, key), atol=1e-8)
     chosen, alone = read_log(path, columns=columns | whose, agent="bot1"), world.agent == "bot1"
     assert len(chosen) == np.count_nonzero(alone)
-    told = fetch_statuses(path, columns | whose, client=Client(agent="bot1"))
-    assert told is not None
+    told = present(fetch_statuses(path, columns | whose, client=Client(agent="bot1")))
     assert len(told.status) == np.count_nonzero(alone)
     # A column that nobody names is none of the log's.
     frame.rename(columns | whose).write_parquet("named.parquet")
@@ -100,8 +102,7 @@ def test_a_table_of_clients_is_read_as_their_access_log(kind: str) -> None:
 def test_a_row_of_a_chosen_client_keeps_its_line() -> None:
     rows = ["source,time,status,ip", "/a,0,200,x", "/a,1,304,y", "/a,2,304,x", "/a,soon,200,x"]
     Path("table.csv").write_text("\n".join(rows))
-    with pytest.raises(SourceDataError, match="'soon' in row 4, line 5 of"):
-        read_log("table.csv", columns={"ip": "client"}, client="x")
+    refused("'soon' in row 4, line 5 of", read_log, "table.csv", columns={"ip": "client"}, client="x")
 
 
 def test_requests_count_all_clients(world: Site) -> None:
@@ -144,15 +145,13 @@ def hidden(agent: str) -> str:
 @pytest.mark.parametrize("agent", ["", ' "-" "-"'])
 def test_a_log_that_cannot_tell_is_refused(agent: str) -> None:
     Path("access.log").write_text(hidden(agent))
-    with pytest.raises(SourceDataError, match=r"does not tell whose requests .*--client -"):
-        read_log("access.log")
+    refused(r"does not tell whose requests .*--client -", read_log, "access.log")
     assert read_log("access.log", client="-").changed.tolist() == [False, True, True, False]
 
 
 def test_a_log_in_which_nobody_asks_conditionally_is_refused() -> None:
     path = written(site(Visitors(browsers=30, returning=0.001, scraper=4.0), 0.1, pages=2, days=9.0, seed=1))
-    with pytest.raises(SourceDataError, match=r"counts after its first 304, .*--agent TEXT"):
-        read_log(path)
+    refused(r"counts after its first 304, .*--agent TEXT", read_log, path)
 
 
 @pytest.mark.parametrize(
@@ -181,4 +180,115 @@ def test_the_first_row_tells_what_times_are(run: Run) -> None:
         told = fields(run("estimate", name, "--out", "found.csv", "--overwrite").stdout)["log"]
         assert told.endswith(f"1 found a change, {words}")
         made = ("--bandwidth", "1/day", "--horizon", "7d", "--out", "plan", "--overwrite")
-        assert fields(run("plan", name, *made).stdout)["log"].endswith(f"1 source, {words}")
+        assert fields(run("plan", "--details", name, *made).stdout)["log"].endswith(f"1 source, {words}")
+
+
+DAY = 86_400.0
+
+
+def evidence(world: Site) -> CopyEvidence:
+    names = np.unique(world.agent)
+    return evidence_of_copies(
+        world.page, world.client, np.searchsorted(names, world.agent), world.second, world.status
+    )
+
+
+def log_of(found: CopyEvidence, page: IntArray | None = None) -> fo.CrawlLog:
+    """One log; all pages in one where a page is given, as the rates of all are the same."""
+    rows = np.flatnonzero(found.elapsed > 0) if page is not None else np.arange(len(found.time))
+    elapsed = np.where(found.elapsed > 0, found.elapsed / DAY, np.nan)
+    own = found.source if page is None else np.zeros(len(found.source), dtype=np.int64)
+    columns = {"source": own, "time": np.arange(len(own)), "changed": found.changed, "elapsed": elapsed}
+    return fo.CrawlLog.from_columns({key: value[rows] for key, value in columns.items()})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rate", [0.05, 0.5])
+def test_the_rate_of_a_site_is_recovered(kind: str, rate: float) -> None:
+    pages, days = 40, 30.0
+    found = evidence(site(KINDS[kind], rate, pages=pages, days=days, seed=1))
+    pooled = MaximumLikelihood(prior=None).fit(log_of(found, np.arange(pages)))
+    lower, upper = pooled.interval(0.99)
+    assert lower[0] <= rate <= upper[0]
+    assert upper[0] < 2.5 * lower[0], "evidence of so many changes says more"
+    lower, upper = MaximumLikelihood(prior=None).fit(log_of(found)).interval(0.95)
+    # Of 40 intervals of 95 % at least 34 cover with probability .999.
+    assert np.count_nonzero((lower <= rate) & (rate <= upper)) >= 34
+
+
+def truly(world: Site, page: IntArray, begin: Array, end: Array) -> IntArray:
+    """Return how often pages changed in (begin, end], in seconds."""
+    every = [world.changes[k] for k in page.tolist()]
+    return np.array(
+        [np.count_nonzero((at > b) & (at <= e)) for at, b, e in zip(every, begin, end, strict=True)]
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_clients_say_is_said_once_and_true(seed: int) -> None:
+    world = site(BOTS, 1.0, pages=5, days=20.0, seed=seed)
+    found = evidence(world)
+    told = found.elapsed > 0
+    still, moved = told & ~found.changed, found.changed
+    begin = (found.time - found.elapsed).astype(float)
+    changes = truly(world, found.source[still], begin[still], found.time[still].astype(float))
+    assert not changes.any()
+    # A change lies before the row, where no other row says that there was none; and no row says it twice.
+    for page in range(5):
+        own = np.flatnonzero(found.source == page)
+        assert np.all(np.diff(found.time[own]) > 0)
+        assert found.elapsed[own[0]] == 0
+        assert np.all(found.elapsed[own[1:]] > 0)
+        seconds = world.second[world.page == page]
+        assert found.elapsed[own].sum() <= seconds.max() - seconds.min()
+        assert np.count_nonzero(found.changed[own]) <= len(world.changes[page])
+    assert np.count_nonzero(moved) > 0.6 * sum(map(len, world.changes))
+
+
+def one_page(rows: list[tuple[int, int, int]]) -> list[tuple[int, int, bool]]:
+    """Return time, elapsed and changed of requests (client, time, status) of one page."""
+    client, time, status = np.array(rows).T
+    found = evidence_of_copies(np.zeros(len(rows), int), client, client, time, status.astype(float))
+    return list(zip(found.time.tolist(), found.elapsed.tolist(), found.changed.tolist(), strict=True))
+
+
+def test_a_first_answer_is_a_baseline_and_a_client_counts_after_its_first_304() -> None:
+    alone = [(0, 0, 200), (0, 1, 200), (0, 3, 304), (0, 6, 304), (0, 10, 200)]
+    assert one_page(alone) == [(0, 0, False), (6, 3, False), (10, 4, True)]
+    # Others who come once, or never with a copy, say nothing.
+    others = [(1, 2, 200), (2, 5, 200), (2, 7, 200), (2, 12, 200)]
+    assert one_page(alone + others) == [(0, 0, False), (6, 3, False), (10, 4, True)]
+
+
+def test_time_that_two_clients_saw_counts_once() -> None:
+    rows = [(0, 0, 200), (0, 1, 304), (0, 5, 304), (0, 9, 304), (1, 0, 200), (1, 1, 304), (1, 7, 304)]
+    assert one_page(rows) == [(0, 0, False), (5, 4, False), (7, 2, False), (9, 2, False)]
+
+
+def test_a_change_that_two_clients_saw_counts_once_and_lies_in_what_remains() -> None:
+    first = [(0, 0, 200), (0, 1, 304), (0, 4, 304), (0, 8, 200), (0, 12, 304)]
+    second = [(1, 0, 200), (1, 1, 304), (1, 10, 200)]
+    # Of (1, 10] there remains (4, 8], as of (4, 8]; the rest did not change.
+    assert one_page(first + second) == [(0, 0, False), (4, 3, False), (8, 4, True), (12, 4, False)]
+    assert one_page(second + [row for row in first if row[1] != 8]) == [
+        (0, 0, False),
+        (4, 3, False),
+        (12, 8, False),
+    ]
+
+
+def test_a_200_that_others_rule_out_is_no_change_and_its_client_is_not_believed() -> None:
+    honest = [(0, 0, 200)] + [(0, time, 304) for time in range(1, 30)]
+    other = [(1, 0, 200), (1, 2, 304), (1, 5, 200), (1, 40, 200), (1, 50, 304)]
+    client, time, status = np.array(honest + other).T
+    found = evidence_of_copies(np.zeros(len(time), int), client, client, time, status.astype(float))
+    assert (found.clients, found.ruled_out) == (1, 1)
+    assert not found.changed.any()
+    assert found.elapsed.sum() == 28
+
+
+def test_clients_that_share_copies_are_named_and_left_out() -> None:
+    world = site(KINDS["machines that share copies"], 0.3, pages=10, days=20.0, seed=3)
+    found = evidence(world)
+    assert np.unique(world.agent)[found.shared].tolist() == ["shared"]
+    assert found.clients == 1

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pytest
 
 import freshopt as fo
-from freshopt.logs.read_history import read_history
+from freshopt.logs.read_events import read_history
 from freshopt.logs.read_log import fetch_statuses
 from freshopt.logs.source_index import code_sources
 from freshopt.numerics.arrays import label_array
@@ -86,7 +86,7 @@ def test_a_log(kind: str, tmp_path: Path) -> None:
         log = make()
         known_changes(log).events(0.0, 4.0)
     short = fo.CrawlLog(rows_of([*NAMES[:-1], "z"]), TIME, CHANGED)
-    assert log.sources_.tolist() == [*short.sources_.tolist()[:-1], LONG]
+    assert log.names.tolist() == [*short.names.tolist()[:-1], LONG]
     for column in ("offsets", "time", "interval", "changed"):
         np.testing.assert_array_equal(getattr(log, column), getattr(short, column))
 
@@ -98,7 +98,7 @@ def test_histories_and_fetches(tmp_path: Path) -> None:
         again = fo.ChangeHistory(rows_of(NAMES), TIME)
         fetched = fetch_statuses(path)
         history.to_log(1.0)
-    assert history.sources_.tolist() == again.sources_.tolist() == NAMES
+    assert history.names.tolist() == again.names.tolist() == NAMES
     assert fetched is not None
     assert fetched.source.tolist() == rows_of(NAMES)
 
@@ -106,8 +106,10 @@ def test_histories_and_fetches(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("imported")
 def test_a_problem_and_its_outputs() -> None:
     with little():
-        sources = fo.Sources(np.linspace(1.0, 2.0, N), name=NAMES, host=NAMES)
-        solution = fo.solve(fo.Problem(fo.problems.HarmonicStaleness(), sources, bandwidth=float(N)))
+        sources = fo.Sources(np.linspace(1.0, 2.0, N), names=NAMES, host=NAMES)
+        solution = fo.solve(
+            fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.POISSON), sources, bandwidth=float(N))
+        )
         plan = fo.schedule(solution, horizon=5.0)
         assert plan.to_frame()["source"].n_unique() == solution.to_frame().height == N
         read_rates(dict.fromkeys(NAMES, 1.0), "day")
@@ -136,8 +138,8 @@ def test_rows_of_long_names_hold_none_of_them() -> None:
             {"source": source, "time": time, "changed": time % 2}, names=label_array(names)
         )
         known_changes(log).events(0.0, 300.0)
-        history = fo.ChangeHistory([names[k] for k in source], time, sources=names)
-    assert history.sources_.tolist() == names
+        history = fo.ChangeHistory([names[k] for k in source], time, names=names)
+    assert history.names.tolist() == names
 
 
 def test_names_of_both_kinds_are_coded_alike() -> None:

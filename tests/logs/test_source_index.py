@@ -105,7 +105,7 @@ def test_a_log_by_time_is_that_by_source() -> None:
     order = np.argsort(time)
     by_time = CrawlLog(names[order], time[order], changed[order])
     by_source = CrawlLog(names, time, changed)
-    for column in ("sources_", "offsets", "time", "interval", "changed"):
+    for column in ("names", "offsets", "time", "interval", "changed"):
         np.testing.assert_array_equal(getattr(by_time, column), getattr(by_source, column))
 
 

@@ -18,23 +18,26 @@ import pytest
 import freshopt as fo
 from freshopt.cvx import cp
 from freshopt.modelling.objective import Objective
-from freshopt.problems import (
-    AccumulatedDelay,
-    Age,
-    BinaryFreshness,
-    ExpectedPenalty,
-    HarmonicStaleness,
-    LogFreshness,
-    PollingKnapsack,
-    PowerCost,
-    SynchronizationCost,
-)
+from freshopt.problems import ExpectedPenalty, PollingKnapsack, PowerCost, SynchronizationCost
 from tests.ground_truth import cost_truth as truth
 from tests.ground_truth.cost_truth import mp
+from tests.ground_truth.named import (
+    AGE,
+    AGE_PERIODIC,
+    BINARY,
+    BINARY_PERIODIC,
+    DELAY,
+    DELAY_PERIODIC,
+    HARMONIC,
+    HARMONIC_PERIODIC,
+    LOG,
+    LOG_PERIODIC,
+    POISSON,
+    present,
+)
 from tests.ground_truth.strata import stratified
 from tests.problems.test_expected_penalty import CASES
 
-PERIODIC, POISSON = fo.Refresh.PERIODIC, fo.Refresh.POISSON
 CHANGE_RATE, WEIGHT = 2.0, 3.0
 DECADES = (-5.0, -3.5, -2.5, -1.7, -1.2, -0.6, -0.2, 0.3, 0.8, 1.5, 2.5, 4.0)  # of rates per change
 SHIFTS = (0.8, 1.3)  # relative rates; a crude price within a factor of 2 puts them about here
@@ -74,23 +77,23 @@ def harmonic_mean_cost(rate: Any) -> Any:  # noqa: ANN401
 
 ROOT, STEEP = PowerCost(2.0, 0.5, 3.0), PowerCost(0.1, 3.0, 3.0)
 FORMS: dict[str, Form] = {
-    "harmonic": Form(HarmonicStaleness(), lambda r: mp.log1p(CHANGE_RATE / r)),
-    "harmonic periodic": Form(HarmonicStaleness(PERIODIC), harmonic_mean_cost),
-    "harmonic signalled": Form(HarmonicStaleness(), lambda r: -mp.log(r / CHANGE_RATE), signalled=True),
-    "log": Form(LogFreshness(), lambda r: mp.log1p(CHANGE_RATE / r)),
+    "harmonic": Form(HARMONIC, lambda r: mp.log1p(CHANGE_RATE / r)),
+    "harmonic periodic": Form(HARMONIC_PERIODIC, harmonic_mean_cost),
+    "harmonic signalled": Form(HARMONIC, lambda r: -mp.log(r / CHANGE_RATE), signalled=True),
+    "log": Form(LOG, lambda r: mp.log1p(CHANGE_RATE / r)),
     "log periodic": Form(
-        LogFreshness(PERIODIC), lambda r: mp.log(CHANGE_RATE / r) - mp.log(-mp.expm1(-CHANGE_RATE / r))
+        LOG_PERIODIC, lambda r: mp.log(CHANGE_RATE / r) - mp.log(-mp.expm1(-CHANGE_RATE / r))
     ),
-    "log signalled": Form(LogFreshness(), lambda r: -mp.log(r / CHANGE_RATE), signalled=True),
-    "binary": Form(BinaryFreshness(), lambda r: 1 - share(r)),
-    "binary periodic": Form(BinaryFreshness(PERIODIC), periodic(truth.binary(CHANGE_RATE))),
-    "binary signalled": Form(BinaryFreshness(), lambda r: 1 - r / CHANGE_RATE, signalled=True),
-    "delay": Form(AccumulatedDelay(), lambda r: CHANGE_RATE / r),
-    "delay periodic": Form(AccumulatedDelay(PERIODIC), lambda r: CHANGE_RATE / r / 2),
-    "delay signalled": Form(AccumulatedDelay(), lambda r: CHANGE_RATE / r - 1, signalled=True),
-    "age": Form(Age(), lambda r: CHANGE_RATE / (r * (r + CHANGE_RATE))),
-    "age periodic": Form(Age(PERIODIC), periodic(truth.age(CHANGE_RATE))),
-    "age signalled": Form(Age(), lambda r: 1 / r - 1 / mp.mpf(CHANGE_RATE), signalled=True),
+    "log signalled": Form(LOG, lambda r: -mp.log(r / CHANGE_RATE), signalled=True),
+    "binary": Form(BINARY, lambda r: 1 - share(r)),
+    "binary periodic": Form(BINARY_PERIODIC, periodic(truth.binary(CHANGE_RATE))),
+    "binary signalled": Form(BINARY, lambda r: 1 - r / CHANGE_RATE, signalled=True),
+    "delay": Form(DELAY, lambda r: CHANGE_RATE / r),
+    "delay periodic": Form(DELAY_PERIODIC, lambda r: CHANGE_RATE / r / 2),
+    "delay signalled": Form(DELAY, lambda r: CHANGE_RATE / r - 1, signalled=True),
+    "age": Form(AGE, lambda r: CHANGE_RATE / (r * (r + CHANGE_RATE))),
+    "age periodic": Form(AGE_PERIODIC, periodic(truth.age(CHANGE_RATE))),
+    "age signalled": Form(AGE, lambda r: 1 / r - 1 / mp.mpf(CHANGE_RATE), signalled=True),
     "power": Form(SynchronizationCost(PowerCost(2.0, 0.5), POISSON), truth.power(2.0, 0.5).poisson),
     "power periodic": Form(SynchronizationCost(PowerCost(2.0, 0.5)), periodic(truth.power(2.0, 0.5))),
     "capped root": Form(SynchronizationCost(ROOT, POISSON), truth.power(2.0, 0.5, 3.0).poisson),
@@ -118,8 +121,7 @@ def formed(form: Form, typical: float) -> list[float]:
     values = []
     for shift in (1.0, *SHIFTS):
         y = cp.Variable(1, nonneg=True)
-        made = method(y, sources, np.array([typical]))
-        assert made is not None
+        made = present(method(y, sources, np.array([typical])))
         program = cp.Problem(cp.Minimize(sign * made[0] / unit), [*made[1], y == shift])
         with warnings.catch_warnings():  # the value itself is compared
             warnings.filterwarnings("ignore", message="Solution may be inaccurate", category=UserWarning)

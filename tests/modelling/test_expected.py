@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from scipy.special import betainc, roots_genlaguerre
 
 import freshopt as fo
-from freshopt.cvx import Expression, cp
+from freshopt.cvx import cp
 from freshopt.modelling.cost_curve import Curve, CurveObjective
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.problems import (
@@ -31,17 +31,18 @@ from freshopt.problems import (
     SynchronizationCost,
 )
 from freshopt.solvers import Conic
-from tests.ground_truth.strata import exhaustive
+from tests.ground_truth.named import AGE, BINARY, DELAY, HARMONIC, PERIODIC, POISSON, present, written
+from tests.ground_truth.refusals import refused
+from tests.ground_truth.strata import rare
 from tests.ground_truth.tolerances import CONIC, EXACT
 
 Floats = npt.NDArray[np.float64]
-PERIODIC, POISSON = Refresh.PERIODIC, Refresh.POISSON
 mp = mpmath.mp
 NAMED: dict[str, CurveObjective] = {
-    "binary": BinaryFreshness(),
-    "harmonic": HarmonicStaleness(),
-    "delay": AccumulatedDelay(),
-    "age": Age(),
+    "binary": BINARY,
+    "harmonic": HARMONIC,
+    "delay": DELAY,
+    "age": AGE,
     "binary cost": SynchronizationCost(BinaryCost()),
 }
 # Of shape .7, 1 and 3, exposure 10 and period 25: c, J and V of binary, of harmonic, J and V of age, and the
@@ -102,8 +103,6 @@ def closed_forms(a: float, b: float, s: float) -> tuple[Any, ...]:
 
 def found_forms(nodes: Floats, weights: Floats, s: float) -> list[float]:
     binary, harmonic, age = (mixture(name, nodes, weights) for name in ("binary", "harmonic", "age"))
-    assert binary.poisson is not None
-    assert age.poisson is not None
     return [
         at(binary, binary.at, s),
         at(binary, binary.mean, s),
@@ -113,8 +112,8 @@ def found_forms(nodes: Floats, weights: Floats, s: float) -> list[float]:
         at(harmonic, harmonic.index, s),
         at(age, age.mean, s),
         at(age, age.index, s),
-        at(binary, binary.poisson.cost, 1.0 / s),
-        at(age, age.poisson.cost, 1.0 / s),
+        at(binary, present(binary.poisson).cost, 1.0 / s),
+        at(age, present(age.poisson).cost, 1.0 / s),
     ]
 
 
@@ -179,15 +178,16 @@ def test_equal_nodes_are_the_curve_itself(name: str) -> None:
 def test_delay_is_that_of_the_mean_rate() -> None:
     rng = np.random.default_rng(5)
     nodes, weights = 10.0 ** rng.uniform(-6.0, 4.0, (20, 8)), rng.dirichlet(np.ones(8), 20)
-    curve = AccumulatedDelay().curve(fo.Sources(np.ones(20))).expected(nodes, weights)
+    curve = DELAY.curve(fo.Sources(np.ones(20))).expected(nodes, weights)
     mean = np.sum(nodes * weights, axis=1)
-    assert curve.poisson is not None
     at_three = np.full(20, 3.0)
     np.testing.assert_allclose(curve.mean(at_three, *curve.parameters), 1.5 * mean, rtol=1e-15)
-    np.testing.assert_allclose(curve.poisson.cost(at_three, *curve.parameters), mean / 3.0, rtol=1e-15)
+    np.testing.assert_allclose(
+        present(curve.poisson).cost(at_three, *curve.parameters), mean / 3.0, rtol=1e-15
+    )
     price = np.full(20, 0.2)
     np.testing.assert_allclose(
-        curve.poisson.inverse(price, *curve.parameters), np.sqrt(mean / 0.2), rtol=EXACT
+        present(curve.poisson).inverse(price, *curve.parameters), np.sqrt(mean / 0.2), rtol=EXACT
     )
 
 
@@ -215,21 +215,19 @@ def test_inverses_of_mixtures_at_any_scale(name: str, refresh: Refresh) -> None:
 def test_inverse_against_a_search_of_the_plain_sum() -> None:
     nodes, weights = np.array([0.02, 0.5, 40.0]), np.array([0.5, 0.3, 0.2])
     curve = mixture("binary", nodes[None], weights[None])
-    assert curve.poisson is not None
     for price in (1e-6, 0.1, 1.0, 20.0):
         root = brentq(
             lambda r, p=price: float(np.sum(weights * nodes / (nodes + r) ** 2)) - p, 0.0, 1e6, xtol=1e-14
         )
-        assert at(curve, curve.poisson.inverse, price) == pytest.approx(root, rel=1e-9)
+        assert at(curve, present(curve.poisson).inverse, price) == pytest.approx(root, rel=1e-9)
 
 
 def test_prices_beyond_all_marginals_starve() -> None:
     curve = mixture("binary", np.array([[0.02, 0.5, 40.0]]), np.array([[0.5, 0.3, 0.2]]))
     most = 0.5 / 0.02 + 0.3 / 0.5 + 0.2 / 40.0  # the mean time to the first change after a refresh
-    assert curve.poisson is not None
     assert at(curve, curve.inverse_index, most * 1.0001) == np.inf
-    assert at(curve, curve.poisson.inverse, most * 1.0001) == 0.0
-    assert 0.0 < at(curve, curve.poisson.inverse, most * 0.9999) < 1e-4
+    assert at(curve, present(curve.poisson).inverse, most * 1.0001) == 0.0
+    assert 0.0 < at(curve, present(curve.poisson).inverse, most * 0.9999) < 1e-4
     assert np.isfinite(at(curve, curve.inverse_index, most * 0.9999))
 
 
@@ -253,7 +251,7 @@ EVERY: list[Objective] = [
     PollingKnapsack(),
     PollingKnapsack("materials"),
     ExpectedPenalty(np.sqrt),
-    LaterThan(3.0),
+    LaterThan(3.0, refresh=Refresh.POISSON),
 ]
 
 
@@ -262,8 +260,7 @@ def test_problems_are_solved_and_certified(objective: Objective) -> None:
     nodes, weights, sources = mixed_sources(12, 2)
     problem = fo.Problem(fo.Expected(objective, nodes, weights), sources, 7.0)
     found = fo.solve(problem)
-    assert found.certificate is not None
-    assert found.certificate.relative_gap < 1e-12
+    assert present(found.certificate).relative_gap < 1e-12
     # Each node's own problem says what these rates are worth there.
     values = []
     for j in range(4):
@@ -272,16 +269,15 @@ def test_problems_are_solved_and_certified(objective: Objective) -> None:
             sources.with_change_rate(nodes[:, j]).with_importance(sources.importance * weights[:, j]),
             7.0,
         )
-        assert own.numerics is not None
-        values.append(objective.value_from_cost(float(np.sum(own.numerics.cost(found.rates))), own.sources))
+        values.append(
+            objective.value_from_cost(float(np.sum(present(own.numerics).cost(found.rates))), own.sources)
+        )
     assert found.value == pytest.approx(sum(values), rel=1e-12, abs=1e-9)
     assert repr(pickle.loads(pickle.dumps(problem))) == repr(problem)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    "objective", [*EVERY[:-2], pytest.param(EVERY[-2], marks=exhaustive), EVERY[-1]], ids=repr
-)
+@pytest.mark.parametrize("objective", [*EVERY[:-2], *rare(EVERY[-2]), EVERY[-1]], ids=repr)
 def test_declared_form_is_the_sum(objective: Objective) -> None:
     nodes, weights, sources = mixed_sources(12, 4)
     problem = fo.Problem(fo.Expected(objective, nodes, weights), sources, 7.0)
@@ -293,15 +289,7 @@ def test_declared_form_is_the_sum(objective: Objective) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-    "objective",
-    [
-        BinaryFreshness(),
-        HarmonicStaleness(),
-        pytest.param(AccumulatedDelay(), marks=exhaustive),
-        pytest.param(Age(), marks=exhaustive),
-        pytest.param(ExpectedPenalty(np.sqrt), marks=exhaustive),
-    ],
-    ids=repr,
+    "objective", [BINARY, HARMONIC, *rare(DELAY, AGE, ExpectedPenalty(np.sqrt))], ids=repr
 )
 def test_signals_are_followed_up_to_each_node(objective: Objective) -> None:
     rng = np.random.default_rng(8)
@@ -314,22 +302,21 @@ def test_signals_are_followed_up_to_each_node(objective: Objective) -> None:
     )
     problem = fo.Problem(fo.Expected(objective, nodes, weights), sources, 7.0)
     found = fo.solve(problem)
-    assert found.certificate is not None
-    assert found.certificate.relative_gap < 1e-12
+    assert present(found.certificate).relative_gap < 1e-12
     assert fo.solve(problem, Conic()).value == pytest.approx(found.value, rel=10 * CONIC)
     cost = 0.0
     for j in range(4):
         own = fo.Problem(objective, sources.with_change_rate(nodes[:, j]), 7.0)
-        assert own.numerics is not None
         used = np.where(signalled, np.minimum(found.rates, nodes[:, j]), found.rates)
-        cost += float(np.sum(weights[:, j] * own.numerics.cost(used)))
+        cost += float(np.sum(weights[:, j] * present(own.numerics).cost(used)))
     assert found.value == pytest.approx(objective.value_from_cost(cost, sources), rel=1e-12)
 
 
 def test_an_objective_of_ones_own() -> None:
-    class Squared(Objective):
-        def per_source(self, rate: Expression, sources: fo.Sources) -> Expression:
-            return cp.multiply(sources.importance * sources.change_rate, cp.power(rate, -2))
+    Squared = written(
+        "Squared",
+        lambda rate, sources: cp.multiply(sources.importance * sources.change_rate, cp.power(rate, -2)),
+    )
 
     nodes, weights, sources = mixed_sources(10, 6)
     expected = fo.solve(fo.Problem(fo.Expected(Squared(), nodes, weights), sources, 3.0))
@@ -338,7 +325,7 @@ def test_an_objective_of_ones_own() -> None:
 
 def test_some_of_the_sources() -> None:
     nodes, weights, _ = mixed_sources(9, 7)
-    expected = fo.Expected(HarmonicStaleness(), nodes, weights)
+    expected = fo.Expected(HARMONIC, nodes, weights)
     part = expected.take(np.array([2, 5]))
     np.testing.assert_array_equal(part.nodes, nodes[[2, 5]])
     curve = expected.curve(fo.Sources(np.ones(9)))
@@ -366,21 +353,18 @@ def test_a_cost_that_does_not_depend_on_changes() -> None:
     ],
 )
 def test_what_is_no_mixture_is_refused(nodes: npt.ArrayLike, weights: npt.ArrayLike, words: str) -> None:
-    with pytest.raises(fo.SourceDataError, match=words):
-        fo.Expected(BinaryFreshness(), nodes, weights)
-    with pytest.raises(fo.SourceDataError, match=words):
-        BinaryFreshness().curve(fo.Sources([1.0])).expected(nodes, weights)
+    refused(words, fo.Expected, BINARY, nodes, weights)
+    refused(words, BINARY.curve(fo.Sources([1.0])).expected, nodes, weights)
 
 
 def test_what_has_no_expectation_is_refused() -> None:
-    for objective in (fo.Spend(), fo.Worst(BinaryFreshness(), by=["a"]), BinaryFreshness):
-        with pytest.raises(fo.ObjectiveError, match="no expectation by source"):
-            fo.Expected(objective, [[1.0]], [1.0])  # type: ignore[arg-type]
+    for objective in (fo.Spend(), fo.Worst(BINARY, by=["a"])):
+        refused("no expectation by source", fo.Expected, objective, [[1.0]], [1.0], error=fo.ObjectiveError)
+    wrong = BinaryFreshness, [[1.0]], [1.0]
+    refused("is not an Objective instance", fo.Expected, *wrong, error=fo.ObjectiveError)
     expected = fo.Expected(ExpectedPenalty(np.sqrt), [[1.0]], [1.0])
-    with pytest.raises(fo.ObjectiveError, match="no cost of age"):
-        expected.curve(fo.Sources([1.0]))
-    with pytest.raises(fo.SourceDataError, match="1 rows of nodes but there are 2 sources"):
-        fo.Problem(expected, fo.Sources([1.0, 2.0]), 1.0)
+    refused("no cost of age", expected.curve, fo.Sources([1.0]), error=fo.ObjectiveError)
+    refused("1 rows of nodes but there are 2 sources", fo.Problem, expected, fo.Sources([1.0, 2.0]), 1.0)
 
 
 @pytest.mark.parametrize("shape", [0.6, 4.0])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-import mpmath
 import numpy as np
 import pytest
 
 import freshopt as fo
+from freshopt.modelling.objective import Refresh
 from freshopt.noisy_signals import NoisySignalFreshness
 from freshopt.noisy_signals.renewal_cycle import (
     cycle,
@@ -20,6 +20,7 @@ from freshopt.noisy_signals.renewal_cycle import (
 )
 from freshopt.problems import BinaryFreshness
 from freshopt.solvers import Conic
+from tests.ground_truth.cost_truth import cycle_by_sums
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 QUALITIES = [(0.5, 0.5), (0.8, 0.3), (0.3, 0.95), (0.6, 1.0), (0.9, 0.2), (0.0, 1.0), (0.2, 0.02)]
@@ -71,24 +72,6 @@ def test_cycles_are_as_simulated(threshold: float, recall: float, precision: flo
     assert one.marginal[0] == pytest.approx(one.length[0] - one.stale[0] - at_end * one.length[0], abs=SCALAR)
 
 
-def summed(number: int, wait: float, recall: float, precision: float) -> tuple[float, float, float]:
-    """The sums of the definition, in 45 digits: length, stale time, worth."""
-    with mpmath.workdps(45):
-        told, p = mpmath.mpf(recall), mpmath.mpf(precision)
-        a, g = 1 - told, told / p
-        v, b = g - told, -mpmath.log(1 - p) / a
-        length = fresh = mpmath.mpf(0)
-        for k in range(number + 1):
-            y = (number - k) * b + mpmath.mpf(wait)
-            length += mpmath.gammainc(k + 1, 0, g * y, regularized=True) / g
-            more = v**k / (1 + v) ** (k + 1) * mpmath.gammainc(k + 1, 0, (1 + v) * y, regularized=True)
-            fresh += more
-            if more < mpmath.mpf(10) ** -35:
-                break
-        at_end = mpmath.exp(-a * (number * b + mpmath.mpf(wait)))
-        return float(length), float(length - fresh), float(fresh - at_end * length)
-
-
 EXTREMES = {
     "usual": lambda rng: (rng.random(), rng.uniform(0.02, 1)),
     "few true": lambda rng: (rng.random(), 10 ** rng.uniform(-11, 0)),
@@ -111,7 +94,7 @@ def test_cycles_are_the_sums_of_their_definition(kind: str) -> None:
         if number * loss + a * wait > 40:
             number, wait = 0, min(wait, 40 / a)
         one = cycle(*(column(value) for value in (number, wait, recall, precision)))
-        for found, true in zip(one, summed(number, wait, recall, precision), strict=False):
+        for found, true in zip(one, cycle_by_sums(number, wait, recall, precision), strict=False):
             worst = max(worst, abs(float(found[0]) / true - 1))
     assert worst < 1e-13
 
@@ -227,7 +210,7 @@ def test_signals_of_all_changes_and_nothing_else_are_refreshes_on_signal() -> No
     many = sources(300)
     announced = fo.Sources(many.change_rate, many.importance, signalled=True)
     noisy = fo.solve(fo.Problem(NoisySignalFreshness(1.0, 1.0), many, 80.0))
-    known = fo.solve(fo.Problem(BinaryFreshness(), announced, 80.0))
+    known = fo.solve(fo.Problem(BinaryFreshness(Refresh.POISSON), announced, 80.0))
     assert noisy.value == pytest.approx(known.value, rel=EXACT)
 
 

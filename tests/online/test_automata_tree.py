@@ -12,6 +12,7 @@ import pytest
 import freshopt as fo
 from freshopt import automata
 from freshopt.automata import Feedback, Polling, SimulatedSources, Update
+from freshopt.modelling.objective import Refresh
 from freshopt.online import AutomataTree, FixedPolling
 from freshopt.online.poll_batches import Intervals, TreePolls
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, PollingKnapsack
@@ -30,7 +31,7 @@ CASES = [
     (dataclasses.replace(WEIGHTED, gain=3.0), BinaryFreshness(fo.Refresh.PERIODIC), SOURCES),
     (
         dataclasses.replace(WEIGHTED, feedback=Feedback.NEWS_THEN_NONE, polling=Polling.RANDOM),
-        BinaryFreshness(),
+        BinaryFreshness(Refresh.POISSON),
         SOURCES,
     ),
 ]
@@ -109,7 +110,7 @@ def test_batches_bring_the_feedback_of_single_polls(polling: Polling, feedback: 
     tree.update = Update.REWARD_INACTION
     single = tree.observe(SimulatedSources(hazard, weight), 200_000, feedback)
     world = fo.World.poisson(fo.Sources(hazard * 2.0), seed=6)  # slots of half a day
-    asked = TreePolls.of(SimulatedCrawler(world), tree, weight, feedback, 1.0, 1.0, 0.5)
+    asked = TreePolls(SimulatedCrawler(world), tree, weight, feedback, 1.0, 1.0, 0.5)
     intervals, rng = Intervals.first(n), np.random.default_rng(0)
     parts = []
     for k in range(1000):
@@ -170,5 +171,5 @@ def test_refusals(call: Callable[[], object], message: str) -> None:
 
 
 def run(sources: fo.Sources, horizon: float = 100.0) -> None:
-    problem = fo.Problem(AccumulatedDelay(), sources, bandwidth=5.0)
+    problem = fo.Problem(AccumulatedDelay(Refresh.POISSON), sources, bandwidth=5.0)
     AutomataTree().run(fo.World.poisson(sources, seed=1), problem, horizon)

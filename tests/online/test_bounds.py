@@ -13,6 +13,7 @@ import pytest
 
 import freshopt as fo
 from freshopt import problems
+from freshopt.modelling.objective import Refresh
 from freshopt.online import (
     etc_regret_bound,
     mirror_sync_in_policy_bound,
@@ -34,9 +35,9 @@ DEMANDS: dict[str, Callable[[Matrix, Matrix], Matrix]] = {
     "delay": lambda a, d: np.sqrt(a * d),
 }
 OBJECTIVES = {
-    "binary": problems.BinaryFreshness(),
-    "harmonic": problems.HarmonicStaleness(),
-    "delay": problems.AccumulatedDelay(),
+    "binary": problems.BinaryFreshness(Refresh.POISSON),
+    "harmonic": problems.HarmonicStaleness(Refresh.POISSON),
+    "delay": problems.AccumulatedDelay(Refresh.POISSON),
 }
 
 
@@ -143,7 +144,7 @@ def test_a_starved_source_costs_without_end_where_staleness_does() -> None:
 
 
 def test_sensitivity_refuses_what_it_is_not_for() -> None:
-    plain = fo.Sources([1.0, 2.0], name=["a", "b"])
+    plain = fo.Sources([1.0, 2.0], names=["a", "b"])
     periodic = fo.Problem(problems.BinaryFreshness(fo.Refresh.PERIODIC), plain, 1.0)
     with pytest.raises(fo.ObjectiveError, match="no sensitivity bound is known for BinaryFreshness"):
         sensitivity_bound(periodic, 1.0, 2.0)
@@ -161,7 +162,8 @@ def test_sensitivity_refuses_what_it_is_not_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "objective", [*OBJECTIVES.values(), problems.Age(), problems.HarmonicStaleness(fo.Refresh.PERIODIC)]
+    "objective",
+    [*OBJECTIVES.values(), problems.Age(Refresh.POISSON), problems.HarmonicStaleness(fo.Refresh.PERIODIC)],
 )
 @pytest.mark.sampled(5)
 def test_the_price_lies_in_its_bracket(objective: fo.Objective) -> None:

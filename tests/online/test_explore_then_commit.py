@@ -9,10 +9,11 @@ from scipy.optimize import brentq
 import freshopt as fo
 from freshopt import problems
 from freshopt.estimators import FullObservation, MaximumLikelihood, MomentMatching
+from freshopt.modelling.objective import Refresh
 from freshopt.online import ExploreThenCommit, best_exploration
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
-BINARY = problems.BinaryFreshness()
+BINARY = problems.BinaryFreshness(Refresh.POISSON)
 N, BANDWIDTH = 12, 6.0
 
 

@@ -9,11 +9,12 @@ import pytest
 
 import freshopt as fo
 from freshopt import problems
+from freshopt.modelling.objective import Refresh
 from freshopt.online import LambdaLearnAndCrawl
 from freshopt.simulation import SimulatedCrawler
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
-HARMONIC, BINARY = problems.HarmonicStaleness(), problems.BinaryFreshness()
+HARMONIC, BINARY = problems.HarmonicStaleness(Refresh.POISSON), problems.BinaryFreshness(Refresh.POISSON)
 N, BANDWIDTH = 300, 60.0
 
 
@@ -145,7 +146,12 @@ def test_binary_planning_with_a_floor_is_judged_by_the_problem() -> None:
 
 @pytest.mark.parametrize(
     "objective",
-    [problems.AccumulatedDelay(), problems.Age(), BINARY, problems.HarmonicStaleness(fo.Refresh.PERIODIC)],
+    [
+        problems.AccumulatedDelay(Refresh.POISSON),
+        problems.Age(Refresh.POISSON),
+        BINARY,
+        problems.HarmonicStaleness(fo.Refresh.PERIODIC),
+    ],
     ids=repr,
 )
 @pytest.mark.sampled(4)
@@ -213,13 +219,13 @@ def test_signals_are_counted_within_the_memory(tmp_path: Path) -> None:
 def test_recorded_histories() -> None:
     events = {"source": ["a", "b", "a", "b"], "time": [11.0, 12.5, 13.0, 19.0]}
     world = fo.World.from_events(events, start=10.0, horizon=20.0)
-    told = fo.Problem(HARMONIC, fo.Sources(1.0, name=["a", "b"]), bandwidth=3.0)
+    told = fo.Problem(HARMONIC, fo.Sources(1.0, names=["a", "b"]), bandwidth=3.0)
     history = LambdaLearnAndCrawl(epoch=2.0).run(world, told, 10.0)
     assert history.time.tolist() == [2.0, 4.0, 6.0, 8.0, 10.0]
     assert history.best is None
     assert not history.exact
     assert history.spent.tolist() == [6.0] * 5
-    swapped = fo.Problem(HARMONIC, fo.Sources(1.0, name=["b", "a"]), bandwidth=3.0)
+    swapped = fo.Problem(HARMONIC, fo.Sources(1.0, names=["b", "a"]), bandwidth=3.0)
     with pytest.raises(fo.SourceDataError, match="source 0 is 'a' in the world but 'b' in the problem"):
         LambdaLearnAndCrawl(epoch=2.0).run(world, swapped, 10.0)
 

@@ -12,6 +12,7 @@ import pytest
 import freshopt as fo
 from freshopt.automata import Feedback, Polling, Update
 from freshopt.estimators import FullObservation, GammaPrior, LawOfLargeNumbers, MaximumLikelihood
+from freshopt.modelling.objective import Refresh
 from freshopt.online import (
     AdaptiveRates,
     AsyncMirrorSync,
@@ -50,7 +51,7 @@ def guess(objective: fo.Objective, signalled: Any = False) -> fo.Problem:  # noq
     return fo.Problem(objective, fo.Sources(1.0, WEIGHTS, signalled=signalled), BANDWIDTH)
 
 
-BINARY, HARMONIC = guess(BinaryFreshness()), guess(HarmonicStaleness())
+BINARY, HARMONIC = guess(BinaryFreshness(Refresh.POISSON)), guess(HarmonicStaleness(Refresh.POISSON))
 POLLS = fo.Problem(PollingKnapsack(), PLAIN, BANDWIDTH)
 SYNC = fo.Problem(SynchronizationCost(BinaryCost()), KEPT, BANDWIDTH)
 POWER = fo.Problem(SynchronizationCost(COST), KEPT, BANDWIDTH)
@@ -80,7 +81,7 @@ CASES = {
     "commit by counts": Case(COUNTED, BINARY, 400.0, 100.0),
     "lambda": Case(LambdaLearnAndCrawl(epoch=5.0), HARMONIC, 50.0, 20.0),
     "lambda with signals": Case(
-        LambdaLearnAndCrawl(seed=5), guess(HarmonicStaleness(), SIGNALLED.signalled), 10.0, 4.0
+        LambdaLearnAndCrawl(seed=5), guess(HarmonicStaleness(Refresh.POISSON), SIGNALLED.signalled), 10.0, 4.0
     ),
     "replan": Case(ReplanEvery(7.0, prior=GammaPrior(0.6, 1.0)), HARMONIC, 42.0, 21.0),
     "replan after resets": Case(ReplanEvery(7.0, reset="auto"), HARMONIC, 42.0, 21.0),
@@ -150,6 +151,9 @@ def test_a_world_has_the_sources_of_the_problem(name: str) -> None:
     case = CASES[name]
     with pytest.raises(fo.SourceDataError, match="the world has 2 sources"):
         case.learner.run(fo.World.poisson(fo.Sources([1.0, 2.0]), 1), case.problem, case.horizon)
+    hours = fo.World.poisson(fo.Sources(RATES, time_unit="hour"), 1)
+    with pytest.raises(fo.SourceDataError, match="clock counts hours but the problem's days"):
+        case.learner.run(hours, case.problem, case.horizon)
     with pytest.raises(TypeError, match=r"problem is of type str\. Pass a freshopt\.Problem"):
         case.learner.run(case.world(), "a problem", case.horizon)  # type: ignore[arg-type]
 

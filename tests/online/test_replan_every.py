@@ -11,6 +11,7 @@ from freshopt import problems
 from freshopt.estimators import GammaPrior, MaximumLikelihood
 from freshopt.online import LambdaLearnAndCrawl, ReplanEvery, RunHistory
 from freshopt.simulation import SimulatedCrawler
+from tests.ground_truth.resetting_sources import resetting_world
 
 HARMONIC = problems.HarmonicStaleness(fo.Refresh.PERIODIC)
 PRIOR = GammaPrior(0.6, 10.0)
@@ -19,16 +20,9 @@ N, WEEKS = 60, 30
 
 def world_of(reset: float, seed: int) -> tuple[fo.World, fo.Problem]:
     """Return Gamma(0.6, 10) sources drawn anew at a rate per day, from week to week, and a guess."""
-    rng = np.random.default_rng(seed)
-    rates = [rng.gamma(0.6, 0.1, N)]
-    for _ in range(WEEKS):
-        anew = rng.random(N) < -np.expm1(-7.0 * reset)
-        rates.append(np.where(anew, rng.gamma(0.6, 0.1, N), rates[-1]))
-    each = np.maximum(rates, 1e-9)
-    sources = fo.Sources(each[0], rng.pareto(1.5, N) + 1.0)
-    jumps = {"times": 7.0 * np.arange(1, WEEKS + 1), "change_rate": each[1:]} if reset else {}
-    guess = fo.Problem(HARMONIC, fo.Sources(1e3, sources.importance), N / 7.0)
-    return fo.World.poisson(sources, seed=seed, **jumps), guess
+    world, importance = resetting_world(N, WEEKS, reset, seed, seed)
+    guess = fo.Problem(HARMONIC, fo.Sources(1e3, importance), N / 7.0)
+    return world, guess
 
 
 def late_cost(history: RunHistory) -> tuple[float, float]:

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import freshopt as fo
+from freshopt.modelling.objective import Refresh
 from freshopt.online import RunHistory
 from freshopt.online import runs as playing_module
 from freshopt.online.runs import Journal, State, run_rounds, save_checkpoint, settings_of
@@ -173,7 +175,7 @@ def test_checkpoints_of_other_runs_are_refused(tmp_path: Path) -> None:
 
 
 def test_settings_tell_problems_and_worlds_apart() -> None:
-    objective = BinaryFreshness()
+    objective = BinaryFreshness(Refresh.POISSON)
     problem = fo.Problem(objective, SOURCES, bandwidth=2.0)
     other = fo.Problem(objective, fo.Sources([1.0, 2.0, 3.5]), bandwidth=2.0)
     world = fo.World.poisson(SOURCES, seed=1)
@@ -187,9 +189,14 @@ def test_settings_tell_problems_and_worlds_apart() -> None:
 
 def test_plots_are_drawn(tmp_path: Path) -> None:
     history, _ = played(12)
-    path = history.plot(tmp_path / "run.png")
+    path = history.draw(tmp_path / "run.png")
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_size > 10_000
+    axes = history.plot(Figure().subplots())
+    assert np.array_equal(axes.lines[0].get_xydata(), np.column_stack([history.time, history.value]))
+    with pytest.warns(DeprecationWarning, match=r"RunHistory\.plot\(path\) is RunHistory\.draw\(path\) now"):
+        history.plot(tmp_path / "again.png")  # type: ignore[arg-type]
+    assert (tmp_path / "again.png").exists()
 
 
 def test_a_bar_is_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:

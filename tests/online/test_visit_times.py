@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from freshopt.online.visit_times import drawn, periodic_visits, serve
+from freshopt.online.epoch_crawls import drawn, periodic_visits, serve
 from tests.ground_truth.tolerances import EXACT
 
 

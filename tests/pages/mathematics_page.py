@@ -1,4 +1,4 @@
-"""The cells of docs/mathematics.md, evaluated as printed, in 30 digits.
+"""The cells of docs/evidence/mathematics.md, evaluated as printed, in 30 digits.
 
 A test names the formula that it evaluates (`shown`); the page must contain it literally.
 """
@@ -14,6 +14,7 @@ import mpmath
 from scipy.special import gammaincinv
 
 import freshopt as fo
+from freshopt.modelling.objective import Refresh
 from freshopt.problems import (
     AccumulatedDelay,
     Age,
@@ -23,7 +24,7 @@ from freshopt.problems import (
     SynchronizationCost,
 )
 
-PAGE = (Path(__file__).parents[2] / "docs" / "mathematics.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "evidence" / "mathematics.md").read_text(encoding="utf-8")
 POISSON, PERIODIC = fo.Refresh.POISSON, fo.Refresh.PERIODIC
 RATES = (0.03, 0.4, 1.3, 20.0)  # refreshes of a source that changes D times
 D, W = 1.5, 1.7
@@ -80,7 +81,7 @@ A, E = mp.mpf("0.8"), mp.mpf("0.6")
 CELLS = (
     Cell(
         "binary, Poisson",
-        BinaryFreshness(),
+        BinaryFreshness(Refresh.POISSON),
         r"J = \frac{\Delta}{\Delta+\rho}, \qquad -J' = \frac{\Delta}{(\Delta+\rho)^2}",
         lambda r: D / (D + r),
         lambda r: D / (D + r) ** 2,
@@ -96,7 +97,7 @@ CELLS = (
     ),
     Cell(
         "binary, on signal",
-        BinaryFreshness(),
+        BinaryFreshness(Refresh.POISSON),
         r"$J=1-p$, linear, with the slope $-1/\Delta$",
         lambda r: 1 - r / D,
         lambda _: 1 / mp.mpf(D),
@@ -104,7 +105,7 @@ CELLS = (
     ),
     Cell(
         "harmonic, Poisson",
-        HarmonicStaleness(),
+        HarmonicStaleness(Refresh.POISSON),
         r"J = \ln\left(1+\frac{\Delta}{\rho}\right), \qquad -J' = \frac{\Delta}{\rho(\rho+\Delta)}",
         lambda r: mp.log(1 + D / r),
         lambda r: D / (r * (r + D)),
@@ -120,7 +121,7 @@ CELLS = (
     ),
     Cell(
         "harmonic, on signal",
-        HarmonicStaleness(),
+        HarmonicStaleness(Refresh.POISSON),
         r"J = -\ln p, \qquad -J' = \frac{1}{\rho}, \qquad \rho(\lambda)=\min",
         lambda r: -mp.log(r / D),
         lambda r: 1 / r,
@@ -129,7 +130,7 @@ CELLS = (
     ),
     Cell(
         "count, Poisson",
-        AccumulatedDelay(),
+        AccumulatedDelay(Refresh.POISSON),
         r"J = \frac{\Delta}{\rho}, \qquad",
         lambda r: D / r,
         lambda r: D / r**2,
@@ -145,7 +146,7 @@ CELLS = (
     ),
     Cell(
         "count, on signal",
-        AccumulatedDelay(),
+        AccumulatedDelay(Refresh.POISSON),
         r"J = \frac{1}{p}-1 .",
         lambda r: D / r - 1,
         lambda r: D / r**2,
@@ -153,7 +154,7 @@ CELLS = (
     ),
     Cell(
         "age, Poisson",
-        Age(),
+        Age(Refresh.POISSON),
         r"J = \frac{\Delta}{\rho(\rho+\Delta)}, \qquad "
         r"-J' = \frac{\Delta(2\rho+\Delta)}{\rho^2(\rho+\Delta)^2}",
         lambda r: D / (r * (r + D)),
@@ -168,7 +169,7 @@ CELLS = (
     ),
     Cell(
         "age, on signal",
-        Age(),
+        Age(Refresh.POISSON),
         r"= \frac{1/p-1}{\Delta} = \frac1\rho-\frac1\Delta, \qquad -J' = \frac{1}{\rho^2}",
         lambda r: 1 / r - 1 / mp.mpf(D),
         lambda r: 1 / r**2,

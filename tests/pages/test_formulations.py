@@ -14,22 +14,23 @@ import cvxpy as cp
 import pytest
 
 import freshopt as fo
+from freshopt.modelling.objective import Refresh
 from freshopt.problems import BinaryFreshness
+from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import CONIC, SCALAR
+from tests.pages.formulations_in_cvxpy import PROGRAMS, data_of
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "formulations.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "guides" / "objectives-and-limits.md").read_text(encoding="utf-8")
 LONGEST_BLOCK = 12
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
 @cache
 def writer() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("formulations", DOCS / "formulations.py")
-    assert spec is not None
-    assert spec.loader is not None
+    spec = present(importlib.util.spec_from_file_location("formulations", DOCS / "formulations.py"))
     made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
+    present(spec.loader).exec_module(made)
     return made
 
 
@@ -59,7 +60,7 @@ def test_the_page_is_what_its_blocks_find(place: int) -> None:
 
 def test_there_are_twelve() -> None:
     heads = [part.partition("\n")[0] for part, _, _ in parts()[1:]]
-    assert [int(head.split()[1].rstrip(".")) for head in heads] == list(FORMULATIONS)
+    assert [int(head.split()[1].rstrip(".")) for head in heads] == list(FORMULATIONS) == sorted(PROGRAMS)
 
 
 @pytest.mark.parametrize("place", FORMULATIONS)
@@ -77,7 +78,7 @@ def test_each_is_short_and_has_a_picture_and_its_price_read_aloud(place: int) ->
 @pytest.mark.parametrize("place", FORMULATIONS[:-1])
 def test_cvxpy_finds_the_same_and_the_certificate_proves_it(place: int) -> None:
     _, _, names = parts()[place]
-    solution, program = names["solution"], names["program"]
+    solution, program = names["solution"], PROGRAMS[place](data_of(names))
     assert solution.status is fo.Status.OPTIMAL
     assert solution.certificate.relative_gap <= SCALAR
     program.solve(solver=cp.CLARABEL)
@@ -89,13 +90,14 @@ def test_cvxpy_finds_the_same_and_the_certificate_proves_it(place: int) -> None:
 
 def test_cvxpy_finds_no_plan_either_and_what_the_message_says_suffices() -> None:
     _, _, names = parts()[-1]
-    names["program"].solve(solver=cp.CLARABEL)
-    assert names["program"].status == cp.INFEASIBLE
+    program = PROGRAMS[12](data_of(names))
+    program.solve(solver=cp.CLARABEL)
+    assert program.status == cp.INFEASIBLE
     conflict = names["conflict"]
     assert conflict.labels == ("megabytes", "fresh[news]")
     enough, most = conflict.sufficient
     for megabytes, share in ((1.001 * enough, 0.8), (20.0, 0.999 * most)):
-        target = fo.Target(BinaryFreshness(), at_least={"news": share}, by=names["tier"])
+        target = fo.Target(BinaryFreshness(Refresh.POISSON), at_least={"news": share}, by=names["tier"])
         budget = fo.Budget(megabytes, cost=names["megabytes"])
         problem = fo.Problem(fo.Spend(), names["sources"], constraints=[budget, target])
         assert fo.solve(problem).status is fo.Status.OPTIMAL

@@ -1,7 +1,8 @@
-"""The saved measurement of coverage holds what is promised, and a row of it is what it says."""
+"""Saved measurements of estimators and of slow inputs hold what is promised, and rows are what they say."""
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom
 
+from freshopt.estimators import estimator
 from freshopt.estimators.estimator import Estimator
-from freshopt.inference import interval_methods
-from tests.pages.measured import harness
+from freshopt.logs.crawl_log import CrawlLog
+from tests.ground_truth.tolerances import EXACT, SCALAR
+from tests.pages.measured import ROOT, harness, module
 
 ROWS: list[dict[str, Any]] = harness.saved("interval_coverage")["rows"]
 
@@ -41,7 +44,7 @@ def test_what_is_said_of_the_others_is_so() -> None:
         for row in rows("LikelihoodRatio", estimator="MaximumLikelihood", crawls=20)
     }
     assert few[0.8] < 0.78
-    assert "after 20" in (interval_methods.__doc__ or "").replace("\n", " ")
+    assert "after 20" in (estimator.__doc__ or "").replace("\n", " ")
 
 
 def test_the_docstring_has_the_measured_swing() -> None:
@@ -76,3 +79,188 @@ def test_a_row_is_the_sum_of_probabilities_that_it_says(confidence: float) -> No
         share = -np.expm1(-float(rate))
         expected = binom.pmf(found, 20, share)[(low <= share) & (share <= high)].sum()
         assert covered == pytest.approx(expected, abs=1e-9)
+
+
+FOLDER, SAVED = ROOT / "benchmarks" / "reproduce", ROOT / "benchmarks" / "results"
+
+
+def test_what_the_page_says_of_lost_pages_is_so() -> None:
+    found = {each["id"]: each for each in harness.saved("reproduce_estimators")["findings"]}
+    assert found["lost-alpha-1"]["high"] < 1.0
+    assert found["lost-others"]["estimate"] == 1.0
+    assert found["lost-alpha-1"]["runs"] == found["lost-others"]["runs"] == 1000
+    for name in ("adaptive-rates-lln", "adaptive-rates-mle"):
+        assert found[name]["high"] < found["adaptive-rates-default"]["low"]
+
+
+def log_of_a_few() -> CrawlLog:
+    rng = np.random.default_rng(5)
+    source = np.repeat(["a", "b", "c", "d"], [40, 25, 30, 3])
+    time = np.concatenate([np.cumsum(rng.exponential(1.0, n)) for n in (40, 25, 30, 3)])
+    return CrawlLog(source, time, rng.random(98) < 0.4)
+
+
+def test_held_out_scores_are_log_likelihoods_of_gaps_after_the_middle() -> None:
+    log, held_out = log_of_a_few(), module("reproduce.held_out")
+    middle = (min(log.time) + max(log.time)) / 2
+    assert held_out.middle_of(log) == middle
+    halves = held_out.split(log, middle)
+    rows = [
+        (log.names[k], float(end - gap), float(end), bool(changed))
+        for k, end, gap, changed in zip(log.source_index, log.time, log.interval, log.changed, strict=True)
+        if not math.isnan(gap)
+    ]
+    kept = [
+        name
+        for name in log.names.tolist()
+        if any(who == name and end <= middle for who, _, end, _ in rows)
+        and any(who == name and begin >= middle for who, begin, _, _ in rows)
+    ]
+    assert kept == ["a", "b", "c"]
+    assert halves.sources == len(kept)
+    rates = np.array([0.3, 1.1, 2.0])
+    expected = np.zeros(len(kept))
+    for who, begin, end, changed in rows:
+        if who in kept and begin >= middle:
+            x = rates[kept.index(who)] * (end - begin)
+            expected[kept.index(who)] += math.log(1 - math.exp(-x)) if changed else -x
+    np.testing.assert_allclose(halves.after.scores(rates), expected, rtol=SCALAR)
+    learnt = [(who, end) for who, _, end, _ in rows if who in kept and end <= middle]
+    assert np.count_nonzero(~np.isnan(halves.before.interval)) == len(learnt)
+    assert np.max(halves.before.time) == max(end for _, end in learnt)
+
+
+def test_a_crawler_that_comes_less_often_sees_the_same_changes() -> None:
+    log, every = log_of_a_few(), 7
+    sparse = module("reproduce.held_out").thinned(log, every)
+    expected = []
+    for k, name in enumerate(log.names):
+        rows = slice(log.offsets[k], log.offsets[k + 1])
+        time, changed = log.time[rows], log.changed[rows]
+        for last in range(0, len(time), every):
+            found = bool(last) and bool(changed[last - every + 1 : last + 1].any())
+            expected.append((name, time[last], found))
+    names = sparse.names[sparse.source_index]
+    labels = [log.names[int(name)] for name in names]
+    assert list(zip(labels, sparse.time, sparse.changed.tolist(), strict=True)) == expected
+
+
+@pytest.mark.exhaustive
+def test_a_prior_gains_where_rates_are_spread_and_crawls_are_few() -> None:
+    rng = np.random.default_rng(8)
+    n, crawls = 300, 60
+    rates = rng.gamma(0.5, 0.4, n)[:, None]
+    gaps = rng.exponential(1.0, (n, crawls))
+    changed = rng.random((n, crawls)) < -np.expm1(-rates * gaps)
+    log = CrawlLog(np.repeat(np.arange(n), crawls), np.cumsum(gaps, axis=1).ravel(), changed.ravel())
+    record = module("reproduce.held_out").judged("simulated", log)
+    every, groups = record["groups"]["all"]["estimators"], record["groups"]
+    assert every["MaximumLikelihood, prior"]["verdict"] == "holds"
+    assert every["one rate for all"]["verdict"] == "does not hold"
+    assert groups["changed before"]["sources"] + groups["never changed before"]["sources"] <= n
+    assert record["learnt_from"] + record["scored"] < n * crawls  # some gaps straddle the middle
+    parts = [groups[key] for key in ("changed before", "never changed before")]
+    total = sum(part["scored"] * part["estimators"]["Naive"]["per_crawl"] for part in parts)
+    assert total == pytest.approx(
+        record["scored"] * every["Naive"]["per_crawl"], rel=1e-5
+    )  # saved to 6 digits
+
+
+def test_a_log_is_judged_by_signs_and_sums() -> None:
+    judged = module("reproduce.held_out").compared
+    told = judged(np.array([-1.0, -2.0, -3.0, -4.0]), np.array([-1.5, -2.5, -3.5, -3.0]), np.full(4, 10.0))
+    assert (told["wins"], told["losses"], told["verdict"]) == (3, 1, "undecided")
+    assert told["per_crawl"] == pytest.approx(-0.25, rel=EXACT)
+    assert told["gain_per_1000"] == pytest.approx(1000 * 0.5 / 40, rel=EXACT)
+    assert told["sign_test"] == pytest.approx(2 * (1 + 4) / 16, rel=EXACT)
+
+
+def test_simulated_gaps_have_the_transforms_that_are_told() -> None:
+    rng = np.random.default_rng(6)
+    for kind, (draw, transform) in module("reproduce.estimator_runs").GAPS.items():
+        gaps = draw(rng, (1000, 200))
+        for seen, told in ((gaps, 1.0), (np.exp(-1.7 * gaps), transform(1.7))):
+            error = seen.std() / math.sqrt(seen.size)
+            assert abs(seen.mean() - told) <= 4 * error + EXACT, kind
+
+
+N = 600
+cliffs = module("speed.cliffs")
+
+
+def test_every_family_is_a_problem_of_its_budget() -> None:
+    for family in cliffs.FAMILIES:
+        for cell in (cliffs.CELLS["harmonic"], cliffs.CELLS["binary, signals"]):
+            task = cliffs.problem(cell, family, 0.3, N)
+            sources = task.sources
+            assert task.bandwidth == pytest.approx(0.3 * float(np.sum(sources.change_rate)))
+            assert (len(task.hosts) > 0) == (family == "hosts")
+            assert 0.3 * N < np.sum(np.broadcast_to(sources.signalled, N)) < 0.7 * N or not cell.signals
+    halves = cliffs.problem(cliffs.CELLS["delay"], "max_rate on half", 0.3, N)
+    assert np.sum(np.isfinite(halves.upper)) == N // 2
+    assert len(set(cliffs.problem(cliffs.CELLS["delay"], "all alike", 0.3, N).sources.change_rate)) == 1
+
+
+def test_every_cell_and_budget_has_the_same_data() -> None:
+    one = cliffs.problem(cliffs.CELLS["delay"], "hosts", 0.3, N)
+    other = cliffs.problem(cliffs.CELLS["age, signals"], "hosts", 0.9, N)
+    assert np.array_equal(one.sources.change_rate, other.sources.change_rate)
+    assert np.allclose(other.hosts.limits, 3.0 * one.hosts.limits, rtol=1e-12)
+    assert 0.3 * 0.5 * N < len(one.hosts) * 30 < 3.0 * 0.5 * N
+
+
+def test_what_is_compiled_is_told_from_what_is_not() -> None:
+    found = {name for name, cell in cliffs.CELLS.items() if not cliffs.is_compiled(cell)}
+    assert found <= {"expected penalty, root"}
+
+
+def test_a_row_has_the_solve_and_its_proof() -> None:
+    row = cliffs.measure(cliffs.CELLS["harmonic"], cliffs.Input("harmonic", "ties", 0.3, N), 1e-6)
+    assert row["held"]
+    assert row["gap"] < cliffs.PROVED
+    assert row["over"] < 1e-13
+    assert row["add"] == pytest.approx(row["seconds"] / 1e-6)
+    assert (row["family"], row["budget"], row["n"]) == ("ties", 0.3, N)
+
+
+def rows_of(times: dict[str, float], n: int) -> list[dict[str, object]]:
+    base = {"cell": "x", "budget": 0.3, "passes": 3, "gap": 1e-16, "over": 0.0, "held": True, "n": n}
+    return [{**base, "family": family, "seconds": add * 1e-3, "add": add} for family, add in times.items()]
+
+
+def test_the_slowest_inputs_are_measured_with_more_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {family: float(place) for place, family in enumerate(cliffs.FAMILIES)}
+    asked = []
+
+    def measured(_cell: object, which: tuple[str, str, float, int], _add: float) -> dict[str, object]:
+        asked.append(which)
+        row = rows_of({which[1]: times[which[1]] + which[2]}, which[3])[0]
+        return {**row, "cell": which[0], "budget": which[2]}
+
+    monkeypatch.setattr(cliffs, "measure", measured)
+    sizes = cliffs.Sizes((10, 20), ((30, 3), (40, 1)), (0.1, 0.2))
+    cliffs.walk({"delay": cliffs.CELLS["delay"]}, sizes, dict.fromkeys((10, 20, 30, 40), 1.0))
+    by_size = {n: [(family, budget) for _, family, budget, size in asked if size == n] for n in (10, 30, 40)}
+    assert len(by_size[10]) == 2 * len(cliffs.FAMILIES)
+    last = list(cliffs.FAMILIES)[-3:]
+    assert by_size[30] == [(family, 0.2) for family in (cliffs.ALIKE, *last)]
+    assert by_size[40] == [(family, 0.2) for family in (cliffs.ALIKE, last[-1])]
+
+
+def test_verdicts_are_of_the_largest_size_and_name_what_is_not_proved() -> None:
+    rows = rows_of({"hosts": 900.0}, 10) + rows_of({"hosts": 70.0, cliffs.ALIKE: 26.0}, 1000)
+    rows[0]["held"] = False
+    told = cliffs.verdicts(rows)
+    assert told[0] == "any input, 1,000 sources: 70.0 ADD, to hold 80: met"
+    assert told[1] == "all alike, 1,000 sources: 26.0 ADD, to hold 25: NOT MET"
+    assert told[2:] == ["NOT PROVED: x, hosts, budget 0.3, 10 sources"]
+
+
+def test_the_table_has_the_worst_of_each_cell_and_size() -> None:
+    rows = [row for n in (10**4, 10**7) for row in rows_of({"ties": 3.0, "hosts": 70.0, "w = d": 5.0}, n)]
+    rows[0] = {**rows[0], "gap": 1e-5, "held": False}
+    assert cliffs.worst(rows)["family"] == "hosts"
+    assert not cliffs.worst(rows)["held"]
+    (row,) = cliffs.table({"rows": rows})
+    shown = {"10000": "70 ms", "100000": "", "1000000": "", "10000000": "70 ADD"}
+    assert row == {"cell": "x", "where": "hosts, budget 0.3", "gap": 1e-5, **shown}

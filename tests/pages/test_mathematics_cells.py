@@ -1,4 +1,4 @@
-"""docs/mathematics.md: its cells against their curves, against definitions, and against the library."""
+"""The printed mathematics: its cells against their curves, against definitions, and against the library."""
 
 from __future__ import annotations
 

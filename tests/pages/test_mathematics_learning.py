@@ -1,4 +1,4 @@
-"""docs/mathematics.md: noisy signals and learning, evaluated as printed, against the library."""
+"""The printed mathematics: noisy signals and learning, evaluated as printed, against the library."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from freshopt.estimators import (
     StochasticApproximation,
 )
 from freshopt.noisy_signals import NoisySignalFreshness, NoisySignals
+from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import EXACT, SCALAR
 from tests.pages.mathematics_page import shown
 
@@ -52,8 +53,7 @@ def test_noisy_signals_are_one_number() -> None:
         r"\frac{dF}{d\rho} = \varphi(i)-e^{-ai}\,\psi(i) = V(i), \qquad V'(i)=a\,e^{-ai}\,\psi(i)",
     )
     sources = fo.Sources(change_rate=[D])
-    numerics = fo.Problem(NoisySignalFreshness(RECALL, PRECISION), sources, bandwidth=1.0).numerics
-    assert numerics is not None
+    numerics = present(fo.Problem(NoisySignalFreshness(RECALL, PRECISION), sources, bandwidth=1.0).numerics)
     for threshold in (0.3, 1.0, 2.5, 4.0):
         length, fresh = cycle(threshold)
         index = fresh - math.exp(-SILENT * threshold) * length
@@ -93,8 +93,7 @@ def test_a_cycle_by_simulation() -> None:
 
 def test_without_signals_it_is_the_periodic_cell() -> None:
     shown(r"Without signals $\psi=i$ and $V=P(2,\Delta i)/\Delta$")
-    silent = fo.Problem(NoisySignalFreshness(0.0, 1.0), fo.Sources([D]), bandwidth=1.0).numerics
-    assert silent is not None
+    silent = present(fo.Problem(NoisySignalFreshness(0.0, 1.0), fo.Sources([D]), bandwidth=1.0).numerics)
     for gap in (0.2, 1.0, 5.0):
         told = float(gammainc(2, D * gap)) / D
         assert math.isclose(silent.marginal(np.array([1 / gap]))[0], told, rel_tol=SCALAR)

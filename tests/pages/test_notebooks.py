@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import freshopt as fo
+from tests.ground_truth.refusals import present
 
 ROOT = Path(__file__).parents[2]
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -110,11 +111,9 @@ def public(module: str, name: str | None) -> bool:
 
 @pytest.fixture(scope="module")
 def checker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("notebook_checker", ROOT / ".ci" / "notebooks.py")
-    assert spec is not None
-    assert spec.loader is not None
+    spec = present(importlib.util.spec_from_file_location("notebook_checker", ROOT / ".ci" / "notebooks.py"))
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    present(spec.loader).exec_module(module)
     return module
 
 
@@ -182,7 +181,9 @@ def test_the_rules_notice_what_they_are_for() -> None:
         "from freshopt.problems import HarmonicStaleness": [],
         "import freshopt as fo\nfrom freshopt.cvx import cp": [],
         "from freshopt.certificates.duality_gap import gap": ["freshopt.certificates.duality_gap.gap"],
-        "from freshopt.estimators.naive import Naive": ["freshopt.estimators.naive.Naive"],
+        "from freshopt.estimators.changes_per_time import Naive": [
+            "freshopt.estimators.changes_per_time.Naive"
+        ],
         "from freshopt.estimators import kept": ["freshopt.estimators.kept"],
         "import requests": ["requests.None"],
         "problem._terms": ["_terms"],

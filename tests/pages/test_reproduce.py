@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -15,9 +14,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.ground_truth.refusals import refused
 from tests.ground_truth.strata import stratified
 from tests.ground_truth.tolerances import EXACT
-from tests.pages.measured import ROOT, module
+from tests.pages.measured import ROOT, harness, module
 
 Row: TypeAlias = list[float] | list[bool] | NDArray[np.float64]
 Samples: TypeAlias = Row | tuple[Row, Row]
@@ -41,18 +41,19 @@ def saved(paper: str) -> dict[str, Any]:
     return record
 
 
-def test_every_paper_has_a_table_and_a_module() -> None:
-    assert sorted(module("reproduce.reproduce").PARTS) == PAPERS
+def test_every_paper_has_a_table_and_a_measurement() -> None:
+    named = [name for name in harness.places() if name.startswith("reproduce_")]
+    assert sorted(named) == [f"reproduce_{paper}" for paper in PAPERS]
     assert len(PAPERS) == 5
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("paper", stratified(PAPERS, every=3))
-def test_a_quick_run_does_not_contradict_the_saved_one(frame: ModuleType, paper: str) -> None:
+def test_a_quick_run_does_not_contradict_the_saved_one(paper: str) -> None:
     kept = saved(paper)
     assert (kept["paper"], kept["quick"], kept["seed"]) == (paper, False, 0)
     verdicts = {each["id"]: each["verdict"] for each in kept["findings"]}
-    record = frame.measure(paper, quick=True)
+    record = harness.measurement(f"reproduce_{paper}").measured(quick=True)
     assert record["findings"]
     contradicted = [
         each
@@ -62,14 +63,21 @@ def test_a_quick_run_does_not_contradict_the_saved_one(frame: ModuleType, paper:
     assert not contradicted
 
 
-def test_the_page_is_what_is_saved(frame: ModuleType) -> None:
-    assert (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8") == frame.page()
+def test_both_pages_show_all_papers() -> None:
+    names = {f"reproduce_{paper}" for paper in PAPERS}
+    for page in (FOLDER / "findings.md", ROOT / "docs" / "evidence" / "papers.md"):
+        assert page in harness.pages()  # which are held to what is saved
+        assert harness.shows(page.read_text(encoding="utf-8")) == names
 
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_saved_findings_are_of_the_claims_in_the_table(frame: ModuleType, paper: str) -> None:
-    found = frame.kept(paper)  # raises where a band, a number of runs or, without a reason, an origin changed
-    frame.measurements(paper).check(frame.Table.read(paper))
+    found = frame.findings(saved(paper))
+    assert [each.claim.id for each in found] == list(frame.Table.read(paper).claims)
+    measured = harness.measurement(f"reproduce_{paper}").options()["claims"]
+    assert sorted(measured) == sorted(frame.Table.read(paper).claims)
+    # That no band, number of runs or, without a reason, origin has changed is the measurement's claim.
+    assert len(list(frame.of_the_table(saved(paper)))) == len(found)
     assert all(each.runs == each.claim.runs for each in found)
     for each, record in zip(found, saved(paper)["findings"], strict=True):
         assert each.record() == record
@@ -84,11 +92,11 @@ def test_what_is_written_anew_after_a_run_is_told_and_decides_nothing(
     then = made.Claim("x", "Thm 1", "theorem", "so", "mean", "mean", 3, at_most=1.0)
     finding = made.decided(then, [0.1, 0.2, 0.3], made.Plan({"x": then}, commit="abc"))
     record = {"paper": "p", "groups": [], "findings": [finding.record()]}
-    monkeypatch.setattr(frame, "saved", lambda _: record)
 
     def kept(now: Any) -> list[Any]:  # noqa: ANN401 - a Claim of a module that is imported by its path
         monkeypatch.setattr(frame.Table, "read", lambda paper: made.Table(paper, "", "", "", {"x": now}, []))
-        found: list[Any] = frame.kept("p")
+        void = [words for words, so in frame.of_the_table(record) if not so]
+        found: list[Any] = void or frame.findings(record)
         return found
 
     (reworded,) = kept(replace(then, claim="just so"))
@@ -104,8 +112,7 @@ def test_what_is_written_anew_after_a_run_is_told_and_decides_nothing(
         replace(then, runs=4),
         replace(then, kind="root"),
     ):
-        with pytest.raises(ValueError, match="measure again, with --claims x --save"):
-            kept(changed)
+        assert kept(changed) == ["x: measure again, with --claims x --save"]
     again = made.decided(replace(then, origin="own"), [0.1, 0.2, 0.6], made.Plan({"x": then}, commit="def"))
     kept_then = frame.remeasured(record["findings"][0], again.record())
     assert (kept_then["as_run"], kept_then["commit"]) == ({"origin": "theorem"}, "abc")
@@ -118,11 +125,11 @@ def test_what_rates_reach_that_never_learn_stands_beside(frame: ModuleType, made
     claim = made.Claim("x", "Thm 1", "theorem", "so", "mean", "mean", 3, at_most=1.0)
     beside = made.Beside([0.1, 0.2, 0.3], [0.4, 0.5, 0.6])
     finding = made.decided(claim, beside, made.Plan({"x": claim}))
-    assert frame.measured(finding).endswith("3 runs; without learning 0.50")
+    assert frame.estimated(finding).endswith("3 runs; without learning 0.50")
     assert made.Finding.of(finding.record()) == finding
     bounds = [
         each
-        for each in frame.kept("mirrorsync")
+        for each in frame.findings(saved("mirrorsync"))
         if each.claim.id.startswith(("theorem-5.1", "corollary-1", "gap-"))
     ]
     assert len(bounds) == 6
@@ -131,7 +138,9 @@ def test_what_rates_reach_that_never_learn_stands_beside(frame: ModuleType, made
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_a_saved_verdict_turns_with_the_sign_of_its_claim(frame: ModuleType, paper: str) -> None:
-    ordered = [each for each in frame.kept(paper) if math.isinf(each.claim.at_least - each.claim.at_most)]
+    ordered = [
+        each for each in frame.findings(saved(paper)) if math.isinf(each.claim.at_least - each.claim.at_most)
+    ]
     assert ordered
     for each in ordered:
         low, high = each.claim.at_least, each.claim.at_most
@@ -177,21 +186,16 @@ def test_one_run_that_disagrees_is_enough(made: ModuleType) -> None:
 
 def test_tables_decide_how_many_runs_there_are(made: ModuleType) -> None:
     claim = made.Claim("x", "Fig 1", "number", "a number", "mean", "mean", 3, 0.0, 1.0)
-    with pytest.raises(ValueError, match="2 runs instead of 3"):
-        made.decided(claim, [0.1, 0.2], made.Plan({"x": claim}))
-    with pytest.raises(ValueError, match="decides nothing"):
-        replace(claim, at_least=-math.inf, at_most=math.inf)
-    with pytest.raises(ValueError, match="origin 'prototype'"):
-        replace(claim, origin="prototype")
+    refused("2 runs instead of 3", made.decided, claim, [0.1, 0.2], made.Plan({"x": claim}), error=ValueError)
+    refused("decides nothing", replace, claim, at_least=-math.inf, at_most=math.inf, error=ValueError)
+    refused("origin 'prototype'", replace, claim, origin="prototype", error=ValueError)
     table = made.Table("p", "P", "", "", {"x": claim}, [])
     measure = made.Measurements()
-    with pytest.raises(ValueError, match=r"never \{'x'\}"):
-        measure.check(table)
+    refused(r"never \{'x'\}", measure.check, table, error=ValueError)
     measure.of("x")(lambda plan: iter([("x", [0.5] * plan.runs("x"))]))
     measure.check(table)
     measure.of("x", quick=2)(lambda plan: iter([("x", [0.5] * plan.runs("x"))]))
-    with pytest.raises(ValueError, match=r"measured twice \{'x'\}"):
-        measure.check(table)
+    refused(r"measured twice \{'x'\}", measure.check, table, error=ValueError)
 
 
 def test_the_command_prints_and_saves_what_does_not_hold_too(
@@ -210,37 +214,40 @@ def test_the_command_prints_and_saves_what_does_not_hold_too(
     table = head + entry.format("true", 1) + entry.format("false", 2)
     (tmp_path / "claims" / "p.toml").write_text(table, encoding="utf-8")
     measure = made.Measurements()
-    measure.of("true", quick=3)(lambda plan: iter([("true", np.linspace(0.9, 1.1, plan.runs("true")))]))
-    measure.of("false")(lambda plan: iter([("false", np.linspace(2.9, 3.1, plan.runs("false")))]))
+    measure.of("true", quick=3)(lambda plan: iter([("true", np.linspace(0.9, 1.1, plan.runs()))]))
+    measure.of("false")(lambda plan: [np.linspace(2.9, 3.1, plan.runs())])
     monkeypatch.setattr(made, "FOLDER", tmp_path / "claims")
     monkeypatch.setattr(frame, "PAPERS", ("p",))
-    monkeypatch.setattr(frame, "measurements", lambda _: measure)
-    monkeypatch.setattr(frame, "RESULTS", tmp_path)
-    monkeypatch.setattr(frame, "PAGE", tmp_path / "page.md")
     monkeypatch.setattr(frame, "table_commit", lambda: "abc")
-    monkeypatch.setattr(sys, "argv", ["reproduce.py", "--only", "p", "--save"])
-    frame.main()
+    bench = frame.of_paper("p", measure)
+    record = bench.merge({}, bench.measured())
     printed = capsys.readouterr().out
     assert "1 hold, 1 do not hold" in printed
     assert "does not hold: Fig 2: false" in printed
-    page = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert page == frame.page()
+    assert harness.text_of(record) == json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+    monkeypatch.setattr(harness, "places", lambda: {"reproduce_p": "p"})
+    monkeypatch.setattr(harness, "measurement", lambda _: bench)
+    monkeypatch.setattr(frame, "saved", lambda _: record)
+    columns = "claim: {claim} | found: {found}"
+    texts = (f"<!-- text reproduce_p.{key} -->\n<!-- end -->\n" for key in ("findings", "overview"))
+    text = f"<!-- rows reproduce_p.not_held | {columns} -->\n| old |\n{''.join(texts)}"
+    page = harness.written(text, {"reproduce_p": record})
+    assert "| false \\| so: mean |" in page
+    assert "| true" not in page.split("<!-- text")[0]
     assert "| the paper's ordering or figure | 1 | 1 | 0 |" in page
     assert "true \\| so: mean | 0.5 to 1.5 (mean) | 1.00 (0.90 to 1.10), 5 runs |" in page
-    monkeypatch.setattr(sys, "argv", ["reproduce.py", "--only", "p", "--claims", "false", "--save"])
-    frame.main()
-    assert (tmp_path / "page.md").read_text(encoding="utf-8").split("by the clock")[1] == page.split(
-        "by the clock"
-    )[1]
-    assert [each["id"] for each in frame.measure("p", quick=True)["findings"]] == ["true"]
+    again = bench.merge(record, bench.measured(claims=("false",)))
+    assert [each["claims"] for each in again["groups"]] == [["true"], ["false"]]
+    assert again["findings"] == record["findings"]
+    quick = bench.measured(quick=True)
+    assert [each["id"] for each in quick["findings"]] == ["true"]
     changed = table.replace("at_most = 1.5", "at_most = 3.5")
     (tmp_path / "claims" / "p.toml").write_text(changed, encoding="utf-8")
-    with pytest.raises(ValueError, match="measure again, with --claims true false --save"):
-        frame.page()
-    monkeypatch.setattr(sys, "argv", ["reproduce.py", "--only", "p", "--quick", "--save"])
-    with pytest.raises(SystemExit):
-        frame.main()
-    assert "only a full measurement" in capsys.readouterr().err
+    void = [f"{name}: measure again, with --claims {name} --save" for name in ("true", "false")]
+    assert bench.failing(record) == void
+    for unsaved in (quick, bench.measured(seed=1)):
+        with pytest.raises(SystemExit, match="only a full measurement from seed 0"):
+            bench.merge(record, unsaved)
 
 
 def test_verdicts_follow_from_intervals(made: ModuleType) -> None:
@@ -273,15 +280,19 @@ def test_verdicts_follow_from_intervals(made: ModuleType) -> None:
 
 
 def test_findings_are_saved_from_claims_that_are_committed(
-    frame: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    frame: ModuleType,
+    made: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     claims = tmp_path / "claims"
     claims.mkdir()
     monkeypatch.setattr(frame, "ROOT", tmp_path)
-    monkeypatch.setattr(frame, "FOLDER", claims)
+    monkeypatch.setattr(made, "FOLDER", claims)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    with pytest.raises(ValueError, match="save them in a git repository"):
-        frame.table_commit()
+    assert frame.table_commit() == ""
+    assert "save them in a git repository" in capsys.readouterr().out
 
     def git(*words: str) -> str:
         told = subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True, text=True)
@@ -293,5 +304,8 @@ def test_findings_are_saved_from_claims_that_are_committed(
     git("-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-q", "-m", "Claims")
     assert frame.table_commit() == git("rev-parse", "--short", "HEAD")
     (claims / "p.toml").write_text("title = 'Q'\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="entered before its runs"):
-        frame.table_commit()
+    assert frame.table_commit() == ""
+    assert "entered before its runs" in capsys.readouterr().out
+    record = {"seed": 0, "quick": False, "findings": [{"commit": ""}]}
+    with pytest.raises(SystemExit, match="of claims that are committed"):
+        frame.merged({}, record)

@@ -36,7 +36,7 @@ def shop(rates: dict[str, float]) -> fo.Pipeline:
 def replayed(
     line: fo.Pipeline, world: fo.World, horizon: float, rates: np.ndarray, method: object
 ) -> PipelineReplay:
-    named = dict(zip(line.sources_name, rates.tolist(), strict=True))
+    named = dict(zip(line.source_names, rates.tolist(), strict=True))
     plan = fo.schedule(named, horizon, method)  # type: ignore[arg-type]
     return replay_pipeline(line, plan, world, skip=5.0)
 
@@ -85,13 +85,15 @@ def test_the_plan_beats_the_rules_that_people_use(recorded: bool) -> None:
         line = shop({root: float(np.sum((name == root) & (day < half))) / half for root in ROOTS})
         later = np.isin(name, ROOTS) & (day >= half)
         changes = {"source": name[later], "time": day[later]}
-        world = fo.World.from_events(changes, names=line.roots.name, start=half, horizon=end)
+        world = fo.World.from_events(changes, names=line.roots.names, start=half, horizon=end)
         budget, horizon = sum(COST.values()), end - half  # each table once a day
     else:
         line = shop({"a": 24.0, "b": 4.0, "c": 1.0})
         world, budget, horizon = fo.World.poisson(line.roots, seed=2), 14_400.0, 200.0
     cost = line.sources.refresh_cost
-    phases = fo.solve(fo.Problem(fo.problems.HarmonicStaleness(), line.sources, budget)).rates
+    phases = fo.solve(
+        fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.POISSON), line.sources, budget)
+    ).rates
     own = fo.solve(aligned_problem(line, fo.problems.HarmonicStaleness(PERIODIC), budget))
     best = replayed(line, world, horizon, line.rates_of(own), AfterParents(line))
     assert best.cost <= budget
@@ -114,8 +116,8 @@ def test_views_of_several_tables_are_as_old_as_the_oldest() -> None:
         views=["v", "w"],
     )
     problem = aligned_problem(line, fo.problems.AccumulatedDelay(PERIODIC), 6.0)
-    assert problem.sources.name is not None
-    assert problem.sources.name.tolist() == ["a", "b", "w"]
+    assert problem.sources.names is not None
+    assert problem.sources.names.tolist() == ["a", "b", "w"]
     assert fo.solve(problem).rates == pytest.approx(3.0, rel=1e-6)
 
 
@@ -124,7 +126,9 @@ def test_aligned_freshness_is_that_of_the_slowest_input() -> None:
     edges = [("r", "a"), ("r", "b"), ("q", "b"), ("a", "v"), ("b", "v"), ("v", "c"), ("still", "c")]
     line = fo.pipeline(edges, {"r": 2.0, "q": 1.0, "still": 0.0}, views=["v"])
     found = dict(
-        zip(line.name.tolist(), aligned_freshness(line, {"a": 4.0, "b": 2.0, "c": 1.0}).tolist(), strict=True)
+        zip(
+            line.names.tolist(), aligned_freshness(line, {"a": 4.0, "b": 2.0, "c": 1.0}).tolist(), strict=True
+        )
     )
 
     def share(changes: float) -> float:
@@ -138,7 +142,7 @@ def test_aligned_freshness_is_that_of_the_slowest_input() -> None:
         rel=1e-12,
     )
     starved = aligned_freshness(line, {"a": 0.0, "b": 2.0, "c": 1.0})
-    assert starved[line.name == "c"].tolist() == [0.0]
+    assert starved[line.names == "c"].tolist() == [0.0]
 
 
 @pytest.mark.exhaustive
@@ -173,9 +177,9 @@ def test_nodes_that_serve_nothing_are_never_refreshed() -> None:
         solution = fo.solve(aligned_problem(line, objective, 60.0))
         assert solution.certificate is not None
         assert solution.certificate.relative_gap < 1e-9
-        rates = dict(zip(line.sources_name, line.rates_of(solution).tolist(), strict=True))
+        rates = dict(zip(line.source_names, line.rates_of(solution).tolist(), strict=True))
         assert (rates["b"], rates["c"]) == (0.0, 0.0)
         assert rates["a"] == pytest.approx(30.0)
         for periods in (None, (1.0 / 48.0, 1.0 / 24.0, 1.0)):
             found = AfterParents(line, periods).rates(line.rates_of(solution))
-            assert [rate > 0.0 for rate in found.tolist()] == [name in "ad" for name in line.sources_name]
+            assert [rate > 0.0 for rate in found.tolist()] == [name in "ad" for name in line.source_names]

@@ -28,7 +28,7 @@ def proved(solution: fo.Solution) -> bool:
 
 
 def fresh_at(line: fo.Pipeline, fresh: Any, node: str) -> float:  # noqa: ANN401
-    return float(fresh[line.name.tolist().index(node)])
+    return float(fresh[line.names.tolist().index(node)])
 
 
 @pytest.mark.parametrize("case", GRAPHS)
@@ -123,9 +123,11 @@ def test_the_optimum_is_that_of_the_declared_program() -> None:
     """The weighted −log freshness, minimised over the product itself by CVXPY."""
     edges, importance = BOUNDED["deep diamond"][0], {"a": 2.0, "b": 0.5, "c": 1.0}
     line = fo.pipeline(edges, {"r": 1.5}, importance, {"o": 0.3, "c": 4.0})
-    solution = fo.solve(fo.Problem(fo.problems.HarmonicStaleness(), line.sources, bandwidth=12.0))
+    solution = fo.solve(
+        fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.POISSON), line.sources, bandwidth=12.0)
+    )
     assert proved(solution)
-    rate = {name: cp.Variable(pos=True) for name in line.sources_name}
+    rate = {name: cp.Variable(pos=True) for name in line.source_names}
     parents, terms = parents_of(edges), []
     for name, weight in importance.items():
         for h in (ancestors_of(name, parents) | {name}) & set(rate):
@@ -145,7 +147,9 @@ def test_ill_scaled_rates(scale: float) -> None:
     line = fo.pipeline(edges, change, {"all": 1e6, "a0": 1e-6}, {"a3": 1e6, "all": 1e-6})
     for share in (1e-3, 1.0, 20.0):
         budget = share * sum(change.values())
-        solution = fo.solve(fo.Problem(fo.problems.HarmonicStaleness(), line.sources, budget))
+        solution = fo.solve(
+            fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.POISSON), line.sources, budget)
+        )
         assert proved(solution)
         assert np.all(np.isfinite(line.freshness(solution)))
         found = node_freshness(line, solution, samples=200)
@@ -158,7 +162,7 @@ def test_ill_scaled_rates(scale: float) -> None:
 def test_nodes_that_need_no_refresh() -> None:
     """A root that never changes counts for nothing, nor does what is made of it alone; n = 1."""
     line = fo.pipeline([("r", "a"), ("seed", "b"), ("a", "c"), ("b", "c")], {"r": 2.0, "seed": 0.0})
-    assert line.sources_name == ["a", "c"]
+    assert line.source_names == ["a", "c"]
     assert line.exact.all()
     one = fo.pipeline([("r", "a")], {"r": 2.0})
     assert one.freshness([2.0]).tolist() == [1.0, 0.5]

@@ -19,21 +19,21 @@ def test_a_replay_is_what_events_bring_one_by_one(seed: int) -> None:
     edges, views = random_graph(12, seed + 50)
     change, rate = rates_of(edges, seed)
     line = fo.pipeline(edges, change, views=views)
-    rate = {name: rate[name] for name in line.sources_name}
+    rate = {name: rate[name] for name in line.source_names}
     events = drawn_events(change, rate, 40.0, seed)
     truth, _ = replayed(edges, events, 40.0, views)
-    at = {name: k for k, name in enumerate(line.sources_name)}
+    at = {name: k for k, name in enumerate(line.source_names)}
     own = [(time, at[name]) for time, name in events if name in at]
-    plan = fo.Schedule([k for _, k in own], [t for t, _ in own], 40.0, np.ones(len(at)), line.sources_name)
+    plan = fo.Schedule([k for _, k in own], [t for t, _ in own], 40.0, np.ones(len(at)), line.source_names)
     changes = {
         "source": [name for _, name in events if name in change],
         "time": [time for time, name in events if name in change],
     }
-    world = fo.World.from_events(changes, names=line.roots.name, horizon=40.0)
+    world = fo.World.from_events(changes, names=line.roots.names, horizon=40.0)
     found = replay_pipeline(line, plan, world, batches=8)
     assert found.share.shape == (8, len(line))
     for name, share in truth.items():
-        assert found.per_node[line.name.tolist().index(name)] == pytest.approx(share, abs=TIGHT), name
+        assert found.per_node[line.names.tolist().index(name)] == pytest.approx(share, abs=TIGHT), name
     assert found.cost == pytest.approx(len(own) / 40.0)
 
 
@@ -44,10 +44,10 @@ def test_formulas_hold_in_replay(case: str) -> None:
     change, rate = rates_of(edges, seed=6)
     line = fo.pipeline(edges, change)
     world = fo.World.poisson(line.roots, seed=2)
-    ordered = {name: rate[name] for name in line.sources_name}
+    ordered = {name: rate[name] for name in line.source_names}
     plan = fo.schedule(ordered, 4000.0, fo.scheduling.PoissonArrivals(seed=1))
     found = replay_pipeline(line, plan, world, skip=20.0)
-    k = line.name.tolist().index(node)
+    k = line.names.tolist().index(node)
     truth = exact_freshness(node, edges, change, rate)
     assert abs(found.per_node[k] - truth) < 4.0 * found.error[k]
 
@@ -55,7 +55,9 @@ def test_formulas_hold_in_replay(case: str) -> None:
 def test_offsets_beat_independent_phases_at_the_same_bandwidth() -> None:
     edges = [("r", "a"), ("a", "b"), ("b", "c"), ("s", "d"), ("d", "c"), ("a", "e")]
     line = fo.pipeline(edges, {"r": 3.0, "s": 0.4}, {"c": 2.0, "e": 1.0}, {"a": 0.5, "b": 2.0})
-    solution = fo.solve(fo.Problem(fo.problems.HarmonicStaleness(), line.sources, bandwidth=25.0))
+    solution = fo.solve(
+        fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.POISSON), line.sources, bandwidth=25.0)
+    )
     world = fo.World.poisson(line.roots, seed=3)
     method = AfterParents(line)
     found = replay_pipeline(line, fo.schedule(solution, 1000.0, method), world, skip=10.0)
@@ -75,13 +77,13 @@ def test_a_chain_refreshed_after_its_parents_is_as_fresh_as_one_copy() -> None:
     """All at one period T: fresh (1 − e^{−ΔT})/(ΔT) at every depth, where independent phases have powers."""
     edges = [("r", "0"), *((str(k), str(k + 1)) for k in range(5))]
     line = fo.pipeline(edges, {"r": 1.0})
-    plan = fo.schedule(dict.fromkeys(line.sources_name, 2.0), 4000.0, AfterParents(line))
+    plan = fo.schedule(dict.fromkeys(line.source_names, 2.0), 4000.0, AfterParents(line))
     found = replay_pipeline(line, plan, fo.World.poisson(line.roots, seed=1), skip=5.0)
     cell = -math.expm1(-0.5) / 0.5
     assert np.all(np.abs(found.per_node[1:] - cell) < 4.0 * found.error[1:])
     assert np.ptp(found.per_node[1:]) < 1e-9
     # A lag between parent and child ages each copy by as much, and the order of refreshes stays.
-    late = fo.schedule(dict.fromkeys(line.sources_name, 2.0), 4000.0, AfterParents(line, lag=0.01))
+    late = fo.schedule(dict.fromkeys(line.source_names, 2.0), 4000.0, AfterParents(line, lag=0.01))
     assert late.source[:6].tolist() == [0, 1, 2, 3, 4, 5]
     assert np.diff(late.time[:6]) == pytest.approx(0.01)
     again = replay_pipeline(line, late, fo.World.poisson(line.roots, seed=1), skip=5.0)
@@ -90,7 +92,9 @@ def test_a_chain_refreshed_after_its_parents_is_as_fresh_as_one_copy() -> None:
 
 def test_a_given_ladder_is_kept_and_so_is_the_bandwidth() -> None:
     line = fo.pipeline(grid(6), {"r": 5.0}, {"5,5": 1.0, "2,3": 3.0})
-    solution = fo.solve(fo.Problem(fo.problems.HarmonicStaleness(), line.sources, bandwidth=200.0))
+    solution = fo.solve(
+        fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.POISSON), line.sources, bandwidth=200.0)
+    )
     ladder = (1 / 24, 1 / 12, 1 / 6, 0.5, 1.0, 7.0)
     rates = AfterParents(line, ladder).rates(solution.rates)
     live = rates > 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from freshopt.planning.backtest import hold_out
 from freshopt.planning.declared import constraint_facts, price_sentences, row_table
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness, LaterThan
 from freshopt.questions.solve_with_kinks import solve_with_kinks
-from tests.ground_truth.command_lines import unwrapped
-from tests.ground_truth.plans import PERIODIC, POISSON, crawls, plan_request
+from tests.ground_truth.named import PERIODIC, POISSON
+from tests.ground_truth.plans import crawls, plan_request
+from tests.ground_truth.refusals import present, refused
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 N = 12
@@ -36,11 +38,10 @@ def made(log: fo.CrawlLog, constraints: Any, **changes: Any) -> fo.Plan:  # noqa
 
 
 def test_constraints_are_in_the_order_of_the_logs_sources(log: fo.CrawlLog, tmp_path: Path) -> None:
-    by_name = dict(zip(log.sources_.tolist(), SIZE.tolist(), strict=True))
+    by_name = dict(zip(log.names.tolist(), SIZE.tolist(), strict=True))
 
     def declared(sources: fo.Sources) -> Sequence[fo.Budget]:
-        assert sources.name is not None
-        return [fo.Budget(40.0, cost=[by_name[name] for name in sources.name.tolist()], name="kB")]
+        return [fo.Budget(40.0, cost=[by_name[name] for name in present(sources.names).tolist()], name="kB")]
 
     first = made(log, [fo.Budget(40.0, cost=SIZE, name="kB")])
     second = made(log, declared)
@@ -56,7 +57,7 @@ def test_constraints_are_in_the_order_of_the_logs_sources(log: fo.CrawlLog, tmp_
         assert listed[row["row"]]["price"] == row["price"]
     assert facts["constraints"]["rows"] == 2
     assert facts["constraints"]["declared"] == ["Budget(40, name='kB')"]
-    assert facts["findings"].keys() >= {"frontier", "most_costly"}
+    assert facts["findings"].keys() >= {"frontier", "cost"}
     assert "interior" not in facts["findings"]
 
 
@@ -69,16 +70,14 @@ def test_a_price_bounds_what_a_looser_limit_gains(log: fo.CrawlLog) -> None:
     sentences = price_sentences(plan.solution)
     assert f"40.4 in its place would lower the staleness by at most {bound:.4g}" in sentences[0]
     assert sentences[0].startswith("kB: at most 40 per day, which binds; ")
-    assert sentences[0] in unwrapped(repr(plan))
+    assert re.search(r"Constraints +2 of 2 bind: kB, bandwidth", repr(plan))
 
 
-@pytest.mark.exhaustive
 def test_limits_of_bandwidth_alone_have_rows_too(log: fo.CrawlLog) -> None:
     region = np.array(["eu", "us"] * (N // 2))
     plan = made(log, [fo.Budget({"eu": 1.0}, by=region, name="region")])
     assert plan.problem.program is None
-    table = row_table(plan.solution)
-    assert table is not None
+    table = present(row_table(plan.solution))
     assert table.labels == ("bandwidth", "region[eu]")
     assert table["region[eu]"].used == pytest.approx(1.0, rel=EXACT)
     assert table["region[eu]"].price == plan.solution.prices["region[eu]"] > 0.0
@@ -131,8 +130,7 @@ def test_a_maximised_objective_and_many_rows_in_sentences(log: fo.CrawlLog) -> N
 
 def test_uncertainty_is_drawn_where_rates_stay_feasible(log: fo.CrawlLog) -> None:
     plan = made(log, [fo.Budget(40.0, cost=SIZE, name="kB")], draws=3)
-    assert plan.uncertainty is not None
-    assert float(np.min(plan.uncertainty.regret)) > -1e-6
+    assert float(np.min(present(plan.uncertainty).regret)) > -1e-6
     tight = fo.Target(AccumulatedDelay(PERIODIC), at_most=5.0)
     assert made(log, [tight], draws=3).uncertainty is None
     problem = fo.Problem(AccumulatedDelay(PERIODIC), plan.sources, 9.0, constraints=[tight])
@@ -141,21 +139,14 @@ def test_uncertainty_is_drawn_where_rates_stay_feasible(log: fo.CrawlLog) -> Non
 
 
 def test_what_does_not_apply_says_so(log: fo.CrawlLog, tmp_path: Path) -> None:
-    with pytest.raises(
-        fo.SourceDataError, match=r"bandwidth is None, not a number\. Pass a rate.*or constraints="
-    ):
-        fo.plan(log, None, 14.0)
-    with pytest.raises(TypeError, match="constraints are 'cheap'"):
-        made(log, "cheap")
-    with pytest.raises(fo.SourceDataError, match="the function of the sources returned None"):
-        made(log, lambda _: None)
+    refused("constraints are 'cheap'", made, log, "cheap", error=TypeError)
+    refused("the function of the sources returned None", made, log, lambda _: None)
     with pytest.raises(
         fo.InfeasibleProblemError, match=r"^bandwidth <= 9 and fresh >= 0\.99 cannot both hold\."
     ):
         made(log, [fo.Target(BinaryFreshness(PERIODIC), at_least=0.99, name="fresh")])
     request = plan_request(constraints=(fo.Budget(1.0, cost=SIZE),))
-    with pytest.raises(fo.SourceDataError, match="a backtest compares"):
-        hold_out(log, request)
+    refused("a backtest compares", hold_out, log, request)
     with pytest.raises(fo.SolverRefusedError, match="cost of Budget 'budget' is an array"):
         plan_partitions(tmp_path, request, tmp_path / "out")
     with pytest.raises(fo.SourceDataError, match="no function of the sources"):

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.planning.findings import FEW, FEWER, LISTED, MORE, MULTIPLES, findings
+from freshopt.planning.findings import FEW, FEWER, LISTED, MORE, MULTIPLES, findings, freshness_along
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from freshopt.solvers import Uniform
-from tests.ground_truth.plans import PERIODIC, POISSON, Floats, cell
+from tests.ground_truth.named import PERIODIC, POISSON
+from tests.ground_truth.plans import Floats, cell
+from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 Found = dict[str, Any]
@@ -23,7 +25,7 @@ def sources(n: int = 40, seed: int = 3, **more: Any) -> fo.Sources:  # noqa: ANN
     rng = np.random.default_rng(seed)
     weight = rng.uniform(0.2, 3.0, n)
     weight[:4] = 0.0
-    return fo.Sources(np.exp(rng.normal(0.0, 1.5, n)), weight, name=[f"s{k:02d}" for k in range(n)], **more)
+    return fo.Sources(np.exp(rng.normal(0.0, 1.5, n)), weight, names=[f"s{k:02d}" for k in range(n)], **more)
 
 
 def solved(objective: fo.Objective, bandwidth: float, known: fo.Sources, **more: Any) -> fo.Solution:  # noqa: ANN401
@@ -54,7 +56,7 @@ def test_copies_are_fresh_for_the_share_of_time_that_the_formula_tells(refresh: 
 
 def test_signalled_sources_have_no_such_share() -> None:
     known = fo.Sources([1.0, 2.0], signalled=[True, False])
-    assert findings(solved(HarmonicStaleness(), 1.0, known), {})["fresh"] is None
+    assert findings(solved(HarmonicStaleness(POISSON), 1.0, known), {})["fresh"] is None
 
 
 def test_the_price_is_the_slope_of_the_value_along_the_bandwidth() -> None:
@@ -106,10 +108,7 @@ def test_costs_and_gains_are_those_of_the_formula(objective: fo.Objective) -> No
     plan = solved(objective, 12.0, fo.Sources(delta, weight))
     found = findings(plan, {})
     cost = weight * unit_cost(objective, delta, plan.rates)
-    rows = found["most_costly"]
-    assert [row["source"] for row in rows] == np.argsort(-cost, kind="stable")[:LISTED].tolist()
-    assert [row["cost"] for row in rows] == pytest.approx(np.sort(cost)[::-1][:LISTED], rel=SCALAR)
-    assert [row["share"] * math.fsum(cost) for row in rows] == pytest.approx([row["cost"] for row in rows])
+    assert found["cost"] == pytest.approx(math.fsum(cost), rel=SCALAR)
     more = found["more_bandwidth"]
     assert more["bandwidth"] == MORE * 12.0
     then = solved(objective, MORE * 12.0, fo.Sources(delta, weight))
@@ -154,11 +153,11 @@ def test_a_hosts_price_is_what_more_of_its_limit_brings() -> None:
 
 
 def test_all_of_it_goes_into_json_whatever_sources_and_hosts_are_called() -> None:
-    known = fo.Sources([1.0, 4.0], name=np.array([7, 8]), host=np.array([1, 2]))
-    found = findings(solved(AccumulatedDelay(), 3.0, known, host_limits={1: 0.5}), {})
+    known = fo.Sources([1.0, 4.0], names=np.array([7, 8]), host=np.array([1, 2]))
+    found = findings(solved(AccumulatedDelay(POISSON), 3.0, known, host_limits={1: 0.5}), {})
     again: Found = json.loads(json.dumps(found, allow_nan=False))
     assert again == found
-    assert {row["source"] for row in found["most_costly"]} == {7, 8}
+    assert {row["source"] for row in found["more_bandwidth"]["sources"]} <= {7, 8}
     assert found["hosts"]["hosts"][0]["host"] == 1
 
 
@@ -173,6 +172,34 @@ def test_many_sources_are_solved_at_fewer_bandwidths(monkeypatch: pytest.MonkeyP
 
 
 def test_extreme_bandwidths_are_left_out_rather_than_refused() -> None:
-    found = findings(solved(AccumulatedDelay(), 1e100, fo.Sources([1.0])), {})
+    found = findings(solved(AccumulatedDelay(POISSON), 1e100, fo.Sources([1.0])), {})
     assert max(point["bandwidth"] for point in found["frontier"]) == 1e100
     assert found["more_bandwidth"] is None
+
+
+@pytest.mark.parametrize("refresh", [PERIODIC, POISSON])
+def test_freshness_along_the_bandwidth_is_that_of_best_and_of_equal_rates(
+    refresh: fo.Refresh,
+) -> None:
+    known = sources()
+    plan = solved(HarmonicStaleness(refresh), 20.0, known)
+    points = present(freshness_along(plan, [20.0, 70.0, 0.0]))
+    at = [point["bandwidth"] for point in points]
+    assert at == sorted(at)
+    assert {20.0, 70.0} < set(at)
+    assert (at[0], at[-1]) == pytest.approx((5.0, 105.0))
+    for point in points[::6]:
+        best = solved(BinaryFreshness(refresh), point["bandwidth"], known)
+        weight = known.column("importance")
+        equal = np.full(len(known), point["bandwidth"] / len(known))
+        for key, rates in (("best", best.rates), ("equal", equal)):
+            stale = unit_cost(BinaryFreshness(refresh), known.change_rate, rates)
+            assert point[key] == pytest.approx(1.0 - stale @ weight / weight.sum(), rel=1e-6)
+    assert all(point["best"] >= point["equal"] for point in points)
+
+
+def test_no_freshness_is_drawn_where_none_is_known() -> None:
+    known = fo.Sources([1.0, 2.0], importance=0.0)
+    assert freshness_along(solved(HarmonicStaleness(PERIODIC), 2.0, known), [2.0]) is None
+    limited = fo.Problem(BinaryFreshness(PERIODIC), sources(), 20.0, constraints=[fo.Budget(30.0, cost=2.0)])
+    assert freshness_along(fo.solve(limited), [20.0]) is None

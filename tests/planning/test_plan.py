@@ -1,8 +1,10 @@
-"""`make_plan`: every number of the summary recomputed from the tables that were written."""
+"""`make_plan`: every number of the summary follows from the tables; what files say, and when they appear."""
 
 from __future__ import annotations
 
+import json
 import math
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,22 @@ from freshopt.errors import FreshoptError, InfeasibleProblemError, SourceDataErr
 from freshopt.estimators import MaximumLikelihood, Naive
 from freshopt.planning import plan as planning
 from freshopt.planning import plan_files
-from freshopt.planning.plan import make_plan
+from freshopt.planning.plan import Plan, make_plan
 from freshopt.planning.plan_files import summary, write_plan
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
-from tests.ground_truth.plans import OBJECTIVES, POISSON, Floats, cell, crawls, plan_request, read
+from tests.ground_truth.plans import (
+    BEGIN,
+    OBJECTIVES,
+    PERIODIC,
+    POISSON,
+    Floats,
+    cell,
+    crawls,
+    dated,
+    plan_request,
+    read,
+)
+from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 STEPS = ["change rates", "refresh rates", "weekly cycle", "baselines", "today", "schedule", "findings"]
@@ -42,7 +56,7 @@ def test_the_summary_follows_from_the_tables(
     assert change_rates.columns == ["source", "change_rate", "lower", "upper", "flag"]
     assert rates.columns == ["source", "rate", "interval"]
     assert schedule.columns == ["source", "time"]
-    assert change_rates["source"].to_list() == rates["source"].to_list() == log.sources_.tolist()
+    assert change_rates["source"].to_list() == rates["source"].to_list() == log.names.tolist()
     delta, rho = change_rates["change_rate"].to_numpy(), rates["rate"].to_numpy()
     assert np.all((change_rates["lower"].to_numpy() < delta) & (delta < change_rates["upper"].to_numpy()))
     some = rho > 0.0
@@ -52,6 +66,11 @@ def test_the_summary_follows_from_the_tables(
     assert (facts["objective"], facts["discipline"]) == (type(objective).__name__, objective.refresh.value)
     assert facts["sense"] == ("maximise" if isinstance(objective, BinaryFreshness) else "minimise")
     assert (facts["time_unit"], facts["bandwidth"], facts["horizon"]) == ("day", 9.0, 14.0)
+    assert list(facts)[:5] == ["saving", "fresh", "bandwidth", "bandwidth_used", "n"]
+    assert facts["saving"] == pytest.approx(
+        1.0 - facts["today"]["needed"] / facts["today"]["bandwidth"], rel=EXACT
+    )
+    assert facts["fresh"] == facts["findings"]["fresh"]["plan"]
     assert facts["bandwidth_used"] == pytest.approx(math.fsum(rho), rel=EXACT)
     assert facts["bandwidth_used"] == pytest.approx(9.0, rel=EXACT)
     assert facts["value"] == pytest.approx(float(np.sum(cell(objective, delta[some], rho[some]))), rel=SCALAR)
@@ -104,7 +123,7 @@ def test_the_schedules_value_is_what_simulated_changes_cost(
     rng, runs, horizon = np.random.default_rng(7), 4000, 14.0
     cost = np.zeros(runs)
     for name, delta in change_rates.select("source", "change_rate").iter_rows():
-        age = log.end - float(log.last_crawl[log.sources_ == name][0])
+        age = log.end - float(log.last_crawl[log.names == name][0])
         ends = [*schedule.filter(pl.col("source") == name)["time"].to_list(), horizon]
         for begin, end in zip([-age, *ends[:-1]], ends, strict=True):
             # The m-th change after `begin` falls on the sum of m exponential gaps.
@@ -154,7 +173,7 @@ def test_importance_bounds_and_confidence_are_what_was_wished(log: fo.CrawlLog) 
         return np.where(names == "s03", 25.0, 1.0)
 
     plain, heavy = make_plan(log, plan_request()), make_plan(log, plan_request(importance=weigh))
-    assert seen == log.sources_.tolist()
+    assert seen == log.names.tolist()
     assert heavy.solution.rates[3] > 2.0 * plain.solution.rates[3]
     assert math.fsum(heavy.solution.rates) == pytest.approx(9.0, rel=EXACT)
     bounded = make_plan(log, plan_request(min_rate=0.5, max_rate=0.9))
@@ -181,9 +200,8 @@ def test_steps_are_reported_as_they_begin(log: fo.CrawlLog) -> None:
     ("changes", "error", "message"),
     [
         ({"min_rate": 1.0}, InfeasibleProblemError, "need 12 refreshes/day but bandwidth is 9"),
-        ({"min_rate": 0.5, "max_rate": 0.1}, SourceDataError, "min_rate exceeds max_rate for 's00'"),
+        ({"min_rate": 0.5, "max_rate": 0.1}, SourceDataError, "max_rate for all sources: 0.5 > 0.1"),
         ({"bandwidth": 0.0}, FreshoptError, "bandwidth is 0"),
-        ({"bandwidth": math.nan}, FreshoptError, "bandwidth is nan"),
         ({"horizon": 0.0}, SourceDataError, "horizon is 0"),
         ({"horizon": math.inf}, SourceDataError, "horizon is inf"),
         ({"horizon": 1e12}, SourceDataError, "GiB"),
@@ -196,8 +214,7 @@ def test_steps_are_reported_as_they_begin(log: fo.CrawlLog) -> None:
 def test_wishes_that_cannot_be_met_are_refused(
     changes: dict[str, Any], error: type[Exception], message: str, log: fo.CrawlLog
 ) -> None:
-    with pytest.raises(error, match=message):
-        make_plan(log, plan_request(**changes))
+    refused(message, make_plan, log, plan_request(**changes), error=error)
 
 
 def test_what_only_smoothing_could_tell_is_refused_without_it() -> None:
@@ -206,10 +223,9 @@ def test_what_only_smoothing_could_tell_is_refused_without_it() -> None:
     )
     assert len(make_plan(log, plan_request()).solution.rates) == 4
     message = (
-        r"rate of 'a' \(never changed\), 'b' \(baseline only\), 'c' \(always changed\)\. Leave smoothing"
+        r"rate of 'a' \(never changed\), 'b' \(crawled only once\), 'c' \(always changed\)\. Leave smoothing"
     )
-    with pytest.raises(SourceDataError, match=message):
-        make_plan(log, plan_request(estimator=MaximumLikelihood(0.0).fit))
+    refused(message, make_plan, log, plan_request(estimator=MaximumLikelihood(0.0).fit))
 
 
 def test_draws_tell_what_uncertainty_costs() -> None:
@@ -228,3 +244,119 @@ def test_any_estimator_can_be_asked_for() -> None:
     made = make_plan(log, plan_request(estimator=Naive(half_life=2.0).fit))
     assert summary(made)["change_rate"]["estimator"] == "Naive(floor=None, half_life=2.0)"
     np.testing.assert_array_equal(made.estimate.change_rate_, made.solution.problem.sources.change_rate)
+
+
+def test_failing_attempts_are_compared_with_attempts(log: fo.CrawlLog) -> None:
+    made = make_plan(log, plan_request(HarmonicStaleness(POISSON), success=lambda names: [0.5] * len(names)))
+    moved = summary(made)["moved"]
+    assert moved["crawled"] == pytest.approx(2.0 * float(np.sum(log.crawl_rate)), rel=EXACT)
+
+
+def test_bounds_beyond_the_logs_own_crawls_say_whose_bandwidth_it_is(log: fo.CrawlLog) -> None:
+    with pytest.raises(InfeasibleProblemError, match="the log's own crawls; set another"):
+        fo.plan(log, None, "7d", min_rate=100.0)
+    with pytest.raises(InfeasibleProblemError) as given:
+        fo.plan(log, 9.0, "7d", min_rate=100.0)
+    assert "own crawls" not in str(given.value)
+
+
+def write_bytes(made: Plan, folder: Path) -> dict[str, bytes]:
+    write_plan(made, folder, overwrite=True)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_log_with_dates_gives_moments_counted_from_its_end(tmp_path: Path) -> None:
+    columns = crawls()
+    write_plan(make_plan(fo.CrawlLog(**dated(columns)), plan_request()), tmp_path / "dated")
+    write_plan(make_plan(fo.CrawlLog(**columns), plan_request()), tmp_path / "numbers")
+    _, _, rates, schedule = read(tmp_path / "dated")
+    _, _, same_rates, same_schedule = read(tmp_path / "numbers")
+    assert same_schedule.columns == ["source", "time"]
+    assert schedule.schema == {
+        "source": pl.String(),
+        "time": pl.Float64(),
+        "timestamp": pl.Datetime("us", "UTC"),
+    }
+    np.testing.assert_allclose(rates["rate"].to_numpy(), same_rates["rate"].to_numpy(), rtol=1e-6)
+    end = BEGIN + timedelta(days=float(np.max(columns["time"])))
+    for time, moment in schedule.select("time", "timestamp").iter_rows():
+        assert abs(moment - (end + timedelta(days=time))) <= timedelta(microseconds=2)
+
+
+def test_in_hours_everything_is_the_same_but_the_unit() -> None:
+    days, hours = (fo.CrawlLog(**dated(crawls()), time_unit=unit) for unit in ("day", "hour"))
+    one = make_plan(days, plan_request())
+    other = make_plan(hours, plan_request(bandwidth=9.0 / 24.0, horizon=14.0 * 24.0))
+    np.testing.assert_allclose(other.solution.rates * 24.0, one.solution.rates, rtol=SCALAR)
+    np.testing.assert_allclose(other.schedule.time / 24.0, one.schedule.time, rtol=SCALAR)
+    assert other.solution.value == pytest.approx(one.solution.value, rel=SCALAR)
+    assert other.schedule_value == pytest.approx(one.schedule_value, rel=SCALAR)
+    frames = [plan_files.tables(plan)["schedule"]["timestamp"].to_list() for plan in (one, other)]
+    assert all(abs(a - b) <= timedelta(microseconds=2) for a, b in zip(*frames, strict=True))
+
+
+@pytest.mark.parametrize("csv", [False, True])
+@pytest.mark.sampled(2)
+def test_the_order_of_the_rows_does_not_show(csv: bool, tmp_path: Path) -> None:
+    columns = dated(crawls())
+    shuffled = np.random.default_rng(0).permutation(len(columns["time"]))
+    for name, order in (("one", np.arange(len(shuffled))), ("two", shuffled)):
+        log = fo.CrawlLog(**{key: value[order] for key, value in columns.items()})
+        write_plan(make_plan(log, plan_request()), tmp_path / name, csv=csv)
+    for path in sorted((tmp_path / "one").iterdir()):
+        one, two = path.read_bytes(), (tmp_path / "two" / path.name).read_bytes()
+        if path.name == "summary.json":
+            facts, others = json.loads(one), json.loads(two)
+            assert facts.pop("seconds").keys() == others.pop("seconds").keys()
+            assert facts == others
+        else:
+            assert one == two, path.name
+
+
+def test_integers_stay_integers(tmp_path: Path) -> None:
+    columns = crawls()
+    columns["source"] = np.array([int(name[1:]) * 10 for name in columns["source"]])
+    write_plan(make_plan(fo.CrawlLog(**columns), plan_request()), tmp_path / "plan")
+    for frame in read(tmp_path / "plan")[1:]:
+        assert frame["source"].dtype.is_integer()
+        assert set(frame["source"].to_list()) <= set(range(0, 120, 10))
+
+
+def test_a_plan_replaces_an_earlier_one_only_when_told_and_then_as_a_whole(
+    log: fo.CrawlLog, tmp_path: Path
+) -> None:
+    folder = tmp_path / "plan"
+    made = make_plan(log, plan_request())
+    before = write_bytes(made, folder)
+    refused("already holds a result", write_plan, made, folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert sorted(write_plan(made, folder, csv=True, overwrite=True)) == sorted(
+        path.name for path in folder.iterdir()
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["plan"]
+
+
+def test_nothing_appears_and_nothing_is_lost_if_writing_fails(
+    log: fo.CrawlLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "plan"
+    made = make_plan(log, plan_request())
+    before = write_bytes(made, folder)
+
+    def fail(plan: Plan) -> dict[str, Any]:
+        raise OSError(28, f"No space left on device, {len(plan.log)} rows")
+
+    monkeypatch.setattr("freshopt.planning.plan.summary", fail)  # the tables are there by then
+    for target in (folder, tmp_path / "new"):
+        refused(r"No space left.*Make room", write_plan, made, target, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["plan"]
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_sources_that_are_never_refreshed_have_no_interval(log: fo.CrawlLog, tmp_path: Path) -> None:
+    write_plan(make_plan(log, plan_request(BinaryFreshness(PERIODIC), bandwidth=0.3)), tmp_path / "plan")
+    facts, _, rates, schedule = read(tmp_path / "plan")
+    never = rates.filter(pl.col("rate") == 0.0)
+    assert facts["counts"]["never_refreshed"] == len(never) > 0
+    assert never["interval"].null_count() == len(never)
+    assert not set(never["source"].to_list()) & set(schedule["source"].to_list())

@@ -1,7 +1,12 @@
-"""`fo.plan` and `fo.backtest`: the same answer however a log, weights, hosts and quantities are given."""
+"""Wishes: one table, one answer however they are given, and what does not go together is refused."""
 
 from __future__ import annotations
 
+import datetime
+import inspect
+import pickle
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +16,20 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.errors import SourceDataError
+from freshopt.cli.plan import plan as command
 from freshopt.estimators import GammaPrior, LawOfLargeNumbers, MaximumLikelihood, Naive
 from freshopt.estimators.default_prior import MANY, default_prior
+from freshopt.live.settings import SETTINGS, PlannerWishes
+from freshopt.planning import request
+from freshopt.planning.clashes import CLASHES, Clash, refuse_clashes
 from freshopt.planning.request import as_crawl_log
-from freshopt.problems import BinaryFreshness, HarmonicStaleness
-from tests.ground_truth.plans import PERIODIC, crawls, dated
+from freshopt.planning.wishes import WISHES, BackTestWishes, LifetimeWishes, PlanWishes, Wishes
+from freshopt.problems import BinaryFreshness, HarmonicStaleness, PowerCost, SynchronizationCost
+from freshopt.problems.piecewise_linear_cost import deadline_cost
+from freshopt.terminal.wish_options import option_of
+from tests.ground_truth.named import PERIODIC
+from tests.ground_truth.plans import crawls, dated
+from tests.ground_truth.refusals import present, refused
 
 ASKED: dict[str, Any] = {"bandwidth": 9.0, "horizon": 14.0, "draws": 0}
 
@@ -47,10 +60,8 @@ def test_a_log_may_be_a_file_or_a_dataframe_of_any_library(plain: fo.Plan, tmp_p
     frame.write_parquet(tmp_path / "log.parquet")
     for given in (frame, pd.DataFrame(columns), tmp_path / "log.csv", str(tmp_path / "log.parquet")):
         assert same(fo.plan(given, **ASKED), plain)
-    with pytest.raises(SourceDataError, match="the log is a list, not a dataframe"):
-        fo.plan([1, 2], **ASKED)
-    with pytest.raises(SourceDataError, match=r"there is no file .*no\.csv"):
-        fo.plan(tmp_path / "no.csv", **ASKED)
+    refused("the log is an int, not a dataframe", fo.plan, [1, 2], **ASKED)
+    refused(r"there is no file .*no\.csv", fo.plan, tmp_path / "no.csv", **ASKED)
 
 
 def test_quantities_may_carry_their_units(log: fo.CrawlLog, plain: fo.Plan) -> None:
@@ -66,7 +77,8 @@ def test_quantities_may_carry_their_units(log: fo.CrawlLog, plain: fo.Plan) -> N
     ("changes", "message"),
     [
         ({"bandwidth": "9 apples"}, "bandwidth: '9 apples'"),
-        ({"bandwidth": None}, "bandwidth is None, not a number. Pass a rate such as"),
+        ({"bandwidth": np.nan}, "bandwidth is nan"),
+        ({"bandwidth": np.inf}, "bandwidth is inf. Pass a finite rate, such as"),
         ({"horizon": "3/day"}, "horizon: '3/day' is a rate, not a duration"),
         ({"horizon": True}, "horizon is True"),
         ({"min_rate": -1.0}, "min_rate is -1.0"),
@@ -74,31 +86,99 @@ def test_quantities_may_carry_their_units(log: fo.CrawlLog, plain: fo.Plan) -> N
         ({"importance": {"s00": 1.0}}, "there is no importance for 's01'"),
         (
             {"importance": pl.DataFrame({"source": ["s00", "s00"], "importance": [1, 2]})},
-            "more than one impor",
+            "importance names 's00' more than once",
         ),
         ({"importance": pl.DataFrame({"source": ["s00"]})}, "no column 'importance'"),
         ({"time_unit": "hour"}, "time_unit is 'hour', but the log is in days"),
         ({"estimator": MaximumLikelihood}, "Pass an instance, such as MaximumLikelihood"),
         ({"estimator": "naive"}, "estimator is 'naive'"),
         ({"hosts": {"s00": "a"}, "host_limits": {"a": "x"}}, "the limit of host 'a': 'x'"),
-        ({"host_limits": {"a": 1.0}}, "no host can be read from"),
+        ({"host_limits": {"a": "1/day"}}, "no host can be read from"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
 def test_wrong_arguments_end_in_one_line(changes: dict[str, Any], message: str, log: fo.CrawlLog) -> None:
-    with pytest.raises(SourceDataError, match=message):
-        fo.plan(log, **{**ASKED, **changes})
+    refused(message, fo.plan, log, **{**ASKED, **changes})
 
 
-def test_an_objective_is_an_instance(log: fo.CrawlLog) -> None:
-    for wrong in ("harmonic", HarmonicStaleness):
-        with pytest.raises(TypeError, match="objective is of type"):
-            fo.plan(log, **ASKED, objective=wrong)  # type: ignore[arg-type]
+def test_the_bandwidth_is_by_default_that_of_the_logs_own_crawls(log: fo.CrawlLog) -> None:
+    own = float(np.sum(log.crawl_rate))
+    made = fo.plan(log, draws=0)
+    assert made.problem.bandwidth == pytest.approx(own, rel=1e-12)
+    assert made.schedule.horizon == 7.0
+    assert present(made.today).bandwidth == made.problem.bandwidth
+    target = fo.Target(BinaryFreshness(PERIODIC), at_least=0.01)
+    assert fo.plan(log, constraints=[target], draws=0).problem.bandwidth == made.problem.bandwidth
+    # A budget stands in its place.
+    assert fo.plan(log, constraints=[fo.Budget(1.0)], draws=0).solution.rates.sum() == pytest.approx(1.0)
+    failing = fo.plan(log, success=0.5, draws=0)
+    assert failing.problem.bandwidth == pytest.approx(2.0 * own, rel=1e-12)
+    dearer = fo.plan(log, changed_cost=3.0, draws=0)
+    assert own < dearer.problem.bandwidth < 4.0 * own
+    served = fo.plan_lifetimes(log, dict.fromkeys(log.names.tolist(), 9.0))
+    assert served.problem.bandwidth == pytest.approx(own, rel=1e-12)
+    assert served.to_frame()["rate"].to_list() == served.rates.tolist()
+    assert {"change_rate", "lower", "upper", "lifetime"} <= {*served.to_frame().columns}
+    held = fo.backtest(log, share=0.5, splits=1)
+    assert held.means[0].bandwidth == pytest.approx(own, rel=1e-12)
+
+
+NO_CRAWLS = fo.ChangeHistory(["a", "a"], [1.0, 2.0], 0.0, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        (lambda: fo.plan(NO_CRAWLS), "a history of changes tells no crawls"),
+        (lambda: fo.backtest(NO_CRAWLS), "a history of changes tells no crawls"),
+        (lambda: fo.plan_lifetimes(NO_CRAWLS, {"a": 1.0}), "a history of changes tells no crawls"),
+        (
+            lambda: fo.plan(
+                fo.CrawlLog(["a"], [0.0], [0]), estimator=MaximumLikelihood(prior=GammaPrior(1.0, 1.0))
+            ),
+            "no source of the log was crawled twice",
+        ),
+    ],
+)
+def test_a_log_without_crawls_of_its_own_has_no_bandwidth(job: Callable[[], Any], words: str) -> None:
+    refused(f"{words}.*Pass a bandwidth .*, or a freshness", job)
+
+
+@pytest.mark.parametrize(
+    ("name", "same_as"),
+    [
+        ("harmonic", HarmonicStaleness(PERIODIC)),
+        ("binary", BinaryFreshness(PERIODIC)),
+        ("power:0.25", SynchronizationCost(PowerCost(1.0, 0.25), PERIODIC)),
+        ("deadline: 12h", SynchronizationCost(deadline_cost(0.5), PERIODIC)),
+    ],
+)
+def test_an_objective_is_a_name_or_an_instance(
+    name: str, same_as: fo.Objective, log: fo.CrawlLog, tmp_path: Path
+) -> None:
+    assert repr(Wishes.of(log, {"objective": name}, PlanWishes).objective) == repr(same_as)
+    with fo.Planner(tmp_path, "2/day", objective=name) as planner:
+        assert repr(planner.settings.objective) == repr(same_as)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("freshness", "there is no objective 'freshness'. Pass harmonic, binary"),
+        ("binary:3", "'binary:3': binary takes no parameter. Pass 'binary'"),
+        ("power:x", "'power:x' has no number > 0 after the colon"),
+        ("deadline", "objective 'deadline' needs a deadline. Pass such as .deadline:2d"),
+        ("deadline:4/day", "'4/day' is a rate, not a duration"),
+        (HarmonicStaleness, "objective is of type .*Pass a name such as .binary., or an instance"),
+    ],
+)
+def test_a_name_of_no_objective_is_refused(wrong: str, words: str, log: fo.CrawlLog) -> None:
+    refused(words, fo.plan, log, objective=wrong, error=(fo.FreshoptError, TypeError), **ASKED)
 
 
 @pytest.mark.exhaustive
 def test_weights_and_hosts_by_name_table_array_or_function_are_one(log: fo.CrawlLog) -> None:
-    names = log.sources_.tolist()
+    names = log.names.tolist()
     weight, host = np.linspace(1.0, 3.0, len(names)), ["x" if k % 2 else "y" for k in range(len(names))]
     by_name, of_host = dict(zip(names, weight.tolist(), strict=True)), dict(zip(names, host, strict=True))
     frames = (
@@ -122,7 +202,7 @@ def test_weights_and_hosts_by_name_table_array_or_function_are_one(log: fo.Crawl
 
 
 def test_the_default_estimator_learns_a_prior_where_there_are_sources_enough(log: fo.CrawlLog) -> None:
-    assert len(log.sources_) < MANY
+    assert len(log.names) < MANY
     weak = GammaPrior.weak(log)
     assert default_prior(log) == weak
     few = MaximumLikelihood(prior=weak).fit(log)
@@ -139,8 +219,7 @@ def test_the_default_estimator_learns_a_prior_where_there_are_sources_enough(log
     assert default_prior(never) == GammaPrior.weak(never)
     once = fo.CrawlLog(["a", "b"], [0.0, 0.0], [0, 0])
     assert default_prior(once) is None
-    with pytest.raises(fo.SourceDataError, match="does not tell the change rate of 'a'"):
-        fo.plan(once, **ASKED)
+    refused("does not tell the change rate of 'a'", fo.plan, once, **ASKED)
 
 
 def test_estimators_are_fitted_to_the_log(log: fo.CrawlLog) -> None:
@@ -166,8 +245,7 @@ def test_a_plan_has_what_was_found_and_writes_it(log: fo.CrawlLog, tmp_path: Pat
     assert made.findings["frontier"]
     files = made.write(tmp_path / "plan", csv=True)
     assert sorted(files) == sorted(path.name for path in (tmp_path / "plan").iterdir())
-    with pytest.raises(SourceDataError, match="overwrite"):
-        made.write(tmp_path / "plan")
+    refused("overwrite", made.write, tmp_path / "plan")
     page = made.report()
     assert page.startswith("<!DOCTYPE html>")
     assert "Refresh plan for 12 sources" in page
@@ -176,9 +254,14 @@ def test_a_plan_has_what_was_found_and_writes_it(log: fo.CrawlLog, tmp_path: Pat
     assert "&lt;!DOCTYPE html&gt;" in frame
     assert page._repr_html_() == frame
     told = repr(made).splitlines()
-    assert [line.split()[0] for line in told][:3] == ["log", "change", "objective"]
-    assert any(line.startswith("certificate") and "relative duality gap" in line for line in told)
-    assert any("shadow price" in line and "per refresh/day" in line for line in told)
+    assert told[0].startswith("12 sources, 40 days of crawls.")
+    assert any(line.startswith("Refresh every") for line in told)
+    assert any(line.startswith("Proved optimal for these estimates.") for line in told)
+    assert made.summary()["counts"]["sources"] == 12
+    table = made.to_frame()
+    assert table["refreshes"].sum() == len(made.schedule)
+    first = made.schedule.to_frame().group_by("source", maintain_order=True).first().sort("source")
+    assert table["next_refresh"].to_list() == first["time"].to_list()
 
 
 def test_the_schedule_of_a_dated_log_starts_at_its_end() -> None:
@@ -194,7 +277,7 @@ def test_the_schedule_of_a_dated_log_starts_at_its_end() -> None:
 
 
 def test_a_change_history_is_planned_for_by_daily_crawls_and_tested_against_all_changes() -> None:
-    world = fo.World.poisson(fo.Sources([0.2, 1.5, 0.7], name=["a", "b", "c"]), seed=2)
+    world = fo.World.poisson(fo.Sources([0.2, 1.5, 0.7], names=["a", "b", "c"]), seed=2)
     offsets, time = world.events(0.0, 200.0)
     source = np.repeat(["a", "b", "c"], np.diff(offsets))
     history = fo.ChangeHistory(source, time, 0.0, 200.0)
@@ -227,10 +310,130 @@ def test_a_backtest_takes_what_a_plan_takes() -> None:
         "objective": BinaryFreshness(PERIODIC),
         "importance": {"a": 5.0, "b": 1.0, "c": 1.0},
         "hosts": dict.fromkeys(names, "h"),
-        "host_limits": {"h": 1.5},
+        "host_limits": {"h": "1.5/day"},
         "estimator": MaximumLikelihood(1.0),
     }
     held = fo.backtest(log, bandwidth=2.0, share=0.5, splits=1, **asked)
     assert held.to_frame()["refreshes"][0] == pytest.approx(1.5, rel=0.1)
     assert held.begin == pytest.approx(39.5)
     assert fo.plan(log, 2.0, 7.0, draws=0, **asked).solution.rates.sum() == pytest.approx(1.5, rel=1e-12)
+
+
+TAKEN: list[tuple[Callable[..., Any], type]] = [
+    (fo.plan, PlanWishes),
+    (fo.backtest, BackTestWishes),
+    (fo.plan_lifetimes, LifetimeWishes),
+    (fo.Planner, PlannerWishes),
+]
+
+
+def described(function: Callable[..., Any]) -> set[str]:
+    """Return the parameters that a docstring describes."""
+    section = (inspect.getdoc(function) or "").split("Parameters\n----------\n")[1]
+    section = re.split(r"\n\n[A-Z][a-z]+\n---", section)[0]
+    heads = [line.partition(" : ")[0] for line in section.splitlines() if line and not line.startswith(" ")]
+    return {name.strip() for head in heads for name in head.split(",")}
+
+
+@pytest.mark.parametrize(("function", "takes"), TAKEN, ids=lambda value: getattr(value, "__name__", ""))
+def test_what_a_function_takes_is_in_its_signature_and_described(
+    function: Callable[..., Any], takes: type
+) -> None:
+    shown = inspect.signature(function).parameters
+    assert set(takes.__annotations__) <= set(shown)
+    assert set(shown) == described(function)
+    with pytest.raises(TypeError, match=r"\(\) got an unexpected keyword argument 'hozirno'"):
+        function("nowhere", "1/day", "7d", hozirno=1.0)
+
+
+def test_every_wish_is_taken_by_a_function_or_by_position() -> None:
+    taken = {name for _, takes in TAKEN[:3] for name in takes.__annotations__}
+    assert taken | {"bandwidth", "horizon", "requests"} == set(WISHES)
+    assert set(PlannerWishes.__annotations__) - {"time_unit", "objective"} == set(SETTINGS) - {"bandwidth"}
+
+
+def test_options_are_those_of_the_table() -> None:
+    options = {parameter.name: parameter for parameter in command.params}
+    for name, one in WISHES.items():
+        if one.help:
+            assert options[name].opts[0] == option_of(name)
+            assert getattr(options[name], "help", None) == one.help
+
+
+@pytest.mark.parametrize("clash", CLASHES, ids=lambda clash: f"{clash.first} {clash.others[0]}")
+def test_clashes_are_refused_in_the_words_of_the_caller(clash: Clash) -> None:
+    given = {clash.first} if clash.needs else {clash.first, clash.others[-1]}
+    with pytest.raises(fo.SourceDataError) as refused:
+        refuse_clashes(given, lambda name: f"<{name}>")
+    said = str(refused.value)
+    assert said.endswith(".")
+    assert said.count("<") == len(re.findall(r"<[^<>]+>", said))
+    refuse_clashes({clash.first, clash.others[0], "bandwidth"} if clash.needs else ())
+
+
+def test_the_earlier_name_of_wishes_is_told() -> None:
+    with pytest.warns(DeprecationWarning, match=r"freshopt\.planning\.wishes\.Wishes"):
+        assert request.PlanRequest is Wishes
+
+
+def test_wishes_of_earlier_pickles_are_the_same(log: fo.CrawlLog) -> None:
+    asked = Wishes.of(log, {"bandwidth": 3.0, "min_rate": 0.5, "host_limits": {"a": "2/day"}}, PlanWishes)
+    copy = pickle.loads(pickle.dumps(asked))
+    # Earlier ones are a list, in which bounds come before hosts.
+    first = ["objective", "bandwidth", "horizon", "importance", "min_rate", "max_rate", "hosts"]
+    later = ["min_interval", "max_interval", "limits"]
+    names = first + [name for name in WISHES if name not in first + later]
+    earlier = Wishes.__new__(Wishes)
+    earlier.__setstate__([getattr(asked, name) for name in names])
+    for name in WISHES:
+        if name != "hosts":
+            assert getattr(copy, name) == getattr(earlier, name) == getattr(asked, name)
+    assert earlier.hosts is asked.hosts
+
+
+def test_a_horizon_of_none_is_named(log: fo.CrawlLog) -> None:
+    refused("horizon is None, not a number", fo.plan, log, 8.0, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        *((name, "tolerance") for name in ("solve", "solve_many", "frontier", "cross_check")),
+        *(("bandwidth_for", "tolerance"), ("certify", "host_prices"), ("plan_uncertainty", "draws")),
+        *(("replay", "objective"), ("schedule", "horizon"), ("read_log", "time_unit")),
+        *(("pipeline", "importance"), ("Planner", "burst")),
+    ],
+)
+def test_a_mistyped_keyword_is_told_with_the_nearest(name: str, known: str) -> None:
+    mistyped = known[:2] + known[3:]
+    with pytest.raises(TypeError, match=rf"^{name}\(\) got .*{mistyped}'\. Did you mean '{known}'\?$"):
+        getattr(fo, name)(**{mistyped: 1})
+
+
+def test_rates_and_durations_may_be_written_out() -> None:
+    sources = fo.Sources([1.0, 4.0], host=["a", "b"], time_unit="hour")
+    problem = fo.Problem("binary", sources, "48/day", {"a": "12/day"})
+    assert problem.bandwidth == 2.0
+    assert problem.host_limits == {"a": 0.5}
+    assert problem.with_bandwidth("1/h").bandwidth == 1.0
+    solution = fo.solve(problem)
+    lengths = ("7d", datetime.timedelta(days=7), 168.0)
+    assert {fo.schedule(solution, length).horizon for length in lengths} == {168.0}
+    refused("'3 days' is a duration, not a rate", fo.Problem, "binary", sources, "3 days")
+    refused("the limit of host 'a': '2h' is a duration", fo.Problem, "binary", sources, 2.0, {"a": "2h"})
+    refused("horizon: '7/d' is a rate, not a duration", fo.schedule, solution, "7/d")
+
+
+def test_tables_of_limits_have_the_columns_that_files_may_have() -> None:
+    log = fo.CrawlLog(**crawls())
+    first, second = log.names.tolist()[:2]
+    hosts = pl.DataFrame({"URL": log.names, "Host": ["a" if k % 2 else "b" for k in range(len(log.names))]})
+    limits = pl.DataFrame({"Hostname": ["a", "b"], "Limit": ["2/day", "1/12h"]})
+    own = pd.DataFrame({"url": [first, second], "Min Interval": ["12h", None], "max_rate": [None, "1/day"]})
+    plan = fo.plan(log, 6.0, "7d", hosts=hosts, host_limits=limits, limits=own, draws=0)
+    assert plan.problem.host_limits == {"a": 2.0, "b": 2.0}
+    assert plan.problem.sources.max_rate[:2].tolist() == [2.0, 1.0]
+    one = pl.DataFrame({"Hostname": ["b"], "Limit": [None]}, schema=limits.schema)
+    refused("no limit of 'b'", lambda: fo.plan(log, hosts=hosts, host_limits=limits[:1].vstack(one)))
+    alone = limits[["Limit"]]
+    refused("has host and limit or min_interval", lambda: fo.plan(log, hosts=hosts, host_limits=alone))

@@ -14,9 +14,10 @@ import pytest
 from click.testing import Result
 
 import freshopt as fo
-from freshopt.errors import SourceDataError, SourceDataWarning
+from freshopt.errors import SourceDataWarning
 from freshopt.logs.read_log import read_log
 from tests.ground_truth.command_lines import fields, refuse, unwrapped
+from tests.ground_truth.refusals import refused
 
 Run = Callable[..., Result]
 JOB = ("--bandwidth", "2/day", "--horizon", "7d", "--draws", "0")
@@ -53,26 +54,26 @@ def test_answers_alone_are_planned_for_only_where_that_is_asked_for(run: Run) ->
         ("poisson-check", "bare.csv"),
     ):
         refuse(Path(), command, ("bare.csv has no status 304, hash or ETag", ASKED))
-    with pytest.raises(SourceDataError, match="no status 304, hash or ETag"):
-        fo.plan("bare.csv", bandwidth=2.0, horizon=7.0)
+    refused("no status 304, hash or ETag", fo.plan, "bare.csv", bandwidth=2.0, horizon=7.0)
     ran = run("plan", "log.csv", *JOB, ASKED, "--out", "plan")
     assert ran.stderr.count(f"Warning: log.csv has {ALONE}") == 1
     facts = json.loads(Path("plan/summary.json").read_text())
     # The one that makes the rates wrong comes first, although it was said last.
     assert [text.partition(" in ")[0].partition(":")[0] for text in facts["warnings"]] == [
         "log.csv has no status 304, hash or ETag",
+        "each of 87 crawls found a change",
         "last_modified is no date",
     ]
     page = page_of("plan")
     lead, doubt, proof = (
-        page.index(text) for text in ('class="lead"', f"Warning: log.csv has {ALONE}", "It is optimal")
+        page.index(text) for text in ('class="lead"', f"Warning: log.csv has {ALONE}", "Proved optimal")
     )
-    assert lead < doubt < proof
+    assert doubt < lead < proof
     assert "Warning: last_modified is no date in 10 rows" in page
-    assert ALONE in unwrapped(ran.stdout)
+    assert ALONE not in unwrapped(ran.stdout)
     # A page that is made again says it again.
     Path("plan/report.html").unlink()
-    run("report", "plan")
+    run("report", "plan", "--overwrite")
     assert f"Warning: log.csv has {ALONE}" in page_of("plan")
 
 
@@ -93,15 +94,17 @@ def test_python_has_the_warnings_that_nobody_was_shown(tmp_path: Path) -> None:
         warnings.simplefilter("ignore")
         log = read_log(path, answers_are_changes=True)
         made = fo.plan(log, bandwidth=2.0, horizon=7.0, draws=0)
-    assert [text.count(ALONE) for text in made.warnings] == [1, 0]
-    assert made.warnings[1].startswith(
+    assert [text.count(ALONE) for text in made.warnings] == [1, 0, 0]
+    assert made.warnings[2].startswith(
         "last_modified is no date in 10 rows, such as '0' in row 1, line 2 of "
     )
     assert repr(made).count("last_modified is no date") == 1
     log = pickle.loads(pickle.dumps(log))
-    again = fo.plan(log, bandwidth=3.0, horizon=7.0, draws=0)
+    with pytest.warns(SourceDataWarning, match="each of 87 crawls"):
+        again = fo.plan(log, bandwidth=3.0, horizon=7.0, draws=0)
     assert again.warnings == made.warnings
-    lives = fo.plan_lifetimes(log, dict.fromkeys(log.sources_.tolist(), 5.0), bandwidth=2.0)
+    with pytest.warns(SourceDataWarning, match="each of 87 crawls"):
+        lives = fo.plan_lifetimes(log, dict.fromkeys(log.names.tolist(), 5.0), bandwidth=2.0)
     assert lives.warnings == made.warnings
     lives.write(tmp_path / "lives")
     assert json.loads((tmp_path / "lives" / "summary.json").read_text())["warnings"] == list(made.warnings)
@@ -144,5 +147,27 @@ def test_plans_over_partitions_have_the_warnings_of_all_files(run: Run) -> None:
     run("plan", "some", *job, "--out", "b")
     told = json.loads(Path("b/summary.json").read_text())["warnings"]
     assert [text.count(ALONE) for text in told] == [0, 0, 0]
-    run("report", "a")
+    run("report", "a", "--overwrite")
     assert ALONE in page_of("a")
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        # Exp(-60/once) = 5 % where 60 source-days saw no change.
+        (
+            0,
+            "none of 60 crawls found a change. All that they show is that sources change less than once in 2",
+        ),
+        (1, "each of 60 crawls found a change: sources may change far more often than they were crawled"),
+    ],
+)
+def test_a_log_that_decides_nothing_is_doubted(changed: int, words: str) -> None:
+    days = list(range(31))
+    log = fo.CrawlLog(["a"] * 31 + ["b"] * 31, days * 2, [changed] * 62)
+    with pytest.warns(SourceDataWarning, match=words):
+        made = fo.plan(log, draws=0)
+    assert made.warnings[0].startswith(words)
+    assert repr(made).replace("\n", " ").startswith(f"Warning: {words}")
+    one = fo.CrawlLog(["a"] * 31 + ["b"] * 31, days * 2, [changed] * 40 + [1 - changed] + [changed] * 21)
+    assert fo.plan(one, draws=0).warnings == ()

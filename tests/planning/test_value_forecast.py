@@ -15,8 +15,8 @@ from scipy.stats import t
 
 import freshopt as fo
 from freshopt.estimators import GammaPrior, MaximumLikelihood
-from freshopt.modelling.objective import Objective
-from freshopt.planning.plan_files import summary
+from freshopt.modelling.objective import Objective, Refresh
+from freshopt.planning.plan_files import summary, told_of
 from freshopt.planning.realised_ratios import RealisedRatios, ratios_or_none, realised_ratios
 from freshopt.planning.request import default_estimate
 from freshopt.planning.uncertainty import plan_uncertainty, rate_draws
@@ -29,6 +29,8 @@ from freshopt.problems import (
     PowerCost,
     SynchronizationCost,
 )
+from freshopt.report.page import findings as telling
+from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 Floats = npt.NDArray[np.float64]
@@ -52,7 +54,11 @@ def request_for(objective: Objective, bandwidth: float) -> Wishes:
 
 @pytest.mark.parametrize(
     ("objective", "scale"),
-    [(BinaryFreshness(PERIODIC), 1e-6), (HarmonicStaleness(PERIODIC), 1e6), (HarmonicStaleness(), 1.0)],
+    [
+        (BinaryFreshness(PERIODIC), 1e-6),
+        (HarmonicStaleness(PERIODIC), 1e6),
+        (HarmonicStaleness(Refresh.POISSON), 1.0),
+    ],
 )
 @pytest.mark.sampled(2)
 def test_mean_and_interval_are_those_of_the_draws(objective: Objective, scale: float) -> None:
@@ -60,13 +66,12 @@ def test_mean_and_interval_are_those_of_the_draws(objective: Objective, scale: f
     log = log_of(rng.gamma(0.6, 0.2, 40), 6, seed=1)
     model = MaximumLikelihood(prior=GammaPrior.from_log(log)).fit(log)
     weight = scale * (rng.pareto(1.5, 40) + 1.0)
-    sources = fo.Sources(model.change_rate_, weight, name=log.sources_)
+    sources = fo.Sources(model.change_rate_, weight, names=log.names)
     rates = rng.gamma(2.0, 0.1, 40)
     told = value_forecast(objective, sources, rates, rate_draws(sources, model, 99, seed=5))
     drawn = []
     for rate in model.draws(99, seed=5):
-        own = fo.Problem(objective, sources.with_change_rate(rate), 20.0).numerics
-        assert own is not None
+        own = present(fo.Problem(objective, sources.with_change_rate(rate), 20.0).numerics)
         drawn.append(float(np.sum(own.cost(rates))))
     np.testing.assert_allclose(told.costs, drawn, rtol=EXACT)
     whole = float(np.sum(weight))
@@ -92,7 +97,7 @@ def test_without_back_tests_it_holds_if_the_model_does() -> None:
     told = ValueForecast(50.0, costs, OF_DRAWS, math.inf, 0.0, 1.0, np.empty(0))
     np.testing.assert_allclose(told.interval(), (5.0, 95.0), rtol=EXACT)
     np.testing.assert_allclose(told.interval(0.5), (25.0, 75.0), rtol=EXACT)
-    assert told.sentence == "50 under the posterior; 90 % interval 5–95 if the model holds"
+    assert told.sentence == "50 is expected; 90 % interval 5 to 95, if sources change at random"
 
 
 def test_draws_and_drift_reach_to_either_side_as_independent_ones_do() -> None:
@@ -132,7 +137,7 @@ def test_a_value_is_no_share_below_nothing() -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("objective", [BinaryFreshness(PERIODIC), AccumulatedDelay()])
+@pytest.mark.parametrize("objective", [BinaryFreshness(PERIODIC), AccumulatedDelay(Refresh.POISSON)])
 def test_ratios_are_one_where_the_model_holds(objective: Objective) -> None:
     every = []
     for seed in range(6):
@@ -163,8 +168,7 @@ def test_a_log_too_short_has_no_ratios() -> None:
     long = log_of(np.full(9, 0.5), 60, seed=1)
     power = SynchronizationCost(PowerCost(1.0, 0.5))
     assert ratios_or_none(long, request_for(power, 1.0)) is None
-    found = ratios_or_none(long, request_for(BinaryFreshness(PERIODIC), 1.0))
-    assert found is not None
+    found = present(ratios_or_none(long, request_for(BinaryFreshness(PERIODIC), 1.0)))
     assert len(found.ratios) == 4
 
 
@@ -174,22 +178,24 @@ def test_plans_tell_it(tmp_path: Path) -> None:
     made = fo.plan(log, bandwidth="5/day", horizon="7d")
     assert made.forecast is not None
     assert len(made.forecast.ratios) == 4
-    assert made.forecast.sentence in " ".join(str(made).split())  # lines are broken at 100 letters
+    (row,) = (each for each in telling(told_of(made)) if each.key == "certainty")
+    assert made.forecast.sentence in row.sentence
+    assert "Costs on your own past were" in str(made)
     made.write(tmp_path / "plan")
     told = json.loads((tmp_path / "plan" / "summary.json").read_text())["forecast"]
     assert told == made.forecast.facts()
     assert fo.plan(log, bandwidth="5/day", horizon="7d", draws=0).forecast is None
     short = fo.plan(log_of(np.full(3, 0.5), 3, seed=1), bandwidth=1.0, horizon=7.0)
-    assert short.forecast is not None
-    assert "if the model holds" in str(short)
+    assert "if sources change at random" in present(short.forecast).sentence
     power = fo.plan(log, bandwidth=5.0, horizon=7.0, objective=SynchronizationCost(PowerCost(1.0, 0.5)))
-    assert "under the posterior" not in str(power)  # the cost has nothing to do with changes
+    rows = telling(told_of(power))
+    assert not any("is expected" in each.sentence for each in rows)  # the cost has nothing to do with changes
 
 
 def test_draws_of_sources_by_name_and_unit() -> None:
     log = fo.CrawlLog(["b"] * 4 + ["a"] * 4 + ["c"], [*range(4), *range(4), 0], [0, 1, 0, 1, 0, 0, 0, 1, 0])
     model = MaximumLikelihood().fit(log)
-    drawn = rate_draws(fo.Sources(1.0, name=["c", "b"], time_unit="hour"), model, 7, seed=3)
+    drawn = rate_draws(fo.Sources(1.0, names=["c", "b"], time_unit="hour"), model, 7, seed=3)
     np.testing.assert_allclose(drawn.rates, model.draws(7, seed=3)[:, [2, 1]] / 24.0, rtol=EXACT)
     assert drawn.changed.tolist() == [False, True]
 
@@ -216,7 +222,7 @@ def test_savings_lessen_mean_and_spread() -> None:
     log = log_of(rng.gamma(0.6, 0.2, 20), 9, seed=2)
     model = MaximumLikelihood(prior=GammaPrior.from_log(log)).fit(log)
     weight, rates = 1e6 * rng.uniform(0.5, 2.0, 20), rng.uniform(0.1, 1.0, 20)
-    sources = fo.Sources(model.change_rate_, weight, name=log.sources_)
+    sources = fo.Sources(model.change_rate_, weight, names=log.names)
     less = rng.uniform(0.0, 0.5, 20) / rates
 
     def savings(own: fo.Sources) -> Floats:
@@ -235,14 +241,14 @@ def test_an_expected_objective_has_rates_of_its_own() -> None:
     plan = fo.plan(log, 5.0, 7.0, objective=fo.Expected(HarmonicStaleness(PERIODIC), nodes, weights))
     assert plan.forecast is None
     assert plan.uncertainty is None
-    assert "in the long run for the change rates of the objective" in repr(plan)
+    assert "Proved optimal for the change rates given." in repr(plan)
     assert "estimate" not in repr(plan)
     assert json.loads(json.dumps(summary(plan)))["settings"]["draws"] == 0
 
 
 def forecast_of(log: fo.CrawlLog, objective: Objective, bandwidth: float = 5.0) -> ValueForecast:
     model = default_estimate(log)
-    sources = fo.Sources(model.change_rate_, name=log.sources_)
+    sources = fo.Sources(model.change_rate_, names=log.names)
     rates = fo.solve(fo.Problem(objective, sources, bandwidth)).rates
     return value_forecast(objective, sources, rates, rate_draws(sources, model, 99, seed=1))
 
@@ -252,27 +258,27 @@ STILL, RESTLESS = (log_of(np.full(12, rate), 9, seed=1) for rate in (1e-9, 99.0)
 
 def test_an_end_that_no_log_gives_is_not_printed() -> None:
     """No change ever: costs may be as small as any. Changes at every crawl: as large, without a largest."""
-    still = forecast_of(STILL, HarmonicStaleness())
+    still = forecast_of(STILL, HarmonicStaleness(Refresh.POISSON))
     assert still.interval()[0] == 0.0
     assert 0.0 < still.expected < still.interval()[1] < math.inf
-    assert "90 % at most" in still.sentence
+    assert "90 % interval at most" in still.sentence
     assert still.facts()["value_90_percent"] == [None, still.interval()[1]]
-    for objective in (HarmonicStaleness(), AccumulatedDelay()):
+    for objective in (HarmonicStaleness(Refresh.POISSON), AccumulatedDelay(Refresh.POISSON)):
         told = forecast_of(RESTLESS, objective)
         assert 0.0 < told.interval()[0] < told.interval()[1] == math.inf
-        assert "90 % at least" in told.sentence
+        assert "90 % interval at least" in told.sentence
         assert json.loads(json.dumps(told.facts(), allow_nan=False))["value_90_percent"][1] is None
-    fresh = forecast_of(STILL, BinaryFreshness())
+    fresh = forecast_of(STILL, BinaryFreshness(Refresh.POISSON))
     assert 0.0 < fresh.interval()[0] < fresh.interval()[1] == 12.0
-    assert "90 % at least" in fresh.sentence
+    assert "90 % interval at least" in fresh.sentence
     # A copy is at worst never fresh: that bounds the cost.
-    low, high = forecast_of(RESTLESS, BinaryFreshness()).interval()
+    low, high = forecast_of(RESTLESS, BinaryFreshness(Refresh.POISSON)).interval()
     assert 0.0 <= low < high < 12.0
 
 
 def test_the_regret_has_the_same_ends() -> None:
     for log, ends, words in ((STILL, (0.0, None), "at most"), (RESTLESS, (None, math.inf), "at least")):
-        problem = fo.Problem(HarmonicStaleness(), fo.Sources(1.0, name=log.sources_), 5.0)
+        problem = fo.Problem(HarmonicStaleness(Refresh.POISSON), fo.Sources(1.0, names=log.names), 5.0)
         found = plan_uncertainty(problem, default_estimate(log), draws=6)
         for end, limit in zip(found.value_interval(), ends, strict=True):
             assert limit is None or end == limit
@@ -294,9 +300,11 @@ def test_the_true_cost_lies_inside_however_rates_are_distributed(kind: str) -> N
         rate = WORLDS[kind](np.random.default_rng([seed, 5]), 60)
         log = log_of(rate, 12, seed)
         model = default_estimate(log)
-        sources = fo.Sources(model.change_rate_, name=log.sources_)
+        sources = fo.Sources(model.change_rate_, names=log.names)
         rates = np.sqrt(model.change_rate_)
-        told = value_forecast(HarmonicStaleness(), sources, rates, rate_draws(sources, model, 120, seed))
+        told = value_forecast(
+            HarmonicStaleness(Refresh.POISSON), sources, rates, rate_draws(sources, model, 120, seed)
+        )
         low, high = told.interval()
         inside += low <= float(np.sum(np.log1p(rate / rates))) <= high
     assert inside >= 7

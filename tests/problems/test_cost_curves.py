@@ -20,7 +20,8 @@ from freshopt.problems.synchronization_cost import AgeCost
 from freshopt.separable.derived_kernel import DerivedNumerics
 from tests.ground_truth import cost_truth as truth
 from tests.ground_truth.cost_truth import Floats, mp
-from tests.ground_truth.strata import exhaustive
+from tests.ground_truth.named import AGE, AGE_PERIODIC, present
+from tests.ground_truth.strata import rare
 from tests.ground_truth.tolerances import CONIC, EXACT
 
 AGES = np.logspace(-8.0, 8.0, 13) * 1.3  # none of them on a kink
@@ -33,7 +34,7 @@ def curve_of(change_rate: float, cost: AgeCost) -> Curve:
 
 
 def age_curve(change_rate: float) -> Curve:
-    return Age().curve(Sources(np.full(len(AGES), change_rate)))
+    return AGE.curve(Sources(np.full(len(AGES), change_rate)))
 
 
 CURVES: dict[str, tuple[Curve, truth.AgeCost]] = {
@@ -159,7 +160,7 @@ def test_periodic_cell_is_the_mean_and_the_index_at_the_period() -> None:
 def test_age_on_signal_is_the_age_of_the_first_signal_not_followed(change_rate: float) -> None:
     """After a refresh, signals not followed come at rate (1−p)Δ, until one that is, at rate pΔ."""
     shares = np.array([1e-9, 1e-6, 1e-3, 0.1, 0.5, 0.9, 0.999])
-    curve = Age().curve(Sources(np.full(len(shares), change_rate)))
+    curve = AGE.curve(Sources(np.full(len(shares), change_rate)))
     cell = curve.cell(Refresh.ON_SIGNAL)
     for share, found in zip(shares, of(curve, cell.cost, shares * change_rate), strict=True):
         unheeded = truth.age(float((1 - mp.mpf(share)) * change_rate))
@@ -214,8 +215,8 @@ DECLARED: list[tuple[Objective, float]] = [
     (SynchronizationCost(BinaryCost(), Refresh.POISSON), CONIC),
     (SynchronizationCost(PiecewiseLinearCost(SLOPES, INTERCEPTS)), CONIC),
     (SynchronizationCost(PiecewiseLinearCost([0.4], [0.0])), CONIC),
-    (Age(), CONIC),
-    (Age(Refresh.PERIODIC), 8e-3),
+    (AGE, CONIC),
+    (AGE_PERIODIC, 8e-3),
     (Age(Refresh.PERIODIC, nodes=4), 9e-4),
 ]
 
@@ -224,8 +225,7 @@ DECLARED: list[tuple[Objective, float]] = [
 @pytest.mark.sampled(4)
 def test_declared_form_at_fixed_rates_is_the_kernel(objective: Objective, tolerance: float) -> None:
     sources = Sources([0.1, 0.7, 3.0, 1.5], importance=[1.0, 0.4, 2.0, 0.0])
-    kernel = objective.kernel(sources)
-    assert kernel is not None
+    kernel = present(objective.kernel(sources))
     for rates in (np.array([0.05, 0.3, 1.1, 0.7]), np.array([0.6, 2.5, 0.2, 4.0])):
         expected = float(np.sum(kernel.cost(rates)))
         assert abs(declared_value(objective, sources, rates) - expected) <= tolerance * expected
@@ -234,7 +234,7 @@ def test_declared_form_at_fixed_rates_is_the_kernel(objective: Objective, tolera
 def test_age_keeps_the_accuracy_stated_for_its_nodes() -> None:
     """Up to 8e-3 with 2 nodes and 9e-4 with 4, for u from 1e-3 to 1e3: the mixture summed in NumPy."""
     for u in np.logspace(-3.0, 3.0, 200):
-        kernel = Age(Refresh.PERIODIC).kernel(Sources(u))
+        kernel = AGE_PERIODIC.kernel(Sources(u))
         exact = float(kernel.cost(np.ones(1))[0])
         for nodes, stated in ((2, 8e-3), (4, 9e-4)):
             z, weight = _mixture(nodes)
@@ -242,7 +242,7 @@ def test_age_keeps_the_accuracy_stated_for_its_nodes() -> None:
             assert abs(0.5 * float(np.sum(weight * hinge)) / u - exact) <= stated * exact
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=exhaustive)])
+@pytest.mark.parametrize("every", [4, *rare(1)])
 @pytest.mark.parametrize(
     ("exponent", "cost", "slope"),
     [(0.1, 1e-9, 1e-8), (1.0, 1e-9, 1e-8), (3.0, 4e-8, 2e-7), (5.0, 6e-7, 1e-6)],

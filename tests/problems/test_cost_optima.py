@@ -13,9 +13,12 @@ import pytest
 from scipy.special import gamma, gammainc
 
 import freshopt as fo
+from freshopt.compiled import backend
+from freshopt.compiled.demand_functions import last_kink
 from freshopt.modelling.objective import Objective
-from freshopt.problems import Age, BinaryCost, PiecewiseLinearCost, PowerCost, SynchronizationCost
+from freshopt.problems import BinaryCost, PiecewiseLinearCost, PowerCost, SynchronizationCost
 from tests.ground_truth.cost_truth import Floats, Slope, market
+from tests.ground_truth.named import AGE, AGE_PERIODIC, present
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 N = 8
@@ -102,13 +105,13 @@ MODELS: dict[str, Model] = {
         SYNC(BinaryCost(), fo.Refresh.POISSON), lambda r, d: d / (d + r), lambda r, d: d / (d + r) ** 2
     ),
     "age": Model(
-        Age(),
+        AGE,
         lambda r, d: d / (r + d) / r,
         lambda r, d: d / (r + d) * (2 * r + d) / (r + d) / r / r,
         signals=True,
     ),
     "age periodic": Model(
-        Age(fo.Refresh.PERIODIC), lambda r, d: mean_of_age(d / r) / d, lambda r, d: rise_of_age(d / r) / d / d
+        AGE_PERIODIC, lambda r, d: mean_of_age(d / r) / d, lambda r, d: rise_of_age(d / r) / d / d
     ),
 }
 
@@ -145,8 +148,7 @@ def check(
     own: Slope = marginal
     top = np.where(signalled, np.minimum(upper, d), upper)
     best = market(own, bandwidth, N, lower=lower, upper=top, host=host, limits=caps).optimum()
-    assert solution.certificate is not None
-    assert solution.certificate.relative_gap <= SCALAR or solution.certificate.vanishing
+    assert present(solution.certificate).relative_gap <= SCALAR or present(solution.certificate).vanishing
     nothing = 1e-12 * float(np.sum(w))
     scale = cost(best) + solution.price * bandwidth
     assert abs(solution.value - cost(best)) <= SCALAR * scale + nothing * (cost(best) <= nothing)
@@ -248,10 +250,43 @@ def test_piecewise_linear_values_are_those_of_the_linear_program(seed: int) -> N
     sources = fo.Sources(D, W, host=host, min_rate=lower, max_rate=0.3 * bandwidth)
     problem = fo.Problem(SYNC(cost), sources, bandwidth, {0: 0.1 * bandwidth, 1: 0.5 * bandwidth})
     solution = fo.solve(problem, tolerance=SCALAR)
-    assert solution.certificate is not None
-    assert solution.certificate.relative_gap <= SCALAR
+    assert present(solution.certificate).relative_gap <= SCALAR
     exact = float(problem.to_cvxpy().solve(solver="HIGHS"))
     assert abs(solution.value - exact) <= SCALAR * (abs(exact) + solution.price * bandwidth)
+
+
+@pytest.mark.parametrize("kinks", [1, 3])
+@pytest.mark.parametrize("share", [1e-6, 0.3, 0.99, 1.5])
+def test_compiled_kinks_are_those_of_the_greedy_knapsack(kinks: int, share: float) -> None:
+    """Stretches between kinks, steepest first, are what a linear program buys; weights differ by 1e12."""
+    rng = np.random.default_rng(kinks)
+    n = 400
+    gains = -np.sort(-(10.0 ** rng.uniform(-3.0, 3.0, (n, kinks))), axis=1)
+    rates = np.sort(10.0 ** rng.uniform(-6.0, 4.0, (n, kinks)), axis=1)
+    gains[: n // 4], rates[: n // 4] = gains[0], rates[0]
+    weight = np.where(np.arange(n) < n // 8, 1.0, 10.0 ** rng.uniform(-6.0, 6.0, n))
+    stretch = np.diff(rates, axis=1, prepend=0.0)
+    level = np.cumsum((gains * stretch)[:, ::-1], axis=1)[:, ::-1]
+    # The line of stretch j meets the next one at ρ_j: its height there is what later stretches gain.
+    heights = np.where(np.arange(kinks) < kinks - 1, np.roll(level, -1, axis=1), 0.0) + gains * rates
+    cost = PiecewiseLinearCost(
+        np.concatenate([heights, np.zeros((n, 1))], axis=1),
+        np.concatenate([-gains, np.zeros((n, 1))], axis=1),
+    )
+    bandwidth = share * float(np.sum(rates[:, -1]))
+    problem = fo.Problem(SYNC(cost), fo.Sources(np.ones(n), weight), bandwidth)
+    with backend.loading():
+        assert getattr(problem.numerics, "unit_demand", None) is last_kink
+        solution = fo.solve(problem, tolerance=SCALAR)
+    worth, size = (weight[:, None] * gains).ravel(), stretch.ravel()
+    order = np.argsort(-worth, kind="stable")
+    before = np.cumsum(size[order]) - size[order]
+    bought = np.clip(bandwidth - before, 0.0, size[order])
+    least = float(np.sum(worth[order] * (size[order] - bought)))
+    scale = float(np.sum(worth * size))
+    assert abs(solution.value - least) <= EXACT * scale
+    assert np.sum(solution.rates) <= bandwidth * (1.0 + EXACT)
+    assert present(solution.certificate).relative_gap <= SCALAR
 
 
 def test_flat_tails_leave_bandwidth_unused() -> None:
@@ -327,7 +362,7 @@ def test_disciplines_and_signals_that_are_refused() -> None:
         fo.ObjectiveError,
         "source 0 is signalled",
     )
-    periodic = Age(fo.Refresh.PERIODIC)
+    periodic = AGE_PERIODIC
     refused(
         solve_with(periodic, signalled=[False, True]), fo.ObjectiveError, "source 1 is signalled, .* p < 0.85"
     )
@@ -339,4 +374,4 @@ def test_declarations_print_on_one_line_without_arrays() -> None:
     )
     assert repr(PowerCost([1.0, 2.0], 0.5, cap=3.0)) == "PowerCost(scale=<2 values>, exponent=0.5, cap=3)"
     assert repr(STEPS) == "PiecewiseLinearCost(3 pieces)"
-    assert repr(Age()) == "Age(refresh=Refresh.POISSON, nodes=2)"
+    assert repr(AGE) == "Age(refresh=Refresh.POISSON, nodes=2)"

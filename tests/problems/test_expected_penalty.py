@@ -16,9 +16,11 @@ from freshopt.cvx import cp
 from freshopt.numerics.exponential_sums import PenaltyIncrements
 from freshopt.numerics.gauss_quadrature import gauss
 from freshopt.numerics.octave_cache import MANY
-from freshopt.problems import AccumulatedDelay, BinaryFreshness, ExpectedPenalty, HarmonicStaleness
+from freshopt.problems import BinaryFreshness, ExpectedPenalty
 from freshopt.separable.derived_kernel import DerivedNumerics
 from tests.ground_truth.cost_truth import Floats, market
+from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present
+from tests.ground_truth.refusals import refused
 from tests.ground_truth.strata import stratified
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
@@ -153,9 +155,9 @@ def test_it_is_the_named_objectives_where_it_coincides_with_them() -> None:
     for signalled in (False, rng.random(60) < 0.5):
         sources = fo.Sources(d, w, signalled=signalled)
         for penalty, named in (
-            (harmonic_number, HarmonicStaleness()),
-            (lambda m: m, AccumulatedDelay()),
-            (lambda m: 1.0 * (m >= 1), BinaryFreshness()),
+            (harmonic_number, HARMONIC),
+            (lambda m: m, DELAY),
+            (lambda m: 1.0 * (m >= 1), BINARY),
         ):
             ours = fo.solve(fo.Problem(ExpectedPenalty(penalty), sources, 1e3), tolerance=SCALAR)
             theirs = fo.solve(fo.Problem(named, sources, 1e3), tolerance=SCALAR)
@@ -211,8 +213,7 @@ def test_optimum_is_that_of_brute_force(name: str, seed: int) -> None:
     best = market(
         marginal, bandwidth, n, lower=lower, upper=upper, host=host, limits=[0.1 * bandwidth]
     ).optimum()
-    assert solution.certificate is not None
-    assert solution.certificate.relative_gap <= SCALAR
+    assert present(solution.certificate).relative_gap <= SCALAR
     assert abs(solution.value - cost(best)) <= SCALAR * (cost(best) + solution.price * bandwidth)
 
 
@@ -284,14 +285,13 @@ def test_functions_that_are_no_penalties() -> None:
     assert "penalty of 4 missed changes is nan" in refusal(lambda m: np.where(m < 3, m, np.nan))
     assert "penalty of 3 missed changes is infinite" in refusal(lambda m: np.where(m < 3, 0.0, np.inf))
     assert "returned shape () for 1 numbers" in refusal(lambda m: np.zeros(()))  # noqa: ARG005
-    with pytest.raises(fo.ObjectiveError, match=r"penalty 3 is not a function of m"):
-        ExpectedPenalty(3)  # type: ignore[arg-type]
+    refused(r"penalty 3 is not a function of m", ExpectedPenalty, 3, error=fo.ObjectiveError)
     with pytest.raises(fo.ObjectiveError, match=r"nodes=0 and smallest_ratio=0.01 must be > 0"):
         ExpectedPenalty(np.sqrt, nodes=0)
 
 
 def test_sums_that_do_not_converge_are_refused_by_name() -> None:
-    text = refusal(np.expm1, [1.0, 8.0], 10.0, name=["a", "b"])
+    text = refusal(np.expm1, [1.0, 8.0], 10.0, names=["a", "b"])
     assert "cannot be summed at the refreshes per change of 'b':" in text
     assert "grows too fast" in text
     assert "Raise min_rate" in text
@@ -389,6 +389,5 @@ def test_certificates_by_tables_bound_the_true_gap(seed: int) -> None:
         unresolved = 0.5 * price * float(np.spacing(bandwidth))
         assert certificate.gap >= float(paid - least) * (1.0 - EXACT) - unresolved
     solution = fo.solve(problem)
-    assert solution.certificate is not None
-    assert solution.certificate.relative_gap < EXACT
+    assert present(solution.certificate).relative_gap < EXACT
     assert solution.value == pytest.approx(float(least), rel=EXACT)

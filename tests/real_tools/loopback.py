@@ -62,9 +62,9 @@ def real_changes(many: int, seed: int) -> dict[str, list[float]]:
     """Return the changes of packages in the bundled history of Debian, by day; the seed picks them."""
     log = load_example("debian-uploads")
     assert isinstance(log, fo.CrawlLog)
-    chosen = np.random.default_rng(seed).choice(len(log.sources_), many, replace=False)
+    chosen = np.random.default_rng(seed).choice(len(log.names), many, replace=False)
     return {
-        str(log.sources_[k]): log.time[(log.source_index == k) & log.changed.astype(bool)].tolist()
+        str(log.names[k]): log.time[(log.source_index == k) & log.changed.astype(bool)].tolist()
         for k in sorted(chosen.tolist())
     }
 

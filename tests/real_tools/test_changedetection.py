@@ -154,7 +154,7 @@ def test_histories_are_what_was_served(server: Server) -> None:
     assert sum(found.values()) >= PAGES
     log = read_changedetection(server.folder)
     many = np.add.reduceat(log.changed.astype(int), log.offsets[:-1])
-    changes = dict(zip(log.sources_.tolist(), many.tolist(), strict=True))
+    changes = dict(zip(log.names.tolist(), many.tolist(), strict=True))
     assert changes == found
 
 

@@ -118,7 +118,7 @@ for number in range(4):
     with pytest.warns(SourceDataWarning, match="stood still"):
         log = read_dbt(kept, "second")
     names = [f"source.shop.raw.{table}" for table in sorted(TABLES)]
-    assert log.sources_.tolist() == names
+    assert log.names.tolist() == names
     found = {name: int(log.changed[log.source_index == k].sum()) for k, name in enumerate(names)}
     assert found == {f"source.shop.raw.{table}": len(set(hours)) - 1 for table, hours in LOADED.items()}
     # The runs were seconds apart, and so are the changes; the bandwidth is one that dbt can have.
@@ -186,14 +186,14 @@ with duckdb.connect("shop.duckdb") as connection:
     line = fo.pipeline(target / "manifest.json", change, cost=target / "run_results.json")
     kept = ["model.shop.revenue", "model.shop.daily"]
     views = ["model.shop.staged", "model.shop.priced", "exposure.shop.board"]
-    assert set(views) <= set(line.name[line.view].tolist())
-    assert line.sources_name == kept
+    assert set(views) <= set(line.names[line.view].tolist())
+    assert line.source_names == kept
     assert line.sources.change_rate.tolist() == [40.0, 42.0]
     assert np.all((line.sources.refresh_cost > 0.0) & (line.sources.refresh_cost < 60.0))
     budget = 60.0 * float(line.sources.refresh_cost.sum())
-    solution = fo.solve(fo.Problem(fo.problems.HarmonicStaleness(), line.sources, budget))
+    solution = fo.solve(fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.POISSON), line.sources, budget))
     rounded = AfterParents(line, DbtJobs.periods()).rates(solution.rates)
-    rates = dict(zip(line.sources_name, rounded.tolist(), strict=True))
+    rates = dict(zip(line.source_names, rounded.tolist(), strict=True))
     export(rates, DbtJobs(target / "manifest.json"), folder / "jobs")
     assert float(line.sources.refresh_cost @ rounded) <= budget
     (folder / "jobs/selectors.yml").rename(folder / "selectors.yml")

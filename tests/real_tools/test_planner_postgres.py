@@ -35,7 +35,7 @@ OBSERVED = (
 def crawl(place: str | Path) -> tuple[list[tuple[str, float, bool]], list[float], str]:
     """Return what a planner handed out and planned in 12 days of a world that changes every other day."""
     said_out: list[tuple[str, float, bool]] = []
-    settings = {"host_limits": {"h": 8.0}, "update": 0.5, "burst": "1d", "host_gap": 0.02}
+    settings = {"host_limits": {"h": "8/day"}, "update": 0.5, "burst": "1d", "host_gap": 0.02}
     with fo.Planner(place, bandwidth=30.0, **settings) as planner:  # type: ignore[arg-type]
         hosts = ["h"] * 20 + ["i"] * 20 + [f"j{k}" for k in range(20)]
         most = [0.5 if k % 7 == 0 else None for k in range(60)]

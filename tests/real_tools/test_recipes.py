@@ -1,18 +1,23 @@
-"""The recipes of the documentation, run by the real APScheduler and the real Airflow."""
+"""The recipes of the documentation, run by the real APScheduler, Airflow, Dagster and JAX."""
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+import polars
+import pytest
+
 import freshopt as fo
 from tests.real_tools.loopback import real_changes, served
 
-PAGE = Path(__file__).parents[2] / "docs/recipes.md"
+RECIPES = Path(__file__).parents[2] / "docs" / "recipes"
 # Run after the recipe: jobs run for some seconds, and then tell their intervals.
 REST = """
 import time
@@ -22,21 +27,35 @@ for job in scheduler.get_jobs():
 scheduler.shutdown()
 """
 
+# Run beside the recipe: the job, as its schedule would start it.
+ONCE = "import dagster_job; assert dagster_job.freshopt_refresh.execute_in_process().success"
 
-def recipe(imported: str) -> str:
-    """Return the block of the page that imports a package."""
-    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    (found,) = [block for block in blocks if f"from {imported}" in block]
-    return str(found)
+# Run beside the recipe: what JAX differentiates, as it stands and compiled.
+GRADIENT = """
+import jax, json
+import jax.numpy as jnp
+import freshopt as fo
+from jax_layer import optimal_rates
+
+def loss(change_rate, importance):
+    objective = fo.problems.HarmonicStaleness()
+    rates = optimal_rates(change_rate, importance, lambda sources: fo.Problem(objective, sources, 4.0))
+    return jnp.dot(rates, jnp.array([0.3, -1.0, 0.7]))
+
+slope = jax.grad(loss, (0, 1))
+print(json.dumps([[x.tolist() for x in run(*AT)] for run in (slope, jax.jit(slope))]))
+"""
+AT = np.array([[0.5, 2.0, 1.0], [1.0, 2.0, 3.0]])
 
 
 def test_apscheduler_runs_the_jobs_of_a_plan(program: Callable[[str, str], Path], tmp_path: Path) -> None:
     (tmp_path / "plan").mkdir()
     # Every second, every two seconds, once a day, and never.
     rates = {"a": 86_400.0, "b, quoted": 43_200.0, "c": 1.0, "d": 0.0}
-    rows = "".join(f'"{source}",{rate}\n' for source, rate in rates.items())
-    (tmp_path / "plan/rates.csv").write_text(f"source,rate\n{rows}")
-    (tmp_path / "recipe.py").write_text(recipe("apscheduler") + REST)
+    polars.DataFrame({"source": [*rates], "rate": [*rates.values()]}).write_parquet(
+        tmp_path / "plan/rates.parquet"
+    )
+    (tmp_path / "recipe.py").write_text((RECIPES / "apscheduler_jobs.py").read_text() + REST)
     python = str(program("apscheduler", "python"))
     said = subprocess.run(
         [python, "-u", "recipe.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
@@ -57,7 +76,7 @@ def test_apscheduler_runs_the_jobs_of_a_plan(program: Callable[[str, str], Path]
 def test_airflow_runs_the_recipe(program: Callable[[str, str], Path], tmp_path: Path) -> None:
     home = tmp_path / "airflow"
     (home / "dags").mkdir(parents=True)
-    (home / "dags/refresh.py").write_text(recipe("airflow"))
+    (home / "dags/refresh.py").write_text((RECIPES / "airflow_dag.py").read_text())
     named = {"AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
     # It would tell its makers that it is used.
     named["AIRFLOW__USAGE_DATA_COLLECTION__ENABLED"] = "False"
@@ -75,13 +94,53 @@ def test_airflow_runs_the_recipe(program: Callable[[str, str], Path], tmp_path: 
         assert ended.returncode == 0, ended.stdout + ended.stderr
 
     airflow("db", "migrate")
+    asked_and_learnt(tmp_path, lambda: airflow("dags", "test", "freshopt_refresh"))
+
+
+def test_dagster_runs_the_recipe(program: Callable[[str, str], Path], tmp_path: Path) -> None:
+    (tmp_path / "dagster_job.py").write_text((RECIPES / "dagster_job.py").read_text())
+    python = str(program("dagster", "python"))
+    named = {**os.environ, "DAGSTER_DISABLE_TELEMETRY": "1"}
+
+    def once() -> None:
+        subprocess.run([python, "-c", ONCE], cwd=tmp_path, env=named, timeout=120, check=True)
+
+    asked_and_learnt(tmp_path, once)
+
+
+def test_jax_differentiates_through_the_recipe(program: Callable[[str, str], Path], tmp_path: Path) -> None:
+    (tmp_path / "jax_layer.py").write_text((RECIPES / "jax_layer.py").read_text())
+    text = GRADIENT.replace("*AT", f"*jnp.array({AT.tolist()})")
+    ended = subprocess.run(
+        [program("jax", "python"), "-c", text],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    found = np.array(json.loads(ended.stdout))
+
+    def loss(at: npt.NDArray[np.float64]) -> float:
+        problem = fo.Problem(fo.problems.HarmonicStaleness(), fo.Sources(*at), 4.0)
+        return float(fo.solve(problem).rates @ [0.3, -1.0, 0.7])
+
+    for place in np.ndindex(AT.shape):
+        step = np.zeros_like(AT)
+        step[place] = 1e-5
+        measured = (loss(AT + step) - loss(AT - step)) / 2e-5
+        assert found[:, *place] == pytest.approx([measured, measured], abs=1e-8)
+
+
+def asked_and_learnt(folder: Path, job: Callable[[], None]) -> None:
+    """Run a job twice on pages that change, and find what it was told in the planner's log."""
     with served(real_changes(3, seed=1)) as pages:
-        with fo.Planner(tmp_path / "planner", bandwidth="3/second") as planner:
+        with fo.Planner(folder / "planner", bandwidth="3/second") as planner:
             planner.add_many([pages.address(page) for page in pages.changes])
         for day in (0.0, 600.0):
             pages.turn(day)
-            airflow("dags", "test", "freshopt_refresh")
-        with fo.Planner(tmp_path / "planner") as planner:
+            job()
+        with fo.Planner(folder / "planner") as planner:
             log = planner.log()
         first = len({each.page for each in pages.asked})
         assert len(pages.asked) > first > 0

@@ -64,7 +64,7 @@ def found_by(folder: Path) -> dict[str, list[bool]]:
         log = planner.log()
     found: dict[str, list[bool]] = {}
     for k, changed in zip(log.source_index.tolist(), log.changed.tolist(), strict=True):
-        found.setdefault(str(log.sources_[k]), []).append(bool(changed))
+        found.setdefault(str(log.names[k]), []).append(bool(changed))
     return found
 
 

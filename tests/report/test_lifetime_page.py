@@ -18,10 +18,11 @@ from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStalene
 from freshopt.report import write_report
 from freshopt.tools import CacheControl
 from tests.ground_truth.page_reader import PageReader
+from tests.ground_truth.refusals import refused
 from tests.report.test_page import ODD
 
 ON_REQUEST = fo.Refresh.ON_REQUEST
-SECTIONS = ["comparison", "proof", "bandwidth", "lifetimes", "sources", "certainty", "made"]
+SECTIONS = ["comparison", "bandwidth", "lifetimes", "sources", "certainty", "proof", "made", "words"]
 # Names, request rates, bandwidth, objective, and what else was asked.
 KINDS: dict[str, tuple[list[str], Any, float, fo.Objective, dict[str, Any]]] = {
     "plain": ([f"/{k}" for k in range(30)], 40.0, 90.0, HarmonicStaleness(ON_REQUEST), {}),
@@ -64,7 +65,9 @@ def test_its_sections_and_numbers_are_those_of_the_summary(plan: tuple[str, Path
     assert page.links[: len(SECTIONS)] == [f"#{anchor}" for anchor in SECTIONS]
     fresh = facts["requests_see_fresh"]
     top = [facts[key] for key in ("value", "bound", "gap", "price", "bandwidth_used", "request_rate")]
-    counts = [facts["counts"][key] for key in ("never_fetched", "fetched_at_each_request")]
+    counts = [
+        many for key in ("never_fetched", "fetched_at_each_request") if (many := facts["counts"][key]) > 0
+    ]
     assert {*top, *counts, *facts["baselines"].values(), *fresh.values()} <= page.values()
     assert "Proved optimal" in page.sections["proof"]
     (lead,) = (line for line in page.prose.splitlines() if line.startswith("With "))
@@ -145,7 +148,6 @@ def test_a_notebook_shows_it(tmp_path: Path) -> None:
     pl.DataFrame({"rate": [1.0] * 2, "lifetime": [1.0] * 2}).write_parquet(
         tmp_path / "plan" / "lifetimes.parquet"
     )
-    with pytest.raises(
-        fo.SourceDataError, match=r"change_rates\.parquet has 1 rows and .*lifetimes\.parquet has 2"
-    ):
-        write_report(tmp_path / "plan")
+    refused(
+        r"change_rates\.parquet has 1 rows and .*lifetimes\.parquet has 2", write_report, tmp_path / "plan"
+    )

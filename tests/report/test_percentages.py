@@ -26,6 +26,7 @@ Facts = dict[str, Any]
 Pairs = list[tuple[str, float]]  # a number as it is shown, and what it must be
 
 NUMBER = r"(-?\d[\d.,]*(?:e[+-]?\d+)?)"
+NUM = NUMBER[1:-1]
 ERROR = r"(?: ± [\d.,]+(?:e[+-]?\d+)?)?"
 # A time is shown in the unit that fits it, and then not compared with the number of the log's unit.
 UNIT = rf"(?:[\d.,]+ (?:second|minute|hour|day|year)s?|{NUMBER})"
@@ -53,10 +54,7 @@ class Printed(NamedTuple):
 
 
 def regret(facts: Facts, found: re.Match[str]) -> Pairs:
-    spread = facts["uncertainty"]
-    mean, base = spread["mean_regret"], spread["mean_optimal_value"]
-    pairs = [(found[1], mean), (found[2], 100.0 * mean / base), (found[3], base)]
-    return [(text, exact) for text, exact in pairs if text]
+    return [(found[1], 100.0 * facts["uncertainty"]["relative_regret"])]
 
 
 def rows_of(facts: Facts) -> dict[str, Facts]:
@@ -117,31 +115,64 @@ def as_today_alone(facts: Facts, found: re.Match[str]) -> Pairs:
     return [(found[1], 100.0 * facts["today"]["fresh"])]
 
 
+def saved(facts: Facts, found: re.Match[str]) -> Pairs:
+    """How many fewer fetches are as fresh as the log's own crawls, or what limits leave of them."""
+    now = facts["today"].get("cut") or facts["today"]
+    saving = 100.0 * (1.0 - facts["today"]["needed"] / now["bandwidth"])
+    pairs = [(found["fresh"], 100.0 * now["fresh"]), (found["fewer"], saving), (found["more"], -saving)]
+    return [(shown, exact) for shown, exact in pairs if shown]
+
+
+def saving(facts: Facts, found: re.Match[str]) -> Pairs:
+    now = facts["today"].get("cut") or facts["today"]
+    return [(found[1], 100.0 * (1.0 - facts["today"]["needed"] / now["bandwidth"]))]
+
+
+def reached(facts: Facts, found: re.Match[str]) -> Pairs:
+    """The time up to date, beside that of the log's own crawls or of equal rates."""
+    shares, today = facts["findings"]["fresh"], facts["today"]
+    pairs = [(found["here"], shares["plan"]), (found["alike"], shares["uniform"])]
+    pairs += [(found["now"], today["fresh"] if today else 0.0)]
+    return [(shown, 100.0 * exact) for shown, exact in pairs if shown]
+
+
+def curve(facts: Facts, found: re.Match[str]) -> Pairs:
+    """Freshness of the best and of equal rates at a bandwidth of the picture at the top."""
+    points = facts["findings"]["freshness"]
+    shown = [[100.0 * point["best"], 100.0 * point["equal"]] for point in points]
+    told = [amount(found[1]), amount(found[2])]
+    best, equal = min(shown, key=lambda each: abs(each[0] - told[0]) + abs(each[1] - told[1]))
+    return [(found[1], best), (found[2], equal)]
+
+
+MARKS = ("as fresh as today", "today", "this plan", "equally often")
+
+
+def marked(facts: Facts, found: re.Match[str]) -> Pairs:
+    """The marks of that picture."""
+    today, shares = facts["today"], facts["findings"]["fresh"]
+    now = (today.get("cut") or today)["fresh"] if today else 0.0
+    of = {"this plan": shares["plan"], "today": now, "as fresh as today": now}
+    return [(found[2], 100.0 * {**of, "equally often": shares["uniform"]}[found[1]])]
+
+
+def off(facts: Facts, found: re.Match[str]) -> Pairs:
+    """How far costs in back-tests were from what was predicted."""
+    ratios = facts["forecast"]["realised_over_predicted"]
+    ends = [(found[1], min(ratios)), (found[2] or found[1], max(ratios))]
+    return [(shown.removeprefix("+"), 100.0 * (ratio - 1.0)) for shown, ratio in ends]
+
+
+def alike(facts: Facts, found: re.Match[str]) -> Pairs:
+    value, other = facts["value"], facts["baselines"]["uniform"]
+    return [(found[1], 100.0 * abs(value - other) / abs(other))]
+
+
 def beyond_limits(facts: Facts, found: re.Match[str]) -> Pairs:
     """The log's own crawls where they exceed limits, and what is left of them within."""
     told = facts["today"]
     shares = (told["fresh"], told["cut"]["fresh"], told["saving"])
     return [(found[k], 100.0 * share) for k, share in zip((1, 3, 4), shares, strict=True)]
-
-
-def baseline(facts: Facts, found: re.Match[str]) -> Pairs:
-    percent, word, words = found.groups()
-    value, other = facts["value"], facts["baselines"][KEYS[words]]
-    assert (word == "more") == (value > other)
-    return [(percent, 100.0 * abs(value - other) / abs(other))]
-
-
-def fresh(facts: Facts, found: re.Match[str]) -> Pairs:
-    shares = facts["findings"]["fresh"]
-    return [
-        (found[1], 100.0 * shares["plan"]),
-        *([(found[2], 100.0 * shares["uniform"])] if found[2] else []),
-    ]
-
-
-def costs(facts: Facts, found: re.Match[str]) -> Pairs:
-    whole, rows = facts["findings"]["cost"], facts["findings"]["most_costly"]
-    return [(found[1], 100.0 * sum(row["cost"] for row in rows) / whole), (found[2], whole)]
 
 
 def more(facts: Facts, found: re.Match[str]) -> Pairs:
@@ -155,12 +186,6 @@ def point(facts: Facts, found: re.Match[str]) -> Pairs:
     return [(found[1], near["bandwidth"]), (found[2], 100.0 * near["fresh"])]
 
 
-def of_the_crawls(facts: Facts, found: re.Match[str]) -> Pairs:
-    """The plan's refreshes, of the crawls that the table has rates of."""
-    used, crawled = facts["bandwidth_used"], facts["_tables"]["crawl_rate"].sum()
-    return [(found[1], crawled), (found[2], used), (found[3], 100.0 * used / crawled)]
-
-
 def amount(shown: str) -> float:
     return float(shown.replace(",", ""))
 
@@ -172,10 +197,11 @@ def forecast(facts: Facts, found: re.Match[str]) -> Pairs:
 
 
 def time_fresh(facts: Facts, found: re.Match[str]) -> Pairs:
-    """Freshness of the plan and, where they are named, of the simple rules."""
-    rules = ("plan", "uniform", "proportional", "square-root")
-    told = zip(found.groups(), rules, strict=True)
-    return [(text, 100.0 * facts["findings"]["fresh"][rule]) for text, rule in told if text]
+    """Freshness of the plan and, where they are named, of the plan without its cycle and of simple rules."""
+    shares, cycle = facts["findings"]["fresh"], facts["phases"]
+    known = [shares["plan"], cycle and cycle["fresh_without"]]
+    known += [shares.get(rule) for rule in ("uniform", "proportional", "square-root")]
+    return [(text, 100.0 * share) for text, share in zip(found.groups(), known, strict=True) if text]
 
 
 def dearer(facts: Facts, found: re.Match[str]) -> Pairs:
@@ -191,35 +217,48 @@ def of_a_source(facts: Facts, found: re.Match[str]) -> Pairs:
 # Phrases that hold percentages, with what the numbers in them must be.
 GRAMMAR: list[tuple[str, Callable[[Facts, re.Match[str]], Pairs]]] = [
     (
-        rf"{PERCENT} of the time, by importance"
+        rf"(?:At your freshness|Your crawls, cut to the limits) \((?P<fresh>{NUM}) %\)"
+        rf"\s*[\d.,]+ \w+/\w+ instead of [\d.,]+\s*"
+        rf"(?:(?P<fewer>{NUM}) % fewer|(?P<more>{NUM}) % more|as many)",
+        saved,
+    ),
+    (rf"The same freshness(?: within the limits)? with {PERCENT} fewer", saving),
+    (rf"{PERCENT} fewer than today", saving),
+    (r"(?m)^(?:0|[1-9]0|100) %$", lambda *_: []),
+    (
+        rf"(?P<here>{NUM}) % of the time up to date"
+        rf"(?:\s*\((?:now: (?P<now>{NUM})|all alike: (?P<alike>{NUM})) %\))?",
+        reached,
+    ),
+    (rf"{PERCENT} at best, {PERCENT} if all alike", curve),
+    (
+        rf"(as fresh as today|today|this plan|equally often): {PERCENT}(?: of the time)? at [\d.,]+ \w+/\w+",
+        marked,
+    ),
+    (r"on your own past were ([+-]?\d+)(?: to ([+-]?\d+))? % off the prediction", off),
+    (rf"{PERCENT} (?:less|more) {WORDS} than all alike", alike),
+    (
+        rf"opies are up to date {PERCENT} of the time"
         rf"(?:, less than at equal rates, as it is {WORDS} that is optimised)?"
-        rf"(?:; uniform rates {PERCENT}, proportional {PERCENT}, square-root {PERCENT})?",
+        rf"(?: \((?:{PERCENT} without the weekly timing, )?{PERCENT} if all were fetched equally often, "
+        rf"{PERCENT} in proportion to change rates, {PERCENT} ∝)?",
         time_fresh,
     ),
     (rf"{PERCENT} more bandwidth (?:raises|lowers) {WORDS} by at most {PERCENT}", dearer),
-    (rf"right, {PERCENT} a source", of_a_source),
-    (rf"{UNIT} under the posterior; {PERCENT} interval {UNIT}–{UNIT}", forecast),
-    (rf"{WORDS} of this plan is {NUMBER}; its {PERCENT} interval is from {NUMBER} to {NUMBER}", forecast),
-    (rf"{UNIT} under the posterior; {PERCENT} at (?:least|most) {UNIT}", lambda _, found: [(found[2], 90.0)]),
-    (rf"It is {PERCENT} of the plan's cost", hidden),
-    (rf"saves {PERCENT} of the cost at", lambda facts, found: [(found[1], 100.0 * facts["phases"]["saved"])]),
+    (rf"run, {PERCENT} a source", of_a_source),
+    (rf"{UNIT} is expected; {PERCENT} interval {UNIT} to {UNIT}", forecast),
     (
-        rf"{WORDS} of this plan is {NUMBER}; its {PERCENT} interval is (?:{NUMBER} or (?:more|less)|open)",
+        rf"{UNIT} is expected; {PERCENT} interval (?:at (?:least|most) {UNIT}|of any)",
         lambda _, found: [(found[2], 90.0)],
     ),
-    (rf"{PERCENT} posterior interval", lambda _, found: [(found[1], 90.0)]),
-    (rf"(?:error: |is ){UNIT}, {PERCENT} of the mean optimal value {UNIT}", regret),
+    (rf"ore data would help by about {PERCENT} on average", regret),
+    (rf"It is {PERCENT} of the plan's cost", hidden),
+    (rf"saves {PERCENT} of the cost at", lambda facts, found: [(found[1], 100.0 * facts["phases"]["saved"])]),
     (rf"(?i){POLICY} save {SHARE} of the plan's cost", of_the_plan),
     (rf"plan saves {SHARE} of the cost of {POLICY}", by_the_plan),
     (rf"the plan and {POLICY} this log does not decide \(the plan saves {SHARE}\)", undecided),
     (rf"the plan and {POLICY} this log does not decide \(the plan costs {SHARE} more\)", undecided_loss),
     (rf"(?m)^(\S.*?)  +\d[^%]* {PERCENT}$", replayed),
-    (rf"{PERCENT} (more|less)(?: {WORDS})? than (equal rates|rates in proportion to change rates)", baseline),
-    (
-        rf"expected to keep copies up to date {PERCENT} of the time(?:, against {PERCENT} at equal rates)?",
-        fresh,
-    ),
-    (rf"{PERCENT} ?of the time copies are expected up to date(?:; {PERCENT} at equal rates)?", fresh),
     (rf"own crawls keep copies fresh {PERCENT} of the time", as_today_alone),
     (rf"{PERCENT} fresh is out of reach", as_today_alone),
     (
@@ -228,11 +267,9 @@ GRAMMAR: list[tuple[str, Callable[[Facts, re.Match[str]], Pairs]]] = [
         beyond_limits,
     ),
     (rf"own crawls \({PERCENT} of the time\) needs (?:{PERCENT} (fewer|more)|as many) crawls", as_today),
-    (rf"makes? up {PERCENT} of the {WORDS}, {NUMBER}\.", costs),
     (rf"{PERCENT} more bandwidth: {NUMBER} per", more),
     (rf"{NUMBER} per \w+, (?:this plan|{WORDS}|[\d.]+ times), up to date {PERCENT}", point),
     (rf"bandwidth{NUMBER} per [^%]*?time up to date{PERCENT}", point),
-    (rf"crawls were {NUMBER} per [^%]*? refreshes {NUMBER} times per \w+, {PERCENT} of that", of_the_crawls),
     (rf"about as often \(within {PERCENT}\)", lambda _, found: [(found[1], 5.0)]),
     (rf"{PERCENT} intervals?", lambda facts, found: [(found[1], 100.0 * facts["settings"]["confidence"])]),
 ]
@@ -261,11 +298,10 @@ COLUMNS: dict[tuple[str, str], Column] = {
         and round(point["bandwidth"] / facts["bandwidth"], 9) in (0.25, 0.5, 1, 1.5, 2, 3)
     ),
     ("Sources", "time up to date"): lambda facts: facts["_tables"]["fresh"],
+    ("Sources", "refreshes, against today"): lambda facts: facts["_tables"]["change"],
+    ("The 25 that", "refreshes, against today"): lambda facts: facts["_tables"]["change"][:25],
     ("The 25 that", "time up to date"): lambda facts: facts["_tables"]["fresh"][:25],
     ("Load by host", "of all refreshes"): lambda facts: facts["_hosts"]["len"] / facts["counts"]["refreshes"],
-    ("Most costly sources", "share of the"): lambda facts: (
-        row["cost"] / facts["findings"]["cost"] for row in facts["findings"]["most_costly"]
-    ),
     ("Binding limits", "used, of the limit"): lambda facts: (
         row["used"] / row["limit"] for row in facts["findings"]["hosts"]["hosts"]
     ),
@@ -360,13 +396,15 @@ def printed(folder: Path, *arguments: str) -> Printed:
     own = [str(folder / word) if (folder / word).is_file() else word for word in arguments]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(console, "WIDTH", 1000)  # a sentence is a line, and so is a row
-        done = CliRunner().invoke(main, ["plan", *own, "--out", str(folder / "plan")])
+        done = CliRunner().invoke(main, ["plan", "--details", *own, "--out", str(folder / "plan")])
     assert done.exit_code == 0, done.output
     facts = json.loads((folder / "plan" / "summary.json").read_text(encoding="utf-8"))
-    known, costs, times = (
+    known, costs, times, rates = (
         pl.read_parquet(folder / "plan" / f"{name}.parquet")
-        for name in ("change_rates", "per_source", "schedule")
+        for name in ("change_rates", "per_source", "schedule", "rates")
     )
+    change = pl.col("rate") / pl.col("crawl_rate") - 1.0
+    costs = costs.join(rates, on="source").with_columns(change=change)
     facts["_tables"] = known.join(costs, on="source").sort("cost", descending=True, maintain_order=True)
     if "host" in known.columns:
         counted = times.join(known, on="source").group_by("host").len()
@@ -384,7 +422,9 @@ def check(found: Printed) -> None:
     assert unexplained(found.page.prose, found.facts) == []
     assert unexplained("\n".join([*found.page.labels, *found.page.tooltips]), found.facts) == []
     assert unexplained_cells(found.page, found.facts) == []
-    ticks = [text for text in found.page.drawn if "%" in text]
+    drawn = [text for text in found.page.drawn if not text.startswith("% of the time up to date")]
+    assert unexplained("\n".join(drawn).replace(" fewer", " fewer than today"), found.facts) == []
+    ticks = [text for text in drawn if "%" in text and "fewer" not in text]
     assert set(ticks) <= {f"{k} %" for k in range(0, 101, 10)}
     assert ("share of sources, slowest first" in found.page.drawn) or not ticks
     assert found.output.count("%") >= (2 if found.facts["uncertainty"] else 0)
@@ -406,19 +446,19 @@ def test_so_it_is_under_every_objective(name: str, objective: str, tmp_path: Pat
 @pytest.mark.parametrize(
     "text",
     [
-        "expected regret of estimation error: 1.972 (11 %)",
-        "expected regret of estimation error: 1.972, 11 % of the mean optimal value 19.54",
-        "expected regret of estimation error: 1.972, 10.1 % of the mean optimal value 18.54",
-        "this plan has 10 % less expected staleness than equal rates",
+        "more data would help by about 11 %",
+        "more data would help by about 11 % on average",
+        "25 % less staleness than all alike",
+        "20 % less staleness than rates as they are",
         "stale 0.5 % of the time; this plan 0.5 %: 16 % less",
     ],
 )
 def test_wrong_and_nameless_percentages_are_found(text: str) -> None:
     facts = {
-        "uncertainty": {"mean_regret": 1.972, "mean_optimal_value": 19.54},
+        "uncertainty": {"relative_regret": 0.101},
         "baselines": {"uniform": 25.0},
         "value": 20.0,
     }
     assert len(unexplained(text, facts)) > 0
-    assert unexplained("error: 1.972, 10.1 % of the mean optimal value 19.54", facts) == []
-    assert unexplained("has 20 % less expected staleness than equal rates", facts) == []
+    assert unexplained("more data would help by about 10.1 % on average", facts) == []
+    assert unexplained("20 % less staleness than all alike", facts) == []

@@ -1,4 +1,4 @@
-"""Schedules: the times that a method gives to rates, and what is refused."""
+"""Schedules: the times that a method gives to rates, iterated, cut by time, asked what is due; refusals."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,9 +17,12 @@ import pandas as pd
 import polars as pl
 import pytest
 
+import freshopt as fo
 from freshopt.errors import SourceDataError
+from freshopt.modelling.objective import Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
+from freshopt.problems import HarmonicStaleness
 from freshopt.scheduling import (
     Carousel,
     EarliestDeadline,
@@ -29,6 +33,7 @@ from freshopt.scheduling import (
 )
 from freshopt.scheduling.refresh_order import PEAK_BYTES
 from freshopt.scheduling.schedule import Method, schedule
+from tests.ground_truth.refusals import present, refused
 from tests.ground_truth.tolerances import EXACT
 
 METHODS: list[Method] = [
@@ -174,17 +179,15 @@ def test_a_solution_brings_names_unit_and_signals() -> None:
     solution = solved(
         [2.0, 0.25, 1.0],
         change_rate=[1.0, 0.5, 1.0],
-        name=["a", "b", "c"],
+        names=["a", "b", "c"],
         signalled=[False, True, True],
         time_unit="hour",
     )
     plan = schedule(solution, 5.0, Periodic())
     assert plan.time_unit == "hour"
-    assert plan.names is not None
-    assert plan.names.tolist() == ["a", "b", "c"]
+    assert present(plan.names).tolist() == ["a", "b", "c"]
     assert plan.counts.tolist() == [10, 0, 0]
-    assert plan.crawl_probability is not None
-    np.testing.assert_array_equal(plan.crawl_probability, [np.nan, 0.5, 1.0])
+    np.testing.assert_array_equal(present(plan.crawl_probability), [np.nan, 0.5, 1.0])
     assert repr(plan) == "Schedule(10 refreshes of 3 sources in 5 hours, 2 crawled on signal, Periodic())"
 
 
@@ -204,10 +207,8 @@ def test_a_table_with_signals() -> None:
     )
     plan = schedule(frame, 3.0, Periodic())
     assert plan.counts.tolist() == [3, 0]
-    assert plan.crawl_probability is not None
-    assert plan.crawl_probability[1] == 0.25
-    with pytest.raises(SourceDataError, match="no column 'change_rate'"):
-        schedule(frame.drop("change_rate"), 3.0, Periodic())
+    assert present(plan.crawl_probability)[1] == 0.25
+    refused("no column 'change_rate'", schedule, frame.drop("change_rate"), 3.0, Periodic())
 
 
 def test_to_frame_names_sources_and_adds_timestamps() -> None:
@@ -240,14 +241,12 @@ def test_arrays_are_read_only_views() -> None:
 
 @pytest.mark.parametrize("horizon", [0.0, -1.0, math.nan, math.inf])
 def test_a_horizon_must_be_positive_and_finite(horizon: float) -> None:
-    with pytest.raises(SourceDataError, match="horizon is"):
-        schedule({"a": 1.0}, horizon, Periodic())
+    refused("horizon is", schedule, {"a": 1.0}, horizon, Periodic())
 
 
 @pytest.mark.parametrize("bad", [math.nan, -0.5, math.inf])
 def test_a_rate_that_is_no_rate_is_refused_by_name(bad: float) -> None:
-    with pytest.raises(SourceDataError, match=r"rate out of range for 'b': "):
-        schedule({"a": 1.0, "b": bad}, 1.0, Periodic())
+    refused(r"rate out of range for 'b': ", schedule, {"a": 1.0, "b": bad}, 1.0, Periodic())
     with pytest.raises(SourceDataError, match=r"rate out of range for source 1: "):
         schedule(solved([1.0, bad], change_rate=[1.0, 1.0]), 1.0, Periodic())
 
@@ -261,13 +260,8 @@ def test_a_schedule_that_does_not_fit_in_memory_is_refused_with_the_longest_that
 ) -> None:
     monkeypatch.setattr("freshopt.scheduling.refresh_order.free_memory", lambda: free)
     rates = {"a": 1e9, "b": 1e9}
-    with pytest.raises(
-        SourceDataError, match=rf"GiB until .*, and {room}.*at most {longest:.3g} days"
-    ) as told:
-        schedule(rates, 30.0, Periodic())
-    assert "\n" not in str(told.value)
-    with pytest.raises(SourceDataError, match=room):
-        schedule({"a": 1e100}, 1.0, PoissonArrivals())
+    refused(rf"GiB until .*, and {room}.*at most {longest:.3g} days", schedule, rates, 30.0, Periodic())
+    refused(room, schedule, {"a": 1e100}, 1.0, PoissonArrivals())
 
 
 def test_what_a_schedule_takes_until_it_is_written_is_no_more_than_is_counted() -> None:
@@ -291,12 +285,11 @@ print((made(10.0) - before) / (8.0 * 1e6))
 
 
 def test_signalled_sources_are_not_crawled_more_often_than_they_change() -> None:
-    columns: dict[str, Any] = {"change_rate": [1.0], "name": ["a"], "signalled": True}
+    columns: dict[str, Any] = {"change_rate": [1.0], "names": ["a"], "signalled": True}
     with pytest.raises(SourceDataError, match=r"crawled more often than signalled: 'a': 1\.1 > 1"):
         schedule(solved([1.1], **columns), 1.0, Periodic())
     plan = schedule(solved([1.0 + EXACT], **columns), 1.0, Periodic())
-    assert plan.crawl_probability is not None
-    assert plan.crawl_probability[0] == 1.0
+    assert present(plan.crawl_probability)[0] == 1.0
 
 
 def test_tables_that_cannot_be_read_are_refused() -> None:
@@ -307,34 +300,123 @@ def test_tables_that_cannot_be_read_are_refused() -> None:
         schedule(pl.DataFrame({"source": ["a", "b", "a"], "rate": [1.0, 1.0, 1.0]}), 1.0, method)
     with pytest.raises(SourceDataError, match="column 'rate' has 1 empty cell\\."):
         schedule(pl.DataFrame({"source": ["a", "b"], "rate": [1.0, None]}), 1.0, method)
-    with pytest.raises(SourceDataError, match="rates are a ndarray"):
-        schedule(np.ones(3), 1.0, method)
-    with pytest.raises(SourceDataError, match="there are no rates"):
-        schedule({}, 1.0, method)
-    with pytest.raises(SourceDataError, match="time_unit 'fortnight' is not known"):
-        schedule({"a": 1.0}, 1.0, method, time_unit="fortnight")
+    refused("rates are a ndarray", schedule, np.ones(3), 1.0, method)
+    refused("there are no rates", schedule, {}, 1.0, method)
+    refused("time_unit 'fortnight' is not known", schedule, {"a": 1.0}, 1.0, method, time_unit="fortnight")
     with pytest.raises(SourceDataError, match="time_unit is 'hour' but the solution's rates are per day"):
         schedule(solved([1.0], change_rate=[1.0]), 1.0, method, time_unit="hour")
 
 
 def test_schedules_whose_arrays_do_not_fit_are_refused() -> None:
-    with pytest.raises(SourceDataError, match="Give one source per time"):
-        Schedule(source=[0], time=[0.0, 1.0], horizon=2.0, rates=[1.0])
-    with pytest.raises(SourceDataError, match="one name per rate"):
-        Schedule(source=[0], time=[0.0], horizon=2.0, rates=[1.0], names=["a", "b"])
+    refused("Give one source per time", Schedule, source=[0], time=[0.0, 1.0], horizon=2.0, rates=[1.0])
+    refused("one name per rate", Schedule, source=[0], time=[0.0], horizon=2.0, rates=[1.0], names=["a", "b"])
     with pytest.raises(SourceDataError, match=r"source ranges over 0\.\.1, but there are 1"):
         Schedule(source=[0, 1], time=[0.0, 1.0], horizon=2.0, rates=[1.0])
-    with pytest.raises(SourceDataError, match="comes after one at 1"):
-        Schedule(source=[0, 0], time=[1.0, 0.5], horizon=2.0, rates=[1.0])
+    refused("comes after one at 1", Schedule, source=[0, 0], time=[1.0, 0.5], horizon=2.0, rates=[1.0])
     for outside in (-0.5, 2.0, math.nan):
-        with pytest.raises(SourceDataError, match=r"outside \[0, 2\)"):
-            Schedule(source=[0], time=[outside], horizon=2.0, rates=[1.0])
+        refused(r"outside \[0, 2\)", Schedule, source=[0], time=[outside], horizon=2.0, rates=[1.0])
 
 
 def test_importing_scheduling_loads_no_heavy_library() -> None:
     code = (
         "import sys, freshopt.scheduling, freshopt.scheduling.schedule\n"
-        "print(*{'polars', 'scipy', 'cvxpy', 'numba', 'narwhals'} & set(sys.modules))"
+        "print(*{'polars', 'scipy', 'cvxpy', 'numba', 'narwhals'} & set(sys.modules))\n"
+        "print(*[name for name in sys.modules if name.startswith('freshopt.estimators.')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+    heavy, estimators = done.stdout.splitlines()
+    assert heavy == ""
+    assert {name.rpartition(".")[2] for name in estimators.split()} == {
+        "week_clock",
+        "weekly_learning",
+        "weekly_profile",
+    }
+
+
+NAMES = ["news", "blog", "archive"]
+BEGIN = datetime(2026, 3, 1, 6, tzinfo=UTC)
+
+
+@pytest.fixture
+def plan() -> fo.Schedule:
+    sources = fo.Sources([2.0, 1.0, 0.3], importance=[3.0, 2.0, 1.0], names=NAMES)
+    solution = fo.solve(fo.Problem(HarmonicStaleness(Refresh.POISSON), sources, bandwidth=4.0))
+    return fo.schedule(solution, horizon=10.0, method=Periodic(), start=BEGIN)
+
+
+def test_iterating_yields_times_and_names_in_turn(plan: fo.Schedule) -> None:
+    visits = list(plan)
+    assert len(visits) == len(plan)
+    assert [visit.time for visit in visits] == plan.time.tolist()
+    assert [visit.source for visit in visits] == [NAMES[k] for k in plan.source]
+    time, source = visits[0]
+    assert (time, source) == (plan.time[0], NAMES[plan.source[0]])
+    bare = fo.Schedule([1, 0], [0.0, 0.5], horizon=1.0, rates=[1.0, 1.0])
+    assert [visit.source for visit in bare] == [1, 0]
+
+
+def test_long_schedules_are_iterated_in_pieces() -> None:
+    n = 20_001
+    long = fo.Schedule(np.zeros(n, dtype=int), np.arange(n) / n, horizon=1.0, rates=[float(n)], names=["a"])
+    assert [visit.time for visit in long] == long.time.tolist()
+
+
+def test_slices_are_half_open_on_the_same_clock_and_make_up_the_whole(plan: fo.Schedule) -> None:
+    cuts = [0.0, 1.25, float(plan.time[7]), 6.0, 10.0]
+    parts = [plan.between(begin, end) for begin, end in pairwise(cuts)]
+    assert np.concatenate([part.time for part in parts]).tolist() == plan.time.tolist()
+    assert np.concatenate([part.source for part in parts]).tolist() == plan.source.tolist()
+    assert parts[2].time[0] == plan.time[7]
+    for part in parts:
+        assert (part.horizon, part.time_unit, part.method) == (plan.horizon, plan.time_unit, plan.method)
+        assert part.start == plan.start
+        assert part.importance is not None
+    assert len(plan.between(3.0, 3.0)) == 0
+    moments = plan.between(BEGIN + timedelta(days=2), np.datetime64("2026-03-06T06:00"))
+    assert moments.time.tolist() == plan.between(2.0, 5.0).time.tolist()
+
+
+def test_asking_again_and_again_misses_none_and_gives_none_twice(plan: fo.Schedule) -> None:
+    asked = [0.0, float(plan.time[3]), 4.4, 10.0]
+    found = [plan.due(asked[0])] + [plan.due(now, since=last) for last, now in pairwise(asked)]
+    assert np.concatenate([part.time for part in found]).tolist() == plan.time.tolist()
+    assert plan.due(BEGIN + timedelta(hours=12)).time.tolist() == plan.time[plan.time <= 0.5].tolist()
+    naive = plan.due(datetime(2026, 3, 1, 18))
+    assert naive.time.tolist() == plan.due(0.5).time.tolist()
+
+
+def test_a_table_has_timestamps_where_the_start_is_known(plan: fo.Schedule) -> None:
+    stamps = plan.to_frame()["timestamp"]
+    assert stamps.dtype == pl.Datetime("us", "UTC")
+    assert stamps[0] == BEGIN + timedelta(days=float(plan.time[0]))
+    assert "timestamp" not in fo.schedule({"a": 1.0}, horizon=2.0).to_frame().columns
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda plan: plan.between(2.0, 1.0), "the end, 1, comes before the begin, 2"),
+        (lambda plan: plan.due(1.0, since=2.0), "now, 1, comes before since, 2"),
+        (lambda plan: plan.between(np.nan, 1.0), "begin is nan"),
+        (lambda plan: plan.due(np.datetime64("NaT")), "NaT"),
+        (lambda _: fo.schedule({"a": 1.0}, horizon=2.0).due(BEGIN), "does not know when it starts"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(call: Any, message: str, plan: fo.Schedule) -> None:  # noqa: ANN401
+    refused(message, call, plan)
+
+
+def test_a_replay_weighs_sources_as_the_schedule_does(plan: fo.Schedule) -> None:
+    """A recorded world knows no weights; those of the plan count, and not all alike."""
+    world = fo.World.poisson(fo.Sources([2.0, 1.0, 0.3], names=NAMES), seed=4)
+    offsets, time = world.events(0.0, 10.0)
+    recorded = fo.World.from_events(
+        {"source": np.repeat(NAMES, np.diff(offsets)), "time": time}, names=np.array(NAMES), horizon=10.0
+    )
+    own = fo.replay(plan, recorded).costs["harmonic"].value
+    told = fo.replay(plan, recorded, importance=[3.0, 2.0, 1.0]).costs["harmonic"].value
+    alike = fo.replay(plan, recorded, importance=1.0).costs["harmonic"].value
+    assert own == told != alike
+    table = pl.DataFrame({"source": NAMES, "rate": [1.0, 0.5, 0.1], "importance": [1.0, 4.0, 2.0]})
+    assert fo.schedule(table, horizon=2.0).importance is not None
+    assert fo.schedule({"a": 1.0}, horizon=2.0).importance is None

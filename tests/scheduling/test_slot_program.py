@@ -1,17 +1,52 @@
-"""Crawls in slots by a linear program over few slots, over all, and by a flow in NetworkX: one optimum."""
+"""Crawls in slots and at a distance from others of a host: by programs and by a flow, one optimum."""
 
 from __future__ import annotations
 
 import itertools
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
+import networkx
 import numpy as np
+import polars as pl
 import pytest
+from click.testing import CliRunner
 
 import freshopt as fo
-from freshopt.scheduling import Periodic, SlotAssignment, slot_program
+from freshopt.cli import main
+from freshopt.numerics.arrays import Array, IntArray
+from freshopt.scheduling import Periodic, PoissonArrivals, SlotAssignment, slot_program, with_host_gap
 from freshopt.scheduling.slot_program import Placed, SlotDemand, SlotProgram, placed
-from tests.ground_truth.tolerances import CONIC
-from tests.scheduling.slot_network import network
+from tests.ground_truth.refusals import refused
+from tests.ground_truth.tolerances import CONIC, EXACT
+
+
+def network(demand: SlotDemand) -> Placed:
+    """Return the best assignment of a demand without pauses, in whole numbers, without any solver of ours."""
+    hosts, slots = demand.hosts, demand.slots
+    wanted = np.zeros((hosts, slots), dtype=np.int64)
+    np.add.at(wanted, (demand.host, demand.want), 1)
+    dear = slots**2 + 1  # a crawl beyond the capacity: more than any detour
+    graph = networkx.DiGraph()
+    graph.add_node("out", demand=int(wanted.sum()))
+    for s in range(slots):
+        graph.add_edge(("slot", s), "out", capacity=demand.capacity, weight=0)
+        graph.add_edge(("slot", s), "over", weight=0)
+    graph.add_edge("over", "out", weight=dear)
+    for h in range(hosts):
+        for s in range(slots):
+            graph.add_node((h, s), demand=-int(wanted[h, s]))
+            if demand.open[h, s]:
+                graph.add_edge((h, s), ("slot", s), capacity=int(demand.room[h]), weight=0)
+            if s + 1 < slots:
+                graph.add_edge((h, s), (h, s + 1), weight=1)
+                graph.add_edge((h, s + 1), (h, s), weight=1)
+    cost, flow = networkx.network_simplex(graph)
+    taken = np.array([[flow[h, s].get(("slot", s), 0) for s in range(slots)] for h in range(hosts)])
+    over = np.array([flow["slot", s]["over"] for s in range(slots)])
+    slot = np.nonzero(taken)[1]
+    return Placed(np.repeat(slot, taken[np.nonzero(taken)]), float(cost - dear * over.sum()), over)
 
 
 def demand_of(seed: int, *, pauses: bool, hosts: int = 6, slots: int = 96, capacity: int = 3) -> SlotDemand:
@@ -179,5 +214,227 @@ def test_wishes_far_from_all_open_slots_find_room() -> None:
 
 def test_programs_of_too_many_slots_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slot_program, "MOST_NODES", 100)
-    with pytest.raises(fo.SourceDataError, match=r"\d+ crawls have \d+ slots .* \(at most 100\)"):
-        placed(demand_of(0, pauses=False))
+    refused(r"\d+ crawls have \d+ slots .* \(at most 100\)", placed, demand_of(0, pauses=False))
+
+
+class Wanted:
+    """Requests at given times."""
+
+    def __init__(self, source: list[int], time: list[float]) -> None:
+        order = np.lexsort((source, time))
+        self.source, self.time = np.array(source)[order], np.array(time)[order]
+
+    def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:  # noqa: ARG002
+        return self.source, self.time
+
+
+def least_moved(
+    host: list[int], slot: list[int], slots: int, capacity: int, room: int, pause: int, closed: set[int]
+) -> float:
+    """The smallest total movement, by trying all assignments."""
+    best = np.inf
+    for trial in itertools.product([s for s in range(slots) if s not in closed], repeat=len(slot)):
+        if max(trial.count(s) for s in trial) > capacity:
+            continue
+        good = True
+        for h in set(host):
+            own = sorted(s for s, other in zip(trial, host, strict=True) if other == h)
+            good &= all(own.count(s) <= room for s in own)
+            good &= pause == 1 or all(b - a >= pause for a, b in itertools.pairwise(own))
+        if good:
+            best = min(best, sum(abs(a - b) for a, b in zip(trial, slot, strict=True)))
+    return float(best)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_nothing_moves_less(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    slots, crawls, hosts = 6, 5, 2
+    host = rng.integers(0, hosts, crawls)
+    wish = rng.integers(0, slots, crawls)
+    capacity, pause = int(rng.integers(1, 3)), int(rng.integers(1, 3))
+    room = 1 if pause > 1 else int(rng.integers(1, 3))
+    closed = {int(rng.integers(0, slots))} if seed % 2 else set()
+    expected = least_moved(host.tolist(), wish.tolist(), slots, capacity, room, pause, closed)
+    method = SlotAssignment(
+        slot=1.0,
+        capacity=capacity,
+        host=[f"h{k}" for k in host],
+        host_capacity=room,
+        min_gap=float(pause) if pause > 1 else 0.0,
+        blackouts=[(float(s), s + 1.0) for s in closed],
+        preferred=Wanted(list(range(crawls)), (wish + 0.5).tolist()),
+    )
+    if not np.isfinite(expected):
+        refused(r"crawls", method.assign, np.ones(crawls), float(slots))
+        return
+    found = method.assign(np.ones(crawls), float(slots))
+    assert found.moved == pytest.approx(expected)
+    assert found.bound <= found.moved + 1e-9
+    assert sorted(found.source.tolist()) == list(range(crawls))
+
+
+def test_crawlers_hosts_pauses_and_nights_are_respected() -> None:
+    rng = np.random.default_rng(3)
+    n = 150
+    host = np.array([f"host {k}" for k in rng.integers(0, 8, n)])
+    gap, slot = 0.6 / 24, 1 / 48
+    method = SlotAssignment(
+        slot=slot,
+        capacity=6,
+        host=host,
+        host_capacity={"host 1": 1},
+        min_gap={"host 0": gap, "host 2": slot / 3},
+        blackouts=[(0.0, 0.25), (0.5, 0.6, "host 3")],
+    )
+    rates = {f"s{k}": 0.8 for k in range(n)}
+    plan = fo.schedule(rates, 1.0, method)
+    assert np.array_equal(plan.counts, fo.schedule(rates, 1.0, fo.scheduling.Periodic()).counts)
+    used = np.bincount((plan.time / slot + 1e-9).astype(int), minlength=48)
+    assert used.max() <= 6
+    assert used[:12].sum() == 0
+    for name, least in (("host 0", gap), ("host 2", slot / 3), ("host 1", slot)):
+        own = plan.time[host[plan.source] == name]
+        assert len(own) > 5
+        assert np.diff(own).min() >= least - 1e-9
+    late = plan.time[host[plan.source] == "host 3"]
+    assert not np.any((late >= 0.5 - 1e-9) & (late < 0.6 - 1e-9))
+
+
+def test_room_enough_moves_nothing() -> None:
+    preferred = Wanted([0, 1, 2], [0.1, 1.2, 1.3])
+    found = SlotAssignment(slot=1.0, capacity=5, preferred=preferred).assign(np.ones(3), 3.0)
+    assert found.moved == found.bound == 0.0
+    assert found.time.tolist() == [0.0, 1.0, 1.2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"capacity": 1, "slot": 1.0}, r"too many crawls of 'all sources': 6 crawls, room for 3"),
+        (
+            {
+                "capacity": 9,
+                "slot": 1.0,
+                "host": list("aabbbc"),
+                "host_capacity": {"b": 1},
+                "min_gap": {"b": 2},
+            },
+            r"too many crawls of 'b': 3 crawls, room for 2",
+        ),
+        ({"capacity": 9, "slot": 0.0}, "slot is 0"),
+        ({"capacity": 0, "slot": 1.0}, "capacity is 0"),
+        ({"capacity": 9, "slot": 1.0, "host": list("ab")}, "host has shape"),
+        ({"capacity": 9, "slot": 1.0, "host": list("aabbbc"), "min_gap": {"z": 1.0}}, "unknown hosts 'z'"),
+        ({"capacity": 9, "slot": 1.0, "blackouts": [(2.0, 1.0)]}, "blackout"),
+        ({"capacity": 9, "slot": 1.0, "blackouts": [(0.0, 1.0, "z")]}, "unknown host 'z'"),
+        ({"capacity": 9, "slot": 1e-9, "host": list("aabbbc")}, "are too many"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(settings: dict[str, Any], words: str) -> None:
+    preferred = Wanted(list(range(6)), [0.0, 0.0, 1.0, 1.0, 2.0, 2.0])
+    refused(words, lambda: SlotAssignment(**settings, preferred=preferred).times(np.ones(6), 3.0))
+
+
+@pytest.mark.parametrize("horizon", [2.05, 2.3, 2.55, 2.8, 3.0])
+def test_pauses_hold_where_the_horizon_cuts_the_last_slot_short(horizon: float) -> None:
+    host = np.array([0, 0, 0, 1, 1])
+    preferred = Wanted([0, 1, 2, 3, 4], [2.01] * 5)
+    method = SlotAssignment(slot=1.0, capacity=9, host=host, min_gap={0: 0.25}, preferred=preferred)
+    found = method.assign(np.ones(5), horizon)
+    assert np.all((found.time >= 0.0) & (found.time < horizon))
+    paused = np.sort(found.time[host[found.source] == 0])
+    assert np.min(np.diff(paused)) >= 0.25 - EXACT
+    free = np.sort(found.time[host[found.source] == 1])
+    assert np.min(np.diff(free)) > 0.0
+
+
+@pytest.mark.parametrize("given", [1.5, {"a": 2.0, "b": 2.5}])
+def test_a_part_of_a_crawl_fits_into_no_slot(given: Any) -> None:  # noqa: ANN401 - a number or a mapping
+    with pytest.raises(fo.SourceDataError, match=r"host_capacity is .*5\. A slot holds whole crawls"):
+        SlotAssignment(slot=0.25, capacity=3, host_capacity=given)
+
+
+METHODS = [fo.scheduling.Periodic(), PoissonArrivals(seed=3), fo.scheduling.Carousel()]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+@pytest.mark.parametrize("seed", range(8))
+def test_gaps_of_hosts_and_of_sources_are_kept(method: fo.scheduling.Periodic, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, horizon = int(rng.integers(2, 40)), float(rng.uniform(1.0, 5.0))
+    rates = rng.gamma(0.5, 4.0, n)
+    host = np.array([(None, "a", "b", "", "c")[k] for k in rng.integers(0, 5, n)], dtype=object)
+    made = fo.schedule({k: float(rate) for k, rate in enumerate(rates)}, horizon, method)
+    busiest = max(sum(made.counts[k] for k in range(n) if host[k] == name) for name in "abc")
+    # Up to nine tenths of what fits at the longest gaps.
+    gap = float(rng.uniform(0.05, 0.9)) * horizon / 1.5 / max(busiest, 1)
+    moved = with_host_gap(made, host, gap, seed=seed)
+    assert np.array_equal(moved.counts, made.counts)
+    where = {name: [k for k in range(n) if host[k] == name] for name in "abc"}
+    for own in where.values():
+        times = moved.time[np.isin(moved.source, own)]
+        gaps = np.diff(times)
+        assert np.all(gaps >= gap * (1.0 - 1e-9))
+    for k in range(n):
+        if not host[k]:
+            assert np.array_equal(moved.time[moved.source == k], made.time[made.source == k])
+    # Jitter: gaps that were too short are not all alike.
+    short = np.concatenate([np.diff(moved.time[np.isin(moved.source, own)]) for own in where.values()])
+    tight = short[short < 1.49 * gap]
+    assert len(tight) < 10 or np.std(tight) > 0.05 * gap
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_moved_keeps_to_max_rates(seed: int) -> None:
+    """Sources at their max_rate are refreshed at their shortest gap before, and no sooner after."""
+    rng = np.random.default_rng(seed)
+    n = 12
+    rates = rng.uniform(0.5, 3.0, n)
+    most = np.where(rng.random(n) < 0.7, rates, np.inf)
+    made = fo.schedule({k: float(rate) for k, rate in enumerate(rates)}, 10.0)
+    moved = with_host_gap(made, ["a"] * n, 0.5 / rates.sum() / 1.5, max_rate=most)
+    assert len(moved) > 0.9 * len(made)
+    for k in np.flatnonzero(np.isfinite(most)):
+        own = moved.time[moved.source == k]
+        assert all(later - before >= (1.0 - 1e-9) / most[k] for before, later in pairwise(own.tolist()))
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    made = fo.schedule({"x": 10.0, "y": 10.0}, 2.0)
+    with pytest.raises(fo.InfeasibleProblemError, match=r"40 refreshes of host 'a' in 2 days do not fit"):
+        with_host_gap(made, ["a", "a"], 0.1)
+    refused(r"for 2 sources\. Pass one host each", with_host_gap, made, ["a"], 0.1)
+    refused("gap is -1", with_host_gap, made, ["a", "a"], -1.0)
+    assert np.array_equal(with_host_gap(made, ["a", "a"], 0.0).time, made.time)
+
+
+def test_commands_keep_the_gap(tmp_path: Path) -> None:
+    """`plan` and `schedule`, with hosts of the URLs or of a table."""
+    urls = [f"http://{host}.example/{k}" for host in "ab" for k in range(4)]
+    rows = [
+        f"{url},{0.3 * k + 0.01 * i},{(k + i) % 3 == 0:d}" for i, url in enumerate(urls) for k in range(20)
+    ]
+    (tmp_path / "log.csv").write_text("source,time,changed\n" + "\n".join(rows) + "\n")
+    how = ["--bandwidth", "100/day", "--horizon", "1d", "--draws", "0", "--csv", "--host-gap", "12min"]
+    job = ["plan", str(tmp_path / "log.csv"), *how, "--out", str(tmp_path / "plan")]
+    done = CliRunner().invoke(main, job)
+    assert done.exit_code == 0, done.output
+    out = str(tmp_path / "times.csv")
+    words = ["schedule", str(tmp_path / "plan"), "--horizon", "1d", "--host-gap", "12min", "--out", out]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    assert "12 minutes at least between two refreshes of one" in done.output
+    for name in ("plan/schedule.csv", "times.csv"):
+        table = pl.read_csv(tmp_path / name)
+        assert len(table) > 90
+        for host in "ab":
+            own = table.filter(pl.col("source").str.contains(f"//{host}."))["time"].to_numpy()
+            assert np.min(np.diff(own)) >= 12.0 / 1440.0 * (1.0 - 1e-9)
+    hosts = tmp_path / "hosts.csv"
+    hosts.write_text("source,host\n" + "\n".join(f"{url},one" for url in urls) + "\n")
+    done = CliRunner().invoke(main, [*words, "--hosts", str(hosts), "--overwrite"])
+    assert (done.exit_code, done.output.count("\n")) == (2, 1), done.output
+    assert "refreshes of host 'one' in 1 day do not fit with gaps of 12 minutes" in done.output
+    slots = [*words, "--method", "slots", "--slot", "1min", "--crawlers", "9", "--overwrite"]
+    assert "has --min-gap" in CliRunner().invoke(main, slots).output

@@ -10,9 +10,10 @@ import polars as pl
 import pytest
 
 import freshopt as fo
+from freshopt.estimators import WeeklyProfile
 from freshopt.scheduling import Carousel, Periodic, SlotAssignment
-from freshopt.weekly import WeeklyProfile
-from tests.weekly.simulated import OFFICE, changes, waits
+from tests.estimators.simulated import OFFICE, changes, waits
+from tests.ground_truth.refusals import refused
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
 GAPS = np.array([7.0, 14.0, 28.0, 3.5, 1.0])
@@ -182,13 +183,9 @@ def test_ill_scaled_and_degenerate_rates() -> None:
 
 def test_what_is_refused() -> None:
     dated = Periodic(WeeklyProfile(OFFICE, origin=MONDAY))
-    with pytest.raises(fo.SourceDataError, match="does not know when it begins"):
-        fo.schedule({"a": 1.0}, 7.0, dated)
-    with pytest.raises(fo.SourceDataError, match=r"load_limit is 0\.5"):
-        Periodic(WeeklyProfile(OFFICE), 0.5)
-    with pytest.raises(TypeError, match="profile is of type list"):
-        Periodic([1.0])  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="start is of type float"):
-        fo.schedule({"a": 1.0}, 7.0, start=3.0)
+    refused("does not know when it begins", fo.schedule, {"a": 1.0}, 7.0, dated)
+    refused(r"load_limit is 0\.5", Periodic, WeeklyProfile(OFFICE), 0.5)
+    refused("profile is of type list", Periodic, [1.0], error=TypeError)
+    refused("start is of type float", fo.schedule, {"a": 1.0}, 7.0, start=3.0, error=TypeError)
     assert repr(dated) == "Periodic(WeeklyProfile(168 bins of a week), 2)"
     assert repr(Periodic()) == "Periodic()"

@@ -13,10 +13,10 @@ import freshopt as fo
 from freshopt.autodiff.compiler import Jet, Node, compile_expression
 from freshopt.cvx import cp
 from freshopt.modelling.declaration import declare
-from freshopt.problems import BinaryFreshness, HarmonicStaleness
 from freshopt.separable.derived_kernel import PIECE, DerivedNumerics
 from freshopt.solvers import Auto, Conic, WaterFilling
 from tests.contracts import discovery
+from tests.ground_truth.named import BINARY_PERIODIC, HARMONIC, present, written
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 from tests.ground_truth.unknown_atom import stranger
 
@@ -131,8 +131,7 @@ COSTS: dict[str, Exact] = {  # J(ρ; Δ) of source k, for unit importance; a max
 @pytest.mark.parametrize("name", COSTS)
 def test_value_slope_and_curvature_of_named_objectives_are_the_derivatives(name: str) -> None:
     objective, signalled = FORMS[name]
-    numerics = derived(discovery.sized(objective, 61), fo.Sources(D, W), signalled=signalled)
-    assert numerics is not None
+    numerics = present(derived(discovery.sized(objective, 61), fo.Sources(D, W), signalled=signalled))
     ratios = np.minimum(RATIOS, 0.99) if signalled else RATIOS
     jet = numerics.jet(ratios * D)
     for k, (ratio, d, w) in enumerate(zip(ratios, D, W, strict=True)):
@@ -147,8 +146,7 @@ def test_value_slope_and_curvature_of_named_objectives_are_the_derivatives(name:
 @pytest.mark.sampled(2)
 def test_the_inverse_of_the_derived_marginal_leads_back(name: str) -> None:
     objective, signalled = FORMS[name]
-    numerics = derived(discovery.sized(objective, 61), suited(objective), signalled=signalled)
-    assert numerics is not None
+    numerics = present(derived(discovery.sized(objective, 61), suited(objective), signalled=signalled))
     rates = np.minimum(RATIOS, 1.0 if signalled else 1e3) * D
     _, price, curvature = numerics.jet(rates)
     back = numerics.inverse_marginal(price)
@@ -159,8 +157,7 @@ def test_the_inverse_of_the_derived_marginal_leads_back(name: str) -> None:
 
 def test_the_inverse_of_a_smooth_marginal_takes_few_evaluations() -> None:
     """A bracket and a few Newton steps; bisection to the last bit would take sixty."""
-    numerics = derived(HarmonicStaleness(), fo.Sources(D, W), signalled=False)
-    assert numerics is not None
+    numerics = present(derived(HARMONIC, fo.Sources(D, W), signalled=False))
     counted = Counted(numerics.node)
     price = numerics.marginal(RATIOS * D)
     close(DerivedNumerics(counted, 1.0, D).inverse_marginal(price), RATIOS * D, EXACT)
@@ -185,8 +182,7 @@ def test_pieces_are_the_whole() -> None:
     n = 2 * PIECE + 17
     rng = np.random.default_rng(3)
     sources = fo.Sources(rng.lognormal(size=n), rng.lognormal(size=n))
-    numerics = derived(HarmonicStaleness(), sources, signalled=False)
-    assert numerics is not None
+    numerics = present(derived(HARMONIC, sources, signalled=False))
     rates = rng.lognormal(size=n)
     whole = numerics.jet(rates)
     ends = np.array([0, PIECE - 1, PIECE, n - 1])
@@ -238,26 +234,25 @@ def test_a_users_objective_by_cone_solvers(backend: Any) -> None:  # noqa: ANN40
     assert np.all(np.abs(solution.rates - rates) <= 1e3 * CONIC * rates)  # rates: about the root of the gap
 
 
-class LogFreshness(fo.Objective):
-    """Maximised log-freshness, log(ρ/(ρ+Δ)), is harmonic staleness with the opposite sign."""
-
-    sense = "maximise"
-
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
-        return -cp.multiply(sources.importance, cp.logistic(np.log(sources.change_rate) - cp.log(rate)))
+# Maximised log-freshness, log(ρ/(ρ+Δ)), is harmonic staleness with the opposite sign.
+LogFreshness = written(
+    "LogFreshness",
+    lambda rate, sources: (
+        -cp.multiply(sources.importance, cp.logistic(np.log(sources.change_rate) - cp.log(rate)))
+    ),
+    sense="maximise",
+)
 
 
 def test_log_freshness_is_harmonic_staleness_upside_down() -> None:
     sources = fo.Sources([0.1, 1.0, 30.0], importance=[1.0, 2.0, 0.3])
     mine = fo.solve(fo.Problem(LogFreshness(), sources, 2.0), tolerance=SCALAR)
-    named = fo.solve(fo.Problem(HarmonicStaleness(), sources, 2.0), tolerance=SCALAR)
+    named = fo.solve(fo.Problem(HARMONIC, sources, 2.0), tolerance=SCALAR)
     assert abs(mine.value + named.value) <= EXACT * named.value
     assert np.all(np.abs(mine.rates - named.rates) <= SCALAR * named.rates)
 
 
-class Strange(fo.Objective):
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401, ARG002
-        return stranger(rate - 5.0)
+Strange = written("Strange", lambda rate, _sources: stranger(rate - 5.0))
 
 
 def test_an_unknown_atom_is_solved_but_not_called_optimal() -> None:
@@ -286,7 +281,7 @@ class EpigraphFreshness(fo.Objective):
         return cp.multiply(sources.importance, share - lost), [cone]
 
     def kernel(self, sources: fo.Sources) -> Any:  # noqa: ANN401
-        return BinaryFreshness(fo.Refresh.PERIODIC).kernel(sources)
+        return BINARY_PERIODIC.kernel(sources)
 
     def value_from_cost(self, cost: float, sources: fo.Sources) -> float:
         return float(np.sum(sources.importance)) - cost
@@ -299,7 +294,7 @@ def test_a_users_cone_form_with_a_kernel_is_solved_both_ways() -> None:
     problem = fo.Problem(EpigraphFreshness(), sources, 2.0)
     exact = fo.solve(problem, WaterFilling(), tolerance=SCALAR)
     conic = fo.solve(problem, Conic(), tolerance=CONIC)
-    named = fo.solve(fo.Problem(BinaryFreshness(fo.Refresh.PERIODIC), sources, 2.0), tolerance=SCALAR)
+    named = fo.solve(fo.Problem(BINARY_PERIODIC, sources, 2.0), tolerance=SCALAR)
     assert exact.value == pytest.approx(named.value, rel=EXACT)
     assert conic.value == pytest.approx(named.value, rel=CONIC)
     assert problem.to_cvxpy().solve() == pytest.approx(named.value, rel=10 * CONIC)
@@ -322,5 +317,4 @@ def test_rates_below_all_floats_are_not_0_where_the_marginal_is_infinite(bandwid
     assert solution.rates[0] == pytest.approx(x, rel=EXACT)
     assert 0.0 < solution.rates[1] <= 1e-300
     assert solution.value == pytest.approx(x * np.log(x) - 4.0 * x, rel=EXACT)
-    assert solution.certificate is not None
-    assert solution.certificate.relative_gap <= EXACT
+    assert present(solution.certificate).relative_gap <= EXACT

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 import freshopt as fo
+from freshopt.modelling.objective import Refresh
 from freshopt.problems import (
     AccumulatedDelay,
     Age,
@@ -192,7 +193,7 @@ def test_costs_of_the_copys_age_are_the_expected_value_itself() -> None:
     assert again.of(power).error > 0.0
     root = ExpectedPenalty(lambda m: np.asarray(m))
     same = fo.replay(plan, fo.World.poisson(sources, seed=1), objective=root)
-    assert same.of(root) == same.of(AccumulatedDelay())
+    assert same.of(root) == same.of(AccumulatedDelay(Refresh.POISSON))
 
 
 def test_signals_are_crawled_with_their_probability() -> None:

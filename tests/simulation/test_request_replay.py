@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -20,9 +21,10 @@ from freshopt.problems import (
     SynchronizationCost,
 )
 from freshopt.simulation import compare_lifetimes
-from freshopt.simulation.change_columns import Asked
-from freshopt.simulation.request_states import Met, _serve, met
+from freshopt.simulation.loops import Asked
+from freshopt.simulation.request_replay import met
 from freshopt.solvers import LifetimeRule
+from tests.ground_truth.cost_truth import Floats
 
 ON_REQUEST = fo.Refresh.ON_REQUEST
 FRESH = BinaryFreshness(ON_REQUEST)
@@ -126,7 +128,21 @@ def test_stale_while_revalidate(window: float) -> None:
     assert abs(found.time_average["binary"].z(solution.time_average)) < 3.0
 
 
-def test_compiled_as_in_numpy() -> None:
+def met_by_hand(
+    requests: Floats, changes: Floats, life: float, grace: float
+) -> Iterator[tuple[int, float, float, bool]]:
+    """Yield what each request of one source meets, by sets of changes."""
+    since = 0.0
+    for time in requests:
+        age = time - since
+        shown = age < life + grace
+        missed = changes[(changes > since) & (changes <= time)] if shown else changes[:0]
+        oldest = time - missed[0] if len(missed) else 0.0
+        yield len(missed), oldest, age if shown else 0.0, age >= life
+        since = time if age >= life else since
+
+
+def test_requests_meet_what_they_should() -> None:
     rng = np.random.default_rng(5)
     many = rng.integers(0, 60, (2, 30))
     columns = []
@@ -141,10 +157,13 @@ def test_compiled_as_in_numpy() -> None:
     life = rng.choice([0.0, 0.5, 3.0, 20.0, np.inf], 30)
     grace = rng.choice([0.0, 1.0, np.inf], 30)
     found = met(asked, life, grace)
-    missed, oldest, age, fetched = found
-    other = Met(np.zeros_like(missed), np.zeros_like(oldest), np.zeros_like(age), np.zeros_like(fetched))
-    _serve(asked, life, grace, other)
-    for mine, theirs in zip(found, other, strict=True):
+    places = list(zip(range(30), *(map(pairwise, (columns[0][0], columns[1][0]))), strict=True))
+    expected = [
+        one
+        for k, (a, b), (c, d) in places
+        for one in met_by_hand(columns[0][1][a:b], columns[1][1][c:d], float(life[k]), float(grace[k]))
+    ]
+    for mine, theirs in zip(found, zip(*expected, strict=True), strict=True):
         assert np.array_equal(mine, theirs)
     assert found.fetched.any()
     assert (found.missed[found.fetched] > 0).any()  # stale while it was revalidated
@@ -179,7 +198,7 @@ def test_a_comparison_is_paired() -> None:
 
 
 def test_recorded_requests_of_poisson_changes() -> None:
-    sources = fo.Sources([1.0, 2.0], request_rate=[1.0, 1.0], name=["b", "a"])
+    sources = fo.Sources([1.0, 2.0], request_rate=[1.0, 1.0], names=["b", "a"])
     rng = np.random.default_rng(8)
     asked = {"source": ["a", "b"] * 500, "time": rng.uniform(0.0, 100.0, 1000)}
     world = fo.World.on_request(sources, seed=1, requests=asked, horizon=100.0)

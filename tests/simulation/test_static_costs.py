@@ -18,8 +18,7 @@ from freshopt.problems import (
     PowerCost,
     SynchronizationCost,
 )
-from freshopt.simulation.age_laws import age_law
-from freshopt.simulation.static_costs import ChangeWindow, has_static_cost, static_costs
+from freshopt.simulation.static_costs import ChangeWindow, age_law, has_static_cost, static_costs
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 PERIODIC, POISSON = fo.Refresh.PERIODIC, fo.Refresh.POISSON

@@ -10,11 +10,12 @@ import numpy.typing as npt
 import pytest
 
 import freshopt as fo
-from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from freshopt.solvers.binary_lambda_crawl import BinaryLambdaCrawl
 from freshopt.solvers.lambda_crawl import LambdaCrawl
 from freshopt.solvers.lambda_crawl_approx import LambdaCrawlApprox
 from freshopt.solvers.water_filling import WaterFilling
+from tests.ground_truth.named import BINARY, BINARY_PERIODIC, DELAY, HARMONIC, present
+from tests.ground_truth.refusals import refused
 from tests.ground_truth.strata import stratified
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
@@ -65,18 +66,17 @@ def data(n: int, scale: str, seed: int) -> tuple[Floats, Floats, float]:
 def test_no_rates_leave_less_stale(n: int, scale: str, floor: float) -> None:
     for seed in range(10):
         d, w, bandwidth = data(n, scale, seed)
-        plain = fo.Problem(BinaryFreshness(), fo.Sources(d, w), bandwidth)
+        plain = fo.Problem(BINARY, fo.Sources(d, w), bandwidth)
         rates = fo.solve(plain, BinaryLambdaCrawl(floor)).rates
         lower = np.full(n, floor * (bandwidth / n))
         best, unit = bound(d, w, lower, bandwidth)
         assert stale(d, w, rates) - best <= SCALAR * unit
         assert np.all(rates >= lower)
         assert abs(rates.sum() / bandwidth - 1.0) <= EXACT
-        bounded = fo.Problem(BinaryFreshness(), fo.Sources(d, w, min_rate=lower), bandwidth)
+        bounded = fo.Problem(BINARY, fo.Sources(d, w, min_rate=lower), bandwidth)
         solution = fo.solve(bounded, BinaryLambdaCrawl())  # the bound in the problem instead: proved optimal
-        assert solution.certificate is not None
-        assert solution.certificate.relative_gap <= SCALAR
-        assert solution.certificate.infeasibility == 0.0
+        assert present(solution.certificate).relative_gap <= SCALAR
+        assert present(solution.certificate).infeasibility == 0.0
         assert stale(d, w, solution.rates) - best <= SCALAR * unit
 
 
@@ -91,7 +91,7 @@ def test_refreshed_sources_are_those_of_the_best_subset(seed: int) -> None:
             rates = root * ((bandwidth + d[active].sum()) / root.sum()) - d[active]
             if np.all(rates >= 0.0):
                 found.append(stale(d[active], w[active], rates) + float(w[~active].sum()))
-    solution = fo.solve(fo.Problem(BinaryFreshness(), fo.Sources(d, w), bandwidth), BinaryLambdaCrawl())
+    solution = fo.solve(fo.Problem(BINARY, fo.Sources(d, w), bandwidth), BinaryLambdaCrawl())
     assert abs((float(w.sum()) - solution.value) / min(found) - 1.0) <= EXACT
 
 
@@ -101,45 +101,43 @@ def test_different_lower_bounds_and_a_common_cost() -> None:
     best, unit = bound(d, w, lower, bandwidth)
     for cost in (1.0, 4.0):
         sources = fo.Sources(d, w, min_rate=lower, refresh_cost=cost)
-        solution = fo.solve(fo.Problem(BinaryFreshness(), sources, cost * bandwidth), BinaryLambdaCrawl())
+        solution = fo.solve(fo.Problem(BINARY, sources, cost * bandwidth), BinaryLambdaCrawl())
         assert stale(d, w, solution.rates) - best <= SCALAR * unit
-        dual = fo.solve(fo.Problem(BinaryFreshness(), sources, cost * bandwidth), WaterFilling())
+        dual = fo.solve(fo.Problem(BINARY, sources, cost * bandwidth), WaterFilling())
         assert abs(solution.price / dual.price - 1.0) <= SCALAR
 
 
 def test_tiny_bandwidth_keeps_its_digits() -> None:
     d, w = np.array([3.0, 3.0, 1e4]), np.array([3.0, 6.0, 1.0])
-    rates = fo.solve(fo.Problem(BinaryFreshness(), fo.Sources(d, w), 1e-12), BinaryLambdaCrawl()).rates
+    rates = fo.solve(fo.Problem(BINARY, fo.Sources(d, w), 1e-12), BinaryLambdaCrawl()).rates
     assert rates[[0, 2]].tolist() == [0.0, 0.0]
     assert abs(rates[1] / 1e-12 - 1.0) <= EXACT
-    tied = fo.Problem(BinaryFreshness(), fo.Sources([1.0, 2.0, 5.0], [2.0, 4.0, 1.0]), 3e-12)
+    tied = fo.Problem(BINARY, fo.Sources([1.0, 2.0, 5.0], [2.0, 4.0, 1.0]), 3e-12)
     assert np.allclose(fo.solve(tied, BinaryLambdaCrawl()).rates, [1e-12, 2e-12, 0.0], rtol=EXACT, atol=0.0)
 
 
 def test_floor_is_a_share_of_the_mean_rate_and_makes_a_baseline() -> None:
-    problem = fo.Problem(BinaryFreshness(), fo.Sources([0.1, 1.0, 100.0]), bandwidth=3.0)
+    problem = fo.Problem(BINARY, fo.Sources([0.1, 1.0, 100.0]), bandwidth=3.0)
     assert BinaryLambdaCrawl().baseline is False
     assert fo.solve(problem, BinaryLambdaCrawl()).rates[2] == 0.0
     solution = fo.solve(problem, BinaryLambdaCrawl(floor=0.25))
     assert solution.rates[2] == 0.25
     assert solution.status is fo.Status.INACCURATE
-    assert solution.certificate is not None
     exact = fo.solve(problem, WaterFilling())
-    assert solution.certificate.gap >= exact.value - solution.value > 0.0
+    assert present(solution.certificate).gap >= exact.value - solution.value > 0.0
     assert np.allclose(fo.solve(problem, BinaryLambdaCrawl(floor=1.0)).rates, 1.0, rtol=EXACT, atol=0.0)
-    bounded = fo.Problem(BinaryFreshness(), fo.Sources([0.1, 1.0, 100.0], min_rate=0.5), bandwidth=3.0)
+    bounded = fo.Problem(BINARY, fo.Sources([0.1, 1.0, 100.0], min_rate=0.5), bandwidth=3.0)
     assert fo.solve(bounded, BinaryLambdaCrawl(floor=0.4)).status is fo.Status.OPTIMAL
     for bad in (-0.1, 1.1, float("nan")):
-        with pytest.raises(fo.SolverRefusedError, match="floor"):
-            BinaryLambdaCrawl(floor=bad)
+        refused("floor", BinaryLambdaCrawl, floor=bad, error=fo.SolverRefusedError)
 
 
 def test_bounds_that_use_the_bandwidth_up_and_importances_of_zero() -> None:
-    full = fo.Problem(BinaryFreshness(), fo.Sources([1.0, 2.0], min_rate=[0.25, 0.75]), bandwidth=1.0)
+    full = fo.Problem(BINARY, fo.Sources([1.0, 2.0], min_rate=[0.25, 0.75]), bandwidth=1.0)
     solution = fo.solve(full, BinaryLambdaCrawl())
     assert (solution.status, solution.rates.tolist()) == (fo.Status.OPTIMAL, [0.25, 0.75])
     assert abs(solution.price - 1.0 / 1.25**2) <= EXACT
-    nothing = fo.Problem(BinaryFreshness(), fo.Sources([1.0, 2.0], 0.0, min_rate=[0.25, 0.0]), bandwidth=1.0)
+    nothing = fo.Problem(BINARY, fo.Sources([1.0, 2.0], 0.0, min_rate=[0.25, 0.0]), bandwidth=1.0)
     solution = fo.solve(nothing, BinaryLambdaCrawl())
     assert (solution.status, solution.price, solution.rates.tolist()) == (fo.Status.OPTIMAL, 0.0, [0.25, 0.0])
 
@@ -147,28 +145,27 @@ def test_bounds_that_use_the_bandwidth_up_and_importances_of_zero() -> None:
 @pytest.mark.parametrize(
     ("objective", "columns", "limits", "reason"),
     [
-        (HarmonicStaleness(), {}, None, "not HarmonicStaleness"),
-        (AccumulatedDelay(), {}, None, "not AccumulatedDelay"),
-        (BinaryFreshness(refresh=fo.Refresh.PERIODIC), {}, None, "not Refresh.PERIODIC"),
-        (BinaryFreshness(), {"signalled": [True, False]}, None, "pass signalled=False"),
-        (BinaryFreshness(), {"max_rate": [9.0, np.inf]}, None, "no max_rate, here of source 0"),
-        (BinaryFreshness(), {"refresh_cost": [1.0, 2.0]}, None, "costs differ"),
-        (BinaryFreshness(), {"host": ["a", "b"]}, {"a": 0.1}, "no host limits, here on 'a'"),
-        (BinaryFreshness(), {"min_rate": [0.9, 0.0]}, None, "need 1.15 of 1 refreshes"),
+        (HARMONIC, {}, None, "not HarmonicStaleness"),
+        (DELAY, {}, None, "not AccumulatedDelay"),
+        (BINARY_PERIODIC, {}, None, "not Refresh.PERIODIC"),
+        (BINARY, {"signalled": [True, False]}, None, "pass signalled=False"),
+        (BINARY, {"max_rate": [9.0, np.inf]}, None, "no max_rate, here of source 0"),
+        (BINARY, {"refresh_cost": [1.0, 2.0]}, None, "costs differ"),
+        (BINARY, {"host": ["a", "b"]}, {"a": 0.1}, "no host limits, here on 'a'"),
+        (BINARY, {"min_rate": [0.9, 0.0]}, None, "need 1.15 of 1 refreshes"),
     ],
 )
 def test_refusals_say_why(
     objective: fo.Objective, columns: dict[str, Any], limits: dict[str, float] | None, reason: str
 ) -> None:
     problem = fo.Problem(objective, fo.Sources([1.0, 2.0], **columns), 1.0, limits)
-    with pytest.raises(fo.SolverRefusedError, match=reason):
-        fo.solve(problem, BinaryLambdaCrawl(floor=0.5))
+    refused(reason, fo.solve, problem, BinaryLambdaCrawl(floor=0.5), error=fo.SolverRefusedError)
 
 
 def costs(sources: fo.Sources, bandwidth: float, rates: Floats) -> tuple[float, float]:
     """Return the harmonic and the binary cost of rates, per source."""
-    harmonic = fo.certify(fo.Problem(HarmonicStaleness(), sources, bandwidth), rates, price=1.0).value
-    fresh = fo.certify(fo.Problem(BinaryFreshness(), sources, bandwidth), rates, price=1.0).value
+    harmonic = fo.certify(fo.Problem(HARMONIC, sources, bandwidth), rates, price=1.0).value
+    fresh = fo.certify(fo.Problem(BINARY, sources, bandwidth), rates, price=1.0).value
     return harmonic / len(sources), (float(sources.importance.sum()) - fresh) / len(sources)
 
 
@@ -189,8 +186,8 @@ def test_policies_rank_as_published_except_that_binary_cost_has_its_own_optimum(
         heard, deaf = stand_in(seed)
         n = len(heard)
         bandwidth = 0.2 * n
-        mixed = fo.Problem(HarmonicStaleness(), heard, bandwidth)
-        silent = fo.Problem(BinaryFreshness(), deaf, bandwidth)
+        mixed = fo.Problem(HARMONIC, heard, bandwidth)
+        silent = fo.Problem(BINARY, deaf, bandwidth)
         policies = [
             (heard, fo.solve(mixed, LambdaCrawl()).rates),
             (heard, fo.solve(mixed, LambdaCrawlApprox()).rates),
@@ -217,7 +214,7 @@ def test_signals_halve_the_cost_of_the_sources_that_have_them() -> None:
     for seed in range(30):
         heard, deaf = (sources.take(np.array(stand_in(seed)[0].signalled)) for sources in stand_in(seed))
         bandwidth = 0.2 * len(heard)
-        pair = [fo.solve(fo.Problem(HarmonicStaleness(), s, bandwidth), LambdaCrawl()) for s in (heard, deaf)]
+        pair = [fo.solve(fo.Problem(HARMONIC, s, bandwidth), LambdaCrawl()) for s in (heard, deaf)]
         with_signals, without = costs(heard, bandwidth, pair[0].rates), costs(deaf, bandwidth, pair[1].rates)
         ratios.append([with_signals[0] / without[0], with_signals[1] / without[1]])
     assert np.max(ratios) < 1.0

@@ -12,14 +12,14 @@ from freshopt.modelling import phased_objective
 from freshopt.problems import HarmonicStaleness
 from freshopt.solvers import ClosedForm, Conic, LambdaCrawl, MirrorDescent, SeparableNewton, Uniform
 from tests.ground_truth.hull_truth import NAMES, Floats, Grid, Savings
+from tests.ground_truth.named import HARMONIC_PERIODIC, present
 from tests.ground_truth.tolerances import CONIC
-from tests.separable.test_lower_hull import OBJECTIVES, WEEKS
+from tests.separable.test_hulls import OBJECTIVES, WEEKS
 
 
 def resting(problem: fo.Problem, rates: Floats) -> tuple[int, int]:
     """Sources at a point of their hull, and those inside a segment."""
-    hull = hull_of(problem.numerics)
-    assert hull is not None
+    hull = present(hull_of(problem.numerics))
     low, high = hull.segment(rates)
     return int(np.sum(hull.corner(rates))), int(np.sum((low < rates) & (rates < high)))
 
@@ -50,11 +50,9 @@ def test_optima_are_those_of_the_dual_on_grids(name: str, bandwidth: float) -> N
         ).fun
         for centre in np.arange(-8.0, 10.0, 2.0)
     )
-    assert problem.numerics is not None
-    reached = float(np.sum(problem.numerics.cost(solution.rates)))
+    reached = float(np.sum(present(problem.numerics).cost(solution.rates)))
     assert reached == pytest.approx(best, rel=2e-5)
-    assert solution.certificate is not None
-    assert solution.certificate.relative_gap < 1e-12
+    assert present(solution.certificate).relative_gap < 1e-12
 
 
 @pytest.mark.parametrize("seed", range(18))
@@ -77,8 +75,7 @@ def test_every_instance_is_proved_optimal(seed: int) -> None:
         OBJECTIVES[NAMES[seed % 3]], sources, bandwidth, limits, profile=Savings(), load_limit=2.5
     )
     solution = fo.solve(problem)
-    assert solution.certificate is not None
-    assert solution.certificate.relative_gap < 1e-12
+    assert present(solution.certificate).relative_gap < 1e-12
     assert resting(problem, solution.rates)[1] <= 1 + len(limits or {})
     used = cost * solution.rates
     assert np.sum(used) <= bandwidth * (1.0 + 1e-14)
@@ -96,8 +93,7 @@ def test_alike_sources_rest_at_two_gaps_but_one(name: str) -> None:
     assert inside <= 1
     assert len(np.unique(solution.rates)) <= 3
     assert corners > n / 3
-    assert solution.certificate is not None
-    assert solution.certificate.relative_gap < 1e-12
+    assert present(solution.certificate).relative_gap < 1e-12
 
 
 def test_rates_at_points_are_exact() -> None:
@@ -131,9 +127,7 @@ def test_the_declared_problem_has_the_same_value(objective: fo.Objective, bandwi
 
 
 def test_other_solvers_refuse() -> None:
-    problem = fo.Problem(
-        HarmonicStaleness(fo.Refresh.PERIODIC), fo.Sources([0.1, 1.0]), 0.3, profile=Savings()
-    )
+    problem = fo.Problem(HARMONIC_PERIODIC, fo.Sources([0.1, 1.0]), 0.3, profile=Savings())
     for solver in (
         SeparableNewton(),
         ClosedForm(),
@@ -142,8 +136,7 @@ def test_other_solvers_refuse() -> None:
     ):
         assert solver.supports(problem)
     baseline = fo.solve(problem, Uniform())
-    assert baseline.certificate is not None
-    assert baseline.certificate.relative_gap > 1e-6
+    assert present(baseline.certificate).relative_gap > 1e-6
 
 
 def test_tabled_ends_are_no_mixtures(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,5 +146,4 @@ def test_tabled_ends_are_no_mixtures(monkeypatch: pytest.MonkeyPatch) -> None:
     for bandwidth in np.linspace(50.0, 900.0, 12):
         problem = fo.Problem(OBJECTIVES["delay"], sources, float(bandwidth), profile=Savings())
         solution = fo.solve(problem)
-        assert solution.certificate is not None
-        assert solution.certificate.relative_gap < 1e-12
+        assert present(solution.certificate).relative_gap < 1e-12

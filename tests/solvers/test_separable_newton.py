@@ -13,13 +13,15 @@ from hypothesis import given, settings
 import freshopt as fo
 from freshopt.cvx import cp
 from freshopt.dual_search.price_newton import newton_prices
-from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, ExpectedPenalty, HarmonicStaleness
+from freshopt.problems import ExpectedPenalty
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.kernel import MixedNumerics
 from freshopt.solvers import Auto, SeparableNewton, WaterFilling
-from tests.ground_truth import truth
+from tests.ground_truth import named, truth
 from tests.ground_truth.cases import as_cost, as_problem
 from tests.ground_truth.kkt import violations
+from tests.ground_truth.named import AGE, BINARY, BINARY_PERIODIC, DELAY, HARMONIC, present
+from tests.ground_truth.refusals import refused
 from tests.ground_truth.strata import stratified
 from tests.ground_truth.strategies import BUDGETS, FAMILIES, instances, sample
 from tests.ground_truth.tolerances import EXACT, SCALAR
@@ -89,7 +91,6 @@ def require_used_up(problem: fo.Problem, solution: fo.Solution) -> None:
 def check_against_truth(plain: Instance) -> None:
     problem = hidden(plain)
     solution = fo.solve(problem, SeparableNewton(), throw=False)
-    assert solution.certificate is not None
     assert solution.iterations <= SMOOTH
     require_used_up(problem, solution)
     best, achieved = truth.best(plain), truth.total_cost(plain, solution.rates)
@@ -97,7 +98,9 @@ def check_against_truth(plain: Instance) -> None:
     shortfall = achieved - best.value
     assert shortfall <= EXACT * best.scale or best.value <= nothing >= shortfall
     # The gap is one between costs, which a freshness hides behind Σw.
-    assert solution.certificate.gap >= shortfall - EXACT * (best.scale + float(np.sum(plain.importance)))
+    assert present(solution.certificate).gap >= shortfall - EXACT * (
+        best.scale + float(np.sum(plain.importance))
+    )
 
 
 @pytest.mark.parametrize(("cell", "ill", "family"), stratified(CELLS, [False, True], FAMILIES, every=3))
@@ -125,15 +128,14 @@ def test_a_thousand_ill_scaled_sources_meet_the_conditions_of_optimality(
     plain = sample(12, curve, discipline, family, 1000, ill=True, budget=budget)
     problem = hidden(plain)
     solution = fo.solve(problem, SeparableNewton(), throw=False)
-    assert solution.certificate is not None
-    assert solution.certificate.confirms(EXACT)
+    assert present(solution.certificate).confirms(EXACT)
     assert solution.iterations <= SMOOTH
     require_used_up(problem, solution)
     host_prices = [solution.host_prices.get(str(h), 0.0) for h in range(len(plain.limits))]
     assert violations(plain, solution.rates, solution.price, host_prices).worst() <= SCALAR
 
 
-@pytest.mark.parametrize("objective", [AccumulatedDelay(), BinaryFreshness(), HarmonicStaleness(), Age()])
+@pytest.mark.parametrize("objective", [DELAY, BINARY, HARMONIC, AGE])
 def test_named_objectives_are_solved_without_their_kernels(objective: fo.Objective) -> None:
     """The certificate then comes from the kernel alone, the rates from the declaration alone."""
     rng = np.random.default_rng(3)
@@ -143,14 +145,9 @@ def test_named_objectives_are_solved_without_their_kernels(objective: fo.Objecti
     assert abs(solution.value - fo.solve(problem, WaterFilling()).value) <= EXACT * abs(solution.value)
 
 
-class Declared(fo.Objective):
-    """An objective made of a function of (rate, change rate, importance)."""
-
-    def __init__(self, cost: Callable[[Any, Array, Array], Any]) -> None:
-        self.cost = cost
-
-    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
-        return self.cost(rate, sources.change_rate, sources.importance)
+def of_columns(cost: Callable[[Any, Array, Array], Any]) -> fo.Objective:
+    """Return an objective made of a function of (rate, change rate, importance)."""
+    return named.declared(lambda rate, sources: cost(rate, sources.change_rate, sources.importance))
 
 
 USERS: dict[str, tuple[Callable[[Any, Array, Array], Any], Callable[[Array, Array, Array], Array]]] = {
@@ -182,7 +179,7 @@ def test_a_users_objective_takes_few_evaluations_certificate_included(name: str)
         cost = rng.uniform(0.2, 5.0, n)
         for budget in BUDGETS:
             problem = fo.Problem(
-                Declared(declared), fo.Sources(d, w, refresh_cost=cost), budget * float(np.sum(cost * d))
+                of_columns(declared), fo.Sources(d, w, refresh_cost=cost), budget * float(np.sum(cost * d))
             )
             seen = counted(problem)
             solution = fo.solve(problem, SeparableNewton(), certify=False)
@@ -200,31 +197,30 @@ def test_a_users_objective_takes_few_evaluations_certificate_included(name: str)
 
 def test_budgets_that_do_not_bind_have_no_price() -> None:
     satiated = fo.Problem(
-        Declared(lambda r, d, w: cp.multiply(w, cp.square(r - d))), fo.Sources([1.0, 2.0, 7.0]), 20.0
+        of_columns(lambda r, d, w: cp.multiply(w, cp.square(r - d))), fo.Sources([1.0, 2.0, 7.0]), 20.0
     )
     solution = fo.solve(satiated, SeparableNewton())
     assert solution.price == 0.0
     assert np.allclose(solution.rates, [1.0, 2.0, 7.0], rtol=1e-6)
-    capped = fo.Problem(HarmonicStaleness(), fo.Sources([1.0, 2.0], max_rate=[0.5, 1.0]), 20.0)
+    capped = fo.Problem(HARMONIC, fo.Sources([1.0, 2.0], max_rate=[0.5, 1.0]), 20.0)
     assert np.array_equal(fo.solve(capped, SeparableNewton()).rates, [0.5, 1.0])
 
 
 def test_sources_of_no_importance_get_their_least() -> None:
     sources = fo.Sources([1.0, 5.0, 2.0], importance=[2.0, 0.0, 0.0], min_rate=[0.0, 0.5, 0.0])
-    solution = fo.solve(fo.Problem(Hidden(HarmonicStaleness()), sources, 3.0), SeparableNewton())
+    solution = fo.solve(fo.Problem(Hidden(HARMONIC), sources, 3.0), SeparableNewton())
     assert np.allclose(solution.rates, [2.5, 0.5, 0.0], rtol=EXACT, atol=0.0)
 
 
 def test_limits_used_up_by_min_rate() -> None:
     sources = fo.Sources([1.0, 2.0, 3.0], min_rate=[1.0, 0.5, 0.0], host=["a", "a", "b"])
-    held = fo.Problem(Hidden(HarmonicStaleness()), sources, 4.0, {"a": 1.5})
+    held = fo.Problem(Hidden(HARMONIC), sources, 4.0, {"a": 1.5})
     solution = fo.solve(held, SeparableNewton(), tolerance=SCALAR)
     assert np.allclose(solution.rates, [1.0, 0.5, 2.5], rtol=EXACT)
-    everything = fo.Problem(Hidden(BinaryFreshness()), sources, 1.5)
+    everything = fo.Problem(Hidden(BINARY), sources, 1.5)
     assert np.array_equal(fo.solve(everything, SeparableNewton(), tolerance=SCALAR).rates, [1.0, 0.5, 0.0])
-    starving = fo.Problem(Hidden(HarmonicStaleness()), sources, 1.5)
-    with pytest.raises(fo.InfeasibleProblemError, match=r"source 2.*infinite"):
-        fo.solve(starving, SeparableNewton())
+    starving = fo.Problem(Hidden(HARMONIC), sources, 1.5)
+    refused(r"source 2.*infinite", fo.solve, starving, SeparableNewton(), error=fo.InfeasibleProblemError)
 
 
 def test_two_kinds_of_sources_are_derived_separately() -> None:
@@ -240,23 +236,19 @@ def test_two_kinds_of_sources_are_derived_separately() -> None:
 def test_what_is_refused_says_why() -> None:
     sources = fo.Sources([1.0, 2.0])
     for objective, reason in (
-        (BinaryFreshness(fo.Refresh.PERIODIC), "auxiliary variables"),
+        (BINARY_PERIODIC, "auxiliary variables"),
         (ExpectedPenalty(np.square), "marginals differ"),
     ):
         problem = fo.Problem(objective, sources, 1.0)
-        refusal = SeparableNewton().supports(problem)
-        assert refusal is not None
+        refusal = present(SeparableNewton().supports(problem))
         assert reason in refusal
-        with pytest.raises(fo.SolverRefusedError, match=reason):
-            fo.solve(problem, SeparableNewton())
+        refused(reason, fo.solve, problem, SeparableNewton(), error=fo.SolverRefusedError)
 
 
 def test_auto_takes_newton_where_there_is_no_kernel() -> None:
     sources = fo.Sources([1.0, 2.0])
-    assert isinstance(
-        Auto().choice(fo.Problem(Hidden(HarmonicStaleness()), sources, 1.0))[0], SeparableNewton
-    )
-    assert isinstance(Auto().choice(fo.Problem(HarmonicStaleness(), sources, 1.0))[0], WaterFilling)
+    assert isinstance(Auto().choice(fo.Problem(Hidden(HARMONIC), sources, 1.0))[0], SeparableNewton)
+    assert isinstance(Auto().choice(fo.Problem(HARMONIC, sources, 1.0))[0], WaterFilling)
 
 
 def test_the_limit_of_evaluations_is_told() -> None:

@@ -1,21 +1,26 @@
-"""Constraints on the command line: against CVXPY and closed forms, what is printed, written and refused."""
+"""Limits on the command line: rates of sources, budgets, groups and targets."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from click.testing import CliRunner
 
+import freshopt as fo
 from freshopt.cli import main
-from freshopt.errors import SourceDataError
 from freshopt.terminal.target_grammar import goals_of
-from tests.ground_truth.command_lines import Run, fields, refuse
+from tests.ground_truth.command_lines import Run, fields, refusals, refuse
+from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import SCALAR
 
 SOURCES = (
@@ -32,6 +37,7 @@ TABLES = {
     "crossed.csv": "group,at_most,at_least\nd1,1,2\n",
     "strange.csv": "group,at_most\nd9,1\n",
     "unlimited.csv": "group,limit\nd1,1\n",
+    "b.csv": "source,tier\na,gold\n",
 }
 POISSON_DELAY = ("--objective", "delay", "--refresh", "poisson")
 
@@ -116,96 +122,57 @@ def test_without_constraints_nothing_is_new(run: Run) -> None:
     assert not Path("r.constraints.csv").exists()
 
 
-# Further arguments of `solve s.csv --out out.csv`, and what is said of them.
-REFUSED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "no limit": (("--budget", "kB=size"), ("--budget 'kB=size' is no budget", "bytes=size:2e9")),
-    "limit is a word": (("--budget", "kB=size:big"), ("--budget kB: 'big'",)),
-    "limit 0": (("--budget", "kB=size:0"), ("--budget kB: the limit 0 is not > 0",)),
-    "no column": (("--budget", "kB=sise:1"), ("--budget kB: s.csv has no column 'sise'", "'size', 'tier'")),
-    "missing costs": (("--budget", "kB=few.csv:1"), ("--budget kB: few.csv has no cost for 'b', 'c', 'd'",)),
-    "cost is a word": (
-        ("--budget", "kB=words.csv:1"),
-        ("--budget kB: cost is 'much' in row 2, line 3 of words.csv",),
-    ),
-    "cost in letters": (
-        ("--budget", "kB=tier:1"),
-        ("--budget kB: tier is 'gold' in row 1, line 2 of s.csv",),
-    ),
-    "no file": (("--budget", "kB=none.csv:1"), ("--budget kB", "none.csv")),
-    "name of the bandwidth": (("--budget", "bandwidth=size:9"), ("--budget bandwidth: the name is taken",)),
-    "twice": (("--budget", "kB=size:9", "--budget", "kB=size:8"), ("two constraints are named 'kB'",)),
-    "nested alone": (("--nested", "host"), ("--nested and --nested-limits need each other",)),
-    "nested without column": (
-        ("--nested", "host,org", "--nested-limits", "nested.csv"),
-        ("--nested: s.csv has no column 'org'",),
-    ),
-    "unknown group": (
-        ("--nested", "host,domain", "--nested-limits", "strange.csv"),
-        ("Nested 'nested'", "'d9'"),
-    ),
-    "no limits": (
-        ("--nested", "host,domain", "--nested-limits", "unlimited.csv"),
-        ("unlimited.csv has no column 'at_most'; it has 'group', 'limit'", "at_most or at_least"),
-    ),
-    "reserve above limit": (
-        ("--nested", "host,domain", "--nested-limits", "crossed.csv"),
-        ("nested", "d1"),
-    ),
-    "above 100 %": (("--target", "120%"), ("--target '120%': 120% is not between 0 and 100 %",)),
-    "100 %": (("--target", "100%"), ("--target '100%'", "such as 95%")),
-    "bare number": (("--target", "0.95"), ("--target '0.95' is no target. Write such as 95%",)),
-    "no goal": (("--target", "fast<=3"), ("is of no known goal", "harmonic", "later-than=AGE")),
-    "wrong side": (("--target", "harmonic>=3"), ("harmonic is a cost", "Write <= in place of >=")),
-    "wrong side of shares": (("--target", "binary<=0.9"), ("Write >= in place of <=",)),
-    "no age": (("--target", "later-than<=1%"), ("names no age",)),
-    "age is a word": (("--target", "later-than=long<=1%"), ("'long'", "such as 7d")),
-    "no column of groups": (
-        ("--target", "95%:teir"),
-        ("--target: s.csv has no column 'teir'", "'host' and 1 more. Correct the name, or add the column."),
-    ),
-    "empty column": (("--target", "95%:"), ("names no column or group",)),
-    "no such group": (("--target", "95%:tier=tin"), ("freshness by tier", "unknown groups 'tin'")),
-    "same target twice": (("--target", "95%", "--target", "binary>=0.9"), ("gives freshness twice",)),
-    "conflict": (
-        ("--target", "95%"),
-        ("Error: bandwidth <= 4 and freshness >= 0.95 cannot both hold. Raise bandwidth to at least",),
-    ),
-    "cheapest without target": (("--cheapest",), ("--cheapest has no target", "--target 95%")),
-    "cheapest with objective": (
-        ("--cheapest", "--objective", "age", "--target", "95%"),
-        ("--cheapest stands in place of --objective",),
-    ),
-}
+REFUSED = refusals(
+    """
+SOLVE --budget kB=size -> --budget 'kB=size' is no budget | bytes=size:2e9
+SOLVE --budget kB=size:big -> --budget kB: 'big'
+SOLVE --budget kB=size:0 -> --budget kB: the limit 0 is not > 0
+SOLVE --budget kB=sise:1 -> --budget kB: s.csv has no column 'sise' | 'size', 'tier'
+SOLVE --budget kB=few.csv:1 -> --budget kB: few.csv has no cost for 'b', 'c', 'd'
+SOLVE --budget kB=words.csv:1 -> --budget kB: cost is 'much' in row 2, line 3 of words.csv
+SOLVE --budget kB=tier:1 -> --budget kB: tier is 'gold' in row 1, line 2 of s.csv
+SOLVE --budget kB=none.csv:1 -> --budget kB | none.csv
+SOLVE --budget bandwidth=size:9 -> --budget bandwidth: the name is taken
+SOLVE --budget kB=size:9 --budget kB=size:8 -> two constraints are named 'kB'
+SOLVE --nested host -> --nested and --nested-limits need each other
+SOLVE --nested host,org --nested-limits nested.csv -> --nested: s.csv has no column 'org'
+SOLVE --nested host,domain --nested-limits strange.csv -> Nested 'nested' | 'd9'
+SOLVE --nested host,domain --nested-limits unlimited.csv
+    -> unlimited.csv has no column 'at_most'; it has 'group', 'limit' | at_most or at_least
+SOLVE --nested host,domain --nested-limits crossed.csv -> nested | d1
+SOLVE --target 120% -> --target '120%': 120% is not between 0 and 100 %
+SOLVE --target 100% -> --target '100%' | such as 95%
+SOLVE --target 0.95 -> --target '0.95' is no target. Write such as 95%
+SOLVE --target 'fast<=3' -> is of no known goal | harmonic | later-than=AGE
+SOLVE --target 'harmonic>=3' -> harmonic is a cost | Write <= in place of >=
+SOLVE --target 'binary<=0.9' -> Write >= in place of <=
+SOLVE --target 'later-than<=1%' -> names no age
+SOLVE --target 'later-than=long<=1%' -> 'long' | such as 7d
+SOLVE --target 95%:teir
+    -> --target: s.csv has no column 'teir' | 'host' and 1 more. Correct the name, or add the column.
+SOLVE --target 95%: -> names no column or group
+SOLVE --target 95%:tier=tin -> freshness by tier | unknown groups 'tin'
+SOLVE --target 95% --target 'binary>=0.9' -> gives freshness twice
+SOLVE --target 95%
+    -> Error: bandwidth <= 4 and freshness >= 0.95 cannot both hold. Raise bandwidth to at least
+SOLVE --cheapest -> --cheapest has no target | --target 95%
+SOLVE --cheapest --objective age --target 95% -> --cheapest stands in place of --objective
+check s.csv --target 95% -> --target is for solve, plan and frontier
+PLAN --cheapest --target 95%:tier -> --target names the column | --source-columns FILE
+PLAN --cheapest --target 95% --replay -> --target does not go with --replay
+PLAN --bandwidth 2 --source-columns s.csv -> --source-columns is for --budget
+PLAN --cheapest --target 95%:tier --source-columns b.csv -> b.csv has no row for 'b'
+""",
+    SOLVE="solve s.csv --bandwidth 4 --out out.csv",
+    PLAN="plan log.csv --horizon 7d --out out",
+)
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_wrong_ends_in_one_line_and_leaves_nothing(name: str, tables: Path) -> None:
-    more, words = REFUSED[name]
-    refuse(tables, ["solve", "s.csv", "--bandwidth", "4", "--out", "out.csv", *more], words)
-
-
-def test_other_commands_refuse(tables: Path) -> None:
-    refuse(tables, ["check", "s.csv", "--target", "95%"], ("--target is for solve, plan and frontier",))
-    job = ["plan", "log.csv", "--horizon", "7d", "--out", "out"]
-    refuse(tables, job, ("Missing option '--bandwidth'", "200/day"))
-    refuse(tables, [*job, "--target", "95%"], ("Missing option '--bandwidth'", "--cheapest"))
-    refuse(
-        tables,
-        [*job, "--cheapest", "--target", "95%:tier"],
-        ("--target names the column", "--source-columns FILE"),
-    )
-    refuse(
-        tables, [*job, "--cheapest", "--target", "95%", "--replay"], ("--target does not go with --replay",)
-    )
-    refuse(
-        tables, [*job, "--bandwidth", "2", "--source-columns", "s.csv"], ("--source-columns is for --budget",)
-    )
-    Path("b.csv").write_text("source,tier\na,gold\n", encoding="utf-8")
-    refuse(
-        tables,
-        [*job, "--cheapest", "--target", "95%:tier", "--source-columns", "b.csv"],
-        ("b.csv has no row for 'b'",),
-    )
+@pytest.mark.parametrize(("arguments", "words"), REFUSED)
+def test_what_is_wrong_ends_in_one_line_and_leaves_nothing(
+    arguments: tuple[str, ...], words: tuple[str, ...], tables: Path
+) -> None:
+    refuse(tables, arguments, words)
 
 
 def test_an_earlier_table_of_constraints_is_not_replaced_unasked(tables: Path) -> None:
@@ -229,11 +196,11 @@ def test_a_newcomer_plans_the_example_with_targets(run: Run) -> None:
         "--source-columns",
         "about.csv",
     )
-    shown = run(*job, "--target", "60%:tier", "--target", "80%:tier=gold", "--out", "plan", "--csv").output
+    shown = run(*job, "--target", "60%:tier", "--target", "80%:tier=gold", "--details", "--csv").output
     rows = fields(shown)
     assert rows["objective"].startswith("Spend, the least bandwidth that meets the constraints; periodic")
     assert rows["constraints"].startswith("freshness by tier[gold]: at least 80 %, which binds")
-    assert "constraints.csv" in shown
+    assert Path("plan/constraints.csv").exists()
     rates, change = (pl.read_csv(f"plan/{name}.csv") for name in ("rates", "change_rates"))
     assert rates["source"].to_list() == names
     u = change["change_rate"].to_numpy() / np.maximum(rates["rate"].to_numpy(), 1e-300)
@@ -247,7 +214,7 @@ def test_a_newcomer_plans_the_example_with_targets(run: Run) -> None:
     assert facts["constraints"]["binding"] == 2
     page = Path("plan/report.html").read_text(encoding="utf-8")
     assert 'id="constraints-title">Constraints</h2>' in page
-    assert "meets its constraints with the least bandwidth" in page
+    assert "Fewest within the constraints" in page
 
 
 @pytest.mark.parametrize("text", ["95%:tier", "95% : tier", "binary>=0.95:tier", "binary≥95%:tier"])
@@ -260,12 +227,116 @@ def test_ages_carry_their_units() -> None:
     late, old = goals_of(["later-than=36h<=1%", "age <= 12h"], None, "day")
     assert late.objective.age == 1.5  # type: ignore[attr-defined]
     assert (late.name, late.everywhere, old.everywhere) == ("later-than 36h", 0.01, 0.5)
-    with pytest.raises(SourceDataError, match="is no number"):
-        goals_of(["harmonic<=x"], None, "day")
+    refused("is no number", goals_of, ["harmonic<=x"], None, "day")
 
 
-@pytest.mark.parametrize("command", ["solve", "plan"])
-def test_the_help_names_the_grammar(command: str) -> None:
-    shown = "".join(CliRunner().invoke(main, [command, "--help"]).output.split())
-    for words in ("95%:tier", "'harmonic<=0.3'", "'later-than=3d<=1%'", "NAME=COLUMN:LIMIT", "--cheapest"):
-        assert words in shown
+@pytest.mark.usefixtures("here")
+def test_help_names_the_grammar() -> None:
+    for arguments in (["solve", "--help"], ["plan", "--init"]):
+        shown = CliRunner().invoke(main, arguments).output
+        shown += Path("plan.toml").read_text(encoding="utf-8") if "--init" in arguments else ""
+        for words in ("95%:tier", "'harmonic<=0.3'", "'later-than=3d<=1%'", "NAME=COLUMN:LIMIT", "cheapest"):
+            assert words in re.sub(r"[\s#│]", "", shown)
+
+
+LIMITS = "source,min_interval,max_interval\npage/0,,2d\npage/1,90h,\npage/7,12h,36\n"
+HOW = ("--time-unit", "hour", "--draws", "0", "-b", "0.2/h", "-q")
+
+
+def rates(path: str) -> dict[str, float]:
+    frame = pl.read_parquet(path) if path.endswith(".parquet") else pl.read_csv(path)
+    return dict(zip(frame["source"].to_list(), frame["rate"].to_list(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "same"),
+    [
+        (("--min-interval", "4 h"), ("--max-rate", "6/day")),
+        (("--max-interval", "30d"), ("--min-rate", "1/30d")),
+        (
+            ("--min-interval", "6h", "--max-interval", "monthly"),
+            ("--max-rate", "4/day", "--min-rate", "1/month"),
+        ),
+    ],
+)
+def test_intervals_are_rates(arguments: tuple[str, ...], same: tuple[str, ...], run: Run, log: Path) -> None:
+    for folder, given in (("a", arguments), ("b", same)):
+        run("plan", str(log), *HOW, *given, "-o", folder)
+    assert rates("a/rates.parquet") == pytest.approx(rates("b/rates.parquet"), rel=1e-12)
+    told = [json.loads(Path(folder, "summary.json").read_text())["settings"] for folder in ("a", "b")]
+    assert told[0] == pytest.approx(told[1])
+
+
+def bounded(found: dict[str, float], per_hour: float = 1.0) -> None:
+    """Check the limits of `LIMITS`, of which some bind, and those of all sources."""
+    assert found["page/0"] * per_hour >= (1 - 1e-9) / 48.0
+    assert found["page/1"] * per_hour == pytest.approx(1.0 / 90.0)
+    assert (1 - 1e-9) / 36.0 <= found["page/7"] * per_hour <= (1 + 1e-9) / 12.0
+    assert min(found.values()) * per_hour >= (1 - 1e-9) / 96.0
+
+
+def test_single_sources_have_limits_in_every_command(run: Run, log: Path) -> None:
+    Path("limits.csv").write_text(LIMITS)
+    within = ("--limits", "limits.csv", "--max-interval", "4d", "--time-unit", "hour")
+    run("plan", str(log), *HOW, *within, "-o", "plan")
+    bounded(rates("plan/rates.parquet"))
+    run("lifetimes", str(log), "-b", "0.2/h", *within)
+    run("estimate", str(log), "--time-unit", "hour", "--out", "sources.csv")
+    run("solve", "sources.csv", "-b", "0.2/h", *within, "--out", "rates.csv")
+    bounded(rates("rates.csv"))
+    for name, held in (("free.csv", ()), ("held.csv", within)):
+        run("frontier", "sources.csv", "--bandwidths", "0.2/h", *held, "--out", name)
+    free, held_value = (pl.read_csv(name)["value"].item() for name in ("free.csv", "held.csv"))
+    assert free < held_value  # staleness, of which less is better
+    Path("names.txt").write_text("\n".join(f"page/{k}" for k in range(8)))
+    Path("day.csv").write_text(LIMITS.replace(",36", ",36h"))
+    live = ("run", "state", "-b", "4/day", "--min-interval", "2h")
+    assert "--sources" in run(*live, code=2).output
+    run(*live, "--sources", "names.txt", "--limits", "day.csv")
+    rows = sqlite3.connect("state/planner.sqlite").execute("SELECT name, min_rate, max_rate FROM source")
+    found = {name: (least, most) for name, least, most in rows}
+    assert found["page/7"] == pytest.approx((1 / 1.5, 2.0))
+    assert found["page/3"] == pytest.approx((0.0, 12.0))
+
+
+@pytest.mark.parametrize("kind", [dict, pl.DataFrame, pd.DataFrame])
+def test_python_takes_the_same(kind: type, log: Path, tmp_path: Path) -> None:
+    rows = {"page/0": (None, "2d"), "page/1": ("90h", None), "page/7": ("12h", "36h")}
+    given: Any = rows
+    if kind is not dict:
+        shortest, longest = zip(*rows.values(), strict=True)
+        given = kind({"source": [*rows], "min_interval": shortest, "max_interval": longest})
+    path = tmp_path / log
+    made = fo.plan(path, "4.8/day", draws=0, max_interval="4d", limits=given)
+    found = dict(zip(map(str, made.log.names.tolist()), made.solution.rates.tolist(), strict=True))
+    bounded(found, per_hour=1.0 / 24.0)
+    same = fo.plan(path, "4.8/day", draws=0, min_interval=0.5).solution.rates
+    np.testing.assert_allclose(same, fo.plan(path, "4.8/day", draws=0, max_rate=2.0).solution.rates)
+    for wrong, words in (({"nobody": ("1d", None)}, "none of which is in the log"), (3, "limits are int")):
+        refused(words, fo.plan, path, "4.8/day", limits=wrong)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--min-interval", "often"), ("--min-interval: 'often' cannot be read",)),
+        (("--min-interval", "1h", "--max-rate", "1/h"), ("--min-interval is a largest rate", "--max-rate")),
+        (("--max-interval", "1h", "--min-rate", "1/h"), ("--max-interval is a least rate", "--min-rate")),
+        (("--limits", "log.csv"), ("log.csv has no column 'min_interval'", "max_interval or min_rate")),
+        (("--limits", "limits.csv"), ("limits.csv", "max_interval of 'b'", "'soon'")),
+        (("--limits", "others.csv"), ("limits are of 'x'", "none of which is in the log")),
+        (("--limits", "crossed.csv"), ("min_interval exceeds max_interval for 'a': 2 days > 1 day", "widen")),
+    ],
+)
+def test_limits_that_do_not_do_are_refused(
+    arguments: tuple[str, ...], words: tuple[str, ...], folder: Path
+) -> None:
+    Path("limits.csv").write_text("source,max_interval\na,1d\nb,soon\n")
+    Path("others.csv").write_text("source,max_interval\nx,1d\n")
+    Path("crossed.csv").write_text("source,min_interval,max_interval\na,2d,1d\n")
+    refuse(folder, ["plan", "log.csv", "-b", "9/day", *arguments], words)
+
+
+def test_partitions_take_limits_from_their_columns(folder: Path) -> None:
+    job = ["solve", "sources.csv", "-b", "2", "--engine", "dask", "--min-interval", "1h", "--out", "out"]
+    refuse(folder, job, ("columns min_rate and max_rate",))

@@ -14,8 +14,8 @@ from scipy.optimize import linprog
 
 import freshopt as fo
 from freshopt.cvx import cp
-from freshopt.terminal.objective_options import OBJECTIVES, objective_of
-from tests.ground_truth.command_lines import Run, refuse
+from freshopt.naming import OBJECTIVES, objective_of
+from tests.ground_truth.command_lines import Run, refusals, refuse
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
 Floats = npt.NDArray[np.float64]
@@ -157,33 +157,39 @@ def test_host_limits_take_what_they_may(run: Run) -> None:
     np.testing.assert_allclose(rates, [0.5, 0.5, 2.0, 2.0], rtol=EXACT)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (
-            ("--objective", "polls", "--refresh", "poisson"),
-            ("polls has no poisson cell", "--refresh periodic"),
-        ),
-        (("--objective", "penalty-log", "--refresh", "periodic"), ("no periodic cell", "--refresh poisson")),
-        (("--objective", "deadline", "--refresh", "poisson"), ("no poisson cell", "--refresh periodic")),
-        (("--objective", "deadline"), ("needs one", "--deadline, such as 2d", "column 'deadline'")),
-        (("--objective", "deadline", "--deadline", "3/day"), ("--deadline: '3/day' is a rate", "such as 7d")),
-        (
-            ("--objective", "delay", "--deadline", "3d"),
-            ("--deadline is for --objective deadline", "not for delay"),
-        ),
-        (("--exponent", "1"), ("--exponent is for --objective power, not for harmonic", "Leave it out")),
-        (("--objective", "power", "--exponent", "-1"), ("exponent", "-1")),
-        (("--objective", "power", "--exponent", "nan"), ("exponent", "nan")),
-        (("--host-limits", "no.csv"), ("there is no file no.csv", "Check the path")),
-        (("--host-limits", "rates.csv"), ("rates.csv has no column 'host'", "Rename or add")),
-    ],
-    ids=lambda value: "-".join(value)[:50] if value and value[0].startswith("--") else "",
+REFUSED = refusals(
+    """
+SOLVE --objective polls --refresh poisson -> polls has no poisson cell | --refresh periodic
+SOLVE --objective penalty-log --refresh periodic -> no periodic cell | --refresh poisson
+SOLVE --objective deadline --refresh poisson -> no poisson cell | --refresh periodic
+SOLVE --objective deadline -> needs one | --objective deadline:2d | column 'deadline'
+SOLVE --objective deadline --deadline 3/day -> --deadline: '3/day' is a rate | such as 7d
+SOLVE --objective delay --deadline 3d -> --deadline is for --objective deadline | not for delay
+SOLVE --exponent 1 -> --exponent is for --objective power, not for harmonic | Leave it out
+SOLVE --objective power --exponent -1 -> exponent | -1
+SOLVE --objective power --exponent nan -> exponent | nan
+SOLVE --host-limits no.csv -> there is no file no.csv | Check the path
+SOLVE --host-limits rates.csv -> rates.csv has no column 'host' | Rename or add
+SOLVE --host-limits limits.csv -> have no host
+POWER gaps.csv -> exponent is empty in row 2, line 3 of gaps.csv
+POWER powers.csv --exponent 1 -> both give it | Leave one
+PLAN --host-limits limits.csv -> no host can be read from | --hosts
+PLAN --objective polls -> 'polls' is not one of | 'harmonic'
+""",
+    SOLVE="solve sources.csv --bandwidth 2 --out out.csv",
+    POWER="solve --bandwidth 2 --out out.csv --objective power",
+    PLAN="plan log.csv --bandwidth 1 --horizon 7d --out out",
 )
+
+
+@pytest.mark.parametrize(("arguments", "words"), REFUSED)
 def test_what_an_objective_cannot_do_is_one_line(
-    options: tuple[str, ...], words: tuple[str, ...], folder: Path
+    arguments: tuple[str, ...], words: tuple[str, ...], folder: Path
 ) -> None:
-    refuse(folder, ["solve", "sources.csv", "--bandwidth", "2", "--out", "out.csv", *options], words)
+    Path("limits.csv").write_text("host,limit\nx,1\n")
+    Path("gaps.csv").write_text("source,change_rate,exponent\na,1,0.5\nb,2,\n")
+    Path("powers.csv").write_text("source,change_rate,exponent\na,1,0.5\nb,2,1\n")
+    refuse(folder, arguments, words)
 
 
 @pytest.mark.parametrize(
@@ -200,19 +206,3 @@ def test_host_limits_that_cannot_be_used(limits: str, words: tuple[str, ...], fo
     Path("hosted.csv").write_text("source,change_rate,host\na,1,x\nb,2,y\n")
     how = ["--bandwidth", "2", "--out", "out.csv", "--host-limits", "limits.csv"]
     refuse(folder, ["solve", "hosted.csv", *how], words)
-
-
-def test_limits_without_hosts_and_parameters_given_twice_are_refused(folder: Path) -> None:
-    Path("limits.csv").write_text("host,limit\nx,1\n")
-    how = ["--bandwidth", "2", "--out", "out.csv"]
-    refuse(folder, ["solve", "sources.csv", *how, "--host-limits", "limits.csv"], ("have no host",))
-    Path("powers.csv").write_text("source,change_rate,exponent\na,1,0.5\nb,2,\n")
-    power = ["--objective", "power"]
-    refuse(
-        folder, ["solve", "powers.csv", *how, *power], ("exponent is empty in row 2, line 3 of powers.csv",)
-    )
-    Path("powers.csv").write_text("source,change_rate,exponent\na,1,0.5\nb,2,1\n")
-    refuse(folder, ["solve", "powers.csv", *how, *power, "--exponent", "1"], ("both give it", "Leave one"))
-    plan = ["plan", "log.csv", "--bandwidth", "1", "--horizon", "7d", "--out", "out"]
-    refuse(folder, [*plan, "--host-limits", "limits.csv"], ("no host can be read from", "--hosts"))
-    refuse(folder, [*plan, "--objective", "polls"], ("'polls' is not one of", "'harmonic'"))

@@ -12,7 +12,7 @@ import pytest
 import freshopt as fo
 from freshopt.problems import BinaryFreshness
 from freshopt.scheduling.integer_counts import crawl_counts
-from tests.ground_truth.command_lines import Run, fields, refuse
+from tests.ground_truth.command_lines import Run, fields, refusals, refuse
 
 SOURCES = "source,change_rate,importance\na,1,1\nb,4,2\nc,0.1,5\n"
 
@@ -52,27 +52,26 @@ def test_counts_and_slots(run: Run) -> None:
     assert shown["slots"] == "every crawl is in its preferred slot"
 
 
-TIMES = ("schedule", "rates.csv", "--horizon", "2d", "--out", "o.csv")
-SLOTS = (*TIMES, "--method", "slots", "--slot", "1h", "--crawlers", "1")
-REFUSED: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
-    ((*TIMES, "--slot", "1h"), ("--slot is for --method slots, not for periodic",)),
-    ((*TIMES, "--method", "counts"), ("--method counts needs change rates", "--sources")),
-    ((*TIMES, "--method", "slots", "--slot", "1h"), ("--crawlers",)),
-    ((*TIMES, "--method", "slots", "--crawlers", "1"), ("--slot",)),
-    ((*SLOTS, "--sources", "sources.csv"), ("--sources is for --method greedy, counts, not for slots",)),
-    ((*SLOTS, "--per-host", "1"), ("--per-host needs to know the hosts", "--hosts")),
-    ((*SLOTS, "--blackout", "5-6"), ("--blackout: '5-6' is no window", "22:00-06:00")),
-    ((*SLOTS, "--blackout", "26:00-06:00"), ("--blackout: '26:00-06:00' is no time of day",)),
-    ((*SLOTS, "--blackout", "3h..2h"), ("ends before it begins",)),
-    ((*SLOTS, "--blackout", "2h..3h@z"), ("names the host 'z'", "--hosts")),
-    ((*SLOTS, "--min-gap", "x"), ("--min-gap: 'x'",)),
-    ((*SLOTS, "--blackout", "00:00-23:00"), ("too many crawls of 'all sources'", "room for 2")),
-    ((*SLOTS, "--hosts", "hosts.csv"), ("no host for 'c'",)),
-    (
-        ("schedule", "rates.csv", "--format", "nutch", "--slot", "1h", "--out", "n"),
-        ("--slot is for --format",),
-    ),
-]
+REFUSED = refusals(
+    """
+TIMES --slot 1h -> --slot is for --method slots, not for periodic
+TIMES --method counts -> --method counts needs change rates | --sources
+TIMES --method slots --slot 1h -> --crawlers
+TIMES --method slots --crawlers 1 -> --slot
+SLOTS --sources sources.csv -> --sources is for --method greedy, counts, not for slots
+SLOTS --per-host 1 -> --per-host needs to know the hosts | --hosts
+SLOTS --blackout 5-6 -> --blackout: '5-6' is no window | 22:00-06:00
+SLOTS --blackout 26:00-06:00 -> --blackout: '26:00-06:00' is no time of day
+SLOTS --blackout 3h..2h -> ends before it begins
+SLOTS --blackout 2h..3h@z -> names the host 'z' | --hosts
+SLOTS --min-gap x -> --min-gap: 'x'
+SLOTS --blackout 00:00-23:00 -> too many crawls of 'all sources' | room for 2
+SLOTS --hosts hosts.csv -> no host for 'c'
+schedule rates.csv --format nutch --slot 1h --out n -> --slot is for --format
+""",
+    TIMES="schedule rates.csv --horizon 2d --out o.csv",
+    SLOTS="schedule rates.csv --horizon 2d --out o.csv --method slots --slot 1h --crawlers 1",
+)
 
 
 @pytest.mark.parametrize(("arguments", "words"), REFUSED)

@@ -12,8 +12,8 @@ from freshopt.testing.constrained_families import CONSTRAINED
 from tests.contracts import discovery
 from tests.ground_truth.tolerances import CONIC
 
-DELAY = fo.problems.AccumulatedDelay()
-HARMONIC = fo.problems.HarmonicStaleness()
+DELAY = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+HARMONIC = fo.problems.HarmonicStaleness(fo.Refresh.POISSON)
 FAMILIES = list(instances(HARMONIC, 8, 1, constraints=True))
 SOLVERS = discovery.solvers()
 

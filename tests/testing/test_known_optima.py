@@ -125,8 +125,8 @@ def test_a_wrong_solver_is_found_out_and_the_example_is_small() -> None:
             return True
         return False
 
-    plain = problems(st.just(fo.problems.AccumulatedDelay()), constrained=False)
-    bounded = problems(st.just(fo.problems.AccumulatedDelay()))
+    plain = problems(st.just(fo.problems.AccumulatedDelay(fo.Refresh.POISSON)), constrained=False)
+    bounded = problems(st.just(fo.problems.AccumulatedDelay(fo.Refresh.POISSON)))
     assert len(find(bounded, wrong).sources) == 1
 
     @CORNERS

@@ -19,7 +19,7 @@ from tests.ground_truth.strata import exhaustive
 from tests.ground_truth.tolerances import EXACT, SCALAR
 from tests.ground_truth.unknown_atom import stranger
 
-DELAY = fo.problems.AccumulatedDelay()
+DELAY = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
 THREE = [o for o in standard_objectives() if type(o) in OBJECTIVES.values()]
 REQUESTS = [kind(fo.Refresh.ON_REQUEST) for kind in OBJECTIVES.values()]
 
@@ -71,7 +71,7 @@ def test_the_judge_is_the_truth(case: Instance) -> None:
 
 
 def named(**changes: object) -> fo.Problem:
-    sources = {"change_rate": [1.0, 4.0], "name": ["a", "b"], **changes}
+    sources = {"change_rate": [1.0, 4.0], "names": ["a", "b"], **changes}
     return fo.Problem(DELAY, fo.Sources(**sources), 3.0)  # type: ignore[arg-type]
 
 
@@ -149,5 +149,5 @@ def test_without_a_proof_nothing_is_asserted() -> None:
 def test_a_host_whose_sources_are_all_at_bounds_does_not_spoil_the_bound() -> None:
     """Freshness of a source that changes 3000 times a day is worth no refresh at this price."""
     sources = fo.Sources([3000.0, 1.0], host=["a", "free"])
-    problem = fo.Problem(fo.problems.BinaryFreshness(), sources, 1.0, {"a": 2.0})
+    problem = fo.Problem(fo.problems.BinaryFreshness(fo.Refresh.POISSON), sources, 1.0, {"a": 2.0})
     assert_optimal(problem, [0.0, 1.0], EXACT)

@@ -13,7 +13,7 @@ from freshopt.testing import instances, standard_objectives
 from tests.ground_truth.strata import stratified
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
-DELAY = fo.problems.AccumulatedDelay()
+DELAY = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
 REFUSING = (fo.problems.HarmonicStaleness(fo.Refresh.PERIODIC), fo.problems.PollingKnapsack())
 
 

@@ -16,13 +16,13 @@ import freshopt as fo
 from freshopt.solvers import ClosedForm, WaterFilling
 from freshopt.testing import Recipe, instances, validate, validate_on
 from freshopt.testing.foreign_runs import Verdict, attempt
-from freshopt.testing.shrinking import shrink
+from freshopt.testing.validation import shrink
 from tests.ground_truth.tolerances import CONIC
 
-DELAY = fo.problems.AccumulatedDelay()
+DELAY = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
 PROBLEM = fo.Problem(
     DELAY,
-    fo.Sources([1.0, 4.0, 9.0], host=["a", "b", "b"], max_rate=[9.0, 9.0, 1.5], name=["x", "y", "z"]),
+    fo.Sources([1.0, 4.0, 9.0], host=["a", "b", "b"], max_rate=[9.0, 9.0, 1.5], names=["x", "y", "z"]),
     6.0,
     {"b": 4.0},
 )
@@ -172,7 +172,7 @@ def test_a_refusal_is_no_shortfall_but_shows_nothing() -> None:
 
 @pytest.mark.exhaustive
 def test_a_right_solver_passes() -> None:
-    report = validate(WaterFilling(), [fo.problems.BinaryFreshness()], n=4, tolerance=1e-9)
+    report = validate(WaterFilling(), [fo.problems.BinaryFreshness(fo.Refresh.POISSON)], n=4, tolerance=1e-9)
     assert report.passed, report
     assert len(report.runs) == 2 * 60
     assert report.smallest == ()
@@ -201,7 +201,9 @@ def test_a_fault_that_begins_at_thirty_sources_is_found_in_one_run() -> None:
 @pytest.mark.exhaustive
 def test_a_wrong_solver_is_found_out() -> None:
     with np.errstate(invalid="ignore"):
-        report = validate(square_root, [DELAY, fo.problems.HarmonicStaleness()], n=5, scales=["benign"])
+        report = validate(
+            square_root, [DELAY, fo.problems.HarmonicStaleness(fo.Refresh.POISSON)], n=5, scales=["benign"]
+        )
     by_kind = {found.outcome.kind: found for found in report.smallest}
     assert set(by_kind) == {"infeasible", "not optimal", "not finite"}
     delay = repr(DELAY)
@@ -282,7 +284,7 @@ def test_shrinking_ends_drops_all_that_it_can_and_respects_its_effort() -> None:
 
     small = shrink(Recipe.from_problem(PROBLEM), fails)
     assert len(small) == 2
-    assert small.host is small.name is None
+    assert small.host is small.names is None
     assert small.bandwidth == 1.0
     assert np.all(small.change_rate == 1.0)
     assert np.sum(small.max_rate < np.inf) == 1

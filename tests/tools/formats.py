@@ -24,7 +24,7 @@ from freshopt.tools import (
     TextTemplate,
 )
 from freshopt.tools.export import Exported, ToolFormat
-from freshopt.tools.whole_lifetimes import LifetimeFormat
+from freshopt.tools.whole_seconds import LifetimeFormat
 from freshopt.units import SECONDS
 from tests.ground_truth import export_parsers as parse
 

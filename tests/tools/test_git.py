@@ -15,6 +15,8 @@ from freshopt.errors import SourceDataError
 from freshopt.logs import ChangeHistory
 from freshopt.tools import read_git
 from freshopt.tools.git import _Touched, fields
+from tests.ground_truth.command_lines import file_with
+from tests.ground_truth.refusals import present, refused
 
 DAY = 86400
 BEGIN = 1_700_006_400  # a midnight UTC
@@ -76,15 +78,14 @@ def repository(tmp_path: Path) -> Repository:
 
 def told(history: ChangeHistory) -> dict[str, tuple[list[float], float, float]]:
     """Per file its changes and the time watched, in days from BEGIN."""
-    assert history.origin is not None
-    shift = (history.origin.timestamp() - BEGIN) / DAY
+    shift = (present(history.origin).timestamp() - BEGIN) / DAY
     return {
         name: (
             (history.time[history.offsets[k] : history.offsets[k + 1]] + shift).tolist(),
             history.start[k] + shift,
             history.end[k] + shift,
         )
-        for k, name in enumerate(history.sources_.tolist())
+        for k, name in enumerate(history.names.tolist())
     }
 
 
@@ -129,8 +130,7 @@ def test_paths_folders_and_few_changes(repository: Repository) -> None:
     assert set(told(read_git(repository.path, min_changes=2))) == {"a", "d"}
     assert set(told(read_git(repository.path, paths=["docs", "d"]))) == {"docs/c", "d"}
     assert told(read_git(repository.path / "docs")) == {"docs/c": ALL["docs/c"]}
-    with pytest.raises(SourceDataError, match=r"no file is left of the 4.*fewer changes"):
-        read_git(repository.path, min_changes=5)
+    refused(r"no file is left of the 4.*fewer changes", read_git, repository.path, min_changes=5)
 
 
 def test_bare_clones_and_shallow_ones(repository: Repository, tmp_path: Path) -> None:
@@ -145,8 +145,7 @@ def test_a_clone_of_the_last_commit_alone_is_told_to_fetch_the_rest(
     repository: Repository, tmp_path: Path
 ) -> None:
     repository.git("clone", "-q", "--depth", "1", f"file://{repository.path}", str(tmp_path / "last"))
-    with pytest.raises(SourceDataError, match=r"shallow clone with one commit.*git fetch --unshallow"):
-        read_git(tmp_path / "last")
+    refused(r"shallow clone with one commit.*git fetch --unshallow", read_git, tmp_path / "last")
     alone = Repository(tmp_path / "new")  # a repository that has but one commit yet is another matter
     alone.commit(0.0, a="1")
     assert told(read_git(alone.path)) == {"a": ([], 0.0, 0.0)}
@@ -166,8 +165,7 @@ def test_names_of_any_kind(tmp_path: Path) -> None:
 
 def test_settings_of_the_repository_change_nothing(repository: Repository, tmp_path: Path) -> None:
     spy = tmp_path / "ran"
-    program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\ntouch {spy}\n")
+    program = file_with(tmp_path / "program", f"#!/bin/sh\ntouch {spy}\n")
     program.chmod(0o755)
     for key, value in {
         "log.showSignature": "true",
@@ -205,17 +203,13 @@ def test_what_is_no_repository_is_refused_in_one_line(
         ("plain", "not a git repository"),
         ("unborn", "have any commits"),
     ):
-        with pytest.raises(SourceDataError, match=words) as refusal:
-            read_git(tmp_path / path)
-        assert "\n" not in str(refusal.value)
+        refused(words, read_git, tmp_path / path)
     made = Repository(tmp_path / "r")
     made.commit(0, a="1")
-    with pytest.raises(SourceDataError, match=r"since is 'soon'.*such as 2026-01-31"):
-        read_git(made.path, since="soon")
+    refused(r"since is 'soon'.*such as 2026-01-31", read_git, made.path, since="soon")
     monkeypatch.setenv("PATH", str(tmp_path / "plain"))
     assert shutil.which("git") is None
-    with pytest.raises(SourceDataError, match="no git on this machine"):
-        read_git(made.path)
+    refused("no git on this machine", read_git, made.path)
 
 
 @settings(max_examples=60, deadline=None)
@@ -249,5 +243,4 @@ def test_a_git_that_is_too_old_is_told_so(tmp_path: Path, monkeypatch: pytest.Mo
     )
     (tmp_path / "git").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SourceDataError, match=r"this git is too old: unrecognized .*git 2.31 or newer"):
-        read_git(tmp_path)
+    refused(r"this git is too old: unrecognized .*git 2.31 or newer", read_git, tmp_path)

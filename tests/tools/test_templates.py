@@ -1,20 +1,25 @@
-"""Templates and commands with placeholders: what they write, read back by a shell, and what they refuse."""
+"""Templates, commands and columns of names: what they write, read back by a shell, and what they refuse."""
 
 from __future__ import annotations
 
 import json
+import random
 import subprocess
+import sys
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
+import polars
 import pytest
 
 import freshopt as fo
 from freshopt.scheduling.rate_table import read_rates
 from freshopt.tools import Crontab, PgCron, TextTemplate
-from freshopt.tools.whole_intervals import IntervalFormat
+from freshopt.tools.export import _PLAIN_URL, hosts_of, urls_of
+from freshopt.tools.whole_seconds import IntervalFormat
 from tests.ground_truth.command_lines import Run
 from tests.ground_truth.cron_rules import CRONS, Cron, given_to_shell, load
+from tests.ground_truth.refusals import refused
 
 ODD = [
     "https://a.org/?x='1'&y=2",
@@ -117,3 +122,44 @@ def test_on_the_command_line(run: Run) -> None:
     ):
         assert words in run("schedule", "rates.csv", *given, "--out", "n", code=2).output
         assert not Path("n").exists()
+
+
+PIECES = (
+    *("http", "HTTPS", "ftp", "://", ":", "//", "/", "?", "#", "@", "[", "]", "[::1]", "%", "%41", "\\"),
+    *("'", '"', "a", "B", "ex.org", "-", "_", "~", ".", ":80", ":99999", ":0", ":x", "ü", "名", "\u0378"),
+    *("\u00ad", "\u200b", " ", "\t", "\n", "\x00", "\x7f", "\u2028", "\ud800", "😀", "{", "}", "{{", "&"),
+    *("=", "\u0661"),
+)
+
+
+def is_url(name: str) -> bool:
+    """Return whether a name is a URL to fetch, by the standard library alone."""
+    try:
+        parts = urlsplit(name)
+        _ = parts.port
+    except ValueError:
+        return False
+    plain = all(letter.isprintable() and not letter.isspace() for letter in name)
+    return plain and parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+@pytest.mark.exhaustive
+def test_urls_are_those_of_the_standard_library() -> None:
+    draw = random.Random(1)
+    names = ["".join(draw.choices(PIECES, k=draw.randint(0, 4))) for _ in range(2000)]
+    names += ["https://" + "".join(draw.choices(PIECES, k=draw.randint(0, 6))) for _ in range(4000)]
+    right = [name for name in names if is_url(name)]
+    wrong = [name for name in names if not is_url(name)]
+    assert min(len(right), len(wrong)) > 500
+    assert hosts_of(urls_of(right, "a tool")).to_list() == [urlsplit(name).hostname for name in right]
+    for name in wrong:
+        refused("is no URL", urls_of, [name], "a tool")
+
+
+@pytest.mark.exhaustive
+def test_plain_urls_have_no_letter_that_cannot_be_printed() -> None:
+    letters = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code <= 0xDFFF]
+    plain = polars.Series([f"https://a.org/{letter}" for letter in letters]).str.contains(_PLAIN_URL)
+    taken = [letter for letter, yes in zip(letters, plain.to_list(), strict=True) if yes]
+    assert len(taken) > 20_000
+    assert all(letter.isprintable() and not letter.isspace() for letter in taken)

@@ -45,7 +45,10 @@ def request_age(worth: float, d: float, asked: float) -> float:
     u = age_step(u, k, q)
     u = u if q > SMALLEST else 0.0
     # Selected by a factor: a branch would keep loops from being vectorised.
-    return d / (k + u) * (1.0 if worth > 0.0 else 0.0)
+    whole = k + u
+    rate = d / whole
+    # d/(d/ζ) may be an ulp beside ζ.
+    return (rate if whole > k else asked) * (1.0 if worth > 0.0 else 0.0)
 
 
 def age_start(k: float, q: float) -> float:

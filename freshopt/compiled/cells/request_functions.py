@@ -165,7 +165,10 @@ def request_harmonic(worth: float, d: float, asked: float) -> float:
     u = harmonic_step(u, k, q)
     u = harmonic_step(u, k, q)
     # Selected by a factor: a branch would keep loops from being vectorised.
-    return d / (k + u) * (1.0 if worth > 0.0 else 0.0)
+    whole = k + u
+    rate = d / whole
+    # d/(d/ζ) may be an ulp beside ζ.
+    return (rate if whole > k else asked) * (1.0 if worth > 0.0 else 0.0)
 
 
 ON_REQUEST = (request_delay, request_binary, request_harmonic)

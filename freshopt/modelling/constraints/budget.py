@@ -48,7 +48,8 @@ class Budget:
     >>> sources = fo.Sources(change_rate=[1.0, 1.0])
     >>> pages = fo.Budget(2.0)
     >>> kilobytes = fo.Budget(8.0, cost=[1.0, 9.0], name="kB")
-    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, constraints=[pages, kilobytes])
+    >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, sources, constraints=[pages, kilobytes])
     >>> fo.solve(problem).rates.round(6)
     array([1.25, 0.75])
     """

@@ -38,7 +38,8 @@ class Ratio:
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[1.0, 4.0])
     >>> calm = fo.Ratio(of=[-1, 0], at_most=1.0)
-    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=3.0, constraints=[calm])
+    >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, sources, bandwidth=3.0, constraints=[calm])
     >>> fo.solve(problem).rates.round(9)
     array([1.5, 1.5])
     """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from freshopt.cvx import Expression
-from freshopt.errors import ObjectiveError, SourceDataError, list_offenders, shown
+from freshopt.errors import ObjectiveError, SourceDataError, list_offenders
 from freshopt.modelling.constraints.declared_settings import (
     checked_labels,
     checked_limit,
@@ -19,7 +19,7 @@ from freshopt.modelling.constraints.declared_settings import (
 from freshopt.modelling.constraints.groups import Groups, Labels
 from freshopt.modelling.constraints.written_rows import written
 from freshopt.modelling.declaration import declared_entries
-from freshopt.modelling.objective import Objective, require_sense
+from freshopt.modelling.objective import Objective, as_objective, require_sense
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, as_float64
@@ -34,7 +34,7 @@ class Target:
 
     Parameters
     ----------
-    objective : Objective
+    objective : Objective or str
         Any declared one; it is the mean Σ w_k(·)/Σ w_k that is bounded.
     at_least : float, or mapping of group to float, optional
         For a maximised objective, such as `BinaryFreshness`: the least mean.
@@ -50,7 +50,7 @@ class Target:
     --------
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[1.0, 4.0])
-    >>> fresh = fo.Target(fo.problems.BinaryFreshness(), at_least=0.5)
+    >>> fresh = fo.Target(fo.problems.BinaryFreshness(fo.Refresh.POISSON), at_least=0.5)
     >>> cheapest = fo.solve(fo.Problem(fo.Spend(), sources, constraints=[fresh]))
     >>> round(cheapest.value, 9)
     4.0
@@ -62,13 +62,20 @@ class Target:
     by: Labels | None = None
     name: str | None = None
 
+    if TYPE_CHECKING:
+        # The objective is given by name, too.
+        def __init__(
+            self,
+            objective: Objective | str,
+            at_least: float | Mapping[Any, float] | None = None,
+            at_most: float | Mapping[Any, float] | None = None,
+            by: Labels | None = None,
+            name: str | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         """Raise ObjectiveError unless the bound is on the objective's convex side."""
-        if not isinstance(self.objective, Objective):
-            raise ObjectiveError(
-                f"the objective of a Target is {shown(self.objective)}. Pass an instance, such as "
-                "BinaryFreshness()."
-            )
+        object.__setattr__(self, "objective", as_objective(self.objective))
         require_sense(self.objective)
         maximised = self.objective.sense == "maximise"
         given, other = (self.at_least, self.at_most) if maximised else (self.at_most, self.at_least)

@@ -37,7 +37,8 @@ class Tied:
     >>> import freshopt as fo
     >>> sources = fo.Sources(change_rate=[1.0, 4.0, 5.0])
     >>> tied = fo.Tied(["map", "map", None], cost="once")
-    >>> problem = fo.Problem(fo.problems.AccumulatedDelay(), sources, bandwidth=2.0, constraints=[tied])
+    >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
+    >>> problem = fo.Problem(objective, sources, bandwidth=2.0, constraints=[tied])
     >>> fo.solve(problem).rates.round(9)
     array([1., 1., 1.])
     """

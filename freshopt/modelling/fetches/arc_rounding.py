@@ -66,12 +66,7 @@ def problems_on_arcs(
         bounds = _bounds(problem, hull, before | down, after | up)
         lower, upper = (np.where(fixed, used, bound) for bound in bounds)
         try:
-            yield Problem(
-                problem.objective,
-                within(problem.sources, lower, upper),
-                problem.bandwidth,
-                problem.host_limits,
-            )
+            yield problem.restated(within(problem.sources, lower, upper))
         except InfeasibleProblemError:
             continue
 

@@ -87,18 +87,7 @@ def attempt_kernel(importance: Array, curve: Curve, cell: Cell, success: Array) 
     `cell` is the curve's periodic one.
     """
     if curve.attempts is not None:
-        own = curve.attempts
-        parameters: tuple[Array, ...] = (*curve.parameters, success)
-        return Kernel(
-            importance,
-            parameters,
-            own.cost,
-            own.marginal,
-            own.inverse,
-            own.demand,
-            unit_gain=own.gain,
-            unit_proof=own.proof,
-        )
+        return curve.attempts.kernel(importance, (*curve.parameters, success))
     k, weights = geometric_nodes(success, smooth=curve.smooth)
     n, many = weights.shape
     if not curve.smooth and n * many > MOST_TERMS:

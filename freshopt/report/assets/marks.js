@@ -11,6 +11,22 @@ const tip = element("div", { class: "tip", "aria-hidden": "true" });
 tip.hidden = true;
 document.body.append(tip);
 
+// Shows a text above a box and within the window, below it where there is no room; of a tall one, at its side.
+function tell(text, box) {
+  tip.textContent = text;
+  tip.hidden = false;
+  const [wide, tall] = [tip.offsetWidth, tip.offsetHeight];
+  const most = document.documentElement.clientWidth - wide - 4;
+  let left = box.left + box.width / 2 - wide / 2;
+  let top = box.top - tall - 8;
+  if (box.height > 2 * tall + 40) {
+    left = box.right + 10 > most ? box.left - wide - 10 : box.right + 10;
+    top = Math.max(box.top + 6, 4);
+  } else if (top < 4) top = Math.min(box.bottom + 8, window.innerHeight - tall - 4);
+  tip.style.left = `${Math.max(Math.min(left, most), 4) + window.scrollX}px`;
+  tip.style.top = `${top + window.scrollY}px`;
+}
+
 function follow(svg) {
   const titles = [...svg.querySelectorAll("title")];
   if (!titles.length) return;
@@ -49,17 +65,9 @@ function follow(svg) {
     if (k < 0) return;
     const mark = marks[k];
     mark.shape.classList.add("on");
-    tip.textContent = mark.text;
     svg.setAttribute("aria-valuenow", k + 1);
     svg.setAttribute("aria-valuetext", mark.text);
-    // Above the mark and within the window, below it where there is no room.
-    const box = mark.shape.getBoundingClientRect();
-    const middle = box.left + box.width / 2 - tip.offsetWidth / 2;
-    const left = Math.min(Math.max(middle, 4), document.documentElement.clientWidth - tip.offsetWidth - 4);
-    const above = box.top - tip.offsetHeight - 8;
-    const top = above >= 4 ? above : Math.min(box.bottom + 8, window.innerHeight - tip.offsetHeight - 4);
-    tip.style.left = `${left + window.scrollX}px`;
-    tip.style.top = `${top + window.scrollY}px`;
+    tell(mark.text, mark.shape.getBoundingClientRect());
   }
 
   function point(event) {

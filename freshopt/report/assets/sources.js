@@ -14,6 +14,8 @@ function browse(data) {
     data.fields.map((field, j) => (texts.includes(field[1]) ? columns[j][k] : "")).join("\n").toLowerCase());
   // Which column orders the rows, and whether the largest come first; the page has the most costly first.
   let sorted = -1, falling = true, leaf = 0, rows = [];
+  // A phone has room for fewer.
+  const size = window.matchMedia("(max-width: 40rem)").matches ? data.few : data.leaf;
 
   const tests = {
     all: () => true,
@@ -27,8 +29,22 @@ function browse(data) {
     if (kind === "every") return value === null ? "never" : duration(value * data.seconds);
     if (value === null) return "";
     if (kind === "share") return percent(value);
-    if (kind === "times") return value >= 1 || value === 0 ? `× ${general(value, 3)}` : `÷ ${general(1 / value, 3)}`;
+    if (kind === "change") return `${value >= 1 ? "+" : "−"}${percent(Math.abs(value - 1))}`;
+    if (kind === "when") return moment(value);
     return kind === "number" ? number(value) : value;
+  }
+
+  function moment(value) {
+    if (data.begin === null) return value > 0 ? `in ${duration(value * data.seconds)}` : "at once";
+    const at = new Date(1000 * Math.floor(data.begin + value * data.seconds));
+    return isNaN(at) ? "" : at.toISOString().slice(0, 16).replace("T", " ");
+  }
+
+  // A name is a link where it is the address of a page; what stands in a log may come from strangers.
+  function named(text) {
+    const made = element("bdi", {}, text);
+    if (!/^https?:\/\/[^\s\u0000-\u001f\u007f…]+$/.test(text)) return made;
+    return element("a", { href: text, target: "_blank", rel: "noopener noreferrer nofollow" }, made);
   }
 
   // A source that is never refreshed has the longest time between refreshes; other gaps come last.
@@ -59,17 +75,17 @@ function browse(data) {
   }
 
   function show() {
-    const leaves = Math.max(1, Math.ceil(rows.length / data.leaf));
-    const shown = rows.slice(leaf * data.leaf, (leaf + 1) * data.leaf);
+    const leaves = Math.max(1, Math.ceil(rows.length / size));
+    const shown = rows.slice(leaf * size, (leaf + 1) * size);
     body.replaceChildren(...shown.map((k) => element("tr", {}, ...data.fields.map(([head, kind], j) => {
       const text = cell(kind, columns[j][k]);
-      if (j === 0) return element("th", { scope: "row" }, element("bdi", {}, text));
+      if (j === 0) return element("th", { scope: "row" }, named(text));
       const made = element("td", { "data-head": head }, text);
       if (!texts.includes(kind)) made.className = "number";
       return made;
     }))));
     caption.textContent = rows.length === n ? "Sources" : "Sources found";
-    const first = leaf * data.leaf + 1;
+    const first = leaf * size + 1;
     const range = rows.length ? `${first.toLocaleString("en-US")} to ` +
       `${(first + shown.length - 1).toLocaleString("en-US")} of ` : "";
     at("status").textContent = range + count(rows.length, "source") +
@@ -98,6 +114,29 @@ function browse(data) {
     show();
   }
 
+  // The rows that were found, in their order, as a table of other programs: numbers with all their digits. A
+  // spreadsheet takes a text that begins like a formula for one, unless a sign stands before it.
+  function csv() {
+    const text = (value) => (/^[\s]*[=+\-@\t\r\n＝＋－＠]/.test(value) ? `'${value}` : value);
+    const quoted = (value) => (/[",;\t\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
+    const cells = (k) => data.fields.map(([, kind], j) => {
+      const value = columns[j][k];
+      if (value === null) return "";
+      if (kind === "when") return moment(value);
+      return texts.includes(kind) ? text(value) : String(value);
+    });
+    const units = { every: `, ${data.unit}s`, change: ", ratio", share: ", share" };
+    const heads = data.fields.map(([head, kind]) => head + (units[kind] || ""));
+    return [heads, ...rows.map(cells)].map((row) => row.map(quoted).join(",")).join("\r\n") + "\r\n";
+  }
+
+  function save() {
+    // A byte order mark, without which spreadsheets take the text for another encoding.
+    const file = URL.createObjectURL(new Blob(["\ufeff", csv()], { type: "text/csv" }));
+    element("a", { href: file, download: "sources.csv" }).click();
+    setTimeout(() => URL.revokeObjectURL(file), 60000);
+  }
+
   const back = element("button", { type: "button" }, "previous");
   const on = element("button", { type: "button" }, "next");
   back.addEventListener("click", () => turn(-1));
@@ -114,6 +153,7 @@ function browse(data) {
   at("show").addEventListener("change", choose);
   at("sort").addEventListener("change", () => sortBy(Number(at("sort").value), falling));
   at("turn").addEventListener("click", () => sortBy(Number(at("sort").value), !falling));
+  at("save").addEventListener("click", save);
   const cost = data.fields.findIndex((field) => field[0].startsWith("cost"));
   if (cost >= 0) {
     sorted = cost;

@@ -32,15 +32,17 @@ function percent(share) {
   const value = 100 * share;
   const size = Math.abs(value);
   if (size >= 1000) return `${value.toLocaleString("en-US", { maximumFractionDigits: 0 })}\u00a0%`;
-  const few = (size >= 1 && size <= 99.9) || size >= 100;
-  if (few) return `${rounded(value, String(Math.trunc(size)).length + 1).toFixed(1)}\u00a0%`;
+  const few = (size >= 0.1 && size <= 99.9) || size >= 100;
+  if (few) return `${rounded(value, size < 1 ? 1 : String(Math.trunc(size)).length + 1).toFixed(1)}\u00a0%`;
   return `${size >= 0.001 || size === 0 ? Number(value.toFixed(3)) : general(value, 1)}\u00a0%`;
 }
 
 // A time, in the unit in which people would say it.
 function duration(seconds) {
   const long = seconds >= 2 * STEPS[0][1];
-  const [unit, size] = STEPS.slice(long ? 0 : 1).find((step) => seconds >= step[1]) || STEPS[4];
+  // What is shown as 24 hours is a day.
+  const near = rounded(seconds, 3);
+  const [unit, size] = STEPS.slice(long ? 0 : 1).find((step) => near >= step[1]) || STEPS[4];
   const amount = rounded(seconds / size, 3);
   const text = Number.isInteger(amount) && amount < 1e9 ? amount.toLocaleString("en-US") : number(amount);
   return `${text} ${unit}${amount === 1 ? "" : "s"}`;

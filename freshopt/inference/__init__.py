@@ -1,1 +1,0 @@
-"""Likelihoods, priors, posteriors and intervals of change rates."""
