@@ -168,7 +168,7 @@ def _measured_chart(told: Context, rows: Sequence[PolicyRow]) -> Figure:
         for size, frame in sizes.items()
     )
     below = "A dot is what was measured, with its standard error; a ring is what was predicted."
-    return Figure(f"Measured {told.value_head}", charts, below)
+    return Figure(f"Measured {told.value_head}", charts, below, row=True)
 
 
 def _time_chart(told: Context, clock: Clock, series: dict[str, Array]) -> Figure:
@@ -192,7 +192,8 @@ def _time_chart(told: Context, clock: Clock, series: dict[str, Array]) -> Figure
     charts = tuple(
         Chart(label, clock.axis(ticks), y, marks, frame) for frame, ticks in ((WIDE, 8), (NARROW, 4))
     )
-    return Figure(f"{noun} over time", charts, keys=tuple((POLICIES[name], LINES[name]) for name in series))
+    keys = tuple((POLICIES[name], LINES[name]) for name in series)
+    return Figure(f"{noun} over time", charts, keys=keys, row=True)
 
 
 def _source_chart(

@@ -32,17 +32,20 @@ GROUPS: dict[str, dict[str, Group]] = {
     "plan": {
         "Input": Group(("example", "columns"), (*_LOG.more[:5], "crawls", "time-unit")),
         "Plan": Group(
-            ("bandwidth", "freshness", "horizon", "objective", "importance"),
-            ("refresh", "exponent", "deadline", "cheapest", "retry-at-once", "changed-cost"),
+            ("bandwidth", "freshness", "objective"),
+            (
+                *("horizon", "importance", "refresh", "exponent", "deadline", "cheapest"),
+                *("retry-at-once", "changed-cost"),
+            ),
         ),
         "Limits": Group(
-            _BOUNDS,
+            ("min-interval", "max-interval", "host-limits"),
             (
-                *("host-gap", "hosts", *_RATES, "budget", "target", "nested", "nested-limits"),
+                *("limits", "host-gap", "hosts", *_RATES, "budget", "target", "nested", "nested-limits"),
                 *("source-columns", "load-limit"),
             ),
         ),
-        "Test and compare": Group(("replay", "compare"), ("max-churn", "every")),
+        "Test and compare": Group(("replay",), ("compare", "max-churn", "every")),
         "Output": Group(("out", "overwrite", "details", "json", "quiet"), ("csv", "verbose")),
         "Settings": Group(("config", "init")),
         "Estimate": Group(
@@ -116,8 +119,8 @@ RENAMED = {
     "sync": {"--shortest": "--min-interval", "--longest": "--max-interval"},
     "schedule": {"--refresh": "--method"},
 }
-# How a help ends.
-_MORE = "{} more settings: --init writes them with comments, --config reads them."
+# How a help ends, with the first of each group's further settings.
+_MORE = "{} more settings, such as {}: options too; --init writes them with comments, --config reads them."
 
 
 def command_help(command: click.Command, context: click.Context, groups: Mapping[str, Group]) -> str:
@@ -125,12 +128,13 @@ def command_help(command: click.Command, context: click.Context, groups: Mapping
     from rich_click import RichCommand, RichContext
     from rich_click.rich_panel import RichOptionPanel
 
-    more = sum(len(group.more) for group in groups.values())
+    more = [group.more for group in groups.values() if group.more]
+    first = ", ".join(f"--{names[0]}" for names in more[:4])
     told = RichCommand(
         name=command.name,
         params=[_shown(each) for each in command.params],
         help=command.help,
-        epilog=_MORE.format(more) if more else None,
+        epilog=_MORE.format(sum(map(len, more)), first) if more else None,
         panels=[
             RichOptionPanel(title, options=[f"--{name}" for name in group.listed])
             for title, group in groups.items()
