@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ from freshopt.logs.log_columns import LogRows, RowName, position_name, rows_tabl
 from freshopt.logs.tables import framed
 from freshopt.logs.timestamps import Times, ToldTimes, read_told_moments
 from freshopt.moved import Renamed, keywords
-from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, read_only
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, are_text, as_vector, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import check_time_unit
 
@@ -42,6 +42,36 @@ Log: TypeAlias = "CrawlLog | str | os.PathLike[str] | Any"
 # Columns that a log may have.
 OPTIONAL = ("changes", "last_modified")
 _DAYS = Clock("day")
+
+
+class OtherFetches(NamedTuple):
+    """Fetches of a log's sources that are no crawls.
+
+    Attributes
+    ----------
+    source : ndarray of int
+        Positions among the log's names.
+    time : ndarray of float
+        On the log's clock.
+    answered : ndarray of bool
+        Whether there is a new copy since then: false of one that failed.
+    """
+
+    source: IntArray
+    time: Array
+    answered: BoolArray
+
+    def among(self, names: npt.NDArray[Any], every: npt.NDArray[Any]) -> OtherFetches:
+        """Return those of sources that are among other sorted names."""
+        own = names.astype(np.str_) if are_text(every) else names
+        place = np.minimum(np.searchsorted(every, own), len(every) - 1)
+        there = (every[place] == own)[self.source]
+        return OtherFetches(place[self.source[there]], self.time[there], self.answered[there])
+
+    @classmethod
+    def joined(cls, parts: Sequence[OtherFetches]) -> OtherFetches | None:
+        """Return all of several, or None without one."""
+        return cls(*map(np.concatenate, zip(*parts, strict=True))) if parts else None
 
 
 @keywords()
@@ -103,10 +133,9 @@ class CrawlLog:
         What was warned of while it was read.
     library : str
         Of the dataframe that it was made of, "polars", "pandas" or "pyarrow", and so of tables made from it.
-    attempt_rate : ndarray of float, shape (n,), or None
-        How often each source is fetched, those fetches included that failed or are no evidence: their number
-        after the first over the time from the first to the last. NaN of a source that was fetched once; None
-        where all rows of the log's file are crawls.
+    other_fetches : OtherFetches or None
+        Fetches that failed or tell nothing of a change: they cost bandwidth, but are no crawls. None where
+        all rows of the log's file are crawls.
 
     Raises
     ------
@@ -143,7 +172,7 @@ class CrawlLog:
     last_modified: Array | None
     warnings: tuple[Heard, ...]
     library: str = field(init=False)
-    attempt_rate: Array | None = field(init=False)
+    other_fetches: OtherFetches | None = field(init=False)
     sources_ = Renamed("names")
     # `freshopt.read_log`, which knows logs.
     _read_table: ClassVar[Callable[..., CrawlLog]]
@@ -302,6 +331,23 @@ class CrawlLog:
         return rate
 
     @property
+    def attempt_rate(self) -> Array | None:
+        """How often each source is fetched, whatever came of it, shape (n,).
+
+        The number of its fetches after the first, over the time from the first to the last; NaN of a source
+        that was fetched once. None where all rows of the log's file are crawls.
+        """
+        if self.other_fetches is None:
+            return None
+        source, time, _ = self.other_fetches
+        many = np.diff(self.offsets) + np.bincount(source, minlength=len(self.names))
+        first, last = self.time[self.offsets[:-1]], self.last_crawl
+        np.minimum.at(first, source, time)
+        np.maximum.at(last, source, time)
+        rate: Array = np.divide(many - 1.0, last - first, out=np.full(len(many), np.nan), where=last > first)
+        return rate
+
+    @property
     def known_intervals(self) -> IntArray:
         """Crawl intervals of each source with a known outcome, shape (n,)."""
         return np.add.reduceat(~np.isnan(self.interval), self.offsets[:-1], dtype=np.int64)
@@ -425,7 +471,7 @@ def _fill(log: CrawlLog, rows: LogRows, start: Times | None, *, derived: bool = 
         "last_modified": None if dates is None else read_only(dates),
         "warnings": (),
         "library": POLARS,
-        "attempt_rate": None,
+        "other_fetches": None,
     }
     for key, value in fields.items():
         object.__setattr__(log, key, value)

@@ -22,7 +22,8 @@ from freshopt.errors import SourceDataError, by_weight, hearing, list_offenders,
 from freshopt.formatting import count
 from freshopt.logs.cells import more_than_five
 from freshopt.logs.client_copies import ALL, WHOSE, Client, evidence_of_clients
-from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.clock import Clock
+from freshopt.logs.crawl_log import CrawlLog, OtherFetches
 from freshopt.logs.file_kinds import POLARS, Frame
 from freshopt.logs.log_columns import RowName
 from freshopt.logs.log_files import (
@@ -51,7 +52,7 @@ from freshopt.logs.schema import CRAWLS, EVENT, SEEN_CRAWLS, require_columns, re
 from freshopt.logs.source_index import Codes
 from freshopt.logs.timestamps import Moments, Times
 from freshopt.moved import keywords
-from freshopt.numerics.arrays import Array, IntArray, labels_of, read_only
+from freshopt.numerics.arrays import Array, IntArray, labels_of
 
 _LOGGER = logging.getLogger(__name__)
 COLUMNS = ("source", "time", "changed", "elapsed", "changes", "last_modified")
@@ -160,7 +161,7 @@ def read_log(
         log = CrawlLog.from_columns(found, names=names, start=start, time_unit=time_unit, row_name=row_name)
         object.__setattr__(log, "warnings", by_weight(heard))
         object.__setattr__(log, "library", library)
-        object.__setattr__(log, "attempt_rate", _attempt_rates(told, log))
+        object.__setattr__(log, "other_fetches", other_fetches(told, log.names, log.clock))
     _LOGGER.info("read %s: %r in %.2f s", path, log, time.perf_counter() - begun)
     return log
 
@@ -311,10 +312,10 @@ def crawl_columns(
     return {**kept, "changed": changed}, rows.names[known], lambda k: rows.row_name(int(crawls[k]))
 
 
-def _attempt_rates(told: ToldRows, log: CrawlLog) -> Array | None:
-    """Return how often each source is fetched, whatever came of it.
+def other_fetches(told: ToldRows, names: npt.NDArray[Any], clock: Clock) -> OtherFetches | None:
+    """Return the fetches that are no crawls, of sources with these names.
 
-    None where every fetch is a crawl, or nothing tells; NaN of a source that was tried once.
+    None where every fetch is a crawl, or nothing tells.
     """
     rows, said = told.rows, told.said
     if said is None or rows.whose is not None or "time" not in rows.columns:
@@ -322,17 +323,14 @@ def _attempt_rates(told: ToldRows, log: CrawlLog) -> Array | None:
     unknown = np.full(len(said.outcome), np.nan)
     status = said.statuses(unknown if rows.status is None else rows.status)
     without = _without_state(told, said)
-    if not (np.any(failed(status)) or len(without)):
+    lost = failed(status)
+    if not (np.any(lost) or len(without)):
         return None
-    tried = ~np.isnan(status)
-    tried[without] = True
-    code, time = rows.columns["source"][tried], log.clock.offsets(rows.columns["time"][tried], "time")
-    n = len(rows.names)
-    many, first, last = np.bincount(code, minlength=n), np.full(n, np.inf), np.full(n, -np.inf)
-    np.minimum.at(first, code, time)
-    np.maximum.at(last, code, time)
-    rate = np.divide(many - 1.0, last - first, out=np.full(n, np.nan), where=last > first)
-    return read_only(rate[np.searchsorted(rows.names, log.names)])
+    other = ~np.isnan(status)
+    other[without] = True
+    other[said.crawls] = False
+    time = clock.offsets(rows.columns["time"][other], "time")
+    return OtherFetches(rows.columns["source"][other], time, ~lost[other]).among(rows.names, names)
 
 
 def _without_state(told: ToldRows, said: RowOutcomes) -> IntArray:

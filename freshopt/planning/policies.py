@@ -271,13 +271,22 @@ def own_crawls(
     """Return what a log's own crawls do, at their own bandwidth."""
     rows, source = window.crawls_of(log)
     time = log.time[rows]
+    found = _counts(window, source, time, log.changed[rows].astype(np.float64))
+    failures = np.zeros(len(window.span))
+    if log.other_fetches is not None:
+        others = log.other_fetches.among(log.names, window.past.names)
+        failures = _counts(window, others.source[~others.answered], others.time[~others.answered])
+        # One that tells nothing of a change brings a new copy all the same.
+        source = np.concatenate([source, others.source[others.answered]])
+        time = np.concatenate([time, others.time[others.answered]])
+        order = np.lexsort((time, source))
+        source, time = source[order], time[order]
     answered = _counts(window, source, time)
-    asked = answered
+    asked = answered + failures
     if statuses is not None:
         asked = recorded_attempts(window, statuses).astype(np.float64)
-    elif request.success is not None:
+    elif request.success is not None and log.other_fetches is None:
         asked = answered / request.success(window.past.names)
-    found = _counts(window, source, time, log.changed[rows].astype(np.float64))
     # Counts are over the time that a source was there, with that after its last crawl.
     whole, there = window.span + _unseen(log, window), window.there
     scale = float(np.sum(window.span[there]) / np.sum(whole[there]))

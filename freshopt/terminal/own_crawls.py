@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.logs.clock import Clock
-from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
-from freshopt.logs.read_log import crawl_columns, read_rows
+from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, OtherFetches, derived_log
+from freshopt.logs.read_log import ToldRows, crawl_columns, other_fetches, read_rows
 from freshopt.logs.source_index import joined_names
 from freshopt.logs.tables import column_names, read_table, table_ending, without_blank_end
 from freshopt.numerics.arrays import Array, IntArray
@@ -54,6 +54,7 @@ def with_own_crawls(
     for key in OPTIONAL:
         own = getattr(log, key)
         told[key] = [np.full(len(log), np.nan) if own is None else own]
+    read: list[ToldRows] = []
     for path in paths:
         told_rows = read_rows(path, None, log.time_unit, dated=log.clock.dated)
         columns, labels, _ = crawl_columns(
@@ -61,6 +62,7 @@ def with_own_crawls(
         )
         if "time" not in columns:
             raise SourceDataError(f"{path} has no column 'time'. Own crawls need the times of the log.")
+        read.append(told_rows)
         names.append(labels)
         source.append(np.asarray(columns["source"], dtype=np.int64))
         count = len(source[-1])
@@ -85,7 +87,13 @@ def with_own_crawls(
         result["changes"] = at["changes"]
     if not np.isnan(at["last_modified"]).all():
         result["last_modified"] = log.clock.moments(at["last_modified"])
-    return derived_log(result, every, Clock(log.time_unit))
+    continued = derived_log(result, every, Clock(log.time_unit))
+    # Fetches that tell nothing cost as much.
+    others = [other_fetches(told_rows, every, log.clock) for told_rows in read]
+    others += [] if log.other_fetches is None else [log.other_fetches.among(log.names, every)]
+    joined = OtherFetches.joined([each for each in others if each is not None])
+    object.__setattr__(continued, "other_fetches", joined)
+    return continued
 
 
 def _without_rows(path: Path) -> bool:

@@ -125,6 +125,23 @@ def test_the_current_policy_is_the_logs_own_crawls() -> None:
     assert rows["rates in force"].realised == pytest.approx(rows["uniform"].realised, rel=SCALAR)
 
 
+def test_fetches_without_a_hash_are_among_the_logs_own_crawls() -> None:
+    log = poisson_log(every=0.5)
+    version = np.cumsum(log.changed)  # of all sources together: another one after each change
+    hashes = pl.DataFrame({"source": log.source_index, "time": log.time, "hash": version.astype(str)})
+    lost = np.random.default_rng(2).random(len(log)) < 0.5
+    some = hashes.with_columns(hash=pl.when(pl.lit(pl.Series(~lost))).then("hash"))
+    with pytest.warns(fo.SourceDataWarning, match="have no hash: they count as fetches"):
+        half = fo.read_log(some)
+    assert len(half) == np.count_nonzero(~lost)
+    request = Wishes(BinaryFreshness(PERIODIC), bandwidth=3.0, horizon=1.0)
+    held = hold_out(half, request, share=0.25, splits=1)
+    row = {row.policy: row for row in held.rows}["current"]
+    assert row.refreshes == pytest.approx(12.0, rel=0.01)
+    # Copies are refreshed every half day, with a hash or without one.
+    assert row.realised == pytest.approx(freshness(RATES, np.full(6, 0.5)).sum(), abs=0.06)
+
+
 def test_several_bandwidths_and_windows_side_by_side() -> None:
     log = poisson_log(200.0)
     held = backtest(log, ["3/day", 12.0], objective=HarmonicStaleness(PERIODIC), splits=2, every="10d")

@@ -142,6 +142,14 @@ def test_nothing_is_learnt_of_first_hashes_that_follow_none(tmp_path: Path) -> N
     assert more.time.tolist() == [0.0, 2.0, 3.0, 7.0, 9.0, 1.0, 4.0, 5.0]
     np.testing.assert_array_equal(more.interval, [np.nan, 2.0, 1.0, np.nan, 2.0, np.nan, np.nan, 1.0])
     assert more.changed.tolist() == [False, True, False, False, False, False, False, True]
+    # The failed fetch is none of the crawls, and is paid for: 6 fetches of a over 9 days, 3 of b over 4.
+    assert more.other_fetches is not None
+    assert [column.tolist() for column in more.other_fetches] == [[0], [4.0], [False]]
+    assert more.attempt_rate is not None
+    assert more.attempt_rate.tolist() == [5.0 / 9.0, 2.0 / 4.0]
+    later = with_own_crawls(more, [file(tmp_path, "source,time,hash,status\nb,6,,502\nb,8,v,\n")])
+    assert later.other_fetches is not None
+    assert sorted(later.other_fetches.time.tolist()) == [4.0, 6.0]
 
 
 @pytest.mark.parametrize("counted", [False, True])
