@@ -105,6 +105,8 @@ SOURCE_ROWS = Schema("A table of sources", ("source",))
 EDGES = Schema("A graph", ("upstream", "downstream"), key=None)
 TIMES = Schema("A table of times", ("source", "time"), key=None, amounts=("time",))
 RATES = Schema("A table of rates", ("source", "rate"))
+# Intervals are empty for never.
+RATES_IN_FORCE = Schema("A table of rates", ("source", "rate|interval"), written=("rate", "interval"))
 _WRITTEN = "Check that it was written completely."
 # A column of histories, and what its cells say of a row.
 EVENT = "history"
@@ -186,7 +188,7 @@ class Table:
         """
         if column not in self.frame.columns:
             return [None] * self.frame.height
-        interval = column.endswith("_interval")
+        interval = column.endswith("interval")
         read = duration_of if interval else rate_of
         unit = self.unit(None if UNIT in self.frame.columns else time_unit)
         per = convert_time(1.0, unit, time_unit)

@@ -97,17 +97,14 @@ def rates_in_force_of(path: Path, time_unit: str) -> RateTable:
         raise SourceDataError(f"there is no folder or file {path}. Name the folder of a plan, or a table.")
     if is_planner(path):
         return read_rates(*planned_rates(path))
+    import polars
+
     path = _table_in(path, "rates")
-    table = Table.read(path)
-    frame = table.frame
-    if "rate" not in frame.columns and "interval" in frame.columns:
-        interval = frame["interval"]
-        if bool((interval <= 0.0).any()):
-            raise SourceDataError(
-                f"interval in {path} is not > 0 throughout. Correct it, or leave it empty for never."
-            )
-        frame = frame.with_columns((1.0 / interval).fill_null(0.0).alias("rate"))
-    unit = table.unit(None) if UNIT in frame.columns else time_unit
+    table = Table.read(path, schema.RATES_IN_FORCE)
+    unit = table.unit(None) if UNIT in table.frame.columns else time_unit
+    column = "rate" if "rate" in table.frame.columns else "interval"
+    rates = polars.Series("rate", table.rates(column, unit), dtype=polars.Float64)
+    frame = table.frame.with_columns(rates.fill_null(0.0) if column == "interval" else rates)
     with naming(path):
         return read_rates(frame, unit)
 

@@ -13,6 +13,7 @@ import freshopt as fo
 from freshopt.planning.plan_files import told_of
 from freshopt.problems import BinaryFreshness
 from freshopt.report.page import findings
+from freshopt.terminal.tables import rates_in_force_of
 from tests.ground_truth.command_lines import MAIN_JOB, Run, crawl_log, fields, refuse
 from tests.ground_truth.named import PERIODIC
 from tests.ground_truth.plans import crawls
@@ -104,7 +105,7 @@ def test_the_command_compares_with_folders_and_tables(run: Run) -> None:
     again = fields(run(*JOB, "--details", "--out", "new", "--overwrite", "--compare", "new").output)
     assert again["changes"].startswith("0 of ")
     rates = pl.read_parquet("old/rates.parquet")
-    rates.select("source", interval=pl.lit("10")).write_csv("old.csv")
+    rates.select("source", interval=pl.lit("240h")).write_csv("old.csv")
     few = ("--out", "few", "--compare", "old.csv", "--max-churn", "50%")
     output = run(*JOB, "--details", *few).output
     assert "The 4 changes that bring most:" in output
@@ -121,7 +122,7 @@ def test_the_command_compares_with_folders_and_tables(run: Run) -> None:
         (("--compare", "rates.csv", "--max-churn", "200%"), ("--max-churn", "not between 0 and 100 %")),
         (("--compare", "rates.csv", "--max-churn", "x"), ("--max-churn", "cannot be read")),
         (("--compare", "rates.csv"), ("no source has an earlier rate", "'other'")),
-        (("--compare", "zero.csv"), ("interval in zero.csv is not > 0",)),
+        (("--compare", "zero.csv"), ("interval in row 1, line 2 of zero.csv", "no time > 0")),
         (("--compare", "empty"), ("holds no table rates",)),
         (("--compare", "rates.csv", "--engine", "dask"), ("--compare is for --engine memory",)),
         (("--freshness", "99%"), ("--freshness stands in place of --bandwidth",)),
@@ -135,6 +136,22 @@ def test_what_cannot_be_compared_is_refused_in_a_line(
     Path("zero.csv").write_text("source,interval\npage/1,0\n")
     Path("empty").mkdir()
     refuse(here, [*JOB, "--out", "plan", *arguments], words)
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "rates"),
+    [
+        ("source,interval\na,12h\nb,\nc,4\n", "day", [2.0, 0.0, 0.25]),
+        ("source,rate\na,2/week\nb,0\nc,3\n", "week", [2.0, 0.0, 3.0]),
+        ("source,rate,time_unit\na,1/day,hour\nb,2,hour\nc,0,hour\n", "day", [1.0 / 24.0, 2.0, 0.0]),
+    ],
+)
+def test_rates_in_force_are_read_with_units(text: str, unit: str, rates: list[float], tmp_path: Path) -> None:
+    path = tmp_path / "old.csv"
+    path.write_text(text)
+    table = rates_in_force_of(path, unit)
+    assert table.rates.tolist() == pytest.approx(rates, rel=1e-15)
+    assert table.time_unit == ("hour" if "time_unit" in text else unit)
 
 
 def test_freshness_on_the_command_line(run: Run) -> None:
