@@ -54,6 +54,12 @@ def test_workflows_run_what_is_there(path: Path) -> None:
                 assert (ROOT / word).exists(), word
         if words[0] == "freshopt":
             check_command(words[1:])
+    # Actions of the platform stand by their commits.
+    used = [
+        step["uses"].partition("@") for step in steps(path) if step.get("uses", "").startswith("actions/")
+    ]
+    assert used
+    assert all(re.fullmatch("[0-9a-f]{40}", commit) for _, _, commit in used)
     extras = {extra for line in lines for extra in re.findall(r"\.\[(\w+)\]", line)}
     assert extras <= set(PROJECT["optional-dependencies"])
 

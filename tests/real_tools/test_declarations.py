@@ -21,12 +21,14 @@ KINDS = {
         RECIPES / "github-actions.yml",
         *sorted((ROOT / ".github/workflows").glob("*.yml")),
     ],
+    "vendor.dependabot": [ROOT / ".github" / "dependabot.yml"],
     "vendor.github-issue-config": [FORMS / "config.yml"],
     "vendor.github-issue-forms": sorted(set(FORMS.glob("*.yml")) - {FORMS / "config.yml"}),
 }
 # A file of each kind, a word in it, and another in its place that the system would refuse.
 PLANTED = (
     ("vendor.github-workflows", "github-actions.yml", "runs-on:", "run-on:"),
+    ("vendor.dependabot", "dependabot.yml", "interval: monthly", "interval: often"),
     ("vendor.github-issue-config", "config.yml", "blank_issues_enabled:", "blank_issues:"),
     ("vendor.github-issue-forms", "bug.yml", "type: textarea", "type: textbox"),
 )
