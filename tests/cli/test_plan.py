@@ -268,7 +268,8 @@ def test_the_installed_command_runs_and_colours_only_a_terminal(tmp_path: Path) 
     done = subprocess.run(
         [command, "plan", *EXAMPLE, "--out", tmp_path / "plan"], capture_output=True, text=True, check=True
     )
-    assert done.stderr == ""  # no progress bar where nobody watches
+    # No progress bar where nobody watches; a slow machine says in a line what takes its time.
+    assert all(re.fullmatch(r"\.\.\. [\w -]+: \d+ s", line) for line in done.stderr.splitlines())
     assert "\x1b" not in done.stdout
     assert done.stdout.startswith("344 sources, 3.6 years of crawls.")
     assert (tmp_path / "plan" / "summary.json").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def test_a_solver_that_hangs_is_ended_and_the_others_go_on(run: Run, monkeypatch
     output = run(*TABLE, "--solver", "hanging:solve", "--time-limit", "2", code=1).output
     assert "no answer within 2 s." in output
     assert "1 no answer" in output
-    assert "falls short on 1 of 9 problems: 1 no answer" in output
+    assert re.search(r"falls short on 1 of [1-9]\d* problems: 1 no answer", output)
     assert "... binary, poisson: " in output
     assert not multiprocessing.active_children()
 
