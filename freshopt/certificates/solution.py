@@ -16,7 +16,7 @@ from freshopt.certificates.row_table import RowPrices
 from freshopt.certificates.sensitivity import Sensitivity
 from freshopt.errors import CertificateError, ObjectiveError
 from freshopt.formatting import count, number
-from freshopt.logs.tables import framed
+from freshopt.frames import framed
 from freshopt.modelling.cost_curve import CurveObjective
 from freshopt.modelling.objective import Refresh, value_at
 from freshopt.modelling.problem import Problem

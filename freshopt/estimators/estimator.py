@@ -29,9 +29,9 @@ from freshopt.estimators.rate_distribution import RateDistribution
 from freshopt.estimators.rate_posterior import RatePosterior
 from freshopt.estimators.shared_prior import RateDraws
 from freshopt.estimators.sufficient_statistics import ObservedIntervals, SufficientStatistics
+from freshopt.frames import POLARS, framed
 from freshopt.logs.crawl_log import CrawlLog, Log, as_log
-from freshopt.logs.file_kinds import POLARS
-from freshopt.logs.tables import framed, with_unit
+from freshopt.logs.tables import with_unit
 from freshopt.numerics.arrays import Array, IntArray, as_number, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 

@@ -11,26 +11,27 @@ Cost: a sorted log of 10⁷ rows takes some passes (0.2-0.5 s); rows in another 
 
 from __future__ import annotations
 
-import copy
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import Heard, SourceDataError, by_weight, hearing, list_offenders, warn
+from freshopt.errors import Heard, SourceDataError, by_weight, hearing, warn
 from freshopt.formatting import count
+from freshopt.frames import POLARS, framed
 from freshopt.logs.clock import Clock, warn_of_clock
-from freshopt.logs.file_kinds import POLARS, is_frame
+from freshopt.logs.file_kinds import is_frame
 from freshopt.logs.last_modified import dated_rows
 from freshopt.logs.log_columns import LogRows, RowName, position_name, rows_table
-from freshopt.logs.tables import framed
-from freshopt.logs.timestamps import Times, ToldTimes, read_told_moments
+from freshopt.logs.row_outcomes import OtherFetches
+from freshopt.logs.timestamps import Times, ToldTimes
 from freshopt.moved import Renamed, keywords
-from freshopt.numerics.arrays import Array, BoolArray, IntArray, are_text, as_vector, read_only
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import check_time_unit
 
@@ -42,36 +43,6 @@ Log: TypeAlias = "CrawlLog | str | os.PathLike[str] | Any"
 # Columns that a log may have.
 OPTIONAL = ("changes", "last_modified")
 _DAYS = Clock("day")
-
-
-class OtherFetches(NamedTuple):
-    """Fetches of a log's sources that are no crawls.
-
-    Attributes
-    ----------
-    source : ndarray of int
-        Positions among the log's names.
-    time : ndarray of float
-        On the log's clock.
-    answered : ndarray of bool
-        Whether there is a new copy since then: false of one that failed.
-    """
-
-    source: IntArray
-    time: Array
-    answered: BoolArray
-
-    def among(self, names: npt.NDArray[Any], every: npt.NDArray[Any]) -> OtherFetches:
-        """Return those of sources that are among other sorted names."""
-        own = names.astype(np.str_) if are_text(every) else names
-        place = np.minimum(np.searchsorted(every, own), len(every) - 1)
-        there = (every[place] == own)[self.source]
-        return OtherFetches(place[self.source[there]], self.time[there], self.answered[there])
-
-    @classmethod
-    def joined(cls, parts: Sequence[OtherFetches]) -> OtherFetches | None:
-        """Return all of several, or None without one."""
-        return cls(*map(np.concatenate, zip(*parts, strict=True))) if parts else None
 
 
 @keywords()
@@ -174,8 +145,6 @@ class CrawlLog:
     library: str = field(init=False)
     other_fetches: OtherFetches | None = field(init=False)
     sources_ = Renamed("names")
-    # `freshopt.read_log`, which knows logs.
-    _read_table: ClassVar[Callable[..., CrawlLog]]
 
     def __init__(
         self,
@@ -272,7 +241,7 @@ class CrawlLog:
         >>> CrawlLog.from_frame(frame)
         CrawlLog(2 crawls of 1 source over 2 days, 1 found a change)
         """
-        return cls._read_table(frame, time_unit, columns=columns, start=start)
+        return _read_table(frame, time_unit, columns, start)
 
     @framed
     def to_frame(self) -> polars.DataFrame:
@@ -481,10 +450,22 @@ def _fill(log: CrawlLog, rows: LogRows, start: Times | None, *, derived: bool = 
 def as_log(log: Log) -> CrawlLog:
     """Return a log, read if it is a file or a dataframe."""
     if isinstance(log, str | os.PathLike) or is_frame(log):
-        return CrawlLog._read_table(log)
+        return _read_table(log)
     require_log(log)
     found: CrawlLog = log
     return found
+
+
+def _read_table(
+    given: Log,
+    time_unit: str = "day",
+    columns: Mapping[str, str] | None = None,
+    start: Times | None = None,
+) -> CrawlLog:
+    """Return what `freshopt.read_log` reads, which knows logs."""
+    read = import_module(f"{__package__}.read_log").read_log
+    log: CrawlLog = read(given, time_unit, columns=columns, start=start)
+    return log
 
 
 def require_log(log: object) -> None:
@@ -494,51 +475,3 @@ def require_log(log: object) -> None:
             f"log is of type {type(log).__name__}. Pass a freshopt.CrawlLog; of a dataframe or a file "
             "freshopt.read_log makes one."
         )
-
-
-def since_birth(log: CrawlLog, start: ToldTimes) -> CrawlLog:
-    """Return a log in which dated first crawls count from known births.
-
-    Parameters
-    ----------
-    log : CrawlLog
-    start : array_like of shape (n,)
-        Since when each source exists, in the order of ``log.names``, written as its times are; NaN (NaT,
-        None) where that is not known. A first crawl without a date stays a baseline.
-
-    Examples
-    --------
-    >>> log = CrawlLog(["a", "b"], [9.0, 9.0], [0, 0], last_modified=[2.0, 1.0])
-    >>> born = since_birth(log, [0.0, 1.0])
-    >>> born.interval.tolist(), born.changed.tolist()
-    ([9.0, 8.0], [True, False])
-    """
-    moments = read_told_moments(
-        start,
-        "start",
-        lambda k: f"the row of source {log.names.item(k)!r}",
-        dated=log.clock.dated,
-    )
-    if moments is None:
-        return log
-    if not log.timed:
-        raise SourceDataError("start needs the times of the crawls. Add the column time, or leave start out.")
-    begin = as_vector(log.clock.offsets(moments, "start"), len(log.names), "start")
-    first = log.offsets[:-1]
-    late = np.flatnonzero(~np.isnan(begin) & ~(begin <= log.time[first]))
-    if len(late):
-        where = list_offenders(repr(name) for name in log.names[late].tolist())
-        raise SourceDataError(f"start is after the first crawl of {where}. Correct it, or leave it empty.")
-    if log.last_modified is None:
-        return log
-    date = log.last_modified[first]
-    known = np.isnan(log.interval[first]) & ~np.isnan(date) & (begin < log.time[first])
-    row, begin, date = first[known], begin[known], date[known]
-    interval, changed, dates = log.interval.copy(), log.changed.copy(), log.last_modified.copy()
-    interval[row] = log.time[row] - begin
-    changed[row] = date > begin
-    dates[row] = np.where(date > begin, date, np.nan)
-    born = copy.copy(log)
-    for key, value in (("interval", interval), ("changed", changed), ("last_modified", dates)):
-        object.__setattr__(born, key, read_only(value))
-    return born

@@ -25,6 +25,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from freshopt.errors import SourceDataError
+from freshopt.frames import POLARS
 
 if TYPE_CHECKING:
     import polars
@@ -35,7 +36,6 @@ else:
 
 CSV, JSON, JSON_LINES, PARQUET, FRAME = "CSV", "JSON", "JSON lines", "Parquet", "a dataframe"
 # Library of dataframes that nobody has passed.
-POLARS = "polars"
 WINDOWS = "cp1252"
 _SAMPLE = 1 << 16
 _LINES = 50

@@ -20,20 +20,25 @@ Cost: some passes over the rows.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SHOWN, list_offenders, warn
+from freshopt.errors import SHOWN, SourceDataError, list_offenders, warn
 from freshopt.formatting import count
 from freshopt.logs.clock import YEARS
 from freshopt.logs.log_columns import LogRows
 from freshopt.logs.source_index import Codes, known_hosts
-from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.logs.timestamps import ToldTimes, read_told_moments
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, read_only
 from freshopt.units import SECONDS
+
+if TYPE_CHECKING:
+    from freshopt.logs.crawl_log import CrawlLog
 
 # Sources that share a date to the second: so many are changed by a machine, and at once.
 DEPLOYED = 100
@@ -325,3 +330,52 @@ def usable_dates(
     date, _ = _dates_of_states(told, begin)
     _, *sources = _standing_still(source[begin], date, before, SECONDS[time_unit], n)
     return np.where(groups.joined(*sources)[source], np.nan, told)
+
+
+def since_birth(log: CrawlLog, start: ToldTimes) -> CrawlLog:
+    """Return a log in which dated first crawls count from known births.
+
+    Parameters
+    ----------
+    log : CrawlLog
+    start : array_like of shape (n,)
+        Since when each source exists, in the order of ``log.names``, written as its times are; NaN (NaT,
+        None) where that is not known. A first crawl without a date stays a baseline.
+
+    Examples
+    --------
+    >>> from freshopt.logs import CrawlLog
+    >>> log = CrawlLog(["a", "b"], [9.0, 9.0], [0, 0], last_modified=[2.0, 1.0])
+    >>> born = since_birth(log, [0.0, 1.0])
+    >>> born.interval.tolist(), born.changed.tolist()
+    ([9.0, 8.0], [True, False])
+    """
+    moments = read_told_moments(
+        start,
+        "start",
+        lambda k: f"the row of source {log.names.item(k)!r}",
+        dated=log.clock.dated,
+    )
+    if moments is None:
+        return log
+    if not log.timed:
+        raise SourceDataError("start needs the times of the crawls. Add the column time, or leave start out.")
+    begin = as_vector(log.clock.offsets(moments, "start"), len(log.names), "start")
+    first = log.offsets[:-1]
+    late = np.flatnonzero(~np.isnan(begin) & ~(begin <= log.time[first]))
+    if len(late):
+        where = list_offenders(repr(name) for name in log.names[late].tolist())
+        raise SourceDataError(f"start is after the first crawl of {where}. Correct it, or leave it empty.")
+    if log.last_modified is None:
+        return log
+    date = log.last_modified[first]
+    known = np.isnan(log.interval[first]) & ~np.isnan(date) & (begin < log.time[first])
+    row, begin, date = first[known], begin[known], date[known]
+    interval, changed, dates = log.interval.copy(), log.changed.copy(), log.last_modified.copy()
+    interval[row] = log.time[row] - begin
+    changed[row] = date > begin
+    dates[row] = np.where(date > begin, date, np.nan)
+    born = copy.copy(log)
+    for key, value in (("interval", interval), ("changed", changed), ("last_modified", dates)):
+        object.__setattr__(born, key, read_only(value))
+    return born

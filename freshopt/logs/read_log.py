@@ -20,11 +20,12 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, by_weight, hearing, list_offenders, warn
 from freshopt.formatting import count
+from freshopt.frames import POLARS
 from freshopt.logs.cells import more_than_five
 from freshopt.logs.client_copies import ALL, WHOSE, Client, evidence_of_clients
 from freshopt.logs.clock import Clock
-from freshopt.logs.crawl_log import CrawlLog, OtherFetches
-from freshopt.logs.file_kinds import POLARS, Frame
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.file_kinds import Frame
 from freshopt.logs.log_columns import RowName
 from freshopt.logs.log_files import (
     Given,
@@ -44,6 +45,7 @@ from freshopt.logs.row_outcomes import (
     REPEATED,
     SILENT,
     UNKNOWN,
+    OtherFetches,
     RowOutcomes,
     failed,
     row_outcomes,
@@ -164,9 +166,6 @@ def read_log(
         object.__setattr__(log, "other_fetches", other_fetches(told, log.names, log.clock))
     _LOGGER.info("read %s: %r in %.2f s", path, log, time.perf_counter() - begun)
     return log
-
-
-CrawlLog._read_table = staticmethod(read_log)
 
 
 class ToldRows(NamedTuple):

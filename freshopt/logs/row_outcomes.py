@@ -21,8 +21,8 @@ Cost: a sort of the rows, and some passes over them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError
 from freshopt.logs.source_index import sorted_rows
 from freshopt.logs.timestamps import Moments
-from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, are_text
 
 if TYPE_CHECKING:
     import polars
@@ -303,3 +303,33 @@ def _ticks(time: Moments) -> Array:
     """Return moments as numbers that sort as they do."""
     since: Array = (time - time.min()).astype("timedelta64[us]").astype(np.float64)
     return since
+
+
+class OtherFetches(NamedTuple):
+    """Fetches of a log's sources that are no crawls.
+
+    Attributes
+    ----------
+    source : ndarray of int
+        Positions among the log's names.
+    time : ndarray of float
+        On the log's clock.
+    answered : ndarray of bool
+        Whether there is a new copy since then: false of one that failed.
+    """
+
+    source: IntArray
+    time: Array
+    answered: BoolArray
+
+    def among(self, names: npt.NDArray[Any], every: npt.NDArray[Any]) -> OtherFetches:
+        """Return those of sources that are among other sorted names."""
+        own = names.astype(np.str_) if are_text(every) else names
+        place = np.minimum(np.searchsorted(every, own), len(every) - 1)
+        there = (every[place] == own)[self.source]
+        return OtherFetches(place[self.source[there]], self.time[there], self.answered[there])
+
+    @classmethod
+    def joined(cls, parts: Sequence[OtherFetches]) -> OtherFetches | None:
+        """Return all of several, or None without one."""
+        return cls(*map(np.concatenate, zip(*parts, strict=True))) if parts else None

@@ -9,7 +9,7 @@ text of another program's that begins with an apostrophe and a sign loses the ap
 numbers. Parquet files hold all texts as they are: they are for programs.
 
 A file that is read may be of any kind that `file_kinds` knows; one that is written is CSV or Parquet, as its
-name ends. What comes out for somebody who has passed a dataframe is one of the same library.
+name ends.
 
 References
 ----------
@@ -19,14 +19,12 @@ References
 from __future__ import annotations
 
 import gzip
-import inspect
 import os
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
-import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders, warn
@@ -34,7 +32,6 @@ from freshopt.logs.atomic_output import NO_ROOM
 from freshopt.logs.file_kinds import (
     CSV,
     PARQUET,
-    POLARS,
     WINDOWS,
     Frame,
     as_path,
@@ -48,24 +45,6 @@ from freshopt.logs.json_tables import json_names, read_json
 if TYPE_CHECKING:
     import polars
 
-    class CallersFrame(polars.DataFrame):
-        """A dataframe of the library that came in.
-
-        It is told as one of polars, of which it is unless another came in, and has what others can: what
-        polars does not know, or knows otherwise than pandas, is not checked.
-        """
-
-        __getitem__: Any
-        to_dict: Any
-        rename: Any
-        drop: Any
-
-        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of any library
-            """Return what another library's dataframe has."""
-
-
-Owner = TypeVar("Owner")
-P = ParamSpec("P")
 # Column with the time unit of the rates of a table.
 UNIT = "time_unit"
 ENDINGS = (".csv", ".csv.gz", ".parquet")
@@ -294,56 +273,3 @@ def frame_columns(
     zoned = [each.name for each in table if isinstance(each.dtype, polars.Datetime) and each.dtype.time_zone]
     table = table.with_columns(polars.col(zoned).dt.convert_time_zone("UTC").dt.replace_time_zone(None))
     return {each.name: each.to_numpy() for each in table}
-
-
-def in_library(frame: polars.DataFrame, library: str) -> Any:  # noqa: ANN401 - a dataframe of that library
-    """Return a dataframe as one of a library.
-
-    Examples
-    --------
-    >>> import polars as pl
-    >>> in_library(pl.DataFrame({"rate": [0.5]}), "pandas").rate.tolist()
-    [0.5]
-    """
-    if library == POLARS:
-        return frame
-    if library == "pyarrow":
-        return frame.to_arrow()
-    import pandas
-
-    return pandas.DataFrame({name: _array(frame[name]) for name in frame.columns})
-
-
-def framed(
-    table: Callable[Concatenate[Owner, P], polars.DataFrame],
-) -> Callable[Concatenate[Owner, P], CallersFrame]:
-    """Return a method `to_frame` in the library of its object."""
-
-    @wraps(table)
-    def to_frame(self: Owner, /, *given: P.args, **named: P.kwargs) -> CallersFrame:
-        frame: CallersFrame = in_library(table(self, *given, **named), getattr(self, "library", POLARS))
-        return frame
-
-    return cast("Callable[Concatenate[Owner, P], CallersFrame]", to_frame)
-
-
-def polars_table(made: Any) -> polars.DataFrame:  # noqa: ANN401 - what has a method `to_frame`
-    """Return an object's table in polars, whatever its library is."""
-    table: polars.DataFrame = inspect.unwrap(type(made).to_frame)(made)
-    return table
-
-
-def _array(column: polars.Series) -> Any:  # noqa: ANN401 - what pandas takes
-    """Return a column as pandas has it, without PyArrow."""
-    import polars
-
-    if isinstance(column.dtype, polars.Datetime):
-        zone = column.dtype.time_zone
-        moments = column.dt.replace_time_zone(None) if zone is None else column.dt.convert_time_zone("UTC")
-        array = moments.to_physical().to_numpy().astype(f"datetime64[{column.dtype.time_unit}]")
-        import pandas
-
-        return pandas.Series(array) if zone is None else pandas.Series(array).dt.tz_localize("UTC")
-    if column.dtype.is_numeric() or column.dtype == polars.Boolean:
-        return column.to_numpy()
-    return np.array(column.to_list(), dtype=object)

@@ -13,9 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders, shortened
-from freshopt.logs.file_kinds import POLARS, Frame
-from freshopt.logs.schema import CHANGE_RATE_COLUMNS, Table
-from freshopt.logs.tables import framed
+from freshopt.frames import POLARS, framed
 from freshopt.moved import Renamed, keywords
 from freshopt.numerics.arrays import (
     LARGEST,
@@ -350,6 +348,9 @@ class Sources:
         >>> Sources.from_frame(pl.DataFrame({"source": ["a", "b"], "change_rate": [1.0, 2.0]}))
         Sources(n=2, change_rate=1..2 per day, importance=1)
         """
+        from freshopt.logs.file_kinds import Frame  # noqa: PLC0415 - readers load only if needed
+        from freshopt.logs.schema import CHANGE_RATE_COLUMNS, Table  # noqa: PLC0415
+
         given = Frame.of(frame, "the table of sources")
         table = Table.read(given, CHANGE_RATE_COLUMNS)
         columns = {key: key for key in COLUMNS if key in table.frame.columns}

@@ -28,10 +28,9 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, expect
 from freshopt.formatting import count, number
+from freshopt.frames import POLARS, framed
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.logs.file_kinds import POLARS
-from freshopt.logs.tables import framed
 from freshopt.planning.failing_window import Statuses, failure_words
 from freshopt.planning.held_out_window import SHARE, SPLITS, held_out_windows
 from freshopt.planning.measured import PARTS, Measured, MeasuredTable

@@ -21,10 +21,11 @@ from freshopt.certificates.solver_protocol import SolveOptions
 from freshopt.errors import SourceDataError, by_weight, expect, hearing
 from freshopt.estimators.estimator import Estimator
 from freshopt.formatting import aligned
+from freshopt.frames import framed, polars_table
 from freshopt.logs.atomic_output import complete_folder
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.read_events import read_requests, requests_of
-from freshopt.logs.tables import framed, polars_table, with_unit
+from freshopt.logs.tables import with_unit
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, Array, total

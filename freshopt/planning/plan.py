@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from freshopt.certificates.solution import Solution
 from freshopt.errors import by_weight, hearing
 from freshopt.estimators.estimator import Estimator
+from freshopt.frames import framed
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.logs.tables import framed
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.findings import findings, freshness_along, time_fresh

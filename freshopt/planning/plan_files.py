@@ -17,9 +17,10 @@ import numpy as np
 from freshopt.certificates.solution import Solution
 from freshopt.estimators.estimator import Estimator
 from freshopt.formatting import finite
+from freshopt.frames import polars_table
 from freshopt.logs.atomic_output import complete_folder
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.logs.tables import polars_table, with_unit, write_table
+from freshopt.logs.tables import with_unit, write_table
 from freshopt.modelling.expected import Expected
 from freshopt.modelling.fetches.conditional_fetches import with_numerics
 from freshopt.modelling.objective import Refresh

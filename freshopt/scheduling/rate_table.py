@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.formatting import count
-from freshopt.logs.file_kinds import POLARS, Frame, is_frame
+from freshopt.frames import POLARS
+from freshopt.logs.file_kinds import Frame, is_frame
 from freshopt.modelling.objective import Refresh
 from freshopt.numerics.arrays import Array, BoolArray, as_vector, label_array
 from freshopt.units import check_time_unit

@@ -20,9 +20,8 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError, expect
 from freshopt.estimators.week_clock import utc_moment
 from freshopt.formatting import count, number
+from freshopt.frames import POLARS, framed
 from freshopt.logs.clock import moments_after
-from freshopt.logs.file_kinds import POLARS
-from freshopt.logs.tables import framed
 from freshopt.moved import keywords
 from freshopt.numerics.arrays import (
     Array,

@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.client_copies import Client
-from freshopt.logs.crawl_log import CrawlLog, since_birth
+from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.file_kinds import require_file
+from freshopt.logs.last_modified import since_birth
 from freshopt.logs.log_files import log_hosts
 from freshopt.logs.read_events import is_history, read_history
 from freshopt.logs.read_log import fetch_statuses

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "freshopt"
 # Room → the rooms that it may import, and with them all that those may import. The words of the trade in
 # EVERYWHERE may be imported by every room above them. There are no exceptions.
-EVERYWHERE = {"errors", "cvx", "units", "formatting", "moved", "plots"}
+EVERYWHERE = {"errors", "cvx", "units", "formatting", "frames", "moved", "plots"}
 ROOMS = {
     "errors": "",
     "moved": "errors",
@@ -29,6 +29,7 @@ ROOMS = {
     "numerics": "",
     "units": "numerics",
     "formatting": "",
+    "frames": "",
     "plots": "errors numerics formatting",
     "compiled": "numerics",
     "autodiff": "numerics",

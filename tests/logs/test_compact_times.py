@@ -16,7 +16,7 @@ import pytest
 import freshopt as fo
 from freshopt.errors import SourceDataWarning
 from freshopt.logs.clock import Clock
-from freshopt.logs.crawl_log import since_birth
+from freshopt.logs.last_modified import since_birth
 from freshopt.logs.read_events import read_history, read_requests
 from freshopt.logs.read_log import fetch_statuses, read_log
 from freshopt.terminal.own_crawls import with_own_crawls

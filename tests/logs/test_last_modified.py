@@ -14,7 +14,8 @@ import pytest
 
 import freshopt as fo
 from freshopt.errors import SourceDataError, SourceDataWarning
-from freshopt.logs.crawl_log import CrawlLog, since_birth
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.last_modified import since_birth
 from freshopt.logs.read_log import read_log
 from tests.ground_truth.refusals import present, refused
 
