@@ -160,13 +160,13 @@ def keywords(**renamed: str) -> Callable[[F], F]:
 
         @wraps(function)
         def called(*positional: Any, **given: Any) -> Any:  # noqa: ANN401 - as the function
-            for old in renamed.keys() & given.keys():
-                new = renamed[old]
-                if new in given:
-                    raise TypeError(f"{owner.__name__}() got {new} twice, as {old} too")
-                warn_renamed(f"{owner.__name__}({old}=)", f"{owner.__name__}({new}=)")
-                given[new] = given.pop(old)
             if not given.keys() <= known.keys():
+                for old in renamed.keys() & given.keys():
+                    new = renamed[old]
+                    if new in given:
+                        raise TypeError(f"{owner.__name__}() got {new} twice, as {old} too")
+                    warn_renamed(f"{owner.__name__}({old}=)", f"{owner.__name__}({new}=)")
+                    given[new] = given.pop(old)
                 refuse_unknown(owner.__name__, given, known)
             return function(*positional, **given)
 

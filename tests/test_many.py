@@ -189,6 +189,17 @@ def test_jumps_of_many_for_a_small_bandwidth_are_proved(signalled: bool) -> None
     assert found.prices[0] == pytest.approx(1.0, rel=1e-12)
 
 
+def test_a_source_may_leave_its_bound_beside_the_last_prices() -> None:
+    """Left at 0 by the three evaluations, it takes 1.7e-4 of the bandwidth at the price they lead to."""
+    d, w = (each[263_000:264_000] for each in np.random.default_rng(1).lognormal(size=(2, 10**6)))
+    found = fo.solve_many(
+        BINARY_PERIODIC, fo.Sources(d, w), offsets=[0, 1000], bandwidths=0.5 * float(d.sum())
+    )
+    assert not found.alone
+    assert found.relative_gaps[0] <= EXACT
+    assert found.prices[0] == pytest.approx(0.389009592001, rel=1e-11)
+
+
 @pytest.mark.exhaustive
 def test_an_answer_does_not_depend_on_its_neighbours() -> None:
     rng = np.random.default_rng(1)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders, suggestion
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, read_only
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, read_only, repeated
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.segments import group_sums
 from freshopt.units import rate_of
@@ -59,14 +59,13 @@ class HostLimits:
         """
         if limits is not None and not isinstance(limits, Mapping):
             raise SourceDataError(f"host_limits are {limits!r}. Pass a mapping of hosts to their limits.")
+        if not limits:
+            return _without_limits(len(sources))
         read = partial(rate_of, time_unit=sources.time_unit)
         given = {
             host: read(f"the limit of host {host!r}", limit) if isinstance(limit, str) else limit
-            for host, limit in (limits or {}).items()
+            for host, limit in limits.items()
         }
-        if not given:
-            none = np.zeros(0, dtype=np.int64)
-            return cls((), np.empty(0), np.broadcast_to(np.int64(0), (len(sources),)), none, none, {})
         if sources.host is None:
             raise SourceDataError(
                 "host_limits are given but the sources have no host. Pass Sources(host=...)."
@@ -170,6 +169,13 @@ class HostPrices(Mapping[Any, float]):
         """Return what a dict shows, of at most five hosts."""
         shown = ", ".join(f"{host!r}: {self[host]!r}" for host in self.hosts.names[:5])
         return f"{{{shown}{f', and {len(self) - 5} more' if len(self) > 5 else ''}}}"
+
+
+@lru_cache(maxsize=64)
+def _without_limits(n: int) -> HostLimits:
+    """Return the limits of n sources of which no host has one."""
+    none = np.zeros(0, dtype=np.int64)
+    return HostLimits((), np.empty(0), repeated(0, n), none, none, {})
 
 
 def _usable(limit: object) -> bool:

@@ -20,6 +20,7 @@ from freshopt.separable.kernel import Kernel, Numerics
 
 MOST_NODES = 1000  # a quadrature with more is no more accurate, and takes seconds to set up
 Sense: TypeAlias = Literal["minimise", "maximise"]
+SENSES: tuple[Sense, ...] = get_args(Sense)
 ConeForm: TypeAlias = tuple[Expression, list[Expression]]
 NAME_OR_INSTANCE = 'Pass a name such as "binary", or an instance such as freshopt.problems.BinaryFreshness()'
 
@@ -102,14 +103,13 @@ def require_sense(objective: Objective) -> None:
 
     A sense of its own that an instance has, spelled "minimize", is written as everything here reads it.
     """
-    sense = _sense(objective.sense, type(objective))
-    if sense != objective.sense:
-        object.__setattr__(objective, "sense", sense)
+    given = objective.sense
+    if not isinstance(given, str) or given not in SENSES:
+        object.__setattr__(objective, "sense", _sense(given, type(objective)))
 
 
 def _sense(value: object, owner: type) -> Sense:
-    senses: tuple[Sense, ...] = get_args(Sense)
-    return one_of(value, senses, f"sense of {owner.__name__}", ObjectiveError)
+    return one_of(value, SENSES, f"sense of {owner.__name__}", ObjectiveError)
 
 
 def require_discipline(objective: Objective) -> None:

@@ -15,7 +15,7 @@ from freshopt.modelling.objective import Objective
 from freshopt.modelling.phased_objective import PhasedObjective
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
-from freshopt.numerics.arrays import is_scalar
+from freshopt.numerics.arrays import extremes
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
 from freshopt.separable.linear_cost import LinearCost
@@ -43,8 +43,8 @@ def numerics_of(objective: Objective, sources: Sources) -> tuple[Numerics | None
         numerics, unknown = numerics_of(objective.objective, sources)
         return (None if numerics is None else objective.hull(numerics, sources)), unknown
     signalled = sources.signalled
-    any_signalled = bool(signalled[0]) if is_scalar(signalled) else bool(np.any(signalled))
-    refusal = objective.refuses_signals() if any_signalled else None
+    least, most = extremes(signalled)
+    refusal = objective.refuses_signals() if most else None
     if refusal is not None:
         first = sources.label(int(np.flatnonzero(signalled)[0]))
         raise ObjectiveError(
@@ -52,8 +52,8 @@ def numerics_of(objective: Objective, sources: Sources) -> tuple[Numerics | None
             "Refresh.POISSON to the objective."
         )
     try:
-        silent = None if bool(np.all(signalled)) else _kind(objective, sources, signalled=False)
-        announced = _kind(objective, sources, signalled=True) if any_signalled else None
+        silent = None if least else _kind(objective, sources, signalled=False)
+        announced = _kind(objective, sources, signalled=True) if most else None
     except UnknownAtomError as error:
         return None, str(error)
     if silent is None or announced is None:

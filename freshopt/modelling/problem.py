@@ -57,7 +57,7 @@ from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.modelling.worst import Worst
 from freshopt.moved import keywords
-from freshopt.numerics.arrays import Array, as_number, read_only
+from freshopt.numerics.arrays import Array, as_number, extremes, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.bundles import Bundles
 from freshopt.separable.kernel import Numerics
@@ -200,7 +200,7 @@ class Problem:
         else:
             numerics, unknown_atom = (None, _MINIMAX) if worst else numerics_of(objective, sources)
         lower, upper = sources.min_rate, sources.max_rate
-        if bool(np.any(sources.signalled)):
+        if extremes(sources.signalled)[1]:
             capped = np.where(sources.signalled, np.minimum(upper, sources.change_rate), upper)
             upper = read_only(capped)
         if objective.refresh is Refresh.ON_REQUEST and sources.request_rate is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
@@ -25,11 +26,13 @@ from freshopt.numerics.arrays import (
     as_objects,
     as_vector,
     chunks,
+    extremes,
     is_listed_text,
     is_scalar,
     label_array,
     once,
     read_only,
+    repeated,
 )
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import check_time_unit, crossed_bounds
@@ -56,6 +59,8 @@ COLUMNS = (
 NARROW = ("change_rate", "importance")
 # A source whose fetches succeed less often is as good as gone.
 RAREST = 1e-9
+# Types of what has no length.
+_NUMBERS = (float, bool, int)
 
 
 @keywords(name="names")
@@ -179,7 +184,7 @@ class Sources:
         }
         n = _length({**numbers, "names": names, "host": host, "signalled": signalled})
         labels = _labels(names, n, "names")
-        store: Callable[[str, object], None] = lambda key, value: object.__setattr__(self, key, value)  # noqa: E731
+        store = partial(object.__setattr__, self)
         store("time_unit", check_time_unit(time_unit))
         store("library", POLARS)
         store("names", labels)
@@ -205,9 +210,9 @@ class Sources:
                 "must be 0 or more",
             )
         for key in ("changed_cost", *endless[:-1]):
-            if not bool(np.any(once(getattr(self, key)))):
+            if extremes(getattr(self, key)) == (0.0, 0.0):
                 store(key, None)
-        if float(np.max(once(self.min_rate))) <= float(np.min(once(self.max_rate))):
+        if extremes(self.min_rate)[1] <= extremes(self.max_rate)[0]:
             return
         alike = n > 1 and is_scalar(self.min_rate) and is_scalar(self.max_rate)
         crossed = [
@@ -399,11 +404,12 @@ class Sources:
         span: tuple[float, float] = (SMALLEST, LARGEST),
     ) -> None:
         """Raise by name where a rule does not hold; NaN never does."""
-        column: Array = once(getattr(self, f"_{key}" if key in NARROW else key))
+        column: Array = getattr(self, f"_{key}" if key in NARROW else key)
         # What lies within the span fulfils every rule; a number for all sources is asked itself.
-        low, high = float(column.min()), float(column.max())
-        if span[0] <= low <= high <= span[1] or (len(column) == 1 and holds(low)):
+        low, high = extremes(column)
+        if span[0] <= low <= high <= span[1] or (low == high and holds(low)):
             return
+        column = once(column)
         bad = [
             int(k)
             for part in chunks(len(column))
@@ -424,7 +430,7 @@ def _length(arguments: dict[str, npt.ArrayLike | None]) -> int:
     """
     lengths: dict[str, int] = {}
     for key, value in arguments.items():
-        if value is None or isinstance(value, float):
+        if value is None or type(value) in _NUMBERS:
             continue
         try:
             shape = as_objects(value).shape if is_listed_text(value) else np.shape(value)
@@ -461,12 +467,14 @@ def _labels(value: npt.ArrayLike | None, n: int, what: str) -> npt.NDArray[Any] 
 
 def _flags(value: npt.ArrayLike, n: int) -> BoolArray:
     """Return `signalled` as a read-only boolean vector."""
+    if type(value) is bool:
+        return repeated(value, n)
     numbers = as_vector(value, n, "signalled")
     flags = once(numbers)
     if not bool(np.all((flags == 0) | (flags == 1))):
         raise SourceDataError("signalled must be true or false for each source. Pass booleans, or 0 and 1.")
     if is_scalar(numbers):
-        return np.broadcast_to(np.asarray(bool(numbers[0])), (n,))
+        return repeated(bool(numbers[0]), n)
     return read_only(numbers.astype(np.bool_))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -87,11 +88,15 @@ def as_vector(value: npt.ArrayLike, n: int, what: str) -> Array:
     return read_only(array)
 
 
-def repeated(number: float, n: int) -> Array:
-    """Return a read-only vector of one number, without memory."""
-    vector: Array = np.ndarray((n,), np.float64, np.array(number, np.float64), strides=(0,))
-    vector.flags.writeable = False
-    return vector
+@lru_cache(maxsize=256, typed=True)
+def repeated(number: float, n: int) -> npt.NDArray[Any]:
+    """Return a read-only vector of one number, without memory.
+
+    It is shared, for most problems have the same defaults: it cannot be made writable.
+    """
+    one = np.array(number)
+    one.flags.writeable = False
+    return np.broadcast_to(one, (n,))
 
 
 def is_on_device(value: object) -> bool:
@@ -126,6 +131,8 @@ def as_number(value: object, what: str, remedy: str) -> float:
     ...
     freshopt.errors.SourceDataError: horizon is '7d', not a number. Pass a number of days.
     """
+    if isinstance(value, float):
+        return float(value)
     try:
         one = np.ndim(value) == 0  # type: ignore[arg-type] # NumPy takes an array of one number for it too
         number = math.nan if value is np.ma.masked else float(value if one else "")  # type: ignore[arg-type]
@@ -274,6 +281,13 @@ def is_scalar(array: npt.NDArray[Any]) -> bool:
 def once(column: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
     """Return a column, or of one number for all sources that number."""
     return column[:1] if is_scalar(column) else column
+
+
+def extremes(column: npt.NDArray[Any]) -> tuple[float, float]:
+    """Return the least and the largest entry; NaN where an entry is."""
+    if is_scalar(column):
+        return float(column[0]), float(column[0])
+    return float(np.minimum.reduce(column)), float(np.maximum.reduce(column))
 
 
 def chunks(n: int, size: int = CHUNK) -> Iterator[slice]:

@@ -7,9 +7,10 @@ instead of one, and tables would show it as a column that was given.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
+from functools import lru_cache, wraps
+from operator import is_
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -48,7 +49,7 @@ def frozen_arrays(kind: type[Kind]) -> type[Kind]:
 
 
 def _freezing(construct: Callable[..., None], names: tuple[str, ...]) -> Callable[..., None]:
-    @functools.wraps(construct)
+    @wraps(construct)
     def constructed(self: object, *arguments: object, **settings: object) -> None:
         construct(self, *arguments, **settings)
         freeze(self, names)
@@ -60,22 +61,28 @@ def freeze(value: object, names: Iterable[str]) -> None:
     """Make the arrays among an object's attributes read-only."""
     for name in names:
         attribute = getattr(value, name)
-        # Most attributes are none of these, and this is asked of every value that is made.
-        if isinstance(attribute, _HOLDERS):
+        # This is asked of every value that is made, and most attributes are none of these.
+        if _is_searched(type(attribute)):  # type: ignore[arg-type] # mypy takes a type for unhashable
             frozen = _frozen(attribute)
             if frozen is not attribute:
                 object.__setattr__(value, name, frozen)
 
 
-# What arrays are found in.
+# What is an array, or what arrays are found in.
 _HOLDERS = (np.ndarray, tuple, dict, MappingProxyType)
+
+
+@lru_cache(maxsize=256)
+def _is_searched(kind: type) -> bool:
+    """Return whether values of a type are arrays, or may hold some."""
+    return issubclass(kind, _HOLDERS)
 
 
 def _frozen(value: Any) -> Any:  # noqa: ANN401 - any attribute
     """Return a value with its arrays read-only; itself if they are."""
     if isinstance(value, np.ndarray):
         return read_only(value) if value.flags.writeable else value
-    return _each(value, _frozen)
+    return _each(value, _frozen) if isinstance(value, _HOLDERS) else value
 
 
 class _Packed:
@@ -130,7 +137,7 @@ def _each(value: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - an
         if value and isinstance(value[0], str):
             return value
         changed = [change(entry) for entry in value]
-        same = all(new is old for new, old in zip(changed, value, strict=True))
+        same = all(map(is_, changed, value))
         return value if same else getattr(type(value), "_make", tuple)(changed)
     # The first entry decides: a mapping of a million hosts to numbers is not searched.
     if type(value) in (dict, MappingProxyType) and isinstance(next(iter(value.values()), None), _ENTRIES):

@@ -117,7 +117,7 @@ def _beside(rates: Array, lower: Array, upper: Array, typical: Array, sign: floa
 
     With the `sign` −1 they are those on the other side. At a bound only one side is feasible.
     """
-    away = sign * np.resize(_AWAY, len(rates))
+    away = sign * (_AWAY[: len(rates)] if len(rates) <= FEW else np.resize(_AWAY, len(rates)))
     other = np.minimum(np.maximum(rates * (1.0 + away), lower), upper)
     same = np.flatnonzero(other == rates)
     if len(same):

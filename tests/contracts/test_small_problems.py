@@ -263,6 +263,15 @@ def test_narrow_columns_are_kept_and_never_copied() -> None:
     assert sources.to_frame()["change_rate"].to_list() == d.tolist()
 
 
+@pytest.mark.parametrize("key", ["importance", "min_rate", "max_rate", "refresh_cost", "signalled"])
+def test_columns_of_one_number_are_shared_and_cannot_be_changed(key: str) -> None:
+    one, other = (getattr(fo.Sources([rate, 2.0], signalled=True), key) for rate in (1.0, 3.0))
+    assert np.shares_memory(one, other)
+    assert one.dtype == (np.bool_ if key == "signalled" else np.float64)
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        one.flags.writeable = True
+
+
 @pytest.mark.parametrize(
     ("cell", "compiled"), [*CASES, *stratified(FLOAT32_OTHERS, ["0"], every=2), *COMPILED_OTHERS], ids=repr
 )

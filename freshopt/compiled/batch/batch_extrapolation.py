@@ -1,11 +1,12 @@
 """Rates at a price beside three others, from the rates at these.
 
-Best responses are smooth in the log price x, but for the few sources that cross a bound or jump. After three
-evaluations of a problem its price is known to 1e-7 or better; the parabola through a source's last three
-rates then misses its rate by r‴/6 times the product of the distances, some 1e-14 of it, at a fifth of what
-an evaluation by tables costs. Sources whose rates are on no parabola are evaluated themselves, so that where
-demand jumps the search goes on among them alone. A rate's error enters the gap by its square, and the proof
-tells what it is.
+Best responses are smooth in the price, but for the few sources that cross a bound or jump. After three
+evaluations of a problem its price is known to 1e-7 or better, and a source's rate is that of the parabola
+through its last three, at a fifth of what an evaluation by tables costs. The parabola is one in y, by which
+1/√price is larger than at the newest point: rates that fall as the root of the price are on a line in it, and
+those that fall as the price on a parabola. Sources whose rates are on no parabola are evaluated themselves,
+so that where demand jumps the search goes on among them alone. A rate's error enters the gap by its square,
+and the proof tells what it is.
 Imported by `freshopt.compiled.batch.batch_loops` alone.
 """
 
@@ -19,10 +20,11 @@ from freshopt.compiled.column_passes import Respond, added, sources_of
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import PIECE, Array
 
-# The product of the three distances, in nats: r‴ is r/8 for rates that fall as the root of the price.
-NEAR = 2e-13
+# The product of the three distances, in nats: rates are off the parabola by 1/37 of it at most, which is what
+# √(1 + z²) − 1 is at z = 1/√price.
+NEAR = 1e-12
 # A second divided difference of more times the rate is that of a jump or a kink.
-BENT = 8.0
+BENT = 32.0
 # Steps to the root of a parabola, of which each squares an error of 1e-4 and less.
 NEWTON = 4
 # So many sources at most are evaluated themselves: one in so many, and a few.
@@ -43,8 +45,8 @@ def extrapolated(
     bracket's points, the newest first.
     """
     n, odd, total, lost, inverse_price = len(rates), 0, 0.0, 0.0, math.exp(-x)
-    a, a1, u, u1 = 1.0 / (b.x - b.x1), 1.0 / (b.x1 - b.x2), x - b.x, x - b.x1
-    whole = 1.0 / (b.x - b.x2)
+    u, y1, y2 = relative_root(b, x), relative_root(b, b.x1), relative_root(b, b.x2)
+    a, a1, whole, u1 = -1.0 / y1, 1.0 / (y1 - y2), -1.0 / y2, u - y1
     now, before, earlier = last
     for begin in range(0, n, PIECE):
         end, own_odd, some = min(n, begin + PIECE), 0, 0.0
@@ -73,6 +75,11 @@ def extrapolated(
     return total + lost, True
 
 
+def relative_root(b: Bracket, x: float) -> float:
+    """Return y, by which 1/√price is larger than at the newest point."""
+    return math.expm1(0.5 * (b.x - x))
+
+
 def parabola_root(b: Bracket) -> tuple[float, float]:
     """Return where the parabola of demand meets the bandwidth.
 
@@ -80,14 +87,14 @@ def parabola_root(b: Bracket) -> tuple[float, float]:
     it has no root both are NaN, or anything.
     """
     g, g1, g2 = math.expm1(b.f), math.expm1(b.f1), math.expm1(b.f2)
-    apart = b.x - b.x1
-    first = (g - g1) / apart
-    second = (first - (g1 - g2) / (b.x1 - b.x2)) / (b.x - b.x2)
-    u, slope = 0.0, first + apart * second
+    y1, y2 = relative_root(b, b.x1), relative_root(b, b.x2)
+    first = (g1 - g) / y1
+    second = ((g1 - g2) / (y1 - y2) - first) / y2
+    u, slope = 0.0, first - y1 * second
     for _ in range(NEWTON):
-        u -= (g + u * (first + (u + apart) * second)) / slope
-        slope = first + (2.0 * u + apart) * second
-    return b.x + u, -slope
+        u -= (g + u * (first + (u - y1) * second)) / slope
+        slope = first + (2.0 * u - y1) * second
+    return b.x - 2.0 * math.log1p(u), 0.5 * (1.0 + u) * slope
 
 
 def used_by(own: SourceColumns, rates: Array) -> float:

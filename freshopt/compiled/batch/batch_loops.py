@@ -32,6 +32,9 @@ from freshopt.numerics.arrays import CACHED
 CALLED = ("settle", "mixed", "among_few", "extrapolated")
 # A problem of so many sources that starts from no neighbour is searched first on a few of them.
 MANY, FEW = 2048, 512
+# A problem is searched again from the price that was found where the gap is more of the cost than rounding
+# leaves: a source may have left its bound between that price and the three at which all were evaluated.
+TRIES, RESOLVED = 2, 8.0 * float(np.finfo(np.float64).eps)
 
 for _module in (batch_extrapolation, batch_search):
     for _, _function in inspect.getmembers(_module, inspect.isfunction):
@@ -103,23 +106,31 @@ def build(
                 )
                 if few.state == FOUND:
                     guess, steepness = math.log(few.price), few.steepness
-            root = settle(respond, own, bandwidth[g], guess, steepness, out, memory[: 3 * n].reshape(3, n))
-            states[g], prices[g], evaluations[g] = root.state, root.price, root.evaluations
-            if root.state == UNSOLVED:
-                continue
-            if root.price > 0.0:
-                steepness = root.steepness
-                before = math.log(root.price) - scale + load / steepness
-            cost = gain = used = gap = outside = lost = 0.0
-            for a in range(0, n, CACHED):
-                b = min(n, a + CACHED)
-                some = chunk_sums(sources_of(proof, first[g] + a, first[g] + b), out[a:b], root.price)
-                cost += some[0]
-                gain += some[1]
-                used, lost = added(used, lost, some[2])
-                gap += some[3]
-                outside += some[4]
-            row = sums[g]
-            row[0], row[1], row[2], row[3], row[4] = cost, gain, used + lost, gap, outside
+            evaluations[g] = 0
+            for _ in range(TRIES):
+                root = settle(
+                    respond, own, bandwidth[g], guess, steepness, out, memory[: 3 * n].reshape(3, n)
+                )
+                states[g], prices[g] = root.state, root.price
+                evaluations[g] += root.evaluations
+                if root.state == UNSOLVED:
+                    break
+                if root.price > 0.0:
+                    steepness = root.steepness
+                    guess = math.log(root.price)
+                    before = guess - scale + load / steepness
+                cost = gain = used = gap = outside = lost = 0.0
+                for a in range(0, n, CACHED):
+                    b = min(n, a + CACHED)
+                    some = chunk_sums(sources_of(proof, first[g] + a, first[g] + b), out[a:b], root.price)
+                    cost += some[0]
+                    gain += some[1]
+                    used, lost = added(used, lost, some[2])
+                    gap += some[3]
+                    outside += some[4]
+                row = sums[g]
+                row[0], row[1], row[2], row[3], row[4] = cost, gain, used + lost, gap, outside
+                if gap <= RESOLVED * abs(cost) or root.price == 0.0:
+                    break
 
     return solve

@@ -180,8 +180,9 @@ def divided(own: SourceColumns, bandwidth: float, rates: Array) -> bool:
     """
     interior = 0.0
     for k in range(len(rates)):
-        inside = (rates[k] > at(own.lower, k)) & (rates[k] < at(own.upper, k))
-        interior += at(own.cost, k) * rates[k] if inside else 0.0
+        # Calculated before it is chosen: loops are vectorised only so.
+        used = at(own.cost, k) * rates[k]
+        interior += used if (rates[k] > at(own.lower, k)) & (rates[k] < at(own.upper, k)) else 0.0
     share = (bandwidth - used_by(own, rates)) / interior if interior > 0.0 else np.inf
     if not abs(share) <= MOST:
         return False
