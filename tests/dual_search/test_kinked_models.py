@@ -17,7 +17,7 @@ from tests.ground_truth.tolerances import EXACT, SCALAR
 Array = np.ndarray[Any, np.dtype[np.float64]]
 N = 24
 # Evaluations of an objective with kinks, those for the kinks included.
-FEW = 40
+FEW = 20
 BUDGETS = (1e-3, 0.1, 1.0, 20.0)
 
 

@@ -110,7 +110,7 @@ def test_a_signalled_kind_with_kinks_counts_too() -> None:
     mixed = fo.Sources(CHANGE_RATE, WEIGHT, signalled=HOST == 2)
     problem = fo.Problem(Both(), mixed, bandwidth=100.0)
     found = fo.solve(problem, SeparableNewton())
-    assert found.iterations <= 40
+    assert found.iterations <= 20
     assert present(found.certificate).confirms(SCALAR)
     assert found.value <= fo.solve(problem, WaterFilling()).value * (1.0 + SCALAR)
 
