@@ -26,17 +26,17 @@ from freshopt.solvers.water_filling import WaterFilling
 _SHORT = (Status.INACCURATE, Status.ITERATION_LIMIT, Status.FAILED)
 # A cone solver takes seconds for so many sources, and is tried after the interior point method.
 _CONIC = 10_000
-# Marginals jump, or have a logarithm that crosses 0. At 10⁴ sources Newton's method then takes .3 to 1.4 s
-# and water-filling .1 to .9; with kinks at 5·10⁴ 5 s and .3.
-_BENT = frozenset(["abs", "maximum", "minimum", "entr", "kl_div", "rel_entr"])
+# Marginals have a logarithm that crosses 0. At 10⁴ sources Newton's method then takes .3 to 1.4 s and
+# water-filling .1 to .9.
+_BENT = frozenset(["entr", "kl_div", "rel_entr"])
 
 
 @dataclass(frozen=True, slots=True)
 class Auto:
     """Automatic choice between water-filling, Newton and a cone solver.
 
-    Water-filling with hand-written kernels and with declarations that have kinks or entropies, Newton's
-    method with others; a cone solver where an atom is unknown.
+    Water-filling with hand-written kernels and with declarations that have entropies, Newton's method with
+    others; a cone solver where an atom is unknown.
 
     Examples
     --------

@@ -15,10 +15,11 @@ What does not end with a small estimated suboptimality is certified; if that fin
 solved by bracketing (`water_filling`), with the same numerics. Sources that pay nothing, where marginals are
 flat and have no logarithms, have their best responses searched in the end.
 
-For smooth objectives convergence is quadratic. Where it is not seen to be (kinks, linear pieces, marginals
-that end at a finite rate), cutting planes take the lines' place (`tangent_bounds`), which cannot fail but
-need an evaluation for each halving of the distance. Where demand jumps at the price, rates are the mixture of
-both sides that uses up the bandwidth.
+Convergence is quadratic. Where a cost has kinks they are found first, and the lines are those of the pieces
+between them (`kinked_models`). Where convergence is not seen (a kink that was not found, marginals that end
+at a finite rate), cutting planes take the lines' place (`tangent_bounds`), which cannot fail but need an
+evaluation for each halving of the distance. Where demand jumps at the price, rates are the mixture of both
+sides that uses up the bandwidth.
 """
 
 from __future__ import annotations
@@ -337,10 +338,9 @@ def _iterate(
             if point.price == 0.0 or misfit <= _MISFIT or progress.small > _POLISH:
                 break
         progress = progress.after(gap)
-        if not progress.small:
-            near = progress.best <= _NEAR * (paid + abs(cost))
-            if progress.since >= _PATIENCE and width == WIDTH and near:
-                break
+        near = progress.best <= _NEAR * (paid + abs(cost))
+        if progress.since >= _PATIENCE and width == WIDTH and near:
+            break
         if models.evaluations >= steps:
             ended = False
             break

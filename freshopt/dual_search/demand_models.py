@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from freshopt.autodiff.kinked_atoms import RIGHT
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, IntArray, chunks, exact_sum, is_scalar
 from freshopt.separable.derived_kernel import DerivedNumerics
@@ -52,13 +53,13 @@ class Chunk:
     lower: Array
     upper: Array
 
-    def jets(self, rate: Array) -> tuple[Array, Array, Array]:
-        """Return value, marginal and curvature at the rates."""
+    def jets(self, rate: Array, side: int = RIGHT) -> tuple[Array, Array, Array]:
+        """Return value, marginal and curvature at the rates, at a kink on one side."""
         if len(self.kinds) == 1:
-            return self.kinds[0][1].jet(rate)
+            return self.kinds[0][1].jet(rate, side=side)
         joined = np.empty((3, len(rate)))
         for where, numerics in self.kinds:
-            joined[:, where] = numerics.jet(rate[where])
+            joined[:, where] = numerics.jet(rate[where], side=side)
         return joined[0], joined[1], joined[2]
 
 
@@ -80,6 +81,9 @@ class ChunkModel(Protocol):
 
     def total(self, log_price: float) -> tuple[float, float]:
         """Return the bandwidth used at log λ, and its fall per nat."""
+
+    def jumps(self) -> Array:
+        """Return log prices at which modelled demand is known to jump."""
 
     def capped(self, rates: Array) -> ChunkModel:
         """Return the models with no rates above these."""
@@ -193,6 +197,11 @@ class DemandModels:
                 used.append(some[0])
                 falls.append(some[1])
         return exact_sum(used), exact_sum(falls)
+
+    def jumps(self) -> Array:
+        """Return log prices at which modelled demand is known to jump, rising."""
+        found = [some for piece in self.pieces if len(some := piece.jumps())]
+        return np.unique(np.concatenate(found)) if found else np.empty(0)
 
     def capped(self, rates: Array) -> DemandModels:
         """Return the models with no rates above these."""

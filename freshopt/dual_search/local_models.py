@@ -126,6 +126,10 @@ class LocalModel:
         slopes = self.slopes(log_price, rates)
         return float(np.dot(rates, self.chunk.cost)), float(np.dot(slopes, self.chunk.cost))
 
+    def jumps(self) -> Array:
+        """Return nothing: lines do not jump."""
+        return np.empty(0)
+
     def capped(self, rates: Array) -> LocalModel:
         """Return the models with no rates above these, until the next evaluation."""
         return replace(self, ceiling=np.minimum(self.ceiling, rates))
@@ -226,11 +230,11 @@ class LocalModel:
         return LocalModel(self.chunk, self.edge, self.limited, rate, marginal, *line, self.passes)
 
 
-def typical_log_price(models: Sequence[LocalModel]) -> float:
+def typical_log_price(stationary: Sequence[Array]) -> float:
     """Return the median of the stationary log prices.
 
     At its stationary price a source would stay at its rate.
     """
-    levels = np.concatenate([one.level for one in models])
+    levels = np.concatenate(stationary)
     some = levels[:: max(1, len(levels) // SOME)]
     return float(np.median(some[np.isfinite(some)])) if bool(np.any(np.isfinite(some))) else 0.0

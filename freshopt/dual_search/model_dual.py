@@ -19,16 +19,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from freshopt.autodiff.kink_rates import kinked
 from freshopt.certificates.solution import Answer
 from freshopt.compiled.model_passes import model_passes
-from freshopt.dual_search.demand_models import COMPILED_SIZE, SIZE, DemandModels, split
+from freshopt.dual_search.demand_models import COMPILED_SIZE, SIZE, Chunk, ChunkModel, DemandModels, split
+from freshopt.dual_search.kinked_models import KinkedModel
 from freshopt.dual_search.local_models import TINY_PRICE, LocalModel, typical_log_price
 from freshopt.dual_search.price_bracketing import BEYOND, trimmed
 from freshopt.dual_search.price_newton import PriceBracket, newton_prices
 from freshopt.errors import InfeasibleProblemError, list_offenders
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, total
-from freshopt.separable.kernel import Numerics
+from freshopt.separable.derived_kernel import DerivedNumerics
+from freshopt.separable.kernel import MixedNumerics, Numerics
 
 # Relative width of the last brackets of prices, between whose ends rates are mixed.
 WIDTH = 4e-15
@@ -118,7 +121,7 @@ def first_models(
     unknown = np.broadcast_to(np.nan, share.shape)
     first = np.where(share > 0.0, share, problem.sources.change_rate)
     models = models.evaluated(first, unknown).models
-    start = typical_log_price([one for one in models.pieces if isinstance(one, LocalModel)])
+    start = typical_log_price([e.level for e in models.pieces if isinstance(e, LocalModel | KinkedModel)])
     return models, DualPoint(share, math.nan, np.zeros(hosts), unknown, start, np.full(hosts, start))
 
 
@@ -152,7 +155,7 @@ def solve_model_dual(
         return np.array([used]), np.array([falls])
 
     target, first = np.array([problem.bandwidth * (1.0 + ROUNDED)]), np.array([start.log_price])
-    found = newton_prices(response, target, first, tolerance, width)
+    found = newton_prices(response, target, first, tolerance, width, models.jumps())
     low, high = float(found.low[0]), float(found.high[0])
     rates = models.rates(high)
     if low < high:
@@ -211,11 +214,22 @@ def _unevaluated(
         upper = np.where(pinned, problem.lower, upper)
     rates = np.where(share > 0.0, share, problem.sources.change_rate)
     passes = model_passes(len(rates))
-    size = SIZE if passes is None else COMPILED_SIZE
-    pieces = split(
-        problem, numerics, upper, lambda chunk: LocalModel.at(chunk, rates[chunk.part], passes), size
-    )
-    return DemandModels(pieces, 1), share
+    size = SIZE if passes is None or kinked(numerics) else COMPILED_SIZE
+
+    def model(chunk: Chunk) -> ChunkModel:
+        rate = rates[chunk.part]
+        return KinkedModel.at(chunk, rate) or LocalModel.at(chunk, rate, passes)
+
+    pieces = split(problem, numerics, upper, model, size)
+    before = max(piece.evaluations if isinstance(piece, KinkedModel) else 1 for piece in pieces)
+    return DemandModels(pieces, before), share
+
+
+def _kinked(numerics: Numerics) -> bool:
+    """Return whether some sources' costs have atoms with kinks."""
+    if isinstance(numerics, MixedNumerics):
+        return _kinked(numerics.silent_sources) or _kinked(numerics.signalled_sources)
+    return isinstance(numerics, DerivedNumerics) and kinked(numerics.node)
 
 
 def _host_multipliers(

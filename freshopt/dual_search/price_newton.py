@@ -20,6 +20,8 @@ Response: TypeAlias = Callable[[Array], tuple[Array, Array]]
 LOWEST, HIGHEST = -690.0, 690.0
 # Nats; the error of Newton's step is some 1e-8 then, well below a thousandth of it.
 _NEAR = 1e-4
+# Share of the last width at which both sides of a jump are tried: together they are within it.
+_SIDE = 0.4
 # Evaluations of the response; halving 1380 nats down to an ulp takes 63.
 _LIMIT = 400
 
@@ -38,7 +40,12 @@ class PriceBracket(NamedTuple):
 
 
 def newton_prices(
-    response: Response, targets: Array, start: Array, tolerance: float, width: float
+    response: Response,
+    targets: Array,
+    start: Array,
+    tolerance: float,
+    width: float,
+    jumps: Array | None = None,
 ) -> PriceBracket:
     """Return the least log prices at which demands meet targets.
 
@@ -56,6 +63,9 @@ def newton_prices(
         Relative excess of demand that is none; with 0 a bracket is returned.
     width : float
         Width of a bracket, relative to the log price, that is narrow enough.
+    jumps : ndarray, optional
+        Log prices, rising, at which the demand of a single group may jump: a bracket is divided at the middle
+        one of those in it.
     """
     x = np.clip(start, LOWEST, HIGHEST)
     low, high = np.full(len(x), LOWEST), np.full(len(x), HIGHEST)
@@ -81,6 +91,20 @@ def newton_prices(
         spans = np.stack([spans[1], high - low])
         outward = np.clip(np.where(above, x + stride, x - stride), LOWEST, HIGHEST)
         stride = np.where(inner | bounded, stride, 2.0 * stride)
-        safe = np.where(bounded, 0.5 * (low + high), outward)
+        middle = 0.5 * (low + high)
+        if jumps is not None and len(jumps):
+            middle = np.array([_beside_jump(jumps, float(low[0]), float(high[0]), width)])
+        safe = np.where(bounded, middle, outward)
         x = np.where(done, x, np.where(inner & ~slow, newton, safe))
     return PriceBracket(low, high)
+
+
+def _beside_jump(jumps: Array, low: float, high: float, width: float) -> float:
+    """Return a log price on one side of the middle jump in a bracket, or its middle."""
+    inside = jumps[np.searchsorted(jumps, low, "right") : np.searchsorted(jumps, high, "left")]
+    if not len(inside):
+        return 0.5 * (low + high)
+    jump = float(inside[len(inside) // 2])
+    near = _SIDE * width * max(1.0, abs(jump))
+    beside = jump + near if jump + near < high else jump - near
+    return beside if low < beside < high else 0.5 * (low + high)

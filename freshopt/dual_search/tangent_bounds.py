@@ -2,12 +2,12 @@
 
 Tangents are taken at the rates where a source was evaluated.
 
-For what Newton's lines do not lead to: kinks, linear pieces, marginals that end at a finite rate. A convex
-cost lies above its tangents, so their maximum is a piecewise linear model that is nowhere too high, and the
-model's demand at a price is a step function that falls from one meeting point of neighbouring tangents to the
-next. Evaluating there adds a tangent; where the cost is piecewise linear its kinks are met exactly, elsewhere
-each evaluation about halves the distance. What the model is too low by at the rates is what these may lose at
-most.
+For what Newton's lines do not lead to: kinks that were not found, marginals that end at a finite rate. A
+convex cost lies above its tangents, so their maximum is a piecewise linear model that is nowhere too high,
+and the model's demand at a price is a step function that falls from one meeting point of neighbouring
+tangents to the next. Evaluating there adds a tangent; where the cost is piecewise linear its kinks are met
+exactly, elsewhere each evaluation about halves the distance. What the model is too low by at the rates is
+what these may lose at most.
 
 This is the cutting-plane method (Kelley, J. SIAM 8(4), 1960), one dimension per source and one price for all.
 The two bounds and the `KEPT` latest rates of each source are remembered.
@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from freshopt.dual_search.demand_models import REACH, Chunk, ChunkEvaluation, DemandModels
+from freshopt.dual_search.kinked_models import KinkedModel
 from freshopt.dual_search.local_models import LocalModel
 from freshopt.numerics.arrays import Array
 
@@ -84,6 +85,10 @@ class CuttingPlanes:
         rates = self.rates(log_price)
         slopes = self.slopes(log_price, rates)
         return float(np.dot(rates, self.chunk.cost)), float(np.dot(slopes, self.chunk.cost))
+
+    def jumps(self) -> Array:
+        """Return nothing: all of its demand is steps."""
+        return np.empty(0)
 
     def capped(self, rates: Array) -> CuttingPlanes:
         """Return the models with no rates above these, until the next evaluation."""
@@ -150,7 +155,7 @@ def cutting_planes(models: DemandModels, prices: Array) -> DemandModels:
     prices : ndarray, shape (n,)
         What each source pays per unit of bandwidth.
     """
-    local = [piece for piece in models.pieces if isinstance(piece, LocalModel)]
+    local = [piece for piece in models.pieces if isinstance(piece, LocalModel | KinkedModel)]
     pieces = tuple(CuttingPlanes.between_bounds(piece.chunk) for piece in local)
     evaluated = np.concatenate([piece.rate for piece in local])
     return DemandModels(pieces, models.evaluations + 2).evaluated(evaluated, prices).models
