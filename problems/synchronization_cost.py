@@ -14,7 +14,7 @@ from typing import ClassVar, Protocol
 
 from freshopt.compiled.cells.request_power import request_power
 from freshopt.compiled.cells.request_proofs import REQUEST_POWER
-from freshopt.compiled.demand_functions import last_kink, power_law
+from freshopt.compiled.demand_functions import power_law
 from freshopt.compiled.proof_functions import POWER
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError
@@ -185,10 +185,9 @@ class SynchronizationCost(CurveObjective):
 
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics."""
-        kernel = super(SynchronizationCost, self).kernel(sources)
         if isinstance(self.cost, PiecewiseLinearCost) and self.refresh is Refresh.PERIODIC:
-            kinks = self.cost.kinks(sources)
-            return replace(kernel, unit_demand=last_kink, demand_parameters=kinks) if kinks else kernel
+            return self.cost.kernel(sources)
+        kernel = super(SynchronizationCost, self).kernel(sources)
         if not isinstance(self.cost, PowerCost):
             return kernel
         if self.refresh is Refresh.ON_REQUEST:

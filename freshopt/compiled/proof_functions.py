@@ -36,6 +36,9 @@ With δ = |P − q|/(1 − P):
   - P < q: L(û) − L(u) = −log(1 − δ) ≤ 2δ for δ ≤ 1/2 and û/u ≤ L(û)/L(u), so ρ − ρ̂ ≤ 2ρδ/ℓ.
     In any case ρ − ρ̂ ≤ ρ.
 
+**Later than an age**: m = w·d·e^{−ρd}, so ρ̂ − ρ = log(m/ν)/d, which is at most (m − ν)/(d·ν), and ρ − ρ̂ at
+most (ν − m)/(d·m), and ρ.
+
 **Rounding.** |m − ν| is taken larger by `ROUNDING` of m + ν, more than formulas and prices lose, and by
 `TINY` for what underflows. Factors are ordered so that all after one that may underflow are at most 2. As
 terms are squares that costs nothing.
@@ -202,6 +205,13 @@ def age_signal(rate: float, w: float, d: float) -> Values:
     return cost if cost > 0.0 else 0.0, 0.0, w / rate / rate, ROUNDING
 
 
+def later(rate: float, w: float, d: float) -> Values:
+    """Return e^{−ρd} and w·d·e^{−ρd}."""
+    x = d * rate
+    share = fast_exp(-x)
+    return share, 0.0, w * (d * share), ROUNDING + 8.0 * HALF_ULP * x
+
+
 def power_law(rate: float, w: float, log_scale: float, e: float) -> Values:
     """Return (C/e)ρ^{−e}/w and C·ρ^{−e−1}; C includes the importance.
 
@@ -267,6 +277,15 @@ def reach_on_plateau(
     return up if up > down else down
 
 
+def reach_of_later(
+    rate: float, w: float, off: float, paid: float, rises: bool, falls: bool, d: float
+) -> float:
+    """Return off/(d·ν) upwards and off/(d·m) downwards: a logarithm is below its argument less 1."""
+    least = w * (d * fast_exp(-d * rate))
+    up, down = off / (d * paid) if rises else 0.0, min(off / (d * least), rate) if falls else 0.0
+    return up if up > down else down
+
+
 def proved(
     values: Callable[..., Values],
     reach: Callable[..., float],
@@ -312,4 +331,5 @@ DELAY_SIGNAL = ProofCell(delay_signal, reach_from_zero)
 AGE = ProofCell(age_poisson, reach_from_zero)
 AGE_PERIODIC = ProofCell(age_periodic, reach_from_zero)
 AGE_SIGNAL = ProofCell(age_signal, reach_from_zero)
+LATER = ProofCell(later, reach_of_later)
 POWER = ProofCell(power_law, reach_of_power)
