@@ -293,6 +293,16 @@ class PowerCost:
             return scale + gammaln(1.0 + e), share
         return scale - np.log1p(e), share
 
+    def capped_power(self, sources: Sources) -> tuple[Array, Array, Array]:
+        """Return log C, e and the rate 1/t₀ below which periodic marginal values are constant.
+
+        For compiled loops; C is that of `power_law`.
+        """
+        a, e, t0, _ = self._parameters(len(sources))
+        with np.errstate(divide="ignore"):
+            scale = np.log(sources.importance) + np.log(a) + np.log(e) - np.log1p(e)
+        return scale, e, 1.0 / t0
+
     def level_on_request(self, sources: Sources) -> tuple[Array, Array] | None:
         """Return log(w·a/ζ^{1+e}) and e, or None.
 

@@ -14,8 +14,8 @@ from typing import ClassVar, Protocol
 
 from freshopt.compiled.cells.request_power import request_power
 from freshopt.compiled.cells.request_proofs import REQUEST_POWER
-from freshopt.compiled.demand_functions import power_law
-from freshopt.compiled.proof_functions import POWER
+from freshopt.compiled.demand_functions import capped_power, power_law
+from freshopt.compiled.proof_functions import CAPPED_POWER, POWER
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError
 from freshopt.modelling.cone_forms import decayed_time, within_lifetime
@@ -193,6 +193,15 @@ class SynchronizationCost(CurveObjective):
         if self.refresh is Refresh.ON_REQUEST:
             return _with_level(kernel, self.cost, sources)
         parameters = self.cost.power_law(sources, self.refresh)
+        if parameters is None and self.refresh is Refresh.PERIODIC:
+            own = self.cost.capped_power(sources)
+            return replace(
+                kernel,
+                unit_demand=capped_power,
+                demand_parameters=own,
+                unit_proof=CAPPED_POWER,
+                proof_parameters=own,
+            )
         if parameters is None:
             return kernel
         return replace(

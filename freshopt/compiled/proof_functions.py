@@ -36,6 +36,9 @@ With δ = |P − q|/(1 − P):
   - P < q: L(û) − L(u) = −log(1 − δ) ≤ 2δ for δ ≤ 1/2 and û/u ≤ L(û)/L(u), so ρ − ρ̂ ≤ 2ρδ/ℓ.
     In any case ρ − ρ̂ ≤ ρ.
 
+**Powers with a cap** have the marginal value of a kink at all rates below it. A best response that is not 0
+is beyond the kink, where marginal values fall as a power; seen from the kink it is at most κ·m/ν.
+
 **Later than an age**: m = w·d·e^{−ρd}, so ρ̂ − ρ = log(m/ν)/d, which is at most (m − ν)/(d·ν), and ρ − ρ̂ at
 most (ν − m)/(d·m), and ρ.
 
@@ -231,6 +234,13 @@ def power_law(rate: float, w: float, log_scale: float, e: float) -> Values:
     return paid / (e * w), 0.0, marginal, rounding
 
 
+def capped_power(rate: float, w: float, log_scale: float, e: float, kink: float) -> Values:
+    """Return the values of `power_law` at the kink, and the line through them, below it."""
+    within = max(rate, kink)
+    left, _, marginal, rounding = power_law(within, w, log_scale, e)
+    return left + (marginal / w * (kink - rate) if rate < kink else 0.0), 0.0, marginal, rounding
+
+
 def reach_from_zero(
     rate: float, _w: float, off: float, paid: float, _rises: bool, _falls: bool, _d: float
 ) -> float:
@@ -243,6 +253,26 @@ def reach_of_power(
 ) -> float:
     """Return ρ·off/ν, for a cell of two parameters."""
     return rate * (off / paid)
+
+
+def reach_of_capped_power(
+    rate: float,
+    w: float,
+    off: float,
+    paid: float,
+    rises: bool,
+    falls: bool,
+    log_scale: float,
+    e: float,
+    kink: float,
+) -> float:
+    """Return the reach of a power beyond the kink; where the price may be that below it all is in reach."""
+    within, share = max(rate, kink), off / paid
+    _, _, most, rounding = power_law(kink, w, log_scale, e)
+    up = within * (1.0 + share) - rate if rises else 0.0
+    down = within * share if most * (1.0 - rounding) > paid * (1.0 + rounding) else rate
+    down = down if falls else 0.0
+    return up if up > down else down
 
 
 def reach_from_change(
@@ -333,3 +363,4 @@ AGE_PERIODIC = ProofCell(age_periodic, reach_from_zero)
 AGE_SIGNAL = ProofCell(age_signal, reach_from_zero)
 LATER = ProofCell(later, reach_of_later)
 POWER = ProofCell(power_law, reach_of_power)
+CAPPED_POWER = ProofCell(capped_power, reach_of_capped_power)

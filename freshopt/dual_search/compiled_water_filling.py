@@ -120,8 +120,8 @@ def _solve_bandwidth(
     # Where demand jumps, a host's price and the bandwidth's are of the same jump, and no closer than searches
     # end: a host that then leaves some of its limit pays nothing on top.
     if bool(np.any((on_top > 0.0) & (on_top <= SAME * found.price))):
-        used = hosts.totals(problem.sources.refresh_cost * found.rates)
-        slack = (used < hosts.limits * (1.0 - FEW_ULP)) & (on_top <= SAME * found.price)
+        spent = hosts.totals(problem.sources.refresh_cost * found.rates)
+        slack = (spent < hosts.limits * (1.0 - FEW_ULP)) & (on_top <= SAME * found.price)
         on_top = np.where(slack, 0.0, on_top)
     return Answer(found.rates, found.price, hosts.named(on_top), found.passes)
 

@@ -29,7 +29,7 @@ Drawn = tuple[float, list[float]]  # a rate, and parameters
 DIGITS, TRIALS = 100, 60
 # Relative errors of what is looked up, of a price and of a cost; and of exponentials of large logarithms.
 ROUNDING, POWER, LATER = 4e-15, 1e-11, 1e-13
-EXPONENTIALS = {"power": POWER, "later": LATER}
+EXPONENTIALS = {"power": POWER, "capped power": POWER, "later": LATER}
 
 
 def power(worth: float, log_scale: float, e: float) -> float:
@@ -56,6 +56,7 @@ RESPONSES: dict[str, Demand] = {
     "later": responses.later,
     "kinks": responses.last_kink,
     "power": power,
+    "capped power": responses.capped_power,
 }
 
 
@@ -73,6 +74,10 @@ def plain(name: str) -> Callable[[Rng], Drawn]:
     def draw(rng: Rng) -> Drawn:
         if name == "power":
             return decades(rng, -12.0, 12.0), [float(rng.normal(0.0, 8.0)), decades(rng, -1.0, 0.7)]
+        if name == "capped power":
+            kink = decades(rng, -4.0, 4.0)
+            own = [float(rng.normal(0.0, 8.0)), decades(rng, -1.0, 0.7), kink]
+            return kink * decades(rng, -12.0, 12.0), own
         if name == "kinks":
             own = kinks(rng, 3)
             return own[-2] * decades(rng, -12.0, -1e-9), own

@@ -31,13 +31,15 @@ PROOFS: dict[str, ProofCell] = {
     "age periodic": proof_functions.AGE_PERIODIC,
     "age signals": proof_functions.AGE_SIGNAL,
     "power": proof_functions.POWER,
+    "capped power": proof_functions.CAPPED_POWER,
     "polls": poll_proofs.POLLS,
     "materials": poll_proofs.MATERIALS,
     "later": proof_functions.LATER,
     "kinks": kink_proofs.KINKS,
 }
 # Marginal values that do not fall as a power, and those of stretches, whose terms are no squares.
-FLAT, LINEAR = ("binary periodic", "polls", "materials", "later"), ("binary signals", "kinks")
+FLAT = ("binary periodic", "polls", "materials", "later", "capped power")
+LINEAR = ("binary signals", "kinks")
 TRIALS = 60
 # Near the best response a bound exceeds the exact share by twice the elasticity, at most 3.
 MEDIAN = 6.5
@@ -64,8 +66,9 @@ def term(
 
 
 def parameters(name: str, rng: np.random.Generator) -> list[float]:
-    if name == "power":
-        return [float(rng.normal(0.0, 8.0)), float(10.0 ** rng.uniform(-1.0, 0.7))]
+    if "power" in name:
+        own = [float(rng.normal(0.0, 8.0)), float(10.0 ** rng.uniform(-1.0, 0.7))]
+        return own if name == "power" else [*own, float(10.0 ** rng.uniform(-3.0, 3.0))]
     if name == "kinks":
         return kinks(rng, 1 + int(rng.integers(4)))
     return [float(10.0 ** rng.uniform(-4.0, 4.0))]
@@ -81,8 +84,8 @@ def kinks(rng: np.random.Generator, many: int) -> list[float]:
 
 def scale_of(name: str, p: list[float]) -> float:
     """Return a rate that is typical of a source."""
-    if name == "power":
-        return 1.0
+    if "power" in name:
+        return p[2] if len(p) > 2 else 1.0
     return p[-2] if name == "kinks" else 1.0 / p[0] if name == "later" else p[0]
 
 
@@ -100,7 +103,7 @@ def test_terms_bound_the_exact_share_of_a_gap(name: str) -> None:
         for trial in range(TRIALS):
             p = parameters(name, rng)
             own = float(rng.choice([1.0, 1e-6, 1e6, 0.37]))
-            w = 1.0 if name == "power" else own  # that of a power is in its scale
+            w = 1.0 if "power" in name else own  # that of a power is in its scale
             scale, signals = scale_of(name, p), "signals" in name
             decades = (-2.0, -0.1) if signals else (-2.8, min(5.0, most(name)))
             best = scale * float(10.0 ** rng.uniform(*decades))
@@ -188,7 +191,9 @@ def test_the_logarithm_behind_the_plateau_has_an_elasticity_of_at_least_one() ->
 
 @pytest.mark.parametrize("name", PROOFS)
 def test_no_importance_costs_nothing_and_wastes_what_it_takes(name: str) -> None:
-    p = {"power": [-np.inf, 1.0], "kinks": [0.0, 1.0, 1.0]}.get(name, [1.0])
+    p = {"power": [-np.inf, 1.0], "capped power": [-np.inf, 1.0, 1.0], "kinks": [0.0, 1.0, 1.0]}.get(
+        name, [1.0]
+    )
     for rate, lower in ((0.5, 0.0), (0.5, 0.25), (0.5, 0.5)):
         cost, gain, gap, outside = term(PROOFS[name], rate, 0.0, 2.0, (lower, 1.0), p)
         assert (cost, gain, outside) == (0.0, 0.0, 0.0)
@@ -198,13 +203,16 @@ def test_no_importance_costs_nothing_and_wastes_what_it_takes(name: str) -> None
 
 @pytest.mark.parametrize("name", PROOFS)
 def test_rates_that_are_no_rates_prove_nothing(name: str) -> None:
-    p = {"power": [0.0, 1.0], "kinks": [0.0, 1.0, 1.0]}.get(name, [1.0])
+    p = {"power": [0.0, 1.0], "capped power": [math.log(0.5), 1.0, 1.0], "kinks": [0.0, 1.0, 1.0]}.get(
+        name, [1.0]
+    )
     for rate in (np.nan, np.inf, -np.inf, -1.0, 2.0):
         assert term(PROOFS[name], rate, 1.0, 2.0, (0.0, 1.0), p)[3] == 1.0
     cost, _, gap, _ = term(PROOFS[name], 0.0, 1.0, 2.0, (0.0, 1.0), p)
     if name in ("binary", *FLAT, *LINEAR):
         # Starved for good: the marginal value at 0 is below the price.
-        assert (cost, gap) == (0.0 if name == "materials" else 1.0, 0.0)
+        assert cost == pytest.approx(0.0 if name == "materials" else 1.0, rel=1e-12)
+        assert gap == 0.0
     else:
         assert not np.isfinite(gap)
 
@@ -238,6 +246,7 @@ COLUMNS_CELLS = {
     "delay periodic": proof_functions.DELAY_PERIODIC,
     "age periodic": proof_functions.AGE_PERIODIC,
     "power": proof_functions.POWER,
+    "capped power": proof_functions.CAPPED_POWER,
     "log periodic": proof_functions.LOG_PERIODIC,
     "polls": poll_proofs.POLLS,
     "materials": poll_proofs.MATERIALS,
@@ -252,7 +261,11 @@ def columns(name: str, *, announced: ProofCell | None = None, n: int = N) -> tup
     d, w, c = 10.0 ** rng.uniform(-6.0, 4.0, n), 10.0 ** rng.uniform(-6.0, 6.0, n), rng.uniform(0.5, 2.0, n)
     w[::17], d[5:9] = 0.0, 1.0
     log_scale = np.where(w > 0.0, np.log(np.where(w > 0.0, w, 1.0)), -np.inf)
-    p = {"power": (log_scale, np.full(n, 0.7)), "kinks": (d, 0.3 * d, 2.0 / d, d, 1.0 / d)}.get(name, (d,))
+    p = {
+        "power": (log_scale, np.full(n, 0.7)),
+        "capped power": (log_scale, np.full(n, 0.7), d),
+        "kinks": (d, 0.3 * d, 2.0 / d, d, 1.0 / d),
+    }.get(name, (d,))
     signalled = rng.random(n) < 0.5 if announced is not None else None
     rates = d * 10.0 ** rng.uniform(-3.0, 3.0, n)
     if signalled is not None:

@@ -80,7 +80,7 @@ def test_where_all_can_have_what_they_want_bandwidth_is_free(known: tuple[float,
         return columns_of(fo.Problem(PollingKnapsack("materials"), own, 1.0))
 
     if misled:
-        most[replace(columns(), upper=np.arange(float(N))).sample(1000).upper.astype(int)] *= 1e3
+        most[np.array(replace(columns(), upper=np.arange(float(N))).sample(1000).upper, dtype=int)] *= 1e3
     bandwidth = 1.0001 * math.fsum(most[w > 0.0])
     found = present(jump_search(columns(), bandwidth, known=[(at, columns().demand(at)) for at in known]))
     assert found.price == 0.0
