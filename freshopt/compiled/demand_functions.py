@@ -181,13 +181,13 @@ def later(worth: float, d: float) -> float:
     return fast_log(max(min(worth * d, MOST), 1.0)) / d
 
 
-def capped_power(worth: float, log_scale: float, e: float, kink: float) -> float:
-    """Return the best response of a power law whose marginal value rises no more below a kink.
+def capped_power(worth: float, log_scale: float, e: float, kink: float, plateau: float) -> float:
+    """Return the best response of a power law beyond a kink, below which the plateau is gained.
 
-    It is that of `power_law` where that is beyond the kink, and else 0.
+    It is 0 where λ is above the plateau.
     """
-    rate = fast_exp((fast_log(worth) + log_scale) / (1.0 + e))
-    return rate if (log_scale > -np.inf) & (rate >= kink) else 0.0
+    rate = max(fast_exp((fast_log(worth) + log_scale) / (1.0 + e)), kink)
+    return rate if worth * plateau >= 1.0 else 0.0
 
 
 def last_kink(worth: float, _level: float, *kinks: float) -> float:

@@ -234,11 +234,15 @@ def power_law(rate: float, w: float, log_scale: float, e: float) -> Values:
     return paid / (e * w), 0.0, marginal, rounding
 
 
-def capped_power(rate: float, w: float, log_scale: float, e: float, kink: float) -> Values:
+def capped_power(rate: float, w: float, log_scale: float, e: float, kink: float, plateau: float) -> Values:
     """Return the values of `power_law` at the kink, and the line through them, below it."""
-    within = max(rate, kink)
-    left, _, marginal, rounding = power_law(within, w, log_scale, e)
-    return left + (marginal / w * (kink - rate) if rate < kink else 0.0), 0.0, marginal, rounding
+    left, _, marginal, rounding = power_law(max(rate, kink), w, log_scale, e)
+    return (
+        left + (plateau / w * (kink - rate) if rate < kink else 0.0),
+        0.0,
+        plateau if rate < kink else marginal,
+        ROUNDING if rate < kink else rounding,
+    )
 
 
 def reach_from_zero(
@@ -257,20 +261,20 @@ def reach_of_power(
 
 def reach_of_capped_power(
     rate: float,
-    w: float,
+    _w: float,
     off: float,
     paid: float,
     rises: bool,
     falls: bool,
-    log_scale: float,
-    e: float,
+    _log_scale: float,
+    _e: float,
     kink: float,
+    plateau: float,
 ) -> float:
-    """Return the reach of a power beyond the kink; where the price may be that below it all is in reach."""
+    """Return the reach of a power beyond the kink; where the price may be the plateau all is in reach."""
     within, share = max(rate, kink), off / paid
-    _, _, most, rounding = power_law(kink, w, log_scale, e)
     up = within * (1.0 + share) - rate if rises else 0.0
-    down = within * share if most * (1.0 - rounding) > paid * (1.0 + rounding) else rate
+    down = within * share if plateau * (1.0 - ROUNDING) > paid * (1.0 + ROUNDING) else rate
     down = down if falls else 0.0
     return up if up > down else down
 

@@ -19,7 +19,7 @@ from freshopt.compiled.demand_functions import Demand, power_law
 from freshopt.compiled.proof_functions import ProofCell
 from tests.compiled.test_cells import PROVED as FETCHES
 from tests.compiled.test_cells import decades
-from tests.compiled.test_proofs import PROOFS, kinks
+from tests.compiled.test_proofs import PROOFS, capped, kinks
 from tests.ground_truth.source_gaps import CELLS as EXACT
 from tests.ground_truth.source_gaps import ExactCell, Number
 
@@ -76,7 +76,7 @@ def plain(name: str) -> Callable[[Rng], Drawn]:
             return decades(rng, -12.0, 12.0), [float(rng.normal(0.0, 8.0)), decades(rng, -1.0, 0.7)]
         if name == "capped power":
             kink = decades(rng, -4.0, 4.0)
-            own = [float(rng.normal(0.0, 8.0)), decades(rng, -1.0, 0.7), kink]
+            own = capped(float(rng.normal(0.0, 8.0)), decades(rng, -1.0, 0.7), kink)
             return kink * decades(rng, -12.0, 12.0), own
         if name == "kinks":
             own = kinks(rng, 3)

@@ -68,10 +68,16 @@ def term(
 def parameters(name: str, rng: np.random.Generator) -> list[float]:
     if "power" in name:
         own = [float(rng.normal(0.0, 8.0)), float(10.0 ** rng.uniform(-1.0, 0.7))]
-        return own if name == "power" else [*own, float(10.0 ** rng.uniform(-3.0, 3.0))]
+        return own if name == "power" else capped(*own, float(10.0 ** rng.uniform(-3.0, 3.0)))
     if name == "kinks":
         return kinks(rng, 1 + int(rng.integers(4)))
     return [float(10.0 ** rng.uniform(-4.0, 4.0))]
+
+
+def capped(log_scale: float, e: float, kink: float) -> list[float]:
+    """Return the parameters of a power with a cap."""
+    plateau = mpmath.exp(log_scale) * mpmath.mpf(kink) ** (-1 - mpmath.mpf(e))
+    return [log_scale, e, kink, float(plateau)]
 
 
 def kinks(rng: np.random.Generator, many: int) -> list[float]:
@@ -191,7 +197,7 @@ def test_the_logarithm_behind_the_plateau_has_an_elasticity_of_at_least_one() ->
 
 @pytest.mark.parametrize("name", PROOFS)
 def test_no_importance_costs_nothing_and_wastes_what_it_takes(name: str) -> None:
-    p = {"power": [-np.inf, 1.0], "capped power": [-np.inf, 1.0, 1.0], "kinks": [0.0, 1.0, 1.0]}.get(
+    p = {"power": [-np.inf, 1.0], "capped power": [-np.inf, 1.0, 1.0, 0.0], "kinks": [0.0, 1.0, 1.0]}.get(
         name, [1.0]
     )
     for rate, lower in ((0.5, 0.0), (0.5, 0.25), (0.5, 0.5)):
@@ -203,7 +209,7 @@ def test_no_importance_costs_nothing_and_wastes_what_it_takes(name: str) -> None
 
 @pytest.mark.parametrize("name", PROOFS)
 def test_rates_that_are_no_rates_prove_nothing(name: str) -> None:
-    p = {"power": [0.0, 1.0], "capped power": [math.log(0.5), 1.0, 1.0], "kinks": [0.0, 1.0, 1.0]}.get(
+    p = {"power": [0.0, 1.0], "capped power": capped(math.log(0.5), 1.0, 1.0), "kinks": [0.0, 1.0, 1.0]}.get(
         name, [1.0]
     )
     for rate in (np.nan, np.inf, -np.inf, -1.0, 2.0):
@@ -263,7 +269,7 @@ def columns(name: str, *, announced: ProofCell | None = None, n: int = N) -> tup
     log_scale = np.where(w > 0.0, np.log(np.where(w > 0.0, w, 1.0)), -np.inf)
     p = {
         "power": (log_scale, np.full(n, 0.7)),
-        "capped power": (log_scale, np.full(n, 0.7), d),
+        "capped power": (log_scale, np.full(n, 0.7), d, w * d**-1.7),
         "kinks": (d, 0.3 * d, 2.0 / d, d, 1.0 / d),
     }.get(name, (d,))
     signalled = rng.random(n) < 0.5 if announced is not None else None

@@ -80,10 +80,12 @@ CELLS: dict[str, ExactCell] = {
         lambda r, scale, e: mpmath.exp(scale) * r ** (-e - 1),
     ),
     "capped power": ExactCell(
-        lambda r, scale, e, kink: (
-            mpmath.exp(scale) * max(r, kink) ** (-e - 1) * (max(r, kink) / e + max(kink - r, 0))
+        lambda r, scale, e, kink, plateau: (
+            mpmath.exp(scale) / e * max(r, kink) ** -e + plateau * max(kink - r, 0)
         ),
-        lambda r, scale, e, kink: mpmath.exp(scale) * max(r, kink) ** (-e - 1),
+        lambda r, scale, e, kink, plateau: (
+            plateau if r < kink else mpmath.exp(scale) * max(r, kink) ** (-e - 1)
+        ),
     ),
     "polls": ExactCell(lambda r, a: a + mpmath.expm1(-a / r) * r, lambda r, a: _tail(a / r)),
     "materials": ExactCell(
