@@ -68,7 +68,7 @@ def term(
 def parameters(name: str, rng: np.random.Generator) -> list[float]:
     if "power" in name:
         own = [float(rng.normal(0.0, 8.0)), float(10.0 ** rng.uniform(-1.0, 0.7))]
-        return own if name == "power" else capped(*own, float(10.0 ** rng.uniform(-3.0, 3.0)))
+        return own if name == "power" else capped(own[0], own[1], float(10.0 ** rng.uniform(-3.0, 3.0)))
     if name == "kinks":
         return kinks(rng, 1 + int(rng.integers(4)))
     return [float(10.0 ** rng.uniform(-4.0, 4.0))]
