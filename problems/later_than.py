@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.compiled import cost_functions
+from freshopt.compiled import cost_functions, demand_functions, proof_functions
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, shortened, shown
+from freshopt.modelling.cost_curve import Cell
 from freshopt.modelling.objective import Objective, Refresh, require_discipline
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array
-from freshopt.problems.piecewise_linear_cost import deadline_cost
+from freshopt.problems.piecewise_linear_cost import KINKED, deadline_cost
 from freshopt.separable.kernel import Kernel
 
 
@@ -63,13 +64,12 @@ class LaterThan(Objective):
 
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics under the discipline."""
-        age = (np.broadcast_to(np.float64(self.age), (len(sources),)),)
+        importance, n = sources.column("importance"), len(sources)
         if self.refresh is Refresh.PERIODIC:
-            return Kernel(
-                sources.column("importance"), age, _periodic_cost, _periodic_marginal, _periodic_inverse
-            )
-        value = cost_functions.later_cost
-        return Kernel(sources.column("importance"), age, _cost, _marginal, _inverse, unit_value=value)
+            # A deadline's cost: d is gained below the kink 1/d, and nothing is left there.
+            own = (0.0, 1.0 / self.age, self.age)
+            return KINKED.kernel(importance, tuple(np.broadcast_to(np.float64(one), (n,)) for one in own))
+        return POISSON.kernel(importance, (np.broadcast_to(np.float64(self.age), (n,)),))
 
     def attempt_kernel(self, sources: Sources, success: Array) -> Kernel:
         """Return the numerics of periodic attempts."""
@@ -77,25 +77,4 @@ class LaterThan(Objective):
         return curve.kernel(sources.column("importance"), Refresh.PERIODIC, success=success)
 
 
-def _cost(rate: Array, d: Array) -> Array:
-    return np.exp(-d * rate)
-
-
-def _marginal(rate: Array, d: Array) -> Array:
-    return d * np.exp(-d * rate)
-
-
-def _inverse(price: Array, d: Array) -> Array:
-    return np.maximum(0.0, np.log(d / price)) / d
-
-
-def _periodic_cost(rate: Array, d: Array) -> Array:
-    return np.maximum(0.0, 1.0 - d * rate)
-
-
-def _periodic_marginal(rate: Array, d: Array) -> Array:
-    return np.where(rate * d < 1.0, d, 0.0)
-
-
-def _periodic_inverse(price: Array, d: Array) -> Array:
-    return np.where(price <= d, 1.0 / d, 0.0)
+POISSON = Cell.compiled(demand_functions.later, proof_functions.LATER, cost_functions.later_cost)

@@ -16,6 +16,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from freshopt.compiled.demand_functions import last_kink
+from freshopt.compiled.kink_proofs import KINKS
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, SourceDataError
 from freshopt.modelling.cone_forms import within_lifetime
@@ -26,6 +28,7 @@ from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, Array, Index
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.geometric_sums import DEPTH
+from freshopt.separable.kernel import Kernel
 
 # A kink may be off by so many ulp, by rounding in where two lines cross and in 1/(1/ρ).
 ROUNDED = 16
@@ -96,17 +99,15 @@ class PiecewiseLinearCost:
         pieces = (self._pieces(len(sources)),)
         return Curve(pieces, _at, _mean, _index, _inverse_index, rate_at=None, attempts=ATTEMPTS)
 
-    def kinks(self, sources: Sources) -> tuple[Array, ...]:
-        """Return ρ_1, g_1, ρ_2, g_2, ... of the kinks, shape (n,) each.
+    def kernel(self, sources: Sources) -> Kernel:
+        """Return the exact numerics of periodic refreshes, from the kinks.
 
-        ρ_j is the best response to prices from g_{j+1} to below g_j, importance included.
+        Those of lines that all sources share are numbers.
         """
-        pieces = self._pieces(len(sources))
-        gains = np.sort(-pieces[:, 1], axis=1)[:, ::-1]
-        found: list[Array] = []
-        for above, below in pairwise(np.ascontiguousarray(gains.T)):
-            found += [1.0 / _inverse_index(below, pieces), sources.importance * above]
-        return tuple(found)
+        n, pieces = len(sources), self._pieces(len(sources))
+        own = pieces[:1] if np.ndim(self.slopes) == 1 else pieces
+        found = (np.broadcast_to(parameter, (n,)) for parameter in _kinks(own))
+        return KINKED.kernel(sources.column("importance"), tuple(found))
 
     def declare(
         self, rate: Expression, sources: Sources, refresh: Refresh
@@ -183,6 +184,20 @@ class PiecewiseLinearCost:
         if not np.all(np.max(intercepts, axis=-1) == 0.0):
             raise SourceDataError("the largest intercept must be 0, so that C̄(0) = 0. Shift the intercepts.")
         return slopes, intercepts
+
+
+def _kinks(pieces: Array) -> list[Array]:
+    """Return the level that is left, then ρ_1, g_1, ρ_2, g_2, ... of the kinks.
+
+    ρ_j is the best response to prices from g_{j+1} to below g_j, of importance 1.
+    """
+    found: list[Array] = [np.max(np.where(pieces[:, 1] == 0.0, pieces[:, 0], 0.0), axis=1)]
+    gains = np.sort(-pieces[:, 1], axis=1)[:, ::-1]
+    # A line alone has no kink: nothing is gained at any rate.
+    gains = np.concatenate([gains, np.zeros((len(gains), 1))], axis=1) if gains.shape[1] == 1 else gains
+    for above, below in pairwise(np.ascontiguousarray(gains.T)):
+        found += [np.minimum(1.0 / _inverse_index(below, pieces), LARGEST), above]
+    return found
 
 
 def _at(age: Array, pieces: Array) -> Array:
@@ -357,3 +372,4 @@ def _periodic_inverse(price: Array, pieces: Array) -> Array:
 
 _SEARCHED = SearchedInverse(_attempt_marginal, _attempt_guess, _periodic_inverse)
 ATTEMPTS = Cell(_attempt_cost, _attempt_marginal, _attempt_inverse)
+KINKED = Cell.compiled(last_kink, KINKS)

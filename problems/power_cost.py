@@ -293,6 +293,18 @@ class PowerCost:
             return scale + gammaln(1.0 + e), share
         return scale - np.log1p(e), share
 
+    def capped_power(self, sources: Sources) -> tuple[Array, Array, Array, Array]:
+        """Return log C, e, the rate 1/t₀, and the periodic marginal value of all rates below it.
+
+        For compiled loops; C is that of `power_law`.
+        """
+        a, e, t0, cap = self._parameters(len(sources))
+        with np.errstate(all="ignore"):
+            scale = np.log(sources.importance) + np.log(a) + np.log(e) - np.log1p(e)
+            plateau = sources.importance * (cap * t0 * (e / (e + 1.0)))
+        # What has no cap has no plateau; what has no importance is worth nothing at any rate.
+        return scale, e, 1.0 / t0, np.where(sources.importance > 0.0, plateau, 0.0)
+
     def level_on_request(self, sources: Sources) -> tuple[Array, Array] | None:
         """Return log(w·a/ζ^{1+e}) and e, or None.
 

@@ -14,8 +14,8 @@ from typing import ClassVar, Protocol
 
 from freshopt.compiled.cells.request_power import request_power
 from freshopt.compiled.cells.request_proofs import REQUEST_POWER
-from freshopt.compiled.demand_functions import last_kink, power_law
-from freshopt.compiled.proof_functions import POWER
+from freshopt.compiled.demand_functions import capped_power, power_law
+from freshopt.compiled.proof_functions import CAPPED_POWER, POWER
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError
 from freshopt.modelling.cone_forms import decayed_time, within_lifetime
@@ -185,15 +185,23 @@ class SynchronizationCost(CurveObjective):
 
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics."""
-        kernel = super(SynchronizationCost, self).kernel(sources)
         if isinstance(self.cost, PiecewiseLinearCost) and self.refresh is Refresh.PERIODIC:
-            kinks = self.cost.kinks(sources)
-            return replace(kernel, unit_demand=last_kink, demand_parameters=kinks) if kinks else kernel
+            return self.cost.kernel(sources)
+        kernel = super(SynchronizationCost, self).kernel(sources)
         if not isinstance(self.cost, PowerCost):
             return kernel
         if self.refresh is Refresh.ON_REQUEST:
             return _with_level(kernel, self.cost, sources)
         parameters = self.cost.power_law(sources, self.refresh)
+        if parameters is None and self.refresh is Refresh.PERIODIC:
+            own = self.cost.capped_power(sources)
+            return replace(
+                kernel,
+                unit_demand=capped_power,
+                demand_parameters=own,
+                unit_proof=CAPPED_POWER,
+                proof_parameters=own,
+            )
         if parameters is None:
             return kernel
         return replace(

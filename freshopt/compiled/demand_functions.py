@@ -176,14 +176,28 @@ def power_law(worth: float, log_scale: float, share: float) -> float:
     return rate if log_scale > -np.inf else 0.0
 
 
-def last_kink(worth: float, *kinks: float) -> float:
-    """Return the largest kink with a slope above λ, or 0.
+def later(worth: float, d: float) -> float:
+    """Return log(a·d)/d, or 0: requests that find a copy older than d, Poisson."""
+    return fast_log(max(min(worth * d, MOST), 1.0)) / d
 
-    Piecewise linear costs, of kinks ρ_1, g_1, ρ_2, g_2, ... that include the importance.
+
+def capped_power(worth: float, log_scale: float, e: float, kink: float, plateau: float) -> float:
+    """Return the best response of a power law beyond a kink, below which the plateau is gained.
+
+    It is 0 where λ is above the plateau.
+    """
+    rate = max(fast_exp((fast_log(worth) + log_scale) / (1.0 + e)), kink)
+    return rate if worth * plateau >= 1.0 else 0.0
+
+
+def last_kink(worth: float, _level: float, *kinks: float) -> float:
+    """Return the largest kink with a gain above λ/w, or 0.
+
+    Piecewise linear costs, as in `freshopt.compiled.kink_proofs`.
 
     Examples
     --------
-    >>> last_kink(1.0, 0.5, 3.0, 2.0, 1.5), last_kink(0.5, 0.5, 3.0, 2.0, 1.5)
+    >>> last_kink(1.0, 0.0, 0.5, 3.0, 2.0, 1.5), last_kink(0.5, 0.0, 0.5, 3.0, 2.0, 1.5)
     (2.0, 0.5)
     """
     rate = 0.0

@@ -36,6 +36,12 @@ With δ = |P − q|/(1 − P):
   - P < q: L(û) − L(u) = −log(1 − δ) ≤ 2δ for δ ≤ 1/2 and û/u ≤ L(û)/L(u), so ρ − ρ̂ ≤ 2ρδ/ℓ.
     In any case ρ − ρ̂ ≤ ρ.
 
+**Powers with a cap** have the marginal value of a kink at all rates below it. A best response that is not 0
+is beyond the kink, where marginal values fall as a power; seen from the kink it is at most κ·m/ν.
+
+**Later than an age**: m = w·d·e^{−ρd}, so ρ̂ − ρ = log(m/ν)/d, which is at most (m − ν)/(d·ν), and ρ − ρ̂ at
+most (ν − m)/(d·m), and ρ.
+
 **Rounding.** |m − ν| is taken larger by `ROUNDING` of m + ν, more than formulas and prices lose, and by
 `TINY` for what underflows. Factors are ordered so that all after one that may underflow are at most 2. As
 terms are squares that costs nothing.
@@ -202,6 +208,13 @@ def age_signal(rate: float, w: float, d: float) -> Values:
     return cost if cost > 0.0 else 0.0, 0.0, w / rate / rate, ROUNDING
 
 
+def later(rate: float, w: float, d: float) -> Values:
+    """Return e^{−ρd} and w·d·e^{−ρd}."""
+    x = d * rate
+    share = fast_exp(-x)
+    return share, 0.0, w * (d * share), ROUNDING + 8.0 * HALF_ULP * x
+
+
 def power_law(rate: float, w: float, log_scale: float, e: float) -> Values:
     """Return (C/e)ρ^{−e}/w and C·ρ^{−e−1}; C includes the importance.
 
@@ -221,6 +234,17 @@ def power_law(rate: float, w: float, log_scale: float, e: float) -> Values:
     return paid / (e * w), 0.0, marginal, rounding
 
 
+def capped_power(rate: float, w: float, log_scale: float, e: float, kink: float, plateau: float) -> Values:
+    """Return the values of `power_law` at the kink, and the line through them, below it."""
+    left, _, marginal, rounding = power_law(max(rate, kink), w, log_scale, e)
+    return (
+        left + (plateau / w * (kink - rate) if rate < kink else 0.0),
+        0.0,
+        plateau if rate < kink else marginal,
+        ROUNDING if rate < kink else rounding,
+    )
+
+
 def reach_from_zero(
     rate: float, _w: float, off: float, paid: float, _rises: bool, _falls: bool, _d: float
 ) -> float:
@@ -233,6 +257,26 @@ def reach_of_power(
 ) -> float:
     """Return ρ·off/ν, for a cell of two parameters."""
     return rate * (off / paid)
+
+
+def reach_of_capped_power(
+    rate: float,
+    _w: float,
+    off: float,
+    paid: float,
+    rises: bool,
+    falls: bool,
+    _log_scale: float,
+    _e: float,
+    kink: float,
+    plateau: float,
+) -> float:
+    """Return the reach of a power beyond the kink; where the price may be the plateau all is in reach."""
+    within, share = max(rate, kink), off / paid
+    up = within * (1.0 + share) - rate if rises else 0.0
+    down = within * share if plateau * (1.0 - ROUNDING) > paid * (1.0 + ROUNDING) else rate
+    down = down if falls else 0.0
+    return up if up > down else down
 
 
 def reach_from_change(
@@ -264,6 +308,15 @@ def reach_on_plateau(
     down = 2.0 * rate * x
     down = down if apart < 0.5 else rate
     up, down = up if rises else 0.0, down if falls else 0.0
+    return up if up > down else down
+
+
+def reach_of_later(
+    rate: float, w: float, off: float, paid: float, rises: bool, falls: bool, d: float
+) -> float:
+    """Return off/(d·ν) upwards and off/(d·m) downwards: a logarithm is below its argument less 1."""
+    least = w * (d * fast_exp(-d * rate))
+    up, down = off / (d * paid) if rises else 0.0, min(off / (d * least), rate) if falls else 0.0
     return up if up > down else down
 
 
@@ -312,4 +365,6 @@ DELAY_SIGNAL = ProofCell(delay_signal, reach_from_zero)
 AGE = ProofCell(age_poisson, reach_from_zero)
 AGE_PERIODIC = ProofCell(age_periodic, reach_from_zero)
 AGE_SIGNAL = ProofCell(age_signal, reach_from_zero)
+LATER = ProofCell(later, reach_of_later)
 POWER = ProofCell(power_law, reach_of_power)
+CAPPED_POWER = ProofCell(capped_power, reach_of_capped_power)

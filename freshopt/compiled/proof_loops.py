@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from freshopt.compiled import cost_functions, loops, poll_proofs, proof_functions
+from freshopt.compiled import cost_functions, kink_proofs, loops, poll_proofs, proof_functions
 from freshopt.compiled.cells import attempt_costs, attempt_proofs, request_proofs, window_proofs
 from freshopt.compiled.column_access import at, entries, wide
 from freshopt.compiled.column_passes import added, sources_of
@@ -32,6 +32,7 @@ INLINED = (
     cost_functions,
     proof_functions,
     poll_proofs,
+    kink_proofs,
     request_proofs,
     window_proofs,
     attempt_costs,

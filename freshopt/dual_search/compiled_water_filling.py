@@ -31,6 +31,8 @@ from freshopt.separable.kernel import Numerics
 TINY_PRICE = 1e-290
 # So many hosts are solved for to learn the price; their demands' sum is known to a few per cent.
 SAMPLED_HOSTS = 1500
+# Prices that are apart by this relatively may be the same.
+SAME = 1e-12
 # Below this share of the price that they tell, hosts are not solved for.
 MARGIN = 0.9
 
@@ -81,7 +83,14 @@ def _solve_hosts(
     Only prices above a floor count; these hosts' rates are written to `out`.
     """
     used = columns.by_host(floor, groups.codes, len(groups.limits))
-    return columns.settle_hosts(groups, used, floor, guess, steepness, out)
+    prices = columns.settle_hosts(groups, used, floor, guess, steepness, out)
+    for host in np.flatnonzero(~np.isfinite(prices)):
+        # What its own search did not find, the search for bandwidths may, of this host's sources alone.
+        members = groups.order[groups.first[host] : groups.first[host + 1]]
+        found = jump_search(columns.take(members, len(members)), float(groups.limits[host]), guess)
+        if found is not None:
+            out[members], prices[host] = found.rates, found.price
+    return prices
 
 
 def _solve_bandwidth(
@@ -107,7 +116,13 @@ def _solve_bandwidth(
     found = jump_search(columns, problem.bandwidth, start, known) if found is None else found
     if found is None:
         return None
-    on_top = np.maximum(0.0, host_prices - found.price) if len(hosts) else host_prices
+    on_top = np.maximum(0.0, host_prices - found.price)
+    # Where demand jumps, a host's price and the bandwidth's are of the same jump, and no closer than searches
+    # end: a host that then leaves some of its limit pays nothing on top.
+    if bool(np.any((on_top > 0.0) & (on_top <= SAME * found.price))):
+        spent = hosts.totals(problem.sources.refresh_cost * found.rates)
+        slack = (spent < hosts.limits * (1.0 - FEW_ULP)) & (on_top <= SAME * found.price)
+        on_top = np.where(slack, 0.0, on_top)
     return Answer(found.rates, found.price, hosts.named(on_top), found.passes)
 
 

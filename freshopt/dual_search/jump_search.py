@@ -95,7 +95,12 @@ def jump_search(
     def like_all(price: float) -> float:
         return sample.demand(price) * weight * math.exp(_line(ratios, math.log(price)))
 
-    if low == LOWEST and like_all(low) <= 2.0 * target and columns.fill(low, into.rates) <= target:
+    # What is known of prices far above says nothing of how all differ from the sample here.
+    if (
+        low == LOWEST
+        and sample.demand(low) * weight <= 2.0 * target
+        and columns.fill(low, into.rates) <= target
+    ):
         return Found(into.rates, 0.0, len(known) + 1)
     start = known[-1][0] if known else start
     if start is None or not LOWEST < start < HIGHEST:
@@ -146,6 +151,8 @@ def jump_search(
         else:
             low, high = (b, high) if used.above > target else (low, a)
             misses, looks = misses + 1, True
+            if misses == MISSES and low == LOWEST and columns.fill(low, into.rates) <= target:
+                return Found(into.rates, 0.0, passes + 1)
         ends = _ratios(sample, weight, [(a, used.above), (b, used.below)])
         ratios, share = _apart([*ratios, *ends]), 0.0
         following = crossing(like_all, target, min(max(price, low), high), low, high)
@@ -257,7 +264,7 @@ def _mixed(
     missing = bandwidth - spent
     if 0 < len(jumps) < columns.n:
         mixed = into.rates[jumps]
-        missing = 0.0 if top_up(mixed, columns.take(jumps, len(jumps)), missing) else missing
+        missing = 0.0 if top_up(mixed, columns.take(jumps, len(jumps)), missing, DIVIDED) else missing
         into.rates[jumps] = into.rates[jumps] if missing else mixed
     met = abs(missing) <= EXACT * bandwidth and (
         top_up(into.rates, columns, missing, DIVIDED) or missing >= 0.0

@@ -19,7 +19,7 @@ from freshopt.compiled.demand_functions import Demand, power_law
 from freshopt.compiled.proof_functions import ProofCell
 from tests.compiled.test_cells import PROVED as FETCHES
 from tests.compiled.test_cells import decades
-from tests.compiled.test_proofs import PROOFS
+from tests.compiled.test_proofs import PROOFS, capped, kinks
 from tests.ground_truth.source_gaps import CELLS as EXACT
 from tests.ground_truth.source_gaps import ExactCell, Number
 
@@ -28,7 +28,8 @@ Floats = npt.NDArray[np.float64]
 Drawn = tuple[float, list[float]]  # a rate, and parameters
 DIGITS, TRIALS = 100, 60
 # Relative errors of what is looked up, of a price and of a cost; and of exponentials of large logarithms.
-ROUNDING, POWER = 4e-15, 1e-11
+ROUNDING, POWER, LATER = 4e-15, 1e-11, 1e-13
+EXPONENTIALS = {"power": POWER, "capped power": POWER, "later": LATER}
 
 
 def power(worth: float, log_scale: float, e: float) -> float:
@@ -52,7 +53,10 @@ RESPONSES: dict[str, Demand] = {
     "age signals": responses.reciprocal_root_below,
     "polls": responses.polls,
     "materials": responses.materials,
+    "later": responses.later,
+    "kinks": responses.last_kink,
     "power": power,
+    "capped power": responses.capped_power,
 }
 
 
@@ -70,7 +74,16 @@ def plain(name: str) -> Callable[[Rng], Drawn]:
     def draw(rng: Rng) -> Drawn:
         if name == "power":
             return decades(rng, -12.0, 12.0), [float(rng.normal(0.0, 8.0)), decades(rng, -1.0, 0.7)]
+        if name == "capped power":
+            kink = decades(rng, -4.0, 4.0)
+            own = capped(float(rng.normal(0.0, 8.0)), decades(rng, -1.0, 0.7), kink)
+            return kink * decades(rng, -12.0, 12.0), own
+        if name == "kinks":
+            own = kinks(rng, 3)
+            return own[-2] * decades(rng, -12.0, -1e-9), own
         d = decades(rng, -4.0, 4.0)
+        if name == "later":
+            return decades(rng, -12.0, 2.5) / d, [d]
         return d * decades(rng, -12.0, 0.0 if "signals" in name else 12.0), [d]
 
     return draw
@@ -78,7 +91,7 @@ def plain(name: str) -> Callable[[Rng], Drawn]:
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 CELLS = {
-    name: Cell(RESPONSES[name], proof, EXACT[name], plain(name), POWER if name == "power" else ROUNDING)
+    name: Cell(RESPONSES[name], proof, EXACT[name], plain(name), EXPONENTIALS.get(name, ROUNDING))
     for name, proof in PROOFS.items()
 }
 CELLS |= {
@@ -159,7 +172,8 @@ def test_costs_and_gains_are_exact(name: str) -> None:
                 assert np.all(np.abs(found - expected) <= cell.rounding * np.abs(expected) + least)
 
 
-@pytest.mark.parametrize("name", CELLS)
+# Where there are kinks there are many best responses: their gaps are compared, in tests of proofs.
+@pytest.mark.parametrize("name", [name for name in CELLS if name != "kinks"])
 def test_reaches_bound_the_distance_to_the_response(name: str) -> None:
     cell, rng = CELLS[name], np.random.default_rng(3)
     sources = drawn(name, 20 if "attempt" in name else TRIALS)
@@ -175,7 +189,7 @@ def test_reaches_bound_the_distance_to_the_response(name: str) -> None:
 
 
 # Where they leave the floats, exponentials of loops have other ends than NumPy's.
-@pytest.mark.parametrize("name", [name for name in CELLS if "power" not in name])
+@pytest.mark.parametrize("name", [name for name in CELLS if "power" not in name and name != "later"])
 def test_array_editions_are_the_scalar_formulas_at_the_ends_of_the_floats(name: str) -> None:
     """Of rates from 0 on and prices of nothing and of everything NumPy says what loops say."""
     cell, sources = CELLS[name], drawn(name)

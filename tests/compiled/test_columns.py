@@ -18,6 +18,7 @@ from freshopt.numerics.arrays import Array
 from freshopt.problems import (
     BinaryCost,
     BinaryFreshness,
+    LaterThan,
     PiecewiseLinearCost,
     PollingKnapsack,
     PowerCost,
@@ -263,7 +264,8 @@ def test_every_demand_belongs_to_a_cell() -> None:
     used = set()
     # Rates of sources alike at a kink are not unique: those optima are in tests/problems.
     kinked = SynchronizationCost(PiecewiseLinearCost([0.0, 1.0], [0.0, -2.0]))
-    for objective in (*OBJECTIVES, kinked):
+    capped = SynchronizationCost(PowerCost(1.0, 0.5, 2.0))
+    for objective in (*OBJECTIVES, kinked, capped, LaterThan(1.0, fo.Refresh.POISSON)):
         sources = fo.Sources([1.0])
         for kernel in (objective.kernel(sources), objective.signalled_kernel(sources)):
             if kernel is not None and kernel.unit_demand is not None:

@@ -9,7 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from freshopt.compiled import backend, poll_proofs, proof_functions
+from freshopt.compiled import backend, kink_proofs, poll_proofs, proof_functions
 from freshopt.compiled.proof_columns import EVALUATIONS, INFLATION, Proof, ProofColumns, enabled
 from freshopt.compiled.proof_functions import HALF_ULP, ROUNDING, ProofCell, proved
 from freshopt.compiled.proof_tables import mean_harmonic_loss
@@ -31,9 +31,15 @@ PROOFS: dict[str, ProofCell] = {
     "age periodic": proof_functions.AGE_PERIODIC,
     "age signals": proof_functions.AGE_SIGNAL,
     "power": proof_functions.POWER,
+    "capped power": proof_functions.CAPPED_POWER,
     "polls": poll_proofs.POLLS,
     "materials": poll_proofs.MATERIALS,
+    "later": proof_functions.LATER,
+    "kinks": kink_proofs.KINKS,
 }
+# Marginal values that do not fall as a power, and those of stretches, whose terms are no squares.
+FLAT = ("binary periodic", "polls", "materials", "later", "capped power")
+LINEAR = ("binary signals", "kinks")
 TRIALS = 60
 # Near the best response a bound exceeds the exact share by twice the elasticity, at most 3.
 MEDIAN = 6.5
@@ -60,9 +66,38 @@ def term(
 
 
 def parameters(name: str, rng: np.random.Generator) -> list[float]:
-    if name == "power":
-        return [float(rng.normal(0.0, 8.0)), float(10.0 ** rng.uniform(-1.0, 0.7))]
+    if "power" in name:
+        own = [float(rng.normal(0.0, 8.0)), float(10.0 ** rng.uniform(-1.0, 0.7))]
+        return own if name == "power" else capped(own[0], own[1], float(10.0 ** rng.uniform(-3.0, 3.0)))
+    if name == "kinks":
+        return kinks(rng, 1 + int(rng.integers(4)))
     return [float(10.0 ** rng.uniform(-4.0, 4.0))]
+
+
+def capped(log_scale: float, e: float, kink: float) -> list[float]:
+    """Return the parameters of a power with a cap."""
+    plateau = mpmath.exp(log_scale) * mpmath.mpf(kink) ** (-1 - mpmath.mpf(e))
+    return [log_scale, e, kink, float(plateau)]
+
+
+def kinks(rng: np.random.Generator, many: int) -> list[float]:
+    """Return a level, and kinks with their gains; two may be one."""
+    rates, gains = np.sort(10.0 ** rng.uniform(-4.0, 4.0, many)), 10.0 ** rng.uniform(-4.0, 4.0, many)
+    rates[-1] = rates[many // 2]
+    pairs = np.stack([np.sort(rates), -np.sort(-gains)], axis=1)
+    return [float(rng.choice([0.0, 10.0 ** rng.uniform(-4.0, 4.0)])), *pairs.ravel().tolist()]
+
+
+def scale_of(name: str, p: list[float]) -> float:
+    """Return a rate that is typical of a source."""
+    if "power" in name:
+        return p[2] if len(p) > 2 else 1.0
+    return p[-2] if name == "kinks" else 1.0 / p[0] if name == "later" else p[0]
+
+
+def most(name: str) -> float:
+    """Return up to how many decades above that its cost goes on falling as far as floats tell."""
+    return 0.0 if "signals" in name else {"kinks": -1e-9, "later": 2.5}.get(name, np.inf)
 
 
 @pytest.mark.parametrize("name", PROOFS)
@@ -74,10 +109,10 @@ def test_terms_bound_the_exact_share_of_a_gap(name: str) -> None:
         for trial in range(TRIALS):
             p = parameters(name, rng)
             own = float(rng.choice([1.0, 1e-6, 1e6, 0.37]))
-            w = 1.0 if name == "power" else own  # that of a power is in its scale
-            scale = 1.0 if name == "power" else p[0]
-            signals = "signals" in name
-            best = scale * float(10.0 ** (rng.uniform(-2.0, -0.1) if signals else rng.uniform(-2.8, 5.0)))
+            w = 1.0 if "power" in name else own  # that of a power is in its scale
+            scale, signals = scale_of(name, p), "signals" in name
+            decades = (-2.0, -0.1) if signals else (-2.8, min(5.0, most(name)))
+            best = scale * float(10.0 ** rng.uniform(*decades))
             off = float(10.0 ** rng.uniform(-12.0, np.log10(3.0)))
             rate = best * (1.0 + off) if rng.random() < 0.5 else best / (1.0 + off)
             rate = min(rate, scale) if signals else rate
@@ -94,7 +129,7 @@ def test_terms_bound_the_exact_share_of_a_gap(name: str) -> None:
             assert cost == pytest.approx(whole, rel=1e-12, abs=1e-15 * w)
             floor = max(floor, float(truth) / (abs(whole) + paid * rate))
             # What rounding adds to a linear source is no square.
-            if truth > (1e-12 if name == "binary signals" else 1e-24) * (abs(whole) + paid * rate):
+            if truth > (1e-12 if name in LINEAR else 1e-24) * (abs(whole) + paid * rate):
                 ratios.append(float(found / truth))
     assert floor > 1e-6  # some rates are far from their best responses
     assert np.median(ratios) < MEDIAN
@@ -106,7 +141,7 @@ def test_marginal_values_are_within_the_rounding_allowed(name: str) -> None:
     with mpmath.workdps(DIGITS + 40):
         for x in rng.uniform(-15.0, 15.0, 150):
             p = parameters(name, rng)
-            rate = (1.0 if name == "power" else p[0]) * 10.0 ** (min(x, 0.0) if "signals" in name else x)
+            rate = scale_of(name, p) * 10.0 ** min(x, most(name))
             cell = PROOFS[name]
             _, _, marginal, rounding = cell.values(np.float64(rate), 1.0, *map(np.float64, p))
             exact = CELLS[name].marginal(mpmath.mpf(rate), *map(mpmath.mpf, p))
@@ -117,7 +152,7 @@ def test_marginal_values_are_within_the_rounding_allowed(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [name for name in PROOFS if name not in ("binary signals", "binary periodic", "polls", "materials")],
+    [name for name in PROOFS if name not in (*FLAT, *LINEAR)],
 )
 def test_marginal_values_fall_at_least_as_fast_as_the_reach_says(name: str) -> None:
     shifted = name == "binary"
@@ -131,6 +166,27 @@ def test_marginal_values_fall_at_least_as_fast_as_the_reach_says(name: str) -> N
             assert fall * (1 + mpmath.mpf(10) ** -25) >= (there + shift) * CELLS[name].marginal(there, *p)
 
 
+def test_gaps_at_kinks_are_those_of_all_kinks_tried() -> None:
+    """On a kink that is a best response there is none; from elsewhere the best of all kinks tells it."""
+    rng, exact = np.random.default_rng(2), CELLS["kinks"]
+    with mpmath.workdps(DIGITS):
+        for _ in range(300):
+            p = kinks(rng, 3)
+            rates, gains = p[1::2], [*p[2::2], 0.0]
+            j = int(rng.integers(3))
+            paid = gains[j + 1] + float(rng.uniform(0.01, 0.99)) * (gains[j] - gains[j + 1])
+            assert term(PROOFS["kinks"], rates[j], 1.0, paid, (0.0, np.inf), p)[2] == 0.0
+            rate = float(rng.choice([*rates, 0.5 * rates[0], 3.0 * rates[-1]]))
+            paid *= float(rng.choice([1.0, 0.1, 30.0]))
+            own = [*map(mpmath.mpf, p)]
+            each = [exact.cost(mpmath.mpf(x), *own) + mpmath.mpf(paid) * x for x in (rate, 0.0, *rates)]
+            truth = each[0] - min(each)
+            found = term(PROOFS["kinks"], rate, 1.0, paid, (0.0, np.inf), p)[2]
+            assert (
+                truth * (1.0 - 1e-15) <= found <= truth * (1.0 + 1e-14) + 1e-15 * paid * max(rate, rates[-1])
+            )
+
+
 def test_the_logarithm_behind_the_plateau_has_an_elasticity_of_at_least_one() -> None:
     with mpmath.workdps(DIGITS):
         for x in np.linspace(-12.0, 6.0, 181):
@@ -141,7 +197,9 @@ def test_the_logarithm_behind_the_plateau_has_an_elasticity_of_at_least_one() ->
 
 @pytest.mark.parametrize("name", PROOFS)
 def test_no_importance_costs_nothing_and_wastes_what_it_takes(name: str) -> None:
-    p = [-np.inf, 1.0] if name == "power" else [1.0]
+    p = {"power": [-np.inf, 1.0], "capped power": [-np.inf, 1.0, 1.0, 0.0], "kinks": [0.0, 1.0, 1.0]}.get(
+        name, [1.0]
+    )
     for rate, lower in ((0.5, 0.0), (0.5, 0.25), (0.5, 0.5)):
         cost, gain, gap, outside = term(PROOFS[name], rate, 0.0, 2.0, (lower, 1.0), p)
         assert (cost, gain, outside) == (0.0, 0.0, 0.0)
@@ -151,13 +209,16 @@ def test_no_importance_costs_nothing_and_wastes_what_it_takes(name: str) -> None
 
 @pytest.mark.parametrize("name", PROOFS)
 def test_rates_that_are_no_rates_prove_nothing(name: str) -> None:
-    p = [0.0, 1.0] if name == "power" else [1.0]
+    p = {"power": [0.0, 1.0], "capped power": capped(math.log(0.5), 1.0, 1.0), "kinks": [0.0, 1.0, 1.0]}.get(
+        name, [1.0]
+    )
     for rate in (np.nan, np.inf, -np.inf, -1.0, 2.0):
         assert term(PROOFS[name], rate, 1.0, 2.0, (0.0, 1.0), p)[3] == 1.0
     cost, _, gap, _ = term(PROOFS[name], 0.0, 1.0, 2.0, (0.0, 1.0), p)
-    if name in ("binary", "binary periodic", "binary signals", "polls", "materials"):
+    if name in ("binary", *FLAT, *LINEAR):
         # Starved for good: the marginal value at 0 is below the price.
-        assert (cost, gap) == (0.0 if name == "materials" else 1.0, 0.0)
+        assert cost == pytest.approx(0.0 if name == "materials" else 1.0, rel=1e-12)
+        assert gap == 0.0
     else:
         assert not np.isfinite(gap)
 
@@ -191,9 +252,12 @@ COLUMNS_CELLS = {
     "delay periodic": proof_functions.DELAY_PERIODIC,
     "age periodic": proof_functions.AGE_PERIODIC,
     "power": proof_functions.POWER,
+    "capped power": proof_functions.CAPPED_POWER,
     "log periodic": proof_functions.LOG_PERIODIC,
     "polls": poll_proofs.POLLS,
     "materials": poll_proofs.MATERIALS,
+    "later": proof_functions.LATER,
+    "kinks": kink_proofs.KINKS,
 }
 
 
@@ -203,7 +267,11 @@ def columns(name: str, *, announced: ProofCell | None = None, n: int = N) -> tup
     d, w, c = 10.0 ** rng.uniform(-6.0, 4.0, n), 10.0 ** rng.uniform(-6.0, 6.0, n), rng.uniform(0.5, 2.0, n)
     w[::17], d[5:9] = 0.0, 1.0
     log_scale = np.where(w > 0.0, np.log(np.where(w > 0.0, w, 1.0)), -np.inf)
-    p = (log_scale, np.full(n, 0.7)) if name == "power" else (d,)
+    p = {
+        "power": (log_scale, np.full(n, 0.7)),
+        "capped power": (log_scale, np.full(n, 0.7), d, w * d**-1.7),
+        "kinks": (d, 0.3 * d, 2.0 / d, d, 1.0 / d),
+    }.get(name, (d,))
     signalled = rng.random(n) < 0.5 if announced is not None else None
     rates = d * 10.0 ** rng.uniform(-3.0, 3.0, n)
     if signalled is not None:

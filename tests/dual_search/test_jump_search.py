@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from freshopt.dual_search.few_alone import crossing
 from freshopt.dual_search.jump_search import jump_search
 from freshopt.dual_search.problem_columns import numerics_columns
 from freshopt.numerics.arrays import CACHED, Array
-from freshopt.solvers import WaterFilling
+from freshopt.problems import PollingKnapsack
+from freshopt.solvers import WaterFilling, water_filling
 from tests.ground_truth.named import BINARY, BINARY_PERIODIC, present
 from tests.ground_truth.routes import compile_all
 from tests.ground_truth.tolerances import EXACT
@@ -63,6 +65,26 @@ def bisected(demand: Callable[[float], float], target: float) -> float:
             break
         low, high = (middle, high) if demand(middle) > target else (low, middle)
     return high
+
+
+@pytest.mark.parametrize("known", [(), (8.0, 3.0), (4.0, 3.0, 1e-6), (1e-8,)])
+@pytest.mark.parametrize("misled", [False, True])
+def test_where_all_can_have_what_they_want_bandwidth_is_free(known: tuple[float, ...], misled: bool) -> None:
+    """Whatever of the prices is known, and even if the sample asks for three times its share."""
+    rng = np.random.default_rng(8)
+    w, most = 10.0 ** rng.uniform(-3.0, 1.0, N), 10.0 ** rng.uniform(-3.0, 3.0, N)
+    w[rng.random(N) < 1 / 3] = 0.0
+
+    def columns() -> Columns:
+        own = fo.Sources(np.ones(N), w, max_rate=np.where(w > 0.0, most, np.inf))
+        return columns_of(fo.Problem(PollingKnapsack("materials"), own, 1.0))
+
+    if misled:
+        most[np.array(replace(columns(), upper=np.arange(float(N))).sample(1000).upper, dtype=int)] *= 1e3
+    bandwidth = 1.0001 * math.fsum(most[w > 0.0])
+    found = present(jump_search(columns(), bandwidth, known=[(at, columns().demand(at)) for at in known]))
+    assert found.price == 0.0
+    np.testing.assert_allclose(found.rates, np.where(w > 0.0, most, 0.0), rtol=EXACT)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -245,3 +267,32 @@ def test_samples_follow_no_order_of_the_sources() -> None:
         drawn = np.asarray(columns.sample(5000).parameters[0])
         assert 4900 <= len(drawn) <= 5100
         assert np.mean(drawn == 2.0) == pytest.approx(1.0 / period, rel=0.1)
+
+
+@pytest.mark.parametrize("objective", [BINARY_PERIODIC, PollingKnapsack("materials")])
+@pytest.mark.parametrize("share", [1e-6, 0.5, 1.0 - 1e-9, 1.0])
+def test_a_host_whose_search_gives_up_is_solved_alone(
+    monkeypatch: pytest.MonkeyPatch, objective: fo.Objective, share: float
+) -> None:
+    """A fifth of the hosts fail: their prices and rates are as before, and no other road is taken."""
+    compile_all(monkeypatch)
+    rng = np.random.default_rng(4)
+    host, d = np.arange(N) // 10, 10.0 ** rng.uniform(-2.0, 2.0, N)
+    limits = np.bincount(host, d) * 10.0 ** rng.uniform(-2.0, 0.5, N // 10)
+    own = fo.Sources(d, 10.0 ** rng.uniform(-2.0, 2.0, N), host=host)
+    task = fo.Problem(objective, own, share * math.fsum(limits), dict(enumerate(limits.tolist())))
+    expected = fo.solve(task, WaterFilling())
+    search = Columns.settle_hosts
+
+    def failing(columns: Columns, *given: Any) -> Array:  # noqa: ANN401
+        prices = search(columns, *given)
+        lost = (prices > 0.0) & (np.arange(len(prices)) % 5 == 0)
+        given[-1][np.isin(host, np.flatnonzero(lost))] = 1e6
+        return np.where(lost, np.nan, prices)
+
+    monkeypatch.setattr(Columns, "settle_hosts", failing)
+    monkeypatch.setattr(water_filling, "_DualProblem", None)
+    found = fo.solve(task, WaterFilling())
+    np.testing.assert_allclose(found.rates, expected.rates, rtol=1e-9, atol=1e-12 * float(np.max(d)))
+    assert found.price == pytest.approx(expected.price, rel=1e-9)
+    assert present(found.certificate).relative_gap <= EXACT

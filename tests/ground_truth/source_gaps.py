@@ -37,6 +37,20 @@ def _mean_harmonic(r: Number, d: Number) -> Number:
     return ein - 1 - mpmath.expm1(-u) / u
 
 
+def _kink_cost(r: Number, level: Number, *kinks: Number) -> Number:
+    """Return the highest of the lines that meet at the kinks; the last is level."""
+    place, steep, height, lines = kinks[-2], 0, level, [level]
+    for rate, gain in zip(kinks[-2::-2], kinks[::-2], strict=True):
+        height += steep * (place - rate)
+        lines.append(height + gain * (rate - r))
+        place, steep = rate, gain
+    return max(lines)
+
+
+def _kink_marginal(r: Number, _level: Number, *kinks: Number) -> Number:
+    return max((gain for rate, gain in zip(kinks[::2], kinks[1::2], strict=True) if r < rate), default=r * 0)
+
+
 CELLS: dict[str, ExactCell] = {
     "harmonic": ExactCell(lambda r, d: mpmath.log1p(d / r), lambda r, d: d / (r * (r + d))),
     "harmonic periodic": ExactCell(_mean_harmonic, lambda r, d: (d / r + mpmath.expm1(-d / r)) / d),
@@ -59,9 +73,19 @@ CELLS: dict[str, ExactCell] = {
         lambda r, d: ((d / r) ** 2 / 2 - _tail(d / r)) / d**2,
     ),
     "age signals": ExactCell(lambda r, d: 1 / r - 1 / d, lambda r, _: 1 / r**2),
+    "later": ExactCell(lambda r, d: mpmath.exp(-d * r), lambda r, d: d * mpmath.exp(-d * r)),
+    "kinks": ExactCell(_kink_cost, _kink_marginal),
     "power": ExactCell(
         lambda r, scale, e: mpmath.exp(scale) / e * r**-e,
         lambda r, scale, e: mpmath.exp(scale) * r ** (-e - 1),
+    ),
+    "capped power": ExactCell(
+        lambda r, scale, e, kink, plateau: (
+            mpmath.exp(scale) / e * max(r, kink) ** -e + plateau * max(kink - r, 0)
+        ),
+        lambda r, scale, e, kink, plateau: (
+            plateau if r < kink else mpmath.exp(scale) * max(r, kink) ** (-e - 1)
+        ),
     ),
     "polls": ExactCell(lambda r, a: a + mpmath.expm1(-a / r) * r, lambda r, a: _tail(a / r)),
     "materials": ExactCell(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from typing import Any
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom
 
+import freshopt as fo
+from freshopt import problems
 from freshopt.estimators import estimator
 from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import CrawlLog
@@ -186,32 +189,71 @@ def test_simulated_gaps_have_the_transforms_that_are_told() -> None:
 
 N = 600
 cliffs = module("speed.cliffs")
+ARGUMENTS: dict[type, tuple[Any, ...]] = {
+    problems.LaterThan: (1.0,),
+    problems.ExpectedPenalty: (np.sqrt,),
+    problems.SynchronizationCost: (problems.PowerCost(1.0, 0.5),),
+}
 
 
-def test_every_family_is_a_problem_of_its_budget() -> None:
+def task(cell: str, family: str, budget: float = 0.3, hosts: str = cliffs.NONE) -> Any:  # noqa: ANN401
+    return cliffs.problem(cliffs.CELLS[cell], cliffs.Input(cell, family, budget, N, hosts))
+
+
+def test_every_family_is_a_problem_of_its_budget_with_and_without_hosts() -> None:
+    assert len(cliffs.FAMILIES) == 13
     for family in cliffs.FAMILIES:
-        for cell in (cliffs.CELLS["harmonic"], cliffs.CELLS["binary, signals"]):
-            task = cliffs.problem(cell, family, 0.3, N)
-            sources = task.sources
-            assert task.bandwidth == pytest.approx(0.3 * float(np.sum(sources.change_rate)))
-            assert (len(task.hosts) > 0) == (family == "hosts")
-            assert 0.3 * N < np.sum(np.broadcast_to(sources.signalled, N)) < 0.7 * N or not cell.signals
-    halves = cliffs.problem(cliffs.CELLS["delay"], "max_rate on half", 0.3, N)
-    assert np.sum(np.isfinite(halves.upper)) == N // 2
-    assert len(set(cliffs.problem(cliffs.CELLS["delay"], "all alike", 0.3, N).sources.change_rate)) == 1
+        for cell in ("harmonic", "binary, signals"):
+            for hosts in (cliffs.NONE, cliffs.HALF):
+                own = task(cell, family, hosts=hosts)
+                sources = own.sources
+                assert own.bandwidth == pytest.approx(0.3 * float(np.sum(sources.change_rate)))
+                assert (len(own.hosts) > 0) == (hosts == cliffs.HALF)
+                signalled = np.sum(np.broadcast_to(sources.signalled, N))
+                assert 0.3 * N < signalled < 0.7 * N or cell == "harmonic"
+            for budget in (0.9, 1.0):
+                limited = task(cell, family, budget, cliffs.ALL)
+                assert np.all(limited.hosts.codes < len(limited.hosts))
+                assert limited.bandwidth == pytest.approx(budget * float(np.sum(limited.hosts.limits)))
+    assert np.sum(np.isfinite(task("delay", "max_rate on half").upper)) == N // 2
+    assert len(set(task("delay", "all alike").sources.change_rate)) == 1
 
 
 def test_every_cell_and_budget_has_the_same_data() -> None:
-    one = cliffs.problem(cliffs.CELLS["delay"], "hosts", 0.3, N)
-    other = cliffs.problem(cliffs.CELLS["age, signals"], "hosts", 0.9, N)
+    one, other = (task(cell, "costs", hosts=cliffs.HALF) for cell in ("delay", "age, signals"))
     assert np.array_equal(one.sources.change_rate, other.sources.change_rate)
-    assert np.allclose(other.hosts.limits, 3.0 * one.hosts.limits, rtol=1e-12)
+    more = task("delay", "costs", 0.9, cliffs.HALF)
+    assert np.allclose(more.hosts.limits, 3.0 * one.hosts.limits, rtol=1e-12)
     assert 0.3 * 0.5 * N < len(one.hosts) * 30 < 3.0 * 0.5 * N
+
+
+def test_every_shipped_cell_is_measured() -> None:
+    """All objectives are, under each discipline that they have a cell for."""
+    measured = {(type(own), getattr(own, "refresh", None)) for own, _ in cliffs.CELLS.values()}
+    costs = {type(own.cost) for own, _ in cliffs.CELLS.values() if hasattr(own, "cost")}
+    assert {getattr(problems, name) for name in problems.__all__} == {
+        *(kind for kind, _ in measured),
+        *costs,
+        problems.BinaryCost,  # binary freshness, cell by cell
+    }
+    harmonic = (problems.LogFreshness, fo.Refresh.POISSON)  # harmonic staleness
+    for kind, refresh in itertools.product({kind for kind, _ in measured}, fo.Refresh):
+        try:
+            sources = fo.Sources(np.ones(4), request_rate=2.0)
+            fo.Problem(kind(*ARGUMENTS.get(kind, ()), refresh=refresh), sources, 1.0)
+        except (fo.ObjectiveError, TypeError):
+            continue
+        assert (kind, refresh) in {*measured, harmonic}
 
 
 def test_what_is_compiled_is_told_from_what_is_not() -> None:
     found = {name for name, cell in cliffs.CELLS.items() if not cliffs.is_compiled(cell)}
-    assert found <= {"expected penalty, root"}
+    assert found <= {
+        *(f"{name}, windows" for name in ("harmonic", "age", "power 0.5")),
+        *(f"power with a cap{how}" for how in (", Poisson", ", on request")),
+        *(f"pieces, {how}" for how in ("on request", "attempts")),
+        *(f"expected penalty, root{how}" for how in ("", ", signals")),
+    }
 
 
 def test_a_row_has_the_solve_and_its_proof() -> None:
@@ -225,6 +267,7 @@ def test_a_row_has_the_solve_and_its_proof() -> None:
 
 def rows_of(times: dict[str, float], n: int) -> list[dict[str, object]]:
     base = {"cell": "x", "budget": 0.3, "passes": 3, "gap": 1e-16, "over": 0.0, "held": True, "n": n}
+    base["hosts"] = ""
     return [{**base, "family": family, "seconds": add * 1e-3, "add": add} for family, add in times.items()]
 
 
@@ -232,35 +275,39 @@ def test_the_slowest_inputs_are_measured_with_more_sources(monkeypatch: pytest.M
     times = {family: float(place) for place, family in enumerate(cliffs.FAMILIES)}
     asked = []
 
-    def measured(_cell: object, which: tuple[str, str, float, int], _add: float) -> dict[str, object]:
+    def measured(_cell: object, which: tuple[str, str, float, int, str], _add: float) -> dict[str, object]:
         asked.append(which)
-        row = rows_of({which[1]: times[which[1]] + which[2]}, which[3])[0]
-        return {**row, "cell": which[0], "budget": which[2]}
+        row = rows_of({which[1]: times[which[1]] + which[2] - 0.4 * bool(which[4])}, which[3])[0]
+        return {**row, "cell": which[0], "budget": which[2], "hosts": which[4]}
 
     monkeypatch.setattr(cliffs, "measure", measured)
-    sizes = cliffs.Sizes((10, 20), ((30, 3), (40, 1)), (0.1, 0.2))
+    sizes = cliffs.Sizes((10, 20), ((30, 3), (40, 1)), (0.1, 0.2), (0.1,))
     cliffs.walk({"delay": cliffs.CELLS["delay"]}, sizes, dict.fromkeys((10, 20, 30, 40), 1.0))
-    by_size = {n: [(family, budget) for _, family, budget, size in asked if size == n] for n in (10, 30, 40)}
-    assert len(by_size[10]) == 2 * len(cliffs.FAMILIES)
-    last = list(cliffs.FAMILIES)[-3:]
-    assert by_size[30] == [(family, 0.2) for family in (cliffs.ALIKE, *last)]
-    assert by_size[40] == [(family, 0.2) for family in (cliffs.ALIKE, last[-1])]
+    by_size = {n: [(*each[1:3], each[4]) for each in asked if each[3] == n] for n in (10, 30, 40)}
+    assert len(by_size[10]) == (2 + 2 + 1) * len(cliffs.FAMILIES)
+    alike, *_, slowest = cliffs.FAMILIES
+    own = [(slowest, 0.2, cliffs.NONE), (slowest, 0.2, cliffs.HALF), (slowest, 0.1, cliffs.ALL)]
+    assert by_size[30] == [(alike, 0.2, cliffs.NONE), *own]
+    assert by_size[40] == [(alike, 0.2, cliffs.NONE), own[0]]
 
 
 def test_verdicts_are_of_the_largest_size_and_name_what_is_not_proved() -> None:
-    rows = rows_of({"hosts": 900.0}, 10) + rows_of({"hosts": 70.0, cliffs.ALIKE: 26.0}, 1000)
+    rows = rows_of({"ties": 900.0}, 10) + rows_of({"ties": 170.0, "costs": 70.0, cliffs.ALIKE: 26.0}, 1000)
     rows[0]["held"] = False
-    told = cliffs.verdicts(rows)
-    assert told[0] == "any input, 1,000 sources: 70.0 ADD, to hold 80: met"
-    assert told[1] == "all alike, 1,000 sources: 26.0 ADD, to hold 25: NOT MET"
-    assert told[2:] == ["NOT PROVED: x, hosts, budget 0.3, 10 sources"]
+    rows[1]["hosts"] = cliffs.HALF
+    assert cliffs.verdicts(rows) == [
+        "any input, 1,000 sources: 170.0 ADD (x, ties, hosts, budget 0.3), to hold 200: met",
+        "without hosts, 1,000 sources: 70.0 ADD (x, costs, budget 0.3), to hold 80: met",
+        "all alike, without hosts, 1,000 sources: 26.0 ADD (x, all alike, budget 0.3), to hold 25: NOT MET",
+        "NOT PROVED: x, ties, budget 0.3, 10 sources",
+    ]
 
 
 def test_the_table_has_the_worst_of_each_cell_and_size() -> None:
-    rows = [row for n in (10**4, 10**7) for row in rows_of({"ties": 3.0, "hosts": 70.0, "w = d": 5.0}, n)]
+    rows = [row for n in (10**4, 10**7) for row in rows_of({"ties": 3.0, "costs": 70.0, "w = d": 5.0}, n)]
     rows[0] = {**rows[0], "gap": 1e-5, "held": False}
-    assert cliffs.worst(rows)["family"] == "hosts"
+    assert cliffs.worst(rows)["family"] == "costs"
     assert not cliffs.worst(rows)["held"]
     (row,) = cliffs.table({"rows": rows})
     shown = {"10000": "70 ms", "100000": "", "1000000": "", "10000000": "70 ADD"}
-    assert row == {"cell": "x", "where": "hosts, budget 0.3", "gap": 1e-5, **shown}
+    assert row == {"cell": "x", "where": "costs, budget 0.3", "gap": 1e-5, **shown}
