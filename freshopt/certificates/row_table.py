@@ -184,13 +184,15 @@ class RowTable:
     @classmethod
     def of_limits(cls, gap: Gap, price: float, host_prices: Array, short: float) -> RowTable:
         """Return the rows of bandwidth and host limits."""
-        problem = gap.problem
-        limit = np.concatenate(((problem.bandwidth,), problem.hosts.limits))
-        slack = np.concatenate(((gap.slack,), gap.host_slack))
-        prices = np.concatenate(((price,), host_prices))
-        share = slack * prices / short if 0.0 < short < math.inf else np.zeros(len(limit))
-        labels = HostLabels(*problem.labels, problem.hosts.names)
-        return cls(labels, limit - slack, limit, slack, prices, share)
+        hosts, limit, terms = gap.problem.hosts, gap.problem.bandwidth, gap.limit_terms(price, host_prices)
+        share = terms / short if 0.0 < short < math.inf else np.zeros(len(terms))
+        table = np.array([[limit - gap.slack], [limit], [gap.slack], [price], share[:1]])
+        if len(hosts):
+            slack = gap.host_slack
+            each = (hosts.limits - slack, hosts.limits, slack, host_prices, share[1:])
+            table = np.concatenate((table, np.stack(each)), axis=1)
+        table.flags.writeable = False
+        return cls(HostLabels(*gap.problem.labels, hosts.names), *table)
 
     @classmethod
     def of_nothing(cls) -> RowTable:
