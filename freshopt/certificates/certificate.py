@@ -35,7 +35,7 @@ from freshopt.certificates.dual_prices import best_prices
 from freshopt.certificates.duality_gap import Gap
 from freshopt.certificates.price_search import LOOSE, dual_price
 from freshopt.certificates.proof_pass import ProvedGap, Prover, proved_gap
-from freshopt.certificates.relative_gap import NOTHING, PricedLimits, priced_limits, relative_gap
+from freshopt.certificates.relative_gap import NOTHING, PricedLimits, RelativeGap, priced_limits, relative_gap
 from freshopt.certificates.row_certificate import multipliers_by_label, prove_rows
 from freshopt.certificates.row_repair import within_bounds
 from freshopt.certificates.row_table import RowTable
@@ -262,17 +262,19 @@ def certify_in_one_pass(
 
 
 def certificate_of_gap(
-    proved: ProvedGap, price: float, host_prices: Array, *, convex: bool = False
+    proved: ProvedGap, price: float, host_prices: Array, told: RelativeGap | None = None
 ) -> Certificate | None:
     """Return the certificate of a tight gap, or None.
 
-    `convex` says that tangents of the same formulas have been compared with costs.
+    `told` is its relative gap, if known, and if tangents of the same formulas were compared with costs.
     """
     gap, short = proved.gap, proved.short
+    if told is not None:
+        return _certificate(gap, price, host_prices, 0.0, short, told)
     limits = priced_limits(gap, price, host_prices)
     if not short <= TIGHT * (abs(gap.cost) + limits.at_stake):
         return None
-    certificate = _summarise(gap, price, host_prices, 0.0, short, limits, convex=convex)
+    certificate = _summarise(gap, price, host_prices, 0.0, short, limits)
     return certificate if certificate.relative_gap <= TIGHT or not math.isfinite(certificate.gap) else None
 
 
@@ -455,20 +457,32 @@ def _summarise(
     infeasibility: float,
     short: float,
     limits: PricedLimits | None = None,
-    *,
-    convex: bool = False,
 ) -> Certificate:
     """Return the certificate of a gap at its prices.
 
     `limits` are those at the prices, if they have been computed.
     """
-    problem, cost = gap.problem, gap.cost
-    finite = math.isfinite(short) and math.isfinite(cost)
-    wrong = gap.contradiction() if finite and not convex else None
-    proved = finite and wrong is None
-    relative = relative_gap(gap, price, host_prices, short, limits) if proved else NOTHING
+    finite = math.isfinite(short) and math.isfinite(gap.cost)
+    wrong = gap.contradiction() if finite else None
     if wrong is not None:
-        relative = replace(NOTHING, reason=wrong.sentence(problem.sources.label(wrong.source)))
+        nothing = replace(NOTHING, reason=wrong.sentence(gap.problem.sources.label(wrong.source)))
+        return _certificate(gap, price, host_prices, infeasibility, short, nothing, proved=False)
+    relative = relative_gap(gap, price, host_prices, short, limits) if finite else NOTHING
+    return _certificate(gap, price, host_prices, infeasibility, short, relative, proved=finite)
+
+
+def _certificate(
+    gap: Gap,
+    price: float,
+    host_prices: Array,
+    infeasibility: float,
+    short: float,
+    relative: RelativeGap,
+    *,
+    proved: bool = True,
+) -> Certificate:
+    """Return the certificate of a gap and what it is relatively."""
+    problem = gap.problem
     better = -1.0 if problem.objective.sense == "minimise" else 1.0
     return Certificate(
         value=gap.value,

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from freshopt.certificates.best_response import limit_term
 from freshopt.certificates.duality_gap import Gap
 from freshopt.compiled.columns import column
 from freshopt.compiled.penalty_tables import PENALTY, tables_for
@@ -169,7 +170,8 @@ def gap_of_proof(
         host_slack = np.maximum(0.0, hosts.limits - proof.by_host)
     value = proved_value(problem, numerics, proof)
     gap = Gap(problem, rates, numerics, proof.cost, value, slack, host_slack, None, halved=halved)
-    short = exact_sum([*gap.limit_terms(price, host_prices).tolist(), proof.gap])
+    own = limit_term(price, slack, problem.bandwidth)
+    short = (exact_sum(gap.limit_terms(price, host_prices)) if len(hosts) else own) + proof.gap
     return ProvedGap(gap, short if math.isfinite(short) else math.inf)
 
 

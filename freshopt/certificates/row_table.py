@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from freshopt.certificates.best_response import limit_term, limit_terms
 from freshopt.certificates.duality_gap import Gap
 from freshopt.certificates.row_gap import RowGap
 from freshopt.errors import LONGEST
@@ -184,15 +185,18 @@ class RowTable:
     @classmethod
     def of_limits(cls, gap: Gap, price: float, host_prices: Array, short: float) -> RowTable:
         """Return the rows of bandwidth and host limits."""
-        hosts, limit, terms = gap.problem.hosts, gap.problem.bandwidth, gap.limit_terms(price, host_prices)
-        share = terms / short if 0.0 < short < math.inf else np.zeros(len(terms))
-        table = np.array([[limit - gap.slack], [limit], [gap.slack], [price], share[:1]])
+        hosts, limit, slack = gap.problem.hosts, gap.problem.bandwidth, gap.slack
+        labels = HostLabels(*gap.problem.labels, hosts.names)
+        known = 0.0 < short < math.inf
+        first = limit_term(price, slack, limit) / short if known else 0.0
+        table = np.array((limit - slack, limit, slack, price, first))[:, None]
         if len(hosts):
-            slack = gap.host_slack
-            each = (hosts.limits - slack, hosts.limits, slack, host_prices, share[1:])
+            terms = limit_terms(host_prices, gap.host_slack, hosts.limits)
+            rest = terms / short if known else np.zeros(len(hosts))
+            each = (hosts.limits - gap.host_slack, hosts.limits, gap.host_slack, host_prices, rest)
             table = np.concatenate((table, np.stack(each)), axis=1)
         table.flags.writeable = False
-        return cls(HostLabels(*gap.problem.labels, hosts.names), *table)
+        return cls(labels, *table)
 
     @classmethod
     def of_nothing(cls) -> RowTable:

@@ -18,7 +18,7 @@ import numpy as np
 from freshopt.certificates.best_response import limit_terms
 from freshopt.certificates.certificate import certificate_of_gap
 from freshopt.certificates.proof_pass import gap_of_proof
-from freshopt.certificates.relative_gap import MENTIONED
+from freshopt.certificates.relative_gap import MENTIONED, RelativeGap
 from freshopt.certificates.solution import UNPROVED, Solution, Status
 from freshopt.compiled.proof_columns import INFLATION, Proof
 from freshopt.errors import CertificateError
@@ -106,7 +106,7 @@ def proved_solution(
     seconds: float,
     note: str = "",
     certify: bool = True,
-    convex: bool = False,
+    told: RelativeGap | None = None,
 ) -> Solution | None:
     """Return the solution of a problem whose sums prove it, or None.
 
@@ -125,14 +125,14 @@ def proved_solution(
     note : str
     certify : bool
         False leaves the certificate out.
-    convex : bool
-        Whether tangents of the same formulas have been compared with costs.
+    told : RelativeGap, optional
+        Its relative gap, if known, and if tangents of the same formulas were compared with costs.
     """
     with np.errstate(all="ignore"):
         proved = gap_of_proof(problem, rates, price, _NO_HOSTS, proof)
         if proved is None:
             return None
-        certificate = certificate_of_gap(proved, price, _NO_HOSTS, convex=convex)
+        certificate = certificate_of_gap(proved, price, _NO_HOSTS, told)
     if certificate is None or not certificate.confirms(tolerance):
         return None
     return Solution(
@@ -231,19 +231,20 @@ class Solutions(Sequence[Solution]):
         k = range(len(self))[k]
         if k in self.alone:
             return self.alone[k]
-        problem = self.problems[k]
-        formulas = _formulas(problem.numerics)
+        problem, proof = self.problems[k], self.sums.proof(k)
+        formulas, relative = _formulas(problem.numerics), float(self.relative_gaps[k])
+        plain = formulas in self.convex_ and relative <= MENTIONED and proof.cost > self.gaps[k]
         found = proved_solution(
             problem,
             self.rates[self.offsets[k] : self.offsets[k + 1]],
             float(self.prices[k]),
-            self.sums.proof(k),
+            proof,
             self.solver,
             math.inf,
             iterations=int(self.iterations[k]),
             seconds=self.seconds / len(self),
             note=f"Solved among {count(len(self), 'problem')} at once.",
-            convex=formulas in self.convex_,
+            told=RelativeGap(relative, relative, "") if plain else None,
         )
         if found is None:
             raise CertificateError(f"the sums of problem {k} do not prove it. Solve it by itself.", None)

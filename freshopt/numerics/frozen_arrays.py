@@ -60,14 +60,18 @@ def freeze(value: object, names: Iterable[str]) -> None:
     """Make the arrays among an object's attributes read-only."""
     for name in names:
         attribute = getattr(value, name)
-        # Most attributes are none of these, and this is asked of every value that is made.
-        if isinstance(attribute, _HOLDERS):
-            frozen = _frozen(attribute)
-            if frozen is not attribute:
-                object.__setattr__(value, name, frozen)
+        # Most attributes hold none, and this is asked of every value that is made.
+        if type(attribute) in _PLAIN or not isinstance(attribute, _HOLDERS):
+            continue
+        if isinstance(attribute, np.ndarray) and not attribute.flags.writeable:
+            continue
+        frozen = _frozen(attribute)
+        if frozen is not attribute:
+            object.__setattr__(value, name, frozen)
 
 
-# What arrays are found in.
+# What most attributes are, and what arrays are found in.
+_PLAIN = frozenset((float, int, str, bool, type(None)))
 _HOLDERS = (np.ndarray, tuple, dict, MappingProxyType)
 
 
