@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tests.ground_truth.cases import as_cost, as_problem
 from tests.ground_truth.cell_truth import CURVES
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present, written
 from tests.ground_truth.refusals import refused
+from tests.ground_truth.routes import compile_all
 from tests.ground_truth.strata import rare, stratified
 from tests.ground_truth.strategies import FAMILIES, FETCHED, PLAIN, sample
 from tests.ground_truth.tolerances import EXACT, SCALAR
@@ -319,3 +321,27 @@ def test_rates_beyond_their_bounds_are_infeasible_whatever_a_fetch_costs(changed
     assert fo.certify(problem, [1.0, 0.05, 1.0]).infeasibility == pytest.approx(0.5, rel=EXACT)
     assert fo.certify(problem, [1.0, 1.0, 1.0]).infeasibility == 0.0
     refused("not finite", fo.certify, problem, [1.0, np.inf, 1.0])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_rounding_takes_from_a_limit_is_counted(monkeypatch: pytest.MonkeyPatch, compiled: bool) -> None:
+    """One source, cost wΔ/ρ, best at B/c: fractions tell the true gap of rates as they are stored."""
+    if compiled:
+        compile_all(monkeypatch)
+    rng, short = np.random.default_rng(3), 0
+    for _ in range(150):
+        d, w, c = 10.0 ** rng.uniform([-6.0, -6.0, -1.0], [4.0, 6.0, 1.0])
+        problem = fo.Problem(DELAY, fo.Sources([d], [w], refresh_cost=c), d * 10.0 ** rng.uniform(-3.0, 1.3))
+        found = fo.solve(problem)
+        proofs = [present(found.certificate), fo.certify(problem, found.rates, found.price)]
+        less = found.rates * (1.0 - 10.0 ** rng.uniform(-17.0, -3.0))
+        proofs += [fo.certify(problem, less), fo.certify(problem, less, found.price)]
+        proofs += [present(one.certificate) for one in fo.solve_many([problem, problem])]
+        for proof in proofs:
+            rate, best = Fraction(float(proof.rates[0])), Fraction(problem.bandwidth) / Fraction(c)
+            true = Fraction(w) * Fraction(d) * (1 / rate - 1 / best)
+            assert Fraction(proof.gap) >= true
+            unused = problem.bandwidth - float(c * proof.rates[0])
+            short += proof.price * max(0.0, unused) < true
+            assert proof.relative_gap <= 1e-15 or proof.rates[0] < found.rates[0]
+    assert short > 20  # of slacks as float64 has them
