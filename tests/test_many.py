@@ -333,8 +333,13 @@ def test_tangents_are_compared_once_and_certificates_are_the_same(
     sources, offsets, bandwidths = groups(np.random.default_rng(23), SIZES, ill=True, bounded=True)
     many = fo.solve_many(CELLS[name], sources, offsets=offsets, bandwidths=bandwidths)
     alone = [replace(many, convex_=set())[k] for k in range(len(many))]
-    asked, compare = [], Gap.contradiction
-    monkeypatch.setattr(Gap, "contradiction", lambda gap: asked.append(gap) or compare(gap))
+    compare, asked = Gap.contradiction, list[Gap]()
+
+    def counted(gap: Gap) -> Contradiction | None:
+        asked.append(gap)
+        return compare(gap)
+
+    monkeypatch.setattr(Gap, "contradiction", counted)
     for one, other in zip(many, alone, strict=True):
         mine, theirs = present(one.certificate), present(other.certificate)
         for key in (
