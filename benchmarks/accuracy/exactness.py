@@ -132,7 +132,8 @@ def _judge(case: Case, rng: np.random.Generator, found: dict[str, int]) -> None:
         if proof is None or not math.isfinite(proof.gap) or not np.all(np.isfinite(proof.rates)):
             continue
         own = judged.costs(wide(proof.rates) if judged is case else case.used(wide(proof.rates)))
-        noise = EXTENDED * (np.sum(abs(own)) + np.sum(abs(judged.costs(rates))) + paid)
+        size = np.sum(abs(own)) + np.sum(abs(judged.costs(rates))) + np.sum(case["importance"])
+        noise = EXTENDED * (size + paid)
         # Rates that a bandwidth of one's own makes are stored to an ulp, for which no certificate speaks.
         noise += 0.0 if judged is case else ULP * (paid + np.sum(abs(own)))
         if not abs(cost - least) <= UNSETTLED * (abs(cost) + paid):

@@ -34,6 +34,8 @@ SEVERAL_ULP = 8 * np.finfo(float).eps
 NUDGE = 4e-15
 # What a limit's sources use, products and sum, is right to six half-ulps of it.
 ROUNDED = 3.0 * float(np.finfo(np.float64).eps)
+# Relative error of a tangent's terms and of their sum, which are all positive.
+INFLATION = 1.0 + 2.0**-46
 # So many steps lead from 8 ulp to 1e12 times the rate; then the bound itself is taken.
 _PUSHES = 80
 
@@ -219,7 +221,7 @@ def gap_terms(step: Array, off: Array) -> Array:
 
     No marginal gain, or no room is left.
     """
-    terms = step * off
+    terms = step * off * INFLATION
     unknown = np.isnan(terms)
     if bool(np.any(unknown)):
         terms[unknown & ((off == 0.0) | (step == 0.0))] = 0.0
