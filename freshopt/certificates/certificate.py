@@ -14,11 +14,10 @@ duality gap. With D_k it is the Lagrangian dual function's bound, and T_k ≥ D_
 at ρ_k. It is 0 exactly where the KKT conditions hold: the first sum is stationarity, the other two terms are
 complementary slackness. In T_k no large numbers are subtracted, so that a gap of 1e-15 is a gap, not noise;
 D_k is the smaller one where rates are far from best, and has the rounding of costs added to it
-(`freshopt.certificates.best_response`). Rounding of what limits are used is added likewise, so that the bound
-holds for the rates as they are stored. Whoever produced the rates is not trusted: not a solver's status, not
-its prices (poor prices only make the bound poor), nor are slopes: costs at one more rate must lie above the
-tangents (`freshopt.separable.tangents`). One compiled pass by tangents proves good rates; what it leaves
-above `TIGHT` is proved by both, in one more pass over the sources, in chunks.
+(`freshopt.certificates.best_response`). Rounding of limits is added likewise, so that the bound holds for the
+rates as stored. Whoever produced them is not trusted: not a solver's status, not its prices (poor ones make a
+poor bound), nor slopes: costs at one more rate must lie above tangents (`freshopt.separable.tangents`). One
+compiled pass by tangents proves good rates; what it leaves above `TIGHT` is proved by both, in chunks.
 """
 
 from __future__ import annotations
@@ -36,11 +35,16 @@ from freshopt.certificates.duality_gap import Gap
 from freshopt.certificates.price_search import LOOSE, dual_price
 from freshopt.certificates.proof_pass import ProvedGap, Prover, proved_gap
 from freshopt.certificates.relative_gap import NOTHING, PricedLimits, RelativeGap, priced_limits, relative_gap
-from freshopt.certificates.row_certificate import multipliers_by_label, prove_rows
+from freshopt.certificates.row_certificate import (
+    labelled_prices,
+    multipliers_by_label,
+    prove_rows,
+    short_prices,
+)
 from freshopt.certificates.row_repair import within_bounds
 from freshopt.certificates.row_table import RowTable
 from freshopt.cvx import cp
-from freshopt.errors import SourceDataError, expect, list_offenders, shortened
+from freshopt.errors import SourceDataError, expect, list_offenders
 from freshopt.modelling.declaration import declare_total
 from freshopt.modelling.fetches.conditional_fetches import rates_of_bandwidth
 from freshopt.modelling.host_limits import HostPrices
@@ -50,7 +54,6 @@ from freshopt.moved import keywords
 from freshopt.numerics.arrays import (
     Array,
     all_finite,
-    as_number,
     as_vector,
     chunks,
     exact_sum,
@@ -221,10 +224,10 @@ def certify(
     with np.errstate(all="ignore"):  # what overflows proves nothing, and the certificate says so
         if problem.program is None:
             if prices is not None:
-                price, host_prices = _short_prices(problem, prices)
+                price, host_prices = short_prices(problem, prices)
             return _certified(problem, given, price, host_prices)
         if prices is None and (price is not None or host_prices is not None):
-            prices = _labelled_prices(problem, price, host_prices)
+            prices = labelled_prices(problem, price, host_prices)
         multipliers = None if prices is None else multipliers_by_label(problem.program, prices)
         return certify_rows(problem, problem.program, given, multipliers)
 
@@ -331,33 +334,6 @@ def _coupled(problem: Problem, rates: Array) -> Certificate:
     off = max((float(np.max(constraint.violation(), initial=0.0)) for constraint in constraints), default=0.0)
     bare = _unproved(problem, rates, off)
     return replace(bare, reason=problem.couplings[0])
-
-
-def _labelled_prices(
-    problem: Problem, price: float | None, host_prices: Mapping[Any, float] | None
-) -> dict[str, float]:
-    """Return prices by label from those of bandwidth and hosts."""
-    name, host = problem.labels
-    found: dict[str, float] = {}
-    if price is not None:
-        if not math.isfinite(problem.bandwidth):
-            raise SourceDataError("price is given, and there is no bandwidth. Pass prices= by label.")
-        found[name] = price
-    return found | {f"{host}[{key}]": value for key, value in (host_prices or {}).items()}
-
-
-def _short_prices(problem: Problem, prices: Mapping[str, float]) -> tuple[float, dict[Any, float]]:
-    """Return the prices of bandwidth and hosts from prices by label."""
-    name, host = problem.labels
-    of_label = {f"{host}[{key}]": key for key in problem.hosts.names}
-    unknown = [repr(label) for label in prices if label != name and label not in of_label]
-    if unknown:
-        known = list_offenders([name, *of_label])
-        raise SourceDataError(f"prices name unknown constraints {list_offenders(unknown)}. Known: {known}.")
-    remedy = "Pass a number >= 0."
-    known_prices = {k: as_number(v, f"the price of {shortened(str(k))}", remedy) for k, v in prices.items()}
-    price = known_prices.pop(name, 0.0)
-    return price, {of_label[label]: own for label, own in known_prices.items()}
 
 
 def _certified(
