@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import pickle
+from dataclasses import replace
 
 import mpmath
 import numpy as np
 import pytest
 
 import freshopt as fo
+from freshopt.certificates.duality_gap import Gap
 from freshopt.compiled.batch import batch_columns
 from freshopt.numerics.arrays import Array
 from freshopt.problems import PollingKnapsack, PowerCost, SynchronizationCost
+from freshopt.separable.tangents import Contradiction
 from freshopt.solvers import Uniform
 from tests.ground_truth.named import (
     AGE,
@@ -332,3 +335,39 @@ def test_a_group_that_may_never_be_refreshed_is_infeasible_alone(
     assert found.rates[:2].tolist() == pytest.approx([1.0, 2.0], rel=EXACT)
     with pytest.raises(fo.InfeasibleProblemError, match="problem 1: max_rate is 0"):
         fo.solve_many(delay, sources, offsets=offsets, bandwidths=3.0)
+
+
+@pytest.mark.parametrize("name", ["binary", "delay"])
+def test_tangents_are_compared_once_and_certificates_are_the_same(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources, offsets, bandwidths = groups(np.random.default_rng(23), SIZES, ill=True, bounded=True)
+    many = fo.solve_many(CELLS[name], sources, offsets=offsets, bandwidths=bandwidths)
+    alone = [replace(many, convex_=set())[k] for k in range(len(many))]
+    compare, asked = Gap.contradiction, list[Gap]()
+
+    def counted(gap: Gap) -> Contradiction | None:
+        asked.append(gap)
+        return compare(gap)
+
+    monkeypatch.setattr(Gap, "contradiction", counted)
+    for one, other in zip(many, alone, strict=True):
+        mine, theirs = present(one.certificate), present(other.certificate)
+        for key in (
+            "value",
+            "bound",
+            "gap",
+            "relative_gap",
+            "beyond_rounding",
+            "price",
+            "reason",
+            "vanishing",
+        ):
+            assert getattr(mine, key) == getattr(theirs, key)
+        assert mine.to_frame().equals(theirs.to_frame())
+    assert len(asked) == 1
+    # Costs below a tangent are never told a gap, however often they are read.
+    wrong = Contradiction(0, 1.0, 2.0, -1.0, 0.5, 0.75)
+    monkeypatch.setattr(Gap, "contradiction", lambda _: wrong)
+    doubted = replace(many, convex_=set())
+    assert all(present(doubted[k].certificate).gap == math.inf for k in (0, 0, 1) if k not in many.alone)

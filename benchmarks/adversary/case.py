@@ -245,16 +245,16 @@ LAYOUTS = ("plain", "strided", "reversed", "fortran", "list", "read-only", "floa
 
 
 @contextlib.contextmanager
-def backend(compiled: bool) -> Iterator[None]:
-    """Switch compiled loops on, for any number of sources, or off for a while."""
-    before, least = os.environ.get("FRESHOPT_COMPILED"), passes.AT_HAND
+def backend(compiled: bool, least: int = COMPILED) -> Iterator[None]:
+    """Switch compiled loops on, from so many sources on, or off for a while."""
+    before, usual = os.environ.get("FRESHOPT_COMPILED"), passes.AT_HAND
     os.environ["FRESHOPT_COMPILED"] = str(int(compiled))
-    passes.AT_HAND = COMPILED
+    passes.AT_HAND = least
     try:
         with passes.loading():
             yield
     finally:
-        passes.AT_HAND = least
+        passes.AT_HAND = usual
         if before is None:
             os.environ.pop("FRESHOPT_COMPILED")
         else:

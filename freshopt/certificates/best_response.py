@@ -1,9 +1,17 @@
-"""Distances from rates to best responses, outwards past rounding.
+"""Terms of a duality gap: of sources, by their best responses, and of limits, rounding included.
 
 A source at rate ρ that pays ν per unit of rate has the convex Lagrangian φ, with φ' = ν − f' for its marginal
-value f'. Its share of a duality gap is |φ'(ρ)|·|ρ − ρ̂|, which bounds φ(ρ) − min φ once ρ̂ lies at the
-minimiser or beyond. So best responses are pushed away from ρ until φ' has crossed 0 or a bound of the rate is
+value f'. Its share of a duality gap is φ(ρ) − min φ, and two bounds on it are known once ρ̂ lies at the
+minimiser or beyond: best responses are pushed away from ρ until φ' has crossed 0 or a bound of the rate is
 reached.
+
+  - The tangent's at ρ: |φ'(ρ)|·|ρ − ρ̂|. Nothing cancels in it, so that it is exact where rates are.
+  - The dual function's: φ(ρ) − φ(ρ̂) + |φ'(ρ̂)|·|ρ − ρ̂|, the last term being what ρ̂ may lie beyond the
+    minimiser. It is the share itself but for rounding of the costs, which is added; tangents overstate it by
+    a factor of 2 where rates are near, and of any size where a marginal value falls by orders of magnitude.
+
+The smaller one counts, source by source. A best response so near that rounding decides, as of exact rates,
+has a negligible tangent's bound, and costs are evaluated for the other sources alone.
 """
 
 from __future__ import annotations
@@ -13,6 +21,7 @@ from typing import Protocol
 import numpy as np
 
 from freshopt.numerics.arrays import Array, BoolArray, Index, IntArray
+from freshopt.separable.tangents import OF_RATES, cost_rounding
 
 # Rounding leaves exact rates a gap of about this share of what the sources pay.
 NEGLIGIBLE = 1e-16
@@ -23,15 +32,22 @@ PUSH = 1e-6
 SEVERAL_ULP = 8 * np.finfo(float).eps
 # The first push beyond a best response adds this share of the step, each further one 64 times as much.
 NUDGE = 4e-15
+# What a limit's sources use, products and sum, is right to six half-ulps of it.
+ROUNDED = 3.0 * float(np.finfo(np.float64).eps)
+# Relative error of a tangent's terms and of their sum, which are all positive.
+INFLATION = 1.0 + 2.0**-46
 # So many steps lead from 8 ulp to 1e12 times the rate; then the bound itself is taken.
 _PUSHES = 80
 
 
 class Marginals(Protocol):
-    """Protocol of what a best response takes.
+    """Protocol of what a source's term takes.
 
     It is a part of `Numerics`, which a `Lagrangian` has too.
     """
+
+    def cost(self, rates: Array, /) -> Array:
+        """Return each source's cost, shape (n,)."""
 
     def marginal(self, rates: Array, /) -> Array:
         """Return each source's marginal value, shape (n,)."""
@@ -41,6 +57,76 @@ class Marginals(Protocol):
 
     def take(self, index: Index, /) -> Marginals:
         """Return the same of some of the sources."""
+
+
+def limit_term(price: float, slack: float, size: float) -> float:
+    """Return what one limit adds to a gap: its slack and the rounding of it, priced.
+
+    The slack is ≥ 0; `size` is of what it is a difference of: the limit, and all that its sources add up.
+    """
+    return price * (slack + ROUNDED * size) if price > 0.0 else 0.0
+
+
+def limit_terms(prices: Array, slack: Array, size: Array) -> Array:
+    """Return the same of many limits."""
+    return np.multiply(prices, slack + ROUNDED * size, out=np.zeros(len(prices)), where=prices > 0.0)
+
+
+def source_terms(
+    numerics: Marginals,
+    rates: Array,
+    slope: Array,
+    paid: Array,
+    size: Array,
+    lower: Array,
+    upper: Array,
+    typical: Array,
+    most: Array | None = None,
+) -> Array:
+    """Return the sources' shares of a gap, the smaller of both bounds.
+
+    Parameters
+    ----------
+    numerics : Marginals
+    rates, slope, paid : ndarray, shape (n,)
+        ρ, f'(ρ) and ν.
+    size : ndarray, shape (n,)
+        ≥ 0, of the terms that cancel in φ'(ρ).
+    lower, upper, typical : ndarray, shape (n,)
+    most : ndarray, shape (n,), optional
+        Rates beyond which no limit lets a source go. They bound ρ̂ where a constant marginal is the price but
+        for rounding.
+    """
+    excess = slope - paid
+    step, short = nearby_steps(numerics, rates, paid, size, excess, lower, upper)
+    if not len(short):
+        return gap_terms(step, np.abs(excess, out=excess))
+    few, own, nu, rising = numerics.take(short), rates[short], paid[short], excess[short] > 0.0
+    room = np.abs(np.where(rising, upper[short], lower[short]) - own)
+    if most is not None:
+        exact = rising & (excess[short] <= ALLOTTED * nu)
+        room = np.where(exact, np.minimum(room, most[short]), room)
+    far = crossing_steps(few, own, nu, rising, room, typical[short])
+    there = np.clip(np.where(rising, own + far, own - far), lower[short], upper[short])
+    step[short] = far
+    terms = gap_terms(step, np.abs(excess, out=excess))
+    terms[short] = np.fmin(terms[short], _dual_terms(few, own, slope[short], nu, there))
+    return terms
+
+
+def _dual_terms(numerics: Marginals, rates: Array, slope: Array, paid: Array, there: Array) -> Array:
+    """Return φ(ρ) − min φ by the costs at ρ and beyond the minimiser.
+
+    It is inf where costs, or rounding, tell nothing.
+    """
+    cost, cost_there, slope_there = numerics.cost(rates), numerics.cost(there), numerics.marginal(there)
+    moved = there - rates
+    beyond = np.maximum(0.0, (paid - slope_there) * moved)
+    of_rates = (np.abs(slope) + np.abs(paid)) * rates + (np.abs(slope_there) + np.abs(paid)) * there
+    rounding = cost_rounding(numerics, rates, cost) + cost_rounding(numerics, there, cost_there)
+    found = (cost - cost_there) - paid * moved + beyond + (rounding + OF_RATES * of_rates)
+    # A convex φ does not fall from ρ to its minimiser and beyond by less than nothing.
+    return np.where(found >= 0.0, found, np.inf)
 
 
 def nearby_steps(
@@ -135,7 +221,7 @@ def gap_terms(step: Array, off: Array) -> Array:
 
     No marginal gain, or no room is left.
     """
-    terms = step * off
+    terms = step * off * INFLATION
     unknown = np.isnan(terms)
     if bool(np.any(unknown)):
         terms[unknown & ((off == 0.0) | (step == 0.0))] = 0.0

@@ -5,17 +5,19 @@ prices of the API, in economics shadow prices), with ν_k = cost_k(λ + μ_h) th
 F = Σ f_k the concave objective (minus the cost, or the freshness), F* its maximum, B the bandwidth, L_h the
 limit of host h and S_h what its sources use,
 
-    F* − F(ρ)  ≤  Σ_k max(0, (ρ̂_k − ρ_k)(f_k'(ρ_k) − ν_k)) + λ(B − Σ cost ρ) + Σ_h μ_h(L_h − S_h),
+    F* − F(ρ)  ≤  Σ_k min(D_k, T_k) + λ(B − Σ cost ρ) + Σ_h μ_h(L_h − S_h),
+
+    D_k = f_k(ρ̂_k) − f_k(ρ_k) − ν_k(ρ̂_k − ρ_k),    T_k = (ρ̂_k − ρ_k)(f_k'(ρ_k) − ν_k),
 
 where f_k' is the marginal value and ρ̂_k the best response of source k to its price. The right-hand side is a
-duality gap. It bounds F* − F(ρ) by weak duality and concavity: the Lagrangian bounds F* from above, and f_k
-lies below its tangent at ρ_k. It is 0 exactly where the KKT conditions hold: the first sum is stationarity,
-the other two terms are complementary slackness. Every term is ≥ 0 and no large numbers are subtracted, so a
-gap of 1e-15 is a gap, not noise. Whoever produced the rates is not trusted: not a solver's status, not its
-prices (poor prices only make the bound poor), nor are slopes: costs at one more rate must lie above the
-tangents (`freshopt.separable.tangents`). One pass over the sources, in chunks. Where no price is given and
-the bound is large, tangents overstate it: the dual function is minimised instead
-(`freshopt.certificates.price_search`).
+duality gap. With D_k it is the Lagrangian dual function's bound, and T_k ≥ D_k as f_k lies below its tangent
+at ρ_k. It is 0 exactly where the KKT conditions hold: the first sum is stationarity, the other two terms are
+complementary slackness. In T_k no large numbers are subtracted, so that a gap of 1e-15 is a gap, not noise;
+D_k is the smaller one where rates are far from best, and has the rounding of costs added to it
+(`freshopt.certificates.best_response`). Rounding of limits is added likewise, so that the bound holds for the
+rates as stored. Whoever produced them is not trusted: not a solver's status, not its prices (poor ones make a
+poor bound), nor slopes: costs at one more rate must lie above tangents (`freshopt.separable.tangents`). One
+compiled pass by tangents proves good rates; what it leaves above `TIGHT` is proved by both, in chunks.
 """
 
 from __future__ import annotations
@@ -30,14 +32,19 @@ import numpy.typing as npt
 
 from freshopt.certificates.dual_prices import best_prices
 from freshopt.certificates.duality_gap import Gap
-from freshopt.certificates.price_search import LOOSE, dual_gap, dual_price
+from freshopt.certificates.price_search import LOOSE, dual_price
 from freshopt.certificates.proof_pass import ProvedGap, Prover, proved_gap
-from freshopt.certificates.relative_gap import NOTHING, PricedLimits, priced_limits, relative_gap
-from freshopt.certificates.row_certificate import multipliers_by_label, prove_rows
+from freshopt.certificates.relative_gap import NOTHING, PricedLimits, RelativeGap, priced_limits, relative_gap
+from freshopt.certificates.row_certificate import (
+    labelled_prices,
+    multipliers_by_label,
+    prove_rows,
+    short_prices,
+)
 from freshopt.certificates.row_repair import within_bounds
 from freshopt.certificates.row_table import RowTable
 from freshopt.cvx import cp
-from freshopt.errors import SourceDataError, expect, list_offenders, shortened
+from freshopt.errors import SourceDataError, expect, list_offenders
 from freshopt.modelling.declaration import declare_total
 from freshopt.modelling.fetches.conditional_fetches import rates_of_bandwidth
 from freshopt.modelling.host_limits import HostPrices
@@ -47,7 +54,6 @@ from freshopt.moved import keywords
 from freshopt.numerics.arrays import (
     Array,
     all_finite,
-    as_number,
     as_vector,
     chunks,
     exact_sum,
@@ -61,7 +67,7 @@ from freshopt.separable.program import Program
 if TYPE_CHECKING:
     import polars
 
-# Relative gaps above this are bounded once more, from inverse marginals, which is tighter.
+# Relative gaps above this are bounded once more, by best responses, which is tighter.
 TIGHT = 1e-9
 
 
@@ -164,8 +170,7 @@ def certify(
         then shrunk towards min_rate by host and by bandwidth.
     price : float, optional
         Dual variable λ ≥ 0 of the bandwidth; None searches for the one with the smallest bound (for rates far
-        from optimal, and without limits of hosts, for the one that minimises the dual function, whose bound
-        is tighter than the tangents' at that price).
+        from optimal, and without limits of hosts, for the one that minimises the dual function).
     host_prices : mapping, optional
         Dual variables μ_h ≥ 0 of limited hosts, on top of `price`; None derives them from the rates.
     prices : mapping of label to float, optional
@@ -186,8 +191,10 @@ def certify(
     >>> import freshopt as fo
     >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
     >>> problem = fo.Problem(objective, fo.Sources([1.0, 4.0]), bandwidth=3.0)
-    >>> fo.certify(problem, [1.0, 2.0])
-    Certificate(value=3, bound=3, gap=0, relative_gap=0, infeasibility=0)
+    >>> fo.certify(problem, [1.5, 1.5], price=1.0)
+    Certificate(value=3.33333333, bound=3, gap=0.333, relative_gap=0.0526, infeasibility=0)
+    >>> fo.certify(problem, [1.0, 2.0]).relative_gap < 1e-15
+    True
     >>> fo.certify(problem, [1.5, 1.5]).relative_gap > 0.05
     True
     """
@@ -217,10 +224,10 @@ def certify(
     with np.errstate(all="ignore"):  # what overflows proves nothing, and the certificate says so
         if problem.program is None:
             if prices is not None:
-                price, host_prices = _short_prices(problem, prices)
+                price, host_prices = short_prices(problem, prices)
             return _certified(problem, given, price, host_prices)
         if prices is None and (price is not None or host_prices is not None):
-            prices = _labelled_prices(problem, price, host_prices)
+            prices = labelled_prices(problem, price, host_prices)
         multipliers = None if prices is None else multipliers_by_label(problem.program, prices)
         return certify_rows(problem, problem.program, given, multipliers)
 
@@ -257,9 +264,16 @@ def certify_in_one_pass(
         return certificate_of_gap(proved, price, given)
 
 
-def certificate_of_gap(proved: ProvedGap, price: float, host_prices: Array) -> Certificate | None:
-    """Return the certificate of a tight gap, or None."""
+def certificate_of_gap(
+    proved: ProvedGap, price: float, host_prices: Array, told: RelativeGap | None = None
+) -> Certificate | None:
+    """Return the certificate of a tight gap, or None.
+
+    `told` is its relative gap, if known, and if tangents of the same formulas were compared with costs.
+    """
     gap, short = proved.gap, proved.short
+    if told is not None:
+        return _certificate(gap, price, host_prices, 0.0, short, told)
     limits = priced_limits(gap, price, host_prices)
     if not short <= TIGHT * (abs(gap.cost) + limits.at_stake):
         return None
@@ -322,33 +336,6 @@ def _coupled(problem: Problem, rates: Array) -> Certificate:
     return replace(bare, reason=problem.couplings[0])
 
 
-def _labelled_prices(
-    problem: Problem, price: float | None, host_prices: Mapping[Any, float] | None
-) -> dict[str, float]:
-    """Return prices by label from those of bandwidth and hosts."""
-    name, host = problem.labels
-    found: dict[str, float] = {}
-    if price is not None:
-        if not math.isfinite(problem.bandwidth):
-            raise SourceDataError("price is given, and there is no bandwidth. Pass prices= by label.")
-        found[name] = price
-    return found | {f"{host}[{key}]": value for key, value in (host_prices or {}).items()}
-
-
-def _short_prices(problem: Problem, prices: Mapping[str, float]) -> tuple[float, dict[Any, float]]:
-    """Return the prices of bandwidth and hosts from prices by label."""
-    name, host = problem.labels
-    of_label = {f"{host}[{key}]": key for key in problem.hosts.names}
-    unknown = [repr(label) for label in prices if label != name and label not in of_label]
-    if unknown:
-        known = list_offenders([name, *of_label])
-        raise SourceDataError(f"prices name unknown constraints {list_offenders(unknown)}. Known: {known}.")
-    remedy = "Pass a number >= 0."
-    known_prices = {k: as_number(v, f"the price of {shortened(str(k))}", remedy) for k, v in prices.items()}
-    price = known_prices.pop(name, 0.0)
-    return price, {of_label[label]: own for label, own in known_prices.items()}
-
-
 def _certified(
     problem: Problem, given: Array, price: float | None, host_prices: Mapping[Any, float] | None
 ) -> Certificate:
@@ -364,15 +351,14 @@ def _certified(
     if price is None and LOOSE * abs(gap.cost) < short < math.inf and not len(problem.hosts):
         # The tangents' best price tells little of the dual function's.
         trial = dual_price(gap, found or 1.0)
-        exact = dual_gap(gap, trial, host_dual) if trial else math.inf
+        exact = gap.at(trial, host_dual) if trial else math.inf
         found, short = (trial, exact) if trial and exact < short else (found, short)
     if isinstance(gap.numerics, ConditionalHull):
-        # Tangents are loose where the other end of a segment is the best response. And what is bounded is the
-        # hull: rates where it is not attained cost more than it says.
+        # What is bounded is the hull: rates where it is not attained cost more than it says.
         above = gap.numerics.above(repaired)
         cost = gap.cost + above
         value = problem.objective.value_from_cost(cost, problem.sources)
-        short = min(short, dual_gap(gap, found, host_dual)) + above
+        short += above
         gap = replace(gap, cost=cost, value=value)
     return _summarise(gap, found, host_dual, infeasibility, short)
 
@@ -445,20 +431,34 @@ def _summarise(
     price: float,
     host_prices: Array,
     infeasibility: float,
-    known: float | None = None,
+    short: float,
     limits: PricedLimits | None = None,
 ) -> Certificate:
     """Return the certificate of a gap at its prices.
 
-    `known` is the gap there, `limits` are those at the prices, if they have been computed.
+    `limits` are those at the prices, if they have been computed.
     """
-    problem, cost = gap.problem, gap.cost
-    short = gap.at(price, host_prices) if known is None else known
-    wrong = gap.contradiction() if math.isfinite(short) and math.isfinite(cost) else None
-    proved = math.isfinite(short) and math.isfinite(cost) and wrong is None
-    relative = relative_gap(gap, price, host_prices, short, limits) if proved else NOTHING
+    finite = math.isfinite(short) and math.isfinite(gap.cost)
+    wrong = gap.contradiction() if finite else None
     if wrong is not None:
-        relative = replace(NOTHING, reason=wrong.sentence(problem.sources.label(wrong.source)))
+        nothing = replace(NOTHING, reason=wrong.sentence(gap.problem.sources.label(wrong.source)))
+        return _certificate(gap, price, host_prices, infeasibility, short, nothing, proved=False)
+    relative = relative_gap(gap, price, host_prices, short, limits) if finite else NOTHING
+    return _certificate(gap, price, host_prices, infeasibility, short, relative, proved=finite)
+
+
+def _certificate(
+    gap: Gap,
+    price: float,
+    host_prices: Array,
+    infeasibility: float,
+    short: float,
+    relative: RelativeGap,
+    *,
+    proved: bool = True,
+) -> Certificate:
+    """Return the certificate of a gap and what it is relatively."""
+    problem = gap.problem
     better = -1.0 if problem.objective.sense == "minimise" else 1.0
     return Certificate(
         value=gap.value,

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.certificates.best_response import ALLOTTED, crossing_steps, gap_terms, nearby_steps
+from freshopt.certificates.best_response import limit_term, limit_terms, source_terms
 from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import Array, as_float64, chunks, exact_sum
+from freshopt.numerics.arrays import Array, as_float64, chunks, exact_sum, sum_of_one_sign
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.kernel import Numerics
 from freshopt.separable.tangents import Contradiction, contradiction
@@ -67,7 +67,7 @@ class Gap:
         for part in chunks(len(rates)):
             each[part], slope[part] = _cost_and_slope(numerics.take(part), rates[part])
             costs.append(float(np.sum(each[part])))
-            used.append(float(np.sum(problem.sources.refresh_cost[part] * rates[part])))
+            used.append(sum_of_one_sign(problem.sources.refresh_cost[part] * rates[part]))
         slack = max(0.0, problem.bandwidth - exact_sum(used))
         host_slack = np.zeros(0)
         if len(problem.hosts):
@@ -96,17 +96,23 @@ class Gap:
             if len(hosts)
             else np.broadcast_to(price, cost.shape)
         )
-        slack = price * self.slack if price > 0.0 else 0.0
         parts = (
             float(np.sum(self._chunk_gaps(part, cost[part] * each[part]))) for part in chunks(len(self.rates))
         )
-        return exact_sum([slack, float(np.dot(host_prices, self.host_slack)), *parts])
+        return exact_sum([*self.limit_terms(price, host_prices).tolist(), *parts])
+
+    def limit_terms(self, price: float, host_prices: Array) -> Array:
+        """Return the parts of bandwidth and hosts' limits, shape (1+H,)."""
+        own = limit_term(price, self.slack, self.problem.bandwidth)
+        if not len(host_prices):
+            return np.array((own,))
+        return np.append(own, limit_terms(host_prices, self.host_slack, self.problem.hosts.limits))
 
     def host_gaps(self, price: float, host_prices: Array) -> Array:
         """Return the limited hosts' parts of the duality gap, shape (H,)."""
         hosts = self.problem.hosts
         each = hosts.broadcast_to_sources(price + host_prices, price)
-        return hosts.totals(self.source_gaps(each)) + host_prices * self.host_slack
+        return hosts.totals(self.source_gaps(each)) + self.limit_terms(price, host_prices)[1:]
 
     def halving_loss(self) -> float:
         """Return what halving all rates would add to the cost.
@@ -152,7 +158,7 @@ class Gap:
     def source_gaps(self, each: Array) -> Array:
         """Return each source's share of the duality gap.
 
-        It is max(0, (ρ̂−ρ)(f'(ρ)−ν)) at each source's own price per unit of bandwidth.
+        It is at each source's own price per unit of bandwidth.
         """
         terms = np.empty(len(self.rates))
         for part in chunks(len(terms)):
@@ -160,28 +166,14 @@ class Gap:
         return terms
 
     def _chunk_gaps(self, part: slice, paid: Array) -> Array:
-        """Return the gaps of a chunk, best responses moved past rounding.
-
-        Each best response ρ̂ is pushed outwards until its marginal has crossed ν, so that complementarity
-        holds for certain. What has not crossed nearby is inverted.
-        """
+        """Return the gaps of a chunk at what its sources pay."""
         numerics, problem = self.numerics.take(part), self.problem
-        rates, slope = self.rates[part], self._slope(part, numerics)
-        lower, upper = problem.lower[part], problem.upper[part]
+        bounds = problem.lower[part], problem.upper[part]
+        typical = as_float64(problem.sources.column("change_rate")[part])
+        most = problem.bandwidth / problem.sources.refresh_cost[part]
         with np.errstate(all="ignore"):
-            excess = slope - paid
-            step, short = nearby_steps(numerics, rates, paid, paid, excess, lower, upper)
-            if len(short):
-                rising = excess[short] > 0.0
-                room = np.abs(np.where(rising, upper[short], lower[short]) - rates[short])
-                # Where a constant marginal is the price but for rounding, the bandwidth is what bounds ρ̂.
-                exact = rising & (excess[short] <= ALLOTTED * paid[short])
-                most = problem.bandwidth / problem.sources.refresh_cost[part][short]
-                room = np.where(exact, np.minimum(room, most), room)
-                typical = as_float64(problem.sources.column("change_rate")[part][short])
-                far = (rates[short], paid[short], rising, room, typical)
-                step[short] = crossing_steps(numerics.take(short), *far)
-            return gap_terms(step, np.abs(excess, out=excess))
+            slope = self._slope(part, numerics)
+            return source_terms(numerics, self.rates[part], slope, paid, paid, *bounds, typical, most)
 
 
 def _cost_and_slope(numerics: Numerics, rates: Array) -> tuple[Array, Array]:

@@ -3,14 +3,10 @@
 The bound has several valleys where rates are far from optimal. A grid finds them, golden section searches the
 deepest. Of many sources a sample tells where they are, and a few dozen compiled proofs of all the price.
 
-Tangents at the rates overstate what better ones gain where a marginal value falls by orders of magnitude in
-between. The best responses ρ̂ to a price λ tell the value of the Lagrangian dual function there,
-
-    D(λ) = F(ρ̂) + λ(B − Σ cost·ρ̂),
-
-up to the tangents' terms at ρ̂, which are rounding. So F* − F(ρ) ≤ F(ρ̂) − F(ρ) + λ(B − Σ cost·ρ̂) and these.
-It is a difference of large numbers, whose rounding is added: of use where the gap is large beside it. D is
-least where the best responses use up the bandwidth, and there it is F*: the gap is then the true one.
+Compiled proofs bound by tangents at the rates, which overstate what better ones gain where a marginal value
+falls by orders of magnitude in between. The Lagrangian dual function, D(λ) = F(ρ̂) + λ(B − Σ cost·ρ̂) at the
+best responses ρ̂ to λ, is least where these use up the bandwidth, and there it is F*: the gap is then the true
+one (`freshopt.certificates.best_response`).
 """
 
 from __future__ import annotations
@@ -42,10 +38,8 @@ SAMPLE, TRIED = 20_000, 12
 _NEAR, _DOUBLINGS = 0.02, 24
 # A bracket whose ends are no more than this above the middle holds no price that is much better.
 _FLAT = 1.5
-# A smaller gap, beside the cost, is bounded by tangents alone: to a factor of 2 or so.
+# Of a smaller gap, beside the cost, the tangents' best price is good enough.
 LOOSE = 1e-2
-# Rounding of sums of costs, relative to these.
-ROUNDING = 1e-11
 # Best responses use the bandwidth up to this, of which the dual function has the square.
 NEAR = 1e-3
 # Demands at most, of the sample and of all sources.
@@ -189,31 +183,6 @@ def _golden(bound: Callable[[Array], Array], low: Array, high: Array) -> tuple[A
     return best, smallest
 
 
-def dual_gap(gap: Gap, price: float, host_prices: Array) -> float:
-    """Return the dual function's bound on the gap at prices.
-
-    The hosts' are on top. It is inf where nothing is bounded.
-    """
-    problem, hosts = gap.problem, gap.problem.hosts
-    each = hosts.broadcast_to_sources(price + host_prices, price) if len(hosts) else price
-    with np.errstate(all="ignore"):
-        best = _best_responses(gap, each, slice(None))
-        if not bool(np.all(np.isfinite(best))):
-            return math.inf
-        there = Gap.of(problem, best, gap.numerics)
-        spent = problem.sources.refresh_cost * best
-        used = np.append(hosts.totals(spent), total(spent))
-        limits, prices = np.append(hosts.limits, problem.bandwidth), np.append(host_prices, price)
-        slack = np.append(there.host_slack, there.slack)
-        terms = there.at(price, host_prices) - float(np.dot(prices, slack))
-        paid = float(np.dot(prices, limits - used))
-        size = _size(gap) + _size(there) + float(np.dot(prices, limits + used))
-        found = gap.cost - there.cost + paid + terms + ROUNDING * size
-        if there.contradiction() is not None:
-            return math.inf
-    return found if math.isfinite(found) else math.inf
-
-
 def dual_price(gap: Gap, start: float) -> float | None:
     """Return a price that nearly minimises the dual function, or None.
 
@@ -250,25 +219,13 @@ def _price(gap: Gap, start: float, some: slice) -> float | None:
     return None
 
 
-def _size(gap: Gap) -> float:
-    """Return the sum of the costs' magnitudes.
-
-    Those of an objective of one's own may have either sign.
-    """
-    parts = chunks(len(gap.rates))
-    return sum(float(np.sum(np.abs(gap.numerics.take(part).cost(gap.rates[part])))) for part in parts)
-
-
-def _best_responses(gap: Gap, price: float | Array, some: slice) -> Array:
-    """Return some sources' best responses within their bounds.
-
-    They are to one price, or one for each.
-    """
+def _best_responses(gap: Gap, price: float, some: slice) -> Array:
+    """Return some sources' best responses within their bounds."""
     problem, numerics = gap.problem, gap.numerics if some == slice(None) else gap.numerics.take(some)
     cost, lower, upper = problem.sources.refresh_cost[some], problem.lower[some], problem.upper[some]
-    rates, each = np.empty(len(cost)), np.broadcast_to(price, len(cost))
+    rates = np.empty(len(cost))
     with np.errstate(all="ignore"):
         for part in chunks(len(rates)):
-            wanted = numerics.take(part).inverse_marginal(cost[part] * each[part])
+            wanted = numerics.take(part).inverse_marginal(cost[part] * price)
             rates[part] = np.clip(wanted, lower[part], upper[part])
     return rates

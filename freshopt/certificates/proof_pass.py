@@ -15,12 +15,13 @@ from typing import TypeAlias
 
 import numpy as np
 
+from freshopt.certificates.best_response import limit_term
 from freshopt.certificates.duality_gap import Gap
 from freshopt.compiled.columns import column
 from freshopt.compiled.penalty_tables import PENALTY, tables_for
 from freshopt.compiled.proof_columns import Proof, ProofColumns, enabled
 from freshopt.modelling.problem import FEW_ULP, Problem
-from freshopt.numerics.arrays import Array, read_only
+from freshopt.numerics.arrays import Array, exact_sum, read_only
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
 
 # Returns the sums of a solver's rates at a price.
@@ -168,10 +169,9 @@ def gap_of_proof(
             return None
         host_slack = np.maximum(0.0, hosts.limits - proof.by_host)
     value = proved_value(problem, numerics, proof)
-    priced = price * slack if price > 0.0 else 0.0
-    priced += float(np.dot(host_prices, host_slack)) if len(hosts) else 0.0
-    short = priced + proof.gap
     gap = Gap(problem, rates, numerics, proof.cost, value, slack, host_slack, None, halved=halved)
+    own = limit_term(price, slack, problem.bandwidth)
+    short = (exact_sum(gap.limit_terms(price, host_prices)) if len(hosts) else own) + proof.gap
     return ProvedGap(gap, short if math.isfinite(short) else math.inf)
 
 

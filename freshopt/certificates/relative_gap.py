@@ -9,8 +9,7 @@ A gap G is relative to P + min(|cost|, H), in which neither a price nor a consta
 loss. For the rates (ρ + l)/2 lose H at most, where refreshes do no harm, and use at most half of what is
 free: the Lagrangian there is at least F(ρ) − H + P/2. Its maximum is at most F(ρ) + G, whatever the prices.
 Hence P ≤ 2(G + H), and rates that lose δ·H have a relative gap of at least δ/(3 + 2δ). H takes an evaluation
-of the cost, which is made only where float64 resolves G in the cost itself; smaller gaps are relative to
-P + |cost|.
+of the cost, which is made only where float64 resolves G in P + |cost|; smaller gaps are relative to that.
 
 A cost and a gap that are nothing beside the cost without refreshes have a relative gap of 0
 (`freshopt.certificates.vanishing_cost`).
@@ -58,6 +57,8 @@ class PricedLimits:
     @property
     def at_stake(self) -> float:
         """Price P of all that min_rate leaves free."""
+        if len(self.prices) == 1:
+            return float(self.prices[0] * self.free[0]) if self.prices[0] > 0.0 else 0.0
         return total((self.prices * self.free)[self.prices > 0.0])
 
     @property
@@ -132,7 +133,7 @@ def scale_of(cost: float, short: float, at_stake: float, halving: Callable[[], f
     halving : callable
         Returns H, what halving all rates loses; called only where it matters.
     """
-    if short <= FEW_ULP * abs(cost):
+    if short <= FEW_ULP * (abs(cost) + at_stake):
         return abs(cost) + at_stake
     lost = halving()
     return at_stake + (abs(cost) if math.isnan(lost) else min(abs(cost), max(0.0, lost)))

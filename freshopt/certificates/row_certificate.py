@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -171,3 +171,30 @@ def multipliers_by_label(program: Program, prices: Mapping[str, float]) -> Array
         where = list_offenders(f"{program.rows.labels[j]}: {multipliers[j]:g}" for j in bad)
         raise SourceDataError(f"prices must be numbers >= 0, got {where}. Correct them.")
     return multipliers
+
+
+def labelled_prices(
+    problem: Problem, price: float | None, host_prices: Mapping[Any, float] | None
+) -> dict[str, float]:
+    """Return prices by label from those of bandwidth and hosts."""
+    name, host = problem.labels
+    found: dict[str, float] = {}
+    if price is not None:
+        if not math.isfinite(problem.bandwidth):
+            raise SourceDataError("price is given, and there is no bandwidth. Pass prices= by label.")
+        found[name] = price
+    return found | {f"{host}[{key}]": value for key, value in (host_prices or {}).items()}
+
+
+def short_prices(problem: Problem, prices: Mapping[str, float]) -> tuple[float, dict[Any, float]]:
+    """Return the prices of bandwidth and hosts from prices by label."""
+    name, host = problem.labels
+    of_label = {f"{host}[{key}]": key for key in problem.hosts.names}
+    unknown = [repr(label) for label in prices if label != name and label not in of_label]
+    if unknown:
+        known = list_offenders([name, *of_label])
+        raise SourceDataError(f"prices name unknown constraints {list_offenders(unknown)}. Known: {known}.")
+    remedy = "Pass a number >= 0."
+    known_prices = {k: as_number(v, f"the price of {shortened(str(k))}", remedy) for k, v in prices.items()}
+    price = known_prices.pop(name, 0.0)
+    return price, {of_label[label]: own for label, own in known_prices.items()}

@@ -2,11 +2,11 @@
 
 For feasible rates ρ and any multipliers y ≥ 0, with φ_k = f_k + Σ_j y_j g_jk and its best response ρ̂_k,
 
-    F(ρ) − F*  ≤  Σ_k |φ_k'(ρ_k)|·|ρ_k − ρ̂_k|  +  Σ_j y_j (b_j − G_j(ρ)),
+    F(ρ) − F*  ≤  Σ_k (φ_k(ρ_k) − φ_k(ρ̂_k))  +  Σ_j y_j (b_j − G_j(ρ)),
 
-every term ≥ 0: F(ρ) − d(y) is Σ (φ(ρ) − φ(ρ̂)) plus the rows' part, and φ is convex. Any subgradient will do
-at a kink, and any ρ̂ beyond the minimiser, so neither a kink nor rounding of a best response can spoil the
-proof.
+every term ≥ 0: the right-hand side is F(ρ) − d(y). The sources' terms are bounded twice, by tangents and by
+costs (`freshopt.certificates.best_response`). Any subgradient will do at a kink, and any ρ̂ beyond the
+minimiser, so neither a kink nor rounding of a best response can spoil the proof.
 
 What rows use is rounded, and what is left of a limit with it: for every row, y_j(b_j − G_j) counts a few
 half-ulps of what G_j adds up, so that the bound holds for the rates as they are stored. The sources' parts
@@ -23,15 +23,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from freshopt.certificates.best_response import crossing_steps, gap_terms, nearby_steps
+from freshopt.certificates.best_response import limit_terms, source_terms
 from freshopt.numerics.arrays import Array, chunks, exact_sum, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.lagrangian import Lagrangian
 from freshopt.separable.program import Program
 from freshopt.separable.tangents import Contradiction, contradiction
-
-# Entries are rounded products of costs that are right to two ulp, and a limit may be rounded once more.
-_ROUNDED = 3.0 * float(np.finfo(np.float64).eps)
 
 
 @frozen_arrays
@@ -114,23 +111,14 @@ class RowGap:
 
     def row_terms(self, multipliers: Array) -> Array:
         """Return the rows' parts y_j (b_j − G_j), rounding included, shape (m,)."""
-        return row_parts(multipliers, self.limits, self.used, self.added)
+        return limit_terms(multipliers, self.slack, np.maximum(np.abs(self.limits), self.added))
 
     def source_terms(self, multipliers: Array) -> Array:
-        """Return the sources' parts |φ'(ρ)|·|ρ − ρ̂|, shape (n,)."""
+        """Return the sources' parts φ(ρ) − φ(ρ̂), shape (n,)."""
         terms, whole = np.empty(len(self.rates)), Lagrangian.at(self.program, multipliers)
         for part in chunks(len(terms)):
             terms[part] = _source_terms(whole.take(part), self.rates[part])
         return terms
-
-
-def row_parts(multipliers: Array, limits: Array, used: Array, added: Array) -> Array:
-    """Return y (b − G) ≥ 0 with what rounding may add.
-
-    All have shape (m,); `added` is Σ_k |g_jk|.
-    """
-    left = np.maximum(0.0, limits - used) + _ROUNDED * np.maximum(np.abs(limits), added)
-    return np.multiply(multipliers, left, out=np.zeros(len(left)), where=multipliers > 0.0)
 
 
 def least_level(program: Program, used: Array) -> float:
@@ -142,16 +130,9 @@ def least_level(program: Program, used: Array) -> float:
 
 
 def _source_terms(own: Lagrangian, rates: Array) -> Array:
-    """Return the gaps of a chunk, best responses moved past rounding."""
+    """Return the gaps of a chunk of sources."""
     program, paid = own.program, own.price
-    lower, upper = program.lower, program.upper
+    bounds = program.lower, program.upper
     with np.errstate(all="ignore"):
-        excess = own.marginal(rates) - paid
-        size = np.abs(paid) + own.marginal_size(rates)
-        step, short = nearby_steps(own, rates, paid, size, excess, lower, upper)
-        if len(short):
-            rising = excess[short] > 0.0
-            room = np.abs(np.where(rising, upper[short], lower[short]) - rates[short])
-            far = (rates[short], paid[short], rising, room, program.typical[short])
-            step[short] = crossing_steps(own.take(short), *far)
-        return gap_terms(step, np.abs(excess))
+        slope, size = own.marginal(rates), np.abs(paid) + own.marginal_size(rates)
+        return source_terms(own, rates, slope, paid, size, *bounds, program.typical)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from freshopt.certificates.best_response import limit_term, limit_terms
 from freshopt.certificates.duality_gap import Gap
 from freshopt.certificates.row_gap import RowGap
 from freshopt.errors import LONGEST
@@ -184,13 +185,18 @@ class RowTable:
     @classmethod
     def of_limits(cls, gap: Gap, price: float, host_prices: Array, short: float) -> RowTable:
         """Return the rows of bandwidth and host limits."""
-        problem = gap.problem
-        limit = np.concatenate(((problem.bandwidth,), problem.hosts.limits))
-        slack = np.concatenate(((gap.slack,), gap.host_slack))
-        prices = np.concatenate(((price,), host_prices))
-        share = slack * prices / short if 0.0 < short < math.inf else np.zeros(len(limit))
-        labels = HostLabels(*problem.labels, problem.hosts.names)
-        return cls(labels, limit - slack, limit, slack, prices, share)
+        hosts, limit, slack = gap.problem.hosts, gap.problem.bandwidth, gap.slack
+        labels = HostLabels(*gap.problem.labels, hosts.names)
+        known = 0.0 < short < math.inf
+        first = limit_term(price, slack, limit) / short if known else 0.0
+        table = np.array((limit - slack, limit, slack, price, first))[:, None]
+        if len(hosts):
+            terms = limit_terms(host_prices, gap.host_slack, hosts.limits)
+            rest = terms / short if known else np.zeros(len(hosts))
+            each = (hosts.limits - gap.host_slack, hosts.limits, gap.host_slack, host_prices, rest)
+            table = np.concatenate((table, np.stack(each)), axis=1)
+        table.flags.writeable = False
+        return cls(labels, *table)
 
     @classmethod
     def of_nothing(cls) -> RowTable:

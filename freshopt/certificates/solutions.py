@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, overload
 
 import numpy as np
 
+from freshopt.certificates.best_response import limit_terms
 from freshopt.certificates.certificate import certificate_of_gap
 from freshopt.certificates.proof_pass import gap_of_proof
-from freshopt.certificates.relative_gap import MENTIONED
+from freshopt.certificates.relative_gap import MENTIONED, RelativeGap
 from freshopt.certificates.solution import UNPROVED, Solution, Status
 from freshopt.compiled.proof_columns import INFLATION, Proof
 from freshopt.errors import CertificateError
@@ -25,6 +26,7 @@ from freshopt.formatting import count
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
 
 _NO_HOSTS = read_only(np.zeros(0))
 
@@ -82,12 +84,11 @@ def verdicts(found: BatchSums, bandwidth: Array, free: Array, gains: bool, toler
     cost, gain, used, gap, outside = found.sums.T
     with np.errstate(all="ignore"):
         slack = np.maximum(0.0, bandwidth - used)
-        priced = np.where(found.prices > 0.0, found.prices * slack, 0.0)
-        gaps = priced + INFLATION * gap
+        gaps = limit_terms(found.prices, slack, bandwidth) + INFLATION * gap
         scale = np.abs(cost) + np.where(found.prices > 0.0, found.prices * free, 0.0)
         relative = np.where(gaps == 0.0, 0.0, gaps / scale)
         # Gaps that float64 resolves in the cost are relative to less, and rounding of a limit has its say.
-        plain = (gaps <= FEW_ULP * np.abs(cost)) & (FEW_ULP * found.prices * bandwidth <= MENTIONED * scale)
+        plain = (gaps <= FEW_ULP * scale) & (FEW_ULP * found.prices * bandwidth <= MENTIONED * scale)
         feasible = (outside == 0.0) & (used <= bandwidth * (1.0 + FEW_ULP))
         proved = plain & feasible & (relative <= tolerance) & np.isfinite(cost)
     return BatchVerdicts(gain if gains else cost, gaps, relative, proved)
@@ -105,6 +106,7 @@ def proved_solution(
     seconds: float,
     note: str = "",
     certify: bool = True,
+    told: RelativeGap | None = None,
 ) -> Solution | None:
     """Return the solution of a problem whose sums prove it, or None.
 
@@ -123,12 +125,14 @@ def proved_solution(
     note : str
     certify : bool
         False leaves the certificate out.
+    told : RelativeGap, optional
+        Its relative gap, if known, and if tangents of the same formulas were compared with costs.
     """
     with np.errstate(all="ignore"):
         proved = gap_of_proof(problem, rates, price, _NO_HOSTS, proof)
         if proved is None:
             return None
-        certificate = certificate_of_gap(proved, price, _NO_HOSTS)
+        certificate = certificate_of_gap(proved, price, _NO_HOSTS, told)
     if certificate is None or not certificate.confirms(tolerance):
         return None
     return Solution(
@@ -201,6 +205,8 @@ class Solutions(Sequence[Solution]):
     sums: BatchSums
     iterations: IntArray
     alone: Mapping[int, Solution]
+    # Formulas whose tangents were compared with costs, once one of their certificates is read.
+    convex_: set[object] = field(default_factory=set)
 
     def __len__(self) -> int:
         """Return the number of problems."""
@@ -225,19 +231,25 @@ class Solutions(Sequence[Solution]):
         k = range(len(self))[k]
         if k in self.alone:
             return self.alone[k]
+        problem, proof = self.problems[k], self.sums.proof(k)
+        formulas, relative = _formulas(problem.numerics), float(self.relative_gaps[k])
+        plain = formulas in self.convex_ and relative <= MENTIONED and proof.cost > self.gaps[k]
         found = proved_solution(
-            self.problems[k],
+            problem,
             self.rates[self.offsets[k] : self.offsets[k + 1]],
             float(self.prices[k]),
-            self.sums.proof(k),
+            proof,
             self.solver,
             math.inf,
             iterations=int(self.iterations[k]),
             seconds=self.seconds / len(self),
             note=f"Solved among {count(len(self), 'problem')} at once.",
+            told=RelativeGap(relative, relative, "") if plain else None,
         )
         if found is None:
             raise CertificateError(f"the sums of problem {k} do not prove it. Solve it by itself.", None)
+        if math.isfinite(found.certificate.gap):
+            self.convex_.add(formulas)
         return found
 
     def __repr__(self) -> str:
@@ -252,3 +264,10 @@ class Solutions(Sequence[Solution]):
         return (
             f"Solutions({count(len(self), 'problem')} of {of} sources: {words}; relative gaps <= {gap:.2g})"
         )
+
+
+def _formulas(numerics: Numerics | None) -> object:
+    """Return the formulas by which a batch proves numerics."""
+    if isinstance(numerics, MixedNumerics):
+        return _formulas(numerics.silent_sources), _formulas(numerics.signalled_sources)
+    return numerics.unit_proof if isinstance(numerics, Kernel) else numerics

@@ -25,8 +25,9 @@ from freshopt.compiled.proof_tables import AGE_INDEX, GAMMA, HARMONIC_INDEX, HAR
 from freshopt.compiled.source_columns import Data, SourceColumns
 from freshopt.numerics.arrays import CACHED, Array, IntArray
 
-# Limits are met to 8 ulp: so many terms of Σ refresh cost·ρ are added in lanes, the pieces with their errors.
-PIECE = 256
+# So many terms of Σ refresh cost·ρ are added in lanes, and the pieces with their errors, so that the sum is
+# right to a few half-ulps.
+PIECE = 32
 
 INLINED = (
     cost_functions,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from freshopt.certificates.best_response import limit_term
 from freshopt.certificates.certificate import Certificate
 from freshopt.certificates.relative_gap import PricedLimits, RelativeGap, resolved, scale_of
 from freshopt.certificates.solution import Status
@@ -122,7 +123,7 @@ def _certificate(
     price, bandwidth = answer.price, problem.bandwidth
     within = proof.outside == 0.0 and proof.used <= bandwidth * (1.0 + FEW_ULP)
     # No cost is below 0.
-    lost = (price or TINY_PRICE) * max(0.0, bandwidth - proof.used) + proof.gap
+    lost = limit_term(price or TINY_PRICE, max(0.0, bandwidth - proof.used), bandwidth) + proof.gap
     short = lost if proof.cost != 0.0 else 0.0
     proved = within and math.isfinite(short) and math.isfinite(proof.cost)
     better = -1.0 if problem.objective.sense == "minimise" else 1.0

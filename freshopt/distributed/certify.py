@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from freshopt.certificates.best_response import limit_term, limit_terms
 from freshopt.certificates.relative_gap import NOTHING, PricedLimits, resolved, scale_of
 from freshopt.certificates.solution import Status
 from freshopt.distributed.partition import PartitionedProblem
@@ -71,8 +72,8 @@ def judge(
     better = -1.0 if terms.objective.sense == "minimise" else 1.0
     used, cost = exact_sum(use), exact_sum(one.cost for one in found)
     slack = max(0.0, terms.bandwidth - used)
-    unused = decision.multipliers * np.maximum(0.0, limits - use[1:])
-    own = decision.price * slack if decision.price > 0.0 else 0.0
+    unused = limit_terms(decision.multipliers, np.maximum(0.0, limits - use[1:]), limits)
+    own = limit_term(decision.price, slack, terms.bandwidth)
     gap = exact_sum([own, *unused, *source_gaps])
     proved = math.isfinite(gap) and math.isfinite(cost)
     gap = gap if proved else math.inf

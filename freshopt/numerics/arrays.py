@@ -316,6 +316,18 @@ def total(array: Array) -> float:
         return exact_sum(float(np.sum(array[part], dtype=np.float64)) for part in chunks(len(array)))
 
 
+def sum_of_one_sign(values: Array) -> float:
+    """Sum numbers of one sign, right to an ulp in any order.
+
+    Split at the last bit of the sum, heads are added without rounding, and that of tails does not matter.
+    """
+    with np.errstate(all="ignore"):
+        split = np.ldexp(1.0, math.frexp(float(np.sum(values)))[1] + 1)
+        heads = (split + values) - split
+        found = float(np.sum(heads)) + float(np.sum(values - heads))
+    return found if math.isfinite(found) else float(np.sum(values))
+
+
 def exact_sum(parts: Iterable[float]) -> float:
     """Sum partial sums, exactly rounded.
 

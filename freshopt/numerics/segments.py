@@ -6,8 +6,8 @@ import numpy as np
 
 from freshopt.numerics.arrays import CHUNK, Array, IntArray, chunks
 
-# So many numbers of one sign lose less than 2e-15 of their sum, however they are added.
-FEW = 16
+# So many numbers of one sign lose less than 4e-16 of their sum, however they are added.
+FEW = 4
 
 
 def segment_sums(values: Array, offsets: IntArray) -> Array:

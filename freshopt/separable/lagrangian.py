@@ -65,6 +65,12 @@ class Lagrangian:
         family = None if self.family is None else self.family.take(index)
         return Lagrangian(self.program.take(index), self.price[index], parts, family)
 
+    def cost(self, rates: Array) -> Array:
+        """Return φ(ρ) − θ_0·ρ, shape (n,)."""
+        if self.family is not None:
+            return self.family.cost(rates)
+        return self._sum(rates, "cost")
+
     def marginal(self, rates: Array) -> Array:
         """Return the marginal value θ_0 − φ'(ρ), shape (n,)."""
         if self.family is not None:
@@ -95,7 +101,7 @@ class Lagrangian:
 
         They are 0 or inf where it never does.
 
-        With this, `marginal` and `take` certificates see the Lagrangian as one more `Numerics`.
+        With this, `cost`, `marginal` and `take` certificates see the Lagrangian as one more `Numerics`.
         """
         if self.family is not None:
             return self.family.inverse_marginal(price)

@@ -24,8 +24,12 @@ from freshopt.autodiff.tape import Tape
 from freshopt.autodiff.value_rounding import value_errors
 from freshopt.numerics.arrays import Array, as_float64
 from freshopt.separable.bundles import BundledNumerics
+from freshopt.separable.conditional_hull import ConditionalHull
 from freshopt.separable.derived_kernel import DerivedNumerics
+from freshopt.separable.hull_numerics import HullNumerics
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
+from freshopt.separable.lagrangian import Lagrangian
+from freshopt.separable.linear_cost import LinearCost
 
 # Distance of the other rate: share of the rate itself, or of a typical one where that is 0. A wrong slope
 # shows where its error exceeds half of this times the curvature, and less moves a cost by some 1e-9 of it.
@@ -35,7 +39,7 @@ FEW = 4096
 # What kernels may round: share of the costs, and ulp of a cost of the size of the importance.
 _SHARE, _ULP = 1e-12, 64.0 * float(np.finfo(np.float64).eps)
 # Relative rounding of a rate, within a formula of it.
-_OF_RATES = 16.0 * float(np.finfo(np.float64).eps)
+OF_RATES = 16.0 * float(np.finfo(np.float64).eps)
 # Tangents broken by less than this share of the costs are never looked at.
 _SUSPECT = 16.0 * float(np.finfo(np.float64).eps)
 
@@ -137,8 +141,8 @@ def _broken(
         return None
     some = numerics.take(suspect)
     at, beside = rates[suspect], other[suspect]
-    allowed = _rounding(some, at, cost[suspect]) + _rounding(some, beside, there[suspect])
-    allowed += _OF_RATES * np.abs(marginal[suspect]) * np.maximum(at, beside)
+    allowed = cost_rounding(some, at, cost[suspect]) + cost_rounding(some, beside, there[suspect])
+    allowed += OF_RATES * np.abs(marginal[suspect]) * np.maximum(at, beside)
     excess = below[suspect] - allowed
     worst = int(np.argmax(np.where(np.isnan(excess), -np.inf, excess)))
     if not excess[worst] > 0.0:
@@ -148,22 +152,41 @@ def _broken(
     return Contradiction(k, *map(float, numbers))
 
 
-def _rounding(numerics: Numerics, rates: Array, cost: Array) -> Array:
-    """Return what the costs may be off by, shape (n,)."""
-    if isinstance(numerics, DerivedNumerics):
-        return (
-            value_errors(numerics.node, rates)
-            if isinstance(numerics.node, Tape)
-            else np.full(len(rates), np.inf)
-        )
+def cost_rounding(numerics: object, rates: Array, cost: Array) -> Array:
+    """Return what costs at rates may be off by; inf if unknown.
+
+    Rounding of the rates is not in it (`OF_RATES`). Shape (n,).
+    """
+    if isinstance(numerics, Kernel):
+        return _SHARE * np.abs(cost) + _ULP * as_float64(numerics.importance)
+    if isinstance(numerics, DerivedNumerics) and isinstance(numerics.node, Tape):
+        return value_errors(numerics.node, rates)
     if isinstance(numerics, MixedNumerics):
         return np.where(
             numerics.signalled,
-            _rounding(numerics.signalled_sources, rates, cost),
-            _rounding(numerics.silent_sources, rates, cost),
+            cost_rounding(numerics.signalled_sources, rates, cost),
+            cost_rounding(numerics.silent_sources, rates, cost),
         )
     if isinstance(numerics, BundledNumerics):
         each = numerics.bundles.of_sources(rates)
-        return numerics.bundles.totals(_rounding(numerics.each, each, numerics.each.cost(each)))
-    assert isinstance(numerics, Kernel)
-    return _SHARE * np.abs(cost) + _ULP * as_float64(numerics.importance)
+        return numerics.bundles.totals(cost_rounding(numerics.each, each, numerics.each.cost(each)))
+    if isinstance(numerics, ConditionalHull | HullNumerics):
+        return cost_rounding(numerics.curve, rates, cost)
+    if isinstance(numerics, LinearCost):
+        return _ULP * np.abs(cost)
+    if isinstance(numerics, Lagrangian):
+        return _of_parts(numerics, rates)
+    return np.full(len(rates), np.inf)
+
+
+def _of_parts(whole: Lagrangian, rates: Array) -> Array:
+    """Return what a Lagrangian's costs may be off by."""
+    if whole.family is not None:
+        return cost_rounding(whole.family, rates, whole.family.cost(rates))
+    added = np.zeros(len(rates))
+    for weights, numerics in whole.parts:
+        each = cost_rounding(numerics, rates, numerics.cost(rates))
+        if weights is not None:  # 0 times an infinite cost is 0: the curve is not priced
+            each = np.multiply(np.abs(weights), each, out=np.zeros(len(rates)), where=weights != 0.0)
+        added += each
+    return added

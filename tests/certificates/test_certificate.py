@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tests.ground_truth.cases import as_cost, as_problem
 from tests.ground_truth.cell_truth import CURVES
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present, written
 from tests.ground_truth.refusals import refused
+from tests.ground_truth.routes import compile_all
 from tests.ground_truth.strata import rare, stratified
 from tests.ground_truth.strategies import FAMILIES, FETCHED, PLAIN, sample
 from tests.ground_truth.tolerances import EXACT, SCALAR
@@ -127,32 +129,51 @@ def test_no_price_is_better_than_the_one_that_is_searched(
 @pytest.mark.parametrize("curve", CURVES)
 @pytest.mark.parametrize("discipline", ["poisson", "periodic"])
 def test_terms_are_those_of_the_formula(curve: str, discipline: str) -> None:
-    """Where an inverse is short by rounding its last bits are added, not as much again."""
+    """Of each source the smaller bound: by costs in 40 digits, or by tangents where rates are near."""
     rng = np.random.default_rng(1)
     for _ in range(20):
         d, w = rng.lognormal(0.0, 1.0, (2, 6))
-        problem = as_problem(instance(curve, discipline, d, 3.0, importance=w))
+        plain = instance(curve, discipline, d, 3.0, importance=w)
+        problem, own = as_problem(plain), present(as_problem(plain).numerics)
         rates = 3.0 * rng.dirichlet(np.ones(6))
-        slope = present(problem.numerics).marginal(rates)
-        price = 1.1 * float(np.median(slope))
-        bought = present(problem.numerics).inverse_marginal(np.full(6, price))
-        exact = math.fsum(np.maximum(0.0, (bought - rates) * (slope - price)))
-        exact += price * (3.0 - math.fsum(rates))
+        price = 1.1 * float(np.median(own.marginal(rates)))
+        bought = own.inverse_marginal(np.full(6, price))
+
+        def bounds(
+            rates: Floats,
+            own: Any = own,  # noqa: ANN401
+            price: float = price,
+            bought: Floats = bought,
+            plain: Instance = plain,
+        ) -> tuple[float, float]:
+            unused = price * (3.0 - math.fsum(rates))
+            tangents = math.fsum(np.maximum(0.0, (bought - rates) * (own.marginal(rates) - price)))
+            dual = truth.total_cost(plain, rates) - truth.total_cost(plain, bought)
+            return tangents + unused, dual + price * math.fsum(rates - bought) + unused
+
+        tangents, dual = bounds(rates)
         found = fo.certify(problem, rates, price)
-        assert exact * (1.0 - EXACT) <= found.gap <= exact * (1.0 + SCALAR)
+        assert dual * (1.0 - EXACT) <= found.gap <= dual * (1.0 + SCALAR)
+        assert found.gap < tangents
+        near = bought * (1.0 + 1e-8 * rng.standard_normal(6))
+        filled, unused = problem.with_bandwidth(math.fsum(near)), price * (3.0 - math.fsum(near))
+        close, rounding = bounds(near)[0] - unused, 1e-15 * price * math.fsum(near)
+        assert 0.0 < fo.certify(filled, near, price).gap <= 9.0 * close + rounding
 
 
 def test_gap_of_two_sources_by_hand() -> None:
     """Delay, Δ = (1, 4), B = 3, ρ = (1.5, 1.5): cost 10/3 against 3; at λ = 1 each term by hand.
 
-    f' = Δ/ρ² = (4/9, 16/9) and ρ̂ = (1, 2): terms (−1/2)(4/9 − 1) = 5/18 and (1/2)(16/9 − 1) = 7/18.
+    ρ̂ = (1, 2), and Δ/ρ + ρ falls from 13/6 to 2 and from 25/6 to 4. Tangents f' = Δ/ρ² = (4/9, 16/9) tell
+    5/18 and 7/18, twice as much.
     """
     problem = as_problem(instance("count", "poisson", [1.0, 4.0], 3.0))
     proof = fo.certify(problem, [1.5, 1.5], 1.0)
-    assert abs(proof.gap - 12.0 / 18.0) <= EXACT
+    # Rounding of costs is counted as 1e-12 of them, those at ρ and those at ρ̂.
+    assert 1.0 / 3.0 <= proof.gap <= 1.0 / 3.0 + 7.0 * EXACT
     assert abs(proof.value - 10.0 / 3.0) <= EXACT
-    assert abs(proof.bound - (10.0 / 3.0 - 12.0 / 18.0)) <= EXACT
-    assert abs(proof.relative_gap - (12.0 / 18.0) / (10.0 / 3.0 + 3.0)) <= EXACT
+    assert abs(proof.bound - (10.0 / 3.0 - proof.gap)) <= EXACT
+    assert abs(proof.relative_gap - proof.gap / (10.0 / 3.0 + 3.0)) <= EXACT
 
 
 def test_slack_is_paid_for_at_the_price() -> None:
@@ -300,3 +321,27 @@ def test_rates_beyond_their_bounds_are_infeasible_whatever_a_fetch_costs(changed
     assert fo.certify(problem, [1.0, 0.05, 1.0]).infeasibility == pytest.approx(0.5, rel=EXACT)
     assert fo.certify(problem, [1.0, 1.0, 1.0]).infeasibility == 0.0
     refused("not finite", fo.certify, problem, [1.0, np.inf, 1.0])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_rounding_takes_from_a_limit_is_counted(monkeypatch: pytest.MonkeyPatch, compiled: bool) -> None:
+    """One source, cost wΔ/ρ, best at B/c: fractions tell the true gap of rates as they are stored."""
+    if compiled:
+        compile_all(monkeypatch)
+    rng, short = np.random.default_rng(3), 0
+    for _ in range(150):
+        d, w, c = 10.0 ** rng.uniform([-6.0, -6.0, -1.0], [4.0, 6.0, 1.0])
+        problem = fo.Problem(DELAY, fo.Sources([d], [w], refresh_cost=c), d * 10.0 ** rng.uniform(-3.0, 1.3))
+        found = fo.solve(problem)
+        proofs = [present(found.certificate), fo.certify(problem, found.rates, found.price)]
+        less = found.rates * (1.0 - 10.0 ** rng.uniform(-17.0, -3.0))
+        proofs += [fo.certify(problem, less), fo.certify(problem, less, found.price)]
+        proofs += [present(one.certificate) for one in fo.solve_many([problem, problem])]
+        for proof in proofs:
+            rate, best = Fraction(float(proof.rates[0])), Fraction(problem.bandwidth) / Fraction(c)
+            true = Fraction(w) * Fraction(d) * (1 / rate - 1 / best)
+            assert Fraction(proof.gap) >= true
+            unused = problem.bandwidth - float(c * proof.rates[0])
+            short += proof.price * max(0.0, unused) < true
+            assert proof.relative_gap <= 1e-15 or proof.rates[0] < found.rates[0]
+    assert short > 20  # of slacks as float64 has them

@@ -110,9 +110,11 @@ def require_no_hiding(problem: fo.Problem, rates: Floats, loss: float, halving: 
         assert proof.relative_gap >= least_gap(loss, halving)
         assert proof.beyond_rounding >= least_gap(loss, halving) - rounding
         assert not proof.confirms(0.9 * (least_gap(loss, halving) - rounding)) or loss == 0.0
-    # With good prices the gap is twice the loss where that is quadratic, and the loss where it is linear.
-    gap = min(proof.gap for proof in proofs[:2])
-    assert gap <= 5.0 * loss + SCALAR * abs(best.value) or loss == 0.0
+    # With good prices the gap is the loss, but for the rounding of limits, at their prices.
+    limits = np.append(problem.bandwidth, problem.hosts.limits)
+    for proof in sorted(proofs[:2], key=lambda proof: proof.gap)[:1]:
+        rounding = 1e-15 * float(np.append(proof.price, list(proof.host_prices.values())) @ limits)
+        assert proof.gap <= 5.0 * loss + SCALAR * abs(best.value) + rounding or loss == 0.0
 
 
 def tight(plain: truth.Instance) -> truth.Instance:

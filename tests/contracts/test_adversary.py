@@ -107,6 +107,22 @@ def test_a_planted_fault_is_found(fault: str, adversary: dict[str, ModuleType], 
     assert any(judge(case)[1] for case in drawn)
 
 
+@pytest.mark.parametrize("allowed", [True, False])
+def test_no_certified_gap_is_below_the_true_one(
+    adversary: dict[str, ModuleType], monkeypatch: Patch, *, allowed: bool
+) -> None:
+    """In extended precision, of all cells; without the allowance for rounding of limits some are."""
+    exactness = importlib.import_module("benchmarks.accuracy.exactness")
+    assert "harmonic" in adversary["cells"].CELLS
+    monkeypatch.setattr(exactness, "COMPILED", 0.0)
+    monkeypatch.setattr(exactness, "FEW", 4)
+    if not allowed:
+        monkeypatch.setattr("freshopt.certificates.best_response.ROUNDED", 0.0)
+    found = exactness.certificates(300)
+    assert found["checked"] >= 300
+    assert (found["violations"] == 0) is allowed
+
+
 def test_what_is_found_is_shrunk_to_a_script_that_runs(adversary: dict[str, ModuleType]) -> None:
     drawn = next(cases(adversary, lambda case: case.kind == "harmonic" and case.limits and len(case) > 3))
     small = adversary["drawing"].shrink(drawn, lambda case: bool(np.max(case.columns["change_rate"]) > 0.01))

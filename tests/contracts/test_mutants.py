@@ -159,7 +159,7 @@ def test_limits_that_min_rate_uses_up_cost_what_their_steepest_source_would_pay(
 
 
 def bound_by_hand(problem: fo.Problem, rates: Floats, price: float, on_top: dict[str, float]) -> float:
-    """The printed bound, with the exact inverse of the marginal."""
+    """The printed bound, of each source the smaller one, with the exact inverse of the marginal."""
     sources, total = problem.sources, 0.0
     each = np.full(len(rates), price)
     for name, mine in on_top.items():
@@ -168,7 +168,11 @@ def bound_by_hand(problem: fo.Problem, rates: Floats, price: float, on_top: dict
         total += mine * (problem.host_limits[name] - float(np.sum((sources.refresh_cost * rates)[group])))
     slope = sources.importance * sources.change_rate / rates**2
     total += price * (problem.bandwidth - float(np.sum(sources.refresh_cost * rates)))
-    return total + float(np.sum((demand(problem, each) - rates) * (slope - sources.refresh_cost * each)))
+    best, paid = demand(problem, each), sources.refresh_cost * each
+    tangents = (best - rates) * (slope - paid)
+    dual = sources.importance * sources.change_rate * (1.0 / rates - 1.0 / best) - paid * (best - rates)
+    assert np.sum(dual) < np.sum(tangents)
+    return total + float(np.sum(np.minimum(dual, tangents)))
 
 
 @pytest.mark.parametrize("reach", [0.4, 0.05])

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from freshopt.certificates.row_gap import row_parts
+from freshopt.certificates.best_response import limit_terms
 from freshopt.certificates.row_scale import relative_to_stakes, stakes_of
 from freshopt.certificates.row_table import RowTable
 from freshopt.certificates.solution import Status
@@ -86,7 +86,7 @@ def judge_rows(
         costs = [exact_sum(one.costs[k] for one in found) for k in range(3)]
         gaps = []
         for c, y in enumerate(candidates):
-            own = row_parts(y, limits, used, size)
+            own = limit_terms(y, np.maximum(0.0, limits - used), size)
             short = exact_sum([*own, *(one.gaps[c] for one in found)])
             gaps.append((math.inf if math.isnan(short) else short, own))
         best = min(range(len(gaps)), key=lambda c: gaps[c][0])
