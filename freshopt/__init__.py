@@ -37,7 +37,7 @@ _HOME = {
     "Planner": "freshopt.live.planner",
     "ChangeHistory": "freshopt.logs.change_history",
     "CrawlLog": "freshopt.logs.crawl_log",
-    "read_log": "freshopt.logs.read_log",
+    "read_log": "freshopt.logs.read_crawls",
     "solve_many": "freshopt.many",
     "Budget": "freshopt.modelling.constraints.budget",
     "Nested": "freshopt.modelling.constraints.nested",
@@ -133,7 +133,7 @@ if TYPE_CHECKING:
     from freshopt.live.planner import Planner as Planner
     from freshopt.logs.change_history import ChangeHistory as ChangeHistory
     from freshopt.logs.crawl_log import CrawlLog as CrawlLog
-    from freshopt.logs.read_log import read_log as read_log
+    from freshopt.logs.read_crawls import read_log as read_log
     from freshopt.many import solve_many as solve_many
     from freshopt.modelling.constraints.budget import Budget as Budget
     from freshopt.modelling.constraints.nested import Nested as Nested

@@ -165,8 +165,9 @@ def solve_many(
     Notes
     -----
     A search starts from the price of the problem before it. Which problems are in a batch may therefore
-    change the last bits of an answer, to about 1e-13, and nothing else. The same call returns the same bits,
-    on any number of threads, unless `freshopt.warm` or the work done before has loaded other loops meanwhile.
+    change the last digits of an answer, values to about 1e-14, prices to 1e-11 and rates to 1e-9, and nothing
+    else. The same call returns the same bits, on any number of threads, unless `freshopt.warm` or the work
+    done before has loaded other loops meanwhile.
 
     Examples
     --------

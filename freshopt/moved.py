@@ -37,7 +37,7 @@ _INFERENCE = (
     ),
     *("rate_distribution", "rate_grid", "rate_posterior", "reset_filter", "shared_prior", "success_rates"),
 )
-_READ = (*("access_log", "atomic_output", "log_files", "read_log", "tables"),)
+_READ = (*("access_log", "atomic_output", "log_files", "tables"),)
 _EPOCHS = ("adaptive_rates", "lambda_learn_and_crawl", "phased_epsilon_greedy", "replan_every")
 # Old module: the module that has its names.
 MOVED = {
@@ -55,9 +55,10 @@ MOVED = {
     "freshopt.io": "freshopt.logs",
     **{f"freshopt.io.{name}": f"freshopt.logs.{name}" for name in _READ},
     "freshopt.io.read_history": "freshopt.logs.read_events",
+    "freshopt.io.read_log": "freshopt.logs.read_crawls",
     "freshopt.io.read_requests": "freshopt.logs.read_events",
     "freshopt.io.access_clients": "freshopt.logs.client_copies",
-    "freshopt.io.fetch_outcomes": "freshopt.logs.read_log",
+    "freshopt.io.fetch_outcomes": "freshopt.logs.read_crawls",
     "freshopt.io.log_cells": "freshopt.logs.cells",
     "freshopt.io.changedetection_api": "freshopt.tools.changedetection_api",
     "freshopt.io.dbt_artifacts": "freshopt.tools.dbt_project",

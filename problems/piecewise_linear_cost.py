@@ -16,8 +16,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from freshopt.compiled.cells.kink_proofs import KINKS
 from freshopt.compiled.demand_functions import last_kink
-from freshopt.compiled.kink_proofs import KINKS
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, SourceDataError
 from freshopt.modelling.cone_forms import within_lifetime
@@ -187,7 +187,7 @@ class PiecewiseLinearCost:
 
 
 def _kinks(pieces: Array) -> list[Array]:
-    """Return the level that is left, then ρ_1, g_1, ρ_2, g_2, ... of the kinks.
+    """Return the level that is left, then each kink's ρ and g.
 
     ρ_j is the best response to prices from g_{j+1} to below g_j, of importance 1.
     """

@@ -294,7 +294,7 @@ class PowerCost:
         return scale - np.log1p(e), share
 
     def capped_power(self, sources: Sources) -> tuple[Array, Array, Array, Array]:
-        """Return log C, e, the rate 1/t₀, and the periodic marginal value of all rates below it.
+        """Return log C, e, the rate 1/t₀ and the marginal below it.
 
         For compiled loops; C is that of `power_law`.
         """
@@ -302,7 +302,7 @@ class PowerCost:
         with np.errstate(all="ignore"):
             scale = np.log(sources.importance) + np.log(a) + np.log(e) - np.log1p(e)
             plateau = sources.importance * (cap * t0 * (e / (e + 1.0)))
-        # What has no cap has no plateau; what has no importance is worth nothing at any rate.
+        # What has no cap has no plateau; what has no importance gains nothing at any rate.
         return scale, e, 1.0 / t0, np.where(sources.importance > 0.0, plateau, 0.0)
 
     def level_on_request(self, sources: Sources) -> tuple[Array, Array] | None:

@@ -1,4 +1,4 @@
-"""`kink_rates`: rates at which a kinked atom of a tape changes its branch.
+"""`kink_rates`: rates at which a kinked atom changes its branch.
 
 Two branches change places where their difference crosses 0. Of lines that is one quotient, and of a chain of
 monotone atoms against a constant their inverses tell it. Of others the difference is looked at on a few parts
@@ -124,7 +124,7 @@ def _affine(tape: Tape, slot: int) -> tuple[Array, Array] | None:
 
 
 def _of_lines(rule: Rule, lines: list[tuple[Array, Array]], lower: Array) -> list[Crossing]:
-    """Return where the largest of some lines changes, or the smallest, by rising rate."""
+    """Return where the largest of lines, or the smallest, changes."""
     sign = -1.0 if rule is KINKED["minimum"] else 1.0
     if len(lines) == 1:  # |x| is the maximum of x and −x
         lines = [*lines, (-lines[0][0], -lines[0][1])]
@@ -212,13 +212,13 @@ def _polished(tape: Tape, rate: Array) -> Crossing:
 
 
 def _constant(tape: Tape, slot: int) -> Array | None:
-    """Return the value of a slot that does not depend on the rate."""
+    """Return the value of a slot without the rate."""
     line = _affine(tape, slot)
     return line[0] if line is not None and line[1] is ZERO else None
 
 
 def _solved(tape: Tape, slot: int, level: Array) -> Array | None:
-    """Return the rate at which a chain of monotone atoms has a level.
+    """Return the rate at which monotone atoms reach a level.
 
     nan where there is none, None if the slot is no such chain.
     """
@@ -284,7 +284,7 @@ class _Falling:
 def _between(
     tape: Tape, some: BoolArray, low: Array, above: Array, high: Array, below: Array, *, sloping: bool
 ) -> Array:
-    """Return roots between two rates of opposite signs, of some parts of some sources."""
+    """Return roots between rates of opposite signs, of some parts."""
     sign = np.sign(above[some])
     falling = _Falling(tape.take(np.nonzero(some)[1]), sign, sloping)
     ends = np.log(low[some]), np.log(high[some]), sign * above[some], sign * below[some]

@@ -1,4 +1,4 @@
-"""Terms of a duality gap: of sources, by their best responses, and of limits, rounding included.
+"""Terms of a duality gap: of sources and of limits, rounding included.
 
 A source at rate ρ that pays ν per unit of rate has the convex Lagrangian φ, with φ' = ν − f' for its marginal
 value f'. Its share of a duality gap is φ(ρ) − min φ, and two bounds on it are known once ρ̂ lies at the
@@ -60,7 +60,7 @@ class Marginals(Protocol):
 
 
 def limit_term(price: float, slack: float, size: float) -> float:
-    """Return what one limit adds to a gap: its slack and the rounding of it, priced.
+    """Return what a limit adds: its slack and rounding, priced.
 
     The slack is ≥ 0; `size` is of what it is a difference of: the limit, and all that its sources add up.
     """
@@ -115,7 +115,7 @@ def source_terms(
 
 
 def _dual_terms(numerics: Marginals, rates: Array, slope: Array, paid: Array, there: Array) -> Array:
-    """Return φ(ρ) − min φ by the costs at ρ and beyond the minimiser.
+    """Return φ(ρ) − min φ by costs at ρ and the minimiser.
 
     It is inf where costs, or rounding, tell nothing.
     """

@@ -14,8 +14,8 @@ from freshopt.errors import SourceDataError, list_offenders
 from freshopt.logs.atomic_output import complete_file
 from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.read_crawls import read_log
 from freshopt.logs.read_events import read_history
-from freshopt.logs.read_log import read_log
 from freshopt.logs.tables import read_table, table_ending, write_table
 from freshopt.numerics.arrays import Array
 from freshopt.planning.known_changes import known_changes

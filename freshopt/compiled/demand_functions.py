@@ -177,12 +177,12 @@ def power_law(worth: float, log_scale: float, share: float) -> float:
 
 
 def later(worth: float, d: float) -> float:
-    """Return log(a·d)/d, or 0: requests that find a copy older than d, Poisson."""
+    """Return log(a·d)/d, or 0, for requests beyond an age d."""
     return fast_log(max(min(worth * d, MOST), 1.0)) / d
 
 
 def capped_power(worth: float, log_scale: float, e: float, kink: float, plateau: float) -> float:
-    """Return the best response of a power law beyond a kink, below which the plateau is gained.
+    """Return the best response of a power law with a kink.
 
     It is 0 where λ is above the plateau.
     """
@@ -193,7 +193,7 @@ def capped_power(worth: float, log_scale: float, e: float, kink: float, plateau:
 def last_kink(worth: float, _level: float, *kinks: float) -> float:
     """Return the largest kink with a gain above λ/w, or 0.
 
-    Piecewise linear costs, as in `freshopt.compiled.kink_proofs`.
+    Piecewise linear costs, as in `freshopt.compiled.cells.kink_proofs`.
 
     Examples
     --------

@@ -235,7 +235,7 @@ def power_law(rate: float, w: float, log_scale: float, e: float) -> Values:
 
 
 def capped_power(rate: float, w: float, log_scale: float, e: float, kink: float, plateau: float) -> Values:
-    """Return the values of `power_law` at the kink, and the line through them, below it."""
+    """Return `power_law`, and below the kink the line through it."""
     left, _, marginal, rounding = power_law(max(rate, kink), w, log_scale, e)
     return (
         left + (plateau / w * (kink - rate) if rate < kink else 0.0),
@@ -271,7 +271,7 @@ def reach_of_capped_power(
     kink: float,
     plateau: float,
 ) -> float:
-    """Return the reach of a power beyond the kink; where the price may be the plateau all is in reach."""
+    """Return the reach of a power law with a kink."""
     within, share = max(rate, kink), off / paid
     up = within * (1.0 + share) - rate if rises else 0.0
     down = within * share if plateau * (1.0 - ROUNDING) > paid * (1.0 + ROUNDING) else rate
@@ -314,7 +314,7 @@ def reach_on_plateau(
 def reach_of_later(
     rate: float, w: float, off: float, paid: float, rises: bool, falls: bool, d: float
 ) -> float:
-    """Return off/(d·ν) upwards and off/(d·m) downwards: a logarithm is below its argument less 1."""
+    """Return off/(d·ν) upwards and off/(d·m) downwards."""
     least = w * (d * fast_exp(-d * rate))
     up, down = off / (d * paid) if rises else 0.0, min(off / (d * least), rate) if falls else 0.0
     return up if up > down else down

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from freshopt.distributed.driver import file_name
 from freshopt.errors import Heard, SourceDataError, list_offenders
 from freshopt.logs.atomic_output import complete_file
-from freshopt.logs.read_log import ask_about_answers, read_log
+from freshopt.logs.read_crawls import ask_about_answers, read_log
 from freshopt.logs.row_outcomes import NOT_MODIFIED
 from freshopt.logs.tables import read_table, write_table
 from freshopt.numerics.arrays import total

@@ -21,7 +21,7 @@ from freshopt.estimators.gamma_prior import ENOUGH, GammaPrior
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
-from freshopt.logs.read_log import read_log
+from freshopt.logs.read_crawls import read_log
 from freshopt.planning.wishes import Wishes
 
 

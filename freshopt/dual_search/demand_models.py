@@ -54,7 +54,7 @@ class Chunk:
     upper: Array
 
     def jets(self, rate: Array, side: int = RIGHT) -> tuple[Array, Array, Array]:
-        """Return value, marginal and curvature at the rates, at a kink on one side."""
+        """Return value, marginal and curvature, at a kink on one side."""
         if len(self.kinds) == 1:
             return self.kinds[0][1].jet(rate, side=side)
         joined = np.empty((3, len(rate)))

@@ -131,7 +131,7 @@ class KinkedModel:
         return float(np.dot(rates, self.chunk.cost)), float(np.dot(slopes, self.chunk.cost))
 
     def jumps(self) -> Array:
-        """Return the log prices at which modelled demand jumps: the slopes of linear pieces."""
+        """Return the log prices of jumps: slopes of linear pieces."""
         least = self.pieces[:, _LEAST]
         found: Array = np.log(least[(self.pieces[:, _EDGE] == np.inf) & (least > 0.0)])
         return found
@@ -177,7 +177,7 @@ class KinkedModel:
         return self.marginal_at_lower
 
     def _response(self, price: float | Array, *, sloping: bool = True) -> tuple[Array, Array]:
-        """Return the modelled rates at a price, and their fall per nat if it is wanted."""
+        """Return the modelled rates at a price, and their fall."""
         own = self.pieces[0].copy()
         for right, piece in zip(self.right, self.pieces[1:], strict=True):
             np.copyto(own, piece, where=price < right)
@@ -202,7 +202,7 @@ class KinkedModel:
 def _piece(
     a: Array, b: Array, alpha: Array, beta: Array, bend_a: Array, bend_b: Array, upper: Array
 ) -> Array:
-    """Return a piece whose line is right near its ends, as far as it can be."""
+    """Return a piece whose line is right near its ends."""
     share, edge = 1.0 / (b - a), 1.0 / (alpha - beta)
     edge = np.where((alpha < np.inf) & (alpha - beta <= _STRAIGHT * np.abs(alpha)), np.inf, edge)
     # There v falls as u rises, and their sum follows from the curvature; of a linear marginal it is known.
@@ -290,7 +290,7 @@ def _differ(sides: Array, least: Array) -> BoolArray:
 
 
 def _onto(chunk: Chunk, rate: Array, marginal: Array) -> Array:
-    """Return rates of kinks, none to the left of its kink by some ulp."""
+    """Return rates of kinks, none an ulp left of its kink."""
     middle = 0.5 * (marginal[0] + marginal[1])
     moved = rate
     for _ in range(JUMPED):

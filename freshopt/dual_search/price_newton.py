@@ -100,7 +100,7 @@ def newton_prices(
 
 
 def _beside_jump(jumps: Array, low: float, high: float, width: float) -> float:
-    """Return a log price on one side of the middle jump in a bracket, or its middle."""
+    """Return a log price beside a bracket's middle jump, or its middle."""
     inside = jumps[np.searchsorted(jumps, low, "right") : np.searchsorted(jumps, high, "left")]
     if not len(inside):
         return 0.5 * (low + high)

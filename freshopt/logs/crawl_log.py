@@ -463,7 +463,7 @@ def _read_table(
     start: Times | None = None,
 ) -> CrawlLog:
     """Return what `freshopt.read_log` reads, which knows logs."""
-    read = import_module(f"{__package__}.read_log").read_log
+    read = import_module(f"{__package__}.read_crawls").read_log
     log: CrawlLog = read(given, time_unit, columns=columns, start=start)
     return log
 

@@ -59,8 +59,6 @@ COLUMNS = (
 NARROW = ("change_rate", "importance")
 # A source whose fetches succeed less often is as good as gone.
 RAREST = 1e-9
-# Types of what has no length.
-_NUMBERS = (float, bool, int)
 
 
 @keywords(name="names")
@@ -380,14 +378,8 @@ class Sources:
 
         names = np.arange(len(self)) if self.names is None else self.names
         columns: dict[str, npt.NDArray[Any]] = {"source": names, "change_rate": self.change_rate}
-        default = {
-            "importance": 1.0,
-            "signalled": False,
-            "min_rate": 0.0,
-            "max_rate": np.inf,
-            "refresh_cost": 1.0,
-        }
-        for key, value in default.items():
+        limits = {"min_rate": 0.0, "max_rate": np.inf}
+        for key, value in {"importance": 1.0, "signalled": False, **limits, "refresh_cost": 1.0}.items():
             column = getattr(self, key)
             if not (is_scalar(column) and column[0] == value):
                 columns[key] = column
@@ -430,7 +422,7 @@ def _length(arguments: dict[str, npt.ArrayLike | None]) -> int:
     """
     lengths: dict[str, int] = {}
     for key, value in arguments.items():
-        if value is None or type(value) in _NUMBERS:
+        if value is None or type(value) in (float, bool, int):
             continue
         try:
             shape = as_objects(value).shape if is_listed_text(value) else np.shape(value)

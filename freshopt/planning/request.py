@@ -34,7 +34,7 @@ from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.file_kinds import Frame
-from freshopt.logs.read_log import read_log
+from freshopt.logs.read_crawls import read_log
 from freshopt.logs.schema import HOST_LIMITS, SOURCE_LIMITS, Schema, Table
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.numerics.arrays import Array, as_number, shape_of

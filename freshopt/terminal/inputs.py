@@ -15,7 +15,7 @@ from freshopt.errors import SourceDataError
 from freshopt.logs.client_copies import ALL, Client
 from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog, derived_log
-from freshopt.logs.read_log import read_log
+from freshopt.logs.read_crawls import read_log
 from freshopt.modelling.objective import Objective
 from freshopt.naming import OBJECTIVES, Parameters, objective_of
 from freshopt.terminal import options

@@ -18,8 +18,8 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.file_kinds import require_file
 from freshopt.logs.last_modified import since_birth
 from freshopt.logs.log_files import log_hosts
+from freshopt.logs.read_crawls import fetch_statuses
 from freshopt.logs.read_events import is_history, read_history
-from freshopt.logs.read_log import fetch_statuses
 from freshopt.logs.schema import found_in
 from freshopt.logs.source_index import hosts_of_urls
 from freshopt.numerics.arrays import Array

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
-from freshopt.logs.read_log import ToldRows, crawl_columns, other_fetches, read_rows
+from freshopt.logs.read_crawls import ToldRows, crawl_columns, other_fetches, read_rows
 from freshopt.logs.row_outcomes import OtherFetches
 from freshopt.logs.source_index import joined_names
 from freshopt.logs.tables import column_names, read_table, table_ending, without_blank_end

@@ -25,7 +25,7 @@ from typing import IO, Any
 
 from freshopt.errors import SourceDataError, shown
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.logs.read_log import read_log
+from freshopt.logs.read_crawls import read_log
 from freshopt.logs.schema import naming
 from freshopt.units import check_time_unit
 

@@ -114,7 +114,7 @@ def test_verbose_shows_steps_and_decisions(run: Run) -> None:
     quiet = run(*job)
     assert quiet.stderr == ""
     told = run(*job, "--verbose").stderr
-    assert "freshopt.logs.read_log: read log.parquet: CrawlLog(320 crawls of 8 sources" in told
+    assert "freshopt.logs.read_crawls: read log.parquet: CrawlLog(320 crawls of 8 sources" in told
     assert "freshopt.planning.plan: change rates: " in told
     assert "freshopt.planning.plan: refresh rates: " in told
     assert "Auto chose WaterFilling()" in told

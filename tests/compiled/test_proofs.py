@@ -9,7 +9,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from freshopt.compiled import backend, kink_proofs, poll_proofs, proof_functions
+from freshopt.compiled import backend, poll_proofs, proof_functions
+from freshopt.compiled.cells import kink_proofs
 from freshopt.compiled.proof_columns import EVALUATIONS, INFLATION, Proof, ProofColumns, enabled
 from freshopt.compiled.proof_functions import HALF_ULP, ROUNDING, ProofCell, proved
 from freshopt.compiled.proof_tables import mean_harmonic_loss

@@ -24,8 +24,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from freshopt.errors import FreshoptError, SourceDataWarning
+from freshopt.logs.read_crawls import read_log
 from freshopt.logs.read_events import read_history
-from freshopt.logs.read_log import read_log
 from freshopt.terminal import tables
 from freshopt.tools.changedetection import read_changedetection
 from freshopt.tools.dbt import read_dbt

@@ -16,8 +16,8 @@ import pytest
 
 import freshopt as fo
 from freshopt.estimators import MaximumLikelihood, MomentMatching, Naive
+from freshopt.logs.read_crawls import read_log
 from freshopt.logs.read_events import read_history
-from freshopt.logs.read_log import read_log
 from freshopt.scheduling import Periodic
 from freshopt.terminal.tables import sources_of
 from freshopt.tools.changedetection import read_changedetection

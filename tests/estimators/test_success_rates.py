@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from freshopt.estimators.success_rates import SuccessRates
-from freshopt.logs.read_log import fetch_statuses
+from freshopt.logs.read_crawls import fetch_statuses
 
 
 def test_statuses_are_successes_failures_or_ends() -> None:

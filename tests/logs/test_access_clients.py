@@ -12,8 +12,8 @@ import freshopt as fo
 from freshopt.errors import SourceDataWarning
 from freshopt.estimators import MaximumLikelihood
 from freshopt.logs.client_copies import Client, CopyEvidence, evidence_of_copies
+from freshopt.logs.read_crawls import fetch_statuses, read_log
 from freshopt.logs.read_events import read_requests
-from freshopt.logs.read_log import fetch_statuses, read_log
 from freshopt.numerics.arrays import Array, IntArray
 from tests.ground_truth.command_lines import Run, fields, refuse, unwrapped
 from tests.ground_truth.refusals import present, refused

@@ -14,8 +14,8 @@ import freshopt as fo
 from freshopt.errors import SourceDataError
 from freshopt.logs.access_formats import expression
 from freshopt.logs.client_copies import Client
+from freshopt.logs.read_crawls import fetch_statuses, read_log
 from freshopt.logs.read_events import read_requests, requests_of
-from freshopt.logs.read_log import fetch_statuses, read_log
 from tests.ground_truth.command_lines import file_with
 from tests.ground_truth.refusals import present, refused
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from freshopt.errors import SourceDataError, hearing
-from freshopt.logs.read_log import read_log
+from freshopt.logs.read_crawls import read_log
 
 
 @pytest.mark.parametrize(

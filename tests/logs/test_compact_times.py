@@ -17,8 +17,8 @@ import freshopt as fo
 from freshopt.errors import SourceDataWarning
 from freshopt.logs.clock import Clock
 from freshopt.logs.last_modified import since_birth
+from freshopt.logs.read_crawls import fetch_statuses, read_log
 from freshopt.logs.read_events import read_history, read_requests
-from freshopt.logs.read_log import fetch_statuses, read_log
 from freshopt.terminal.own_crawls import with_own_crawls
 from freshopt.units import convert_time
 from tests.ground_truth.refusals import present, refused, refusing

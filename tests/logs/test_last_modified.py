@@ -16,7 +16,7 @@ import freshopt as fo
 from freshopt.errors import SourceDataError, SourceDataWarning
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.last_modified import since_birth
-from freshopt.logs.read_log import read_log
+from freshopt.logs.read_crawls import read_log
 from tests.ground_truth.refusals import present, refused
 
 NAN = np.nan

@@ -11,7 +11,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.errors import SourceDataWarning
-from freshopt.logs.read_log import read_log
+from freshopt.logs.read_crawls import read_log
 from tests.ground_truth.command_lines import file_with
 from tests.ground_truth.refusals import present, refused, refusing
 

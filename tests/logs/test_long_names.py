@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pytest
 
 import freshopt as fo
+from freshopt.logs.read_crawls import fetch_statuses
 from freshopt.logs.read_events import read_history
-from freshopt.logs.read_log import fetch_statuses
 from freshopt.logs.source_index import code_sources
 from freshopt.numerics.arrays import label_array
 from freshopt.planning.known_changes import known_changes

@@ -20,7 +20,7 @@ from freshopt.estimators.success_rates import SuccessRates
 from freshopt.logs import log_files
 from freshopt.logs import row_outcomes as rowwise
 from freshopt.logs.log_files import log_hosts, may_have
-from freshopt.logs.read_log import fetch_statuses, read_log
+from freshopt.logs.read_crawls import fetch_statuses, read_log
 from freshopt.planning.failing_window import Statuses, recorded_attempts, with_failures
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.known_changes import known_changes
@@ -372,7 +372,7 @@ def test_rows_are_not_read_for_columns_that_are_not_there(
         raise AssertionError("the rows were read")
 
     monkeypatch.setattr(log_files, "log_frame", refuse)
-    monkeypatch.setattr(sys.modules["freshopt.logs.read_log"], "read_rows", refuse)
+    monkeypatch.setattr(sys.modules["freshopt.logs.read_crawls"], "read_rows", refuse)
     assert fetch_statuses(path, {"url": "source"}) is None
     assert log_hosts(path, {"url": "source"}) is None
 

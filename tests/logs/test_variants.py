@@ -24,7 +24,7 @@ import pytest
 
 from freshopt.errors import SourceDataError, SourceDataWarning, hearing
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.logs.read_log import read_log
+from freshopt.logs.read_crawls import read_log
 from tests.ground_truth.command_lines import file_with
 from tests.ground_truth.refusals import present, refused, refusing
 

@@ -15,7 +15,7 @@ from click.testing import Result
 
 import freshopt as fo
 from freshopt.errors import SourceDataWarning
-from freshopt.logs.read_log import read_log
+from freshopt.logs.read_crawls import read_log
 from tests.ground_truth.command_lines import fields, refuse, unwrapped
 from tests.ground_truth.refusals import refused
 

@@ -14,7 +14,7 @@ import freshopt as fo
 from freshopt.estimators import GammaPrior, HostPriors, LawOfLargeNumbers, MaximumLikelihood, Naive
 from freshopt.estimators.reset_filter import Resets
 from freshopt.logs.last_modified import since_birth
-from freshopt.logs.read_log import read_log
+from freshopt.logs.read_crawls import read_log
 from freshopt.planning.plan import make_plan
 from freshopt.planning.request import default_estimate
 from freshopt.planning.wishes import Wishes

@@ -17,7 +17,7 @@ import pytest
 import freshopt as fo
 from freshopt.estimators import MaximumLikelihood
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.logs.read_log import read_log
+from freshopt.logs.read_crawls import read_log
 from tests.ground_truth.command_lines import file_with
 from tests.ground_truth.refusals import refused, refusing
 

@@ -22,7 +22,7 @@ APART = 4.0 * HALF_ULP
 
 
 def kinked(rate: float, w: float, level: float, *kinks: float) -> Values:
-    """Return what is not gained, and w·g of the stretch that begins at the rate.
+    """Return what is not gained, and w·g beyond the rate.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def kinked(rate: float, w: float, level: float, *kinks: float) -> Values:
 def share_per_off(
     rate: float, w: float, off: float, paid: float, _rises: bool, _falls: bool, _level: float, *kinks: float
 ) -> float:
-    """Return what the source adds to a gap, over how far its marginal value is off."""
+    """Return the source's share of a gap per unit of error."""
     least, most = paid * (1.0 - APART), paid * (1.0 + APART)
     place = up = down = 0.0
     for j in range(0, len(kinks), 2):
