@@ -100,11 +100,12 @@ def test_a_pass_proves_what_numpy_proves(
                 host_prices = task.hosts.named(priced * prices)
                 theirs = fo.certify(task, rates, priced * optimum.price, host_prices)
             assert mine.gap.value == pytest.approx(theirs.value, rel=1e-12)
-            # Both bound the same gap; where that is rounding, they differ as they round.
+            # Both bound the same gap; where that is rounding, they differ as they round. The pass has
+            # tangents alone, whose terms are twice those of the dual function near the best response.
             if theirs.relative_gap > 1e-11:
                 ratios.append(mine.short / theirs.gap)
     assert min(ratios) > 0.1
-    assert np.median(ratios) < 3.0
+    assert np.median(ratios) < 2.0 * 3.0
 
 
 @pytest.mark.exhaustive
@@ -139,7 +140,7 @@ def test_rates_that_are_not_feasible_are_repaired_first() -> None:
 
 
 def test_objectives_without_a_cell_keep_the_other_certificate() -> None:
-    capped = problem(SynchronizationCost(PowerCost(2.0, 0.7, cap=3.0)))
+    capped = problem(SynchronizationCost(PowerCost(2.0, 0.7, cap=3.0), fo.Refresh.POISSON))
     assert proof_columns(capped) is None
     assert fo.solve(capped).certificate is not None
 
