@@ -50,7 +50,7 @@ NAMES: dict[str, dict[str, str]] = {
     "test_crontab": {"tools": "write_icalendar"},
     "test_dbt": {"tools": "Dbt DbtJobs read_dbt"},
     "test_templates": {"tools": "PgCron TextTemplate"},
-    "test_read_log": {"freshopt": "read_log", "logs": "read_history"},
+    "test_read_crawls": {"freshopt": "read_log", "logs": "read_history"},
     "test_read_crawlers": {"tools": "read_changedetection read_nutch"},
     "test_git": {"tools": "read_git"},
     "test_import": {"tools": "read_sitemap read_wayback"},
