@@ -43,6 +43,7 @@ from freshopt.modelling.request_cell import RequestForms
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import (
     LARGEST,
+    SMALLEST,
     Array,
     BoolArray,
     Index,
@@ -293,12 +294,14 @@ class PowerCost:
             return scale + gammaln(1.0 + e), share
         return scale - np.log1p(e), share
 
-    def capped_power(self, sources: Sources) -> tuple[Array, Array, Array, Array]:
+    def capped_power(self, sources: Sources) -> tuple[Array, Array, Array, Array] | None:
         """Return log C, e, the rate 1/t₀ and the marginal below it.
 
-        For compiled loops; C is that of `power_law`.
+        For compiled loops; C is that of `power_law`. None where a cap is reached at once.
         """
         a, e, t0, cap = self._parameters(len(sources))
+        if not bool(np.all(t0 >= SMALLEST)):
+            return None
         with np.errstate(all="ignore"):
             scale = np.log(sources.importance) + np.log(a) + np.log(e) - np.log1p(e)
             plateau = sources.importance * (cap * t0 * (e / (e + 1.0)))

@@ -195,6 +195,8 @@ class SynchronizationCost(CurveObjective):
         parameters = self.cost.power_law(sources, self.refresh)
         if parameters is None and self.refresh is Refresh.PERIODIC:
             own = self.cost.capped_power(sources)
+            if own is None:
+                return kernel
             return replace(
                 kernel,
                 unit_demand=capped_power,
