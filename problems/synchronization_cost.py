@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from freshopt.compiled.cells.request_power import request_power
 from freshopt.compiled.cells.request_proofs import REQUEST_POWER
@@ -192,27 +192,16 @@ class SynchronizationCost(CurveObjective):
             return kernel
         if self.refresh is Refresh.ON_REQUEST:
             return _with_level(kernel, self.cost, sources)
-        parameters = self.cost.power_law(sources, self.refresh)
-        if parameters is None and self.refresh is Refresh.PERIODIC:
-            own = self.cost.capped_power(sources)
-            if own is None:
-                return kernel
-            return replace(
-                kernel,
-                unit_demand=capped_power,
-                demand_parameters=own,
-                unit_proof=CAPPED_POWER,
-                proof_parameters=own,
-            )
-        if parameters is None:
+        law = self.cost.power_law(sources, self.refresh)
+        forms: tuple[Any, ...] | None = None  # demand and proof, with the parameters of each
+        if law is not None:
+            forms = power_law, law, POWER, (law[0], kernel.parameters[1])
+        elif self.refresh is Refresh.PERIODIC and (capped := self.cost.capped_power(sources)) is not None:
+            forms = capped_power, capped, CAPPED_POWER, capped
+        if forms is None:
             return kernel
-        return replace(
-            kernel,
-            unit_demand=power_law,
-            demand_parameters=parameters,
-            unit_proof=POWER,
-            proof_parameters=(parameters[0], kernel.parameters[1]),
-        )
+        names = "unit_demand", "demand_parameters", "unit_proof", "proof_parameters"
+        return replace(kernel, **dict(zip(names, forms, strict=True)))
 
     def take(self, index: Index) -> SynchronizationCost:
         """Return the objective for some of the sources."""
