@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 from freshopt.certificates.solution import Answer
 from freshopt.modelling.problem import Problem
@@ -31,6 +32,15 @@ class RowStructure(Generic[Shape]):
     find: Callable[[Program], Shape | None]
     fill: Callable[[Program, Shape], tuple[Array, Array, int]]
     otherwise: str
+    _found: WeakKeyDictionary[Program, Shape | None] = field(
+        default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
+    )
+
+    def of(self, program: Program) -> Shape | None:
+        """Return the shape of a program's rows, found once."""
+        if program not in self._found:
+            self._found[program] = self.find(program)
+        return self._found[program]
 
     def refusal(self, problem: Problem) -> str | None:
         """Return why a problem has no such rows, or None."""
@@ -42,12 +52,12 @@ class RowStructure(Generic[Shape]):
             return "the objective is the worst of groups; use Leximin or InteriorPoint"
         if problem.unknown_atom:
             return problem.unknown_atom.rstrip(".")
-        return None if self.find(problem.program) is not None else self.otherwise
+        return None if self.of(problem.program) is not None else self.otherwise
 
     def answer(self, problem: Problem, start: float | None = None) -> Answer:  # noqa: ARG002 - as methods are
         """Return the answer to a problem that is not refused."""
         program = problem.program
-        shape = None if program is None else self.find(program)
+        shape = None if program is None else self.of(program)
         if program is None or shape is None:
             raise ValueError("supports() refuses such a problem")
         rates, multipliers, evaluations = self.fill(program, shape)

@@ -78,7 +78,8 @@ def nest(source: IntArray, member_of: IntArray, sets: int, n: int) -> Nesting | 
         chain = np.sort(chain)
         if bool(np.any(chain[1:] == chain[:-1])):
             return None
-    own, rank = np.divmod(chain, max(1, sets))
+    own = chain // max(1, sets)
+    rank = chain - max(1, sets) * own
     changes = np.append(own[1:] != own[:-1], np.ones(min(1, len(own)), dtype=np.bool_))
     following = np.where(changes, sets, np.append(rank[1:], sets)) if len(own) else rank
     # The root is the set of rank m; ranks rise towards it.

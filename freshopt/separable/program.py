@@ -28,7 +28,7 @@ _ROOMY = 2.0
 
 
 @frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Program:
     """Separable convex program in n rates under m rows.
 

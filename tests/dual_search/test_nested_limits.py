@@ -14,6 +14,7 @@ from freshopt.autodiff.compiler import compile_expression
 from freshopt.cvx import cp
 from freshopt.dual_search import nested_prices
 from freshopt.dual_search.nested_prices import fill_nested
+from freshopt.dual_search.row_structure import RowStructure
 from freshopt.errors import InfeasibleProblemError
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.kernel import Numerics
@@ -21,6 +22,7 @@ from freshopt.separable.laminar import LaminarTree
 from freshopt.separable.laminar_feasibility import require_feasible
 from freshopt.separable.program import Program, implied_upper
 from freshopt.separable.rows import RowBlock, Rows
+from freshopt.solvers.nested_water_filling import TREE, tree_of
 from tests.ground_truth.named import BINARY, chosen, present
 from tests.ground_truth.nested_truth import Floats, Forest, forest, residuals, total_cost
 from tests.ground_truth.refusals import refused
@@ -298,3 +300,31 @@ def test_signalled_and_silent_sources() -> None:
     assert np.sum(rates[:2]) == pytest.approx(1.0, rel=EXACT)
     assert np.sum(rates) == pytest.approx(4.0, rel=EXACT)
     assert numerics_of(case) is not None
+
+
+def test_a_tree_is_looked_for_once() -> None:
+    """`Auto`, the solver's own refusal and its solve ask for the same tree."""
+    asked = []
+
+    def find(program: Program) -> LaminarTree | None:
+        asked.append(program)
+        return tree_of(program)
+
+    shape = RowStructure(find, TREE.fill, TREE.otherwise)
+    sources, levels = fo.Sources([1.0, 2.0, 3.0, 4.0]), [["a", "a", "b", "b"], ["x", "x", "y", "y"]]
+    problems = [
+        fo.Problem(
+            OBJECTIVES["harmonic"],
+            sources,
+            4.0,
+            constraints=[fo.Nested(levels, {"a": limit, "x": 2.0, "b": 3.0})],
+        )
+        for limit in (1.0, 0.5)
+    ]
+    for problem in problems:
+        assert shape.refusal(problem) is None
+        assert shape.refusal(problem) is None
+        rates = shape.answer(problem).rates
+        assert rates is not None
+        assert rates == pytest.approx(fo.solve(problem).rates, rel=EXACT)
+    assert asked == [problem.program for problem in problems]
