@@ -151,7 +151,7 @@ class Conic:
             return f"{self.backend} is not installed, pip install 'freshopt[{self.backend.lower()}]'"
         if self.backend in LINEAR and not problem.to_cvxpy().is_lp():
             return f"{self.backend} solves linear programs only, use CLARABEL"
-        return None
+        return _without_cone(problem.to_cvxpy())
 
     def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
         """Scale, solve, repair and certify."""
@@ -410,6 +410,15 @@ def _value(objective: Objective, sources: Sources, typical: Array, y: Expression
     return sum(parts[1:], parts[0]), constraints
 
 
+def _without_cone(program: Expression) -> str | None:
+    """Return which own atom has no cone form, or None."""
+    from cvxpy.reductions.dcp2cone.canonicalizers import CANON_METHODS
+
+    own = (atom for atom in program.atoms() if atom.__module__.split(".")[0] != "cvxpy")
+    name = next((atom.__name__ for atom in own if atom not in CANON_METHODS), None)
+    return None if name is None else f"CVXPY knows no cone form of atom '{name}', use the default solver"
+
+
 def _run(program: Expression, backend: str) -> str:
     """Solve the program; return the reason of an exception, or ""."""
     with quiet:
@@ -417,8 +426,6 @@ def _run(program: Expression, backend: str) -> str:
             program.solve(solver=backend, **SETTINGS.get(backend, {}))
         except cp.SolverError as error:
             return f"with an error ({error})"
-        except NotImplementedError:  # CVXPY's word on an atom of a user's own that it cannot put into cones
-            return "at an atom that has no cone form,"
     return ""
 
 

@@ -26,7 +26,7 @@ from freshopt.autodiff.jets import ONE, ZERO
 from freshopt.autodiff.jets import Jet as Jet
 from freshopt.autodiff.kinked_atoms import KINKED
 from freshopt.autodiff.relative_entropy import RELATIVE
-from freshopt.autodiff.smooth_atoms import SMOOTH, Rule, power, user_rule
+from freshopt.autodiff.smooth_atoms import SMOOTH, Rule, Smooth, power, user_rule
 from freshopt.autodiff.tape import Apply, Step, Tape
 from freshopt.autodiff.tape import Node as Node
 from freshopt.cvx import Expression
@@ -118,7 +118,8 @@ def register(atom: str | type, derivatives: UserDerivatives, parameters: Paramet
     """
     if not isinstance(atom, str | type):
         raise ObjectiveError(f"{atom!r} is no atom. Pass the atom's class, or the name of one of CVXPY's.")
-    _REGISTERED[atom] = (user_rule(derivatives), parameters)
+    rule = derivatives if isinstance(derivatives, Smooth) else user_rule(derivatives)
+    _REGISTERED[atom] = (rule, parameters)
 
 
 def known_atoms() -> list[str]:

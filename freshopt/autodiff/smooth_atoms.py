@@ -199,6 +199,23 @@ def _high_power(p: float, x: Array, order: int) -> tuple[Array, ...]:
     return first * x, p * first, p * (p - 1.0) * bend
 
 
+def powers(x: Array, order: int, p: Array) -> tuple[Array, ...]:
+    """Return x^p and its derivatives for a vector of exponents.
+
+    Their domains end at 0, where an exponent of 0 or 1 leaves no slope or curvature.
+    """
+    beyond = x < 0.0
+    inside, far = np.where(beyond, 1.0, x), np.where((p > 0.0) & (p < 1.0), -np.inf, np.inf)
+    found: tuple[Array, ...] = (np.where(beyond, far, np.power(inside, p)),)
+    if order >= 1:
+        slope = np.where(p == 0.0, 0.0, p * np.power(inside, p - 1.0))
+        found += (np.where(beyond, -far, slope),)
+    if order >= 2:
+        bend = np.where((p == 0.0) | (p == 1.0), 0.0, p * (p - 1.0) * np.power(inside, p - 2.0))
+        found += (np.where(beyond, np.nan, bend),)
+    return found
+
+
 _LOG_EDGE = (-np.inf, np.inf, -np.inf)
 SMOOTH: dict[str, Rule] = {
     "entr": Smooth(_entr, Edge(0.0, (0.0, np.inf, -np.inf), convex=False)),
@@ -207,9 +224,11 @@ SMOOTH: dict[str, Rule] = {
     "log": Smooth(_log, Edge(0.0, _LOG_EDGE, convex=False)),
     "log1p": Smooth(_log1p, Edge(-1.0, _LOG_EDGE, convex=False)),
     "logistic": Smooth(_logistic),
+    "powers": Smooth(powers),
     "xexp": Smooth(_xexp),
 }
-"""Rules by the name of the CVXPY atom. `inv_pos`, `sqrt` and `square` are powers."""
+"""Rules by the name of the CVXPY atom. `inv_pos`, `sqrt` and `square` are powers,
+"powers" is `freshopt.autodiff.own_powers.power`."""
 
 
 def user_rule(derivatives: Callable[..., tuple[Array, ...]]) -> Rule:

@@ -171,7 +171,14 @@ def _cut(
             cut = cp.Constant(array[index] if len(array) == whole.size else array[0])
         else:
             arguments = [_cut(argument, whole, part, index, made) for argument in expression.args]
-            cut = arguments[0] if type(expression).__name__ in SHAPES else expression.copy(arguments)
+            if type(expression).__name__ in SHAPES:
+                cut = arguments[0]
+            else:
+                held = [
+                    value[index] if isinstance(value, np.ndarray) and value.shape == (whole.size,) else value
+                    for value in expression.get_data() or []
+                ]
+                cut = type(expression)(*arguments, *held) if held else expression.copy(arguments)
         made[id(expression)] = cut
     return made[id(expression)]
 

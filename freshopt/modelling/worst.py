@@ -30,7 +30,8 @@ class Worst(Objective):
     Parameters
     ----------
     objective : Objective or str
-        Its importance-weighted mean over each group is compared.
+        Its importance-weighted mean over each group is compared. A group of one source has that source's
+        cost, whatever its importance: for max_k w_k·J_k the objective has w_k in its own formula.
     by : array_like of labels, shape (n,), or "host"
         Group of each source; None for a source of no group.
     then : {"stop", "next"}

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import freshopt as fo
 from freshopt.autodiff.compiler import UnknownAtomError, compile_expression, known_atoms
 from freshopt.cvx import cp
 from tests.ground_truth.tolerances import EXACT
@@ -106,6 +107,9 @@ EXPRESSIONS: dict[str, tuple[Written, Exact]] = {
     "power: 4, of both signs": (lambda x: cp.power(x - D, 4), lambda r, d: (r - d) ** 4),
     "power: of a constant": (lambda x: cp.power(2, -x / 1e5), lambda r, _: mp.mpf(2) ** (-r * mp.mpf(1e-5))),
     "power: exact cone": (lambda x: cp.power(x, 1.7, approx=False), lambda r, _: r ** mp.mpf(1.7)),
+    "powers": (lambda x: fo.power(x, -D), lambda r, d: r**-d),
+    "powers: convex": (lambda x: fo.power(x, 1.0 + D), lambda r, d: r ** (1 + d)),
+    "powers: concave": (lambda x: fo.power(x + 1, D / 8.0), lambda r, d: (r + 1) ** (d / 8)),
     **{
         f"power: {p:g}": (functools.partial(cp.power, p=p), functools.partial(power_of, p))
         for p in (-3.0, -2.5, -2.0, -1 / 3, 0.3, 2 / 3, 1.0, 1.25, 2.5, 3.0, 7.1)

@@ -16,6 +16,7 @@ import mpmath
 import numpy as np
 import pytest
 
+import freshopt as fo
 from freshopt.autodiff.compiler import compile_expression, known_atoms
 from freshopt.compiled.tapes import tape_passes
 from freshopt.cvx import cp
@@ -39,6 +40,12 @@ RATES, D = np.array(PAIRS).T
 
 def rel(x: Any, y: Any) -> Any:  # noqa: ANN401 - mpmath numbers
     return x * mp.log(x / y)
+
+
+def share(d: Any) -> Any:  # noqa: ANN401 - floats, or one of mpmath's
+    """Return an exponent between 0 and 1, the same for both."""
+    d = np.float64(d)
+    return d / (1.0 + d)
 
 
 # Returns the terms that a value adds up.
@@ -77,6 +84,9 @@ EXPRESSIONS: dict[str, tuple[Callable[[Any], Any], Exact]] = {
         lambda x: cp.minimum(cp.sqrt(x), cp.multiply(1.7 * D, x)),
         lambda r, d: (min(mp.sqrt(r), mp.mpf(float(np.float64(1.7) * np.float64(d))) * r),),
     ),
+    "powers": (lambda x: fo.power(x, -share(D)), lambda r, d: (r ** -mp.mpf(share(d)),)),
+    "powers, rising": (lambda x: fo.power(x, 1.0 + share(D)), lambda r, d: (r ** mp.mpf(1.0 + share(d)),)),
+    "powers, concave": (lambda x: fo.power(x, share(D)), lambda r, d: (r ** mp.mpf(share(d)),)),
     **{
         f"power: {p:g}": (
             functools.partial(lambda p, x: cp.power(x + D, p), p),

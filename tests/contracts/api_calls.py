@@ -28,6 +28,7 @@ from freshopt import (
     testing,
     tools,
 )
+from freshopt.cvx import cp
 from tests.contracts import discovery
 from tests.contracts.api_fixtures import (
     COUNTED,
@@ -210,6 +211,7 @@ CALLS: dict[str, Call] = {
         fo.schedule,
         {"rates": {"a": 1.0, "b": 0.5}, "horizon": 3.0, "method": scheduling.Periodic(), "time_unit": "day"},
     ),
+    "freshopt.power": Call(fo.power, {"x": cp.Variable(2), "exponents": [0.5, 0.25]}),
     "freshopt.solve_many": Call(fo.solve_many, GROUPED),
     "freshopt.solve": Call(
         fo.solve,

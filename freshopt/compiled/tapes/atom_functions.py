@@ -174,6 +174,16 @@ def high_power(x: float, p: float) -> Three:
     return first * x, p * first, p * (p - 1.0) * bend
 
 
+def powers(x: float, p: float) -> Three:
+    """Return x^p and its derivatives, p any; extended below 0."""
+    beyond, far = x < 0.0, -np.inf if (p > 0.0) & (p < 1.0) else np.inf
+    inside = 1.0 if beyond else x
+    value = np.power(inside, p)
+    slope = p * np.power(inside, p - 1.0) if p != 0.0 else 0.0
+    bend = p * (p - 1.0) * np.power(inside, p - 2.0) if (p != 0.0) & (p != 1.0) else 0.0
+    return far if beyond else value, -far if beyond else slope, np.nan if beyond else bend
+
+
 def logarithms(x: float, y: float, z: float) -> tuple[float, float, float, bool]:
     """Return the logarithms of two affine functions without cancellation.
 
