@@ -1,4 +1,4 @@
-"""Sums over segments of a sorted array, and over groups."""
+"""Sums over segments of a sorted array, and over groups; bisection within segments."""
 
 from __future__ import annotations
 
@@ -38,6 +38,24 @@ def segment_rows(offsets: IntArray, chosen: IntArray) -> IntArray:
     counts = np.diff(offsets)[chosen]
     shift = offsets[chosen] - (np.cumsum(counts) - counts)
     return np.repeat(shift, counts) + np.arange(int(np.sum(counts)))
+
+
+def first_beyond(times: Array, low: IntArray, high: IntArray, wanted: Array) -> IntArray:
+    """Return the first position in low..high-1 whose time is beyond the wanted one.
+
+    It is `high` if there is none; times increase within a segment.
+
+    Examples
+    --------
+    >>> ends = np.array([0, 2]), np.array([2, 4])
+    >>> first_beyond(np.array([1.0, 3.0, 0.0, 5.0]), *ends, np.array([1.0, 9.0]))
+    array([1, 4])
+    """
+    while np.any(low < high):
+        open_, middle = low < high, (low + high) // 2
+        before = open_ & (times[np.minimum(middle, len(times) - 1)] <= wanted)
+        low, high = np.where(before, middle + 1, low), np.where(open_ & ~before, middle, high)
+    return low
 
 
 def group_sums(values: Array, groups: IntArray, count: int) -> Array:

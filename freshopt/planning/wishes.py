@@ -53,6 +53,7 @@ from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.questions.bandwidth_for import AS_TODAY
 from freshopt.questions.todays_crawls import freshness_of
 from freshopt.scheduling.rate_table import RateTable
+from freshopt.simulation.rules import RULES, Rule, rules_of
 from freshopt.units import Time, bounds_as_intervals, share_of
 
 # Posterior samples that a plan may ask for: the relative error of their mean is then 1 %.
@@ -306,6 +307,14 @@ class Wishes:
         help="Extra cost of a fetch that finds a change, relative to one that finds none (a 304), such"
         " as 20. --bandwidth and --host-limits are then in that unit.",
     )
+    compare_rule: Mapping[str, Rule] | None = wish(
+        None,
+        lambda name, given, _log: rules_of(name, given),
+        metavar="RULE",
+        group="rules",
+        help="Test the plan on your history as --replay does, beside a rule that crawlers run (repeatable): "
+        f"{', '.join(RULES)}, or an interval such as 6h.",
+    )
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a pickle has, by name."""
@@ -405,8 +414,8 @@ class LifetimeWishes(_EveryWish, _PredictedWishes, total=False):
     stale_while_revalidate: Any
 
 
-class BackTestWishes(_EveryWish, total=False):
-    """What `backtest` takes."""
+class _TimedWishes(_EveryWish, total=False):
+    """What plans of times and their back-tests may be asked for."""
 
     seed: int
     load_limit: float
@@ -415,7 +424,13 @@ class BackTestWishes(_EveryWish, total=False):
     changed_cost: Any
 
 
-class PlanWishes(BackTestWishes, _PredictedWishes, total=False):
+class BackTestWishes(_TimedWishes, total=False):
+    """What `backtest` takes."""
+
+    compare_rule: Any
+
+
+class PlanWishes(_TimedWishes, _PredictedWishes, total=False):
     """What `plan` takes."""
 
     host_gap: Time
