@@ -124,6 +124,7 @@ def replay(
             skip=skip,
             end=found.end if until is None else np.minimum(until, found.end),
             importance=None if weights is None else weights(world.names),
+            seed=asked.seed,
         )
         costs = (
             f"{key} {amount(_KINDS.get(key, key), each.value, unit)}" for key, each in other.costs.items()

@@ -278,7 +278,8 @@ def _of_rule(window: HeldOutWindow, request: Wishes, sources: Sources, rule: Rul
     """Return what a rule of crawlers does, which began with the record."""
     answered = None if window.outcomes is None else window.outcomes.of
     worlds = window.drawn or (window,)
-    own = [rule_crawls(rule, one.world, window.changes.until, answered) for one in worlds]
+    until, seed = window.changes.until, request.seed
+    own = [rule_crawls(rule, one.world, until, answered, seed) for one in worlds]
     # What is hidden of their cost is that of the same crawls: those of the first sample.
     several = [*own[: len(window.drawn[:1])], *own]
     conduct = crawls_that(window, [(each.source, each.time) for each in several], 0.0)

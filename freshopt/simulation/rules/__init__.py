@@ -15,6 +15,7 @@ from freshopt.simulation.rules.fixed_interval import FixedInterval as FixedInter
 from freshopt.simulation.rules.miniflux import Miniflux as Miniflux
 from freshopt.simulation.rules.nutch import Nutch as Nutch
 from freshopt.simulation.rules.rule import Rule as Rule
+from freshopt.simulation.rules.rule import RuleCrawls as RuleCrawls
 from freshopt.simulation.rules.rule import replay_rule as replay_rule
 from freshopt.simulation.rules.rule import require_settings
 from freshopt.simulation.rules.rule import rule_crawls as rule_crawls

@@ -25,5 +25,5 @@ class BackOff:
 
     def after(self, own: Array, seen: Fetched) -> Array:
         """See `Rule.after`."""
-        own[0] = np.where(seen.changed, self.first, np.minimum(self.factor * own[0], self.longest))
-        return own[0]
+        own[0] = gap = np.where(seen.changed, self.first, np.minimum(self.factor * own[0], self.longest))
+        return gap

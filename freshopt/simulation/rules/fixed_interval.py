@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from freshopt.numerics.arrays import Array
 from freshopt.simulation.rules.rule import Fetched
 from freshopt.units import SECONDS
@@ -22,4 +24,4 @@ class FixedInterval:
 
     def after(self, own: Array, _: Fetched) -> Array:
         """See `Rule.after`."""
-        return own[0]
+        return np.array(own[0])

@@ -35,5 +35,5 @@ class Miniflux:
         with np.errstate(divide="ignore", invalid="ignore"):
             weekly = np.ceil(WEEK / (span / (many - 1)))
             interval = np.clip(WEEK / (weekly * self.factor), self.shortest, self.longest)
-        own[0] = np.where(span > 0.0, interval, self.longest)
-        return own[0]
+        own[0] = gap = np.where(span > 0.0, interval, self.longest)
+        return gap

@@ -48,4 +48,5 @@ class Nutch:
         interval = np.clip(interval, self.shortest, self.longest)
         beyond = interval > self.most
         own[:] = np.where(beyond, 0.9 * self.most, interval), since, beyond
-        return np.minimum(interval - self.shift * since, self.most)
+        gap: Array = np.minimum(interval - self.shift * since, self.most)
+        return gap

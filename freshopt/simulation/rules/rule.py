@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 MOST_CRAWLS = 30_000_000
 # An interval has settled once it comes within this factor of the mean of the later ones, or crosses it.
 NEAR = 1.2
+# Largest share below 1.
+LAST = float(np.nextafter(1.0, 0.0))
 # Fetches from which such a mean is taken.
 FEWEST = 4
 
@@ -102,12 +104,12 @@ class RuleCrawls(NamedTuple):
 def require_settings(name: str, rule: Rule) -> None:
     """Raise SourceDataError if a rule has a setting that no program would take."""
     for key, value in {each.name: getattr(rule, each.name) for each in fields(cast(Any, rule))}.items():
-        below = 1.0 if key in ("decrease", "shift") else np.inf
+        below = LAST if key in ("decrease", "shift") else np.inf
         least = 0.0 if key in ("shift", "retry") else SMALLEST
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < below:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= below:
             raise SourceDataError(
                 f"the rule {name!r} has {key}={value!r}. Pass a number >{'=' * (least == 0.0)} 0"
-                f"{' and below 1' * (below == 1.0)}."
+                f"{' and below 1' * (below == LAST)}."
             )
 
 
@@ -116,10 +118,12 @@ def rule_crawls(
     world: World,
     end: npt.ArrayLike,
     answered: Callable[[IntArray, Array], BoolArray] | None = None,
+    seed: int | None = None,
 ) -> RuleCrawls:
     """Return the crawls that a rule makes in a world, up to the end of each source.
 
-    `answered` says which fetches are, of given sources at given times; by default all.
+    `answered` says which fetches are, of given sources at given times; by default all. With a seed the first
+    gap of each source ends at random, so that no clock of the changes keeps step with the fetches.
 
     Examples
     --------
@@ -136,7 +140,8 @@ def rule_crawls(
     last = offsets[1:] + np.arange(n)
     now = np.array(np.broadcast_to(world.start, n), dtype=np.float64)
     known, recent, own = first_beyond(times, first, last, now), first.copy(), np.zeros((3, n))
-    own[0], gap, latest, failed = rule.first, np.full(n, rule.first), now.copy(), np.zeros(n, dtype=np.bool_)
+    own[0], latest, failed = rule.first, now.copy(), np.zeros(n, dtype=np.bool_)
+    gap = rule.first * (np.ones(n) if seed is None else np.random.default_rng([seed, 37]).random(n))
     at = np.flatnonzero(now <= until)
     rows, total = [RuleCrawls(at, now[at], failed[at], own[0, at])], len(at)
     while True:
@@ -199,6 +204,7 @@ def replay_rule(
     importance: npt.ArrayLike | None = None,
     objective: Objective | None = None,
     runs: int | None = None,
+    seed: int = 0,
 ) -> Replay:
     """Measure what a rule costs in a world, as `freshopt.replay` measures a schedule.
 
@@ -212,7 +218,7 @@ def replay_rule(
 
     def one(run: int) -> Run:
         here = drawn_world(world, run)
-        crawls = rule_crawls(rule, here, window.until)
+        crawls = rule_crawls(rule, here, window.until, seed=seed + run)
         refreshes = grouped(crawls.source, crawls.time, len(world))
         return Run(grouped_integrals(here, refreshes, window, objective), window.count(refreshes))
 

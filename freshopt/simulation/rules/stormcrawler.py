@@ -35,5 +35,5 @@ class StormCrawler:
         shorter = np.trunc((one - share) * minutes + share * np.float32(self.shortest / MINUTE))
         longer = np.trunc(minutes * (one + np.float32(self.increase)))
         interval = np.where(seen.changed, shorter, np.minimum(longer, self.longest / MINUTE))
-        own[0] = np.where(seen.failed, self.first, MINUTE * np.maximum(interval, 1.0))
-        return own[0]
+        own[0] = gap = np.where(seen.failed, self.first, MINUTE * np.maximum(interval, 1.0))
+        return gap
