@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypedDict, TypeVar, cast
 
 import numpy as np
 
-from freshopt.errors import ObjectiveError, check_seed, expect, refuse_unknown
+from freshopt.errors import ObjectiveError, SourceDataError, check_seed, expect, refuse_unknown
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.weekly_profile import check_load_limit
 from freshopt.logs.crawl_log import CrawlLog
@@ -52,6 +52,7 @@ from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.questions.bandwidth_for import AS_TODAY
 from freshopt.questions.todays_crawls import freshness_of
+from freshopt.report.held_out import is_plan, policy_words
 from freshopt.scheduling.rate_table import RateTable
 from freshopt.simulation.rules import RULES, Rule, rules_of
 from freshopt.units import Time, bounds_as_intervals, share_of
@@ -309,7 +310,7 @@ class Wishes:
     )
     compare_rule: Mapping[str, Rule] | None = wish(
         None,
-        lambda name, given, _log: rules_of(name, given),
+        lambda name, given, _log: _rules(name, given),
         metavar="RULE",
         group="rules",
         help="Test the plan on your history as --replay does, beside a rule that crawlers run (repeatable): "
@@ -471,6 +472,15 @@ def taking(takes: type, usual: Mapping[str, Any] | None = None) -> Callable[[F],
         return cast(F, checked)
 
     return spelled_out
+
+
+def _rules(name: str, given: object) -> dict[str, Rule]:
+    """Return rules under names that no policy has."""
+    found = rules_of(name, given)
+    for each in found:
+        if is_plan(each) or each != policy_words(each):
+            raise SourceDataError(f"{name} has the name {each!r}, which a policy has. Pass another.")
+    return found
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a setting

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
-from freshopt.numerics.arrays import SMALLEST, Array, BoolArray, IntArray
+from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.segments import first_beyond
 from freshopt.simulation.staleness_integrals import grouped, grouped_integrals, window_of
 from freshopt.simulation.standard_errors import Run, drawn_world, measured_runs, runs_wanted, weights_of
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from freshopt.modelling.objective import Objective
     from freshopt.simulation.replay_result import Replay
 
-# Fetches of a rule, some GiB.
-MOST_CRAWLS = 30_000_000
+# Fetches of a rule, some GiB; and of one source, some minutes.
+MOST_CRAWLS, MOST_STEPS = 30_000_000, 2_000_000
 # An interval has settled once it comes within this factor of the mean of the later ones, or crosses it.
 NEAR = 1.2
-# Largest share below 1.
-LAST = float(np.nextafter(1.0, 0.0))
+# What settings may be, besides times of a second or more and factors from 1.
+BOUNDS = {"increase": (0.0, 100.0), "decrease": (0.0, 0.99), "shift": (0.0, 0.99), "retry": (0.0, np.inf)}
 # Fetches from which such a mean is taken.
 FEWEST = 4
 
@@ -104,12 +104,11 @@ class RuleCrawls(NamedTuple):
 def require_settings(name: str, rule: Rule) -> None:
     """Raise SourceDataError if a rule has a setting that no program would take."""
     for key, value in {each.name: getattr(rule, each.name) for each in fields(cast(Any, rule))}.items():
-        below = LAST if key in ("decrease", "shift") else np.inf
-        least = 0.0 if key in ("shift", "retry") else SMALLEST
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= below:
+        low, high = BOUNDS.get(key, (1.0, np.inf))
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            until = "" if high == np.inf else f" to {high:g}"
             raise SourceDataError(
-                f"the rule {name!r} has {key}={value!r}. Pass a number >{'=' * (least == 0.0)} 0"
-                f"{' and below 1' * (below == LAST)}."
+                f"the rule {name!r} has {key}={value!r}. Pass a number from {low:g}{until}."
             )
 
 
@@ -162,10 +161,10 @@ def rule_crawls(
         now[at], latest[found], failed[at] = moment, moment[told], ~told
         rows.append(RuleCrawls(at, moment, changed, own[0, at]))
         total += len(at)
-        if total > MOST_CRAWLS:
+        if total > MOST_CRAWLS or len(rows) > MOST_STEPS:
             raise SourceDataError(
-                f"{rule!r} makes more than {MOST_CRAWLS:,} fetches of {n} sources. Leave it out, or compare "
-                "on fewer sources."
+                f"{rule!r} makes more than {total:,} fetches of {n} sources, too many to replay one by one. "
+                "Leave it out, or compare on fewer sources or a shorter log."
             )
     source, time, changes, interval = (np.concatenate(each) for each in zip(*rows, strict=True))
     order = np.lexsort((time, source))
