@@ -43,8 +43,9 @@ UNIFORM, PROPORTIONAL, SQUARE_ROOT = "uniform", "proportional", "∝ √(w·Δ)"
 HINDSIGHT, CURRENT, PLAN_AT_CURRENT = "best static in hindsight", "current", f"{PLAN_AT}current"
 # Passes that match a plan's refreshes to those of the log's crawls, and how closely.
 PASSES, MATCHED = 5, 1e-6
-# Most of a rule's bandwidth with which a plan that costs as much is sought, and halvings to 2e-3 of it.
-MOST_NEEDED, HALVINGS = 4.0, 12
+# Where a plan is sought that costs as much as a rule, relative to the rule's bandwidth; how near, and in how
+# many steps; the flattest line of log cost over log bandwidth.
+LEAST_NEEDED, MOST_NEEDED, NEAR, SECANTS, FLATTEST = 1e-3, 10.0, 1e-3, 12, -0.05
 
 
 class Known(NamedTuple):
@@ -267,10 +268,10 @@ def _at_own_bandwidth(
         if used > 0.0 and not np.any(sources.min_rate > 0.0):
             rates = _of_as_many(window, request, sources, used)
             own = at_rates(window, request, problem_of(request, sources, used), rates, used, nodes)
-            if conduct.rule is not None:
-                needed = _needed(window, request, sources, rows[-1])
-                rows[-1] = replace(rows[-1], rule=conduct.rule._replace(needed=needed))
             rows.append(measure(PLAN_AT + name, window, request.objective, sources.importance, own))
+            if conduct.rule is not None:
+                needed = _needed(window, request, sources, *rows[-2:])
+                rows[-2] = replace(rows[-2], rule=conduct.rule._replace(needed=needed))
     return rows
 
 
@@ -292,21 +293,29 @@ def _of_rule(window: HeldOutWindow, request: Wishes, sources: Sources, rule: Rul
     return conduct._replace(bandwidth=spent, rule=RuleFacts(float(settled), float(before)))
 
 
-def _needed(window: HeldOutWindow, request: Wishes, sources: Sources, row: Measured) -> float:
-    """Return the bandwidth at which the plan costs as much as a rule.
+def _needed(
+    window: HeldOutWindow, request: Wishes, sources: Sources, rule: Measured, plan: Measured
+) -> float:
+    """Return the bandwidth at which plans cost as much as a rule, given one of as many fetches.
 
-    NaN where four times the rule's does not do.
+    By secants in logarithms, where costs are nearly straight; NaN where they do not get there.
     """
-    low, high = (np.log(row.bandwidth * factor) for factor in (1e-3, MOST_NEEDED))
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        problem = problem_of(request, sources, float(np.exp(middle)))
-        rates = solve(problem, tolerance=TOLERANCE, certify=False).rates
-        plan = at_rates(window, request, problem, rates, row.bandwidth)._replace(in_parts=False)
-        cost = measure(PLAN, window, request.objective, sources.importance, plan).cost
-        less = float(sources.importance @ (cost - row.cost)) <= 0.0
-        low, high = (low, middle) if less else (middle, high)
-    return float(np.exp(high)) if high < np.log(row.bandwidth * MOST_NEEDED) else float("nan")
+    size, slope, weight = np.log(plan.bandwidth), -1.0, plan.weight
+    least, most = size + np.log(LEAST_NEEDED), size + np.log(MOST_NEEDED)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        more = np.log((weight @ plan.cost) / (weight @ rule.cost))
+        for _ in range(SECANTS):
+            if not np.isfinite(more) or abs(more) <= NEAR:
+                break
+            other = float(np.clip(size - more / slope, least, most))
+            problem = problem_of(request, sources, float(np.exp(other)))
+            rates = solve(problem, tolerance=TOLERANCE, certify=False).rates
+            found = at_rates(window, request, problem, rates, rule.bandwidth)._replace(in_parts=False)
+            cost = measure(PLAN, window, request.objective, weight, found).cost
+            before, more = more, np.log((weight @ cost) / (weight @ rule.cost))
+            slope = min((more - before) / (other - size), FLATTEST) if other != size else slope
+            size = other
+    return float(np.exp(size)) if abs(more) <= NEAR else float("nan")
 
 
 def own_crawls(
