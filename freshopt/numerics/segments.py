@@ -41,9 +41,9 @@ def segment_rows(offsets: IntArray, chosen: IntArray) -> IntArray:
 
 
 def first_beyond(times: Array, low: IntArray, high: IntArray, wanted: Array) -> IntArray:
-    """Return the first position in low..high-1 whose time is beyond the wanted one.
+    """Return the first positions whose times are beyond wanted ones.
 
-    It is `high` if there is none; times increase within a segment.
+    Each is in low..high-1, or `high` if there is none; times increase within a segment.
 
     Examples
     --------

@@ -257,7 +257,7 @@ def _at_own_bandwidth(
     statuses: Statuses | None,
     nodes: Nodes,
 ) -> list[Measured]:
-    """Measure the log's own crawls and rules of crawlers, and for each a plan that uses as much."""
+    """Measure own crawls and rules, each with a plan that uses as much."""
     found = {} if log is None else {CURRENT: own_crawls(window, request, sources, log, statuses)}
     rules = request.compare_rule or {}
     found |= {name: _of_rule(window, request, sources, rule) for name, rule in rules.items()}
@@ -296,9 +296,10 @@ def _of_rule(window: HeldOutWindow, request: Wishes, sources: Sources, rule: Rul
 def _needed(
     window: HeldOutWindow, request: Wishes, sources: Sources, rule: Measured, plan: Measured
 ) -> float:
-    """Return the bandwidth at which plans cost as much as a rule, given one of as many fetches.
+    """Return the bandwidth at which plans cost as much as a rule.
 
-    By secants in logarithms, where costs are nearly straight; NaN where they do not get there.
+    By secants in logarithms, where costs are nearly straight, from a plan of as many fetches; NaN where they
+    do not get there.
     """
     size, slope, weight = np.log(plan.bandwidth), -1.0, plan.weight
     least, most = size + np.log(LEAST_NEEDED), size + np.log(MOST_NEEDED)

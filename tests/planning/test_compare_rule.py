@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -67,7 +68,7 @@ def test_a_rule_is_measured_in_what_came_beside_a_plan_of_as_many_fetches(
 
 def test_the_plan_costs_as_much_with_what_it_is_said_to_need(history: ChangeHistory) -> None:
     log = history.to_log(2.0)
-    asked = {"history": history, "objective": FRESH, "splits": 1}
+    asked: dict[str, Any] = {"history": history, "objective": FRESH, "splits": 1}
     found = fo.backtest(log, 3.0, compare_rule="stormcrawler", **asked)
     rule, row = found.rules["stormcrawler"], found.means[-2]
     again = fo.backtest(log, rule.needed, **asked).means[0]
@@ -90,7 +91,7 @@ def test_without_a_history_costs_are_of_drawn_changes(history: ChangeHistory) ->
 
 def test_fetches_of_a_rule_fail_and_cost_as_those_of_others(history: ChangeHistory) -> None:
     log, rule = history.to_log(2.0), {"mine": FixedInterval(86400.0)}
-    asked = {"history": history, "objective": FRESH, "splits": 1, "compare_rule": rule}
+    asked: dict[str, Any] = {"history": history, "objective": FRESH, "splits": 1, "compare_rule": rule}
     whole = fo.backtest(log, 3.0, **asked)
     half = fo.backtest(log, 3.0, success=0.5, **asked)
     once = fo.backtest(log, 3.0, success=0.5, retry_at_once=True, **asked)

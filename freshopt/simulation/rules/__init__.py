@@ -1,4 +1,4 @@
-"""Rules that crawlers, feed readers and monitors run, to be replayed beside a plan.
+"""Rules that crawlers, feed readers and monitors run.
 
 `RULES` has them by name, with the settings of each program as it comes; a rule of another program is a file
 like `stormcrawler` and its row there. None of them knows importances, nor a bandwidth: what a rule uses

@@ -16,7 +16,7 @@ from freshopt.units import SECONDS
 
 @dataclass(frozen=True, slots=True)
 class BackOff:
-    """Longer by a factor where nothing changed, the first interval again where something did."""
+    """Longer without a change, the first interval again after one."""
 
     factor: float = 2.0
     first: float = SECONDS["hour"]

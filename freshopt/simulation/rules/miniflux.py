@@ -21,7 +21,7 @@ DAY, WEEK = SECONDS["day"], SECONDS["week"]
 
 @dataclass(frozen=True, slots=True)
 class Miniflux:
-    """The mean gap between the entries of the last seven days, divided by a factor."""
+    """The mean gap between the entries of seven days."""
 
     factor: float = 1.0
     shortest: float = 300.0

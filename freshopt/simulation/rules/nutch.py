@@ -21,7 +21,7 @@ DAY = SECONDS["day"]
 
 @dataclass(frozen=True, slots=True)
 class Nutch:
-    """Longer by a share where nothing changed, shorter by a share where something did.
+    """Longer by a share without a change, shorter by one after one.
 
     The next fetch comes earlier by the share `shift` of the time since the last change (``sync_delta_rate``;
     0 is ``sync_delta`` off). An interval beyond `most` becomes 0.9 of it, and the next fetch then has nothing
@@ -38,7 +38,7 @@ class Nutch:
     retry: float = DAY
 
     def after(self, own: Array, seen: Fetched) -> Array:
-        """See `Rule.after`; the time since a change is kept, and whether the next fetch is blind."""
+        """See `Rule.after`; kept are time since a change, and blindness."""
         blind = own[2] > 0.0
         factor = np.where(seen.changed, 1.0 - self.decrease, 1.0 + self.increase)
         since = np.where(blind | seen.changed, 0.0, own[1] + seen.gap)

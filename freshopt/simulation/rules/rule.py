@@ -48,7 +48,7 @@ class Dates(NamedTuple):
     second: float
 
     def within(self, seconds: float) -> tuple[IntArray, Array]:
-        """Return how many lie so many seconds back at most, and the seconds from first to last."""
+        """Return how many are so recent, and their seconds from first to last."""
         own, end = self.found, self.known[self.found]
         first = first_beyond(self.times, self.recent[own], end, self.moment - self.second * seconds)
         self.recent[own] = first
@@ -72,7 +72,7 @@ class Fetched(NamedTuple):
 
 @runtime_checkable
 class Rule(Protocol):
-    """A rule: from what a fetch found to the time of the next.
+    """From what a fetch found to the time of the next.
 
     Settings are seconds and factors.
     """
@@ -83,7 +83,7 @@ class Rule(Protocol):
 
     @property
     def retry(self) -> float:
-        """The time to the next fetch after one without an answer; 0 for the interval."""
+        """The time to the next after a failed one; 0: the interval."""
 
     def after(self, own: Array, seen: Fetched) -> Array:
         """Return the seconds to the next fetches.
@@ -102,7 +102,7 @@ class RuleCrawls(NamedTuple):
 
 
 def require_settings(name: str, rule: Rule) -> None:
-    """Raise SourceDataError if a rule has a setting that no program would take."""
+    """Raise SourceDataError if a setting of a rule is out of bounds."""
     for key, value in {each.name: getattr(rule, each.name) for each in fields(cast(Any, rule))}.items():
         low, high = BOUNDS.get(key, (1.0, np.inf))
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
@@ -119,9 +119,9 @@ def rule_crawls(
     answered: Callable[[IntArray, Array], BoolArray] | None = None,
     seed: int | None = None,
 ) -> RuleCrawls:
-    """Return the crawls that a rule makes in a world, up to the end of each source.
+    """Return the crawls that a rule makes in a world.
 
-    `answered` says which fetches are, of given sources at given times; by default all. With a seed the first
+    They go on to the end of each source. `answered` says which fetches are, of given sources at given times; by default all. With a seed the first
     gap of each source ends at random, so that no clock of the changes keeps step with the fetches.
 
     Examples
@@ -172,9 +172,9 @@ def rule_crawls(
 
 
 def settling(crawls: RuleCrawls, n: int, begin: float) -> tuple[float, float]:
-    """Return after how many fetches intervals settle, and how many came before a moment.
+    """Return after how many fetches intervals settle.
 
-    Both are medians over the n sources; NaN where no source has four fetches after it. An interval has
+    With it comes how many there were before a moment; both are medians over the n sources, NaN where no source has four fetches after it. An interval has
     settled once it comes within a fifth of the geometric mean of those after the moment, or crosses it.
     """
     source, later = crawls.source, crawls.time > begin
@@ -205,9 +205,9 @@ def replay_rule(
     runs: int | None = None,
     seed: int = 0,
 ) -> Replay:
-    """Measure what a rule costs in a world, as `freshopt.replay` measures a schedule.
+    """Measure what a rule costs in a world.
 
-    It begins with the world; costs count from `skip` after the origin, which is when all copies are fresh.
+    As `freshopt.replay` measures a schedule. It begins with the world; costs count from `skip` after the origin, which is when all copies are fresh.
     """
     begin = float(np.min(world.start)) if origin is None else float(origin)
     window = window_of(world, begin, skip, world.horizon if end is None else end, world.horizon)

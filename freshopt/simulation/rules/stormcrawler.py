@@ -20,7 +20,7 @@ MINUTE, HOUR, DAY = SECONDS["minute"], SECONDS["hour"], SECONDS["day"]
 
 @dataclass(frozen=True, slots=True)
 class StormCrawler:
-    """Longer by a share where nothing changed; else a share of the way to the shortest interval."""
+    """Longer without a change, after one nearer to the shortest interval."""
 
     increase: float = 0.5
     decrease: float = 0.5
