@@ -1,4 +1,4 @@
-"""Sums over segments of a sorted array, and over groups; bisection within segments."""
+"""Sums and bisection over segments of a sorted array, and groups."""
 
 from __future__ import annotations
 

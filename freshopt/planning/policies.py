@@ -257,7 +257,7 @@ def _at_own_bandwidth(
     statuses: Statuses | None,
     nodes: Nodes,
 ) -> list[Measured]:
-    """Measure own crawls and rules, each with a plan that uses as much."""
+    """Measure own crawls and rules, each with a plan of as many."""
     found = {} if log is None else {CURRENT: own_crawls(window, request, sources, log, statuses)}
     rules = request.compare_rule or {}
     found |= {name: _of_rule(window, request, sources, rule) for name, rule in rules.items()}

@@ -48,7 +48,7 @@ class Dates(NamedTuple):
     second: float
 
     def within(self, seconds: float) -> tuple[IntArray, Array]:
-        """Return how many are so recent, and their seconds from first to last."""
+        """Return how many are so recent, and the seconds they span."""
         own, end = self.found, self.known[self.found]
         first = first_beyond(self.times, self.recent[own], end, self.moment - self.second * seconds)
         self.recent[own] = first
@@ -121,8 +121,9 @@ def rule_crawls(
 ) -> RuleCrawls:
     """Return the crawls that a rule makes in a world.
 
-    They go on to the end of each source. `answered` says which fetches are, of given sources at given times; by default all. With a seed the first
-    gap of each source ends at random, so that no clock of the changes keeps step with the fetches.
+    They go on to the end of each source. `answered` says which fetches are, of given sources at given times;
+    by default all. With a seed the first gap of each source ends at random, so that no clock of the changes
+    keeps step with the fetches.
 
     Examples
     --------
@@ -174,8 +175,9 @@ def rule_crawls(
 def settling(crawls: RuleCrawls, n: int, begin: float) -> tuple[float, float]:
     """Return after how many fetches intervals settle.
 
-    With it comes how many there were before a moment; both are medians over the n sources, NaN where no source has four fetches after it. An interval has
-    settled once it comes within a fifth of the geometric mean of those after the moment, or crosses it.
+    With it comes how many there were before a moment; both are medians over the n sources, NaN where none has
+    four fetches after it. An interval has settled once it comes within a fifth of the geometric mean of those
+    after the moment, or crosses it.
     """
     source, later = crawls.source, crawls.time > begin
     many = np.bincount(source[later], minlength=n)
@@ -207,7 +209,8 @@ def replay_rule(
 ) -> Replay:
     """Measure what a rule costs in a world.
 
-    As `freshopt.replay` measures a schedule. It begins with the world; costs count from `skip` after the origin, which is when all copies are fresh.
+    As `freshopt.replay` measures a schedule. The rule begins with the world; costs count from `skip` after
+    the origin, which is when all copies are fresh.
     """
     begin = float(np.min(world.start)) if origin is None else float(origin)
     window = window_of(world, begin, skip, world.horizon if end is None else end, world.horizon)
