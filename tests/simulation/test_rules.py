@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ Changes = list[float]
 
 def drawn(seed: int, rate: float, days: float) -> Changes:
     rng = np.random.default_rng(seed)
-    return np.sort(rng.random(rng.poisson(rate * days)) * days).tolist()
+    return [float(each) for each in np.sort(rng.random(rng.poisson(rate * days)) * days)]
 
 
 def world(*sources: Changes, end: float, unit: str = "day") -> fo.World:
@@ -180,7 +180,8 @@ def test_failed_fetches_are_tried_again_as_the_programs_do() -> None:
             count["of"] += 1
             return np.full(len(source), count["of"] not in (2, 3))
 
-        return np.diff(rule_crawls(rule, world([], end=200.0), 200.0, answered).time).tolist()
+        times = rule_crawls(rule, world([], end=200.0), 200.0, answered).time
+        return [float(each) for each in np.diff(times)]
 
     assert two_fail(Nutch())[:4] == pytest.approx([30.0, 33.0, 1.0, 1.0], rel=EXACT)
     # An error makes StormCrawler forget its interval: the next answer begins with a day again.
@@ -255,7 +256,7 @@ def test_rules_are_named_or_given() -> None:
         ({"mine": Nutch(shift=1.0)}, r"the rule 'mine' has shift=1\.0\. Pass a number from 0 to 0\.99\."),
         ({"mine": Nutch(increase=math.nan)}, "increase=nan"),
         ({"mine": BackOff(factor=0.5)}, "factor=0.5"),
-        ({"mine": FixedInterval(first="1h")}, "first='1h'"),
+        ({"mine": FixedInterval(cast(Any, "1h"))}, "first='1h'"),
     ],
 )
 def test_what_is_no_rule_is_named(given: Any, words: str) -> None:  # noqa: ANN401
