@@ -51,8 +51,8 @@ def first_beyond(times: Array, low: IntArray, high: IntArray, wanted: Array) -> 
     >>> first_beyond(np.array([1.0, 3.0, 0.0, 5.0]), *ends, np.array([1.0, 9.0]))
     array([1, 4])
     """
-    while np.any(low < high):
-        open_, middle = low < high, (low + high) // 2
+    while np.any(open_ := low < high):
+        middle = (low + high) // 2
         before = open_ & (times[np.minimum(middle, len(times) - 1)] <= wanted)
         low, high = np.where(before, middle + 1, low), np.where(open_ & ~before, middle, high)
     return low

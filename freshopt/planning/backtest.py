@@ -104,7 +104,7 @@ class BackTest(Plotted):
     dated: bool = False
     failures: str = ""
     library: str = POLARS
-    rules: Mapping[str, RuleFacts] = field(default_factory=dict)
+    rules: Mapping[str, RuleFacts] = field(default_factory=dict, hash=False)
 
     @framed
     def to_frame(self) -> polars.DataFrame:
@@ -141,11 +141,10 @@ class BackTest(Plotted):
         told["policies"] = [row.facts() for row in self.means]
         told["windows"] = [row.facts() for row in self.rows]
         told["over_time"] = self.details.facts()
+        used = {row.policy: row.bandwidth for row in self.means}
         told["rules"] = [
-            {
-                "rule": name,
-                **{key: value if np.isfinite(value) else None for key, value in rule._asdict().items()},
-            }
+            {"rule": name, "used": used[name]}
+            | {key: value if np.isfinite(value) else None for key, value in rule._asdict().items()}
             for name, rule in self.rules.items()
         ]
         return {"held_out": told}

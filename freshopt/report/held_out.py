@@ -103,16 +103,15 @@ def phases_supported(verdict: str) -> bool:
     return f"{PHASES} saves " in f"{verdict[:1].lower()}{verdict[1:]}"
 
 
-def rule_words(rows: Sequence[PolicyRow], rule: Facts) -> str:
+def rule_words(rule: Facts) -> str:
     """Return what a reader should know of a rule of crawlers."""
     name, needed, settled = rule.text("rule"), rule.maybe("needed"), rule.maybe("settled")
-    used = next(row.refreshes for row in rows if row.policy == name)
-    words = []
+    used, words = rule.number("used"), []
     if needed is not None:
         share = percent(abs(1.0 - needed / used), space=" ")
         words.append(
-            f"The plan costs as much as {name} with {number(needed)} fetches in place of {number(used)}, "
-            f"{share} {'fewer' if needed < used else 'more'}."
+            f"The plan costs as much as {name} at a bandwidth of {number(needed)} in place of "
+            f"{number(used)}, {share} {'less' if needed < used else 'more'}."
         )
     if settled:
         words.append(

@@ -51,7 +51,7 @@ def held_out(told: Context, folder: PlanFolder | None = None) -> Finding | None:
     failures = held.text("failures") if "failures" in held.values else ""
     sentence = held.text("verdict") if held.values.get("verdict") else ""
     finding = Finding("held-out", "back-test", sentence)
-    ruled = [rule_words(rows, each) for each in held.rows("rules")] if held.values.get("rules") else []
+    ruled = [rule_words(each) for each in held.rows("rules")] if held.values.get("rules") else []
     facts: dict[str, Any] = {
         "notes": [*_unsupported(told, rows, sentence), *filter(None, ruled), *notes(rows, failures=failures)],
         "each": None,
