@@ -1,0 +1,101 @@
+"""Active hours: what an interval comes to where checks pause at night or on some days.
+
+changedetection.io checks a watch when its interval is over since the last check, if that is within the hours
+of the day [1]_; else with the beginning of the next. The mean time between checks is counted over some weeks
+of that, and grows with the interval. Weeks are those of the watch's time zone, without changes of the clocks.
+
+Cost: a step for each day of some weeks, some thousand to find an interval.
+
+References
+----------
+.. [1] https://github.com/dgtlmoon/changedetection.io, 0.55.8, ``time_handler.py`` (``is_within_schedule``),
+   ``flask_app.py`` (``ticker_thread_check_time_launch_checks``)
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from freshopt.errors import SourceDataError
+from freshopt.tools.records import typed
+from freshopt.units import SECONDS
+
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_DAY, _WEEK = SECONDS["day"], SECONDS["week"]
+# Weeks over which checks are counted, and intervals that they are long at least.
+_WEEKS, _INTERVALS = 4, 12
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """How long checks go on, in digits."""
+
+    hours: str | int = 24
+    minutes: str | int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """Hours of a day: from a time on, until midnight at most."""
+
+    enabled: bool = False
+    start_time: str = "00:00"
+    duration: Duration = Duration()
+
+
+class ActiveHours(NamedTuple):
+    """Times of the week in which a watch is checked, in seconds; None for always."""
+
+    times: tuple[tuple[float, float], ...] | None = None
+
+    @classmethod
+    def of(cls, told: dict[str, Any] | None, what: str) -> ActiveHours:
+        """Return the hours that a ``time_schedule_limit`` tells; `what` names it in an error."""
+        if not told or not told.get("enabled"):
+            return cls()
+        found = []
+        for number, name in enumerate(_DAYS):
+            day = typed(told.get(name) or {}, Day, f"{what}, {name}", "Correct its hours.")
+            clock = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", day.start_time)
+            length = [str(each) for each in (day.duration.hours, day.duration.minutes)]
+            if clock is None or not all(re.fullmatch(r"\d{1,4}", each) for each in length):
+                raise SourceDataError(f"{what}, {name}, has no hours such as 08:00 and 10 h. Correct them.")
+            begin = 3600.0 * int(clock[1]) + 60.0 * int(clock[2])
+            end = min(begin + 3600.0 * int(length[0]) + 60.0 * int(length[1]), float(_DAY))
+            if day.enabled:
+                found.append((number * _DAY + begin, number * _DAY + end))
+        return cls(None if sum(end - begin for begin, end in found) >= _WEEK else tuple(found))
+
+    def mean(self, interval: float) -> float:
+        """Return the mean time between checks at an interval.
+
+        Examples
+        --------
+        >>> mondays = ActiveHours(((32_400.0, 61_200.0),))
+        >>> ActiveHours().mean(3600.0), mondays.mean(3600.0) / 604_800.0 * 9  # checks from 9 to 17 o'clock
+        (3600.0, 1.0)
+        """
+        if self.times is None:
+            return interval
+        weeks = max(_WEEKS, math.ceil(_INTERVALS * interval / _WEEK))
+        last, many = -math.inf, 0
+        for week in range(weeks):
+            for begin, end in self.times:
+                first, close = max(week * _WEEK + begin, last + interval), week * _WEEK + end
+                if first <= close:
+                    checks = math.floor((close - first) / interval)
+                    last, many = first + checks * interval, many + checks + 1
+        return weeks * _WEEK / many if many else math.inf
+
+    def interval(self, mean: float, least: int) -> int:
+        """Return the shortest whole interval whose checks are no closer than `mean` on average."""
+        low, high = least - 1, max(least, math.ceil(mean))
+        if self.times is None:
+            return high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.mean(middle) >= mean * (1.0 - 1e-9) else (middle, high)
+        return high
