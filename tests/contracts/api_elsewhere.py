@@ -45,13 +45,16 @@ NAMES: dict[str, dict[str, str]] = {
     "test_poisson_check": {"goodness_of_fit": "draw interpret"},
     "test_signal_quality": {"noisy_signals": "NoisySignals"},
     "test_formats": {
-        "tools": "CacheControl ChangeDetection Crontab Dns ExternalSecrets Nginx Nutch Redis StormCrawler"
+        "tools": "CacheControl ChangeDetection Crontab Dns ExternalSecrets FreshRss Miniflux Nginx Nutch "
+        "Redis StormCrawler"
     },
     "test_crontab": {"tools": "write_icalendar"},
     "test_dbt": {"tools": "Dbt DbtJobs read_dbt"},
     "test_templates": {"tools": "PgCron TextTemplate"},
     "test_read_crawls": {"freshopt": "read_log", "logs": "read_history"},
     "test_read_crawlers": {"tools": "read_changedetection read_nutch"},
+    "test_feed_readers": {"tools": "read_freshrss read_miniflux read_opml"},
+    "test_signals": {"tools": "feed_signals push_signals sitemap_signals"},
     "test_git": {"tools": "read_git"},
     "test_import": {"tools": "read_sitemap read_wayback"},
     "test_validation": {"testing": "validate"},

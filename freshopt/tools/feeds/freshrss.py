@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 # As PHP's htmlspecialchars writes them, the ampersand first.
 _ESCAPED = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"))
-# Settings offer no shorter interval: copies of 800 s are not fetched anew (cache_duration).
-_LIMITS = Limits("FreshRSS", step=1, longest=2**31 - 1, shortest=900)
+# Copies of less than limits.cache_duration of its config.php are not fetched anew: 800 s, 60 s at least.
+_LIMITS = Limits("FreshRSS", step=1, longest=2**31 - 1, shortest=60)
 
 
 def read_freshrss(

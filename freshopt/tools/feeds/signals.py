@@ -243,7 +243,7 @@ def _feed(file: Path) -> Any:  # noqa: ANN401 - what feedparser returns
     read = feedparser.parse(
         io.BytesIO(octets_of(file, "a feed").lstrip()), sanitize_html=False, resolve_relative_uris=False
     )
-    if not read.version and not read.entries:
+    if not read.get("version") and not read.entries:
         raise unreadable(file, "a feed", str(read.get("bozo_exception", "no RSS or Atom")))
     return read
 
@@ -281,8 +281,10 @@ def _requested(file: Path) -> Iterator[Signal]:
     for url, sent, time in read_pushes(file):
         path, _, query = url.partition("?")
         told = parse_qs(query)
-        if "hub.topic" in told and told.get("hub.mode") == ["subscribe"]:
-            topics[path] = told["hub.topic"][0]
+        if "hub.topic" in told:
+            # It was verified: a subscription begins, or ends.
+            topics.pop(path, None)
+            topics |= {path: told["hub.topic"][0]} if told.get("hub.mode") == ["subscribe"] else {}
         elif sent and path in topics:
             yield Signal(topics[path], time, "websub")
         else:
