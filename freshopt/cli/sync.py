@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -109,7 +110,7 @@ def sync(tool: str, asked: SyncOptions, objective: str) -> None:
             )
         on_progress("planning")
         names = names_of_watches([each.watch for each in planned])
-        bounds = _bounds(server, planned, names, asked.tag_interval, Bounds(least, most))
+        shortest, bounds = _bounds(server, planned, names, asked.tag_interval, Bounds(least, most))
         gaps = [each.hours_today.mean(each.watch.interval or usual) for each in planned]
         today = sum(_DAY / gap for gap in gaps)
         total = today if asked.bandwidth is None else rate_of("--bandwidth", asked.bandwidth, "day")
@@ -133,7 +134,7 @@ def sync(tool: str, asked: SyncOptions, objective: str) -> None:
             draws=0,
             load_limit=1.0,
         )
-        changes = _changes(planned, made, server.limits)
+        changes = _changes(planned, made, server.limits, shortest)
         on_progress("setting")
         if not asked.dry_run:
             _apply(server, [each for each in changes if each.before != each.after])
@@ -151,15 +152,15 @@ def _is_planned(each: ServedWatch) -> bool:
     return able and bool(times) and max(each.watch.checked, times[-1]) > times[0]
 
 
-def _changes(planned: list[ServedWatch], made: Plan, limits: Limits) -> list[Change]:
+def _changes(planned: list[ServedWatch], made: Plan, limits: Limits, shortest: list[int]) -> list[Change]:
     """Return the interval of each watch, before and after."""
     names = names_of_watches([each.watch for each in planned])
     gap = dict(zip(made.log.names.tolist(), (_DAY / made.solution.rates).tolist(), strict=True))
     whole_intervals(read_rates(made.solution), limits)  # which refuses what the tool cannot hold
     rates = dict(zip(made.log.names.tolist(), made.sources.change_rate.tolist(), strict=True))
     found = []
-    for each, name in zip(planned, names, strict=True):
-        after = each.hours.interval(gap[name] * (1.0 - ROUNDING), limits.shortest)
+    for each, name, least in zip(planned, names, shortest, strict=True):
+        after = each.hours.interval(gap[name] * (1.0 - ROUNDING), least)
         found.append(
             Change(each, name, each.watch.interval, _settled(each.watch.interval, after), rates[name])
         )
@@ -172,18 +173,18 @@ def _bounds(
     names: list[str],
     told: Sequence[str],
     around: Bounds,
-) -> list[Bounds]:
-    """Return the bounds of each watch, by its tags and its hours."""
+) -> tuple[list[int], list[Bounds]]:
+    """Return the shortest interval of each watch, and the bounds of the mean time between its checks."""
     bounds, option = read_tag_bounds(told, "--tag-interval"), "--tag-interval"
     titles = server.tags() if bounds else {}
     own = [[titles[key] for key in each.tags if key in titles] for each in planned]
     require_tags(bounds, {title for titles in own for title in titles}, option)
-    found = []
-    for each, name, tags in zip(planned, names, own, strict=True):
-        least, most = bounds_of(name, tags, bounds, around, option)
-        least = each.hours.mean(max(least, server.limits.shortest))
-        found.append(Bounds(least, max(least, most)))
-    return found
+    by_tag = [bounds_of(name, tags, bounds, around, option) for name, tags in zip(names, own, strict=True)]
+    shortest = [math.ceil(max(least, server.limits.shortest)) for least, _ in by_tag]
+    means = [each.hours.mean(float(least)) for each, least in zip(planned, shortest, strict=True)]
+    # Hours may make it longer than the longest: it is checked as often as they allow then.
+    most = [max(mean, each.most) for mean, each in zip(means, by_tag, strict=True)]
+    return shortest, [Bounds(*each) for each in zip(means, most, strict=True)]
 
 
 def _settled(before: int | None, after: int) -> int:

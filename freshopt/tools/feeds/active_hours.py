@@ -64,10 +64,12 @@ class ActiveHours(NamedTuple):
             if clock is None or not all(re.fullmatch(r"\d{1,4}", each) for each in length):
                 raise SourceDataError(f"{what}, {name}, has no hours such as 08:00 and 10 h. Correct them.")
             begin = 3600.0 * int(clock[1]) + 60.0 * int(clock[2])
-            end = min(begin + 3600.0 * int(length[0]) + 60.0 * int(length[1]), float(_DAY))
+            # Midnight is another day's.
+            end = min(begin + 3600.0 * int(length[0]) + 60.0 * int(length[1]), _DAY - 1.0)
             if day.enabled:
                 found.append((number * _DAY + begin, number * _DAY + end))
-        return cls(None if sum(end - begin for begin, end in found) >= _WEEK else tuple(found))
+        always = len(found) == len(_DAYS) and all(end - begin >= _DAY - 1.0 for begin, end in found)
+        return cls(None if always else tuple(found))
 
     def mean(self, interval: float) -> float:
         """Return the mean time between checks at an interval.
@@ -80,15 +82,20 @@ class ActiveHours(NamedTuple):
         """
         if self.times is None:
             return interval
-        weeks = max(_WEEKS, math.ceil(_INTERVALS * interval / _WEEK))
+        if not self.times:
+            return math.inf
         last, many = -math.inf, 0
-        for week in range(weeks):
+        # From the first check to the first one of the last week that has one, and how many are between.
+        told: list[tuple[float, int]] = []
+        for week in range(1 + max(_WEEKS, math.ceil(_INTERVALS * interval / _WEEK))):
+            before = many
             for begin, end in self.times:
                 first, close = max(week * _WEEK + begin, last + interval), week * _WEEK + end
                 if first <= close:
+                    told += [(first, many)] if many == before else []
                     checks = math.floor((close - first) / interval)
                     last, many = first + checks * interval, many + checks + 1
-        return weeks * _WEEK / many if many else math.inf
+        return (told[-1][0] - told[0][0]) / told[-1][1]
 
     def interval(self, mean: float, least: int) -> int:
         """Return the shortest whole interval whose checks are no closer than `mean` on average."""
