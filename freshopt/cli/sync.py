@@ -174,7 +174,7 @@ def _bounds(
     told: Sequence[str],
     around: Bounds,
 ) -> tuple[list[int], list[Bounds]]:
-    """Return the shortest interval of each watch, and the bounds of the mean time between its checks."""
+    """Return shortest intervals, and bounds of the mean times between checks."""
     bounds, option = read_tag_bounds(told, "--tag-interval"), "--tag-interval"
     titles = server.tags() if bounds else {}
     own = [[titles[key] for key in each.tags if key in titles] for each in planned]

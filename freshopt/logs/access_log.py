@@ -114,7 +114,7 @@ def read_access_log(path: Path, client: Client | None = None) -> Requests:
 
 
 def read_pushes(path: Path) -> Iterator[tuple[str, bool, datetime]]:
-    """Yield the URLs of all requests, whether something was sent by POST, and their moments in UTC."""
+    """Yield URLs of requests, whether by POST, and moments in UTC."""
     from polars import col
 
     lines = _lines(path)
@@ -219,7 +219,7 @@ def _objects(lines: polars.Series) -> Iterator[dict[str, Any]]:
 
 
 def _url(told: Collection[str], methods: Sequence[str] = _FETCHING) -> polars.Expr:
-    """Return the URL of a request by GET or HEAD, or by other methods."""
+    """Return the URL of a request by GET or HEAD, or others."""
     from polars import String, col, lit, when
 
     if "request" in told:

@@ -12,10 +12,8 @@ from freshopt.tools.dbt_project import DbtJobs
 from freshopt.tools.dns import Dns
 from freshopt.tools.export import Exported, export
 from freshopt.tools.external_secrets import ExternalSecrets
-from freshopt.tools.feeds.freshrss import FreshRss, read_freshrss
-from freshopt.tools.feeds.miniflux import Miniflux, read_miniflux
-from freshopt.tools.feeds.opml import read_opml
-from freshopt.tools.feeds.signals import feed_signals, push_signals, sitemap_signals
+from freshopt.tools.feeds.freshrss import FreshRss
+from freshopt.tools.feeds.miniflux import Miniflux
 from freshopt.tools.git import read_git
 from freshopt.tools.icalendar import write_icalendar
 from freshopt.tools.nginx import Nginx
@@ -45,17 +43,11 @@ __all__ = [
     "StormCrawler",
     "TextTemplate",
     "export",
-    "feed_signals",
-    "push_signals",
     "read_changedetection",
     "read_dbt",
-    "read_freshrss",
     "read_git",
-    "read_miniflux",
     "read_nutch",
-    "read_opml",
     "read_sitemap",
     "read_wayback",
-    "sitemap_signals",
     "write_icalendar",
 ]

@@ -57,7 +57,7 @@ class _Entry(NamedTuple):
 
     @property
     def state(self) -> datetime | str:
-        """What tells that the page has changed: its date, however it is written."""
+        """What tells of a change: the date, however written."""
         return moment_told(self.written) or self.written
 
 
@@ -97,7 +97,7 @@ def read_sitemap(path: Paths, time_unit: str = "day") -> CrawlLog:
 
 
 def dated_pages(path: Paths) -> dict[tuple[str, datetime], _Entry]:
-    """Return what copies tell of dated pages, by page and moment of the copy."""
+    """Return what copies tell of pages, by page and moment."""
     files = files_of(
         path,
         lambda file: file.name.lower().endswith((".xml", ".xml.gz")),

@@ -61,8 +61,8 @@ class Setting:
 class Tool:
     """Foreign tool: ``import NAME PATH``, ``schedule --format NAME``, ``sync NAME``.
 
-    `read` makes a log or a history of a path, which `help` describes, and `called` names it, or another table
-    if what it `makes` is none; `write` is the format of its files; `server` is a running one, whose
+    `read` makes a log or a history of a path, or the other table that it `makes`; `help` describes the path,
+    and `called` names it; `write` is the format of its files; `server` is a running one, whose
     intervals can be set. Before there was the command import, some had a `flag` of their own, --NAME PATH, in
     place of a log.
     """

@@ -53,8 +53,6 @@ NAMES: dict[str, dict[str, str]] = {
     "test_templates": {"tools": "PgCron TextTemplate"},
     "test_read_crawls": {"freshopt": "read_log", "logs": "read_history"},
     "test_read_crawlers": {"tools": "read_changedetection read_nutch"},
-    "test_feed_readers": {"tools": "read_freshrss read_miniflux read_opml"},
-    "test_signals": {"tools": "feed_signals push_signals sitemap_signals"},
     "test_git": {"tools": "read_git"},
     "test_import": {"tools": "read_sitemap read_wayback"},
     "test_validation": {"testing": "validate"},

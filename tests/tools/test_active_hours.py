@@ -92,7 +92,7 @@ def test_hours_that_are_always_never_or_wrong() -> None:
     assert never.mean(60.0) == np.inf
     for wrong in ("25:00", "9", "", "09:00:00"):
         refused("watch/u, monday, has no hours such as", ActiveHours.of, limit(wrong, 8), "watch/u")
-    refused("watch/u, monday", ActiveHours.of, {"enabled": True, "monday": {"duration": 7}}, "watch/u")
+    refused("watch/u, monday", ActiveHours.of, {"enabled": True, "monday": {"enabled": True}}, "watch/u")
 
 
 @pytest.fixture

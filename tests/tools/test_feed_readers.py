@@ -24,7 +24,10 @@ import pytest
 
 from freshopt.errors import SourceDataWarning
 from freshopt.logs import ChangeHistory
-from freshopt.tools import FreshRss, export, read_freshrss, read_miniflux, read_opml
+from freshopt.tools import FreshRss, export
+from freshopt.tools.feeds.freshrss import read_freshrss
+from freshopt.tools.feeds.miniflux import read_miniflux
+from freshopt.tools.feeds.opml import read_opml
 from tests.ground_truth.command_lines import Run, refuse, unwrapped
 from tests.ground_truth.refusals import refused
 from tests.tools.formats import plain_url

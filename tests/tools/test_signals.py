@@ -13,7 +13,8 @@ import polars as pl
 import pytest
 
 from freshopt.errors import SourceDataWarning
-from freshopt.tools import feed_signals, push_signals, read_sitemap, sitemap_signals
+from freshopt.tools import read_sitemap
+from freshopt.tools.feeds.signals import feed_signals, push_signals, sitemap_signals
 from freshopt.tools.records import LARGEST, octets_of
 from tests.ground_truth.command_lines import Run, refuse, unwrapped
 from tests.ground_truth.refusals import refused

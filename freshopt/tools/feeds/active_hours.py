@@ -1,4 +1,4 @@
-"""Active hours: what an interval comes to where checks pause at night or on some days.
+"""Active hours: what intervals come to where checks pause at night.
 
 changedetection.io checks a watch when its interval is over since the last check, if that is within the hours
 of the day [1]_; else with the beginning of the next. The mean time between checks is counted over some weeks
@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from freshopt.errors import SourceDataError
 from freshopt.tools.records import typed
@@ -29,45 +28,43 @@ _DAY, _WEEK = SECONDS["day"], SECONDS["week"]
 _WEEKS, _INTERVALS = 4, 12
 
 
-@dataclass(frozen=True, slots=True)
-class Duration:
-    """How long checks go on, in digits."""
-
-    hours: str | int = 24
-    minutes: str | int = 0
+class _Duration(TypedDict):
+    hours: str | int
+    minutes: str | int
 
 
-@dataclass(frozen=True, slots=True)
-class Day:
-    """Hours of a day: from a time on, until midnight at most."""
-
-    enabled: bool = False
-    start_time: str = "00:00"
-    duration: Duration = Duration()
+class _Day(TypedDict):
+    enabled: bool
+    start_time: str
+    duration: _Duration
 
 
 class ActiveHours(NamedTuple):
-    """Times of the week in which a watch is checked, in seconds; None for always."""
+    """Times of the week in which a watch is checked.
+
+    In seconds; None for always.
+    """
 
     times: tuple[tuple[float, float], ...] | None = None
 
     @classmethod
     def of(cls, told: dict[str, Any] | None, what: str) -> ActiveHours:
-        """Return the hours that a ``time_schedule_limit`` tells; `what` names it in an error."""
+        """Return the hours that a ``time_schedule_limit`` tells."""
         if not told or not told.get("enabled"):
             return cls()
         found = []
         for number, name in enumerate(_DAYS):
-            day = typed(told.get(name) or {}, Day, f"{what}, {name}", "Correct its hours.")
-            clock = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", day.start_time)
-            length = [str(each) for each in (day.duration.hours, day.duration.minutes)]
+            if not (told.get(name) or {}).get("enabled"):
+                continue
+            day = typed(told[name], _Day, f"{what}, {name}", "Correct its hours.")
+            clock = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", day["start_time"])
+            length = [str(day["duration"]["hours"]), str(day["duration"]["minutes"])]
             if clock is None or not all(re.fullmatch(r"\d{1,4}", each) for each in length):
                 raise SourceDataError(f"{what}, {name}, has no hours such as 08:00 and 10 h. Correct them.")
             begin = 3600.0 * int(clock[1]) + 60.0 * int(clock[2])
             # Midnight is another day's.
             end = min(begin + 3600.0 * int(length[0]) + 60.0 * int(length[1]), _DAY - 1.0)
-            if day.enabled:
-                found.append((number * _DAY + begin, number * _DAY + end))
+            found.append((number * _DAY + begin, number * _DAY + end))
         always = len(found) == len(_DAYS) and all(end - begin >= _DAY - 1.0 for begin, end in found)
         return cls(None if always else tuple(found))
 
@@ -98,7 +95,7 @@ class ActiveHours(NamedTuple):
         return (told[-1][0] - told[0][0]) / told[-1][1]
 
     def interval(self, mean: float, least: int) -> int:
-        """Return the shortest whole interval whose checks are no closer than `mean` on average."""
+        """Return the shortest interval with this mean time between checks, or more."""
         low, high = least - 1, max(least, math.ceil(mean))
         if self.times is None:
             return high

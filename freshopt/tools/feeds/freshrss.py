@@ -17,7 +17,6 @@ References
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
 from contextlib import closing
@@ -40,42 +39,14 @@ _ESCAPED = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"))
 _LIMITS = Limits("FreshRSS", step=1, longest=2**31 - 1, shortest=60)
 
 
-def read_freshrss(
-    path: str | os.PathLike[str], time_unit: str = "day", *, since: str | None = None
-) -> ChangeHistory:
-    """Read the entries of FreshRSS as a change history.
-
-    Parameters
-    ----------
-    path : path
-        Its SQLite database, ``data/users/NAME/db.sqlite``.
-    time_unit : str
-        "second", "minute", "hour", "day" or "week".
-    since : str, optional
-        Start of the history, such as "2026-01-31"; by default each feed's oldest entry.
-
-    Returns
-    -------
-    ChangeHistory
-        Sources are the addresses of feeds.
-
-    Raises
-    ------
-    SourceDataError
-        If the file is no such database, or has no entries.
-
-    Warns
-    -----
-    SourceDataWarning
-        Of feeds that are muted or have no entries; they are left out.
-    """
+def read_freshrss(path: Path, time_unit: str = "day", *, since: str | None = None) -> ChangeHistory:
+    """Read the feeds of a SQLite database as a change history."""
     begin = since_told(since)
-    place = Path(path)
-    if not place.is_file():
-        raise SourceDataError(f"there is no file {place}. Name data/users/NAME/db.sqlite of FreshRSS.")
+    if not path.is_file():
+        raise SourceDataError(f"there is no file {path}. Name data/users/NAME/db.sqlite of FreshRSS.")
     entries: dict[int, list[Entry]] = {}
     try:
-        with closing(sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
             database.text_factory = lambda octets: octets.decode(errors="replace")
             for feed, date, found, starred in database.execute(
                 "SELECT id_feed, CAST(date AS REAL), CAST(id AS REAL) / 1e6, is_favorite FROM entry"
@@ -84,7 +55,7 @@ def read_freshrss(
             feeds = database.execute("SELECT id, url, CAST(lastUpdate AS REAL), ttl FROM feed").fetchall()
     except sqlite3.Error as error:
         raise SourceDataError(
-            f"{place} cannot be read as a database of FreshRSS: {error}. Name data/users/NAME/db.sqlite."
+            f"{path} cannot be read as a database of FreshRSS: {error}. Name data/users/NAME/db.sqlite."
         ) from error
     kept = [
         KeptFeed(_plain(str(url)), looked or 0.0, entries.get(feed, []), active=not ttl or ttl >= 0)
@@ -100,7 +71,7 @@ def _plain(escaped: str) -> str:
 
 
 def literals(names: list[str], tool: str) -> polars.Series:
-    """Return URLs as SQL has them in quotes; raise for those that databases read differently."""
+    """Return URLs as SQL has them in quotes."""
     urls = urls_of(names, tool)
     refuse(
         names,
@@ -135,7 +106,7 @@ class FreshRss(IntervalFormat):
         return literals(names, "FreshRSS")
 
     def line(self) -> polars.Expr:
-        """Return the update of a feed, by its address as it is and escaped."""
+        """Return the update of a feed by its address, escaped or not."""
         from polars import col, format, when
 
         written, quote = col("name"), "`" if "-" in self.table else ""

@@ -19,9 +19,10 @@ References
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypedDict
 
 from freshopt.errors import SourceDataError
 from freshopt.logs.change_history import ChangeHistory
@@ -38,31 +39,22 @@ _KEPT = 60 * 86_400.0
 _PAGE, _MOST = 1000, 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class ToldFeed:
-    """Feed as the interface tells it."""
-
+class _Feed(TypedDict):
     id: int
     feed_url: str
     checked_at: datetime
-    disabled: bool = False
+    disabled: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ToldEntry:
-    """Entry as the interface tells it."""
-
+class _Entry(TypedDict):
     published_at: datetime
     created_at: datetime
-    starred: bool = False
+    starred: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ToldEntries:
-    """Answer with entries."""
-
+class _Entries(TypedDict):
     total: int
-    entries: list[ToldEntry]
+    entries: list[_Entry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,64 +68,30 @@ class MinifluxApi(JsonApi):
 
     def feeds(self) -> list[KeptFeed]:
         """Return all feeds with their entries."""
-        told = self.told("feeds", list[ToldFeed])
-        return [
-            KeptFeed(
-                each.feed_url,
-                each.checked_at.timestamp(),
-                [] if each.disabled else self._entries(each.id),
-                active=not each.disabled,
-            )
-            for each in told
-        ]
-
-    def _entries(self, feed: int) -> list[Entry]:
-        """Return the entries of a feed, the latest first."""
-        found: list[Entry] = []
-        while len(found) < _MOST:
-            query = f"order=published_at&direction=desc&limit={_PAGE}&offset={len(found)}"
-            told = self.told(f"feeds/{feed}/entries?{query}", ToldEntries)
-            found += [
-                Entry(each.published_at.timestamp(), each.created_at.timestamp(), each.starred)
-                for each in told.entries
-            ]
-            if len(told.entries) == 0 or len(found) >= told.total:
-                break
+        found = []
+        for each in self.told("feeds", list[_Feed]):
+            entries = [] if each["disabled"] else [*self._entries(each["id"])]
+            looked = each["checked_at"].timestamp()
+            found.append(KeptFeed(each["feed_url"], looked, entries, not each["disabled"]))
         return found
+
+    def _entries(self, feed: int) -> Iterator[Entry]:
+        """Yield the entries of a feed, the latest first."""
+        many = 0
+        while many < _MOST:
+            query = f"order=published_at&direction=desc&limit={_PAGE}&offset={many}"
+            told = self.told(f"feeds/{feed}/entries?{query}", _Entries)
+            for each in told["entries"]:
+                yield Entry(each["published_at"].timestamp(), each["created_at"].timestamp(), each["starred"])
+            many += len(told["entries"])
+            if not told["entries"] or many >= told["total"]:
+                return
 
 
 def read_miniflux(
     path: str, time_unit: str = "day", *, key: str | None = None, since: str | None = None
 ) -> ChangeHistory:
-    """Read the entries of a running Miniflux as a change history.
-
-    Parameters
-    ----------
-    path : str
-        Its address, such as "http://localhost:8080".
-    time_unit : str
-        "second", "minute", "hour", "day" or "week".
-    key : str, optional
-        API key; by default that of the environment variable MINIFLUX_KEY.
-    since : str, optional
-        Start of the history, such as "2026-01-31"; by default each feed's oldest entry, or 60 days ago where
-        it has entries that were found before.
-
-    Returns
-    -------
-    ChangeHistory
-        Sources are the addresses of feeds.
-
-    Raises
-    ------
-    SourceDataError
-        If the server cannot be reached, refuses the key, or answers what is no answer of Miniflux.
-
-    Warns
-    -----
-    SourceDataWarning
-        Of feeds that are disabled or have no entries; they are left out.
-    """
+    """Read the feeds of a running server as a change history."""
     begin = since_told(since)
     key = key or os.environ.get("MINIFLUX_KEY", "")
     if not key:

@@ -1,4 +1,4 @@
-"""OPML: a list of feeds, with their folders as tags and bounds of their intervals.
+"""OPML: lists of feeds, with bounds of intervals by folder.
 
 All feed readers write such lists [1]_. A list tells no history: with one (of Miniflux, FreshRSS, or a
 crawler's log, whose sources are the addresses of the feeds) it brings bounds by tag, as the table of
@@ -26,44 +26,11 @@ if TYPE_CHECKING:
 _INTERVAL = "--interval"
 
 
-def read_opml(
-    path: str | Path,
-    time_unit: str = "day",  # noqa: ARG001
-    *,
-    intervals: Sequence[str] = (),
-) -> polars.DataFrame:
-    r"""Read a list of feeds as a table of limits.
+def read_opml(path: Path, *, intervals: Sequence[str] = ()) -> polars.DataFrame:
+    """Read a list of feeds as a table of limits.
 
-    Parameters
-    ----------
-    path : path
-        An OPML file.
-    time_unit : str
-        Not used: intervals have their units.
-    intervals : sequence of str
-        Bounds by tag, such as "News=10min..6h"; "*" is every feed. A feed in several folders keeps to the
-        bounds of all.
-
-    Returns
-    -------
-    polars.DataFrame
-        Columns source (the feed's address), tags (folders and categories, "/" between outer and inner ones,
-        "; " between several), min_interval and max_interval, empty where there is none.
-
-    Raises
-    ------
-    SourceDataError
-        If the file lists no feed, a tag is none of its, or bounds leave no interval. If listparser is not
-        installed.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "feeds.opml"
-    >>> outline = '<outline text="News"><outline type="rss" text="a" xmlUrl="https://a.org/f"/></outline>'
-    >>> _ = file.write_text(f'<opml version="2.0"><body>{outline}</body></opml>')
-    >>> read_opml(file, intervals=["News=10min..6h"]).rows()
-    [('https://a.org/f', 'News', '600 s', '21600 s')]
+    Bounds are by tag, such as "News=10min..6h". Columns are source (the feed's address), tags, min_interval
+    and max_interval, empty where there is none.
     """
     import polars
 

@@ -12,17 +12,17 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-import numpy as np
-
 from freshopt.errors import SourceDataError, warn
 from freshopt.formatting import count
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.tools.records import moment_told
 from freshopt.units import check_time_unit
 
+_LAST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+
 
 class Entry(NamedTuple):
-    """Entry of a feed, in seconds since 1970: published, found; whether it is starred."""
+    """Entry of a feed: published, found (seconds since 1970), starred."""
 
     published: float
     found: float
@@ -30,7 +30,10 @@ class Entry(NamedTuple):
 
 
 class KeptFeed(NamedTuple):
-    """Feed with its entries, last looked at in seconds since 1970; whether it is looked at."""
+    """Feed with its entries.
+
+    Last looked at, in seconds since 1970, and whether it still is.
+    """
 
     url: str
     looked: float
@@ -38,8 +41,16 @@ class KeptFeed(NamedTuple):
     active: bool = True
 
 
+class _Watched(NamedTuple):
+    """Watched time of a feed with its changes, in seconds since 1970."""
+
+    start: float
+    end: float
+    changes: list[float]
+
+
 def since_told(since: str | None) -> float:
-    """Return the start of a history, as an option tells it, in seconds since 1970."""
+    """Return the start of a history in seconds since 1970."""
     if since is None:
         return 0.0
     moment = moment_told(since)
@@ -51,20 +62,18 @@ def since_told(since: str | None) -> float:
 def history_of(feeds: Iterable[KeptFeed], reader: str, time_unit: str, since: float) -> ChangeHistory:
     """Return the history of feeds, from a moment on at the earliest."""
     check_time_unit(time_unit)
-    watched: dict[str, tuple[float, float, list[float]]] = {}
+    watched: dict[str, _Watched] = {}
     paused = short = 0
     for feed in feeds:
-        own = [
-            (min(each.published, each.found) if each.published > 0.0 else each.found, each)
-            for each in feed.entries
-        ]
-        start = max(since, min((time for time, each in own if not each.starred), default=np.inf))
-        end = max(feed.looked, max((time for time, _ in own), default=0.0))
+        own = [(_time(each), each.starred) for each in feed.entries]
+        own = [(time, starred) for time, starred in own if 0.0 < time < _LAST]
+        start = max(since, min((time for time, starred in own if not starred), default=_LAST))
+        end = min(max(feed.looked, max((time for time, _ in own), default=0.0)), _LAST)
         paused += not feed.active
         short += feed.active and not start < end
         if feed.active and start < end:
             times = sorted({float(int(time)) for time, _ in own if start < time})
-            watched[feed.url] = start, end, times
+            watched[feed.url] = _Watched(start, end, [max(time, start) for time in times])
     if not watched:
         raise SourceDataError(
             f"{reader} has no feed with entries that it still looks at. Let it look for a while."
@@ -74,11 +83,21 @@ def history_of(feeds: Iterable[KeptFeed], reader: str, time_unit: str, since: fl
             f"{reader}: left out are {count(paused, 'feed')} not looked at, {short} without entries to tell."
         )
     names = sorted(watched)
-    start_end = [[datetime.fromtimestamp(watched[name][k], UTC) for name in names] for k in (0, 1)]
-    changes = [
-        (name, datetime.fromtimestamp(max(time, watched[name][0]), UTC))
-        for name in names
-        for time in watched[name][2]
-    ]
-    source, time = zip(*changes, strict=True) if changes else ((), ())
-    return ChangeHistory(list(source), list(time), *start_end, names=names, time_unit=time_unit)
+    changes = [(name, _moment(time)) for name in names for time in watched[name].changes]
+    return ChangeHistory(
+        [name for name, _ in changes],
+        [time for _, time in changes],
+        [_moment(watched[name].start) for name in names],
+        [_moment(watched[name].end) for name in names],
+        names=names,
+        time_unit=time_unit,
+    )
+
+
+def _time(entry: Entry) -> float:
+    """Return when an entry was published, if that can be."""
+    return min(entry.published, entry.found) if entry.published > 0.0 else entry.found
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

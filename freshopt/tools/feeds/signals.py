@@ -1,4 +1,4 @@
-"""Signals of changes, as a table: from sitemaps, from feeds, from what was pushed.
+"""Signals of changes: from sitemaps, feeds, and what was pushed.
 
 A signal says that a source has changed. Crawlers get them by looking at a sitemap or a feed, which tell of
 many pages at once, or have them sent to: WebSub [1]_, IndexNow [2]_, webhooks. The table has a row for each:
@@ -69,29 +69,10 @@ class Signal(NamedTuple):
     kind: str
 
 
-def sitemap_signals(path: Paths, time_unit: str = "day", *, when: str = "told") -> polars.DataFrame:  # noqa: ARG001
+def sitemap_signals(path: Paths, *, when: str = "told") -> polars.DataFrame:
     """Read the signals between kept copies of sitemaps.
 
     A page signals where a copy has another date of it than the copy before, or has it for the first time.
-
-    Parameters
-    ----------
-    path : path, or sequence of paths
-        As `read_sitemap` takes them.
-    time_unit : str
-        Not used: times are moments.
-    when : str
-        "told" or "seen"; see above.
-
-    Returns
-    -------
-    polars.DataFrame
-        Columns source, time (UTC) and kind, "sitemap".
-
-    Raises
-    ------
-    SourceDataError
-        If there are no copies of two moments with dates, or a file cannot be read; names the file.
     """
     one_of(when, WHEN, "--when")
     dated = dated_pages(path)
@@ -105,44 +86,11 @@ def sitemap_signals(path: Paths, time_unit: str = "day", *, when: str = "told") 
     return _table(found, "the copies are alike: no date changes between them. Keep more of them.")
 
 
-def feed_signals(
-    path: Paths,
-    time_unit: str = "day",  # noqa: ARG001
-    *,
-    when: str = "told",
-    of: str = "entries",
-) -> polars.DataFrame:
-    """Read the signals in kept copies of RSS and Atom feeds.
+def feed_signals(path: Paths, *, when: str = "told", of: str = "entries") -> polars.DataFrame:
+    """Read the signals of entries in kept copies of feeds.
 
-    Each entry signals when it was published, and when it was updated. A single copy has those of its entries.
-
-    Parameters
-    ----------
-    path : path, or sequence of paths
-        A folder with copies, in which files ``*.xml``, ``*.rss``, ``*.atom``, ``*.rdf`` and ``*.feed`` are
-        read, also gzipped, at any depth; or such files. Their moments are in their names, as in those of
-        sitemaps.
-    time_unit : str
-        Not used: times are moments.
-    when : str
-        "told" or "seen"; see above.
-    of : str
-        "entries": sources are the pages that entries link to; "feed": the feed itself.
-
-    Returns
-    -------
-    polars.DataFrame
-        Columns source, time (UTC) and kind, "feed".
-
-    Raises
-    ------
-    SourceDataError
-        If a file is no feed, or nothing has a date; names the file. If feedparser is not installed.
-
-    Warns
-    -----
-    SourceDataWarning
-        Of entries without a link, or without a date in the first copy; they are left out.
+    Each signals when it was published and updated; a single copy has those of its entries. Sources are the
+    pages that they link to, or the feed itself.
     """
     one_of(when, WHEN, "--when")
     one_of(of, OF, "--of")
@@ -174,37 +122,13 @@ def feed_signals(
     return _table(found, f"no entry of {files[0]} tells of a change. Keep a copy of each day.")
 
 
-def push_signals(path: Paths, time_unit: str = "day") -> polars.DataFrame:  # noqa: ARG001
-    r"""Read the signals that were pushed: WebSub, IndexNow, webhooks.
+def push_signals(path: Paths) -> polars.DataFrame:
+    """Read the signals that a log has of what was pushed.
 
-    Parameters
-    ----------
-    path : path
-        The access log of the place to which they are pushed: requests with ``?url=`` are IndexNow's, those by
-        POST to a path that was subscribed (``GET ...?hub.mode=subscribe&hub.topic=...``) WebSub's. Or JSON
-        lines, one for each request, with its moment (time, received_at, timestamp) and its body: ``urlList``
-        or ``url`` of IndexNow, ``topic`` of WebSub, or a webhook with ``url`` or ``source``; a column
-        ``kind`` says it otherwise.
-    time_unit : str
-        Not used: times are moments.
-
-    Returns
-    -------
-    polars.DataFrame
-        Columns source, time (UTC) and kind: "indexnow", "websub", "webhook" or as told.
-
-    Raises
-    ------
-    SourceDataError
-        If the file has no signals, or a line is not as said; names the line.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "pushed.jsonl"
-    >>> _ = file.write_text('{"time": "2026-05-01T06:00Z", "body": {"urlList": ["https://a.org/x"]}}\n')
-    >>> push_signals(file).rows()[0][2]
-    'indexnow'
+    In access logs, requests with ``?url=`` are IndexNow's, those by POST to a path that was subscribed (``GET
+    ...?hub.mode=subscribe&hub.topic=...``) WebSub's. JSON lines have a request each: its moment (time,
+    received_at, timestamp) and its body, ``urlList`` of IndexNow, ``topic`` of WebSub, else ``url`` or
+    ``source`` of a webhook; ``kind`` says it otherwise.
     """
     found: list[Signal] = []
     for file in files_of(
@@ -221,7 +145,8 @@ def _table(signals: Iterable[Signal], nothing: str) -> polars.DataFrame:
     rows = sorted(set(signals), key=lambda each: (each.time, each.source, each.kind))
     if not rows:
         raise SourceDataError(nothing)
-    schema = {"source": polars.String, "time": polars.Datetime("us", "UTC"), "kind": polars.String}
+    text, moment = polars.String(), polars.Datetime("us", "UTC")
+    schema: dict[str, polars.DataType] = {"source": text, "time": moment, "kind": text}
     return polars.DataFrame(rows, schema=schema, orient="row")
 
 
@@ -255,7 +180,7 @@ def _address(feed: Any) -> str:  # noqa: ANN401
 
 
 def _absolute(feed: str, link: str) -> str:
-    """Return the address of a page, which feeds may write from their own on; empty if it is none."""
+    """Return the address of a page, empty if it is none."""
     try:
         return urljoin(feed, link)
     except ValueError:
@@ -263,7 +188,10 @@ def _absolute(feed: str, link: str) -> str:
 
 
 def _dates(entry: Any) -> list[str | datetime]:  # noqa: ANN401
-    """Return when an entry was published and updated; days as they are written, else nothing."""
+    """Return when an entry was published and updated.
+
+    Days are as they are written; an empty text where there is neither.
+    """
     told: set[str | datetime] = set()
     for name in ("published", "updated"):
         # Its own lookup would take the one for the other.

@@ -63,7 +63,7 @@ def require_tags(bounds: TagBounds, known: Collection[str], what: str) -> None:
 
 
 def bounds_of(source: str, tags: Iterable[str], bounds: TagBounds, around: Bounds, what: str) -> Bounds:
-    """Return the bounds of a source, by its tags and those around all."""
+    """Return a source's bounds, by its tags and those around all."""
     own = [around, *(bounds[tag] for tag in (EVERY, *tags) if tag in bounds)]
     found = Bounds(max(each.least for each in own), min(each.most for each in own))
     if found.least > found.most:
