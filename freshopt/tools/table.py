@@ -91,7 +91,7 @@ SINCE = Setting("since", "MOMENT", "start of the history, such as 2026-01-31.", 
 WHEN = Setting(
     "when",
     "WORD",
-    "told: the moment that is told of a change (default); seen: that of the first copy that has it.",
+    "dated: the date of a change (default); seen: the moment of the first copy that has it.",
     "read",
 )
 TOOLS = (

@@ -374,10 +374,10 @@ def test_tables_of_signals_on_the_command_line(run: Run) -> None:
     assert "feeds: signals of 1 source in 1 row" in said
     assert "wrote signals.parquet; next: freshopt plan LOG --signals signals.parquet" in said
     written = pl.read_parquet("signals.parquet")
-    ran = run("import", "feed-signals", "feeds", "--out", "-", "--when", "told", "--of", "entries")
+    ran = run("import", "feed-signals", "feeds", "--out", "-", "--when", "dated", "--of", "entries")
     assert (
         pl.read_csv(io.StringIO(ran.stdout), try_parse_dates=True)["time"].to_list()
         == written["time"].to_list()
     )
-    assert "Pass 'told' or 'seen'" in run("import", "feed-signals", "feeds", "--when", "saw", code=2).output
+    assert "Pass 'dated' or 'seen'" in run("import", "feed-signals", "feeds", "--when", "saw", code=2).output
     assert "Pass 'entries' or 'feed'" in run("import", "feed-signals", "feeds", "--of", "x", code=2).output

@@ -44,7 +44,7 @@ from freshopt.tools.sitemap import dated_pages
 if TYPE_CHECKING:
     import polars
 
-WHEN, OF = ("told", "seen"), ("entries", "feed")
+WHEN, OF = ("dated", "seen"), ("entries", "feed")
 _FEEDS = (".xml", ".rss", ".atom", ".rdf", ".feed")
 _DAY = re.compile(r"\s*\d{4}(-\d\d(-\d\d)?)?\s*")
 _WEB = ("http://", "https://")
@@ -69,7 +69,7 @@ class Signal(NamedTuple):
     kind: str
 
 
-def sitemap_signals(path: Paths, *, when: str = "told") -> polars.DataFrame:
+def sitemap_signals(path: Paths, *, when: str = "dated") -> polars.DataFrame:
     """Read the signals between kept copies of sitemaps.
 
     A page signals where a copy has another date of it than the copy before, or has it for the first time.
@@ -86,7 +86,7 @@ def sitemap_signals(path: Paths, *, when: str = "told") -> polars.DataFrame:
     return _table(found, "the copies are alike: no date changes between them. Keep more of them.")
 
 
-def feed_signals(path: Paths, *, when: str = "told", of: str = "entries") -> polars.DataFrame:
+def feed_signals(path: Paths, *, when: str = "dated", of: str = "entries") -> polars.DataFrame:
     """Read the signals of entries in kept copies of feeds.
 
     Each signals when it was published and updated; a single copy has those of its entries. Sources are the
@@ -112,7 +112,7 @@ def feed_signals(path: Paths, *, when: str = "told", of: str = "entries") -> pol
             which = str(entry.get("id") or entry.get("link") or entry.get("title"))
             for date in _dates(entry):
                 # What the first copy has without a moment was there before, nobody knows since when.
-                known = moments[file] > begun or (when == "told" and isinstance(date, datetime))
+                known = moments[file] > begun or (when == "dated" and isinstance(date, datetime))
                 lost += not known or not source.startswith(_WEB)
                 if known and source.startswith(_WEB) and (own, which, str(date)) not in seen:
                     found.append(Signal(source, _time(date, moments[file], when), "feed"))
