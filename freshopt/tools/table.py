@@ -91,7 +91,7 @@ SINCE = Setting("since", "MOMENT", "start of the history, such as 2026-01-31.", 
 WHEN = Setting(
     "when",
     "WORD",
-    "dated: the date of a change (default); seen: the moment of the first copy that has it.",
+    "moment of a signal: dated, the date of the change (default), or seen, that of the first copy with it.",
     "read",
 )
 TOOLS = (
@@ -165,8 +165,8 @@ TOOLS = (
     Tool(
         "miniflux",
         read_miniflux,
-        "Address of a running Miniflux, such as http://localhost:8080: a feed changes when an entry is "
-        "published.",
+        "Address of a running Miniflux: a feed changes when an entry is published. Such as "
+        "http://localhost:8080.",
         "URL",
         write=Miniflux,
         options=(
