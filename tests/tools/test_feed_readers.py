@@ -116,6 +116,23 @@ def test_what_is_no_database_of_freshrss(folder: Path, content: bytes | None, wo
     refuse(folder, ["import", "freshrss", "db.sqlite"], (words,))
 
 
+def test_a_damaged_database_of_freshrss_is_refused(tmp_path: Path) -> None:
+    """Names that are no text, and numbers that are none."""
+    path = freshrss(tmp_path / "db.sqlite", {"https://a.org/": (0, [(9, 8, False), (3, 2, False)])})
+    octets = path.read_bytes()
+    assert octets.count(b"id_feed INTEGER") == 1
+    path.write_bytes(octets.replace(b"id_feed INTEGER", b"id_f\xf7ed INTEGER"))
+    refused("cannot be read as a database of FreshRSS", read_freshrss, path)
+    path.write_bytes(octets)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE feed SET ttl = 'often', lastUpdate = 1e300")
+        database.execute("INSERT INTO entry (id, date, id_feed) VALUES (9e18, -5, 1), (1, 'soon', 1)")
+        database.commit()
+    found = read_freshrss(path)
+    assert len(found) == 2
+    assert found.end[0] - found.start[0] > 1e6  # the year 9999, to which no feed was looked at
+
+
 def test_intervals_in_the_database_of_freshrss(tmp_path: Path) -> None:
     """Escaped as it has them; those that are muted stay so, and those that are never looked at become so."""
     names = [plain_url(k) for k in range(16)] + ["https://x.org/?q=');DROP+TABLE+feed;--&<b>"]

@@ -282,13 +282,14 @@ def test_entries_of_several_copies(tmp_path: Path) -> None:
     [
         ("<html><body>Not found</body></html>", "cannot be read as a feed"),
         ("", "cannot be read as a feed"),
+        ('<?xml version="1.0" encoding="\udca8"?><rss/>', "cannot be read as a feed"),
         (ATOM.format(entry("x", "")), "no entry of"),
         (ATOM.format(entry("x", "<updated>2026-05-01T09:00:00Z</updated>", "http://[::1")), "no entry of"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::freshopt.errors.SourceDataWarning")
 def test_what_is_no_feed(tmp_path: Path, text: str, words: str) -> None:
-    (tmp_path / "f-2026-05-01.xml").write_text(text)
+    (tmp_path / "f-2026-05-01.xml").write_bytes(text.encode(errors="surrogateescape"))
     refused(words, feed_signals, tmp_path)
     assert not (tmp_path / "out").exists()
 

@@ -52,13 +52,15 @@ def read_freshrss(path: Path, time_unit: str = "day", *, since: str | None = Non
                 "SELECT id_feed, CAST(date AS REAL), CAST(id AS REAL) / 1e6, is_favorite FROM entry"
             ):
                 entries.setdefault(feed, []).append(Entry(date or 0.0, found, bool(starred)))
-            feeds = database.execute("SELECT id, url, CAST(lastUpdate AS REAL), ttl FROM feed").fetchall()
-    except sqlite3.Error as error:
+            feeds = database.execute(
+                "SELECT id, url, CAST(lastUpdate AS REAL), CAST(ttl AS REAL) FROM feed"
+            ).fetchall()
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter of names in a damaged file
         raise SourceDataError(
             f"{path} cannot be read as a database of FreshRSS: {error}. Name data/users/NAME/db.sqlite."
         ) from error
     kept = [
-        KeptFeed(_plain(str(url)), looked or 0.0, entries.get(feed, []), active=not ttl or ttl >= 0)
+        KeptFeed(_plain(str(url)), looked or 0.0, entries.get(feed, []), active=(ttl or 0.0) >= 0.0)
         for feed, url, looked, ttl in feeds
     ]
     return history_of(kept, "FreshRSS", time_unit, begin)

@@ -164,10 +164,12 @@ def _feed(file: Path) -> Any:  # noqa: ANN401 - what feedparser returns
         raise SourceDataError(
             "feedparser is not installed. Install it with: pip install 'freshopt[feeds]'"
         ) from None
-    # Of bytes it would look for a file with that name.
-    read = feedparser.parse(
-        io.BytesIO(octets_of(file, "a feed").lstrip()), sanitize_html=False, resolve_relative_uris=False
-    )
+    octets = octets_of(file, "a feed").lstrip()
+    try:
+        # Of bytes it would look for a file with that name.
+        read = feedparser.parse(io.BytesIO(octets), sanitize_html=False, resolve_relative_uris=False)
+    except (ValueError, LookupError) as error:  # of an encoding that is none
+        raise unreadable(file, "a feed", str(error)) from error
     if not read.get("version") and not read.entries:
         raise unreadable(file, "a feed", str(read.get("bozo_exception", "no RSS or Atom")))
     return read
