@@ -159,6 +159,8 @@ def values() -> dict[str, Any]:
                 "Nginx",
                 "Redis",
                 "ExternalSecrets",
+                "FreshRss",
+                "Miniflux",
                 "Nutch",
                 "PgCron",
                 "StormCrawler",
