@@ -8,6 +8,7 @@ nothing that was acknowledged, and several processes share one plan.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import datetime
 from threading import RLock
 from types import TracebackType
@@ -19,10 +20,10 @@ import numpy.typing as npt
 from freshopt.certificates.solution import Solution
 from freshopt.errors import FreshoptError
 from freshopt.live import reading
-from freshopt.live.content import check_content, record_content
 from freshopt.live.hand_out import Visit, hand_back, hand_out, next_hand_out, next_turn
 from freshopt.live.planning import LivePlan
-from freshopt.live.recording import date_of, outcome_of, outcomes_of, put_off, record
+from freshopt.live.recording import outcomes_of, record
+from freshopt.live.reports import Report, record_reports
 from freshopt.live.settings import PlannerSettings, PlannerWishes
 from freshopt.live.source_rows import add_rows, check_name, columns_of, remove_rows
 from freshopt.live.state import PlannerState
@@ -297,17 +298,7 @@ class Planner:
             numbers: a day and a lease ahead of the latest hand-out), or another outcome of this source and
             time is recorded. Nothing is recorded then.
         """
-        name = check_name(source)
-        with self._lock:
-            clock, settings = self._state.clock(time), self._state.settings()
-            moment = clock.number(time, "time")
-            date = date_of(clock, last_modified)
-            with self._database.transaction():
-                if content is None:
-                    outcome = outcome_of(name, moment, changed, changes, date)
-                    return record(self._database, clock, [name], [outcome], settings) == 1
-                seen = check_content(name, changed, content)
-                return record_content(self._database, clock, name, moment, seen, changes, date, settings)
+        return self.report([Report(source, time, changed, content, changes, last_modified)]) == 1
 
     def observed_many(
         self,
@@ -357,12 +348,25 @@ class Planner:
         its first failure. After four gaps the next update gives others what it leaves, until it answers.
         Nothing is learnt of it.
         """
-        name = check_name(source)
+        self.report([Report(source, time, failed=True)])
+
+    def report(self, reports: Sequence[Report]) -> int:
+        """Record what became of several visits, all or none.
+
+        In the order in which they are passed, each as `observed` or `failed` records it, and raises.
+
+        Returns
+        -------
+        int
+            How many were new; to report again is safe.
+        """
+        if not reports:
+            return 0
+        check_name(reports[0].source)
         with self._lock:
-            clock, settings = self._state.clock(time), self._state.settings()
-            moment = clock.number(time, "time")
+            clock, settings = self._state.clock(reports[0].time), self._state.settings()
             with self._database.transaction():
-                put_off(self._database, clock, name, moment, settings)
+                return record_reports(self._database, clock, settings, reports)
 
     def release(self, *sources: str) -> int:
         """Hand back sources not crawled; return how many had a lease."""
