@@ -21,6 +21,7 @@ from freshopt.certificates.solution import Solution
 from freshopt.errors import FreshoptError
 from freshopt.live import reading
 from freshopt.live.hand_out import Visit, hand_back, hand_out, next_hand_out, next_turn
+from freshopt.live.pace import Answered, keep_crawl_delay
 from freshopt.live.planning import LivePlan
 from freshopt.live.recording import outcomes_of, record
 from freshopt.live.reports import Report, record_reports
@@ -31,7 +32,7 @@ from freshopt.live.status import PlannerStatus
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import as_whole
 from freshopt.planning.wishes import taking
-from freshopt.units import Time
+from freshopt.units import Time, gap_of
 
 if TYPE_CHECKING:
     import polars
@@ -265,6 +266,7 @@ class Planner:
         content: str | None = None,
         changes: float | None = None,
         last_modified: Any = None,  # noqa: ANN401
+        **answered: Unpack[Answered],
     ) -> bool:
         """Record what a crawl found; committed when it returns.
 
@@ -285,6 +287,10 @@ class Planner:
             How often it had, where that is known.
         last_modified : float, datetime or str, optional
             When it had last changed, as the crawl was told. Dates that contradict a crawl are not used.
+        status, retry_after, latency, max_age : optional
+            What the server's answer told: its HTTP status (304 is no change, and what is neither 2xx nor 3xx
+            has failed), its header Retry-After, the seconds it took, and those for which it stays as it is.
+            A host that is asked too often is then asked less for a while.
 
         Returns
         -------
@@ -298,7 +304,8 @@ class Planner:
             numbers: a day and a lease ahead of the latest hand-out), or another outcome of this source and
             time is recorded. Nothing is recorded then.
         """
-        return self.report([Report(source, time, changed, content, changes, last_modified)]) == 1
+        told = Report(source, time, changed, content, changes, last_modified, answered=answered)
+        return self.report([told]) == 1
 
     def observed_many(
         self,
@@ -341,14 +348,14 @@ class Planner:
             with self._database.transaction():
                 return record(self._database, clock, names, outcomes, self._state.settings())
 
-    def failed(self, source: str, time: Any) -> None:  # noqa: ANN401 - a time
+    def failed(self, source: str, time: Any, **answered: Unpack[Answered]) -> None:  # noqa: ANN401 - a time
         """End the lease of a source whose crawl failed.
 
         It is due again an eighth of a gap later, and from then on after as long as it has been silent since
         its first failure. After four gaps the next update gives others what it leaves, until it answers.
-        Nothing is learnt of it.
+        Nothing is learnt of it. What its server answered, if it did, is as of `observed`.
         """
-        self.report([Report(source, time, failed=True)])
+        self.report([Report(source, time, failed=True, answered=answered)])
 
     def report(self, reports: Sequence[Report]) -> int:
         """Record what became of several visits, all or none.
@@ -367,6 +374,17 @@ class Planner:
             clock, settings = self._state.clock(reports[0].time), self._state.settings()
             with self._database.transaction():
                 return record_reports(self._database, clock, settings, reports)
+
+    def crawl_delay(self, host: str, delay: Time) -> None:
+        """Keep hand-outs of a host apart, as its robots.txt asks.
+
+        Up to half as long again is added, as of `host_gap`. 0 is for none; more than a day is a day.
+        """
+        with self._lock:
+            settings = self._state.settings()
+            gap = gap_of("delay", delay, settings.time_unit)
+            with self._database.transaction():
+                keep_crawl_delay(self._database, settings, check_name(host), gap)
 
     def release(self, *sources: str) -> int:
         """Hand back sources not crawled; return how many had a lease."""

@@ -82,6 +82,7 @@ def _certified_in_force(
     if record.price is None or not len(table):
         return None
     known = _crawled_twice(database, table)
+    settings = replace(settings, host_paces=record.host_paces or {})
     problem = problem_of(table, table.change_rate, known, settings, named=True, least=table.rate)
     hosts = {host: (record.host_prices or {}).get(host, 0.0) for host in problem.hosts.names}
     answer = Answer(table.rate, price=record.price, host_prices=hosts or None)
@@ -165,6 +166,7 @@ def status_of(
         next_replan=said(replan),
         solves=record.solves,
         outdated=outdated,
+        slowed=len(record.host_paces or {}),
     )
 
 

@@ -247,17 +247,19 @@ def test_what_is_not_there_is_said(service: Served) -> None:
     assert answer.headers["allow"] == "GET"
 
 
-def test_hostile_names_come_back_as_they_went(tmp_path: Path) -> None:
-    with served(tmp_path, *QUICK) as service:
-        service.put(*HOSTILE, host="<b>'")
-        handed = {visit["source"] for _ in range(40) for visit in service.due()}
-        assert handed == set(HOSTILE)
-        assert service.report(*({"source": name, "content": name} for name in HOSTILE)).json() == {
-            "count": len(HOSTILE)
-        }
-        text = service.client.get("/metrics").text
-        assert not any(name in text for name in HOSTILE[:6])
-    assert {name for name, _ in recorded(tmp_path)} == set(HOSTILE)
+def test_hostile_names_come_back_as_they_went(service: Served) -> None:
+    service.put(*HOSTILE, host="<b>'")
+    handed: dict[str, Any] = {}
+    while not set(HOSTILE) <= set(handed):
+        handed |= {visit["source"]: visit for visit in service.due()}
+    reports = [{"source": name, "content": name} for name in HOSTILE]
+    assert service.report(*reports).json() == {"count": len(HOSTILE)}
+    handed.clear()
+    while not set(HOSTILE) <= set(handed):
+        handed |= {visit["source"]: visit for visit in service.due()}
+    assert all((handed[name]["content"], handed[name]["host"]) == (name, "<b>'") for name in HOSTILE)
+    text = service.client.get("/metrics").text
+    assert not any(name in text for name in HOSTILE[:6])
 
 
 def test_metrics_are_those_of_the_status(service: Served) -> None:
@@ -329,14 +331,18 @@ def killed_at_random(folder: Path, rounds: int, seed: int) -> None:
             # What was not acknowledged is reported again: recorded once, whether it had been or not.
             for report in unsaid:
                 assert service.report(report).json()["count"] in (0, 1)
-                acknowledged[report["source"], report["time"]] = int(report["changed"])
+                acknowledged[report["source"], report["time"]] = report["changed"]
             unsaid.clear()
 
             def crawl(first: int, service: Served = service, unsaid: list[dict[str, Any]] = unsaid) -> None:
                 with httpx.Client(base_url=service.client.base_url, headers=service.client.headers) as client:
                     for k in range(100_000):
                         now = datetime.now(UTC).isoformat(timespec="microseconds")
-                        report = {"source": NAMES[first + k % 30], "time": now, "changed": k % 3 == 0}
+                        report: dict[str, Any] = {
+                            "source": NAMES[first + k % 30],
+                            "time": now,
+                            "changed": k % 3 == 0,
+                        }
                         try:
                             client.get("/due?limit=2").raise_for_status()
                             unsaid.append(report)
@@ -344,7 +350,7 @@ def killed_at_random(folder: Path, rounds: int, seed: int) -> None:
                         except httpx.TransportError:
                             return
                         unsaid.remove(report)
-                        acknowledged[report["source"], now] = int(report["changed"])
+                        acknowledged[report["source"], now] = report["changed"]
 
             with ThreadPoolExecutor(2) as pool:
                 clients = [pool.submit(crawl, first) for first in (0, 30)]
@@ -356,7 +362,7 @@ def killed_at_random(folder: Path, rounds: int, seed: int) -> None:
                     each.result()
         inside = recorded(folder)
         assert acknowledged.items() <= inside.items()
-        told = {(each["source"], each["time"]): int(each["changed"]) for each in unsaid}
+        told = {(each["source"], each["time"]): each["changed"] for each in unsaid}
         assert inside.items() - acknowledged.items() <= told.items()
     assert len(acknowledged) > rounds
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Unpack
 
@@ -23,6 +23,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.live.pace import crawl_delay_of
 from freshopt.live.planner import Planner
 from freshopt.live.service.answers import answer, refusal
 from freshopt.live.service.guard import Guard, check_token
@@ -31,6 +32,8 @@ from freshopt.live.service.messages import (
     MOST_ROWS,
     CountMessage,
     DueMessage,
+    HostMessage,
+    HostMessages,
     Names,
     ReportMessage,
     Reports,
@@ -55,6 +58,8 @@ _REASONS = {
 PATIENCE = 30.0
 # Sources that a call is handed unless it says how many.
 USUAL_LIMIT = 100
+# Seconds of the longest delay between crawls; the planner's own limit is shorter.
+_LONGEST = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +81,23 @@ class Service:
 
     def observed(self, reports: list[ReportMessage]) -> CountMessage:
         """Record what became of visits."""
-        new = self.recording.report([report_of(each) for each in reports])
-        for each in reports:
-            self.metrics.reported.labels("failed" if each.failed else "found").inc()
+        told = [report_of(each) for each in reports]
+        new = self.recording.report(told)
+        for report in told:
+            self.metrics.reported.labels("failed" if report.read().failed else "found").inc()
         return CountMessage(new)
 
     def sources(self, rows: list[SourceMessage]) -> CountMessage:
         """Add sources, or change those that are there."""
         if rows:
             self.recording.add_many([row.source for row in rows], **columns_of_sources(rows))
+        return CountMessage(len(rows))
+
+    def hosts(self, rows: list[HostMessage]) -> CountMessage:
+        """Keep crawls of hosts apart, as their robots.txt asks."""
+        for row in rows:
+            delay = row.crawl_delay if row.robots is None else crawl_delay_of(row.robots, row.agent)
+            self.recording.crawl_delay(row.host, timedelta(seconds=min(delay, _LONGEST)))
         return CountMessage(len(rows))
 
     def removed(self, names: list[str]) -> CountMessage:
@@ -106,6 +119,9 @@ OPERATIONS = (
     Operation("GET", "/due", "Hand out what to crawl next", Service.due, DueMessage, limit=MOST_ROWS),
     Operation("POST", "/observed", "Report what became of visits", Service.observed, CountMessage, Reports),
     Operation("PUT", "/sources", "Add or change sources", Service.sources, CountMessage, SourceMessages),
+    Operation(
+        "PUT", "/hosts", "Keep crawls apart as robots.txt asks", Service.hosts, CountMessage, HostMessages
+    ),
     Operation("POST", "/removed", "Take sources out of the plan", Service.removed, CountMessage, Names),
     Operation("POST", "/released", "Hand back what was not crawled", Service.released, CountMessage, Names),
     Operation("GET", "/status", "Tell how the plan stands", Service.status, PlannerStatus),
@@ -156,7 +172,8 @@ def application(
     routes += [Route(path, partial(_fixed, make)) for path, make in fixed.items()]
     routes.append(Route("/metrics", partial(_metrics, service)))
     for route in routes:
-        route.methods.discard("HEAD")  # which would be handed sources and not see them
+        # Not HEAD, which would be handed sources and not see them.
+        route.methods = (route.methods or set()) - {"HEAD"}
     return Starlette(
         routes=routes,
         lifespan=lifespan,

@@ -6,13 +6,14 @@ The schemas of the OpenAPI page come from these classes.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 from msgspec import Meta, Struct
 
 from freshopt.errors import shortened
 from freshopt.live.hand_out import Visit
+from freshopt.live.pace import Answered
 from freshopt.live.reports import Report
 from freshopt.live.source_rows import USUAL
 
@@ -26,6 +27,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=8_000)]
 Moment = Annotated[datetime, Meta(tz=True, description="Date with its offset, as 2026-01-31T06:00:00Z.")]
 Weight = Annotated[float, Meta(ge=0.0)]
 Rate = Annotated[float, Meta(ge=0.0, description="Refreshes per time unit of the planner.")]
+Seconds = Annotated[float, Meta(ge=0.0, le=1e12)]
 Names = Annotated[list[Name], Meta(max_length=MOST_ROWS)]
 Message = TypeVar("Message")
 
@@ -51,13 +53,40 @@ class ReportMessage(Struct, forbid_unknown_fields=True):
         Annotated[str, Meta(min_length=1, max_length=1_000)] | None,
         Meta(description="In place of changed: an ETag or digest, which is kept and compared."),
     ] = None
-    changes: Annotated[int, Meta(ge=0)] | None = None
+    changes: Annotated[float, Meta(ge=0, le=2**53, multiple_of=1.0)] | None = None
     last_modified: Moment | None = None
     failed: Annotated[bool, Meta(description="Nothing was found: it is due again early, then later.")] = False
+    status: Annotated[
+        Annotated[int, Meta(ge=100, le=999)] | None,
+        Meta(description="Of HTTP. 304 is no change; what is neither 2xx nor 3xx has failed."),
+    ] = None
+    retry_after: Annotated[
+        Seconds | Annotated[str, Meta(max_length=100)] | None,
+        Meta(description="The header Retry-After, as it came or in seconds."),
+    ] = None
+    latency: Annotated[Seconds | None, Meta(description="Seconds that the answer took.")] = None
+    max_age: Annotated[
+        Seconds | None, Meta(description="Seconds for which it stays as it is: max-age, or a feed's ttl.")
+    ] = None
 
 
 Reports = Annotated[list[ReportMessage], Meta(max_length=MOST_ROWS)]
 SourceMessages = Annotated[list[SourceMessage], Meta(max_length=MOST_ROWS)]
+
+
+class HostMessage(Struct, forbid_unknown_fields=True):
+    """What a host's robots.txt asks for; of it, the delay between crawls is kept."""
+
+    host: Name
+    crawl_delay: Annotated[Seconds, Meta(description="Seconds; 0 for none.")] = 0.0
+    robots: Annotated[
+        Annotated[str, Meta(max_length=500_000)] | None,
+        Meta(description="In place of crawl_delay, the text of robots.txt, which is read for the agent."),
+    ] = None
+    agent: Annotated[str, Meta(max_length=200)] = "*"
+
+
+HostMessages = Annotated[list[HostMessage], Meta(max_length=MOST_ROWS)]
 
 
 class VisitMessage(Struct):
@@ -105,7 +134,10 @@ def columns_of_sources(rows: list[SourceMessage]) -> dict[str, list[Any]]:
 
 def report_of(message: ReportMessage) -> Report:
     """Return a message as the planner takes it."""
-    return Report(**msgspec.structs.asdict(message))
+    told = msgspec.structs.asdict(message)
+    answered = {key: told.pop(key) for key in Answered.__annotations__}
+    known = {key: value for key, value in answered.items() if value is not None}
+    return Report(**told, answered=cast("Answered", known))
 
 
 def visit_message(visit: Visit) -> VisitMessage:

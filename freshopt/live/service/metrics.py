@@ -26,6 +26,7 @@ GAUGES = {
     "never_crawled": "Sources without any crawl",
     "due": "Sources that are due and not handed out",
     "leased": "Sources that are handed out",
+    "slowed": "Hosts that are planned for with fewer crawls, at their request",
     "down": "Sources that have not answered for long",
     "observations": "Crawls recorded",
     "changes_found": "Crawls recorded that found a change",

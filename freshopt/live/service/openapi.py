@@ -53,6 +53,9 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
     """Return the OpenAPI document."""
     kinds = [each.answer for each in operations] + [each.body for each in operations if each.body is not None]
     schemas, components = msgspec.json.schema_components([*kinds, ErrorMessage], ref_template=_REF)
+    for schema in components["PlannerStatus"]["properties"].values():
+        if schema.get("type") == "number":  # NaN, where nothing is known, is null
+            schema["type"] = ["number", "null"]
     answers, bodies = schemas[: len(operations)], iter(schemas[len(operations) :])
     paths: dict[str, Any] = {}
     for each, schema in zip(operations, answers, strict=True):
