@@ -35,7 +35,7 @@ from freshopt.terminal.wish_options import option_of, wish_option
 @wish_option("host_gap", SETTINGS)
 @wish_option("burst", SETTINGS)
 def serve(folder: str, listen: str, token_file: Path | None, **wishes: Any) -> None:  # noqa: ANN401
-    """Serve the live plan in FOLDER over HTTP, to crawlers in any language.
+    """Serve a live plan over HTTP, to crawlers in any language.
 
     FOLDER is that of freshopt run or of fo.Planner, or the address of a PostgreSQL database; with --bandwidth
     a new one is begun, to which sources are sent. Clients ask for what is due, and report what they found;

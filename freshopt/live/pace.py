@@ -1,4 +1,4 @@
-"""How often a host may be asked: less where its answers say so, more again by itself.
+"""How often hosts may be asked, as their answers say.
 
 The hand-outs of a host per time are what is planned for it until an answer asks for fewer.
 
@@ -109,7 +109,7 @@ class Pace:
         return replace(self, turns=max(0.5 * before, FLOOR * self.most), since=now)
 
     def after(self, latency: float) -> tuple[Pace, bool]:
-        """Return the pace that knows one more latency, and whether it is slow."""
+        """Return the pace after an answer, and whether that was slow."""
         if self.latency is None or self.spread is None:
             return replace(self, latency=latency, spread=0.5 * latency), False
         slow = latency > max(self.latency + DEVIATIONS * self.spread, SLOW)
@@ -158,7 +158,10 @@ def heed(
     *,
     first: bool,
 ) -> None:
-    """Count what an answer tells, within a transaction; `first` of a failure in a row."""
+    """Count what an answer tells, within a transaction.
+
+    `first` is for a failure that does not follow another of its source.
+    """
     _begin(database)
     day = convert_time(1.0, "day", settings.time_unit)
     ((number, host, max_rate, min_rate),) = database.rows(
@@ -195,7 +198,7 @@ def heed(
 
 
 def keep_crawl_delay(database: Database, settings: PlannerSettings, host: str, gap: float) -> None:
-    """Keep the least gap of a host, 0 for none, within a transaction."""
+    """Keep the least gap of a host, within a transaction."""
     _begin(database)
     longest = LONGEST * convert_time(1.0, "day", settings.time_unit)
     _keep_pace(database, host, replace(pace_of(database, host), least_gap=min(gap, longest) or None))
@@ -242,7 +245,7 @@ def _keep_pace(database: Database, host: str, pace: Pace) -> None:
 
 
 def _keep_age(database: Database, number: int, max_rate: float | None, least: float, gap: float) -> None:
-    """Put what a source's answer says in place of what one said before."""
+    """Put a source's told gap in place of the one before."""
     rows = database.rows("SELECT own, used FROM told_gap WHERE source = ?", (number,))
     # Another max_rate than the one that was put there is the user's, told since.
     own = rows[0][0] if rows and rows[0][1] == max_rate else max_rate
@@ -258,14 +261,14 @@ def _keep_age(database: Database, number: int, max_rate: float | None, least: fl
 
 
 def _planned(database: Database, settings: PlannerSettings, host: str) -> float:
-    """Return the hand-outs of a host per time unit that are in force."""
+    """Return the planned hand-outs of a host per time unit."""
     sql = f"SELECT SUM({IN_FORCE}) FROM source WHERE active = 1 AND host = ?"
     ((rate,),) = database.rows(sql, (host,))
     return min(float(rate or settings.bandwidth), settings.host_turns)
 
 
 def _plan_early(database: Database, settings: PlannerSettings, now: float) -> None:
-    """Have the next hand-out plan within the new limits, if it is time to."""
+    """Have the next hand-out plan within new limits, not too often."""
     plan = InForce.from_text(kept(database, "plan"))
     if plan.updated is not None and now >= plan.updated + EARLY * settings.update:
         keep(database, "plan", replace(plan, early=True).to_text())

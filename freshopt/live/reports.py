@@ -1,7 +1,8 @@
-"""`Report`: what became of a visit; several are recorded at once, all or none.
+"""`Report`: what became of a visit.
 
-Those that say no more than whether a source had changed are written together, others one by one, in the order
-in which they are reported. What answers tell of how often they may be asked is heeded with them.
+Several are recorded at once, all or none. Those that say no more than whether a source had changed are
+written together, others one by one, in the order in which they are reported. What answers tell of how often
+they may be asked is heeded with them.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def _record_one(database: Database, clock: Clock, settings: PlannerSettings, rep
 def _record_outcome(
     database: Database, clock: Clock, settings: PlannerSettings, report: Report, name: str, time: float
 ) -> bool:
-    """Record a failure, or what a crawl found; return whether it was new."""
+    """Record what became of a visit; return whether it was new."""
     date = date_of(clock, report.last_modified)
     if not report.failed and report.content is None:
         outcome = outcome_of(name, time, report.changed, report.changes, date)

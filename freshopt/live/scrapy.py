@@ -137,7 +137,7 @@ class PlannerMiddleware:
         return request.replace(headers=headers, meta=meta, dont_filter=True)
 
     def process_request(self, request: Any, spider: Any = None) -> None:  # noqa: ANN401, ARG002
-        """Hand back what waited for a host that has asked to rest since."""
+        """Hand back what waits for a host that rests."""
         from scrapy.exceptions import IgnoreRequest
 
         source = request.meta.get(KEY)
@@ -183,7 +183,7 @@ class PlannerMiddleware:
 
 
 def _answered(request: Any, response: Any) -> Answered:  # noqa: ANN401 - Scrapy's
-    """Return what an answer tells of how often its host may be asked."""
+    """Return what an answer says of the load of its host."""
     told: Answered = {"status": response.status}
     if b"Retry-After" in response.headers:
         told["retry_after"] = response.headers[b"Retry-After"].decode("latin-1")

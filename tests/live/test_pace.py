@@ -162,7 +162,7 @@ def test_retry_after_is_obeyed_up_to_a_day(tmp_path: Path, told: str | float, se
     if told == "date":
         told = format_datetime(begin + timedelta(seconds=7200), usegmt=True)
     with fo.Planner(tmp_path, bandwidth="1000/second", burst="1d") as planner:
-        planner.add_many(["a1", "a2", "alone"], host=["a", "a", None])
+        planner.add_many(["a1", "a2", "alone"], host=np.array(["a", "a", None], dtype=object))
         planner.due(begin)
         planner.observed("a1", begin, status=200, content="x", retry_after=told)
         rest = begin + timedelta(seconds=seconds)

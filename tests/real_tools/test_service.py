@@ -54,7 +54,7 @@ def test_the_calls_of_a_million_sources(tmp_path: Path) -> None:
 
         def crawl(own: list[str]) -> None:
             address, headers = service.client.base_url, service.client.headers
-            with httpx.Client(base_url=address, headers=headers, timeout=120.0) as client:
+            with httpx.Client(base_url=address, headers=headers, timeout=600.0) as client:
                 while sum(map(len, handed)) < MILLION:
                     visits = client.get("/due?limit=1000").raise_for_status().json()["visits"]
                     now = datetime.now(UTC).isoformat()
@@ -69,7 +69,7 @@ def test_the_calls_of_a_million_sources(tmp_path: Path) -> None:
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(crawl, handed))
         assert len({name for own in handed for name in own}) == sum(map(len, handed)) == MILLION
-        service.client.timeout = httpx.Timeout(120.0)
+        service.client.timeout = httpx.Timeout(600.0)
         status = service.client.get("/status").json()
         assert (status["sources"], status["observations"], status["never_crawled"]) == (MILLION, MILLION, 0)
         assert 0.0 <= status["relative_gap"] <= 0.01

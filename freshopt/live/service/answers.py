@@ -1,4 +1,4 @@
-"""Answers in JSON; every refusal has one line that says what to do."""
+"""Answers in JSON; every refusal is one line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The service as an ASGI application: one table of operations, thin over `Planner`.
+"""The service as an ASGI application, thin over `Planner`.
 
-What is acknowledged is committed. Calls wait in threads, so that a plan that is being computed holds up
-neither reports nor metrics: due, reports and reading have a connection each.
+What it does is one table of operations; what is acknowledged is committed. Calls wait in threads, so that a
+plan that is being computed holds up neither reports nor metrics: due, reports and reading have a connection
+each.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def application(
     token : str, optional
         What calls have to send. Without it, those to the loopback's names are answered.
     bandwidth : str, optional
-        Needed to begin a planner, or to change it, as are `wishes`; see `Planner`.
+        Needed to begin a planner; see `Planner`, also for other settings.
 
     Raises
     ------
@@ -188,7 +189,7 @@ def application(
 
 
 def _require_dates(planner: Planner, place: str) -> None:
-    """Raise if a planner has numbers for times; a new one has dates from now on."""
+    """Raise if a planner has numbers for times."""
     try:
         planner.next_due()
     except SourceDataError:
@@ -258,7 +259,7 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 
 async def _failed(_: Request, error: Exception) -> Response:
-    """Answer 422 for what is refused, 503 for what may pass, 500 for faults."""
+    """Answer 422 to bad data, 503 for what may pass, else 500."""
     if isinstance(error, ClientDisconnect):
         return refusal(400, "The call broke off. Send it again.")
     if isinstance(error, FreshoptError):

@@ -1,4 +1,4 @@
-"""Who may call: those with the token, or on this machine alone; and no page of a browser.
+"""Who may call: those with the token, or on this machine alone.
 
 A service without a token listens on the loopback. Web pages that a browser of this machine shows could call
 it there: names that are not the loopback's (a page whose name was made to point here) and calls from pages of
@@ -84,7 +84,7 @@ def _name_of(host: str) -> str:
 
 
 def _told(headers: Headers) -> bytes:
-    """Return the token of a call; a browser's is the password of Basic."""
+    """Return the token of a call, which a browser sends as password."""
     scheme, _, rest = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "basic":
         try:

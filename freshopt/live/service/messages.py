@@ -1,6 +1,6 @@
-"""What clients send and get, as typed messages; JSON that is none of them is refused in one line.
+"""What clients send and get, as typed messages.
 
-The schemas of the OpenAPI page come from these classes.
+JSON that is none of them is refused in one line. The schemas of the OpenAPI page come from these classes.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ SourceMessages = Annotated[list[SourceMessage], Meta(max_length=MOST_ROWS)]
 
 
 class HostMessage(Struct, forbid_unknown_fields=True):
-    """What a host's robots.txt asks for; of it, the delay between crawls is kept."""
+    """Delay between crawls that a host's robots.txt asks for."""
 
     host: Name
     crawl_delay: Annotated[Seconds, Meta(description="Seconds; 0 for none.")] = 0.0

@@ -43,7 +43,7 @@ GAUGES = {
 
 
 class Metrics:
-    """What a service has done since it began, and the state of its planner."""
+    """What a service has done, and the state of its planner."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -72,7 +72,7 @@ class Metrics:
 
 
 class _PlannerCollector:
-    """The state of a planner, computed when it is asked for and old."""
+    """State of a planner, computed anew when it is old."""
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner

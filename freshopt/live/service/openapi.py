@@ -1,15 +1,15 @@
-"""The OpenAPI document of a service and its page, from the table of operations."""
+"""The OpenAPI document and page, from the table of operations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
-from freshopt import __version__
 from freshopt.live.service.messages import MOST_OCTETS, ErrorMessage
 
 _REF = "#/components/schemas/{name}"
@@ -81,7 +81,11 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
         paths[each.path] = {each.method.lower(): told}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "freshopt", "version": __version__, "description": "A live planner of crawls."},
+        "info": {
+            "title": "freshopt",
+            "version": version("freshopt"),
+            "description": "A live planner of crawls.",
+        },
         "paths": paths,
         "components": {
             "schemas": components,
