@@ -17,31 +17,28 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.certificates.solution import Solution
 from freshopt.errors import FreshoptError
-from freshopt.live import reading
 from freshopt.live.hand_out import Visit, hand_back, hand_out, next_hand_out, next_turn
 from freshopt.live.pace import Answered, keep_crawl_delay
 from freshopt.live.planning import LivePlan
+from freshopt.live.reading import PlannerKnowledge
 from freshopt.live.recording import outcomes_of, record
 from freshopt.live.reports import Report, record_reports
-from freshopt.live.settings import PlannerSettings, PlannerWishes
+from freshopt.live.settings import PlannerWishes
 from freshopt.live.source_rows import add_rows, check_name, columns_of, remove_rows
 from freshopt.live.state import PlannerState
-from freshopt.live.status import PlannerStatus
-from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import as_whole
 from freshopt.planning.wishes import taking
 from freshopt.units import Time, gap_of
 
 if TYPE_CHECKING:
-    import polars
+    pass
 
 # What a source may be told with, beside its name.
 _OF_SOURCES = ("importance", "host", "refresh_cost", "min_rate", "max_rate")
 
 
-class Planner:
+class Planner(PlannerKnowledge):
     """Live planner: hands out, records, plans again.
 
     Parameters
@@ -414,62 +411,6 @@ class Planner:
         with self._lock:
             _, moment = self._state.now(now)
             self._plan.update(self._state.settings(), moment, full=True)
-
-    # What is known
-
-    @property
-    def settings(self) -> PlannerSettings:
-        """The settings in force."""
-        with self._lock:
-            return self._state.settings()
-
-    def log(self) -> CrawlLog:
-        """Return everything observed, also of removed sources, as a log.
-
-        Raises
-        ------
-        SourceDataError
-            If nothing was observed.
-        """
-        with self._lock:
-            return reading.whole_log(self._database, self._plan.evidence(), self._state.known_clock())
-
-    def solution(self) -> Solution:
-        """Return the rates in force, certified for the estimates in force.
-
-        Raises
-        ------
-        SourceDataError
-            If there is no plan yet.
-        """
-        with self._lock:
-            return reading.solution_in_force(self._database, self._state.settings(), self._plan)
-
-    def status(self, now: Any = None) -> PlannerStatus:  # noqa: ANN401 - a time
-        """Return the state of the planner, with the certificate in force.
-
-        Parameters
-        ----------
-        now : float, datetime or str, optional
-            For what is due and handed out; by default the latest moment that the planner was told, or that
-            of this machine.
-        """
-        with self._lock:
-            clock = self._state.known_clock()
-            moment = None
-            if now is not None or (clock is not None and clock.dated):
-                clock, moment = self._state.now(now)
-            return reading.status_of(
-                self._database, self._state.settings(), self._plan.record(), clock, moment
-            )
-
-    def to_frame(self) -> polars.DataFrame:
-        """Return a polars table of the sources and what is in force.
-
-        Columns are source, importance, change_rate, rate, interval, last_crawl and next_due, null before.
-        """
-        with self._lock:
-            return reading.frame_of(self._database, self._state.known_clock())
 
     def close(self) -> None:
         """Close the database; everything acknowledged is in it."""
