@@ -85,7 +85,8 @@ def crawl(pages, until=lambda: False):
         if due["visits"]:
             reports, left = visited(due["visits"])
             call("POST", "/observed", reports)
-            call("POST", "/released", left)
+            if left:
+                call("POST", "/released", left)
         else:
             following = (
                 datetime.fromisoformat(due["next"]) if due["next"] else datetime.max.replace(tzinfo=UTC)

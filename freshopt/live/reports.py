@@ -46,11 +46,6 @@ class Report(NamedTuple):
     failed: bool = False
     answered: Answered = Answered()
 
-    @property
-    def plain(self) -> bool:
-        """Whether it can be written together with others."""
-        return not self.failed and self.content is None and not self.answered
-
     def read(self) -> Report:
         """Return the report with what its status says.
 
@@ -69,6 +64,11 @@ class Report(NamedTuple):
         return self._replace(changed=False) if unchanged else self
 
 
+def _is_plain(report: Report) -> bool:
+    """Return whether a report can be written together with others."""
+    return not report.failed and report.content is None and not report.answered
+
+
 def record_reports(
     database: Database, clock: Clock, settings: PlannerSettings, reports: Iterable[Report]
 ) -> int:
@@ -77,7 +77,7 @@ def record_reports(
     A failure is new whenever it is reported.
     """
     new = 0
-    for plain, some in groupby(reports, key=lambda report: report.plain):
+    for plain, some in groupby(reports, key=_is_plain):
         if plain:
             own = list(some)
             names = [check_name(each.source) for each in own]

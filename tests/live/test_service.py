@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import signal
@@ -12,7 +13,7 @@ import sys
 import time
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +25,7 @@ from click.testing import CliRunner
 
 import freshopt as fo
 from freshopt.cli import main
+from freshopt.live.service import app
 from tests.ground_truth.command_lines import refuse
 from tests.ground_truth.refusals import present
 from tests.live.served import QUICK, TOKEN, Served, served
@@ -246,6 +248,26 @@ def test_what_is_not_there_is_said(service: Served) -> None:
     answer = service.client.post("/due")
     refused(answer, 405, "another method")
     assert answer.headers["allow"] == "GET"
+
+
+def test_a_body_that_does_not_arrive_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "PATIENCE", 0.05)
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"["
+        await asyncio.sleep(60.0)
+
+    async def called() -> httpx.Response:
+        served_here = app.application(str(tmp_path), None, "1/day")
+        transport = httpx.ASGITransport(served_here)
+        async with (
+            served_here.router.lifespan_context(served_here),
+            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+        ):
+            kind = {"Content-Type": "application/json"}
+            return await client.post("/observed", content=slow(), headers=kind)
+
+    refused(asyncio.run(called()), 408, "The body did not arrive in 0.05 s")
 
 
 def test_hostile_names_come_back_as_they_went(service: Served) -> None:
