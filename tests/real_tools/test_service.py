@@ -40,7 +40,7 @@ def test_schemathesis_finds_no_fault(program: Callable[[str, str], Path], tmp_pa
             check=False,
         )
         assert ended.returncode == 0, ended.stdout[-3000:]
-        assert "6 passed" in ended.stdout
+        assert "7 passed" in ended.stdout
         assert service.process.poll() is None
         metrics = service.client.get("/metrics").text
     assert 'status="500"' not in metrics

@@ -57,7 +57,7 @@ class ReportMessage(Struct, forbid_unknown_fields=True):
     last_modified: Moment | None = None
     failed: Annotated[bool, Meta(description="Nothing was found: it is due again early, then later.")] = False
     status: Annotated[
-        Annotated[int, Meta(ge=100, le=999)] | None,
+        Annotated[float, Meta(ge=100.0, le=999.0, multiple_of=1.0)] | None,
         Meta(description="Of HTTP. 304 is no change; what is neither 2xx nor 3xx has failed."),
     ] = None
     retry_after: Annotated[
@@ -137,6 +137,8 @@ def report_of(message: ReportMessage) -> Report:
     told = msgspec.structs.asdict(message)
     answered = {key: told.pop(key) for key in Answered.__annotations__}
     known = {key: value for key, value in answered.items() if value is not None}
+    if message.status is not None:  # JSON's 200.0 is 200
+        known["status"] = int(message.status)
     return Report(**told, answered=cast("Answered", known))
 
 
