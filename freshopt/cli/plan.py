@@ -136,7 +136,7 @@ def plan(
         cost, said_cost = changed_cost_of(given.get("changed_cost"), source_columns)
         if cost is not None:
             given["changed_cost"], said["changed_cost"] = cost, said_cost
-    if "freshness" in given and "--objective" not in said:
+    if {"freshness", "signals"} & {*given} and "--objective" not in said:
         goal = replace(goal, objective="binary")
     _refuse(said, given, constraints, estimation, str(goal.objective), refresh, engine)
     if refresh == "on-request":

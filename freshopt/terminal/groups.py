@@ -50,7 +50,7 @@ GROUPS: dict[str, dict[str, Group]] = {
         "Settings": Group(("config", "init")),
         "Estimate": Group(
             (),
-            ("estimator", "smoothing", "half-life", "reset", "prior", "confidence", "seed", "draws"),
+            ("estimator", "smoothing", "half-life", "reset", "prior", "confidence", "seed", "draws", "signals"),
         ),
         "Advanced": Group((), ("engine", "scheduler")),
     },
