@@ -2,21 +2,21 @@
 
     python -m benchmarks signals_in_plans [PART ...] [--data FOLDER] [--quick] [--save]
 
-Simulated: 300 Poisson sources, gamma distributed rates, crawled 20 times a week apart on average; a share of
-their changes is announced (recall), a share of the announcements is true (precision). `fo.plan` learns from log
-and signals; an oracle knows rates, recall and precision; a third plan hears nothing. All are replayed in the
-same worlds with the same signals, at the bandwidth of one crawl a source and week. A fourth row of each world
-has signals of two kinds, of which one is noise, and hosts that differ.
+Simulated: 300 Poisson sources, gamma distributed rates, crawled 20 times a week apart on average; a share
+of their changes is announced (recall), a share of the announcements is true (precision). `fo.plan` learns
+from log and signals; an oracle knows rates, recall and precision; a third plan hears nothing. All are
+replayed in the same worlds with the same signals, at one crawl a source and week, and at one in five weeks.
 
-Histories: signals are made of their dates, thinned to a recall of 0.6 and mixed with false ones to a precision
-of 0.6, an hour late. The plan is made from crawls and signals of the first half, and replayed in the second:
-"saving" is the share of crawls that the plan without signals needs more for the same held-out freshness.
---data names a folder as `histories.py` has it; debian-uploads comes with freshopt.
+Histories: signals are made of their dates, thinned to a recall of 0.6 and mixed with false ones to a
+precision of 0.6, an hour late. The plan is made from crawls and signals of the first half, and replayed in
+the second: "saving" is the share of crawls that the plan without signals needs more for the same held-out
+freshness. --data names a folder as `histories.py` has it; debian-uploads comes with freshopt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ from freshopt.noisy_signals import NoisySignalFreshness, SignalThresholds, noisy
 from freshopt.numerics.arrays import Array
 
 RECALLS, PRECISIONS = (0.0, 0.25, 0.5, 0.75, 1.0), (0.1, 0.3, 0.6, 1.0)
+# Days between crawls of a plan.
+GAPS = (GAP, 5.0 * GAP)
 CRAWLS = 20
 TOLD, TRUE, HOUR = 0.6, 0.6, 1.0 / 24.0
 # Bandwidths of the plan without signals, as multiples, among which that of equal freshness is interpolated.
@@ -61,7 +63,11 @@ def clock(solution: fo.Solution) -> SignalThresholds:
 def rule_of(plan: fo.Plan) -> SignalThresholds:
     """Return the thresholds of a plan, of one without signals its clock."""
     own = plan.problem.objective
-    return own.thresholds(plan.rates, plan.sources) if isinstance(own, NoisySignalFreshness) else clock(plan.solution)
+    return (
+        own.thresholds(plan.rates, plan.sources)
+        if isinstance(own, NoisySignalFreshness)
+        else clock(plan.solution)
+    )
 
 
 def simulated(many: int = 300, horizon: float = 1_000.0) -> Iterator[Row]:
@@ -72,10 +78,11 @@ def simulated(many: int = 300, horizon: float = 1_000.0) -> Iterator[Row]:
     times, world = crawl_times(random, many, CRAWLS, split), fo.World.poisson(sources, seed=11)
     offsets, events = world.events(0.0, split)
     changes = np.split(events, offsets[1:-1])
-    log, bandwidth = log_of(changes, times), many / GAP
-    deaf = clock(fo.plan(log, bandwidth=bandwidth, objective="binary", load_limit=1.0, draws=0).solution)
-    for recall in RECALLS:
-        for precision in PRECISIONS:
+    log = log_of(changes, times)
+    for gap in GAPS:
+        bandwidth = many / gap
+        deaf = clock(fo.plan(log, bandwidth, objective="binary", load_limit=1.0, draws=0).solution)
+        for recall, precision in product(RECALLS, PRECISIONS):
             who, when = noisy_signals(world, recall, precision, split, seed=3)
             true = NoisySignalFreshness(recall, precision)
             best = fo.solve(fo.Problem(true, sources, bandwidth))
@@ -89,7 +96,14 @@ def simulated(many: int = 300, horizon: float = 1_000.0) -> Iterator[Row]:
                 shares[name] = found.costs["binary"].mean
                 shares[f"{name}_crawls"] = found.refreshes / (horizon * bandwidth)
             regret = shares["oracle"] - shares["learnt"]
-            yield {"recall": recall, "precision": precision, "signals": len(when), **shares, "regret": regret}
+            yield {
+                "gap": gap,
+                "recall": recall,
+                "precision": precision,
+                "signals": len(when),
+                **shares,
+                "regret": regret,
+            }
 
 
 def histories(data: Path | None = None, draws: int = 3, sources: int = 1_000) -> Iterator[Row]:
@@ -151,13 +165,13 @@ def _held_out(history: History, seed: int, most: int) -> dict[str, Any] | None:
 def claims(record: Record) -> Claims:
     """Yield that plans come near the oracle, and that signals save crawls of real sources."""
     for row in record["simulated"]:
-        where = f"recall {row['recall']}, precision {row['precision']}"
+        where = f"a crawl in {row['gap']:g} days, recall {row['recall']}, precision {row['precision']}"
         yield f"{where}: regret {row['regret']:.4f}", row["regret"] < 0.03
         gained = row["learnt"] - row["deaf"]
         yield f"{where}: {gained:+.4f} beside no signals", gained > -0.01
     for row in record["histories"]:
         yield f"{row['history']}: {row['saving']:.1%} fewer crawls", row["saving"] > 0.1
-    yield "all worlds", len(record["simulated"]) == len(RECALLS) * len(PRECISIONS)
+    yield "all worlds", len(record["simulated"]) == len(GAPS) * len(RECALLS) * len(PRECISIONS)
 
 
 BENCH = Measurement(

@@ -1,16 +1,19 @@
 """`PooledSignals`: recall and precision from a log and a table of signals.
 
 A source changes unannounced at the rate a, and signals come at the rate g, a share p of them true: the
-likelihood of its crawls is that of `signal_likelihood`, and Δ = a + pg. Most sources have few crawls and fewer
-signals. So recall l = pg/Δ and precision have beta priors around the means of the source's host, and these are
-learnt from all of its sources and shrunk to those of all hosts; Δ has the prior of a plan without signals:
+likelihood of its crawls is that of `signal_likelihood`, and Δ = a + pg. Most sources have few crawls and
+fewer signals. So recall l = pg/Δ and precision have beta priors around the means of the source's host, and
+these are learnt from all of its sources and shrunk to those of all hosts; Δ has the prior of a plan without
+signals:
 
     Δ ~ Gamma(α, β),   l ~ Beta(m·l̄, m(1−l̄)),   p ~ Beta(m·p̄, m(1−p̄)).
 
 Estimates are the posterior modes of ln a, logit p and ln g, found by expectation and maximisation [1]_: given
 the rates, the crawl after a time s with n signals that found a change hides as/(1−e^{−x}) unannounced changes
 and np/(1−e^{−x}) true signals, x = as − n ln(1−p), and given these each rate is a ratio of counts, but for
-(α−m) ln Δ, which is bounded from below. Intervals are normal in these coordinates, by the curvature.
+(α−m) ln Δ, which is bounded from below. Intervals are normal in these coordinates, by the curvature. Where
+sources of a host differ, modes of few crawls lie too low, and intervals of 90 % cover 78 % after 5 crawls of
+each source, 90 % after 40 (a test).
 
 A kind of signal is kept if it tells something: if the crawls of all sources are more likely, by a
 likelihood-ratio test at 5 %, when a share of it is taken for true than when none is [2]_.
@@ -50,7 +53,8 @@ STRENGTH = 8.0
 SHRUNK = 2.0
 # Rounds end when no rate moves by more, relatively, or by themselves.
 CLOSE, ROUNDS = 1e-7, 1_000
-# Twice the gain in log-likelihood from which on a kind of signal tells something: half of χ²₁ exceeds it at 5 %.
+# Twice the gain in log-likelihood from which on a kind of signal tells something: half of χ²₁ exceeds it in
+# 5 % of cases.
 TELLS = 2.7055
 # Step in ln a, logit p and ln g at which slopes are compared: the curvature is then right to some 1e-7.
 NEARBY = 1e-4
@@ -109,7 +113,10 @@ class Posterior(NamedTuple):
         return np.stack(
             [
                 a * by_rate + STRENGTH - told - slope * a,
-                p * by_evidence + (true + told) * (1.0 - p) - (STRENGTH - true) * p - slope * p * (1.0 - p) * g,
+                p * by_evidence
+                + (true + told) * (1.0 - p)
+                - (STRENGTH - true) * p
+                - slope * p * (1.0 - p) * g,
                 self.many + told - g * self.time - slope * p * g,
             ]
         )
@@ -232,7 +239,11 @@ class PooledSignals(Estimator):
         return np.asarray(expit(middle - reach)), np.asarray(expit(middle + reach))
 
     def _distribution(self) -> RateDistribution:
-        rate, error, none = self.change_rate_, self._errors["change_rate"], np.zeros(len(self.flag_), np.bool_)
+        rate, error, none = (
+            self.change_rate_,
+            self._errors["change_rate"],
+            np.zeros(len(self.flag_), np.bool_),
+        )
 
         def quantiles(levels: Array) -> Array:
             from scipy.special import ndtri
@@ -250,10 +261,14 @@ def _modes(posterior: Posterior, codes: IntArray) -> tuple[Array, Array, Array, 
     for _ in range(ROUNDS):
         hidden = silent, true = posterior.crawls.hidden(a, p)
         posterior = posterior._replace(
-            recall=_pooled(true, silent + true, codes, hosts), precision=_pooled(true, posterior.many, codes, hosts)
+            recall=_pooled(true, silent + true, codes, hosts),
+            precision=_pooled(true, posterior.many, codes, hosts),
         )
         before, (a, p, g) = (a, p, g), posterior.step(a, p, g, hidden)
-        if max(float(np.max(np.abs(new / old - 1.0))) for new, old in zip((a, p, g), before, strict=True)) < CLOSE:
+        if (
+            max(float(np.max(np.abs(new / old - 1.0))) for new, old in zip((a, p, g), before, strict=True))
+            < CLOSE
+        ):
             break
     return a, p, g, posterior
 
@@ -274,19 +289,21 @@ def _kind(log: CrawlLog, signals: SignalTable, name: str, rates: GammaParameters
     """Return what a kind of signal tells, all sources alike."""
     crawls = counted_crawls(log, ~np.isnan(log.interval), signals.counts(log))
     many = total(crawls.heard) + total(crawls.signals)
-    exposure = rates.exposure + crawls.time + segment_sums(crawls.intervals, crawls.offsets)
+    watched = crawls.time + segment_sums(crawls.intervals, crawls.offsets)
 
     def best(p: float, *, learnt: bool) -> tuple[float, float]:
-        a = rates.shape / rates.exposure
+        # Unannounced changes are spread as all changes are, around a mean of their own.
+        a, scale, n = rates.shape / rates.exposure, 1.0, len(log.names)
         for _ in range(ROUNDS):
-            silent, true = crawls.hidden(a, np.full(len(a), p))
-            new, share = (rates.shape + silent) / exposure, min(total(true) / many, 1.0 - CLOSE) if learnt else p
+            silent, true = crawls.hidden(a, np.full(n, p))
+            new = (rates.shape + silent) / (rates.exposure / scale + watched)
+            share = min(total(true) / many, 1.0 - CLOSE) if learnt else p
             moved = max(float(np.max(np.abs(new / a - 1.0))), abs(share - p))
-            a, p = new, share
+            a, p, scale = new, share, total(rates.exposure * new) / total(rates.shape)
             if moved < CLOSE:
                 break
-        value = crawls.value(a, np.full(len(a), -np.log1p(-p)))
-        return p, total(value + rates.shape * np.log(a) - rates.exposure * a)
+        spread = rates.shape * np.log(a / scale) - rates.exposure * a / scale
+        return p, total(crawls.value(a, np.full(n, -np.log1p(-p))) + spread)
 
     if not many > 0.0:
         return Kind(name, 0, 0.0, 0.0)

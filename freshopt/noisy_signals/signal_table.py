@@ -1,13 +1,14 @@
 """`SignalTable`: recorded signals of a log's sources, and their counts.
 
 A table of signals has a row for each: ``source``, ``time``, and optionally ``kind``, such as sitemap or feed.
-Between two crawls of a source signals are counted, those at the very moment of the later one included: a crawl
-that a signal causes comes after it.
+Between two crawls of a source signals are counted, those at the very moment of the later one included: a
+crawl that a signal causes comes after it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -60,7 +61,8 @@ class SignalTable:
         """Read the signals of a log's sources, each (source, time, kind) once."""
         if not log.timed:
             raise SourceDataError(
-                "signals come at times, and the log tells only the time between crawls. Give it a column time."
+                "signals come at times, and the log tells only the time between crawls. Give it a column "
+                "time."
             )
         rows = read_events(given, SIGNALS, time_unit=log.time_unit, more=("kind",))
         time = log.clock.offsets(rows.columns["time"], "the time of signals")

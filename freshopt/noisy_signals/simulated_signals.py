@@ -245,13 +245,15 @@ def _drawn_or_recorded(
     if signals is None:
         if recall is None or precision is None:
             raise SourceDataError(
-                "signals are to be drawn, but recall or precision is None. Pass both, or signals=(source, time)."
+                "signals are to be drawn, but recall or precision is None. Pass both, or "
+                "signals=(source, time)."
             )
         return lambda world, seed: noisy_signals(world, recall, precision, horizon, seed, delay)
     source, time = np.asarray(signals[0], dtype=np.int64), as_vector(signals[1], np.size(signals[1]), "time")
     if source.shape != time.shape or not bool(np.all((source >= 0) & (source < n))):
         raise SourceDataError(
-            f"signals are of sources 0 to {n - 1}, one for each time. Pass positions among the world's sources."
+            f"signals are of sources 0 to {n - 1}, one for each time. Pass positions among the world's "
+            "sources."
         )
     some = np.flatnonzero((time >= 0.0) & (time < horizon))
     order = some[np.lexsort((source[some], time[some]))]

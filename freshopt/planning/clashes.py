@@ -69,7 +69,7 @@ CLASHES = (
     Clash(
         "signals",
         ("--replay", "--estimator", "--smoothing", "--half-life", "--reset", "--prior", "success", DASK),
-        "{1} does not go with {0}, of which recall, precision and change rates are learnt. Leave one of them out.",
+        "{1} does not go with {0}, from which change rates are learnt, too. Leave one of them out.",
     ),
     Clash("max_churn", ("compare",), "{0} limits changes of earlier rates. Add {1}.", needs=True),
     *(

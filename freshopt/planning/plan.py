@@ -331,8 +331,8 @@ def plan(
         Bandwidth and host limits are in that unit, rates and the schedule are of fetches. Under bandwidth,
         bounds and host limits alone; there is no weekly cycle then, and no posterior sample.
     signals : path or dataframe, optional
-        Signals that sources had changed, from a sitemap, a feed or a webhook: columns ``source``, ``time`` and,
-        where there are several sorts, ``kind``. Recall and precision of each source are learnt from the
+        Signals that sources had changed, from a sitemap, a feed or a webhook: columns ``source``, ``time``
+        and, where there are several sorts, ``kind``. Recall and precision of each source are learnt from the
         crawls, in place of `estimator`; kinds that tell nothing are left out. Of objective `BinaryFreshness`,
         then the default: crawls follow thresholds (`signals` of the plan, table ``thresholds``), and the
         schedule has those that are due while no signal comes. There are no posterior samples then.

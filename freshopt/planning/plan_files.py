@@ -121,7 +121,9 @@ class Solved:
 def tables(plan: Plan) -> dict[str, polars.DataFrame]:
     """Return the plan's tables: change_rates, rates, schedule, per_source, and others if any."""
     rows, log = row_table(plan.solution), plan.log
-    rule = None if plan.signals is None else plan.signals.to_frame(plan.solution, log, plan.request.confidence)
+    rule = (
+        None if plan.signals is None else plan.signals.to_frame(plan.solution, log, plan.request.confidence)
+    )
     return {
         "change_rates": change_rates(plan.estimate, plan.lower, plan.upper, plan.sources, _success(plan)),
         "rates": with_unit(polars_table(plan.solution), plan.log.time_unit),

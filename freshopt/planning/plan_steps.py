@@ -264,8 +264,8 @@ def has_uncertainty(problem: Problem, crawls: int) -> bool:
     """Return whether estimation's cost can be estimated in a few seconds.
 
     Under other change rates than estimated targets may be missed, and a value does not tell what that costs;
-    `Expected` has change rates of its own, whatever was estimated; recall and precision are learnt with them. What fetches use that cost what they bring
-    is another bandwidth then, too.
+    `Expected` has change rates of its own, whatever was estimated; recall and precision are learnt with them.
+    What fetches use that cost what they bring is another bandwidth then, too.
     """
     if isinstance(problem.objective, Spend | Expected) or depends_on_change_rates(problem):
         return False

@@ -218,8 +218,8 @@ class Wishes:
         kind=Path,
         metavar="FILE",
         group="estimates",
-        help="Table with columns source, time, and kind if there are several: signals that sources had changed,"
-        " such as a sitemap's or a feed's dates. Implies --objective binary.",
+        help="Table with columns source, time, and kind if there are several: signals that sources had "
+        "changed, such as a sitemap's or a feed's dates. Implies --objective binary.",
     )
     confidence: float = wish(
         0.95,

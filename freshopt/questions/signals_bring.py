@@ -96,7 +96,9 @@ class SignalsBring:
             return ""
         own, other = (percent(share, space=" ") for share in (self.fresh, self.fresh_without))
         text = f"copies are fresh {own} of the time, {other} without signals"
-        return text if self.saving is None else f"{text}, and as fresh with {difference(self.saving, 'fetches')}"
+        return (
+            text if self.saving is None else f"{text}, and as fresh with {difference(self.saving, 'fetches')}"
+        )
 
     def facts(self) -> dict[str, Any]:
         """Return it in numbers, as `summary.json` has it."""

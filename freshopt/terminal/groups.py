@@ -50,7 +50,17 @@ GROUPS: dict[str, dict[str, Group]] = {
         "Settings": Group(("config", "init")),
         "Estimate": Group(
             (),
-            ("estimator", "smoothing", "half-life", "reset", "prior", "confidence", "seed", "draws", "signals"),
+            (
+                "estimator",
+                "smoothing",
+                "half-life",
+                "reset",
+                "prior",
+                "confidence",
+                "seed",
+                "draws",
+                "signals",
+            ),
         ),
         "Advanced": Group((), ("engine", "scheduler")),
     },
