@@ -11,7 +11,9 @@ with one refresh.
 
 Two gaps are kept here, whatever says that a source is due: of a source with a max_rate no two hand-outs are
 nearer than 1/max_rate, and where there is a `host_gap` no two of one host are nearer than that. Gaps of hosts
-are up to half as long again, at random, so that crawls keep no beat.
+are up to half as long again, at random, so that crawls keep no beat. Rates keep to the limits of hosts; where
+signals bring crawls forward, many may come at once, and a host then takes turns at its limit, with as much
+at once as the limit leaves in the time `burst` (the generic cell rate algorithm).
 
 Cost: one pass over what is due in an index, some 0.1 µs a source, and two statements for each handed out.
 """
@@ -140,7 +142,8 @@ def hand_out(
     many = 2**62 if limit is None else limit
     free: tuple[float, ...] = (now, now, now)
     where = FREE
-    if settings.host_gap > 0.0:
+    turning = takes_turns(database, settings)
+    if turning:
         where, free = _TURN, (*free, now, *free, now)
     rows = database.rows(f"{_CHOICE.format(where=where)}{_ORDER} LIMIT ?", (*free, now, many))
     used, until, visits, leased, turns = 0.0, now + settings.lease, [], [], []
@@ -149,9 +152,10 @@ def hand_out(
             break
         used += cost
         leased.append((until, now, number))
-        if host is not None and settings.host_gap > 0.0:
+        if host is not None and turning:
             longer = 1.0 + JITTER * drawn(number, now)
-            turns.append((host, now + longer * settings.host_gap))
+            until_free = now + longer * settings.host_gap if settings.host_gap > 0.0 else now - settings.burst
+            turns.append((host, max(until_free, _by_limit(database, settings, host, cost, now))))
         crawled = None if last is None else clock.moment(last)
         visits.append(Visit(name, clock.moment(due), clock.moment(until), crawled, content, host))
     database.run_many("UPDATE source SET lease_until = ?, handed_out = ? WHERE id = ?", leased)
@@ -166,6 +170,21 @@ def hand_out(
     lost = min(max(0.0, spilt), waiting)
     keep_bucket(database, bucket.after(used, lost, settings.bandwidth * settings.replan))
     return visits
+
+
+def takes_turns(database: Database, settings: PlannerSettings) -> bool:
+    """Return whether hosts are asked in turns: there is a gap, or a limit that signals might exceed."""
+    return settings.host_gap > 0.0 or (bool(settings.host_limits) and kept(database, "signals") is not None)
+
+
+def _by_limit(database: Database, settings: PlannerSettings, host: str, cost: float, now: float) -> float:
+    """Return when a host may be asked again for its limit's sake."""
+    limit = settings.host_limits.get(host, math.inf)
+    if not limit < math.inf or kept(database, "signals") is None:
+        return -math.inf
+    known = database.rows("SELECT free_at FROM host_turn WHERE host = ?", (host,))
+    before = max(known[0][0] if known else -math.inf, now - settings.burst)
+    return before + cost / limit if limit > 0.0 else math.inf
 
 
 def hand_back(database: Database, settings: PlannerSettings, names: list[str]) -> int:
@@ -200,7 +219,7 @@ def next_hand_out(database: Database, settings: PlannerSettings, now: float) -> 
     """
     moments = ["next_due", "lease_until", f"CASE WHEN max_rate IS NULL THEN NULL ELSE {_RESTED} END"]
     joined = ""
-    if settings.host_gap > 0.0:
+    if takes_turns(database, settings):
         moments.append("free_at")
         joined = "LEFT JOIN host_turn ON host_turn.host = source.host"
     latest = moments[0]
@@ -223,7 +242,7 @@ def next_turn(database: Database, settings: PlannerSettings, now: float, due: fl
     None if nothing that was due at a moment waits for its host alone, but for the bandwidth, say.
     """
     bucket = read_bucket(database)
-    if settings.host_gap == 0.0 or bucket is None:
+    if bucket is None or not takes_turns(database, settings):
         return None
     if bucket.at(now, settings.bandwidth, settings.burst).tokens < 0.0:
         return None

@@ -24,6 +24,7 @@ from freshopt.live.hand_out import Visit, hand_back, hand_out, next_hand_out, ne
 from freshopt.live.planning import LivePlan
 from freshopt.live.recording import date_of, outcome_of, outcomes_of, put_off, record
 from freshopt.live.settings import PlannerSettings, PlannerWishes
+from freshopt.live.signals import record_signal
 from freshopt.live.source_rows import add_rows, check_name, columns_of, remove_rows
 from freshopt.live.state import PlannerState
 from freshopt.live.status import PlannerStatus
@@ -349,6 +350,44 @@ class Planner:
             outcomes = outcomes_of(clock, names, time, changed, changes, last_modified)
             with self._database.transaction():
                 return record(self._database, clock, names, outcomes, self._state.settings())
+
+    def signal(
+        self,
+        source: str,
+        time: Any = None,  # noqa: ANN401 - a time
+        kind: str | None = None,
+    ) -> bool:
+        """Record a signal that a source may have changed.
+
+        A sitemap's or a feed's date, a push. What signals are worth is learnt from the crawls that follow,
+        by source and host; a signal then brings its source forward at the price in force, within the
+        bandwidth and what its host and its max_rate allow.
+
+        Parameters
+        ----------
+        source : str
+        time : float, datetime or str, optional
+            When the signal came; a planner of dates takes the present moment by default.
+        kind : str, optional
+            Such as "sitemap". A kind that tells nothing is left out.
+
+        Returns
+        -------
+        bool
+            False if the same was recorded before.
+
+        Raises
+        ------
+        SourceDataError
+            If the source is unknown, or a value cannot be used. Nothing is recorded then.
+        ObjectiveError
+            If the planner's objective is not planned for with signals: pass ``objective="binary"``.
+        """
+        name = check_name(source)
+        with self._lock:
+            clock, moment = self._state.now(time)
+            with self._database.transaction():
+                return record_signal(self._database, clock, name, moment, kind, self._state.settings())
 
     def failed(self, source: str, time: Any) -> None:  # noqa: ANN401 - a time
         """End the lease of a source whose crawl failed.

@@ -22,6 +22,7 @@ from freshopt.live.due_times import is_down, next_due, retry_wait
 from freshopt.live.hand_out import latest_now
 from freshopt.live.planning import plan_early
 from freshopt.live.settings import PlannerSettings
+from freshopt.live.signals import follow_rules, hears
 from freshopt.logs.clock import Clock
 from freshopt.logs.row_outcomes import UNCHANGED, UNKNOWN
 from freshopt.logs.told_dates import read_dates
@@ -108,6 +109,10 @@ def record(
         database.run(_UPDATE, moved[0])
     else:
         database.run_many(_UPDATE, moved)
+    if hears(database):
+        for each in known.values():
+            if each.moved:
+                follow_rules(database, each.number)
     back = [each for each in known.values() if each.moved and each.tried is not None]
     if back:
         _wake(database, back)

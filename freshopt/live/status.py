@@ -74,6 +74,8 @@ class PlannerStatus:
         Full re-solves so far.
     outdated : bool
         Whether the rates in force were planned for earlier settings.
+    signals : str
+        What signals tell, in words; empty without any.
     """
 
     place: str
@@ -109,6 +111,7 @@ class PlannerStatus:
     next_replan: float | datetime | None
     solves: int
     outdated: bool
+    signals: str = ""
 
     def rows(self) -> list[tuple[str, str]]:
         """Return labelled rows, as the repr has them."""
@@ -144,6 +147,7 @@ class PlannerStatus:
                 "time fresh",
                 f"{percent(self.freshness, space=' ')} of the time, by importance, expected{beside}",
             ),
+            *([("signals", self.signals)] if self.signals else []),
             *proof,
             (
                 "re-solved",

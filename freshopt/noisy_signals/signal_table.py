@@ -88,8 +88,10 @@ class SignalTable:
         return cls(source[once], time[once], kind[once].astype(np.int64), tuple(map(str, names)), unknown)
 
     def of_kinds(self, kept: npt.ArrayLike) -> SignalTable:
-        """Return the signals of some kinds, by a flag for each."""
-        rows = np.asarray(kept, dtype=np.bool_)[self.kind]
+        """Return the signals of some kinds, by a flag for each; those at one moment are one."""
+        rows = np.flatnonzero(np.asarray(kept, dtype=np.bool_)[self.kind])
+        same = (np.diff(self.source[rows]) == 0) & (np.diff(self.time[rows]) == 0.0)
+        rows = rows[np.append(True, ~same)] if len(rows) else rows
         return SignalTable(self.source[rows], self.time[rows], self.kind[rows], self.kinds, self.unknown)
 
     def counts(self, log: CrawlLog) -> Array:

@@ -24,19 +24,22 @@ from freshopt.numerics.arrays import Array
 from freshopt.problems.binary_freshness import BinaryFreshness
 
 
-def with_signals(objective: Objective, learnt: PooledSignals) -> Objective:
-    """Return the objective under thresholds that follow the signals learnt.
+def with_signals(objective: Objective, recall: Array, precision: Array) -> Objective:
+    """Return the objective under thresholds that follow signals of this quality.
 
     Itself where no signal tells anything.
     """
+    require_signals(objective)
+    return NoisySignalFreshness(recall, precision) if np.any(recall > 0.0) else objective
+
+
+def require_signals(objective: Objective) -> None:
+    """Raise unless an objective is planned for with signals."""
     if not (isinstance(objective, BinaryFreshness) and objective.refresh is Refresh.PERIODIC):
         raise ObjectiveError(
             f"{objective!r} is not planned for with signals. Leave it out, or pass "
             'objective="binary", the share of time that copies are fresh.'
         )
-    if not np.any(learnt.recall_ > 0.0):
-        return objective
-    return NoisySignalFreshness(learnt.recall_, learnt.precision_)
 
 
 def follows_signals(objective: Objective) -> bool:

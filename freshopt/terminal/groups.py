@@ -98,7 +98,9 @@ GROUPS: dict[str, dict[str, Group]] = {
     "run": {
         "Sources": Group(("sources", "log", "bandwidth", "objective"), ("answers-are-changes", "burst")),
         "Limits": Group((*_BOUNDS, "host-gap"), _RATES),
-        "Run": Group(("command", "changed-by", "jobs", "timeout", "once", "for"), ("verbose",)),
+        "Run": Group(
+            ("command", "changed-by", "jobs", "timeout", "once", "for"), ("signals-from", "verbose")
+        ),
         "Output": Group(("quiet",)),
     },
     "frontier": {
