@@ -102,8 +102,8 @@ _OBJECTIVES = tuple(name for name in PLANNED if not OBJECTIVES[name].command.nee
 @click.option(
     "--signals-from",
     metavar="FILE",
-    help="Signals that sources may have changed: a file that grows, or the words of a program that prints them,"
-    " lines such as source,time,kind. Needs --objective binary.",
+    help="Signals that sources may have changed: a file that grows, or the words of a program that prints "
+    "them, lines such as source,time,kind. Implies --objective binary.",
 )
 @click.option("--once", is_flag=True, help="End when nothing more is due, instead of waiting.")
 @click.option("--for", "duration", metavar="TIME", help="End after this time, such as 8h.")
@@ -145,9 +145,7 @@ def run(
     if history is not None and listed is None and _is_new(folder):
         listed = _named(_texts(history).tolist())
     if signals_from is not None and command is None:
-        raise click.UsageError(
-            "--signals-from goes with --command, whose fetches tell what signals are worth."
-        )
+        raise click.UsageError("--signals-from goes with --command, whose fetches tell what signals say.")
     settings = {name: value for name, value in wishes.items() if value is not None}
     refuse(given_options(click.get_current_context()))
     if listed is None and bounds != RateLimits():
@@ -161,8 +159,12 @@ def run(
         settings["host_limits"] = host_limits_with_units(settings["host_limits"], "day")
     for name, value in settings.items():
         SETTINGS[name].read(option_of(name), value, Clock("day"))
+    if signals_from is not None and objective is None and _is_new(folder):
+        objective = "binary"
     if objective is not None:
         settings["objective"] = objective_of(objective, None)
+        if signals_from is not None:
+            require_signals(settings["objective"])
     if _is_new(folder) and ("bandwidth" not in settings or listed is None):
         raise SourceDataError(
             f"there is no planner in '{folder}'. Give --bandwidth, such as 200/day, and --sources, a file of "
@@ -173,10 +175,12 @@ def run(
             show(planner.status().rows())
         return
     with (
+        _feed(signals_from) as feed,
         _planner(folder, settings, listed, history) as planner,
-        _feed(signals_from, planner) as feed,
         _interrupts() as stop,
     ):
+        if feed is not None:
+            require_signals(planner.settings.objective)
         tally = run_planner(
             planner,
             command,
@@ -304,12 +308,11 @@ def _with_hosts(listed: polars.DataFrame, *, needed: bool) -> polars.DataFrame:
 
 
 @contextmanager
-def _feed(given: str | None, planner: Planner) -> Iterator[SignalFeed | None]:
+def _feed(given: str | None) -> Iterator[SignalFeed | None]:
     """Return the feed of signals, which is closed in the end."""
     if given is None:
         yield None
         return
-    require_signals(planner.settings.objective)
     with closing(SignalFeed(given)) as feed:
         yield feed
 

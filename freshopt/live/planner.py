@@ -171,7 +171,7 @@ class Planner:
         ----------
         sources : sequence of str, dataframe, or Sources
             A dataframe has the column ``source`` and any of those of `add`. Of `Sources` the change rates are
-            not used: a planner learns them.
+            not used: a planner learns them, and what the signals of signalled ones are worth (`signal`).
         importance, host, refresh_cost, min_rate, max_rate : optional
             As in `add`: one for all, or one each.
 

@@ -58,7 +58,8 @@ class SignalFeed:
             raise SourceDataError(f"the program {shortened(given)} cannot be split ({error}).") from None
         if not words or shutil.which(words[0]) is None:
             raise SourceDataError(
-                f"{shortened(given)} is neither a file nor a program. Name a file of signals, or what prints them."
+                f"{shortened(given)} is neither a file nor a program. Name a file of signals, or what prints "
+                "them."
             )
         self._process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True

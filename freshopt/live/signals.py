@@ -1,9 +1,9 @@
 """Signals of a live planner: recorded once each, learnt from, acted upon.
 
-What signals tell is learnt at every full re-solve from all crawls and all signals so far, pooled by host, and
-change rates with it; each source then has its threshold at the price in force. A source is due when the time since its last crawl, and its bonus
-for each signal since, reach the threshold: a signal brings it forward, and no further than the bandwidth, its
-max_rate and the turns of its host let it come.
+What signals tell is learnt at every full re-solve from all crawls and all signals so far, pooled by host,
+and change rates with it; each source then has its threshold at the price in force. A source is due when the
+time since its last crawl, and its bonus for each signal since, reach the threshold: a signal brings it
+forward, and no further than the bandwidth, its max_rate and the turns of its host let it come.
 
 The tables are made with the first signal; a planner without signals has none of them.
 
@@ -38,8 +38,8 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS signal (source BIGINT NOT NULL REFERENCES source (id), "
     "time DOUBLE PRECISION NOT NULL, kind TEXT NOT NULL, PRIMARY KEY (source, time, kind))",
     "CREATE TABLE IF NOT EXISTS signal_rule (source BIGINT PRIMARY KEY REFERENCES source (id), "
-    "recall DOUBLE PRECISION NOT NULL, precise DOUBLE PRECISION NOT NULL, threshold DOUBLE PRECISION NOT NULL, "
-    "bonus DOUBLE PRECISION NOT NULL, heard INTEGER NOT NULL)",
+    "recall DOUBLE PRECISION NOT NULL, precise DOUBLE PRECISION NOT NULL, "
+    "threshold DOUBLE PRECISION NOT NULL, bonus DOUBLE PRECISION NOT NULL, heard INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS silent_kind (kind TEXT PRIMARY KEY)",
 )
 _COUNT = (
@@ -88,12 +88,13 @@ def record_signal(
         raise SourceDataError(f"kind is {shown(kind)}. Pass a short text, such as 'sitemap'.")
     if settings.half_life < np.inf:
         raise SourceDataError(
-            f"half_life is {settings.half_life:g} {settings.time_unit}s, and with signals all crawls count alike. "
-            "Pass half_life=inf."
+            f"half_life is {settings.half_life:g} {settings.time_unit}s, and with signals all crawls count "
+            "alike. Pass half_life=inf."
         )
     if clock.dated and clock.is_ahead(time, clock.wall()):
         raise SourceDataError(
-            f"the signal of {shown(name)} is of {clock.moment(time)}, more than a day ahead of now. Correct it."
+            f"the signal of {shown(name)} is of {clock.moment(time)}, more than a day ahead of now. Correct "
+            "it."
         )
     rows = database.rows("SELECT id FROM source WHERE name = ?", (name,))
     if not rows:

@@ -198,7 +198,7 @@ def _read(output: IO[bytes], update: Callable[[bytes], object]) -> None:
             update(part)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end_process(process: subprocess.Popen[bytes]) -> None:
     """End a process and all that it has started."""
     if hasattr(os, "killpg"):
         _end_group(process)

@@ -405,9 +405,8 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress | None, *, crawl
     _LOGGER.debug("%r", estimate)
     heard = estimate if isinstance(estimate, PooledSignals) else None
     if heard is not None:
-        request = replace(
-            request, objective=with_signals(request.objective, heard.recall_, heard.precision_), signals=None
-        )
+        objective = with_signals(request.objective, heard.recall_, heard.precision_)
+        request = replace(request, objective=objective, signals=None)
         if not follows_signals(request.objective):
             estimate, lower, upper, sources = learn(log, request)
     step("refresh rates")

@@ -184,7 +184,6 @@ def test_units_of_time_do_not_matter(scale: float) -> None:
     assert scale * scaled.change_rate_ == pytest.approx(model.change_rate_, rel=1e-3)
 
 
-@pytest.mark.sampled(1)
 def test_a_kind_that_says_nothing_is_left_out() -> None:
     log, frame = world(200, 10, 7, rate=0.2)
     rng = np.random.default_rng(1)
