@@ -206,11 +206,10 @@ def _freshness(table: SourceTable, settings: PlannerSettings) -> tuple[float, di
     every = np.ones(len(table), dtype=np.bool_)
     own = replace(settings, objective=BinaryFreshness(settings.objective.refresh), explore=0.0)
     free = replace(table, min_rate=np.zeros(len(table)))
-    unlimited = {"host_limits": {}, "host_gap": 0.0}
-    problem = problem_of(free, table.change_rate, every, replace(own, **unlimited))
+    problem = problem_of(free, table.change_rate, every, replace(own, host_limits={}, host_gap=0.0))
     heard = problem
     if follows_signals(settings.objective):
-        heard = problem_of(free, table.change_rate, every, replace(settings, explore=0.0, **unlimited))
+        heard = problem.restated(objective=settings.objective)
     bounded = problem_of(table, table.change_rate, every, own)
     if problem.numerics is None:
         return math.nan, {}

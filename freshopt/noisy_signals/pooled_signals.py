@@ -279,7 +279,7 @@ def _pooled(true: Array, of: Array, codes: IntArray, hosts: int) -> Array:
     A source counts the more the more it tells, and at most as one.
     """
     weight = 1.0 / (of + STRENGTH)
-    part, whole = (np.bincount(codes, each * weight, hosts) for each in (true, of))
+    part, whole = (np.bincount(codes, each * weight, hosts).astype(np.float64) for each in (true, of))
     # Half a change or signal of each sort keeps shares off their edges.
     share = (total(part) + HALF * HALF / STRENGTH) / (total(whole) + HALF / STRENGTH)
     return np.asarray(((part + SHRUNK * share) / (whole + SHRUNK))[codes])

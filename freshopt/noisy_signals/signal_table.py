@@ -8,12 +8,13 @@ crawl that a signal causes comes after it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.crawl_log import CrawlLog, require_log
 from freshopt.logs.log_files import Given
 from freshopt.logs.read_events import read_events
 from freshopt.logs.schema import SIGNALS
@@ -57,8 +58,9 @@ class SignalTable:
         return f"SignalTable({len(self):,} signals: {', '.join(self.kinds)})"
 
     @classmethod
-    def of(cls, log: CrawlLog, given: Given) -> SignalTable:
+    def of(cls, log: Any, given: Given) -> SignalTable:  # noqa: ANN401 - a log, as wishes have it
         """Read the signals of a log's sources, each (source, time, kind) once."""
+        require_log(log)
         if not log.timed:
             raise SourceDataError(
                 "signals come at times, and the log tells only the time between crawls. Give it a column "

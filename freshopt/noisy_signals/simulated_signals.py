@@ -136,8 +136,8 @@ def noisy_signals(
         raise SourceDataError("delay is no time >= 0 for some source. Pass how much later signals come.")
     who = np.concatenate([source[heard], false_source[there]])
     when = np.concatenate([time[heard] + late[source[heard]], false[there]])
-    some = when < end
-    who, when = who[some], when[some]
+    early = when < end
+    who, when = who[early], when[early]
     order = np.lexsort((who, when))
     return who[order], when[order]
 

@@ -13,7 +13,7 @@ from freshopt.formatting import count, percent
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.noisy_signals.pooled_signals import Kind, PooledSignals
 from freshopt.noisy_signals.with_signals import follows_signals, thresholds_of, without_signals
-from freshopt.numerics.arrays import total
+from freshopt.numerics.arrays import Array, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.questions.bandwidth_for import bandwidth_for, difference
 from freshopt.questions.todays_crawls import MOST
@@ -137,7 +137,7 @@ class SignalsBring:
         rule = thresholds_of(solution.problem.objective, solution.rates, solution.problem.sources)
         if rule is None:
             return None
-        columns = {}
+        columns: dict[str, Array] = {}
         for key in ("recall", "precision"):
             lower, upper = self.learnt.shares(key, confidence)
             columns |= {key: getattr(self.learnt, f"{key}_"), f"{key}_lower": lower, f"{key}_upper": upper}

@@ -31,7 +31,13 @@ def crawled(folder: Path, *, hear: bool, limits: dict[str, float] | None = None)
     offsets, events = world.events(0.0, DAYS)
     changes = [events[offsets[k] : offsets[k + 1]] for k in range(N)]
     crawls: list[list[float]] = [[] for _ in range(N)]
-    given = {"objective": "binary", "burst": "3h", "replan": "5d", "update": "5d", "host_limits": limits}
+    given: dict[str, Any] = {
+        "objective": "binary",
+        "burst": "3h",
+        "replan": "5d",
+        "update": "5d",
+        "host_limits": limits,
+    }
     planner = fo.Planner(folder, "8/day", **given)
     planner.add_many(names, host=[f"h{k % 3}" for k in range(N)])
     heard = 0

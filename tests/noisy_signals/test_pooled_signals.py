@@ -88,7 +88,11 @@ def test_estimates_are_the_modes_of_the_posterior(shape: str) -> None:
     assert model.posterior_.recall[0] != model.posterior_.recall[1]
     assert (float(model.posterior_.shape[0]) > STRENGTH) is (shape == "alike")
     for k in range(0, 40, 5):
-        best = minimize(lambda at, k=k: -density(model, made, k, at), place(model, k), method="Nelder-Mead")
+
+        def loss(at: np.ndarray, k: int = k) -> float:
+            return -density(model, made, k, at)
+
+        best = minimize(loss, place(model, k), method="Nelder-Mead")
         assert density(model, made, k, place(model, k)) >= -best.fun - 1e-7
 
 

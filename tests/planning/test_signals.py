@@ -75,7 +75,9 @@ def test_what_signals_bring_is_computed(plan: fo.Plan) -> None:
     rates = plan.today.needed.solution.rates
     u = plan.sources.change_rate / plan.log.crawl_rate
     assert plan.today.fresh == pytest.approx(float(np.mean(-np.expm1(-u) / u)), rel=SCALAR)
-    own = plan.problem.objective.kernel(plan.sources).cost(rates)
+    kernel = plan.problem.objective.kernel(plan.sources)
+    assert kernel is not None
+    own = kernel.cost(rates)
     assert 1.0 - float(np.sum(own)) / N == pytest.approx(plan.today.fresh, rel=1e-7)
 
 
