@@ -351,37 +351,23 @@ class Planner:
             with self._database.transaction():
                 return record(self._database, clock, names, outcomes, self._state.settings())
 
-    def signal(
-        self,
-        source: str,
-        time: Any = None,  # noqa: ANN401 - a time
-        kind: str | None = None,
-    ) -> bool:
-        """Record a signal that a source may have changed.
+    def signal(self, source: str, time: Any = None, kind: str | None = None) -> bool:  # noqa: ANN401 - a time
+        """Record a signal that a source may have changed; False if it was known.
 
-        A sitemap's or a feed's date, a push. What signals are worth is learnt from the crawls that follow,
-        by source and host; a signal then brings its source forward at the price in force, within the
-        bandwidth and what its host and its max_rate allow.
+        What signals are worth is learnt from crawls; one then brings its source forward, within all limits.
 
         Parameters
         ----------
         source : str
         time : float, datetime or str, optional
-            When the signal came; a planner of dates takes the present moment by default.
+            When it came; a planner of dates takes the present moment by default.
         kind : str, optional
             Such as "sitemap". A kind that tells nothing is left out.
 
-        Returns
-        -------
-        bool
-            False if the same was recorded before.
-
         Raises
         ------
-        SourceDataError
-            If the source is unknown, or a value cannot be used. Nothing is recorded then.
-        ObjectiveError
-            If the planner's objective is not planned for with signals: pass ``objective="binary"``.
+        SourceDataError, ObjectiveError
+            If the source is unknown, a value cannot be used, or the objective is not "binary".
         """
         name = check_name(source)
         with self._lock:

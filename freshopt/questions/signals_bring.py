@@ -16,11 +16,14 @@ from freshopt.noisy_signals.with_signals import follows_signals, thresholds_of, 
 from freshopt.numerics.arrays import Array, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.questions.bandwidth_for import bandwidth_for, difference
+from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.questions.todays_crawls import MOST
-from freshopt.solving import solve
 
 if TYPE_CHECKING:
     import polars
+
+# Relative duality gap of the plan without signals.
+TOLERANCE = 1e-9
 
 
 @frozen_arrays
@@ -158,7 +161,7 @@ def signals_bring(solution: Solution, learnt: PooledSignals) -> SignalsBring:
     if not follows_signals(problem.objective) or problem.program is not None or not weight > 0.0:
         return SignalsBring(learnt, None, None, None, used)
     flat = without_signals(problem)
-    fresh, without = solution.value / weight, solve(flat, throw=False).value / weight
+    fresh, without = solution.value / weight, solve_with_kinks(flat, TOLERANCE).value / weight
     needed = None
     if len(problem.sources) <= MOST and 0.0 < fresh < 1.0:
         try:
