@@ -173,7 +173,7 @@ def hand_out(
 
 
 def takes_turns(database: Database, settings: PlannerSettings) -> bool:
-    """Return whether hosts are asked in turns: there is a gap, or a limit that signals might exceed."""
+    """Return whether hosts have gaps, or limits that signals might exceed."""
     return settings.host_gap > 0.0 or (bool(settings.host_limits) and kept(database, "signals") is not None)
 
 

@@ -352,7 +352,7 @@ class Planner:
                 return record(self._database, clock, names, outcomes, self._state.settings())
 
     def signal(self, source: str, time: Any = None, kind: str | None = None) -> bool:  # noqa: ANN401 - a time
-        """Record a signal that a source may have changed; False if it was known.
+        """Record a signal of change; return False if it was known.
 
         What signals are worth is learnt from crawls; one then brings its source forward, within all limits.
 

@@ -1,4 +1,4 @@
-"""`SignalFeed`: signals as lines of a file that grows, or of a program's output.
+"""`SignalFeed`: signals as lines of a file or of a program.
 
 A line is ``source``, or ``source,time``, or ``source,time,kind``, as in CSV; without a time it is of now. A
 line of column names, empty ones and remarks (#) are passed over. A file is followed, and read from its
@@ -29,18 +29,7 @@ KEPT = 3
 
 
 class SignalFeed:
-    """Lines of signals, read as they come.
-
-    Parameters
-    ----------
-    given : str
-        A file, or words of a program.
-
-    Raises
-    ------
-    SourceDataError
-        If it is neither.
-    """
+    """Lines of signals, read as they come."""
 
     def __init__(self, given: str) -> None:
         self.heard, self.refused = 0, 0
@@ -74,7 +63,7 @@ class SignalFeed:
         return self.heard - before
 
     def hear_all(self, planner: Planner, seconds: float) -> None:
-        """Record all signals until a program ends, for so long at most; of a file all that it has."""
+        """Record all that a file has, or a program until it ends."""
         until = time.monotonic() + seconds
         while self.hear(planner) or (self._process is not None and not self._ended):
             if time.monotonic() > until:
@@ -133,7 +122,7 @@ class SignalFeed:
         return lines
 
     def _listen(self) -> None:
-        """Hand on the lines of a program, waiting where they are not taken."""
+        """Hand on a program's lines, waiting where they are not taken."""
         assert self._process is not None
         assert self._process.stdout is not None
         with self._process.stdout as output:

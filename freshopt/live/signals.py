@@ -57,15 +57,7 @@ _DUE = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearntSignals:
-    """What signals tell of a planner's sources.
-
-    Attributes
-    ----------
-    model : PooledSignals
-        Of the sources that were crawled.
-    change_rate, recall, precision : ndarray, shape (n,)
-        In the order of the planner's table; NaN, 0 and 1 of a source that was never crawled.
-    """
+    """What signals tell; NaN, 0 and 1 of sources never crawled."""
 
     model: PooledSignals
     change_rate: Array
@@ -112,7 +104,7 @@ def record_signal(
 
 
 def follow_rules(database: Database, number: int | None = None) -> None:
-    """Set when sources are due by their thresholds, one or all, within a transaction."""
+    """Set when one source, or all, are due by their thresholds."""
     one = ("", "", ()) if number is None else (" WHERE source = ?", " AND id = ?", (number,))
     database.run(f"{_COUNT}{one[0]}", one[2])
     database.run(f"{_DUE}{one[1]}", one[2])
@@ -151,20 +143,17 @@ def learnt_signals(
 
 
 def in_force(database: Database, settings: PlannerSettings, table: SourceTable) -> PlannerSettings:
-    """Return settings whose objective follows the signals that the rates in force do."""
+    """Return settings whose objective follows the signals that rates in force do."""
     rows = database.rows("SELECT source, recall, precise FROM signal_rule") if hears(database) else []
-    if not rows:
+    if not rows or not len(table):
         return settings
-    source, recall, precision = (np.array(column) for column in zip(*rows, strict=True))
-    told, true = np.zeros(len(table)), np.ones(len(table))
-    place = np.minimum(np.searchsorted(table.id, source), max(len(table) - 1, 0))
-    here = np.flatnonzero(table.id[place] == source) if len(table) else np.empty(0, dtype=np.int64)
-    told[place[here]], true[place[here]] = recall[here], precision[here]
-    return replace(settings, objective=with_signals(settings.objective, told, true))
+    known = {number: quality for number, *quality in rows}
+    recall, precision = np.array([known.get(number, [0.0, 1.0]) for number in table.id.tolist()]).T
+    return replace(settings, objective=with_signals(settings.objective, recall, precision))
 
 
 def keep_kinds(database: Database, model: PooledSignals) -> None:
-    """Keep which kinds of signals tell something, and how much, within a transaction."""
+    """Keep which kinds of signals tell something, and how much."""
     silent = [kind.name for kind in model.kinds_ if not kind.tells]
     database.run("DELETE FROM silent_kind")
     database.run_many("INSERT INTO silent_kind (kind) VALUES (?)", [(name,) for name in silent])

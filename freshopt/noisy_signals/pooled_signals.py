@@ -63,17 +63,9 @@ HALF = 0.5
 
 
 class Posterior(NamedTuple):
-    """Crawls, signals and priors of n sources; the likelihood's rates are a, p and g.
+    """Crawls, signals and priors of n sources.
 
-    Attributes
-    ----------
-    crawls : SignalLikelihood
-    many, time : ndarray of float, shape (n,)
-        Signals before crawls, and the time watched.
-    recall, precision : ndarray of float, shape (n,)
-        Prior means, those of the host.
-    shape, exposure : ndarray of float, shape (n,)
-        Of the prior of Δ.
+    Prior means of recall and precision are those of the host, shape and exposure those of the prior of Δ.
     """
 
     crawls: SignalLikelihood
@@ -103,7 +95,7 @@ class Posterior(NamedTuple):
         return new_a, new_p, new_g
 
     def slopes(self, at: Array) -> Array:
-        """Return the slopes in ln a, logit p and ln g, shape (3, n) as `at`."""
+        """Return the slopes in ln a, logit p, ln g."""
         from scipy.special import expit
 
         a, p, g = np.exp(at[0]), expit(at[1]), np.exp(at[2])
@@ -122,7 +114,7 @@ class Posterior(NamedTuple):
         )
 
     def errors(self, a: Array, p: Array, g: Array) -> dict[str, Array]:
-        """Return standard errors of ln Δ, logit l and logit p, by the curvature."""
+        """Return standard errors of ln Δ, logit l, logit p."""
         at = np.stack([np.log(a), np.log(p) - np.log1p(-p), np.log(g)])
         rows = [
             (self.slopes(at + step) - self.slopes(at - step)) / (2.0 * NEARBY)
@@ -143,18 +135,7 @@ class Posterior(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of signal, and what it tells.
-
-    Attributes
-    ----------
-    name : str
-    signals : int
-        Before crawls of the log.
-    precision : float
-        The share that is true, of all sources alike.
-    gain : float
-        Gain in log-likelihood beside none of them being true.
-    """
+    """A kind of signal: its number, precision and gain in log-likelihood."""
 
     name: str
     signals: int
@@ -170,21 +151,8 @@ class Kind(NamedTuple):
 class PooledSignals(Estimator):
     """Recall, precision and change rates, pooled by host.
 
-    Parameters
-    ----------
-    signals : SignalTable
-        Of the log's sources.
-    hosts : ndarray, shape (n,), optional
-        Of each source; one for all by default.
-
-    Attributes
-    ----------
-    change_rate_, recall_, precision_, silent_rate_, signal_rate_ : ndarray, shape (n,)
-        Recall 0 and precision 1 where no kind of signal tells anything.
-    kinds_ : tuple of Kind
-    signals_ : SignalTable
-        Those of the kinds that tell something.
-    posterior_ : Posterior
+    Fitted it has `recall_`, `precision_` (0 and 1 where no kind of signal tells anything), `silent_rate_` and
+    `signal_rate_`, shape (n,) each, all `kinds_`, and `signals_`, those of the kinds that tell something.
     """
 
     def __init__(self, signals: SignalTable, hosts: npt.NDArray[Any] | None = None) -> None:
@@ -254,7 +222,7 @@ class PooledSignals(Estimator):
 
 
 def _modes(posterior: Posterior, codes: IntArray) -> tuple[Array, Array, Array, Posterior]:
-    """Return the modes of a, p and g, and the posterior with the means learnt with them."""
+    """Return the modes of a, p and g, and the posterior learnt."""
     change = posterior.shape / posterior.exposure
     a, p, g = HALF * change, posterior.precision, change
     hosts = int(np.max(codes)) + 1

@@ -241,7 +241,7 @@ class SignalLikelihood:
 
 
 def counted_crawls(crawls: CrawlLog, known: BoolArray, signals: Array) -> SignalLikelihood:
-    """Return the likelihood of a log's known crawls, with the signals before each."""
+    """Return the likelihood of known crawls and the signals before each."""
     interval, count = np.where(known, crawls.interval, 0.0), np.where(known, signals, 0.0)
     dated = np.zeros(len(crawls), dtype=np.bool_)
     since = interval

@@ -30,17 +30,8 @@ UNNAMED = "signal"
 class SignalTable:
     """Signals of a log's sources, by source and time.
 
-    Attributes
-    ----------
-    source : ndarray of int, shape (m,)
-        Positions among the log's names.
-    time : ndarray of float, shape (m,)
-        On the log's clock.
-    kind : ndarray of int, shape (m,)
-        Positions among `kinds`.
-    kinds : tuple of str
-    unknown : int
-        How many signals were of sources that the log has not.
+    `source` and `kind` are positions among the log's names and among `kinds`, times on the log's clock;
+    `unknown` is how many signals were of sources that the log has not.
     """
 
     source: IntArray
@@ -90,7 +81,7 @@ class SignalTable:
         return cls(source[once], time[once], kind[once].astype(np.int64), tuple(map(str, names)), unknown)
 
     def of_kinds(self, kept: npt.ArrayLike) -> SignalTable:
-        """Return the signals of some kinds, by a flag for each; those at one moment are one."""
+        """Return the signals of flagged kinds; those at one moment are one."""
         rows = np.flatnonzero(np.asarray(kept, dtype=np.bool_)[self.kind])
         same = (np.diff(self.source[rows]) == 0) & (np.diff(self.time[rows]) == 0.0)
         rows = rows[np.append(True, ~same)] if len(rows) else rows

@@ -241,7 +241,7 @@ def _drawn_or_recorded(
     n: int,
     horizon: float,
 ) -> Callable[[World, int], tuple[IntArray, Array]]:
-    """Return the function from a world and a seed to its signals, by time."""
+    """Return what makes signals of a world and a seed."""
     if signals is None:
         if recall is None or precision is None:
             raise SourceDataError(

@@ -31,17 +31,10 @@ TOLERANCE = 1e-9
 class SignalsBring:
     """Signals of a plan, and what they bring.
 
-    Attributes
-    ----------
-    learnt : PooledSignals
-    fresh, fresh_without : float or None
-        Share of time that copies are fresh, with signals and without them at the same bandwidth; None where
-        no signal tells anything.
-    needed_without : float or None
-        Bandwidth that the freshness of the plan needs without signals; None where no bandwidth suffices, or
-        other constraints than bounds and host limits hold, or there are very many sources.
-    used : float
-        Bandwidth of the plan.
+    `fresh` and `fresh_without` are the shares of time that copies are fresh with signals, and without them at
+    the same bandwidth; None where no signal tells anything. `needed_without` is the bandwidth for the first
+    without signals; None where none suffices, other constraints than bounds and host limits hold, or there
+    are very many sources.
     """
 
     learnt: PooledSignals
