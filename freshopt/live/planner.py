@@ -171,7 +171,7 @@ class Planner:
         ----------
         sources : sequence of str, dataframe, or Sources
             A dataframe has the column ``source`` and any of those of `add`. Of `Sources` the change rates are
-            not used: a planner learns them, and what the signals of signalled ones are worth (`signal`).
+            not used: a planner learns them, and recall and precision of their signals (`signal`).
         importance, host, refresh_cost, min_rate, max_rate : optional
             As in `add`: one for all, or one each.
 
@@ -354,7 +354,7 @@ class Planner:
     def signal(self, source: str, time: Any = None, kind: str | None = None) -> bool:  # noqa: ANN401 - a time
         """Record a signal of change; return False if it was known.
 
-        What signals are worth is learnt from crawls; one then brings its source forward, within all limits.
+        Recall and precision are learnt; a signal then brings its source forward, within all limits.
 
         Parameters
         ----------

@@ -49,7 +49,7 @@ class SignalTable:
         return f"SignalTable({len(self):,} signals: {', '.join(self.kinds)})"
 
     @classmethod
-    def of(cls, log: Any, given: Given) -> SignalTable:  # noqa: ANN401 - a log, as wishes have it
+    def of(cls, log: Any, given: Given) -> SignalTable:  # noqa: ANN401 - checked
         """Read the signals of a log's sources, each (source, time, kind) once."""
         require_log(log)
         if not log.timed:
