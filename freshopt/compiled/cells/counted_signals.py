@@ -56,12 +56,14 @@ def harmonic_number(n: float) -> float:
 
 def signals_until(q: float) -> float:
     """Return the least N ≥ 1 with N ≥ q: harmonic."""
-    return max(1.0, np.ceil(q))
+    n: float = np.ceil(q)
+    return max(1.0, n)
 
 
 def delayed_signals_until(q: float) -> float:
     """Return the least N ≥ 1 with N(N + 1)/2 ≥ q: delay."""
-    return max(1.0, np.ceil(4.0 * q / (1.0 + math.sqrt(1.0 + 8.0 * q))))
+    n: float = np.ceil(4.0 * q / (1.0 + math.sqrt(1.0 + 8.0 * q)))
+    return max(1.0, n)
 
 
 def harmonic_counted(worth: float, d: float) -> float:
