@@ -1,10 +1,10 @@
 """Renewal cycle of a source with noisy signals, for any cost of missed changes.
 
 Let c(m) be what a copy costs that missed m changes, e.g. [m ≥ 1], H(m) or m. After a time s with n signals
-the number missed is M = Poisson(as) + Binomial(n, p), whenever the signals came, a the rate of changes without
-a signal and p the precision; so that the copy costs c(s, n) = E c(M) now, which no later signal lowers. At the
-price ν the least of E ∫₀ᵀ (c − η) dt + ν over all stopping times T is then reached path by path: by crawling
-as soon as c(s, n) ≥ η. For binary freshness that is the threshold on the probability of being stale
+the number missed is M = Poisson(as) + Binomial(n, p), whenever the signals came, a the rate of changes that
+have no signal and p the precision; so that the copy costs c(s, n) = E c(M) now, which no signal lowers. At
+the price ν the least of E ∫₀ᵀ (c − η) dt + ν over all stopping times T is then reached path by path: by
+crawling as soon as c(s, n) ≥ η. For binary freshness that is the threshold on the probability of being stale
 (`freshopt.noisy_signals.renewal_cycle`). With τ_n the time at which c(s, n) = η and g the rate of signals,
 
     ψ(η) = E T = Σ_n R_n(gτ_n)/g,    R_n(x) = P(Poisson(x) > n),
@@ -294,7 +294,8 @@ def response(value: float, recall: float, precision: float, cost: Cost) -> float
     found = threshold(value, True, q)[1]
     if value <= found.value * (1.0 + CLOSE):
         return 1.0 / found.length
-    return (found.value / value) ** (1.0 / elasticity(found)) / found.length
+    share: float = (found.value / value) ** (1.0 / elasticity(found))
+    return share / found.length
 
 
 def inverse(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -218,7 +218,7 @@ def test_waits_are_followed_by_hand() -> None:
     ("call", "error", "message"),
     [
         (lambda: WithNoisySignals(Age(), 0.5, 0.5), fo.ObjectiveError, "no cost of noisy signals"),
-        (lambda: WithNoisySignals("delay", 0.5, 0.5), fo.ObjectiveError, "Pass an instance"),
+        (lambda: WithNoisySignals(cast("Any", "delay"), 0.5, 0.5), fo.ObjectiveError, "Pass an instance"),
         (
             lambda: WithNoisySignals(HarmonicStaleness(fo.Refresh.POISSON), 0.5, 0.5),
             fo.ObjectiveError,

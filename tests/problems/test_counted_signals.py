@@ -31,25 +31,25 @@ def cost_of_cycle(curve: str, n: int) -> mpmath.mpf:
 
 @pytest.mark.parametrize("curve", COUNTED)
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
-@mpmath.workdps(40)
 def test_costs_are_those_of_the_definition_and_linear_between(curve: str, scale: float) -> None:
     sources = fo.Sources(np.full(2, scale), importance=[1.0, 3.0], signalled=True)
     kernel = COUNTED[curve].signalled_kernel(sources)
     assert kernel is not None
-    for n in CYCLES:
-        ends = [mpmath.mpf(scale) / k for k in (n, n + 1)]
-        costs = [cost_of_cycle(curve, k) for k in (n, n + 1)]
-        for share in (0.0, 0.3, 0.5, 0.9):
-            rate = np.full(2, float(ends[0] + share * (ends[1] - ends[0])))
-            # As the rate was rounded: on the straight line through the two.
-            part = (mpmath.mpf(rate[0]) - ends[0]) / (ends[1] - ends[0])
-            expected = costs[0] + part * (costs[1] - costs[0])
-            found = kernel.cost(rate)
-            assert abs(found[0] - expected) <= EXACT * max(expected, 1e-3), (n, share)
-            assert found[1] == pytest.approx(3.0 * found[0], rel=EXACT)
-            if share > 0.0:
-                slope = (costs[1] - costs[0]) / (ends[0] - ends[1])
-                assert abs(kernel.marginal(rate)[0] - slope) <= SCALAR * slope, (n, share)
+    with mpmath.workdps(40):
+        for n in CYCLES:
+            ends = [mpmath.mpf(scale) / k for k in (n, n + 1)]
+            costs = [cost_of_cycle(curve, k) for k in (n, n + 1)]
+            for share in (0.0, 0.3, 0.5, 0.9):
+                rate = np.full(2, float(ends[0] + share * (ends[1] - ends[0])))
+                # As the rate was rounded: on the straight line through the two.
+                part = (mpmath.mpf(rate[0]) - ends[0]) / (ends[1] - ends[0])
+                expected = costs[0] + part * (costs[1] - costs[0])
+                found = kernel.cost(rate)
+                assert abs(found[0] - expected) <= EXACT * max(expected, 1e-3), (n, share)
+                assert found[1] == pytest.approx(3.0 * found[0], rel=EXACT)
+                if share > 0.0:
+                    slope = (costs[1] - costs[0]) / (ends[0] - ends[1])
+                    assert abs(kernel.marginal(rate)[0] - slope) <= SCALAR * slope, (n, share)
 
 
 @pytest.mark.parametrize("curve", COUNTED)
