@@ -1,4 +1,4 @@
-"""Renewal cycle of a source with noisy signals, for any cost of missed changes.
+"""Renewal cycle with noisy signals, for any cost of missed changes.
 
 Let c(m) be what a copy costs that missed m changes, e.g. [m ≥ 1], H(m) or m. After a time s with n signals
 the number missed is M = Poisson(as) + Binomial(n, p), whenever the signals came, a the rate of changes that
@@ -23,7 +23,7 @@ harmonic  L = 0, Gauss nodes of ∫₀¹ (1 − (1 − y)^m)/y dy: H(m) to 1e-14
 
 All terms are positive. Time is in units of 1/Δ. Cost: some 3 µs for every number of signals that a cycle may
 have, 10-100 µs a source and price; precisions below `LEAST_PRECISION` are refused, as cycles would have
-thousands of signals that say next to nothing.
+thousands of signals of negligible information.
 """
 
 from __future__ import annotations
@@ -89,7 +89,10 @@ class Cost(NamedTuple):
 
 
 class CostRow(NamedTuple):
-    """Cost of changes missed at one source: a, p, g, L, y, W, and −log(1 − p·y)."""
+    """Cost at one source.
+
+    a, p, g, L, y, W, and −log(1 − p·y).
+    """
 
     silent: float
     precision: float
@@ -101,7 +104,10 @@ class CostRow(NamedTuple):
 
 
 def cost_row(recall: float, precision: float, changes: float, cost: Cost) -> CostRow:
-    """Return the cost at a source of given quality, by nodes for so many changes a cycle."""
+    """Return the cost at a source of given quality.
+
+    Its nodes are those for so many changes a cycle.
+    """
     nodes, weights = cost.nodes, cost.weights
     if len(nodes) > len(MANY_NODES):
         first = 0
@@ -162,9 +168,10 @@ def time_until(eta: float, n: float, start: float, q: CostRow) -> float:
 
 
 def before_end(n: float, end: float, eta: float, density: float, reached: float, q: CostRow) -> float:
-    """Return ∫₀^τ e^{−gt}(gt)ⁿ/n!·(η − c(t, n)) dt for τ = end, where c is η.
+    """Return what n signals add to V.
 
-    It is ηR_n/g less terms as of thinned signals; positive terms alone, ∫ R_n·∂c/∂t/g, where it is small.
+    ∫₀^τ e^{−gt}(gt)ⁿ/n!·(η − c(t, n)) dt for τ = end, where c is η, is
+    ηR_n/g less terms as of thinned signals; where that is small, ∫ R_n·∂c/∂t/g of positive terms.
     """
     a, g, total = q.silent, q.signals, 0.0
     if eta > SMALL:
@@ -196,9 +203,9 @@ def before_end(n: float, end: float, eta: float, density: float, reached: float,
 
 
 def waited_for(many: float, eta: float, q: CostRow) -> tuple[float, float]:
-    """Return length and Σ (η − E c)/g of the first `many` numbers of signals, all of which come.
+    """Return length and V of the first numbers of signals.
 
-    Of exponential times with n signals: E (1 − y)^M = (g/(g + ay))·((1 − py)g/(g + ay))ⁿ.
+    So many surely come. In the time with n signals E (1 − y)^M = (g/(g + ay))·((1 − py)g/(g + ay))ⁿ.
     """
     a, g = q.silent, q.signals
     cost = q.linear * many * (0.5 * q.precision * (many - 1.0) + 0.5 * a / g * (many + 1.0))
@@ -210,7 +217,10 @@ def waited_for(many: float, eta: float, q: CostRow) -> tuple[float, float]:
 
 
 def signals_below(eta: float, surely: bool, q: CostRow) -> float:
-    """Return how many n have c(0, n) < η; or c(s, n) < η, surely, when the next signal comes."""
+    """Return how many n have c(0, n) < η.
+
+    Or, surely, c(s, n) < η when the next signal comes.
+    """
     low, high, step = 0.0, math.inf, 1.0
     while high - low > 1.0:
         n = low + step if high == math.inf else math.floor(0.5 * (low + high))
@@ -221,7 +231,7 @@ def signals_below(eta: float, surely: bool, q: CostRow) -> float:
 
 
 def moments(eta: float, q: CostRow) -> Moments:
-    """Return the moments of a cycle that ends once the copy costs η."""
+    """Return the moments of a cycle that ends at η."""
     g, surely = q.signals, q.silent > 0.0
     n = signals_below(eta, surely, q)
     length, value = waited_for(n, eta, q)
@@ -246,7 +256,10 @@ def largest_cost(q: CostRow) -> float:
 
 
 def threshold(target: float, of_value: bool, q: CostRow) -> tuple[float, Moments]:
-    """Return the η ≤ `largest_cost` at which V or ψ is the target, and its moments there."""
+    """Return the η with V or ψ on target, and moments.
+
+    It is at most `largest_cost`.
+    """
     top = largest_cost(q)
     eta, low, high = min(math.sqrt(2.0 * target) if of_value else target, 0.5 * top), 0.0, top
     found = Moments(0.0, 0.0, 0.0)
@@ -317,7 +330,10 @@ def evaluate(
 def waits(
     begin: int, end: int, rate: Array, recall: Array, precision: Array, cost: Cost, times: Array
 ) -> None:
-    """Write the times τ_n, in units of 1/Δ, after which a copy with n signals is due; 0 from some n on."""
+    """Write the times τ_n after which a copy is due.
+
+    In units of 1/Δ; 0 from some number n of signals on.
+    """
     for k in range(begin, end):
         times[k] = 0.0
         if recall[k] == 0.0:

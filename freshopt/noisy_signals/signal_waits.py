@@ -1,4 +1,4 @@
-"""`SignalWaits`: when to crawl, by how many signals came since the last crawl."""
+"""`SignalWaits`: when to crawl, by the number of signals since."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def follow_waits(
     counts: IntArray,
     out: Array,
 ) -> None:
-    """Write or count the crawls of each source; they are only counted, in `counts[1:]`, without room."""
+    """Write or count the crawls of each source.
+
+    They are only counted, in `counts[1:]`, if there is no room.
+    """
     at, most = 0, waits.shape[1]
     for k in range(len(waits)):
         last, heard = 0.0, 0
@@ -159,7 +162,9 @@ class SignalWaits:
         horizon: float,
         draws: npt.ArrayLike | None = None,
     ) -> tuple[IntArray, Array]:
-        """Return the crawls of a crawler that follows the rule, all copies fresh at 0.
+        """Return the crawls of a crawler that follows the rule.
+
+        All copies are fresh at 0.
 
         Parameters
         ----------
