@@ -383,6 +383,12 @@ CALLS: dict[str, Call] = {
             "horizon": 3.0,
         },
     ),
+    "noisy_signals.WithNoisySignals": Call(
+        lambda bandwidth=2.0, **given: fo.solve(
+            fo.Problem(noisy_signals.WithNoisySignals(**given), SOURCES, bandwidth)
+        ),
+        {"objective": problems.AccumulatedDelay(), "recall": 0.5, "precision": [0.5, 0.9, 0.7]},
+    ),
     "scheduling.SlotAssignment": scheduled(
         scheduling.SlotAssignment,
         slot=0.5,
