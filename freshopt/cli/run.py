@@ -27,7 +27,7 @@ from freshopt.live.sqlite_store import holds_planner
 from freshopt.logs.log_files import is_table
 from freshopt.logs.schema import LISTED, Table
 from freshopt.logs.source_index import hosts_of_urls
-from freshopt.naming import OBJECTIVES, PLANNED, objective_of
+from freshopt.naming import objective_of
 from freshopt.noisy_signals.with_signals import require_signals
 from freshopt.numerics.arrays import labels_of
 from freshopt.planning.request import Clock
@@ -49,9 +49,6 @@ if TYPE_CHECKING:
     import polars
 
     from freshopt.logs.crawl_log import CrawlLog
-
-# Those that need nothing besides.
-_OBJECTIVES = tuple(name for name in PLANNED if not OBJECTIVES[name].command.needs)
 
 
 @command()
@@ -82,11 +79,7 @@ _OBJECTIVES = tuple(name for name in PLANNED if not OBJECTIVES[name].command.nee
 @wish_option("host_gap", SETTINGS)
 @rate_limits
 @wish_option("burst", SETTINGS)
-@click.option(
-    "--objective",
-    type=OneOf(_OBJECTIVES),
-    help="What to optimise, as of freshopt plan. By default harmonic; later it changes it.",
-)
+@options.live_objective
 @click.option(
     "--changed-by",
     type=OneOf(["output", "exit-code"]),

@@ -10,7 +10,9 @@ import click
 
 from freshopt.errors import FreshoptError
 from freshopt.live.settings import SETTINGS
+from freshopt.naming import objective_of
 from freshopt.planning.request import Clock
+from freshopt.terminal import options
 from freshopt.terminal.commands import command
 from freshopt.terminal.wish_options import option_of, wish_option
 
@@ -34,7 +36,14 @@ from freshopt.terminal.wish_options import option_of, wish_option
 @wish_option("bandwidth", SETTINGS)
 @wish_option("host_gap", SETTINGS)
 @wish_option("burst", SETTINGS)
-def serve(folder: str, listen: str, token_file: Path | None, **wishes: Any) -> None:  # noqa: ANN401
+@options.live_objective
+def serve(
+    folder: str,
+    listen: str,
+    token_file: Path | None,
+    objective: str | None,
+    **wishes: Any,  # noqa: ANN401
+) -> None:
     """Serve a live plan over HTTP, to crawlers in any language.
 
     FOLDER is that of freshopt run or of fo.Planner, or the address of a PostgreSQL database; with --bandwidth
@@ -50,6 +59,8 @@ def serve(folder: str, listen: str, token_file: Path | None, **wishes: Any) -> N
     settings = {name: value for name, value in wishes.items() if value is not None}
     for name, value in settings.items():
         SETTINGS[name].read(option_of(name), value, Clock("day"))
+    if objective is not None:
+        settings["objective"] = objective_of(objective, None)
     try:
         server.serve(
             folder,

@@ -8,7 +8,7 @@ nothing that was acknowledged, and several processes share one plan.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from threading import RLock
 from types import TracebackType
@@ -361,11 +361,25 @@ class Planner(PlannerKnowledge):
         SourceDataError, ObjectiveError
             If the source is unknown, a value cannot be used, or the objective is not "binary".
         """
-        name = check_name(source)
+        return self.signal_many([(source, time, kind)]) > 0
+
+    def signal_many(self, signals: Iterable[tuple[str, Any, str | None]]) -> int:
+        """Record signals as (source, time, kind), all or none; return how many were new.
+
+        Raises
+        ------
+        SourceDataError, ObjectiveError
+            As `signal`.
+        """
+        told = [(check_name(source), time, kind) for source, time, kind in signals]
         with self._lock:
-            clock, moment = self._state.now(time)
+            moments = [self._state.now(time) for _, time, _ in told]
             with self._database.transaction():
-                return record_signal(self._database, clock, name, moment, kind, self._state.settings())
+                settings = self._state.settings()
+                return sum(
+                    record_signal(self._database, clock, name, moment, kind, settings)
+                    for (name, _, kind), (clock, moment) in zip(told, moments, strict=True)
+                )
 
     def failed(self, source: str, time: Any, **answered: Unpack[Answered]) -> None:  # noqa: ANN401 - a time
         """End the lease of a source whose crawl failed.

@@ -43,6 +43,7 @@ HOSTILE = [
 OPERATIONS = [
     "/due",
     "/observed",
+    "/signal",
     "/sources",
     "/removed",
     "/released",
@@ -305,7 +306,7 @@ def test_metrics_are_those_of_the_status(service: Served) -> None:
 
 def test_openapi_has_every_operation_and_answer(service: Served) -> None:
     told = service.client.get("/openapi.json").json()
-    assert sorted(told["paths"]) == sorted(OPERATIONS[:7])
+    assert sorted(told["paths"]) == sorted(OPERATIONS[:8])
     schema = told["components"]["schemas"]
     assert set(service.client.get("/status").json()) == set(schema["PlannerStatus"]["properties"])
     service.put("told")
@@ -474,3 +475,18 @@ def test_a_library_that_serves_is_not_loaded_before() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "set()"
+
+
+def test_signals_are_recorded_once_all_or_none(tmp_path: Path) -> None:
+    with served(tmp_path, *QUICK, "--objective", "binary") as service:
+        service.put("a", "b")
+        now = datetime.now(UTC).replace(microsecond=0).isoformat()
+        rows = [{"source": "a", "time": now, "kind": "feed"}, {"source": "b", "time": now}]
+        unknown = [{"source": "a", "time": now}, {"source": "nobody"}]
+        refused(service.client.post("/signal", json=unknown), 422, "no source 'nobody'")
+        assert service.client.post("/signal", json=rows).json() == {"count": 2}
+        assert service.client.post("/signal", json=rows).json() == {"count": 0}
+        refused(service.client.post("/signal", json=[{"source": "a", "kind": ""}]), 400, "kind")
+    with sqlite3.connect(tmp_path / "planner.sqlite") as database:
+        told = database.execute("SELECT name, kind FROM signal JOIN source ON id = source ORDER BY name")
+        assert told.fetchall() == [("a", "feed"), ("b", "signal")]

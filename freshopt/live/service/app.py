@@ -38,6 +38,8 @@ from freshopt.live.service.messages import (
     Names,
     ReportMessage,
     Reports,
+    SignalMessage,
+    Signals,
     SourceMessage,
     SourceMessages,
     columns_of_sources,
@@ -88,6 +90,10 @@ class Service:
             self.metrics.reported.labels("failed" if report.read().failed else "found").inc()
         return CountMessage(new)
 
+    def signal(self, rows: list[SignalMessage]) -> CountMessage:
+        """Record that sources may have changed."""
+        return CountMessage(self.recording.signal_many((row.source, row.time, row.kind) for row in rows))
+
     def sources(self, rows: list[SourceMessage]) -> CountMessage:
         """Add sources, or change those that are there."""
         if rows:
@@ -119,6 +125,7 @@ class Service:
 OPERATIONS = (
     Operation("GET", "/due", "Hand out what to crawl next", Service.due, DueMessage, limit=MOST_ROWS),
     Operation("POST", "/observed", "Report what became of visits", Service.observed, CountMessage, Reports),
+    Operation("POST", "/signal", "Tell signals of change", Service.signal, CountMessage, Signals),
     Operation("PUT", "/sources", "Add or change sources", Service.sources, CountMessage, SourceMessages),
     Operation(
         "PUT", "/hosts", "Keep crawls apart as robots.txt asks", Service.hosts, CountMessage, HostMessages

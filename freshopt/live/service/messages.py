@@ -74,6 +74,22 @@ Reports = Annotated[list[ReportMessage], Meta(max_length=MOST_ROWS)]
 SourceMessages = Annotated[list[SourceMessage], Meta(max_length=MOST_ROWS)]
 
 
+class SignalMessage(Struct, forbid_unknown_fields=True):
+    """Signal that a source may have changed."""
+
+    source: Name
+    time: Annotated[
+        Moment | None, Meta(description="When it came; by default now. To tell the same again is safe.")
+    ] = None
+    kind: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=200)] | None,
+        Meta(description="Such as sitemap. What each kind is worth is learnt."),
+    ] = None
+
+
+Signals = Annotated[list[SignalMessage], Meta(max_length=MOST_ROWS)]
+
+
 class HostMessage(Struct, forbid_unknown_fields=True):
     """Delay between crawls that a host's robots.txt asks for."""
 
