@@ -38,7 +38,14 @@ from freshopt.terminal.own_crawls import with_own_crawls
 from freshopt.terminal.settings_file import write_settings
 from freshopt.terminal.source_columns import SourceColumns
 from freshopt.terminal.telling import Told, tell_plan
-from freshopt.terminal.wish_options import changed_cost_of, given_options, read_wishes, refuse, wish_options
+from freshopt.terminal.wish_options import (
+    changed_cost_of,
+    given_options,
+    read_wishes,
+    refuse,
+    wish_option,
+    wish_options,
+)
 from freshopt.units import duration_of
 
 # The length of the schedule, unless one is given.
@@ -71,6 +78,7 @@ OF_LIFETIMES = {*LifetimeWishes.__annotations__, "bandwidth"}
     help="Test the plan on your history: plan from the earlier crawls, score on the later changes, "
     "beside simpler rules.",
 )
+@wish_option("compare_rule", multiple=True)
 @wish_options("changes")
 @click.option(
     "--every",
@@ -136,6 +144,8 @@ def plan(
         cost, said_cost = changed_cost_of(given.get("changed_cost"), source_columns)
         if cost is not None:
             given["changed_cost"], said["changed_cost"] = cost, said_cost
+    if "compare_rule" in given:
+        replay, said["--replay"] = True, said["compare_rule"]
     if "freshness" in given and "--objective" not in said:
         goal = replace(goal, objective="binary")
     _refuse(said, given, constraints, estimation, str(goal.objective), refresh, engine)
@@ -153,6 +163,7 @@ def plan(
     by_host = "host_limits" in asked or "host_gap" in asked or estimation.by_host
     if in_memory and by_host and "hosts" not in asked:
         asked["hosts"] = origin.hosts()
+    rules = {"compare_rule": asked.pop("compare_rule")} if "compare_rule" in asked else {}
     asked["estimator"] = partial(estimation.fit, hosts=asked.get("hosts"))
     if refresh == "on-request":
         warn("--refresh on-request is now a command of its own, freshopt lifetimes, with the same options.")
@@ -202,7 +213,7 @@ def plan(
         held = None
         if replay:
             on_progress("back-test")
-            tested = {name: asked[name] for name in BackTestWishes.__annotations__ if name in asked}
+            tested = {name: asked[name] for name in BackTestWishes.__annotations__ if name in asked} | rules
             tested |= replayed_failures(made, recorded, continued=bool(known))
             held = backtest(found.data, bandwidth=made.problem.bandwidth, every=period, **tested)
         on_progress("writing")
@@ -249,7 +260,9 @@ def _refuse(
 def _loop(context: click.Context, every: str, own_crawls: tuple[Path, ...], out: Path) -> str:
     """Return the crontab line that runs this command again."""
     more = () if own_crawls else ("--crawls", str(_crawls_of(out)))
-    return crontab_line(every, command_line(context, out, more, without=("replay", "details")))
+    return crontab_line(
+        every, command_line(context, out, more, without=("replay", "compare_rule", "details"))
+    )
 
 
 def _crawls_of(out: Path) -> Path:

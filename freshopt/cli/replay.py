@@ -23,6 +23,7 @@ from freshopt.report.value_words import amount, mean_amount
 from freshopt.scheduling.schedule import Schedule
 from freshopt.simulation.replay_result import NAMED, Replay
 from freshopt.simulation.replaying import replay as replay_schedule
+from freshopt.simulation.rules import RULES, replay_rule, rules_of
 from freshopt.simulation.world import World
 from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.commands import command
@@ -62,6 +63,11 @@ class ReplayOptions:
     )
     importance: Path | None = wished()
     seed: int = wished(0)
+    compare_rule: tuple[str, ...] = wished(
+        (),
+        multiple=True,
+        help=f"Measure a rule that crawlers run, too (repeatable): {', '.join(RULES)}, or an interval: 6h.",
+    )
 
 
 @command()
@@ -89,6 +95,7 @@ def replay(
     """
     if sum(given is not None for given in (asked.history, asked.log, asked.sources)) != 1:
         raise click.UsageError("Give one of --history, --log and --sources, and only one.")
+    rules = rules_of("--compare-rule", asked.compare_rule)
     if out is not None:
         table_ending(out)
         inputs.require_other(schedule, out)
@@ -96,20 +103,36 @@ def replay(
         world, until, clock, words = _world(asked, time_unit, answers_are_changes)
         plan, begin = _schedule(schedule, world, asked.horizon, clock)
         weights = tables.importance_of(asked.importance)
+        skip = 0.0 if asked.skip is None else duration_of("--skip", asked.skip, world.time_unit)
         found = replay_schedule(
             plan,
             world,
             origin=begin if asked.origin is None else asked.origin,
-            skip=0.0 if asked.skip is None else duration_of("--skip", asked.skip, world.time_unit),
+            skip=skip,
             end=until,
             importance=None if weights is None else weights(world.names),
             seed=asked.seed,
         )
         if staging is not None:
             write_table(found.to_frame(), staging)
+    beside, unit = [], world.time_unit
+    for name, rule in rules.items():
+        other = replay_rule(
+            rule,
+            world,
+            origin=found.begin - skip,
+            skip=skip,
+            end=found.end if until is None else np.minimum(until, found.end),
+            importance=None if weights is None else weights(world.names),
+            seed=asked.seed,
+        )
+        costs = (
+            f"{key} {amount(_KINDS.get(key, key), each.value, unit)}" for key, each in other.costs.items()
+        )
+        beside.append((name, f"{number(other.refreshes)} refreshes in that time: {', '.join(costs)}"))
     start = float(np.min(world.start)) if begin is None else begin
     beyond = (start if asked.origin is None else asked.origin) + plan.horizon - found.end
-    show(_rows(found, plan, words, until, beyond))
+    show([*_rows(found, plan, words, until, beyond), *beside])
     if out is not None:
         click.echo(f"\nwrote {out}")
 

@@ -1,4 +1,4 @@
-"""Sums over segments of a sorted array, and over groups."""
+"""Sums and bisection over segments of a sorted array, and groups."""
 
 from __future__ import annotations
 
@@ -38,6 +38,24 @@ def segment_rows(offsets: IntArray, chosen: IntArray) -> IntArray:
     counts = np.diff(offsets)[chosen]
     shift = offsets[chosen] - (np.cumsum(counts) - counts)
     return np.repeat(shift, counts) + np.arange(int(np.sum(counts)))
+
+
+def first_beyond(times: Array, low: IntArray, high: IntArray, wanted: Array) -> IntArray:
+    """Return the first positions whose times are beyond wanted ones.
+
+    Each is in low..high-1, or `high` if there is none; times increase within a segment.
+
+    Examples
+    --------
+    >>> ends = np.array([0, 2]), np.array([2, 4])
+    >>> first_beyond(np.array([1.0, 3.0, 0.0, 5.0]), *ends, np.array([1.0, 9.0]))
+    array([1, 4])
+    """
+    while np.any(open_ := low < high):
+        middle = (low + high) // 2
+        before = open_ & (times[np.minimum(middle, len(times) - 1)] <= wanted)
+        low, high = np.where(before, middle + 1, low), np.where(open_ & ~before, middle, high)
+    return low
 
 
 def group_sums(values: Array, groups: IntArray, count: int) -> Array:

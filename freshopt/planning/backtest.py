@@ -18,8 +18,8 @@ hindsight; with `every` an estimate and a solve a period and sample.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -33,16 +33,16 @@ from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.planning.failing_window import Statuses, failure_words
 from freshopt.planning.held_out_window import SHARE, SPLITS, held_out_windows
-from freshopt.planning.measured import PARTS, Measured, MeasuredTable
+from freshopt.planning.measured import PARTS, Measured, MeasuredTable, RuleFacts
 from freshopt.planning.plan_steps import estimated_sources, require_static
-from freshopt.planning.policies import CURRENT, PHASED, PLAN, PLAN_AT_CURRENT, REPLANNED, policies_in
+from freshopt.planning.policies import CURRENT, PHASED, PLAN, REPLANNED, policies_in
 from freshopt.planning.policy_cost import Measurement, PolicyCost, mean_row, saving
 from freshopt.planning.request import Log, as_crawl_log
 from freshopt.planning.verdict import JUDGED, PHASES, verdict
 from freshopt.planning.wishes import BackTestWishes, Wishes, taking
 from freshopt.plots import Plotted, measured_rows
 from freshopt.questions.todays_crawls import own_bandwidth
-from freshopt.report.held_out import PLANS, POLICIES
+from freshopt.report.held_out import PLAN_AT, is_plan, policy_words
 from freshopt.units import Time, duration_of, rate_of
 
 if TYPE_CHECKING:
@@ -77,6 +77,10 @@ class BackTest(Plotted):
         How fetches fail, in words; empty where none does.
     library : str
         Of the dataframe that the log was made of, and so of `to_frame`.
+    rules : dict
+        Of each rule that was compared (`compare_rule`): `settled`, the fetches of a source after which its
+        intervals settle, `before`, those before the windows, and `needed`, the bandwidth at which the plan
+        costs as much; NaN where it is not known.
 
     Examples
     --------
@@ -100,6 +104,7 @@ class BackTest(Plotted):
     dated: bool = False
     failures: str = ""
     library: str = POLARS
+    rules: Mapping[str, RuleFacts] = field(default_factory=dict, hash=False)
 
     @framed
     def to_frame(self) -> polars.DataFrame:
@@ -114,16 +119,16 @@ class BackTest(Plotted):
 
     def _draw(self, axes: Axes) -> None:
         """Draw each policy's cost with its error, and the prediction."""
-        several = len({row.bandwidth for row in self.means if row.policy == PLANS[0]}) > 1
+        several = len({row.bandwidth for row in self.means if row.policy == PLAN}) > 1
         rows = [
-            f"{POLICIES.get(row.policy, row.policy)}{f', {number(row.bandwidth)}' if several else ''}"
+            f"{policy_words(row.policy)}{f', {number(row.bandwidth)}' if several else ''}"
             for row in self.means
         ]
         values, errors, predicted = (
             np.array([getattr(row, key) for row in self.means], dtype=np.float64)
             for key in ("realised", "error", "predicted")
         )
-        measured_rows(axes, rows, values, errors, predicted, [row.policy in PLANS for row in self.means])
+        measured_rows(axes, rows, values, errors, predicted, [is_plan(row.policy) for row in self.means])
         maximised = self.details is not None and self.details.maximised
         axes.set(xlabel=f"measured objective ({'higher' if maximised else 'lower'} is better)")
         axes.set_title(f"{count(self.sources, 'source')}, {count(self.splits, 'window')}", fontsize="medium")
@@ -136,6 +141,12 @@ class BackTest(Plotted):
         told["policies"] = [row.facts() for row in self.means]
         told["windows"] = [row.facts() for row in self.rows]
         told["over_time"] = self.details.facts()
+        used = {row.policy: row.bandwidth for row in self.means}
+        told["rules"] = [
+            {"rule": name, "used": used[name]}
+            | {key: value if np.isfinite(value) else None for key, value in rule._asdict().items()}
+            for name, rule in self.rules.items()
+        ]
         return {"held_out": told}
 
 
@@ -180,6 +191,11 @@ def backtest(
         Of the changes that crawls hid, and of the phases of the re-planned policy.
     load_limit : float
         As in `plan`; 1 leaves out the plan at good phases of the week.
+    compare_rule : str, sequence of str, or mapping, optional
+        Rules that crawlers run, to be compared (`freshopt.simulation.rules`): "nutch", "stormcrawler",
+        "stormcrawler-news", "news-crawl", "miniflux", "changedetection", "backoff", an interval such as "6h",
+        or a mapping from names to rules with other settings. Each begins with the log and makes as many
+        fetches as it does; beside it stands the plan that makes as many.
     success, retry_at_once, changed_cost
         As in `plan`. With `success` fetches fail at random by these chances, those of one moment alike for
         all policies; no rates are best in hindsight then, nor with `changed_cost`.
@@ -274,11 +290,12 @@ def hold_out(
         for k, one in enumerate(group)
     ]
     means = [mean_row(*pair, maximised=table.maximised) for pair in zip(groups, plans, strict=True)]
+    rules = {group[0].policy: _rule(group) for group in groups if group[0].rule is not None}
     there = len(np.unique(np.concatenate([one.source[one.span > 0.0] for one in groups[0]])))
     return BackTest(
         tuple(rows),
         tuple(means),
-        verdict(_savings(groups, plans, every, log.time_unit)),
+        verdict(_savings(groups, plans, every, log.time_unit, rules), rules),
         windows[0].begin,
         windows[-1].end,
         len(windows),
@@ -289,7 +306,13 @@ def hold_out(
         history is None and log.last_modified is not None,
         failure_words(request, statuses),
         log.library,
+        rules,
     )
+
+
+def _rule(group: Sequence[Measured]) -> RuleFacts:
+    """Return what is known of a rule, on average over windows."""
+    return RuleFacts(*np.mean([one.rule for one in group if one.rule is not None], axis=0).tolist())
 
 
 def _savings(
@@ -297,6 +320,7 @@ def _savings(
     plans: Sequence[Sequence[Measured] | None],
     every: float | None,
     time_unit: str,
+    rules: Collection[str],
 ) -> dict[str, Measurement]:
     """Return what share of the plan's cost policies save, over bandwidths."""
     words = {PHASED: PHASES}
@@ -305,13 +329,14 @@ def _savings(
     found: dict[str, list[Measurement]] = {}
     for group, plan in zip(groups, plans, strict=True):
         name = group[0].policy
-        if plan is not None and (name in words or name in JUDGED):
+        if plan is not None and (name in words or name in JUDGED or name in rules):
             found.setdefault(words.get(name, name), []).append(saving(group, plan))
     many = sum(group[0].policy == PLAN for group in groups)
     return {
         name: Measurement.mean(saved)
         for name, saved in found.items()
-        if len(saved) == (1 if name == CURRENT else many) and np.isfinite([one.value for one in saved]).all()
+        if len(saved) == (1 if name == CURRENT or name in rules else many)
+        and np.isfinite([one.value for one in saved]).all()
     }
 
 
@@ -319,12 +344,13 @@ def _plans(groups: Sequence[Sequence[Measured]]) -> list[Sequence[Measured] | No
     """Return for each policy the plan of its bandwidth, if any."""
     found: list[Sequence[Measured] | None] = []
     plan: Sequence[Measured] | None = None
-    own = next((group for group in groups if group[0].policy == PLAN_AT_CURRENT), None)
+    at = {group[0].policy.removeprefix(PLAN_AT): group for group in groups if is_plan(group[0].policy)}
     for group in groups:
-        if group[0].policy == PLAN:
+        name = group[0].policy
+        if name == PLAN:
             plan = group
-        elif group[0].policy == CURRENT:
-            plan = own
+        elif name == CURRENT or group[0].rule is not None:
+            plan = at.get(name)
         found.append(plan)
     return found
 

@@ -20,6 +20,7 @@ from freshopt.logs.row_outcomes import ended, failed
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.random_streams import uniforms
+from freshopt.numerics.segments import first_beyond
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.wishes import Wishes
 from freshopt.simulation.replaying import FETCHES
@@ -97,7 +98,7 @@ class Outcomes:
             return found
         many = np.bincount(self.source, minlength=len(self.chance))
         first = np.cumsum(many) - many
-        later = _searched(self.time, first[source], (first + many)[source], time)
+        later = first_beyond(self.time, first[source], (first + many)[source], time)
         before = np.maximum(later - 1, first[source])
         after = np.minimum(later, np.maximum((first + many)[source] - 1, 0))
         near = np.where(np.abs(self.time[after] - time) < np.abs(time - self.time[before]), after, before)
@@ -150,16 +151,6 @@ def _rows(window: HeldOutWindow, statuses: Statuses) -> tuple[IntArray, Array, B
     source, time, lost = place[ours], statuses.time[ours], failed(statuses.status[ours])
     order = np.lexsort((time, source))
     return source[order], time[order], ~lost[order]
-
-
-def _searched(times: Array, low: IntArray, high: IntArray, wanted: Array) -> IntArray:
-    """Return the first position whose time is beyond the wanted one."""
-    padded = np.append(times, np.inf)
-    while np.any(low < high):
-        middle = (low + high) // 2
-        before = (low < high) & (padded[middle] <= wanted)
-        low, high = np.where(before, middle + 1, low), np.where((low < high) & ~before, middle, high)
-    return low
 
 
 def _require_chances(chance: Array, names: npt.NDArray[Any]) -> None:

@@ -35,6 +35,18 @@ PARTS = 8
 COLUMNS = ("weight", "span", "cost", "shown", "stale", "used", "predicted")
 
 
+class RuleFacts(NamedTuple):
+    """What else is known of a rule of crawlers.
+
+    After how many fetches of a source its intervals settle, how many came before the window (medians), and
+    the bandwidth with which a plan costs as much; NaN where that is not known.
+    """
+
+    settled: float
+    before: float
+    needed: float = float("nan")
+
+
 class Conduct(NamedTuple):
     """What a policy does in a window, of n sources.
 
@@ -56,6 +68,8 @@ class Conduct(NamedTuple):
         All copies are fresh then; by default when their record begins.
     in_parts : bool
         Whether costs are measured in the window's parts, too.
+    rule : RuleFacts or None
+        Of a rule of crawlers.
     """
 
     bandwidth: float
@@ -66,6 +80,7 @@ class Conduct(NamedTuple):
     predicted: Array | None = None
     begin: float | None = None
     in_parts: bool = True
+    rule: RuleFacts | None = None
 
 
 @frozen_arrays
@@ -93,6 +108,8 @@ class Measured:
         As in `Conduct`.
     over_time : ndarray, shape (parts,)
         Cost in each part of the window, of the sources that are there; NaN where it is not measured.
+    rule : RuleFacts or None
+        As in `Conduct`.
     """
 
     policy: str
@@ -109,6 +126,7 @@ class Measured:
     used: Array
     predicted: Array | None
     over_time: Array
+    rule: RuleFacts | None = None
 
 
 def measure(
@@ -140,6 +158,7 @@ def measure(
         conduct.used,
         conduct.predicted,
         over_time,
+        conduct.rule,
     )
 
 

@@ -9,6 +9,7 @@ used, and beside them stands a plan that uses as much.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -23,12 +24,14 @@ from freshopt.numerics.arrays import Array, IntArray
 from freshopt.planning.failing_window import Statuses, recorded_attempts, with_failures
 from freshopt.planning.good_phases import at_good_phases, good_phases, phased_method, phased_problem
 from freshopt.planning.held_out_window import HeldOutWindow
-from freshopt.planning.measured import Conduct, Measured, measure, per_time
+from freshopt.planning.measured import Conduct, Measured, RuleFacts, measure, per_time
 from freshopt.planning.plan_steps import TOLERANCE, estimated_sources, problem_of
 from freshopt.planning.replanning import replanned_crawls
 from freshopt.planning.static_rates import Nodes, at_rates, hindsight_rates, nodes_of, predicted_cost
 from freshopt.planning.wishes import Wishes
+from freshopt.report.held_out import PLAN_AT
 from freshopt.scheduling.schedule import schedule
+from freshopt.simulation.rules import Rule, rule_crawls, settling
 from freshopt.simulation.staleness_integrals import Refreshes
 from freshopt.simulation.static_costs import has_static_cost
 from freshopt.solvers.proportional import share
@@ -37,9 +40,12 @@ from freshopt.solving import solve
 
 PLAN, PHASED, REPLANNED, IN_FORCE = "plan", "plan, phased", "re-planned", "rates in force"
 UNIFORM, PROPORTIONAL, SQUARE_ROOT = "uniform", "proportional", "∝ √(w·Δ)"
-HINDSIGHT, CURRENT, PLAN_AT_CURRENT = "best static in hindsight", "current", "plan at current"
+HINDSIGHT, CURRENT, PLAN_AT_CURRENT = "best static in hindsight", "current", f"{PLAN_AT}current"
 # Passes that match a plan's refreshes to those of the log's crawls, and how closely.
 PASSES, MATCHED = 5, 1e-6
+# Where a plan is sought that costs as much as a rule, relative to the rule's bandwidth; how near, and in how
+# many steps; the flattest line of log cost over log bandwidth.
+LEAST_NEEDED, MOST_NEEDED, NEAR, SECANTS, FLATTEST = 1e-3, 10.0, 1e-3, 12, -0.05
 
 
 class Known(NamedTuple):
@@ -251,18 +257,66 @@ def _at_own_bandwidth(
     statuses: Statuses | None,
     nodes: Nodes,
 ) -> list[Measured]:
-    """Measure the log's own crawls, and a plan that uses as much."""
-    if log is None:
-        return []
-    found = {CURRENT: own_crawls(window, request, sources, log, statuses)}
-    used = found[CURRENT].bandwidth
-    if used > 0.0 and not np.any(sources.min_rate > 0.0):
-        rates = _of_as_many(window, request, sources, used)
-        problem = problem_of(request, sources, used)
-        found[PLAN_AT_CURRENT] = at_rates(window, request, problem, rates, used, nodes)
-    return [
-        measure(name, window, request.objective, sources.importance, each) for name, each in found.items()
-    ]
+    """Measure own crawls and rules, each with a plan of as many."""
+    found = {} if log is None else {CURRENT: own_crawls(window, request, sources, log, statuses)}
+    rules = request.compare_rule or {}
+    found |= {name: _of_rule(window, request, sources, rule) for name, rule in rules.items()}
+    rows: list[Measured] = []
+    for name, conduct in found.items():
+        rows.append(measure(name, window, request.objective, sources.importance, conduct))
+        used = conduct.bandwidth
+        if used > 0.0 and not np.any(sources.min_rate > 0.0):
+            rates = _of_as_many(window, request, sources, used)
+            own = at_rates(window, request, problem_of(request, sources, used), rates, used, nodes)
+            rows.append(measure(PLAN_AT + name, window, request.objective, sources.importance, own))
+            if conduct.rule is not None:
+                needed = _needed(window, request, sources, *rows[-2:])
+                rows[-2] = replace(rows[-2], rule=conduct.rule._replace(needed=needed))
+    return rows
+
+
+def _of_rule(window: HeldOutWindow, request: Wishes, sources: Sources, rule: Rule) -> Conduct:
+    """Return what a rule of crawlers does, which began with the record."""
+    answered = None if window.outcomes is None else window.outcomes.of
+    worlds = window.drawn or (window,)
+    until, seed = window.changes.until, request.seed
+    own = [rule_crawls(rule, one.world, until, answered, seed) for one in worlds]
+    # What is hidden of their cost is that of the same crawls: those of the first sample.
+    several = [*own[: len(window.drawn[:1])], *own]
+    conduct = crawls_that(window, [(each.source, each.time) for each in several], 0.0)
+    changes = [_counts(window, each.source, each.time, each.changed.astype(np.float64)) for each in own]
+    asked = conduct.used
+    if request.success is not None and request.retry_at_once:
+        asked = asked / request.success(window.past.names)
+    spent = per_time(asked + changed_costs(sources) * np.mean(changes, axis=0), window.span)
+    settled, before = np.median([settling(each, len(window.span), window.begin) for each in own], axis=0)
+    return conduct._replace(bandwidth=spent, rule=RuleFacts(float(settled), float(before)))
+
+
+def _needed(
+    window: HeldOutWindow, request: Wishes, sources: Sources, rule: Measured, plan: Measured
+) -> float:
+    """Return the bandwidth at which plans cost as much as a rule.
+
+    By secants in logarithms, where costs are nearly straight, from a plan of as many fetches; NaN where they
+    do not get there.
+    """
+    size, slope, weight = np.log(plan.bandwidth), -1.0, plan.weight
+    least, most = size + np.log(LEAST_NEEDED), size + np.log(MOST_NEEDED)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        more = np.log((weight @ plan.cost) / (weight @ rule.cost))
+        for _ in range(SECANTS):
+            if not np.isfinite(more) or abs(more) <= NEAR:
+                break
+            other = float(np.clip(size - more / slope, least, most))
+            problem = problem_of(request, sources, float(np.exp(other)))
+            rates = solve(problem, tolerance=TOLERANCE, certify=False).rates
+            found = at_rates(window, request, problem, rates, rule.bandwidth)._replace(in_parts=False)
+            cost = measure(PLAN, window, request.objective, weight, found).cost
+            before, more = more, np.log((weight @ cost) / (weight @ rule.cost))
+            slope = min((more - before) / (other - size), FLATTEST) if other != size else slope
+            size = other
+    return float(np.exp(size)) if abs(more) <= NEAR else float("nan")
 
 
 def own_crawls(

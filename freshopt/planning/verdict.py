@@ -9,7 +9,7 @@ decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -28,11 +28,11 @@ OTHERS[CURRENT] = "the log's own crawls at as many crawls"
 JUDGED = (*RULES, *OTHERS)
 
 
-def verdict(savings: Mapping[str, Measurement]) -> str:
+def verdict(savings: Mapping[str, Measurement], rules: Collection[str] = ()) -> str:
     """Return which policies a log supports.
 
     By the share of the plan's cost that each saves at the same bandwidth, under its name or the words for it.
-    Of rules that need no plan those are the best and equal rates.
+    Of simple rules that need no plan those are the best and equal rates; `rules` are those of crawlers.
 
     Examples
     --------
@@ -51,8 +51,9 @@ def verdict(savings: Mapping[str, Measurement]) -> str:
             # What everybody can do without a log is judged in any case, and no choice among several.
             parts.append(_against(RULES[UNIFORM], simple[UNIFORM], 1))
     for name, saved in savings.items():
-        if name in OTHERS:
-            parts.append(_against(OTHERS[name], saved, 1))
+        if name in OTHERS or name in rules:
+            words = OTHERS.get(name, f"crawls by the rule {name} at as many crawls")
+            parts.append(_against(words, saved, 1))
         elif name not in RULES:
             parts.append(_refinement(name, saved))
     text = "; ".join(parts)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypedDict, TypeVar, cast
 
 import numpy as np
 
-from freshopt.errors import ObjectiveError, check_seed, expect, refuse_unknown
+from freshopt.errors import ObjectiveError, SourceDataError, check_seed, expect, refuse_unknown
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.weekly_profile import check_load_limit
 from freshopt.logs.crawl_log import CrawlLog
@@ -52,7 +52,9 @@ from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.questions.bandwidth_for import AS_TODAY
 from freshopt.questions.todays_crawls import freshness_of
+from freshopt.report.held_out import is_plan, policy_words
 from freshopt.scheduling.rate_table import RateTable
+from freshopt.simulation.rules import RULES, Rule, rules_of
 from freshopt.units import Time, bounds_as_intervals, share_of
 
 # Posterior samples that a plan may ask for: the relative error of their mean is then 1 %.
@@ -306,6 +308,14 @@ class Wishes:
         help="Extra cost of a fetch that finds a change, relative to one that finds none (a 304), such"
         " as 20. --bandwidth and --host-limits are then in that unit.",
     )
+    compare_rule: Mapping[str, Rule] | None = wish(
+        None,
+        lambda name, given, _log: _rules(name, given),
+        metavar="RULE",
+        group="rules",
+        help="Test the plan on your history as --replay does, beside a rule that crawlers run (repeatable): "
+        f"{', '.join(RULES)}, or an interval such as 6h.",
+    )
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a pickle has, by name."""
@@ -405,8 +415,8 @@ class LifetimeWishes(_EveryWish, _PredictedWishes, total=False):
     stale_while_revalidate: Any
 
 
-class BackTestWishes(_EveryWish, total=False):
-    """What `backtest` takes."""
+class _TimedWishes(_EveryWish, total=False):
+    """What plans of times and their back-tests may be asked for."""
 
     seed: int
     load_limit: float
@@ -415,7 +425,13 @@ class BackTestWishes(_EveryWish, total=False):
     changed_cost: Any
 
 
-class PlanWishes(BackTestWishes, _PredictedWishes, total=False):
+class BackTestWishes(_TimedWishes, total=False):
+    """What `backtest` takes."""
+
+    compare_rule: Any
+
+
+class PlanWishes(_TimedWishes, _PredictedWishes, total=False):
     """What `plan` takes."""
 
     host_gap: Time
@@ -456,6 +472,15 @@ def taking(takes: type, usual: Mapping[str, Any] | None = None) -> Callable[[F],
         return cast(F, checked)
 
     return spelled_out
+
+
+def _rules(name: str, given: object) -> dict[str, Rule]:
+    """Return rules under names that no policy has."""
+    found = rules_of(name, given)
+    for each in found:
+        if is_plan(each) or each != policy_words(each):
+            raise SourceDataError(f"{name} has the name {each!r}, which a policy has. Pass another.")
+    return found
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a setting

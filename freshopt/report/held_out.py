@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from freshopt.formatting import percent
+from freshopt.formatting import number, percent
+from freshopt.report.summary_facts import Facts
 
 POLICIES = {
     "plan": "planned rates",
@@ -25,8 +26,8 @@ POLICIES = {
 }
 # Words for the plan at good phases.
 PHASES = "crawling at good phases of the week"
-# Plans that others are compared with.
-PLANS = ("plan", "plan at current")
+# How plans at the crawl rates of other policies begin.
+PLAN_AT = "plan at "
 # Relative differences below this are equality: with four digits they would not show.
 SAME = 5e-4
 # What is measured where crawls do not show all changes.
@@ -65,6 +66,24 @@ class PolicyRow(NamedTuple):
     hidden: float | None = None
 
 
+def is_plan(policy: str) -> bool:
+    """Return whether a policy is a plan that others are compared with."""
+    return policy == "plan" or policy.startswith(PLAN_AT)
+
+
+def policy_words(policy: str) -> str:
+    """Return what tables and charts call a policy.
+
+    Examples
+    --------
+    >>> policy_words("uniform"), policy_words("plan at nutch")
+    ('equal rates', 'planned rates at as many fetches as nutch')
+    """
+    other = policy.removeprefix(PLAN_AT)
+    usual = policy if other == policy else f"planned rates at as many fetches as {other}"
+    return POLICIES.get(policy, usual)
+
+
 def saved(row: PolicyRow) -> str:
     """Return what a policy saves, in percent, with its error.
 
@@ -73,7 +92,7 @@ def saved(row: PolicyRow) -> str:
     >>> saved(PolicyRow("uniform", 4.0, 6.0, 0.1, 0.9, 6.1, -0.125, 0.03))
     '-12.5 ± 3.0'
     """
-    if row.saving is None or row.policy in PLANS:
+    if row.saving is None or is_plan(row.policy):
         return ""
     error = "" if row.saving_error is None else f" ± {100.0 * row.saving_error:.1f}"
     return f"{round(100.0 * row.saving, 1) + 0.0:.1f}{error}"
@@ -84,12 +103,30 @@ def phases_supported(verdict: str) -> bool:
     return f"{PHASES} saves " in f"{verdict[:1].lower()}{verdict[1:]}"
 
 
+def rule_words(rule: Facts) -> str:
+    """Return what a reader should know of a rule of crawlers."""
+    name, needed, settled = rule.text("rule"), rule.maybe("needed"), rule.maybe("settled")
+    used, words = rule.number("used"), []
+    if needed is not None:
+        share = percent(abs(1.0 - needed / used), space=" ")
+        words.append(
+            f"The plan costs as much as {name} at a bandwidth of {number(needed)} in place of "
+            f"{number(used)}, {share} {'less' if needed < used else 'more'}."
+        )
+    if settled:
+        words.append(
+            f"Intervals of {name} settle after {round(settled):,} fetches of a source (median); "
+            f"{round(rule.number('before')):,} came before what was held out."
+        )
+    return " ".join(words)
+
+
 def notes(rows: Sequence[PolicyRow], *, failures: str = "") -> list[str]:
     """Return what a reader should know of the rows."""
     head = [SAVED] if any(row.saving is not None for row in rows) else []
     head += [failures] if failures else []
     head += [HINDSIGHT] if any(row.policy == "best static in hindsight" for row in rows) else []
-    hidden = max((row.hidden or 0.0 for row in rows if row.policy in PLANS), default=0.0)
+    hidden = max((row.hidden or 0.0 for row in rows if is_plan(row.policy)), default=0.0)
     if hidden > 0.0:
         and_so = TOO_MUCH if hidden > MOST_HIDDEN else UNSURE
         head.append(HIDDEN.format(share=percent(hidden, space=" "), and_so=and_so))

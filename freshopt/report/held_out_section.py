@@ -17,7 +17,15 @@ from freshopt.report.axis import Scale, covering
 from freshopt.report.charts import NARROW, WIDE, Axis, Chart, Dots, Figure, Hits, Line, Mark
 from freshopt.report.context import Context, tidy
 from freshopt.report.finding import Column, Finding, Table
-from freshopt.report.held_out import POLICIES, PolicyRow, notes, phases_supported, saved
+from freshopt.report.held_out import (
+    POLICIES,
+    PolicyRow,
+    notes,
+    phases_supported,
+    policy_words,
+    rule_words,
+    saved,
+)
 from freshopt.report.load_charts import Clock
 from freshopt.report.markup import amount
 from freshopt.report.plan_tables import PlanFolder
@@ -43,8 +51,9 @@ def held_out(told: Context, folder: PlanFolder | None = None) -> Finding | None:
     failures = held.text("failures") if "failures" in held.values else ""
     sentence = held.text("verdict") if held.values.get("verdict") else ""
     finding = Finding("held-out", "back-test", sentence)
+    ruled = [rule_words(each) for each in held.rows("rules")] if held.values.get("rules") else []
     facts: dict[str, Any] = {
-        "notes": [*_unsupported(told, rows, sentence), *notes(rows, failures=failures)],
+        "notes": [*_unsupported(told, rows, sentence), *filter(None, ruled), *notes(rows, failures=failures)],
         "each": None,
     }
     finding = finding.section("Tested on your own past", facts, _table(told, held, rows))
@@ -114,7 +123,7 @@ def _table(told: Context, held: Facts, known: list[PolicyRow]) -> Table:
     heads = [f"{told.words.rates} per {told.unit}", "predicted", told.value_head, "± error", "percent saved"]
     rows = [
         [
-            POLICIES.get(row.policy, row.policy),
+            policy_words(row.policy),
             amount(row.refreshes),
             None if row.predicted is None else amount(row.predicted),
             amount(row.value),
@@ -140,7 +149,7 @@ def _table(told: Context, held: Facts, known: list[PolicyRow]) -> Table:
 
 def _measured_chart(told: Context, rows: Sequence[PolicyRow]) -> Figure:
     """Return the picture of measured costs with their errors."""
-    names = [POLICIES.get(row.policy, row.policy) for row in rows]
+    names = [policy_words(row.policy) for row in rows]
     error = np.array([row.error or 0.0 for row in rows])
     value, place = np.array([row.value for row in rows]), np.arange(float(len(rows)))
     known = [k for k, row in enumerate(rows) if row.predicted is not None]
@@ -230,6 +239,6 @@ def _row_told(told: Context, row: PolicyRow) -> str:
     """Return all that was measured of a policy."""
     error = "" if row.error is None else f" ± {number(row.error)}"
     predicted = "" if row.predicted is None else f", predicted {number(row.predicted)}"
-    words = POLICIES.get(row.policy, row.policy)
+    words = policy_words(row.policy)
     used = f"{number(row.refreshes)} {told.words.rates} per {told.unit}"
     return f"{words}: {told.goal.noun} {number(row.value)}{error}{predicted}, with {used}"

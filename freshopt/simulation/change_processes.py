@@ -28,6 +28,7 @@ from freshopt.errors import SourceDataError
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.random_streams import exponentials
+from freshopt.numerics.segments import first_beyond
 from freshopt.simulation.loops import PoissonState, PoissonTables, RecordedTimes, loops
 
 State: TypeAlias = dict[str, npt.NDArray[Any]]
@@ -242,15 +243,8 @@ class RecordedChanges:
 
         For each source, by bisection.
         """
-        low, high = self.offsets[source], self.offsets[source + 1]
-        first = low
-        while True:
-            open_ = low < high
-            if not open_.any():
-                return low - first
-            middle = (low + high) // 2
-            before = open_ & (self.times[np.minimum(middle, max(len(self.times) - 1, 0))] <= time)
-            low, high = np.where(before, middle + 1, low), np.where(open_ & ~before, middle, high)
+        first, last = self.offsets[source], self.offsets[source + 1]
+        return first_beyond(self.times, first, last, time) - first
 
 
 def _moving(state: State) -> PoissonState:

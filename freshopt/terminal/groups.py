@@ -45,7 +45,7 @@ GROUPS: dict[str, dict[str, Group]] = {
                 *("source-columns", "load-limit"),
             ),
         ),
-        "Test and compare": Group(("replay",), ("compare", "max-churn", "every")),
+        "Test and compare": Group(("replay",), ("compare-rule", "compare", "max-churn", "every")),
         "Output": Group(("out", "overwrite", "details", "json", "quiet"), ("csv", "verbose")),
         "Settings": Group(("config", "init")),
         "Estimate": Group(

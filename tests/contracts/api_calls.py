@@ -114,6 +114,7 @@ CALLS: dict[str, Call] = {
             "share": 0.5,
             "splits": 2,
             "every": 1.0,
+            "compare_rule": ["nutch", "1d"],
             "history": None,
             "time_unit": "day",
         },
