@@ -20,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from freshopt.compiled import cost_functions, demand_functions, proof_functions
+from freshopt.compiled.cells.counted_signals import DELAY_COUNTED, delay_counted
 from freshopt.compiled.cells.request_functions import request_delay
 from freshopt.compiled.cells.request_proofs import REQUEST_DELAY
 from freshopt.compiled.cells.window_functions import window_delay
@@ -61,7 +62,7 @@ class AccumulatedDelay(CurveObjective):
     """
 
     refresh: Refresh = Refresh.PERIODIC
-    signals_worse_below: ClassVar[float] = 0.5
+    counts_signals: ClassVar[bool] = True
     on_request: ClassVar[bool] = True
     window_cones: ClassVar[bool] = True
     commands: ClassVar[tuple[Command, ...]] = (Command("delay", "number of missed changes"),)
@@ -79,6 +80,7 @@ class AccumulatedDelay(CurveObjective):
 
     def signalled_per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare w·(Δ/ρ − 1)."""
+        self.require_share_of_signals()
         return cp.multiply(sources.importance, cp.inv_pos(cp.multiply(1.0 / sources.change_rate, rate)) - 1.0)
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
@@ -106,6 +108,7 @@ class AccumulatedDelay(CurveObjective):
             POISSON,
             ON_SIGNAL,
             on_request=RequestForms(ON_REQUEST, IN_WINDOW, delay_rise),
+            counted=COUNTED,
         )
 
     def never_failing(
@@ -154,5 +157,6 @@ POISSON = Cell.compiled(demand_functions.delay, proof_functions.DELAY, cost_func
 ON_SIGNAL = Cell.compiled(
     demand_functions.delay, proof_functions.DELAY_SIGNAL, cost_functions.delay_signal_cost
 )
+COUNTED = Cell.compiled(delay_counted, DELAY_COUNTED)
 ON_REQUEST = Cell.compiled(request_delay, REQUEST_DELAY, cost_functions.delay_request_cost)
 IN_WINDOW = Cell.compiled(window_delay, WINDOW_DELAY)

@@ -27,6 +27,7 @@ import numpy as np
 from freshopt.compiled import cost_functions, demand_functions, proof_functions
 from freshopt.compiled.cells.attempt_proofs import ATTEMPT_HARMONIC
 from freshopt.compiled.cells.attempt_roots import attempt_harmonic
+from freshopt.compiled.cells.counted_signals import HARMONIC_COUNTED, harmonic_counted
 from freshopt.compiled.cells.request_functions import request_harmonic
 from freshopt.compiled.cells.request_proofs import REQUEST_HARMONIC
 from freshopt.cvx import Expression, cp
@@ -86,8 +87,7 @@ class HarmonicStaleness(CurveObjective):
     """
 
     refresh: Refresh = Refresh.PERIODIC
-    # Following a smaller share of signals than this costs more than periodic refreshes at the same rate.
-    signals_worse_below: ClassVar[float] = 0.43
+    counts_signals: ClassVar[bool] = True
     on_request: ClassVar[bool] = True
     nodes: int = 16
     commands: ClassVar[tuple[Command, ...]] = (
@@ -147,6 +147,7 @@ class HarmonicStaleness(CurveObjective):
 
     def signalled_per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare −w·log(ρ/Δ)."""
+        self.require_share_of_signals()
         return -cp.multiply(sources.importance, cp.log(cp.multiply(1.0 / sources.change_rate, rate)))
 
     def curve(self, sources: Sources) -> Curve:
@@ -159,6 +160,7 @@ class HarmonicStaleness(CurveObjective):
             ON_SIGNAL,
             attempts=ATTEMPTS,
             on_request=RequestForms(ON_REQUEST, rise=harmonic_rise),
+            counted=COUNTED,
         )
 
     def change_slope(self, changes: Array) -> Array:
@@ -250,5 +252,6 @@ POISSON = Cell.compiled(
 ON_SIGNAL = Cell.compiled(
     demand_functions.reciprocal_below, proof_functions.HARMONIC_SIGNAL, cost_functions.harmonic_signal_cost
 )
+COUNTED = Cell.compiled(harmonic_counted, HARMONIC_COUNTED)
 ON_REQUEST = Cell.compiled(request_harmonic, REQUEST_HARMONIC)
 ATTEMPTS = Cell.compiled(attempt_harmonic, ATTEMPT_HARMONIC, whole=PERIODIC)

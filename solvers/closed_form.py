@@ -81,6 +81,9 @@ def _rule(problem: Problem) -> Rule | None:
     """Return the closed-form rule of the problem, or None."""
     objective, sources = problem.objective, problem.sources
     w, cost, signalled = sources.importance, sources.refresh_cost, sources.signalled
+    counted = objective.counts_signals and objective.refresh is Refresh.PERIODIC
+    if counted and bool(np.any(signalled)):
+        return None
     if isinstance(objective, AccumulatedDelay):
         factor = 0.5 if objective.refresh is Refresh.PERIODIC else 1.0
         weight = factor * w * sources.change_rate

@@ -141,6 +141,9 @@ class Conic:
             return f"{type(problem.objective).__name__} has numerics only, and declares no expression"
         if isinstance(declared, PerBandwidth) and (refused := declared.without_cone()):
             return refused
+        counted = declared.counts_signals and declared.refresh is Refresh.PERIODIC
+        if counted and bool(np.any(problem.sources.signalled)):
+            return "the cost of every N-th signal is not declared, use the default solver"
         refused = refused_attempts(declared, problem.sources)
         if refused is not None:
             return refused

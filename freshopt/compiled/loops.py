@@ -33,6 +33,7 @@ from freshopt.compiled.cells import (
     attempt_functions,
     attempt_roots,
     conditional_functions,
+    counted_signals,
     request_age,
     request_functions,
     request_power,
@@ -80,6 +81,7 @@ FORMULAS = (
     conditional_functions,
     attempt_functions,
     attempt_roots,
+    counted_signals,
 )
 ORDERED = (vector_math, *FORMULAS)
 INLINED = (inverse_tables, wide_tables, vector_math, *FORMULAS, column_passes, host_search)

@@ -15,7 +15,13 @@ import numpy as np
 from numba.extending import register_jitable
 
 from freshopt.compiled import cost_functions, loops, poll_proofs, proof_functions
-from freshopt.compiled.cells import attempt_costs, attempt_proofs, kink_proofs, request_proofs, window_proofs
+from freshopt.compiled.cells import (
+    attempt_costs,
+    attempt_proofs,
+    kink_proofs,
+    request_proofs,
+    window_proofs,
+)
 from freshopt.compiled.column_access import at, entries, wide
 from freshopt.compiled.column_passes import added, sources_of
 from freshopt.compiled.kept_code import compile_loop

@@ -176,6 +176,9 @@ class Curve:
         1 − C(s)/s, where c is a share and an objective maximises what is left of it.
     periodic : Cell or None
         That of periodic refreshes, where it is more than mean, index and inverse index at 1/ρ.
+    counted : Cell or None
+        That of signalled sources under periodic refreshes, which are crawled at every N-th signal
+        (`freshopt.compiled.cells.counted_signals`), where it differs from `on_signal`.
     on_request : RequestForms
         What refreshes on request need besides: compiled forms, and those of stale-while-revalidate windows.
     rate_at : int or None
@@ -200,6 +203,7 @@ class Curve:
     rate_at: int | None = 0
     smooth: bool = False
     attempts: Cell | None = None
+    counted: Cell | None = None
 
     @classmethod
     def compiled(
@@ -211,6 +215,7 @@ class Curve:
         on_signal: Cell,
         attempts: Cell | None = None,
         on_request: RequestForms = NO_FORMS,
+        counted: Cell | None = None,
     ) -> Curve:
         """Return the smooth curve of change rates whose periodic cell is known.
 
@@ -230,6 +235,7 @@ class Curve:
             on_request,
             smooth=True,
             attempts=attempts,
+            counted=counted,
         )
 
     def cell(self, refresh: Refresh, *, windowed: bool = False) -> Cell:
@@ -411,12 +417,16 @@ class CurveObjective(Objective):
 
     Attributes
     ----------
+    counts_signals : bool
+        Whether signalled sources are crawled at every N-th signal under periodic refreshes: equal gaps,
+        counted in changes.
     signals_worse_below : float or None
         Share p of signals followed below which periodic refreshes cost less; the two are then refused in one
         problem.
     """
 
     __slots__ = ()
+    counts_signals: ClassVar[bool] = False
     signals_worse_below: ClassVar[float | None] = None
 
     def curve(self, sources: Sources) -> Curve:  # noqa: ARG002
@@ -473,6 +483,8 @@ class CurveObjective(Objective):
         None means that the curve has no such cell.
         """
         curve = self.curve(sources)
+        if self.refresh is Refresh.PERIODIC and curve.counted is not None:
+            return curve.counted.kernel(sources.column("importance"), curve.parameters)
         return curve.kernel(sources.column("importance"), Refresh.ON_SIGNAL) if curve.on_signal else None
 
     def refuses_signals(self) -> str | None:

@@ -50,6 +50,8 @@ def in_attempts(objective: Objective, sources: Sources, *, signalled: bool = Fal
         return InAttempts(objective, sources, None)
     _require_no_requests(objective, sources, success)
     plain = sources.never_failing()
+    if signalled:
+        objective.require_share_of_signals()
     refresh = Refresh.ON_SIGNAL if signalled else objective.refresh
     stated = objective.never_failing(plain, success, refresh)
     if stated is not None:

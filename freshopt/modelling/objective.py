@@ -28,8 +28,9 @@ NAME_OR_INSTANCE = 'Pass a name such as "binary", or an instance such as freshop
 class Refresh(enum.Enum):
     """Refresh discipline: how a rate ρ becomes refresh times.
 
-    ``POISSON``: independent exponential gaps of mean 1/ρ. ``PERIODIC``: equal gaps 1/ρ. ``ON_SIGNAL``: each
-    announced change is followed by a refresh with probability ρ/Δ. ``ON_REQUEST``: the first request after a
+    ``POISSON``: independent exponential gaps of mean 1/ρ. ``PERIODIC``: equal gaps 1/ρ. ``ON_SIGNAL``:
+    announced changes are followed by a refresh, beside ``POISSON`` each with probability ρ/Δ, beside
+    ``PERIODIC`` every (Δ/ρ)-th. ``ON_REQUEST``: the first request after a
     lifetime T = 1/ρ − 1/ζ is a refresh; requests are a Poisson process of rate ζ, `Sources(request_rate=)`,
     and what counts is what requests see, not the average over time (`Solution.time_average`).
 
@@ -240,6 +241,7 @@ class Objective:
     on_request: ClassVar[bool] = False
     attempts: ClassVar[bool] = False
     window_cones: ClassVar[bool] = False
+    counts_signals: ClassVar[bool] = False
     commands: ClassVar[tuple[Command, ...]] = ()
     # The objective of a name, on a clock: `freshopt.naming`, which knows all names, tells it.
     _of_name: ClassVar[Callable[[str, str | None], Objective] | None] = None
@@ -386,6 +388,17 @@ class Objective:
     def signalled_kernel(self, sources: Sources) -> Kernel | None:
         """Return hand-written numerics equal to `signalled_per_source`, or None."""
         return None
+
+    def require_share_of_signals(self) -> None:
+        """Raise ObjectiveError where every N-th signal is followed, not a share.
+
+        That is so under periodic refreshes of a class with `counts_signals`; CVXPY declares shares alone.
+        """
+        if self.counts_signals and self.refresh is Refresh.PERIODIC:
+            raise ObjectiveError(
+                f"{self!r} crawls signalled sources at every N-th signal, a cost that is known for fetches "
+                "that succeed and not declared in CVXPY. Use the default solver, or Refresh.POISSON."
+            )
 
     def refuses_signals(self) -> str | None:
         """Return why signalled sources are unsupported, or None."""

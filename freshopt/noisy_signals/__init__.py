@@ -27,8 +27,10 @@ from freshopt.noisy_signals.signal_greedy import SignalCrawler as SignalCrawler
 from freshopt.noisy_signals.signal_greedy import SignalGreedy as SignalGreedy
 from freshopt.noisy_signals.signal_quality import NoisySignals as NoisySignals
 from freshopt.noisy_signals.signal_thresholds import SignalThresholds as SignalThresholds
+from freshopt.noisy_signals.signal_waits import SignalWaits as SignalWaits
 from freshopt.noisy_signals.simulated_signals import noisy_signals as noisy_signals
 from freshopt.noisy_signals.simulated_signals import replay_signals as replay_signals
+from freshopt.noisy_signals.with_noisy_signals import WithNoisySignals as WithNoisySignals
 
 __all__ = [
     "NoisySignalFreshness",
@@ -36,6 +38,8 @@ __all__ = [
     "SignalCrawler",
     "SignalGreedy",
     "SignalThresholds",
+    "SignalWaits",
+    "WithNoisySignals",
     "noisy_signals",
     "replay_signals",
 ]

@@ -129,8 +129,9 @@ class Schedule(Plotted):
     method : str
         The method that made it, as it prints.
     crawl_probability : array_like of float, shape (n,), optional
-        For a signalled source the probability that a signalled change is followed by a crawl, NaN for the
-        others. None if no source is signalled.
+        For a signalled source the share of its signalled changes that are followed by a crawl, NaN for the
+        others; beside equal gaps these are equally spaced, every second one for 0.5. None if no source is
+        signalled.
     importance : array_like, scalar or shape (n,), optional
         Weight of each source, with which `replay` measures costs. None if the rates came without.
     start : datetime or datetime64, optional

@@ -268,7 +268,9 @@ def _succeeded(refreshes: Grouped, success: Array, seed: int) -> Grouped:
 def _on_signal(schedule: Schedule, world: World, window: Window, seed: int) -> Grouped | None:
     """Return the refreshes that follow signals.
 
-    A Bernoulli draw of its own decides for each change. None where there are no signals.
+    Beside random times each change is followed or not by a Bernoulli draw of its own, beside equal gaps
+    changes are counted: of a share 1/N every N-th is followed, the first at random. None where there are no
+    signals.
     """
     if schedule.crawl_probability is None:
         return None
@@ -276,7 +278,12 @@ def _on_signal(schedule: Schedule, world: World, window: Window, seed: int) -> G
     offsets, time = world.events(window.begin, float(np.max(window.until)), heard)
     number = np.arange(len(time)) - np.repeat(offsets[:-1], np.diff(offsets))
     source = np.repeat(heard, np.diff(offsets))
-    taken = uniforms(seed % 2**64 ^ COINS, source, number) < schedule.crawl_probability[source]
+    share = schedule.crawl_probability[source]
+    if schedule.random_method is not None:
+        taken = uniforms(seed % 2**64 ^ COINS, source, number) < share
+    else:
+        counted = number * share + uniforms(seed % 2**64 ^ COINS, source, np.zeros(len(source), np.int64))
+        taken = np.floor(counted + share) > np.floor(counted)
     return grouped(source[taken], time[taken], len(world))
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.compiled import demand_functions
+from freshopt.compiled.cells import counted_signals
 from freshopt.compiled.columns import HostGroups
 from freshopt.dual_search.batch_water_filling import SMALL
 from freshopt.dual_search.problem_columns import columns_of
@@ -272,8 +273,11 @@ def test_every_demand_belongs_to_a_cell() -> None:
                 used.add(kernel.unit_demand.__name__)
     written = {
         name
-        for name, member in inspect.getmembers(demand_functions, inspect.isfunction)
-        if member.__module__ == demand_functions.__name__ and len(inspect.signature(member).parameters) > 1
+        for module in (demand_functions, counted_signals)
+        for name, member in inspect.getmembers(module, inspect.isfunction)
+        if member.__module__ == module.__name__
+        and list(inspect.signature(member).parameters)[1:]
+        and next(iter(inspect.signature(member).parameters)) == "worth"
     }
     assert used == written
 

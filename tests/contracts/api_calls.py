@@ -383,6 +383,24 @@ CALLS: dict[str, Call] = {
             "horizon": 3.0,
         },
     ),
+    "noisy_signals.SignalWaits": Call(
+        lambda horizon=3.0, **given: noisy_signals.SignalWaits(**given).crawls(
+            [0, 1], [0.5, 1.5], horizon, [0.2, 0.8]
+        ),
+        {
+            "waits": [[2.5, 0.5], [3.0, 0.0]],
+            "share": 1.0,
+            "names": ["a", "b"],
+            "time_unit": "day",
+            "horizon": 3.0,
+        },
+    ),
+    "noisy_signals.WithNoisySignals": Call(
+        lambda bandwidth=2.0, **given: fo.solve(
+            fo.Problem(noisy_signals.WithNoisySignals(**given), SOURCES, bandwidth)
+        ),
+        {"objective": problems.AccumulatedDelay(), "recall": 0.5, "precision": [0.5, 0.9, 0.7]},
+    ),
     "scheduling.SlotAssignment": scheduled(
         scheduling.SlotAssignment,
         slot=0.5,

@@ -84,7 +84,7 @@ def numerical(cell: str, family: str, n: int) -> fo.Problem | None:
 
 def require_no_cone(cell: str, error: fo.ObjectiveError) -> None:
     """Require that only fetches that are not plain have no cone, and that the refusal says what to do."""
-    assert CELLS[cell].fetches != "plain"
+    assert CELLS[cell].fetches != "plain" or "N-th signal" in str(error)
     assert "fo.solve" in str(error) or "default solver" in str(error)
     assert "\n" not in str(error)
 
@@ -290,7 +290,7 @@ def test_marginal_is_the_derivative_and_inverse_its_inverse(cell: str, signalled
     if problem is None or problem.numerics is None:
         return
     numerics = problem.numerics
-    for share in (0.05, 0.3, 0.7):
+    for share in (0.06, 0.3, 0.7):  # none is 1/N, where the cost of every N-th signal has kinks
         rates = share * np.minimum(problem.upper, problem.sources.change_rate)
         up, down = numerics.cost(rates * (1 + 1e-5)), numerics.cost(rates * (1 - 1e-5))
         slope, worth = (down - up) / (2e-5 * rates), numerics.marginal(rates)

@@ -62,9 +62,10 @@ def declared_exactly() -> dict[str, tuple[fo.Objective, bool]]:
                 continue
             try:
                 (one.signalled_kernel if signalled else one.kernel)(source)
-            except fo.ObjectiveError:  # a discipline that this objective does not have
+                form = derived(one, source, signalled=signalled)
+            except fo.ObjectiveError:  # a discipline that this objective does not have, or does not declare
                 continue
-            if derived(one, source, signalled=signalled) is not None:
+            if form is not None:
                 found[f"{name}{', on signal' if signalled else ''}"] = (objective, signalled)
     return found
 

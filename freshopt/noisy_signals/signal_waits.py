@@ -1,0 +1,232 @@
+"""`SignalWaits`: when to crawl, by how many signals came since the last crawl."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.compiled.backend import plain_or_compiled
+from freshopt.errors import SourceDataError
+from freshopt.formatting import count
+from freshopt.noisy_signals.signal_thresholds import MOST_CRAWLS
+from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, label_array, read_only
+from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.units import check_time_unit
+
+if TYPE_CHECKING:
+    import polars
+
+
+def follow_waits(
+    offsets: IntArray,
+    times: Array,
+    coins: Array,
+    waits: Array,
+    share: Array,
+    horizon: float,
+    counts: IntArray,
+    out: Array,
+) -> None:
+    """Write or count the crawls of each source; they are only counted, in `counts[1:]`, without room."""
+    at, most = 0, waits.shape[1]
+    for k in range(len(waits)):
+        last, heard = 0.0, 0
+        # The number of signals at which a crawl is due at once, whatever the time.
+        enough = 0
+        while enough < most and waits[k, enough] > 0.0:
+            enough += 1
+        for e in range(offsets[k], offsets[k + 1] + 1 if share[k] > 0.0 else offsets[k]):
+            signal = times[e] if e < offsets[k + 1] else horizon
+            while heard < enough:  # crawls that are due before the next signal
+                due = last + waits[k, heard]
+                if not (due < signal and due > last):
+                    break
+                if len(out):
+                    out[at] = due
+                at += 1
+                last, heard = due, 0
+            if e < offsets[k + 1]:
+                heard += 1
+                late = heard > enough or (heard == enough and coins[e] < share[k])
+                if late or (heard < enough and signal - last >= waits[k, heard]):
+                    if len(out):
+                        out[at] = signal
+                    at += 1
+                    last, heard = signal, 0
+        counts[k + 1] = at
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
+class SignalWaits:
+    """When to crawl sources with noisy signals; made by `WithNoisySignals.rule`.
+
+    With k signals since the last crawl a crawl is due once so much time has passed since then.
+
+    Parameters
+    ----------
+    waits : array_like, shape (n, K)
+        τ_0 ≥ τ_1 ≥ ... ≥ 0 of each source: the time after which a copy with k signals is crawled; 0 at once,
+        as with K signals and more, inf not before a signal.
+    share : array_like, scalar or shape (n,)
+        How often the first number of signals whose wait is 0 is enough; else it takes one more. A source of
+        share 0 is never crawled.
+    names : array_like, shape (n,), optional
+    time_unit : str
+
+    Raises
+    ------
+    SourceDataError
+        If the waits are no such table, or shares are no probabilities.
+
+    Examples
+    --------
+    >>> rule = SignalWaits([[3.0, 1.0], [5.0, 0.0]])
+    >>> rule.due([0, 1], [2.0, 0.1]), rule.crawls([0, 0], [0.5, 3.0], horizon=4.0)[1].tolist()
+    (array([False,  True]), [1.0, 4.0])
+    """
+
+    waits: Array
+    share: Array
+    names: npt.NDArray[Any] | None
+    time_unit: str
+
+    def __init__(
+        self,
+        waits: npt.ArrayLike,
+        share: npt.ArrayLike = 1.0,
+        names: npt.ArrayLike | None = None,
+        time_unit: str = "day",
+    ) -> None:
+        try:
+            table = np.array(waits, dtype=np.float64)
+        except (TypeError, ValueError):
+            table = np.empty(0)
+        if table.ndim != 2 or not table.size or not bool(np.all(table >= 0.0)):
+            raise SourceDataError(
+                "waits are no table of times >= 0, a row for each source. Pass what WithNoisySignals.rule "
+                "returns."
+            )
+        falling = np.all(table[:, 1:] <= table[:, :-1], axis=1)
+        if not bool(np.all(falling)):
+            raise SourceDataError(
+                f"waits of source {int(np.argmin(falling))} rise with the number of signals. Sort them."
+            )
+        chance = as_vector(share, len(table), "share")
+        if not bool(np.all((chance >= 0.0) & (chance <= 1.0))):
+            raise SourceDataError("a share is not in [0, 1]. Correct it.")
+        labels = None if names is None else read_only(label_array(names))
+        if labels is not None and labels.shape != (len(table),):
+            raise SourceDataError(
+                f"there are {len(table)} rows of waits and names of shape {labels.shape}. Give one each."
+            )
+        for key, value in (("waits", read_only(table)), ("share", chance), ("names", labels)):
+            object.__setattr__(self, key, value)
+        object.__setattr__(self, "time_unit", check_time_unit(time_unit))
+
+    def __len__(self) -> int:
+        """Return the number of sources."""
+        return len(self.waits)
+
+    def __repr__(self) -> str:
+        """Return the size, never the arrays."""
+        most = int(np.max(np.count_nonzero(self.waits > 0.0, axis=1)))
+        sources, signals = count(len(self), "source", "d"), count(most, "signal", "d")
+        return f"SignalWaits({sources}, at most {signals} before a crawl)"
+
+    def due(self, signals: npt.ArrayLike, elapsed: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Return which sources are to be crawled now.
+
+        Parameters
+        ----------
+        signals, elapsed : array_like, scalar or shape (n,)
+            Signals and time since the last crawl of each source.
+        """
+        k, s = as_vector(signals, len(self), "signals"), as_vector(elapsed, len(self), "elapsed")
+        padded = np.column_stack([self.waits, np.zeros(len(self))])
+        at = np.minimum(np.maximum(k, 0.0), padded.shape[1] - 1).astype(np.int64)
+        return np.asarray((s >= padded[np.arange(len(self)), at]) & (self.share > 0.0))
+
+    def crawls(
+        self,
+        source: npt.ArrayLike,
+        time: npt.ArrayLike,
+        horizon: float,
+        draws: npt.ArrayLike | None = None,
+    ) -> tuple[IntArray, Array]:
+        """Return the crawls of a crawler that follows the rule, all copies fresh at 0.
+
+        Parameters
+        ----------
+        source : array_like of int, shape (m,)
+        time : array_like, shape (m,)
+            The signals in [0, horizon), sorted by time.
+        horizon : float
+        draws : array_like, shape (m,), optional
+            Numbers uniform in (0, 1), one per signal, where two numbers of signals alternate.
+
+        Returns
+        -------
+        source : ndarray of int
+        time : ndarray
+            Sorted by time, then source.
+        """
+        sources = np.asarray(source, dtype=np.int64)
+        times = as_vector(time, len(sources), "time")
+        horizon = as_number(horizon, "horizon", f"Pass a finite number of {self.time_unit}s > 0.")
+        first = self.waits[:, 0]
+        many = float(np.sum(np.divide(horizon, first, out=np.zeros(len(self)), where=first > 0.0)))
+        if not 0.0 < horizon < math.inf or not many <= MOST_CRAWLS:
+            raise SourceDataError(
+                f"horizon is {horizon:g} {self.time_unit}s. Pass a number > 0 with at most {MOST_CRAWLS:g} "
+                "crawls."
+            )
+        mixed = (self.share > 0.0) & (self.share < 1.0)
+        if draws is None and bool(np.any(mixed)):
+            raise SourceDataError(
+                "two numbers of signals alternate at random, but there are no draws. "
+                "Pass one number uniform in (0, 1) per signal."
+            )
+        coins = as_vector(0.0 if draws is None else draws, len(sources), "draws")
+        order = np.argsort(sources, kind="stable")
+        offsets = np.searchsorted(sources[order], np.arange(len(self) + 1)).astype(np.int64)
+        given = (
+            offsets,
+            np.ascontiguousarray(times[order]),
+            np.ascontiguousarray(coins[order]),
+            np.ascontiguousarray(self.waits),
+            np.ascontiguousarray(self.share),
+        )
+        counts = np.zeros(len(self) + 1, dtype=np.int64)
+        follow = _loops()["follow_waits"]
+        follow(*given, horizon, counts, np.empty(0))
+        found = np.empty(int(counts[-1]))
+        follow(*given, horizon, counts, found)
+        who = np.repeat(np.arange(len(self)), np.diff(counts))
+        by_time = np.lexsort((who, found))
+        return who[by_time], found[by_time]
+
+    def to_frame(self) -> polars.DataFrame:
+        """Return the table that a crawler loads.
+
+        Returns
+        -------
+        polars.DataFrame
+            ``source``, ``signals`` (0, 1, ...) and ``wait``, a row for each number of signals with a wait > 0
+            (null for not before a signal); with more signals a crawl is due at once.
+        """
+        import polars
+
+        source, signals = np.nonzero(self.waits > 0.0)
+        labels = source if self.names is None else self.names[source].tolist()
+        table = polars.DataFrame({"source": labels, "signals": signals, "wait": self.waits[source, signals]})
+        wait = polars.col("wait")
+        return table.with_columns(polars.when(wait.is_finite()).then(wait))
+
+
+_loops = plain_or_compiled((follow_waits,), (sys.modules[__name__],))

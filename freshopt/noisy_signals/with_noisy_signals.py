@@ -1,0 +1,320 @@
+"""`WithNoisySignals`: an objective for sources whose change signals are incomplete and partly false.
+
+Each source is crawled as soon as its copy costs so much now, in expectation over the changes that its signals
+and the time since the last crawl tell of: no other rule costs less at that rate
+(`freshopt.noisy_signals.expected_costs`). Silent, noisily and perfectly signalled sources may be mixed:
+
+========================  ===========================================================================
+a source of               is crawled
+========================  ===========================================================================
+recall 0                  at equal gaps: the objective's own periodic cell
+recall and precision 1    at every N-th signal (`freshopt.compiled.cells.counted_signals`)
+other qualities           with n signals after a time τ_n, which falls with n (`SignalWaits`)
+========================  ===========================================================================
+
+Binary freshness is that of `NoisySignalFreshness`, and log freshness, −log F, is made of its freshness F.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.compiled.backend import plain_or_compiled
+from freshopt.compiled.columns import run_chunks_in_threads
+from freshopt.errors import ObjectiveError, list_offenders, shown
+from freshopt.modelling.objective import Objective, Refresh
+from freshopt.modelling.sources import Sources
+from freshopt.noisy_signals import cycle_terms, expected_costs, signal_rates
+from freshopt.noisy_signals.expected_costs import LEAST_PRECISION, Cost, harmonic_nodes
+from freshopt.noisy_signals.noisy_signal_freshness import NoisySignalFreshness
+from freshopt.noisy_signals.renewal_cycle import stale_and_index
+from freshopt.noisy_signals.signal_thresholds import SignalThresholds
+from freshopt.noisy_signals.signal_waits import SignalWaits
+from freshopt.numerics.arrays import Array, Formula, Index, as_vector, read_only
+from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.problems.accumulated_delay import AccumulatedDelay
+from freshopt.problems.binary_freshness import BinaryFreshness
+from freshopt.problems.harmonic_staleness import HarmonicStaleness
+from freshopt.problems.log_freshness import LogFreshness
+from freshopt.separable.kernel import Kernel
+
+loops = plain_or_compiled(
+    (expected_costs.inverse, expected_costs.evaluate, expected_costs.waits),
+    (signal_rates, cycle_terms, expected_costs),
+)
+# Sources: some milliseconds, below which a thread costs more than it saves.
+PIECE = 16
+# An objective of changes missed is a row: L, y and W of `expected_costs`.
+COSTS: dict[type[Objective], Callable[[], Cost]] = {
+    AccumulatedDelay: lambda: Cost(1.0, np.zeros(0), np.zeros(0)),
+    HarmonicStaleness: lambda: Cost(0.0, *harmonic_nodes()),
+}
+SHARES = (BinaryFreshness, LogFreshness)
+# Halvings of log₂ of a rate, from 2^±64 of the change rate to half an ulp.
+HALVINGS = 60
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class WithNoisySignals(Objective):
+    """Objective of copies whose sources announce some changes, and others besides.
+
+    Parameters
+    ----------
+    objective : Objective
+        `HarmonicStaleness`, `AccumulatedDelay`, `BinaryFreshness` or `LogFreshness`, periodic.
+    recall : float or array_like, shape (n,)
+        Share of changes that are announced, from 0 (silent) to 1.
+    precision : float or array_like, shape (n,)
+        Share of announcements that are true, in (0, 1]; of no account where the recall is 0.
+
+    Raises
+    ------
+    ObjectiveError
+        For another objective or discipline, if a share is out of range, and for delay and harmonic staleness
+        if a precision is below 0.01 where the recall is not 0: such signals say next to nothing.
+
+    Notes
+    -----
+    The cells have no form in CVXPY: the dual solves them, and the certificate proves the rates. Of sources
+    with `signalled=True` nothing is asked; a recall and precision of 1 says the same. A source and price take
+    0.05-0.5 ms of harmonic staleness, 10-50 µs of delay and 2 µs of binary freshness, so that thousands of
+    noisy sources are solved in seconds to a minute; silent and perfect ones cost next to nothing.
+
+    Examples
+    --------
+    >>> import freshopt as fo
+    >>> objective = WithNoisySignals(fo.problems.HarmonicStaleness(), recall=[0.0, 0.6, 1.0], precision=0.8)
+    >>> sources = fo.Sources(change_rate=[1.0, 1.0, 1.0])
+    >>> solution = fo.solve(fo.Problem(objective, sources, bandwidth=1.5))
+    >>> bool(solution.certificate.relative_gap < 1e-9)
+    True
+    >>> objective.rule(solution.rates, sources)
+    SignalWaits(3 sources, at most 1 signal before a crawl)
+    """
+
+    objective: Objective
+    recall: npt.ArrayLike
+    precision: npt.ArrayLike
+
+    def __post_init__(self) -> None:
+        """Raise unless objective, recall and precision are supported."""
+        objective = self.objective
+        if type(objective) not in (*COSTS, *SHARES):
+            raise ObjectiveError(
+                f"{shown(objective)} has no cost of noisy signals. Pass an instance of HarmonicStaleness, "
+                "AccumulatedDelay, BinaryFreshness or LogFreshness."
+            )
+        if objective.refresh is not Refresh.PERIODIC:
+            raise ObjectiveError(
+                f"{objective!r} is not periodic: noisy signals shorten equal gaps. Use Refresh.PERIODIC."
+            )
+        NoisySignalFreshness(self.recall, self.precision)
+        if type(objective) in COSTS:
+            recall, precision = (np.atleast_1d(np.asarray(own)) for own in (self.recall, self.precision))
+            low = np.flatnonzero((precision < LEAST_PRECISION) & ((recall > 0.0) | (len(recall) == 1)))
+            if len(low) and bool(np.any(recall > 0.0)):
+                raise ObjectiveError(
+                    f"precision {list_offenders(f'{precision[k]:g}' for k in low)} is below "
+                    f"{LEAST_PRECISION}: such signals say next to nothing. Pass a recall of 0 there."
+                )
+
+    def __repr__(self) -> str:
+        """Return the objective and ranges, never the arrays."""
+        quality = repr(NoisySignalFreshness(self.recall, self.precision))
+        return f"WithNoisySignals({self.objective!r}, {quality.partition('(')[2]}"
+
+    @property
+    def sense(self) -> Literal["minimise", "maximise"]:  # type: ignore[override]
+        """Whether the sum over sources is to be small or large."""
+        return self.objective.sense
+
+    @property
+    def refresh(self) -> Refresh:  # type: ignore[override]
+        """Periodic: gaps are equal where no signal shortens them."""
+        return Refresh.PERIODIC
+
+    def take(self, index: Index) -> WithNoisySignals:
+        """Return the objective for some of the sources."""
+        taken = [
+            value[index] if (value := np.asarray(own)).ndim else value
+            for own in (self.recall, self.precision)
+        ]
+        return WithNoisySignals(self.objective.take(index), *taken)
+
+    def kernel(self, sources: Sources) -> Kernel:
+        """Return the numerics: each source by the cell of its quality."""
+        recall, precision = self._quality(len(sources))
+        binary = NoisySignalFreshness(recall, precision).kernel(sources)
+        if isinstance(self.objective, BinaryFreshness):
+            return binary
+        parameters = (sources.change_rate, recall, precision)
+        if isinstance(self.objective, LogFreshness):
+            return Kernel(sources.importance, parameters, _log_cost, _log_marginal, _log_inverse)
+        own = _Cells(self.objective, COSTS[type(self.objective)](), sources)
+        return Kernel(sources.importance, parameters, own.cost, own.marginal, own.inverse)
+
+    def value_from_cost(self, cost: float, sources: Sources) -> float:
+        """Return the value in the declared sense from the cost."""
+        return self.objective.value_from_cost(cost, sources)
+
+    def rule(self, rates: npt.ArrayLike, sources: Sources) -> SignalThresholds | SignalWaits:
+        """Return when to crawl: what a crawler compares time and signals with.
+
+        Parameters
+        ----------
+        rates : array_like, shape (n,)
+            Crawls per time unit, as solved for.
+        sources : Sources
+
+        Returns
+        -------
+        SignalThresholds or SignalWaits
+            The former of binary and log freshness.
+        """
+        n = len(sources)
+        recall, precision = self._quality(n)
+        if isinstance(self.objective, SHARES):
+            return NoisySignalFreshness(recall, precision).thresholds(rates, sources)
+        rate = as_vector(rates, n, "rates")
+        d = np.ascontiguousarray(sources.change_rate)
+        crawled = np.flatnonzero(rate > 0.0)
+        cost = COSTS[type(self.objective)]()
+        per_change = (rate / d)[crawled]
+        # The last number of signals that leaves a copy waiting is not known before.
+        room = 4
+        while True:
+            times = np.zeros((len(crawled), room))
+            _run("waits", (per_change, recall[crawled], precision[crawled]), cost, (times,))
+            if not len(crawled) or not np.any(times[:, -1] > 0.0):
+                break
+            room *= 2
+        waits = np.zeros((n, times.shape[1]))
+        waits[rate <= 0.0] = np.inf
+        waits[crawled] = times / d[crawled, None]
+        # Where all changes are announced, N and N + 1 signals alternate.
+        last = np.count_nonzero(waits > 0.0, axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = last + 1.0 - recall * d / (precision * rate)
+        complete = (recall == 1.0) & (rate > 0.0)
+        shares = np.where(complete, np.clip(share, 0.0, 1.0), np.where(rate > 0.0, 1.0, 0.0))
+        return SignalWaits(waits, shares, names=sources.names, time_unit=sources.time_unit)
+
+    def _quality(self, n: int) -> tuple[Array, Array]:
+        return NoisySignalFreshness(self.recall, self.precision)._quality(n)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cells:
+    """Formulas of silent, perfectly and noisily signalled sources, one after the other."""
+
+    silent: Kernel
+    perfect: Kernel
+    noisy: Cost
+
+    def __init__(self, objective: Objective, noisy: Cost, sources: Sources) -> None:
+        silent, perfect = objective.kernel(sources), objective.signalled_kernel(sources)
+        assert silent is not None
+        assert perfect is not None
+        for key, value in (("silent", silent), ("perfect", perfect), ("noisy", noisy)):
+            object.__setattr__(self, key, value)
+
+    def cost(self, rate: Array, d: Array, recall: Array, precision: Array) -> Array:
+        """Return J at given rates."""
+
+        def noisy(x: Array, r: Array, p: Array) -> Array:
+            return _evaluated(x, r, p, self.noisy)[0]
+
+        return _each(rate, d, recall, precision, (self.silent.unit_cost, self.perfect.unit_cost, noisy), 1)
+
+    def marginal(self, rate: Array, d: Array, recall: Array, precision: Array) -> Array:
+        """Return −J' at given rates."""
+
+        def noisy(x: Array, r: Array, p: Array) -> Array:
+            return _evaluated(x, r, p, self.noisy)[1]
+
+        own = self.silent.unit_marginal, self.perfect.unit_marginal, noisy
+        return _each(rate, d, recall, precision, own, 0)
+
+    def inverse(self, price: Array, d: Array, recall: Array, precision: Array) -> Array:
+        """Return the rate at given prices."""
+
+        def noisy(x: Array, r: Array, p: Array) -> Array:
+            rate = np.empty(len(x))
+            _run("inverse", (np.maximum(x, 1e-250), r, p), self.noisy, (rate,))
+            return rate
+
+        own = self.silent.unit_inverse, self.perfect.unit_inverse, noisy
+        return _each(price, d, recall, precision, own, -1)
+
+
+def _each(
+    at: Array,
+    d: Array,
+    recall: Array,
+    precision: Array,
+    formulas: tuple[Formula, Formula, Callable[[Array, Array, Array], Array]],
+    power: int,
+) -> Array:
+    """Return what each source's formula says; the noisy one's is in units of 1/Δ.
+
+    `power` is 1 for costs, 0 for marginal values and −1 for rates at prices.
+    """
+    found = np.empty(len(at))
+    silent = recall == 0.0
+    perfect = (recall == 1.0) & (precision == 1.0)
+    for mask, formula in ((silent, formulas[0]), (perfect, formulas[1])):
+        if bool(np.any(mask)):
+            found[mask] = formula(at[mask], d[mask])
+    if power >= 0:
+        found[perfect & (at > d)] = 0.0  # more often than there are signals
+    k = np.flatnonzero(~silent & ~perfect)
+    if len(k):
+        own = d[k]
+        unit = formulas[2](at[k] * own if power < 0 else at[k] / own, recall[k], precision[k])
+        found[k] = unit if power > 0 else unit / own if power == 0 else unit * own
+    return found
+
+
+def _evaluated(x: Array, recall: Array, precision: Array, cost: Cost) -> tuple[Array, Array]:
+    lost, value = np.empty(len(x)), np.empty(len(x))
+    _run("evaluate", (x, recall, precision), cost, (lost, value))
+    return lost, value
+
+
+def _run(name: str, given: tuple[Array, ...], cost: Cost, written: tuple[Array, ...]) -> None:
+    """Run a pass over columns."""
+    one = loops()[name]
+    ready = [read_only(np.ascontiguousarray(column, dtype=np.float64)) for column in given]
+    row = Cost(cost.linear, read_only(cost.nodes), read_only(cost.weights))
+    run_chunks_in_threads(lambda begin, end: one(begin, end, *ready, row, *written), len(written[0]), PIECE)
+
+
+def _log_cost(rate: Array, d: Array, recall: Array, precision: Array) -> Array:
+    lost: Array = -np.log1p(-stale_and_index(rate / d, recall, precision)[0])
+    return lost
+
+
+def _log_marginal(rate: Array, d: Array, recall: Array, precision: Array) -> Array:
+    """Return F'/F."""
+    stale, value = stale_and_index(rate / d, recall, precision)
+    # Freshness is at least that of the rate times its marginal value, also where staleness rounds to 1.
+    found: Array = value / d / np.maximum(1.0 - stale, value * rate / d)
+    return found
+
+
+def _log_inverse(price: Array, d: Array, recall: Array, precision: Array) -> Array:
+    """Return the rate with F'/F = price by bisection of its logarithm."""
+    # F ≥ ρF' bounds it by 1/price.
+    high = -np.log2(np.maximum(price, 1e-290))
+    low = np.minimum(high, np.log2(d)) - 64.0
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        over = _log_marginal(np.exp2(middle), d, recall, precision) > price
+        low, high = np.where(over, middle, low), np.where(over, high, middle)
+    return np.exp2(high)
