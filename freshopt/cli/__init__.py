@@ -33,6 +33,7 @@ PANELS = {
         "lifetimes": ("lifetimes", "Plan how long a cache keeps its copies."),
         "pipeline": ("pipeline", "Plan the refreshes of a pipeline of tables."),
         "run": ("run", "Carry out a live plan, a command for each source."),
+        "serve": ("serve", "Serve a live plan over HTTP to your crawlers."),
         "sync": ("sync", "Set the intervals of a running tool from its own history."),
     },
     "Step by step": {
@@ -47,7 +48,7 @@ PANELS = {
         "replay": ("replay", "Measure a schedule under known changes."),
         "check": ("check", "Compare all solvers on the same problems."),
         "examples": ("solve", "List the bundled examples, or write the log of one."),
-        "doctor": ("doctor", "Show versions and the state of this installation."),
+        "doctor": ("report", "Show versions and the state of this installation."),
     },
 }
 HELP = ["-h", "--help"]

@@ -1,4 +1,4 @@
-"""`freshopt report`: a plan's folder as one web page."""
+"""`freshopt report`, a plan's folder as one web page, and `freshopt doctor`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from click.core import ParameterSource
 from freshopt.report.page import PAGE, write_report
 from freshopt.terminal import options
 from freshopt.terminal.commands import command
+from freshopt.terminal.console import show, working
 from freshopt.terminal.settings_file import APART, key_of
+from freshopt.versions import versions
 
 _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 
@@ -30,6 +32,17 @@ def report(dir: Path, out: Path | None, overwrite: bool) -> None:
     The page is self-contained: no network. A page that is there is replaced with --overwrite only.
     """
     click.echo(f"wrote {write_report(dir, out or dir / PAGE, overwrite=overwrite)}")
+
+
+@command()
+@working("looking")
+def doctor() -> None:
+    """Show versions and the state of this installation, for reports of errors.
+
+    Among them are the processor, the threads that are used, the extras that are found, and whether machine
+    code that one process compiled is found by the next.
+    """
+    show([*versions().items()])
 
 
 def command_line(

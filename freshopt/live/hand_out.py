@@ -26,9 +26,11 @@ from typing import NamedTuple
 
 from freshopt.live.database import IN_FORCE, Database, keep, kept
 from freshopt.live.due_times import drawn
+from freshopt.live.pace import PACED, keeps_paces, pace_of
 from freshopt.live.settings import PlannerSettings
 from freshopt.logs.clock import Clock
 from freshopt.scheduling.host_gap import JITTER
+from freshopt.units import convert_time
 
 # When a source may be handed out for its max_rate's sake. The quotient is the same float as in `due_times`.
 _RESTED = "handed_out + 1.0 / NULLIF(max_rate, 0.0)"
@@ -44,6 +46,13 @@ _TURN = (
     f"{FREE} AND (host IS NULL OR id IN (SELECT id FROM (SELECT id, ROW_NUMBER() OVER (PARTITION BY host "
     f"{_ORDER}) AS place FROM source WHERE {FREE} AND host IS NOT NULL AND host NOT IN "
     "(SELECT host FROM host_turn WHERE free_at > ?)) AS turns WHERE place = 1))"
+)
+# Of each host that is slowed, one; of others that rest, none.
+_RESTING = "SELECT host FROM host_turn WHERE free_at > ?"
+_PACED = (
+    f"{FREE} AND (host IS NULL OR (host NOT IN ({_RESTING}) AND host NOT IN ({PACED})) OR id IN (SELECT id "
+    f"FROM (SELECT id, ROW_NUMBER() OVER (PARTITION BY host {_ORDER}) AS place FROM source WHERE {FREE} AND "
+    f"host IN ({PACED}) AND host NOT IN ({_RESTING})) AS turns WHERE place = 1))"
 )
 
 
@@ -139,9 +148,12 @@ def hand_out(
         return []
     many = 2**62 if limit is None else limit
     free: tuple[float, ...] = (now, now, now)
-    where = FREE
+    where, paced = FREE, keeps_paces(database)
+    day = convert_time(1.0, "day", settings.time_unit)
     if settings.host_gap > 0.0:
         where, free = _TURN, (*free, now, *free, now)
+    elif paced:
+        where, free = _PACED, (*free, now, now, *free, now)
     rows = database.rows(f"{_CHOICE.format(where=where)}{_ORDER} LIMIT ?", (*free, now, many))
     used, until, visits, leased, turns = 0.0, now + settings.lease, [], [], []
     for number, name, due, cost, last, content, host in rows:
@@ -149,9 +161,12 @@ def hand_out(
             break
         used += cost
         leased.append((until, now, number))
-        if host is not None and settings.host_gap > 0.0:
+        gap = settings.host_gap
+        if host is not None and paced:
+            gap = max(gap, pace_of(database, host).gap(now, day))
+        if host is not None and gap > 0.0:
             longer = 1.0 + JITTER * drawn(number, now)
-            turns.append((host, now + longer * settings.host_gap))
+            turns.append((host, now + longer * gap))
         crawled = None if last is None else clock.moment(last)
         visits.append(Visit(name, clock.moment(due), clock.moment(until), crawled, content, host))
     database.run_many("UPDATE source SET lease_until = ?, handed_out = ? WHERE id = ?", leased)
@@ -200,7 +215,7 @@ def next_hand_out(database: Database, settings: PlannerSettings, now: float) -> 
     """
     moments = ["next_due", "lease_until", f"CASE WHEN max_rate IS NULL THEN NULL ELSE {_RESTED} END"]
     joined = ""
-    if settings.host_gap > 0.0:
+    if settings.host_gap > 0.0 or keeps_paces(database):
         moments.append("free_at")
         joined = "LEFT JOIN host_turn ON host_turn.host = source.host"
     latest = moments[0]
@@ -223,7 +238,7 @@ def next_turn(database: Database, settings: PlannerSettings, now: float, due: fl
     None if nothing that was due at a moment waits for its host alone, but for the bandwidth, say.
     """
     bucket = read_bucket(database)
-    if settings.host_gap == 0.0 or bucket is None:
+    if bucket is None or not (settings.host_gap > 0.0 or keeps_paces(database)):
         return None
     if bucket.at(now, settings.bandwidth, settings.burst).tokens < 0.0:
         return None

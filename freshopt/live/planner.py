@@ -8,6 +8,7 @@ nothing that was acknowledged, and several processes share one plan.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import datetime
 from threading import RLock
 from types import TracebackType
@@ -16,30 +17,28 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.certificates.solution import Solution
 from freshopt.errors import FreshoptError
-from freshopt.live import reading
-from freshopt.live.content import check_content, record_content
 from freshopt.live.hand_out import Visit, hand_back, hand_out, next_hand_out, next_turn
+from freshopt.live.pace import Answered, keep_crawl_delay
 from freshopt.live.planning import LivePlan
-from freshopt.live.recording import date_of, outcome_of, outcomes_of, put_off, record
-from freshopt.live.settings import PlannerSettings, PlannerWishes
+from freshopt.live.reading import PlannerKnowledge
+from freshopt.live.recording import outcomes_of, record
+from freshopt.live.reports import Report, record_reports
+from freshopt.live.settings import PlannerWishes
 from freshopt.live.source_rows import add_rows, check_name, columns_of, remove_rows
 from freshopt.live.state import PlannerState
-from freshopt.live.status import PlannerStatus
-from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import as_whole
 from freshopt.planning.wishes import taking
-from freshopt.units import Time
+from freshopt.units import Time, gap_of
 
 if TYPE_CHECKING:
-    import polars
+    pass
 
 # What a source may be told with, beside its name.
 _OF_SOURCES = ("importance", "host", "refresh_cost", "min_rate", "max_rate")
 
 
-class Planner:
+class Planner(PlannerKnowledge):
     """Live planner: hands out, records, plans again.
 
     Parameters
@@ -264,6 +263,7 @@ class Planner:
         content: str | None = None,
         changes: float | None = None,
         last_modified: Any = None,  # noqa: ANN401
+        **answered: Unpack[Answered],
     ) -> bool:
         """Record what a crawl found; committed when it returns.
 
@@ -284,6 +284,10 @@ class Planner:
             How often it had, where that is known.
         last_modified : float, datetime or str, optional
             When it had last changed, as the crawl was told. Dates that contradict a crawl are not used.
+        status, retry_after, latency, max_age : optional
+            What the server's answer told: its HTTP status (304 is no change, and what is neither 2xx nor 3xx
+            has failed), its header Retry-After, the seconds it took, and those for which it stays as it is.
+            A host that is asked too often is then asked less for a while.
 
         Returns
         -------
@@ -297,17 +301,8 @@ class Planner:
             numbers: a day and a lease ahead of the latest hand-out), or another outcome of this source and
             time is recorded. Nothing is recorded then.
         """
-        name = check_name(source)
-        with self._lock:
-            clock, settings = self._state.clock(time), self._state.settings()
-            moment = clock.number(time, "time")
-            date = date_of(clock, last_modified)
-            with self._database.transaction():
-                if content is None:
-                    outcome = outcome_of(name, moment, changed, changes, date)
-                    return record(self._database, clock, [name], [outcome], settings) == 1
-                seen = check_content(name, changed, content)
-                return record_content(self._database, clock, name, moment, seen, changes, date, settings)
+        told = Report(source, time, changed, content, changes, last_modified, answered=answered)
+        return self.report([told]) == 1
 
     def observed_many(
         self,
@@ -350,19 +345,43 @@ class Planner:
             with self._database.transaction():
                 return record(self._database, clock, names, outcomes, self._state.settings())
 
-    def failed(self, source: str, time: Any) -> None:  # noqa: ANN401 - a time
+    def failed(self, source: str, time: Any, **answered: Unpack[Answered]) -> None:  # noqa: ANN401 - a time
         """End the lease of a source whose crawl failed.
 
         It is due again an eighth of a gap later, and from then on after as long as it has been silent since
         its first failure. After four gaps the next update gives others what it leaves, until it answers.
-        Nothing is learnt of it.
+        Nothing is learnt of it. What its server answered, if it did, is as of `observed`.
         """
-        name = check_name(source)
+        self.report([Report(source, time, failed=True, answered=answered)])
+
+    def report(self, reports: Sequence[Report]) -> int:
+        """Record what became of several visits, all or none.
+
+        In the order in which they are passed, each as `observed` or `failed` records it, and raises.
+
+        Returns
+        -------
+        int
+            How many were new; to report again is safe.
+        """
+        if not reports:
+            return 0
+        check_name(reports[0].source)
         with self._lock:
-            clock, settings = self._state.clock(time), self._state.settings()
-            moment = clock.number(time, "time")
+            clock, settings = self._state.clock(reports[0].time), self._state.settings()
             with self._database.transaction():
-                put_off(self._database, clock, name, moment, settings)
+                return record_reports(self._database, clock, settings, reports)
+
+    def crawl_delay(self, host: str, delay: Time) -> None:
+        """Keep hand-outs of a host apart, as its robots.txt asks.
+
+        Up to half as long again is added, as of `host_gap`. 0 is for none; more than a day is a day.
+        """
+        with self._lock:
+            settings = self._state.settings()
+            gap = gap_of("delay", delay, settings.time_unit)
+            with self._database.transaction():
+                keep_crawl_delay(self._database, settings, check_name(host), gap)
 
     def release(self, *sources: str) -> int:
         """Hand back sources not crawled; return how many had a lease."""
@@ -392,62 +411,6 @@ class Planner:
         with self._lock:
             _, moment = self._state.now(now)
             self._plan.update(self._state.settings(), moment, full=True)
-
-    # What is known
-
-    @property
-    def settings(self) -> PlannerSettings:
-        """The settings in force."""
-        with self._lock:
-            return self._state.settings()
-
-    def log(self) -> CrawlLog:
-        """Return everything observed, also of removed sources, as a log.
-
-        Raises
-        ------
-        SourceDataError
-            If nothing was observed.
-        """
-        with self._lock:
-            return reading.whole_log(self._database, self._plan.evidence(), self._state.known_clock())
-
-    def solution(self) -> Solution:
-        """Return the rates in force, certified for the estimates in force.
-
-        Raises
-        ------
-        SourceDataError
-            If there is no plan yet.
-        """
-        with self._lock:
-            return reading.solution_in_force(self._database, self._state.settings(), self._plan)
-
-    def status(self, now: Any = None) -> PlannerStatus:  # noqa: ANN401 - a time
-        """Return the state of the planner, with the certificate in force.
-
-        Parameters
-        ----------
-        now : float, datetime or str, optional
-            For what is due and handed out; by default the latest moment that the planner was told, or that
-            of this machine.
-        """
-        with self._lock:
-            clock = self._state.known_clock()
-            moment = None
-            if now is not None or (clock is not None and clock.dated):
-                clock, moment = self._state.now(now)
-            return reading.status_of(
-                self._database, self._state.settings(), self._plan.record(), clock, moment
-            )
-
-    def to_frame(self) -> polars.DataFrame:
-        """Return a polars table of the sources and what is in force.
-
-        Columns are source, importance, change_rate, rate, interval, last_crawl and next_due, null before.
-        """
-        with self._lock:
-            return reading.frame_of(self._database, self._state.known_clock())
 
     def close(self) -> None:
         """Close the database; everything acknowledged is in it."""

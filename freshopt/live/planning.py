@@ -14,6 +14,7 @@ import numpy as np
 from freshopt.live.database import IN_FORCE, Database, keep, kept, new_revision
 from freshopt.live.due_times import first_due
 from freshopt.live.evidence import Evidence
+from freshopt.live.pace import forget_recovered, paces_at
 from freshopt.live.rates import MOVED, InForce, NewRates, best_response, problem_of, updated_rates
 from freshopt.live.settings import PlannerSettings
 from freshopt.live.source_table import SourceTable
@@ -60,6 +61,7 @@ class LivePlan:
         observed = self._evidence.read(database)
         if not len(self._table):
             return
+        settings = replace(settings, host_paces=paces_at(database, settings.time_unit, now))
         many = len(self._evidence)
         full = full or many >= GROWTH * max(record.observations, 1)
         found = updated_rates(self._table, self._evidence, observed, record, settings, now, full=full)
@@ -103,6 +105,7 @@ class LivePlan:
             np.isnan(new.change_rate), record.prior.shape / record.prior.exposure, new.change_rate
         )
         unknown = np.zeros(len(new), dtype=np.bool_)
+        settings = replace(settings, host_paces=record.host_paces or {})
         among = float(cost) + total(new.refresh_cost)
         problem = problem_of(new, change_rate, unknown, settings, among=among)
         rate = best_response(problem, record.price, record.host_prices or {})
@@ -133,6 +136,7 @@ class LivePlan:
             self._database.run_many(_UPDATE, going)
             self._database.run_many(_STOP, stopped)
             keep(self._database, "plan", found.record.to_text())
+            forget_recovered(self._database, settings.time_unit, now)
             if len(rows):
                 new_revision(self._database)
                 if kept(self._database, "revision") == str(int(self._revision or 0) + 1):

@@ -64,6 +64,8 @@ class InForce:
         How many observations there were at the last of them.
     early : bool
         Whether the next hand-out updates whatever the time, as rates in force exceed a limit.
+    host_paces : mapping of str to float
+        Hand-outs per time unit of hosts that were slowed, as of the last update.
     """
 
     prior: GammaPrior | None = None
@@ -75,6 +77,7 @@ class InForce:
     solves: int = 0
     observations: int = 0
     early: bool = False
+    host_paces: Mapping[str, float] | None = None
 
     def to_text(self) -> str:
         """Return the record as JSON."""
@@ -171,6 +174,7 @@ def updated_rates(
         due=False,
         early=False,
         solves=solves,
+        host_paces=dict(settings.host_paces),
     )
     return NewRates(change_rate, rate, moved, found)
 
@@ -278,6 +282,7 @@ def problem_of(
         Rates down to which those that explore are lowered, though not below a source's own min_rate.
     """
     limits = limits_of(table, settings)
+    table = _within_paces(table, settings, limits)
     lower = least_rates(table, known, settings, limits, among)
     if least is not None:
         lower = np.minimum(lower, np.maximum(least, np.minimum(table.min_rate, table.most)))
@@ -307,7 +312,21 @@ def limits_of(table: SourceTable, settings: PlannerSettings) -> dict[str, float]
     if settings.host_turns * min(cheapest.values(), default=math.inf) < settings.bandwidth:
         for host, cost in cheapest.items():
             limits[host] = min(limits.get(host, math.inf), settings.host_turns * cost)
+    for host, turns in settings.host_paces.items():
+        if host in cheapest:
+            limits[host] = min(limits.get(host, math.inf), turns * cheapest[host])
     return limits
+
+
+def _within_paces(table: SourceTable, settings: PlannerSettings, limits: Mapping[str, float]) -> SourceTable:
+    """Return the sources, least rates of slowed hosts within their limits."""
+    least = table.min_rate
+    for host in settings.host_paces.keys() & limits.keys():
+        here = table.host == host
+        need = total((table.refresh_cost * least)[here])
+        if need > limits[host]:
+            least = np.where(here, least * (limits[host] / need), least)
+    return table if least is table.min_rate else replace(table, min_rate=least)
 
 
 def least_rates(

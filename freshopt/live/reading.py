@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from freshopt.live.planning import LivePlan
 from freshopt.live.rates import InForce, problem_of
 from freshopt.live.settings import PlannerSettings
 from freshopt.live.source_table import SourceTable
+from freshopt.live.state import PlannerState
 from freshopt.live.status import PlannerStatus
 from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog
@@ -55,6 +57,67 @@ class RatesInForce:
         return certified_solution(self, problem, options, lambda *_: self.answer)
 
 
+class PlannerKnowledge:
+    """What a planner knows, read from its database."""
+
+    _lock: RLock
+    _state: PlannerState
+    _database: Database
+    _plan: LivePlan
+
+    @property
+    def settings(self) -> PlannerSettings:
+        """The settings in force."""
+        with self._lock:
+            return self._state.settings()
+
+    def log(self) -> CrawlLog:
+        """Return everything observed, also of removed sources, as a log.
+
+        Raises
+        ------
+        SourceDataError
+            If nothing was observed.
+        """
+        with self._lock:
+            return whole_log(self._database, self._plan.evidence(), self._state.known_clock())
+
+    def solution(self) -> Solution:
+        """Return the rates in force, certified for the estimates in force.
+
+        Raises
+        ------
+        SourceDataError
+            If there is no plan yet.
+        """
+        with self._lock:
+            return solution_in_force(self._database, self._state.settings(), self._plan)
+
+    def status(self, now: Any = None) -> PlannerStatus:  # noqa: ANN401 - a time
+        """Return the state of the planner, with the certificate in force.
+
+        Parameters
+        ----------
+        now : float, datetime or str, optional
+            For what is due and handed out; by default the latest moment that the planner was told, or that
+            of this machine.
+        """
+        with self._lock:
+            clock = self._state.known_clock()
+            moment = None
+            if now is not None or (clock is not None and clock.dated):
+                clock, moment = self._state.now(now)
+            return status_of(self._database, self._state.settings(), self._plan.record(), clock, moment)
+
+    def to_frame(self) -> polars.DataFrame:
+        """Return a polars table of the sources and what is in force.
+
+        Columns are source, importance, change_rate, rate, interval, last_crawl and next_due, null before.
+        """
+        with self._lock:
+            return frame_of(self._database, self._state.known_clock())
+
+
 def whole_log(database: Database, evidence: Evidence, clock: Clock | None) -> CrawlLog:
     """Return everything observed, with the sources' names."""
     names: dict[int, str] = dict(database.rows("SELECT id, name FROM source"))
@@ -82,6 +145,7 @@ def _certified_in_force(
     if record.price is None or not len(table):
         return None
     known = _crawled_twice(database, table)
+    settings = replace(settings, host_paces=record.host_paces or {})
     problem = problem_of(table, table.change_rate, known, settings, named=True, least=table.rate)
     hosts = {host: (record.host_prices or {}).get(host, 0.0) for host in problem.hosts.names}
     answer = Answer(table.rate, price=record.price, host_prices=hosts or None)
@@ -165,6 +229,7 @@ def status_of(
         next_replan=said(replan),
         solves=record.solves,
         outdated=outdated,
+        slowed=len(record.host_paces or {}),
     )
 
 

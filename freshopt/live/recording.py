@@ -22,14 +22,13 @@ from freshopt.live.due_times import is_down, next_due, retry_wait
 from freshopt.live.hand_out import latest_now
 from freshopt.live.planning import plan_early
 from freshopt.live.settings import PlannerSettings
+from freshopt.live.source_rows import TOGETHER
 from freshopt.logs.clock import Clock
 from freshopt.logs.row_outcomes import UNCHANGED, UNKNOWN
 from freshopt.logs.told_dates import read_dates
 
 # Columns of an observation but for its source, as the table has them.
 Outcome = tuple[float, int, float | None, float | None]
-# Sources looked up in one statement.
-TOGETHER = 500
 _SOURCE = "id, active, rate, max_rate, next_due, last_crawl, host, silent_since, tried_rate"
 _UPDATE = (
     "UPDATE source SET last_crawl = ?, next_due = ?, content = CASE WHEN ? = 1 THEN NULL ELSE content END, "

@@ -123,10 +123,10 @@ def _record(
         _LOG.info("%s: %s", visit.source, fetch.failure)
     else:
         if fetch.content:
-            planner.observed(visit.source, began, content=fetch.content)
+            planner.observed(visit.source, began, content=fetch.content, latency=fetch.seconds)
             changed = visit.content is not None and visit.content != fetch.content
         else:
-            planner.observed(visit.source, began, fetch.changed)
+            planner.observed(visit.source, began, fetch.changed, latency=fetch.seconds)
             changed = bool(fetch.changed)
         tally.fetched += 1
         tally.sources.add(visit.source)

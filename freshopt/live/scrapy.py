@@ -8,7 +8,8 @@ In the project's ``settings.py``::
 A spider's start URLs are the sources: those that the planner does not have are added, with their hosts. What
 it hands out is requested in place of them, with the ETag of the crawl before as ``If-None-Match``. An answer
 304, or one with the same ETag (without one: the same body), is recorded as no change, any other success as a
-change. What fails, after Scrapy's own retries, is no evidence, and due again early, then ever later. Start
+change. What fails, after Scrapy's own retries, is no evidence, and due again early, then ever later. A host
+that answers that it is busy is asked less for a while, and not at all while it asks to rest. Start
 requests that are no plain GET are left as they are. An answer 304 does not reach the spider.
 
 A planner hands out no more than its bandwidth allows since it was made: a first crawl of many sources takes
@@ -29,6 +30,7 @@ Needs Scrapy 2.13, as in ``freshopt[scrapy]``.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -36,6 +38,7 @@ from urllib.parse import urlsplit
 
 from freshopt.live.content import LONGEST
 from freshopt.live.hand_out import Visit
+from freshopt.live.pace import Answered, rest_of
 from freshopt.live.planner import Planner
 
 if TYPE_CHECKING:
@@ -73,6 +76,7 @@ class PlannerMiddleware:
         self.crawler = crawler
         self.closed = False
         self.leased: set[str] = set()
+        self.resting: dict[str | None, float] = {}
         crawler.signals.connect(self.close, signal=signals.spider_closed)
 
     @classmethod
@@ -132,6 +136,16 @@ class PlannerMiddleware:
         meta = {**request.meta, KEY: visit.source}
         return request.replace(headers=headers, meta=meta, dont_filter=True)
 
+    def process_request(self, request: Any, spider: Any = None) -> None:  # noqa: ANN401, ARG002
+        """Hand back what waits for a host that rests."""
+        from scrapy.exceptions import IgnoreRequest
+
+        source = request.meta.get(KEY)
+        if source in self.leased and self.resting.get(urlsplit(source).hostname, 0.0) > time.monotonic():
+            self.leased.discard(source)
+            self.planner.release(source)
+            raise IgnoreRequest(f"the host of {source} rests")
+
     def process_response(self, request: Any, response: Any, spider: Any = None) -> Any:  # noqa: ANN401, ARG002
         """Record what an answer tells; one that says not modified is dropped."""
         from scrapy.exceptions import IgnoreRequest
@@ -140,14 +154,17 @@ class PlannerMiddleware:
         if source is None or source not in self.leased:
             return response
         self.leased.discard(source)
-        now = datetime.now(UTC)
+        now, answered = datetime.now(UTC), _answered(request, response)
+        rest = rest_of(source, answered.get("retry_after"))
+        if rest > 0.0:
+            self.resting[urlsplit(source).hostname] = time.monotonic() + rest
         if response.status == 304:
-            self.planner.observed(source, now, changed=False)
+            self.planner.observed(source, now, changed=False, **answered)
             raise IgnoreRequest(f"{source} has not changed")
         if 200 <= response.status < 300:
-            self.planner.observed(source, now, content=_content(response))
+            self.planner.observed(source, now, content=_content(response), **answered)
         else:
-            self.planner.failed(source, now)
+            self.planner.failed(source, now, **answered)
         return response
 
     def process_exception(self, request: Any, exception: Any, spider: Any = None) -> None:  # noqa: ANN401, ARG002
@@ -163,6 +180,16 @@ class PlannerMiddleware:
         if self.leased:
             self.planner.release(*self.leased)
         self.planner.close()
+
+
+def _answered(request: Any, response: Any) -> Answered:  # noqa: ANN401 - Scrapy's
+    """Return what an answer says of the load of its host."""
+    told: Answered = {"status": response.status}
+    if b"Retry-After" in response.headers:
+        told["retry_after"] = response.headers[b"Retry-After"].decode("latin-1")
+    if "download_latency" in request.meta:
+        told["latency"] = request.meta["download_latency"]
+    return told
 
 
 def _content(response: Any) -> str:  # noqa: ANN401 - Scrapy's response

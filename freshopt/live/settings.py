@@ -132,6 +132,8 @@ class PlannerSettings:
         metavar="FILE",
         help="Table with columns host, limit: refreshes per day that a host may take at most.",
     )
+    # Hand-outs per time unit of hosts whose answers ask for fewer; they are not kept with the settings.
+    host_paces: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def periodic(self) -> bool:

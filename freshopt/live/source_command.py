@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import IO, Literal
 
 from freshopt.errors import SourceDataError, one_of, shortened
@@ -48,11 +48,14 @@ class Fetch:
         Digest of the output; empty where the exit code decides.
     failure : str
         Why nothing was found, in a few words; empty if something was.
+    seconds : float or None
+        How long it took.
     """
 
     changed: bool | None = None
     content: str = ""
     failure: str = ""
+    seconds: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,7 @@ class SourceCommand:
 
         It returns within the timeout and two seconds.
         """
+        begin = time.monotonic()
         with tempfile.TemporaryFile() as said:
             try:
                 process = subprocess.Popen(
@@ -153,7 +157,8 @@ class SourceCommand:
                 _end(process)
             if digest is None:
                 return Fetch(failure=f"took more than {self.timeout:g} s and was ended")
-            return self._found(process.returncode, digest, said)
+            found = self._found(process.returncode, digest, said)
+            return replace(found, seconds=time.monotonic() - begin)
 
     def _found(self, code: int, digest: str, said: IO[bytes]) -> Fetch:
         if self.changed_by == "exit-code" and code in (0, 1):

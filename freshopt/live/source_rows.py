@@ -29,6 +29,8 @@ USUAL: dict[str, Any] = {
     "max_rate": None,
 }
 RATES = ("min_rate", "max_rate")
+# Sources looked up in one statement.
+TOGETHER = 500
 # A bandwidth met but for rounding is met.
 ROUNDING = 1e-9
 
@@ -93,11 +95,18 @@ def add_rows(database: Database, columns: Mapping[str, list[Any]], settings: Pla
         f"VALUES (?, 1, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET active = 1{changes}",
         zip(columns["name"], *values.values(), strict=True),
     )
-    crossed = database.rows("SELECT name FROM source WHERE active = 1 AND min_rate > max_rate LIMIT 6")
+    crossed: list[tuple[str]] = []
+    for begin in range(0, len(columns["name"]), TOGETHER):
+        some = columns["name"][begin : begin + TOGETHER]
+        marks = ", ".join("?" * len(some))
+        sql = f"SELECT name FROM source WHERE name IN ({marks}) AND min_rate > max_rate ORDER BY id"
+        crossed += database.rows(sql, some)
     if crossed:
         who = list_offenders(repr(name) for (name,) in crossed)
         raise SourceDataError(f"min_rate exceeds max_rate for {who}. Swap or widen them.")
-    if "min_rate" in columns or "refresh_cost" in columns or "host" in columns:
+    # Sources without a least rate need no room, and a pass over all is not cheap.
+    lowered = "min_rate" in columns and not any(columns["min_rate"])
+    if not lowered and ("min_rate" in columns or "refresh_cost" in columns or "host" in columns):
         require_room(database, settings)
     new_revision(database)
 

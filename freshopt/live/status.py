@@ -74,6 +74,8 @@ class PlannerStatus:
         Full re-solves so far.
     outdated : bool
         Whether the rates in force were planned for earlier settings.
+    slowed : int
+        Hosts that are planned for with fewer crawls, as their answers or robots.txt ask for.
     """
 
     place: str
@@ -109,10 +111,15 @@ class PlannerStatus:
     next_replan: float | datetime | None
     solves: int
     outdated: bool
+    slowed: int = 0
 
     def rows(self) -> list[tuple[str, str]]:
         """Return labelled rows, as the repr has them."""
         down = f", {self.down:,} down" if self.down else ""
+        if self.slowed:
+            down += (
+                f", {count(self.slowed, 'host')} slowed at {'its' if self.slowed == 1 else 'their'} request"
+            )
         later = "" if self.next_due is None else f"; next hand-out {_said(self.next_due, seconds=True)}"
         rows = [
             ("planner", self.place),

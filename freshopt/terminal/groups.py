@@ -91,6 +91,10 @@ GROUPS: dict[str, dict[str, Group]] = {
         "Run": Group(("command", "changed-by", "jobs", "timeout", "once", "for"), ("verbose",)),
         "Output": Group(("quiet",)),
     },
+    "serve": {
+        "Service": Group(("listen", "token-file"), ("verbose",)),
+        "Plan": Group(("bandwidth", "host-gap", "burst")),
+    },
     "frontier": {
         "Problem": Group(
             ("bandwidths", "objective", "refresh", "time-unit"), ("exponent", "deadline", "verbose")

@@ -226,7 +226,7 @@ def campaign(place: Path, tells: bool) -> tuple[list[Crawl], Planner]:
     planner.due(LEARNT, limit=0)
     if not tells:
         # A failure that is not told ends with its lease, an hour later: nothing backs off.
-        planner.failed = lambda source, _: planner.release(source)  # type: ignore[method-assign,assignment]
+        planner.failed = lambda source, _: planner.release(source)  # type: ignore[method-assign,assignment,misc]
     done += crawl(planner, LEARNT, BACK, answers)
     return done, planner
 

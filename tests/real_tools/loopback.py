@@ -104,12 +104,19 @@ def served(changes: Mapping[str, Sequence[float]]) -> Iterator[Pages]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        pages.url = f"http://127.0.0.1:{server.server_address[1]}"
+    with loopback(Handler) as port:
+        pages.url = f"http://127.0.0.1:{port}"
+        yield pages
+
+
+@contextmanager
+def loopback(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    """Serve on a port of the loopback until the block ends."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
-            yield pages
+            yield server.server_address[1]
         finally:
             server.shutdown()
             thread.join()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import freshopt as fo
-from tests.real_tools.loopback import Pages, real_changes, served
+from tests.real_tools.loopback import Pages, loopback, real_changes, served
 
 PAGES = 8
 SPIDER = """
@@ -104,6 +106,33 @@ def test_the_planners_log_is_what_was_served(
     parsed = (tmp_path / "items.jsonl").read_text().count("\n")
     assert parsed == sum(each.status == 200 for each in pages.asked)
     assert any(each.status == 304 for each in pages.asked)
+
+
+def test_a_host_that_is_busy_rests_and_is_slowed(program: Callable[[str, str], Path], tmp_path: Path) -> None:
+    """A 429 asks for three seconds of rest: no request of the host comes before."""
+    asked: list[float] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(time.monotonic())
+            self.send_response(429)
+            self.send_header("Retry-After", "3")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with loopback(Handler) as port:
+        urls = [f"http://127.0.0.1:{port}/{k}" for k in range(4)]
+        given = {"FRESHOPT_KEEP_GOING": 1, "CLOSESPIDER_TIMEOUT": 10, "CONCURRENT_REQUESTS": 1}
+        options = [word for name, value in given.items() for word in ("-s", f"{name}={value}")]
+        crawl(program, tmp_path, urls, *options)
+    assert len(asked) > 1
+    assert all(other - one > 2.9 for one, other in pairwise(asked))
+    with fo.Planner(tmp_path / "freshopt-planner") as planner:
+        planner.replan()
+        assert planner.status().slowed == 1
 
 
 def test_a_second_crawl_goes_on_from_the_first(

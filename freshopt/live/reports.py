@@ -1,0 +1,126 @@
+"""`Report`: what became of a visit.
+
+Several are recorded at once, all or none. Those that say no more than whether a source had changed are
+written together, others one by one, in the order in which they are reported. What answers tell of how often
+they may be asked is heeded with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from freshopt.errors import SourceDataError, shown
+from freshopt.live.content import check_content, record_content
+from freshopt.live.database import Database
+from freshopt.live.pace import Answered, heed
+from freshopt.live.recording import date_of, outcome_of, put_off, record
+from freshopt.live.settings import PlannerSettings
+from freshopt.live.source_rows import check_name
+from freshopt.logs.clock import Clock
+
+
+class Report(NamedTuple):
+    """What became of one visit.
+
+    Parameters
+    ----------
+    source : str
+    time : float, datetime or str
+        When it was crawled.
+    changed, content, changes, last_modified : optional
+        As `Planner.observed` takes them.
+    failed : bool
+        Whether nothing was found, as `Planner.failed` records it; then no outcome is told.
+    answered : Answered
+        What the server's answer told of how often it may be asked.
+    """
+
+    source: str
+    time: Any
+    changed: bool | None = None
+    content: str | None = None
+    changes: float | None = None
+    last_modified: Any = None
+    failed: bool = False
+    answered: Answered = Answered()
+
+    def read(self) -> Report:
+        """Return the report with what its status says.
+
+        304 is no change; any but 2xx and 3xx is a failure.
+        """
+        status = self.answered.get("status")
+        if status is None:
+            return self
+        if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 999:
+            raise SourceDataError(
+                f"status of {shown(self.source)} is {shown(status)}. Pass one of HTTP's, such as 200."
+            )
+        if not 200 <= status <= 399:
+            return self._replace(failed=True)
+        unchanged = status == 304 and self.changed is None and self.content is None
+        return self._replace(changed=False) if unchanged else self
+
+
+def _is_plain(report: Report) -> bool:
+    """Return whether a report can be written together with others."""
+    return not report.failed and report.content is None and not report.answered
+
+
+def record_reports(
+    database: Database, clock: Clock, settings: PlannerSettings, reports: Iterable[Report]
+) -> int:
+    """Record reports, within a transaction; return how many were new.
+
+    A failure is new whenever it is reported.
+    """
+    new = 0
+    for plain, some in groupby(reports, key=_is_plain):
+        if plain:
+            own = list(some)
+            names = [check_name(each.source) for each in own]
+            outcomes = [
+                outcome_of(
+                    each.source,
+                    clock.number(each.time, "time"),
+                    each.changed,
+                    each.changes,
+                    date_of(clock, each.last_modified),
+                )
+                for each in own
+            ]
+            new += record(database, clock, names, outcomes, settings)
+        else:
+            new += sum(_record_one(database, clock, settings, each.read()) for each in some)
+    return new
+
+
+def _record_one(database: Database, clock: Clock, settings: PlannerSettings, report: Report) -> bool:
+    """Record a failure, what a crawl saw, or what its answer told."""
+    name, time = check_name(report.source), clock.number(report.time, "time")
+    rows = database.rows("SELECT silent_since IS NULL FROM source WHERE name = ?", (name,))
+    new = _record_outcome(database, clock, settings, report, name, time)
+    # An answer that is told twice slows nobody twice.
+    if new and any(each is not None for each in report.answered.values()):
+        heed(database, settings, name, time, report.answered, first=bool(rows[0][0]))
+    return new
+
+
+def _record_outcome(
+    database: Database, clock: Clock, settings: PlannerSettings, report: Report, name: str, time: float
+) -> bool:
+    """Record what became of a visit; return whether it was new."""
+    date = date_of(clock, report.last_modified)
+    if not report.failed and report.content is None:
+        outcome = outcome_of(name, time, report.changed, report.changes, date)
+        return record(database, clock, [name], [outcome], settings) == 1
+    if not report.failed:
+        content = check_content(name, report.changed, report.content)
+        return record_content(database, clock, name, time, content, report.changes, date, settings)
+    told = (report.changed, report.content, report.changes, report.last_modified)
+    if any(each is not None for each in told):
+        raise SourceDataError(f"the report of {shown(name)} has failed and has an outcome. Leave one out.")
+    put_off(database, clock, name, time, settings)
+    return True

@@ -1,0 +1,1 @@
+"""`freshopt serve`: a live planner over HTTP, for crawlers in any language."""
