@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
@@ -21,12 +21,14 @@ from freshopt.live.hand_out import Visit
 from freshopt.live.planner import Planner
 from freshopt.live.running import run_planner
 from freshopt.live.settings import SETTINGS
+from freshopt.live.signal_feed import SignalFeed
 from freshopt.live.source_command import Fetch, SourceCommand
 from freshopt.live.sqlite_store import holds_planner
 from freshopt.logs.log_files import is_table
 from freshopt.logs.schema import LISTED, Table
 from freshopt.logs.source_index import hosts_of_urls
 from freshopt.naming import OBJECTIVES, PLANNED, objective_of
+from freshopt.noisy_signals.with_signals import require_signals
 from freshopt.numerics.arrays import labels_of
 from freshopt.planning.request import Clock
 from freshopt.terminal import inputs, options
@@ -97,6 +99,12 @@ _OBJECTIVES = tuple(name for name in PLANNED if not OBJECTIVES[name].command.nee
 @click.option(
     "--timeout", default="1min", show_default=True, metavar="TIME", help="Longest run of a command."
 )
+@click.option(
+    "--signals-from",
+    metavar="FILE",
+    help="Signals that sources may have changed: a file that grows, or the words of a program that prints "
+    "them, lines such as source,time,kind. Implies --objective binary.",
+)
 @click.option("--once", is_flag=True, help="End when nothing more is due, instead of waiting.")
 @click.option("--for", "duration", metavar="TIME", help="End after this time, such as 8h.")
 @click.option("--quiet", is_flag=True, help="Print no line for each source.")
@@ -111,6 +119,7 @@ def run(
     changed_by: Literal["output", "exit-code"],
     jobs: int,
     timeout: str,
+    signals_from: str | None,
     once: bool,
     duration: str | None,
     quiet: bool,
@@ -135,6 +144,8 @@ def run(
     history = None if log is None else _history(log, answers_are_changes=answers_are_changes)
     if history is not None and listed is None and _is_new(folder):
         listed = _named(_texts(history).tolist())
+    if signals_from is not None and command is None:
+        raise click.UsageError("--signals-from goes with --command, whose fetches tell what signals say.")
     settings = {name: value for name, value in wishes.items() if value is not None}
     refuse(given_options(click.get_current_context()))
     if listed is None and bounds != RateLimits():
@@ -148,8 +159,12 @@ def run(
         settings["host_limits"] = host_limits_with_units(settings["host_limits"], "day")
     for name, value in settings.items():
         SETTINGS[name].read(option_of(name), value, Clock("day"))
+    if signals_from is not None and objective is None and _is_new(folder):
+        objective = "binary"
     if objective is not None:
         settings["objective"] = objective_of(objective, None)
+        if signals_from is not None:
+            require_signals(settings["objective"])
     if _is_new(folder) and ("bandwidth" not in settings or listed is None):
         raise SourceDataError(
             f"there is no planner in '{folder}'. Give --bandwidth, such as 200/day, and --sources, a file of "
@@ -159,7 +174,13 @@ def run(
         with _planner(folder, settings, listed, history) as planner:
             show(planner.status().rows())
         return
-    with _planner(folder, settings, listed, history) as planner, _interrupts() as stop:
+    with (
+        _feed(signals_from) as feed,
+        _planner(folder, settings, listed, history) as planner,
+        _interrupts() as stop,
+    ):
+        if feed is not None:
+            require_signals(planner.settings.objective)
         tally = run_planner(
             planner,
             command,
@@ -167,13 +188,16 @@ def run(
             until=ends,
             once=once,
             stop=stop,
+            signals=feed,
             on_fetch=_silent if quiet else _tell,
         )
         many = "fetch" if tally.fetched == 1 else "fetches"
         found = f"{tally.changed:,} changed, {tally.failed:,} failed"
         of = f" of {count(len(tally.sources), 'source')}" if tally.fetched else ""
         fetched = f"{tally.fetched:,} {many}{of}; {found}"
-        show([("fetched", fetched), *(("failed", why) for why in tally.failures), *planner.status().rows()])
+        told = [("fetched", fetched), *(("failed", why) for why in tally.failures)]
+        told += [] if feed is None else [("signals", feed.words)]
+        show([*told, *planner.status().rows()])
     if tally.failed:
         click.get_current_context().exit(1)
 
@@ -281,6 +305,16 @@ def _with_hosts(listed: polars.DataFrame, *, needed: bool) -> polars.DataFrame:
             raise
         return listed
     return listed.with_columns(host=hosts)
+
+
+@contextmanager
+def _feed(given: str | None) -> Iterator[SignalFeed | None]:
+    """Return the feed of signals, which is closed in the end."""
+    if given is None:
+        yield None
+        return
+    with closing(SignalFeed(given)) as feed:
+        yield feed
 
 
 @contextmanager

@@ -11,7 +11,9 @@ with one refresh.
 
 Two gaps are kept here, whatever says that a source is due: of a source with a max_rate no two hand-outs are
 nearer than 1/max_rate, and where there is a `host_gap` no two of one host are nearer than that. Gaps of hosts
-are up to half as long again, at random, so that crawls keep no beat.
+are up to half as long again, at random, so that crawls keep no beat. Rates keep to the limits of hosts; where
+signals bring crawls forward, many may come at once, and a host then takes turns at its limit, with as much
+at once as the limit leaves in the time `burst` (the generic cell rate algorithm).
 
 Cost: one pass over what is due in an index, some 0.1 µs a source, and two statements for each handed out.
 """
@@ -148,9 +150,9 @@ def hand_out(
         return []
     many = 2**62 if limit is None else limit
     free: tuple[float, ...] = (now, now, now)
-    where, paced = FREE, keeps_paces(database)
+    where, turning, paced = FREE, takes_turns(database, settings), keeps_paces(database)
     day = convert_time(1.0, "day", settings.time_unit)
-    if settings.host_gap > 0.0:
+    if turning:
         where, free = _TURN, (*free, now, *free, now)
     elif paced:
         where, free = _PACED, (*free, now, now, *free, now)
@@ -164,9 +166,10 @@ def hand_out(
         gap = settings.host_gap
         if host is not None and paced:
             gap = max(gap, pace_of(database, host).gap(now, day))
-        if host is not None and gap > 0.0:
+        if host is not None and (turning or gap > 0.0):
             longer = 1.0 + JITTER * drawn(number, now)
-            turns.append((host, now + longer * gap))
+            until_free = now + longer * gap if gap > 0.0 else now - settings.burst
+            turns.append((host, max(until_free, _by_limit(database, settings, host, cost, now))))
         crawled = None if last is None else clock.moment(last)
         visits.append(Visit(name, clock.moment(due), clock.moment(until), crawled, content, host))
     database.run_many("UPDATE source SET lease_until = ?, handed_out = ? WHERE id = ?", leased)
@@ -181,6 +184,21 @@ def hand_out(
     lost = min(max(0.0, spilt), waiting)
     keep_bucket(database, bucket.after(used, lost, settings.bandwidth * settings.replan))
     return visits
+
+
+def takes_turns(database: Database, settings: PlannerSettings) -> bool:
+    """Return whether hosts have gaps, or limits that signals might exceed."""
+    return settings.host_gap > 0.0 or (bool(settings.host_limits) and kept(database, "signals") is not None)
+
+
+def _by_limit(database: Database, settings: PlannerSettings, host: str, cost: float, now: float) -> float:
+    """Return when a host may be asked again for its limit's sake."""
+    limit = settings.host_limits.get(host, math.inf)
+    if not limit < math.inf or kept(database, "signals") is None:
+        return -math.inf
+    known = database.rows("SELECT free_at FROM host_turn WHERE host = ?", (host,))
+    before = max(known[0][0] if known else -math.inf, now - settings.burst)
+    return before + cost / limit if limit > 0.0 else math.inf
 
 
 def hand_back(database: Database, settings: PlannerSettings, names: list[str]) -> int:
@@ -215,7 +233,7 @@ def next_hand_out(database: Database, settings: PlannerSettings, now: float) -> 
     """
     moments = ["next_due", "lease_until", f"CASE WHEN max_rate IS NULL THEN NULL ELSE {_RESTED} END"]
     joined = ""
-    if settings.host_gap > 0.0 or keeps_paces(database):
+    if takes_turns(database, settings) or keeps_paces(database):
         moments.append("free_at")
         joined = "LEFT JOIN host_turn ON host_turn.host = source.host"
     latest = moments[0]
@@ -238,7 +256,7 @@ def next_turn(database: Database, settings: PlannerSettings, now: float, due: fl
     None if nothing that was due at a moment waits for its host alone, but for the bandwidth, say.
     """
     bucket = read_bucket(database)
-    if bucket is None or not (settings.host_gap > 0.0 or keeps_paces(database)):
+    if bucket is None or not (takes_turns(database, settings) or keeps_paces(database)):
         return None
     if bucket.at(now, settings.bandwidth, settings.burst).tokens < 0.0:
         return None

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from threading import RLock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -25,14 +25,12 @@ from freshopt.live.reading import PlannerKnowledge
 from freshopt.live.recording import outcomes_of, record
 from freshopt.live.reports import Report, record_reports
 from freshopt.live.settings import PlannerWishes
+from freshopt.live.signals import record_signal
 from freshopt.live.source_rows import add_rows, check_name, columns_of, remove_rows
 from freshopt.live.state import PlannerState
 from freshopt.numerics.arrays import as_whole
 from freshopt.planning.wishes import taking
 from freshopt.units import Time, gap_of
-
-if TYPE_CHECKING:
-    pass
 
 # What a source may be told with, beside its name.
 _OF_SOURCES = ("importance", "host", "refresh_cost", "min_rate", "max_rate")
@@ -169,7 +167,7 @@ class Planner(PlannerKnowledge):
         ----------
         sources : sequence of str, dataframe, or Sources
             A dataframe has the column ``source`` and any of those of `add`. Of `Sources` the change rates are
-            not used: a planner learns them.
+            not used: a planner learns them, and recall and precision of their signals (`signal`).
         importance, host, refresh_cost, min_rate, max_rate : optional
             As in `add`: one for all, or one each.
 
@@ -344,6 +342,30 @@ class Planner(PlannerKnowledge):
             outcomes = outcomes_of(clock, names, time, changed, changes, last_modified)
             with self._database.transaction():
                 return record(self._database, clock, names, outcomes, self._state.settings())
+
+    def signal(self, source: str, time: Any = None, kind: str | None = None) -> bool:  # noqa: ANN401 - a time
+        """Record a signal of change; return False if it was known.
+
+        Recall and precision are learnt; a signal then brings its source forward, within all limits.
+
+        Parameters
+        ----------
+        source : str
+        time : float, datetime or str, optional
+            When it came; a planner of dates takes the present moment by default.
+        kind : str, optional
+            Such as "sitemap". A kind that tells nothing is left out.
+
+        Raises
+        ------
+        SourceDataError, ObjectiveError
+            If the source is unknown, a value cannot be used, or the objective is not "binary".
+        """
+        name = check_name(source)
+        with self._lock:
+            clock, moment = self._state.now(time)
+            with self._database.transaction():
+                return record_signal(self._database, clock, name, moment, kind, self._state.settings())
 
     def failed(self, source: str, time: Any, **answered: Unpack[Answered]) -> None:  # noqa: ANN401 - a time
         """End the lease of a source whose crawl failed.

@@ -17,7 +17,9 @@ from freshopt.live.evidence import Evidence
 from freshopt.live.pace import forget_recovered, paces_at
 from freshopt.live.rates import MOVED, InForce, NewRates, best_response, problem_of, updated_rates
 from freshopt.live.settings import PlannerSettings
+from freshopt.live.signals import LearntSignals, in_force, keep_kinds, keep_rules, learnt_signals
 from freshopt.live.source_table import SourceTable
+from freshopt.noisy_signals.with_signals import follows_signals, with_signals
 from freshopt.numerics.arrays import IntArray, total
 
 # New sources, as a share of those planned, up to which they are given best responses alone.
@@ -64,10 +66,21 @@ class LivePlan:
         settings = replace(settings, host_paces=paces_at(database, settings.time_unit, now))
         many = len(self._evidence)
         full = full or many >= GROWTH * max(record.observations, 1)
-        found = updated_rates(self._table, self._evidence, observed, record, settings, now, full=full)
+        learnt = learnt_signals(database, self._evidence, self._table, settings) if full else None
+        if learnt is None:
+            settings = in_force(database, settings, self._table)
+        else:
+            settings = replace(
+                settings, objective=with_signals(settings.objective, learnt.recall, learnt.precision)
+            )
+        heard = follows_signals(settings.objective)
+        # Between full re-solves change rates stay that were learnt with the signals.
+        known = learnt.change_rate if learnt is not None else self._table.change_rate if heard else None
+        given = (self._table, self._evidence, observed, record, settings, now)
+        found = updated_rates(*given, full=full, known_rates=known)
         if found.record.solves > record.solves:
             found = replace(found, record=replace(found.record, observations=many))
-        self._put_in_force(self._table, found, settings, now)
+        self._put_in_force(self._table, found, settings, now, learnt)
         self._table = replace(self._table, change_rate=found.change_rate, planned_rate=found.rate)
 
     def record(self) -> InForce:
@@ -107,13 +120,19 @@ class LivePlan:
         unknown = np.zeros(len(new), dtype=np.bool_)
         settings = replace(settings, host_paces=record.host_paces or {})
         among = float(cost) + total(new.refresh_cost)
-        problem = problem_of(new, change_rate, unknown, settings, among=among)
+        own = in_force(database, settings, new)
+        problem = problem_of(new, change_rate, unknown, own, among=among)
         rate = best_response(problem, record.price, record.host_prices or {})
         found = NewRates(change_rate, rate, ~unknown, record)
         self._put_in_force(new, found, settings, now)
 
     def _put_in_force(
-        self, table: SourceTable, found: NewRates, settings: PlannerSettings, now: float
+        self,
+        table: SourceTable,
+        found: NewRates,
+        settings: PlannerSettings,
+        now: float,
+        learnt: LearntSignals | None = None,
     ) -> None:
         """Write the rates that moved, and the record."""
         rows: IntArray = np.flatnonzero(found.moved)
@@ -137,6 +156,10 @@ class LivePlan:
             self._database.run_many(_STOP, stopped)
             keep(self._database, "plan", found.record.to_text())
             forget_recovered(self._database, settings.time_unit, now)
+            if learnt is not None:
+                keep_kinds(self._database, learnt.model)
+            if learnt is not None or follows_signals(settings.objective):
+                keep_rules(self._database, table, settings, found.change_rate, found.rate)
             if len(rows):
                 new_revision(self._database)
                 if kept(self._database, "revision") == str(int(self._revision or 0) + 1):

@@ -121,6 +121,7 @@ def updated_rates(
     now: float,
     *,
     full: bool,
+    known_rates: Array | None = None,
 ) -> NewRates:
     """Return the rates after some more observations.
 
@@ -137,11 +138,15 @@ def updated_rates(
     now : float
     full : bool
         Learn the prior again, estimate all sources, and solve.
+    known_rates : ndarray, shape (n,), optional
+        Change rates learnt elsewhere, as from signals; NaN where they are not.
     """
     full = full or record.prior is None or record.price is None
     prior = _prior(evidence, settings) if full else record.prior
     again = np.ones(len(table), dtype=np.bool_) if full else np.isin(table.id, observed) | ~table.planned
     change_rate = estimates(table, evidence, prior, settings, again)
+    if known_rates is not None:
+        change_rate = np.where(np.isnan(known_rates), change_rate, known_rates)
     change_rate = np.where(_moved(table.change_rate, change_rate), change_rate, table.change_rate)
     problem = problem_of(table, change_rate, evidence.crawls(table.id) > 1, settings)
     price, hosts, solves = record.price, dict(record.host_prices or {}), record.solves

@@ -21,6 +21,7 @@ from freshopt.live.hand_out import FREE, latest_now, next_hand_out, read_bucket
 from freshopt.live.planning import LivePlan
 from freshopt.live.rates import InForce, problem_of
 from freshopt.live.settings import PlannerSettings
+from freshopt.live.signals import in_force, signals_in_words
 from freshopt.live.source_table import SourceTable
 from freshopt.live.state import PlannerState
 from freshopt.live.status import PlannerStatus
@@ -28,6 +29,7 @@ from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
+from freshopt.noisy_signals.with_signals import follows_signals
 from freshopt.numerics.arrays import Array, total
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.solvers.proportional import share
@@ -144,7 +146,7 @@ def _certified_in_force(
     """
     if record.price is None or not len(table):
         return None
-    known = _crawled_twice(database, table)
+    known, settings = _crawled_twice(database, table), in_force(database, settings, table)
     settings = replace(settings, host_paces=record.host_paces or {})
     problem = problem_of(table, table.change_rate, known, settings, named=True, least=table.rate)
     hosts = {host: (record.host_prices or {}).get(host, 0.0) for host in problem.hosts.names}
@@ -187,7 +189,7 @@ def status_of(
     later = None if updated is None else updated + settings.update
     replan = None if record.planned is None else record.planned + settings.replan
     table = _planned(database)
-    freshness, simple = _freshness(table, settings)
+    freshness, simple = _freshness(table, in_force(database, settings, table))
     bucket = read_bucket(database)
     outdated = record.due and record.price is not None
     proof = None
@@ -230,6 +232,7 @@ def status_of(
         solves=record.solves,
         outdated=outdated,
         slowed=len(record.host_paces or {}),
+        signals=signals_in_words(database),
     )
 
 
@@ -269,14 +272,17 @@ def _freshness(table: SourceTable, settings: PlannerSettings) -> tuple[float, di
     own = replace(settings, objective=BinaryFreshness(settings.objective.refresh), explore=0.0)
     free = replace(table, min_rate=np.zeros(len(table)))
     problem = problem_of(free, table.change_rate, every, replace(own, host_limits={}, host_gap=0.0))
+    heard = problem
+    if follows_signals(settings.objective):
+        heard = problem.restated(objective=settings.objective)
     bounded = problem_of(table, table.change_rate, every, own)
-    numerics = problem.numerics
-    if numerics is None:
+    if problem.numerics is None:
         return math.nan, {}
 
-    def share_fresh(rate: Array) -> float:
-        cost = total(numerics.cost(rate))
-        return value_at(problem.objective, numerics, problem.sources, rate, cost) / weight
+    def share_fresh(rate: Array, by: Problem = problem) -> float:
+        assert by.numerics is not None, "every cell of freshness has a kernel"
+        cost = total(by.numerics.cost(rate))
+        return value_at(by.objective, by.numerics, by.sources, rate, cost) / weight
 
     shapes = {
         "uniform": np.ones(len(table)),
@@ -284,7 +290,7 @@ def _freshness(table: SourceTable, settings: PlannerSettings) -> tuple[float, di
         "square-root": square_root_shape(bounded.sources),
     }
     rates = {rule: share(bounded, shape).rates for rule, shape in shapes.items()}
-    return share_fresh(table.rate), {
+    return share_fresh(table.rate, heard), {
         rule: share_fresh(rate) for rule, rate in rates.items() if rate is not None
     }
 

@@ -22,6 +22,7 @@ from freshopt.live.due_times import is_down, next_due, retry_wait
 from freshopt.live.hand_out import latest_now
 from freshopt.live.planning import plan_early
 from freshopt.live.settings import PlannerSettings
+from freshopt.live.signals import follow_rules
 from freshopt.live.source_rows import TOGETHER
 from freshopt.logs.clock import Clock
 from freshopt.logs.row_outcomes import UNCHANGED, UNKNOWN
@@ -29,7 +30,10 @@ from freshopt.logs.told_dates import read_dates
 
 # Columns of an observation but for its source, as the table has them.
 Outcome = tuple[float, int, float | None, float | None]
-_SOURCE = "id, active, rate, max_rate, next_due, last_crawl, host, silent_since, tried_rate"
+_SOURCE = (
+    "id, active, rate, max_rate, next_due, last_crawl, host, silent_since, tried_rate, "
+    "(SELECT COUNT(*) FROM planner WHERE key = 'signals')"
+)
 _UPDATE = (
     "UPDATE source SET last_crawl = ?, next_due = ?, content = CASE WHEN ? = 1 THEN NULL ELSE content END, "
     "lease_until = NULL, silent_since = NULL, tried_rate = NULL WHERE id = ?"
@@ -60,6 +64,7 @@ class _Known:
     host: str | None
     since: float | None
     tried: float | None
+    hears: int
     moved: bool = False
     other: int = 0
     before: float = -math.inf
@@ -107,6 +112,9 @@ def record(
         database.run(_UPDATE, moved[0])
     else:
         database.run_many(_UPDATE, moved)
+    for each in known.values():
+        if each.moved and each.hears:
+            follow_rules(database, each.number)
     back = [each for each in known.values() if each.moved and each.tried is not None]
     if back:
         _wake(database, back)

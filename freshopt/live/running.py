@@ -15,12 +15,15 @@ from threading import Event
 
 from freshopt.live.hand_out import Visit
 from freshopt.live.planner import Planner
+from freshopt.live.signal_feed import SignalFeed
 from freshopt.live.source_command import Fetch, SourceCommand
 
 # Longest time, in seconds, until the database is asked again: another process may have added sources.
 PATIENCE = 30.0
 # Time of which a loop that waits is handed the bandwidth at once at most: it asks every second at least.
 BURST = "1s"
+# Seconds between looks for signals.
+HEARING = 1.0
 # Failures that are kept with their words.
 KEPT = 5
 _LOG = logging.getLogger(__name__)
@@ -54,6 +57,7 @@ def run_planner(
     until: datetime | None = None,
     once: bool = False,
     stop: Event | None = None,
+    signals: SignalFeed | None = None,
     on_fetch: Callable[[Visit, Fetch, bool], None] = lambda visit, fetch, changed: None,  # noqa: ARG005
 ) -> Tally:
     """Fetch what is due by a command, and record what it found.
@@ -71,15 +75,21 @@ def run_planner(
         End when nothing more is due.
     stop : Event, optional
         Ends the loop when it is set; what is being fetched is finished first.
+    signals : SignalFeed, optional
+        Heard every second; with `once`, all that it has before anything is fetched.
     on_fetch : callable
         Takes each visit, what came of it, and whether that is a change.
     """
     halt = Event() if stop is None else stop
     tally, begun = Tally(), datetime.now(UTC)
     running: dict[Future[Fetch], tuple[Visit, datetime]] = {}
+    if signals is not None and once:
+        signals.hear_all(planner, command.timeout)
     with ThreadPoolExecutor(jobs) as pool:
         try:
             while True:
+                if signals is not None:
+                    signals.hear(planner)
                 now = datetime.now(UTC)
                 over = halt.is_set() or (until is not None and now >= until)
                 if not over and len(running) < jobs:
@@ -92,7 +102,8 @@ def run_planner(
                     turn = planner.next_turn(now, begun) if once else None
                     if over or (once and turn is None) or _ends_before_next(planner, now, until):
                         return tally
-                    halt.wait(_pause(planner, now, until))
+                    pause = _pause(planner, now, until)
+                    halt.wait(pause if signals is None else min(pause, HEARING))
                     continue
                 done, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
                 for future in done:

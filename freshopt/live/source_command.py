@@ -96,7 +96,7 @@ class SourceCommand:
         freshopt.errors.SourceDataError: the command has {url}, which is unknown. Write {source} or {host}.
         """
         try:
-            words = tuple(_words(text))
+            words = tuple(split_words(text))
         except ValueError as error:
             raise SourceDataError(
                 f"the command {shortened(text)} cannot be split into words ({error}). Close its quotes."
@@ -154,7 +154,7 @@ class SourceCommand:
             try:
                 digest = self._digest(process)
             finally:
-                _end(process)
+                end_process(process)
             if digest is None:
                 return Fetch(failure=f"took more than {self.timeout:g} s and was ended")
             found = self._found(process.returncode, digest, said)
@@ -187,7 +187,8 @@ class SourceCommand:
         return digest.hexdigest()
 
 
-def _words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
+    """Split a command line into words, without a shell."""
     lexer = shlex.shlex(text, posix=True, punctuation_chars=False)
     lexer.whitespace_split, lexer.commenters = True, ""
     if os.sep == "\\":
@@ -202,7 +203,7 @@ def _read(output: IO[bytes], update: Callable[[bytes], object]) -> None:
             update(part)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end_process(process: subprocess.Popen[bytes]) -> None:
     """End a process and all that it has started."""
     if hasattr(os, "killpg"):
         _end_group(process)

@@ -169,8 +169,6 @@ def _of_sources(sources: Sources, time_unit: str) -> dict[str, list[Any]]:
     """Return the columns of `Sources` but for the change rates."""
     if sources.names is None:
         raise SourceDataError("the sources have no names. Pass fo.Sources(..., names=[...]).")
-    if bool(np.any(sources.signalled)):
-        raise SourceDataError("a planner takes no signalled sources. Crawl them when they signal.")
     scale = SECONDS[time_unit] / SECONDS[sources.time_unit]
     columns = {
         "name": sources.names.tolist(),

@@ -76,6 +76,8 @@ class PlannerStatus:
         Whether the rates in force were planned for earlier settings.
     slowed : int
         Hosts that are planned for with fewer crawls, as their answers or robots.txt ask for.
+    signals : str
+        What signals tell, in words; empty without any.
     """
 
     place: str
@@ -112,6 +114,7 @@ class PlannerStatus:
     solves: int
     outdated: bool
     slowed: int = 0
+    signals: str = ""
 
     def rows(self) -> list[tuple[str, str]]:
         """Return labelled rows, as the repr has them."""
@@ -151,6 +154,7 @@ class PlannerStatus:
                 "time fresh",
                 f"{percent(self.freshness, space=' ')} of the time, by importance, expected{beside}",
             ),
+            *([("signals", self.signals)] if self.signals else []),
             *proof,
             (
                 "re-solved",

@@ -103,6 +103,7 @@ CHANGE_RATES = Schema("A table of change rates", ("source", "change_rate"))
 CHANGE_RATE_COLUMNS = Schema("A table of sources", ("change_rate",), key=None)
 SOURCE_ROWS = Schema("A table of sources", ("source",))
 EDGES = Schema("A graph", ("upstream", "downstream"), key=None)
+SIGNALS = Schema("A table of signals", ("source", "time"), key=None, rows="Leave it out.")
 TIMES = Schema("A table of times", ("source", "time"), key=None, amounts=("time",))
 RATES = Schema("A table of rates", ("source", "rate"))
 # Intervals are empty for never.

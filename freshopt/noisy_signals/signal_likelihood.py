@@ -32,6 +32,7 @@ import numpy as np
 
 from freshopt.errors import FreshoptError
 from freshopt.estimators.crawl_likelihood import CrawlLikelihood
+from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.segments import segment_sums
 
@@ -158,6 +159,17 @@ class SignalLikelihood:
         a[rest[inside]], k[rest[inside]] = part.select(inside)._inside(along[inside])
         return a, k
 
+    def hidden(self, a: Array, p: Array) -> tuple[Array, Array]:
+        """Return the expected unannounced changes and true signals.
+
+        Those behind the crawls that found a change, given the rates a and the precisions p < 1.
+        """
+        with np.errstate(divide="ignore"):
+            certain = -1.0 / np.expm1(-self._exponent(a, -np.log1p(-p)))
+        counted = 0.0 if self.counted is None else self.counted
+        silent = a * segment_sums(self.intervals * certain, self.offsets) + counted
+        return silent, p * segment_sums(self.signals * certain, self.offsets)
+
     def select(self, keep: IntArray) -> SignalLikelihood:
         """Return the likelihood of some of the sources.
 
@@ -226,6 +238,26 @@ class SignalLikelihood:
         raise FreshoptError(
             f"recall and precision of {len(at)} sources did not settle in {STEPS} steps. Report their log."
         )
+
+
+def counted_crawls(crawls: CrawlLog, known: BoolArray, signals: Array) -> SignalLikelihood:
+    """Return the likelihood of known crawls and the signals before each."""
+    interval, count = np.where(known, crawls.interval, 0.0), np.where(known, signals, 0.0)
+    dated = np.zeros(len(crawls), dtype=np.bool_)
+    since = interval
+    if crawls.last_modified is not None:
+        dated = known & crawls.changed & (count == 0.0) & ~np.isnan(crawls.last_modified)
+        since = np.where(dated, crawls.time - crawls.last_modified, interval)
+    found = np.flatnonzero(known & crawls.changed & ~dated)
+    without = known & ~crawls.changed
+    return SignalLikelihood(
+        intervals=interval[found],
+        signals=count[found],
+        offsets=np.searchsorted(found, crawls.offsets).astype(np.int64),
+        time=segment_sums(np.where(without | dated, since, 0.0), crawls.offsets),
+        heard=segment_sums(np.where(without, count, 0.0), crawls.offsets),
+        counted=segment_sums(dated.astype(np.float64), crawls.offsets) if dated.any() else None,
+    )
 
 
 def _times(counted: Array, values: Array) -> Array:

@@ -25,7 +25,7 @@ from freshopt.formatting import count
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.log_columns import LogRows, position_name
 from freshopt.logs.tables import frame_columns
-from freshopt.noisy_signals.signal_likelihood import SignalLikelihood
+from freshopt.noisy_signals.signal_likelihood import SignalLikelihood, counted_crawls
 from freshopt.numerics.arrays import Array, as_vector
 from freshopt.numerics.frozen_arrays import freeze, frozen_arrays
 from freshopt.numerics.segments import segment_sums
@@ -162,21 +162,8 @@ class NoisySignals:
                 "such as 0, 1 or 2. Correct it."
             )
         interval, count = np.where(known, crawls.interval, 0.0), np.where(known, signals, 0.0)
-        dated = np.zeros(len(crawls), dtype=np.bool_)
-        since = interval
-        if crawls.last_modified is not None:
-            dated = known & crawls.changed & (count == 0.0) & ~np.isnan(crawls.last_modified)
-            since = np.where(dated, crawls.time - crawls.last_modified, interval)
-        found = np.flatnonzero(known & crawls.changed & ~dated)
-        without = known & ~crawls.changed
-        likelihood = SignalLikelihood(
-            intervals=interval[found],
-            signals=count[found],
-            offsets=np.searchsorted(found, crawls.offsets).astype(np.int64),
-            time=segment_sums(np.where(without | dated, since, 0.0), crawls.offsets),
-            heard=segment_sums(np.where(without, count, 0.0), crawls.offsets),
-            counted=segment_sums(dated.astype(np.float64), crawls.offsets) if dated.any() else None,
-        )
+        interval, count = np.where(known, crawls.interval, 0.0), np.where(known, signals, 0.0)
+        likelihood = counted_crawls(crawls, known, signals)
         self.sources_, self.time_unit_ = crawls.names, crawls.time_unit
         self._time, self._crawls = (
             segment_sums(x, crawls.offsets) for x in (interval, known.astype(np.float64))

@@ -10,6 +10,7 @@ signals is true; where rates jump so does it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -47,7 +48,12 @@ class SignalRule(Protocol):
 
 
 def noisy_signals(
-    world: World, recall: npt.ArrayLike, precision: npt.ArrayLike, end: float, seed: int = 0
+    world: World,
+    recall: npt.ArrayLike,
+    precision: npt.ArrayLike,
+    end: float,
+    seed: int = 0,
+    delay: npt.ArrayLike = 0.0,
 ) -> tuple[IntArray, Array]:
     """Return the noisy signals of a world's sources.
 
@@ -64,6 +70,8 @@ def noisy_signals(
     end : float
     seed : int
         Decides which changes are announced, and the false signals.
+    delay : scalar or array_like, shape (n,)
+        Time ≥ 0 from a change to its signal; what would come after the end is left out.
 
     Returns
     -------
@@ -123,8 +131,13 @@ def noisy_signals(
     false_source = np.repeat(some, np.diff(places))
     false = false + shift
     there = false > world.start[false_source]
+    late = as_vector(delay, n, "delay")
+    if not bool(np.all((late >= 0.0) & (late < np.inf))):
+        raise SourceDataError("delay is no time >= 0 for some source. Pass how much later signals come.")
     who = np.concatenate([source[heard], false_source[there]])
-    when = np.concatenate([time[heard], false[there]])
+    when = np.concatenate([time[heard] + late[source[heard]], false[there]])
+    early = when < end
+    who, when = who[early], when[early]
     order = np.lexsort((who, when))
     return who[order], when[order]
 
@@ -132,10 +145,12 @@ def noisy_signals(
 def replay_signals(
     rule: SignalRule,
     world: World,
-    recall: npt.ArrayLike,
-    precision: npt.ArrayLike,
+    recall: npt.ArrayLike | None,
+    precision: npt.ArrayLike | None,
     horizon: float,
     *,
+    delay: npt.ArrayLike = 0.0,
+    signals: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     skip: float = 0.0,
     runs: int | None = None,
     seed: int = 0,
@@ -149,8 +164,12 @@ def replay_signals(
     world : World
         `World.poisson`, or `World.from_events` from time 0 on; all copies are fresh at 0.
     recall, precision : scalar or array_like, shape (n,)
-        As the signals really are, whatever the rule believes.
+        As the signals really are, whatever the rule believes; None of recorded ones.
     horizon : float
+    delay : scalar or array_like, shape (n,)
+        As in `noisy_signals`.
+    signals : (source, time), optional
+        Recorded signals in place of drawn ones: positions among the world's sources, and times.
     skip : float
         How much time passes before costs count.
     runs : int, optional
@@ -195,13 +214,14 @@ def replay_signals(
         )
     if float(np.min(world.start)) < 0.0:
         raise SourceDataError("the world begins before time 0. Shift its times.")
+    heard = _drawn_or_recorded(recall, precision, delay, signals, n, horizon)
     weight = np.ones(n) if world.sources is None else np.array(world.sources.importance)
     window = Window(0.0, np.maximum(world.start, skip), np.full(n, horizon))
     shared = not isinstance(rule, SignalThresholds)
 
     def one(run: int) -> Run:
         each = drawn_world(world, run)
-        source, time = noisy_signals(each, recall, precision, horizon, (seed + run) % 2**64)
+        source, time = heard(each, (seed + run) % 2**64)
         draws = uniforms((seed + run) % 2**64 ^ DRAWS, source, np.arange(len(source)))
         who, when = rule.crawls(source, time, horizon, draws)
         order = np.argsort(who, kind="stable")
@@ -211,3 +231,30 @@ def replay_signals(
 
     found = measured_runs(one, weight, window, drawn=drawn, wanted=wanted, shared=shared)
     return found.replay(skip, horizon, world.time_unit)
+
+
+def _drawn_or_recorded(
+    recall: npt.ArrayLike | None,
+    precision: npt.ArrayLike | None,
+    delay: npt.ArrayLike,
+    signals: tuple[npt.ArrayLike, npt.ArrayLike] | None,
+    n: int,
+    horizon: float,
+) -> Callable[[World, int], tuple[IntArray, Array]]:
+    """Return what makes signals of a world and a seed."""
+    if signals is None:
+        if recall is None or precision is None:
+            raise SourceDataError(
+                "signals are to be drawn, but recall or precision is None. Pass both, or "
+                "signals=(source, time)."
+            )
+        return lambda world, seed: noisy_signals(world, recall, precision, horizon, seed, delay)
+    source, time = np.asarray(signals[0], dtype=np.int64), as_vector(signals[1], np.size(signals[1]), "time")
+    if source.shape != time.shape or not bool(np.all((source >= 0) & (source < n))):
+        raise SourceDataError(
+            f"signals are of sources 0 to {n - 1}, one for each time. Pass positions among the world's "
+            "sources."
+        )
+    some = np.flatnonzero((time >= 0.0) & (time < horizon))
+    order = some[np.lexsort((source[some], time[some]))]
+    return lambda _world, _seed: (source[order], time[order])

@@ -66,6 +66,11 @@ CLASHES = (
         "{1} does not go with {0}, which is planned for under bandwidth, bounds and host limits alone. Leave "
         "one of them out.",
     ),
+    Clash(
+        "signals",
+        ("--replay", "--estimator", "--smoothing", "--half-life", "--reset", "--prior", "success", DASK),
+        "{1} does not go with {0}, from which change rates are learnt, too. Leave one of them out.",
+    ),
     Clash("max_churn", ("compare",), "{0} limits changes of earlier rates. Add {1}.", needs=True),
     *(
         Clash(first, ("constraints",), "{1} does not go with {0}, which " + why + ". Leave it out.")

@@ -28,6 +28,7 @@ from freshopt.modelling.fetches.conditional_fetches import with_numerics
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.problem import Problem
+from freshopt.noisy_signals.with_signals import follows_signals, without_signals
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, total
 from freshopt.planning.declared import discipline_of
 from freshopt.planning.good_phases import at_good_phases, phase_savings
@@ -109,9 +110,14 @@ def time_fresh(problem: Problem, solutions: Mapping[str, Solution]) -> dict[str,
     weight = total(sources.column("importance"))
     if weight <= 0.0 or refresh is Refresh.ON_SIGNAL or bool(np.any(sources.signalled)):
         return None
-    stale = numerics_of(BinaryFreshness(refresh), sources)[0]
-    assert stale is not None, "every cell has a kernel"
-    return {key: 1.0 - _stale(stale.cost(each.rates), each) / weight for key, each in solutions.items()}
+    shares = {}
+    for key, each in solutions.items():
+        own = each.problem.objective
+        freshness = own if follows_signals(own) else BinaryFreshness(refresh)
+        stale = numerics_of(freshness, sources)[0]
+        assert stale is not None, "every cell has a kernel"
+        shares[key] = 1.0 - _stale(stale.cost(each.rates), each) / weight
+    return shares
 
 
 def _stale(cost: Array, solution: Solution) -> float:
@@ -190,7 +196,7 @@ def freshness_along(solution: Solution, marked: Sequence[float]) -> list[dict[st
     for bandwidth, best in _solved_down(own, wanted):
         if best is None or best.status is not Status.OPTIMAL:
             break
-        equal = run_solver(Uniform(), best.problem, SolveOptions(certify=False))
+        equal = run_solver(Uniform(), without_signals(best.problem), SolveOptions(certify=False))
         shares = time_fresh(best.problem, {"best": best, "equal": equal})
         points.append({"bandwidth": bandwidth, **(shares or {})})
     return points[::-1]

@@ -22,6 +22,8 @@ from freshopt.errors import by_weight, hearing
 from freshopt.estimators.estimator import Estimator
 from freshopt.frames import framed
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.noisy_signals.pooled_signals import PooledSignals
+from freshopt.noisy_signals.with_signals import follows_signals, with_signals
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.findings import findings, freshness_along, time_fresh
@@ -55,6 +57,7 @@ from freshopt.questions.bandwidth_for import BandwidthFor
 from freshopt.questions.few_changes import FewChanges, with_few_changes
 from freshopt.questions.rate_changes import RateChanges, rate_changes
 from freshopt.questions.rates_in_force import old_rates
+from freshopt.questions.signals_bring import SignalsBring, signals_bring
 from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.questions.todays_crawls import TodaysCrawls, todays_crawls
 from freshopt.report.context import PROVED
@@ -108,6 +111,8 @@ class Plan(Solved, Plotted):
         What the plan changes of the rates that it was compared with, and what that brings.
     few : FewChanges or None
         What a limit on these changes costs.
+    signals : SignalsBring or None
+        What the signals that were passed tell, and what they bring.
     seconds : dict
         Time of each step.
     crawled : bool
@@ -142,6 +147,7 @@ class Plan(Solved, Plotted):
     today: TodaysCrawls | None = None
     changes: RateChanges | None = None
     few: FewChanges | None = None
+    signals: SignalsBring | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     crawled: bool = True
     warnings: tuple[str, ...] = ()
@@ -324,6 +330,12 @@ def plan(
         asking uses: a conditional fetch of what is unchanged uses 1, of what has changed 1 + changed_cost.
         Bandwidth and host limits are in that unit, rates and the schedule are of fetches. Under bandwidth,
         bounds and host limits alone; there is no weekly cycle then, and no posterior sample.
+    signals : path or dataframe, optional
+        Signals that sources had changed, from a sitemap, a feed or a webhook: columns ``source``, ``time``
+        and, where there are several sorts, ``kind``. Recall and precision of each source are learnt from the
+        crawls, in place of `estimator`; kinds that tell nothing are left out. Of objective `BinaryFreshness`,
+        then the default: crawls follow thresholds (`signals` of the plan, table ``thresholds``), and the
+        schedule has those that are due while no signal comes. There are no posterior samples then.
     columns : mapping of str to str, optional
         Names of the file's or dataframe's columns to those of a log, such as ``{"url": "source"}``, where
         they are not found.
@@ -391,6 +403,12 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress | None, *, crawl
     doubt_extremes(log)
     estimate, lower, upper, sources = learn(log, request)
     _LOGGER.debug("%r", estimate)
+    heard = estimate if isinstance(estimate, PooledSignals) else None
+    if heard is not None:
+        objective = with_signals(request.objective, heard.recall_, heard.precision_)
+        request = replace(request, objective=objective, signals=None)
+        if not follows_signals(request.objective):
+            estimate, lower, upper, sources = learn(log, request)
     step("refresh rates")
     problem, request, needed = problem_asked(request, sources, log if crawled else None)
     solution = solve_with_kinks(problem, TOLERANCE, PROVED)
@@ -440,6 +458,10 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress | None, *, crawl
             ratios = ratios_or_none(log, request)
             savings = partial(phase_savings, problem, solution.rates)
             forecast = value_forecast(request.objective, sources, solution.rates, drawn, ratios, savings)
+    brought = None
+    if heard is not None:
+        step("signals")
+        brought = signals_bring(solution, heard)
     step("findings")
     found = findings(solution, simple)
     marked = [problem.bandwidth, *(() if today is None else today.compared)]
@@ -464,6 +486,7 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress | None, *, crawl
         today,
         changes,
         few,
+        brought,
         seconds,
         crawled,
     )

@@ -28,6 +28,7 @@ from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.phased_objective import plain
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
+from freshopt.noisy_signals.with_signals import follows_signals
 from freshopt.numerics.arrays import Array, is_scalar, total
 from freshopt.planning.declared import constraint_facts, discipline_of, row_table
 from freshopt.planning.good_phases import phase_savings
@@ -51,15 +52,15 @@ if TYPE_CHECKING:
 TABLES = ("change_rates", "rates", "schedule")
 # What a plan in partitions does not have: what each source costs, for the page.
 PER_SOURCE = "per_source"
-# Tables that only plans with declared constraints, beside earlier rates, or with a back-test have.
-CONSTRAINTS, CHANGES, HELD_OUT = "constraints", "changes", "held_out"
+# Tables that only plans with declared constraints, beside earlier rates, with a back-test or signals have.
+CONSTRAINTS, CHANGES, HELD_OUT, THRESHOLDS = "constraints", "changes", "held_out", "thresholds"
 FILES = (
     "summary.json",
     "plan.toml",
     PAGE,
     *(
         f"{table}{ending}"
-        for table in (*TABLES, PER_SOURCE, CONSTRAINTS, CHANGES, HELD_OUT)
+        for table in (*TABLES, PER_SOURCE, CONSTRAINTS, CHANGES, HELD_OUT, THRESHOLDS)
         for ending in (".csv", ".parquet")
     ),
 )
@@ -119,14 +120,18 @@ class Solved:
 
 def tables(plan: Plan) -> dict[str, polars.DataFrame]:
     """Return the plan's tables: change_rates, rates, schedule, per_source, and others if any."""
-    rows = row_table(plan.solution)
+    rows, log = row_table(plan.solution), plan.log
+    rule = (
+        None if plan.signals is None else plan.signals.to_frame(plan.solution, log, plan.request.confidence)
+    )
     return {
         "change_rates": change_rates(plan.estimate, plan.lower, plan.upper, plan.sources, _success(plan)),
         "rates": with_unit(polars_table(plan.solution), plan.log.time_unit),
         "schedule": polars_table(plan.schedule),
         PER_SOURCE: per_source(plan.solution, plan.log if plan.crawled else None),
         **({} if rows is None else {CONSTRAINTS: rows.to_frame()}),
-        **({} if plan.changes is None else {CHANGES: with_unit(plan.changes.to_frame(), plan.log.time_unit)}),
+        **({} if plan.changes is None else {CHANGES: with_unit(plan.changes.to_frame(), log.time_unit)}),
+        **({} if rule is None else {THRESHOLDS: with_unit(rule, log.time_unit)}),
     }
 
 
@@ -156,7 +161,8 @@ def source_table(plan: Plan) -> polars.DataFrame:
 def stale_shares(solution: Solution) -> Array | None:
     """Return each copy's stale share of time, shape (n,).
 
-    On request it is that of requests. None under signals, for which there is no such formula here.
+    On request it is that of requests. None where signals promise every change, for which there is no such
+    formula here.
     """
     problem = solution.problem
     sources, refresh = problem.sources, discipline_of(problem)
@@ -170,7 +176,8 @@ def stale_shares(solution: Solution) -> Array | None:
         request_rate=sources.request_rate,
         stale_while_revalidate=sources.stale_while_revalidate,
     )
-    numerics = numerics_of(BinaryFreshness(refresh), alike)[0]
+    own = plain(problem.objective)
+    numerics = numerics_of(own if follows_signals(own) else BinaryFreshness(refresh), alike)[0]
     assert numerics is not None, "every cell has a kernel"
     cost = numerics.cost(solution.rates)
     saved = phase_savings(problem, solution.rates, alike, BinaryFreshness(Refresh.PERIODIC))
@@ -255,7 +262,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "made": moment_made(),
         "log": _span(plan),
         "horizon": plan.schedule.horizon,
-        "schedule_value": plan.schedule_value,
+        "schedule_value": finite(plan.schedule_value),
         "oldest_copies": _oldest(plan),
         "baselines": plan.baselines,
         "solver": str(solution.solver),
@@ -264,6 +271,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "forecast": None if plan.forecast is None else plan.forecast.facts(),
         "phases": None if plan.phases is None else plan.phases.facts(),
         "today": today,
+        **({} if plan.signals is None else {"signals": plan.signals.facts()}),
         "changes": None if plan.changes is None else plan.changes.facts(),
         "few_changes": None if plan.few is None else plan.few.facts(),
         "intervals": interval_facts(solution.rates, log.names, plan.estimate.flag_),

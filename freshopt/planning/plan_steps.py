@@ -22,6 +22,12 @@ from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
+from freshopt.noisy_signals.with_signals import (
+    follows_signals,
+    learnt_signals,
+    silent_rates,
+    without_signals,
+)
 from freshopt.numerics.arrays import Array, total
 from freshopt.planning.declared import (
     constraints_for,
@@ -70,7 +76,11 @@ _OWN_BANDWIDTH = "This bandwidth is that of the log's own crawls; set another (-
 
 def estimated_sources(log: CrawlLog, request: Wishes) -> tuple[Estimator, Sources]:
     """Estimate change rates; return the estimator and the sources to plan for."""
-    estimate = (request.estimator or default_estimate)(log)
+    if request.signals is None:
+        estimate = (request.estimator or default_estimate)(log)
+    else:
+        hosts = None if request.hosts is None else request.hosts(log.names)
+        estimate = learnt_signals(log, request.signals, hosts)
     return estimate, sources_of(estimate, log, request)
 
 
@@ -191,7 +201,7 @@ def problem_asked(
 def simple_rules(problem: Problem) -> dict[str, Solution]:
     """Return the rates of simple rules at the bandwidth.
 
-    They know nothing of other constraints than bandwidth, bounds and host limits.
+    They know nothing of signals, nor of other constraints than bandwidth, bounds and host limits.
     """
     rules: dict[str, Solver] = {
         "uniform": Uniform(),
@@ -200,16 +210,22 @@ def simple_rules(problem: Problem) -> dict[str, Solution]:
     }
     if problem.program is not None:
         return {}
-    return {name: run_solver(rule, problem, SolveOptions(certify=False)) for name, rule in rules.items()}
+    alone = without_signals(problem)
+    return {name: run_solver(rule, alone, SolveOptions(certify=False)) for name, rule in rules.items()}
 
 
 def times_of(request: Wishes, solution: Solution, log: CrawlLog, phases: GoodPhases | None) -> Schedule:
-    """Return the schedule of a plan, which begins where its log ends."""
+    """Return the schedule of a plan, which begins where its log ends.
+
+    Of crawls that follow signals it has those that are due while none comes.
+    """
     sources = solution.problem.sources
     method = method_of(request, solution.problem) if phases is None else phased_method(phases)
     begin = log.clock.date(log.end) if phases is None or log.origin is not None else log.end
-    check_size(solution.rates, request.horizon, log.time_unit, PLANNED_BYTES)
-    times = schedule(solution, request.horizon, method, start=begin)
+    rates = silent_rates(solution.problem.objective, solution.rates, sources)
+    check_size(rates, request.horizon, log.time_unit, PLANNED_BYTES)
+    planned = solution if rates is solution.rates else replace(solution, rates=rates)
+    times = schedule(planned, request.horizon, method, start=begin)
     if request.host_gap > 0.0 and sources.host is not None:
         # Kept also by what is moved: no source is refreshed sooner than 1/max_rate after its last refresh.
         times = with_host_gap(times, sources.host, request.host_gap, max_rate=sources.max_rate)
@@ -232,11 +248,13 @@ def method_of(request: Wishes, problem: Problem | None = None) -> Periodic | Poi
 def schedule_value_of(times: Schedule, solution: Solution, log: CrawlLog) -> float:
     """Return the objective's expected value over the schedule's horizon.
 
-    What good phases save is that of the long run.
+    What good phases save is that of the long run. NaN of crawls that follow signals, whose times are open.
     """
     problem = solution.problem
     if isinstance(problem.objective, Spend):
         return total(problem.sources.refresh_cost[times.source]) / times.horizon
+    if follows_signals(problem.objective):
+        return math.nan
     value = expected_value(times, problem.objective, problem.sources, log.age)
     saved = total(phase_savings(problem, solution.rates))
     return value - saved if problem.objective.sense == "minimise" else value + saved
@@ -246,12 +264,12 @@ def has_uncertainty(problem: Problem, crawls: int) -> bool:
     """Return whether estimation's cost can be estimated in a few seconds.
 
     Under other change rates than estimated targets may be missed, and a value does not tell what that costs;
-    `Expected` has change rates of its own, whatever was estimated. What fetches use that cost what they bring
-    is another bandwidth then, too.
+    `Expected` has change rates of its own, whatever was estimated; recall and precision are learnt with them.
+    What fetches use that cost what they bring is another bandwidth then, too.
     """
     if isinstance(problem.objective, Spend | Expected) or depends_on_change_rates(problem):
         return False
-    if problem.per_bandwidth is not None:
+    if problem.per_bandwidth is not None or follows_signals(problem.objective):
         return False
     if crawls > MOST_CRAWLS:
         return False

@@ -26,6 +26,7 @@ from freshopt.logs.source_index import hosts_of_urls
 from freshopt.modelling.declared_constraints import as_constraints
 from freshopt.modelling.objective import NAME_OR_INSTANCE, Objective, Refresh
 from freshopt.naming import PLANNED, objective_named
+from freshopt.noisy_signals.signal_table import SignalTable
 from freshopt.numerics.arrays import as_whole
 from freshopt.planning.clashes import ON_REQUEST, refuse_clashes
 from freshopt.planning.declared import Constraints
@@ -213,6 +214,15 @@ class Wishes:
         "single sources.",
     )
     estimator: Callable[[CrawlLog], Estimator] | None = wish(None, lambda _name, given, _log: fit_of(given))
+    signals: SignalTable | None = wish(
+        None,
+        lambda _name, given, log: SignalTable.of(log, given),
+        kind=Path,
+        metavar="FILE",
+        group="estimates",
+        help="Table with columns source, time, and kind if there are several: signals that sources had "
+        "changed, such as a sitemap's or a feed's dates. Implies --objective binary.",
+    )
     confidence: float = wish(
         0.95,
         as_is,
@@ -347,7 +357,7 @@ class Wishes:
         if isinstance(told.get("objective"), str):
             discipline = Refresh.ON_REQUEST if on_request else None
             told["objective"] = objective_named(told["objective"], log.time_unit, discipline, PLANNED)
-        kind = HarmonicStaleness if "freshness" not in told else BinaryFreshness
+        kind = BinaryFreshness if {"freshness", "signals"} & {*told} else HarmonicStaleness
         goal = told.setdefault("objective", kind(Refresh.ON_REQUEST if on_request else Refresh.PERIODIC))
         expect(goal, Objective, "objective", NAME_OR_INSTANCE)
         if on_request != (goal.refresh is Refresh.ON_REQUEST):
@@ -437,6 +447,7 @@ class PlanWishes(_TimedWishes, _PredictedWishes, total=False):
     host_gap: Time
     draws: int
     constraints: Constraints | None
+    signals: Any
     compare: Any
     max_churn: float | str | None
 

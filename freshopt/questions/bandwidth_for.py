@@ -32,6 +32,7 @@ from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.modelling.worst import Worst
 from freshopt.moved import keywords
+from freshopt.noisy_signals.with_signals import follows_signals
 from freshopt.numerics.arrays import LARGEST, Array, as_number, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.problems.binary_freshness import BinaryFreshness
@@ -217,7 +218,9 @@ def bandwidth_for(
         rates = rates_of(sources, today)
         used = total(sources.refresh_cost * rates)
         beyond = cut_to_limits(problem, rates) is not None
-        wanted = _value(objective, sources, rates) / scale
+        # Rates in force are of crawls that follow no signals.
+        known = objective if freshness is None else BinaryFreshness(objective.refresh)
+        wanted = _value(known, sources, rates) / scale
     else:
         wanted = as_number(asked, "freshness" if value is None else "value", "Pass a number.")
     _require_within(wanted, objective, sources, weight, fresh=freshness is not None)
@@ -266,16 +269,19 @@ def difference(saving: float, of: str = "crawls") -> str:
     return f"{percent(abs(saving), space=' ')} {less if saving > 0.0 else 'more'} {of}"
 
 
-def freshness_objective(problem: Problem) -> BinaryFreshness:
+def freshness_objective(problem: Problem) -> Objective:
     """Return the freshness of copies under a problem's discipline.
 
-    Bandwidth itself has none: then it is that of the first target, or else equal intervals.
+    Bandwidth itself has none: then it is that of the first target, or else equal intervals. Where crawls
+    follow signals so does freshness.
     """
     own = plain(problem.objective)
     if isinstance(own, Spend):
         listed = [one.objective for one in problem.constraints if isinstance(one, Target)]
         own = listed[0] if listed else BinaryFreshness(Refresh.PERIODIC)
-    return own if isinstance(own, BinaryFreshness) else BinaryFreshness(own.refresh)
+    if isinstance(own, BinaryFreshness) or follows_signals(own):
+        return own
+    return BinaryFreshness(own.refresh)
 
 
 def _with_mean(problem: Problem) -> Objective:

@@ -98,7 +98,8 @@ def hero(told: Context) -> str:
 
 def lines(told: Context) -> list[Line]:
     """Return the saving, what is reached, what changes, and what comes next."""
-    return [*_saving(told), *_reached(told), *_intervals(told), *_moved(told), *_limits(told), *_next(told)]
+    found = (_saving, _reached, _signals, _intervals, _moved, _limits, _next)
+    return [line for each in found for line in each(told)]
 
 
 def _saving(told: Context) -> Iterator[Line]:
@@ -153,6 +154,20 @@ def _reached(told: Context) -> Iterator[Line]:
     gain = told.better("uniform")
     if less_fresh(kind, shares) and gain is not None and gain > SAME:
         yield Line("", _than_alike(told), "(what is optimised)")
+
+
+def _signals(told: Context) -> Iterator[Line]:
+    """Yield what signals bring, and which of them are left out."""
+    found = told.facts.within("signals")
+    if found is None:
+        return
+    saving, without = found.maybe("saving"), found.maybe("fresh_without")
+    if without is not None:
+        share, own = (percent(each, space=" ") for each in (without, found.number("fresh")))
+        remark = "" if saving is None else f"{fewer(1.0 - saving, 1.0)} for the same"
+        yield Line("Signals bring", f"{own} of the time up to date instead of {share}", remark)
+    if found.text("left_out"):
+        yield Line("Signals", found.text("left_out"))
 
 
 def _unused(told: Context, used: float, own: float) -> Iterator[Line]:

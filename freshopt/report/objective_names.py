@@ -21,6 +21,11 @@ _GOALS = {
         "freshness",
         f"A copy counts while it is up to date, and not at all after the first change that it missed. {_SUM}",
     ),
+    "NoisySignalFreshness": Goal(
+        "freshness",
+        "A copy counts while it is up to date, and not at all after the first change that it missed; signals "
+        f"bring its next fetch forward. {_SUM}",
+    ),
     "LogFreshness": Goal(
         "−log freshness",
         "A copy costs minus the logarithm of the share of time that it is up to date. The value is the sum "

@@ -129,6 +129,7 @@ def findings(
             saving.changes(told, folder),
             source_findings.rates(told, folder),
             plan_findings.phases(told),
+            plan_findings.signals(told),
             saving.bandwidth(told),
             saving.fetches(told),
             frontier(told, folder),

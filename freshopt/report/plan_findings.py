@@ -86,6 +86,27 @@ def phases(told: Context) -> Finding | None:
     return Finding("phases", "weekly cycle", words)
 
 
+def signals(told: Context) -> Finding | None:
+    """Return what signals tell, what they bring, and which tell nothing."""
+    found = told.facts.within("signals")
+    if found is None:
+        return None
+    rows = [
+        [
+            name(row.text("kind")),
+            f"{row.whole('signals'):,}",
+            amount(row.number("precision"), percent(row.number("precision"))),
+            amount(row.number("gain")),
+            "followed" if row.values.get("kept") else "left out",
+        ]
+        for row in found.rows("kinds")
+    ]
+    heads = ("signals before crawls", "true", "evidence in nats")
+    columns = [Column("kind"), *(Column(head, "number") for head in heads), Column("")]
+    table = Table("Kinds of signals, all sources taken alike", columns, rows)
+    return Finding("signals", "signals", found.text("sentence")).section("Signals", table=table)
+
+
 def constraints(told: Context) -> Finding | None:
     """Return declared constraints: what they use, their limits, their shadow prices."""
     found = told.facts.within("constraints")

@@ -14,13 +14,14 @@ from freshopt.report.objective_names import goal_of
 from freshopt.units import duration, per_unit, rate_text, rate_unit
 
 # Objectives whose mean over the sources is a share of time or of requests.
-_SHARES = ("BinaryFreshness", "LaterThan")
+_SHARES = ("BinaryFreshness", "NoisySignalFreshness", "LaterThan")
 # Relative differences of values below this are lost in a sum of float64.
 _RESOLVED = 1e-15
 # What one missed change or unit of time costs, short enough for a line.
 _MEANINGS = {
     "HarmonicStaleness": "m-th missed change costs 1/m",
     "BinaryFreshness": "1 while a copy is up to date",
+    "NoisySignalFreshness": "1 while a copy is up to date, with signals",
     "LogFreshness": "minus the logarithm of the share of time up to date",
     "AccumulatedDelay": "each missed change costs 1",
     "Age": "the time since the first missed change",

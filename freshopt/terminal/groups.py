@@ -50,7 +50,17 @@ GROUPS: dict[str, dict[str, Group]] = {
         "Settings": Group(("config", "init")),
         "Estimate": Group(
             (),
-            ("estimator", "smoothing", "half-life", "reset", "prior", "confidence", "seed", "draws"),
+            (
+                "estimator",
+                "smoothing",
+                "half-life",
+                "reset",
+                "prior",
+                "confidence",
+                "seed",
+                "draws",
+                "signals",
+            ),
         ),
         "Advanced": Group((), ("engine", "scheduler")),
     },
@@ -88,7 +98,9 @@ GROUPS: dict[str, dict[str, Group]] = {
     "run": {
         "Sources": Group(("sources", "log", "bandwidth", "objective"), ("answers-are-changes", "burst")),
         "Limits": Group((*_BOUNDS, "host-gap"), _RATES),
-        "Run": Group(("command", "changed-by", "jobs", "timeout", "once", "for"), ("verbose",)),
+        "Run": Group(
+            ("command", "changed-by", "jobs", "timeout", "once", "for"), ("signals-from", "verbose")
+        ),
         "Output": Group(("quiet",)),
     },
     "serve": {

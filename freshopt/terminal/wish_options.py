@@ -31,6 +31,8 @@ TABLES: dict[str, Callable[[Path, str], Any]] = {
     "host_limits": tables.host_limits_with_units,
     "limits": tables.source_limits_of,
     "compare": tables.rates_in_force_of,
+    # Read with the log, on its clock.
+    "signals": lambda path, _: path,
 }
 
 # Options with a letter, too.

@@ -60,7 +60,7 @@ ROOMS = {
     "sampled_gap": "certificates",
     "solving": "solvers",
     "many": "solvers",
-    "questions": "solvers scheduling",
+    "questions": "solvers scheduling noisy_signals",
     "warming": "solving problems",
     "versions": "compiled",
     "parametric": "many questions",

@@ -1,0 +1,164 @@
+"""What signals bring: freshness and bandwidth, beside the same plan without them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from freshopt.certificates.solution import Solution
+from freshopt.errors import InfeasibleProblemError
+from freshopt.formatting import count, percent
+from freshopt.logs.crawl_log import CrawlLog
+from freshopt.noisy_signals.pooled_signals import Kind, PooledSignals
+from freshopt.noisy_signals.with_signals import follows_signals, thresholds_of, without_signals
+from freshopt.numerics.arrays import Array, total
+from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.questions.bandwidth_for import bandwidth_for, difference
+from freshopt.questions.solve_with_kinks import solve_with_kinks
+from freshopt.questions.todays_crawls import MOST
+
+if TYPE_CHECKING:
+    import polars
+
+# Relative duality gap of the plan without signals.
+TOLERANCE = 1e-9
+
+
+@frozen_arrays
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SignalsBring:
+    """Signals of a plan, and what they bring.
+
+    `fresh` and `fresh_without` are the shares of time that copies are fresh with signals, and without them at
+    the same bandwidth; None where no signal tells anything. `needed_without` is the bandwidth for the first
+    without signals; None where none suffices, other constraints than bounds and host limits hold, or there
+    are very many sources.
+    """
+
+    learnt: PooledSignals
+    fresh: float | None
+    fresh_without: float | None
+    needed_without: float | None
+    used: float
+
+    def __repr__(self) -> str:
+        """Return the sentence."""
+        return f"SignalsBring({self.sentence})"
+
+    @property
+    def recall(self) -> float:
+        """The share of all changes that is announced."""
+        return self._true / total(self.learnt.change_rate_)
+
+    @property
+    def precision(self) -> float | None:
+        """The share of all signals that is true, None without one."""
+        signals = total(self.learnt.signal_rate_)
+        return self._true / signals if signals > 0.0 else None
+
+    @property
+    def saving(self) -> float | None:
+        """Share of the fetches that signals save at equal freshness."""
+        return None if self.needed_without is None else 1.0 - self.used / self.needed_without
+
+    @property
+    def dropped(self) -> list[Kind]:
+        """The kinds that say nothing."""
+        return [kind for kind in self.learnt.kinds_ if not kind.tells]
+
+    @property
+    def left_out(self) -> str:
+        """Which kinds say nothing, in words; empty where all do."""
+        names = " and ".join(f"{kind.name!r} ({count(kind.signals, 'signal')})" for kind in self.dropped)
+        says, is_left = ("says", "is") if len(self.dropped) == 1 else ("say", "are")
+        return f"{names} {says} nothing about changes, and {is_left} left out" if names else ""
+
+    @property
+    def sentence(self) -> str:
+        """What signals tell and bring, in words, a line or two."""
+        lines = []
+        if self.fresh is not None and self.precision is not None and self.fresh_without is not None:
+            told = f"{percent(self.recall, space=' ')} of the changes are announced, and "
+            told += f"{percent(self.precision, space=' ')} of the signals are true"
+            lines.append(f"{told}: {self.brought}")
+        return "\n".join([*lines, *filter(None, [self.left_out])])
+
+    @property
+    def brought(self) -> str:
+        """What the plan gains by signals, in words."""
+        if self.fresh is None or self.fresh_without is None:
+            return ""
+        own, other = (percent(share, space=" ") for share in (self.fresh, self.fresh_without))
+        text = f"copies are fresh {own} of the time, {other} without signals"
+        return (
+            text if self.saving is None else f"{text}, and as fresh with {difference(self.saving, 'fetches')}"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Return it in numbers, as `summary.json` has it."""
+        return {
+            "recall": self.recall,
+            "precision": self.precision,
+            "sources": int(np.count_nonzero(self.learnt.recall_ > 0.0)),
+            "unknown": self.learnt.signals.unknown,
+            "fresh": self.fresh,
+            "fresh_without": self.fresh_without,
+            "bandwidth_without": self.needed_without,
+            "saving": self.saving,
+            "kinds": [
+                {
+                    "kind": kind.name,
+                    "signals": kind.signals,
+                    "precision": kind.precision,
+                    "gain": kind.gain,
+                    "kept": kind.tells,
+                }
+                for kind in self.learnt.kinds_
+            ],
+            "left_out": self.left_out,
+            "brought": self.brought,
+            "sentence": self.sentence,
+        }
+
+    def to_frame(self, solution: Solution, log: CrawlLog, confidence: float) -> polars.DataFrame | None:
+        """Return the thresholds that a crawler loads, with what was learnt.
+
+        Beside `SignalThresholds.to_frame` it has recall and precision with their intervals, and ``pending``,
+        the signals since the last crawl of the log. None where no signal tells anything.
+        """
+        import polars
+
+        rule = thresholds_of(solution.problem.objective, solution.rates, solution.problem.sources)
+        if rule is None:
+            return None
+        columns: dict[str, Array] = {}
+        for key in ("recall", "precision"):
+            lower, upper = self.learnt.shares(key, confidence)
+            columns |= {key: getattr(self.learnt, f"{key}_"), f"{key}_lower": lower, f"{key}_upper": upper}
+        pending = self.learnt.signals_.pending(log).astype(np.int64)
+        return rule.to_frame().with_columns(
+            polars.Series(key, each) for key, each in {**columns, "pending": pending}.items()
+        )
+
+    @property
+    def _true(self) -> float:
+        return total(self.learnt.precision_ * self.learnt.signal_rate_)
+
+
+def signals_bring(solution: Solution, learnt: PooledSignals) -> SignalsBring:
+    """Return what signals bring to a plan, by a plan without them."""
+    problem, used = solution.problem, solution.bandwidth_used
+    weight = total(problem.sources.column("importance"))
+    if not follows_signals(problem.objective) or problem.program is not None or not weight > 0.0:
+        return SignalsBring(learnt, None, None, None, used)
+    flat = without_signals(problem)
+    fresh, without = solution.value / weight, solve_with_kinks(flat, TOLERANCE).value / weight
+    needed = None
+    if len(problem.sources) <= MOST and 0.0 < fresh < 1.0:
+        try:
+            needed = bandwidth_for(flat, freshness=fresh).bandwidth
+        except InfeasibleProblemError:
+            needed = None
+    return SignalsBring(learnt, fresh, without, needed, used)
