@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from freshopt.formatting import count
 from freshopt.logs.atomic_output import complete_file
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.read_events import table_of
@@ -34,36 +35,47 @@ def import_log() -> None:
     """Make a log of what another tool has recorded.
 
     Such as a git repository, or copies of sitemaps. The log is a table, read by freshopt plan and all other
-    commands that take a LOG. Where all changes are known, the table says so in its column history.
+    commands that take a LOG. Where all changes are known, the table says so in its column history. Some make
+    another table: of signals (plan --signals), or of limits (plan --limits).
     """
 
 
 def _command(tool: Tool) -> click.Command:
     """Return the command that reads a tool."""
 
-    def run(path: Path, out: Path, time_unit: str, overwrite: bool, **settings: Any) -> None:  # noqa: ANN401
+    def run(path: Path | str, out: Path, time_unit: str, overwrite: bool, **settings: Any) -> None:  # noqa: ANN401
         given = {name.replace("_", "-"): value for name, value in settings.items() if value not in (None, ())}
         data = read_tool(tool, path, given, time_unit)
-        table, found = table_of(data), Found(data, tool.called.format(path))
+        table = table_of(data) if tool.makes == "log" else data
         if out == _STDOUT:
             click.echo(table.write_csv(), nl=False)
         else:
             with complete_file(out, overwrite) as staging:
                 write_table(table, staging)
-        click.echo(f"{found.words}{outcome(data)}", err=out == _STDOUT)
-        if out != _STDOUT:
+        if tool.makes != "log":
+            sources = count(table["source"].n_unique(), "source")
+            words = f"{path}: {tool.makes} of {sources} in {count(len(table), 'row')}"
+            command = f"freshopt plan LOG --{tool.makes} {out}"
+        else:
+            words = f"{Found(data, tool.called.format(path)).words}{outcome(data)}"
             # A history tells no crawls, and so no bandwidth.
-            more = "" if isinstance(data, CrawlLog) else " --bandwidth RATE"
-            click.echo(f"wrote {out}; next: freshopt plan {out}{more}")
+            command = f"freshopt plan {out}{'' if isinstance(data, CrawlLog) else ' --bandwidth RATE'}"
+        click.echo(words, err=out == _STDOUT)
+        if out != _STDOUT:
+            click.echo(f"wrote {out}; next: {command}")
 
     command: Any = run
     decorators: list[options.Decorator] = [
-        click.argument("path", type=click.Path(path_type=Path), metavar=tool.metavar),
+        click.argument(
+            "path",
+            type=click.STRING if tool.metavar == "URL" else click.Path(path_type=Path),
+            metavar=tool.metavar,
+        ),
         *import_options(tool),
         click.option(
             "--out",
             "-o",
-            default="log.parquet",
+            default=f"{tool.makes}.parquet",
             show_default=True,
             type=click.Path(path_type=Path),
             metavar="FILE",

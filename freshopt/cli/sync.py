@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,8 +23,9 @@ from freshopt.terminal.console import count, fitted, number, plain, progress, sh
 from freshopt.terminal.wish_options import own_option, required, table_options, wished
 from freshopt.tools.changedetection import log_of_watches, names_of_watches
 from freshopt.tools.changedetection_api import ChangeDetectionApi, ServedWatch
+from freshopt.tools.feeds.tag_bounds import Bounds, bounds_of, read_tag_bounds, require_tags
 from freshopt.tools.table import SERVED
-from freshopt.tools.whole_seconds import Limits, whole_intervals
+from freshopt.tools.whole_seconds import ROUNDING, Limits, whole_intervals
 from freshopt.units import SECONDS, duration_of, rate_of
 
 _DAY = SECONDS["day"]
@@ -40,7 +43,7 @@ class Change(NamedTuple):
     In seconds; None was the server's default.
     """
 
-    key: str
+    served: ServedWatch
     name: str
     before: int | None
     after: int
@@ -59,6 +62,12 @@ class SyncOptions:
     bandwidth: str | None = wished(help="Checks of all planned watches, such as 200/day (default: as today).")
     min_interval: str = wished("1min", default="1min", show_default=True, help="Shortest interval to set.")
     max_interval: str = wished("30d", default="30d", show_default=True, help="Longest interval to set.")
+    tag_interval: tuple[str, ...] = own_option(
+        (),
+        metavar="TAG=TIME..TIME",
+        help="Shortest and longest interval of watches with a tag, such as news=10min..6h (repeatable); * is "
+        "each watch.",
+    )
     default_interval: str = own_option(
         "3h", metavar="TIME", help="The server's default interval, which its interface does not tell."
     )
@@ -78,7 +87,8 @@ def sync(tool: str, asked: SyncOptions, objective: str) -> None:
     TOOL is what runs: changedetection, the only one so far. The watches' histories are read over its
     interface, their change rates estimated and the intervals planned for the same number of checks as today,
     or --bandwidth. Watches that are paused or have no history yet stay as they are, and so do intervals
-    within 1 % or 2 s of the plan. All is read and planned before the first one is set.
+    within 1 % or 2 s of the plan. Where a watch has active hours, the interval is the one at which checks
+    within them are as many as planned. All is read and planned before the first one is set.
     """
     server = SERVED[tool](asked.url.rstrip("/"), asked.key, asked.timeout)
     least = duration_of("--min-interval", asked.min_interval, "second")
@@ -99,25 +109,32 @@ def sync(tool: str, asked: SyncOptions, objective: str) -> None:
                 "been checked since its first snapshot. Let it check for a while."
             )
         on_progress("planning")
-        today = sum(_DAY / (each.watch.interval or usual) for each in planned)
+        names = names_of_watches([each.watch for each in planned])
+        shortest, bounds = _bounds(server, planned, names, asked.tag_interval, Bounds(least, most))
+        gaps = [each.hours_today.mean(each.watch.interval or usual) for each in planned]
+        today = sum(_DAY / gap for gap in gaps)
         total = today if asked.bandwidth is None else rate_of("--bandwidth", asked.bandwidth, "day")
-        if total < len(planned) * _DAY / most:
+        needed = sum(_DAY / each.most for each in bounds)
+        if total < needed:
             raise SourceDataError(
                 f"{number(total)} checks per day are too few for {count(len(planned), 'source')} at "
-                f"intervals of at most {asked.max_interval}, which take "
-                f"{number(len(planned) * _DAY / most)}. Raise --bandwidth or --max-interval."
+                f"intervals of at most {asked.max_interval}, or a tag's, which take "
+                f"{number(needed)}. Raise --bandwidth or --max-interval."
             )
+        checked = [each.watch._replace(interval=round(gap)) for each, gap in zip(planned, gaps, strict=True)]
         made = make_plan(
-            log_of_watches([each.watch for each in planned], "day", usual),
+            log_of_watches(checked, "day", usual),
             total,
             "1d",
             objective=objective_of(objective, "periodic", Parameters()),
-            min_rate=_DAY / most,
-            max_rate=_DAY / least,
+            limits={
+                name: (f"{each.least:.17g} s", f"{each.most:.17g} s")
+                for name, each in zip(names, bounds, strict=True)
+            },
             draws=0,
             load_limit=1.0,
         )
-        changes = _changes(planned, made, server.limits)
+        changes = _changes(planned, made, server.limits, shortest)
         on_progress("setting")
         if not asked.dry_run:
             _apply(server, [each for each in changes if each.before != each.after])
@@ -131,21 +148,43 @@ def sync(tool: str, asked: SyncOptions, objective: str) -> None:
 def _is_planned(each: ServedWatch) -> bool:
     """Return whether a watch tells something of its changes, and is checked."""
     times = each.watch.times
-    return not each.paused and bool(times) and max(each.watch.checked, times[-1]) > times[0]
+    able = not each.paused and each.hours.times != ()
+    return able and bool(times) and max(each.watch.checked, times[-1]) > times[0]
 
 
-def _changes(planned: list[ServedWatch], made: Plan, limits: Limits) -> list[Change]:
+def _changes(planned: list[ServedWatch], made: Plan, limits: Limits, shortest: list[int]) -> list[Change]:
     """Return the interval of each watch, before and after."""
     names = names_of_watches([each.watch for each in planned])
-    seconds = whole_intervals(read_rates(made.solution), limits).tolist()
-    after = dict(zip(made.log.names.tolist(), seconds, strict=True))
+    gap = dict(zip(made.log.names.tolist(), (_DAY / made.solution.rates).tolist(), strict=True))
+    whole_intervals(read_rates(made.solution), limits)  # which refuses what the tool cannot hold
     rates = dict(zip(made.log.names.tolist(), made.sources.change_rate.tolist(), strict=True))
-    return [
-        Change(
-            each.watch.key, name, each.watch.interval, _settled(each.watch.interval, after[name]), rates[name]
+    found = []
+    for each, name, least in zip(planned, names, shortest, strict=True):
+        after = each.hours.interval(gap[name] * (1.0 - ROUNDING), least)
+        found.append(
+            Change(each, name, each.watch.interval, _settled(each.watch.interval, after), rates[name])
         )
-        for each, name in zip(planned, names, strict=True)
-    ]
+    return found
+
+
+def _bounds(
+    server: ChangeDetectionApi,
+    planned: list[ServedWatch],
+    names: list[str],
+    told: Sequence[str],
+    around: Bounds,
+) -> tuple[list[int], list[Bounds]]:
+    """Return shortest intervals, and bounds of the mean times between checks."""
+    bounds, option = read_tag_bounds(told, "--tag-interval"), "--tag-interval"
+    titles = server.tags() if bounds else {}
+    own = [[titles[key] for key in each.tags if key in titles] for each in planned]
+    require_tags(bounds, {title for titles in own for title in titles}, option)
+    by_tag = [bounds_of(name, tags, bounds, around, option) for name, tags in zip(names, own, strict=True)]
+    shortest = [math.ceil(max(least, server.limits.shortest)) for least, _ in by_tag]
+    means = [each.hours.mean(float(least)) for each, least in zip(planned, shortest, strict=True)]
+    # Hours may make it longer than the longest: it is checked as often as they allow then.
+    most = [max(mean, each.most) for mean, each in zip(means, by_tag, strict=True)]
+    return shortest, [Bounds(*each) for each in zip(means, most, strict=True)]
 
 
 def _settled(before: int | None, after: int) -> int:
@@ -161,7 +200,7 @@ def _apply(server: ChangeDetectionApi, changes: list[Change]) -> None:
     """Set the intervals; an error says which are set."""
     for k, each in enumerate(changes):
         try:
-            server.set_interval(each.key, each.after)
+            server.set_interval(each.served.watch.key, each.after)
         except (SourceDataError, KeyboardInterrupt) as error:
             what = str(error).rstrip(".") or "interrupted"
             before = ", ".join(plain(own.name)[:_WIDE] for own in changes[max(0, k - 5) : k]) or "none"
@@ -187,8 +226,8 @@ def _rows(
 ) -> list[tuple[str, str]]:
     """Return the printed rows: what the new intervals bring."""
     rate = np.array([each.change_rate for each in changes])
-    before = np.array([usual if each.before is None else each.before for each in changes], dtype=np.float64)
-    after = np.array([each.after for each in changes], dtype=np.float64)
+    before = np.array([each.served.hours_today.mean(each.before or usual) for each in changes])
+    after = np.array([each.served.hours.mean(each.after) for each in changes])
     paused = sum(each.paused for each in served)
     new = len(served) - len(changes) - paused
     now, then = _delay(rate, before), _delay(rate, after)

@@ -15,6 +15,7 @@ Cost: a few passes of regular expressions over the lines; 10⁷ lines take about
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 _NOTHING = "\x01"
 # Lines that tell how all are written.
 _HEAD = 1000
-_REQUEST = r"^(?:GET|HEAD) (?P<url>\S+)(?: HTTP/[0-9.]+)?$"
+_FETCHING, _SENDING = ("GET", "HEAD"), ("POST",)
 _ABSOLUTE = "^[A-Za-z][A-Za-z0-9+.-]*://"
 _MOMENT = "%d/%b/%Y:%H:%M:%S %z"
 # What caches call a request that asked whether their copy was still good, by the answer; one for a copy that
@@ -110,6 +111,20 @@ def read_access_log(path: Path, client: Client | None = None) -> Requests:
     status = [col("status").cast(Float64, strict=False)] if "status" in asked.columns else []
     frame = asked.select(source.alias("source"), "time", *status, *told)
     return Requests(frame, line[kept])
+
+
+def read_pushes(path: Path) -> Iterator[tuple[str, bool, datetime]]:
+    """Yield URLs of requests, whether by POST, and moments in UTC."""
+    from polars import col
+
+    lines = _lines(path)
+    parts = _parts(lines, None)
+    urls = _url(parts.columns).alias("url"), _url(parts.columns, _SENDING).alias("sent")
+    parts = parts.with_columns(*urls, _time(parts.columns).alias("time"))
+    _report(path, lines, parts["time"].is_null(), None)
+    for url, sent, time in parts.filter(col("time").is_not_null()).select("url", "sent", "time").iter_rows():
+        if url or sent:
+            yield url or sent, bool(sent), time.replace(tzinfo=UTC)
 
 
 def is_access_text(path: Path) -> bool:
@@ -203,12 +218,12 @@ def _objects(lines: polars.Series) -> Iterator[dict[str, Any]]:
         yield found if isinstance(found, dict) else {}
 
 
-def _url(told: Collection[str]) -> polars.Expr:
-    """Return the URL of a request by GET or HEAD."""
+def _url(told: Collection[str], methods: Sequence[str] = _FETCHING) -> polars.Expr:
+    """Return the URL of a request by GET or HEAD, or others."""
     from polars import String, col, lit, when
 
     if "request" in told:
-        fetched = col("request").str.extract(_REQUEST, 1)
+        fetched = col("request").str.extract(rf"^(?:{'|'.join(methods)}) (?P<url>\S+)(?: HTTP/[0-9.]+)?$", 1)
         return fetched.fill_null(col("url")) if "url" in told and "method" not in told else fetched
     if "url" not in told:
         return lit(None, dtype=String)
@@ -216,7 +231,7 @@ def _url(told: Collection[str]) -> polars.Expr:
     if "query" in told:
         query = col("query").str.strip_prefix("?")
         url = when(query.is_in(["", "-"]).fill_null(value=True)).then(url).otherwise(url + "?" + query)
-    known = col("method").is_in(["GET", "HEAD"]) if "method" in told else url.str.contains("^https?://|^/")
+    known = col("method").is_in(methods) if "method" in told else url.str.contains("^https?://|^/")
     return when(known).then(url)
 
 

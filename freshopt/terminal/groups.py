@@ -116,7 +116,7 @@ GROUPS: dict[str, dict[str, Group]] = {
     },
     "schedule": {
         "Times": Group(("method", "horizon", "start", "host-gap", "hosts"), ("seed", "verbose")),
-        "Tools": Group(("format", "longest", "command", "template"), ("retry-at-once", "time-unit")),
+        "Tools": Group(("format", "longest", "command", "template"), ("table", "retry-at-once", "time-unit")),
         "Method": Group((), ("sources", "objective", "slot", "crawlers", "per-host", "min-gap", "blackout")),
         "Output": _FILE,
     },

@@ -88,11 +88,11 @@ def require_settings_of(tool: str | None, given: Mapping[str, Any]) -> None:
                 raise click.UsageError(f"--{setting.name} is for --{owner.name}. Leave it out.")
 
 
-def read_tool(tool: Tool, path: Path, given: Mapping[str, Any], time_unit: str) -> Any:  # noqa: ANN401 - log or history
-    """Return what a tool has recorded, as a log or a history."""
+def read_tool(tool: Tool, path: Path | str, given: Mapping[str, Any], time_unit: str) -> Any:  # noqa: ANN401 - log, history or table
+    """Return what a tool has recorded: log, history or other table."""
     reader: Any = tool.read
     named = {s.argument or _argument(s.name): given[s.name] for s in _of(tool, "read") if s.name in given}
-    return reader(path, time_unit=time_unit, **named)
+    return reader(path, **named) if tool.makes != "log" else reader(path, time_unit=time_unit, **named)
 
 
 def import_line(tool: Tool, path: Path, given: Mapping[str, Any]) -> str:

@@ -12,6 +12,8 @@ from freshopt.tools.dbt_project import DbtJobs
 from freshopt.tools.dns import Dns
 from freshopt.tools.export import Exported, export
 from freshopt.tools.external_secrets import ExternalSecrets
+from freshopt.tools.feeds.freshrss import FreshRss
+from freshopt.tools.feeds.miniflux import Miniflux
 from freshopt.tools.git import read_git
 from freshopt.tools.icalendar import write_icalendar
 from freshopt.tools.nginx import Nginx
@@ -32,6 +34,8 @@ __all__ = [
     "Dns",
     "Exported",
     "ExternalSecrets",
+    "FreshRss",
+    "Miniflux",
     "Nginx",
     "Nutch",
     "PgCron",

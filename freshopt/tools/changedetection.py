@@ -124,6 +124,8 @@ class ToldWatch(Interval):
     check_count: int | None = None
     time_between_check_use_default: bool | None = True
     paused: bool | None = None
+    tags: list[str] | None = None
+    time_schedule_limit: dict[str, Any] | None = None
 
     def watch(self, key: str, times: list[float], what: str, remedy: str) -> Watch:
         """Return the watch with its snapshots; `what` names it in an error."""

@@ -20,11 +20,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 from freshopt.errors import SourceDataError
 from freshopt.tools.changedetection import LIMITS, PARTS, ToldWatch, Watch, watch_time
+from freshopt.tools.feeds.active_hours import ActiveHours
 from freshopt.tools.records import typed
 from freshopt.tools.whole_seconds import Limits
 
@@ -35,75 +36,69 @@ LARGEST = 1 << 28
 class ServedWatch(NamedTuple):
     """Watch as the server has it.
 
-    And whether it is paused.
+    Whether it is paused; the keys of its tags; its hours, which hold where it has an interval of its own.
     """
 
     watch: Watch
     paused: bool
+    tags: tuple[str, ...] = ()
+    hours: ActiveHours = ActiveHours()
+
+    @property
+    def hours_today(self) -> ActiveHours:
+        """Hours that hold today.
+
+        At the default interval they are those of the server's settings, which its interface does not tell.
+        """
+        return ActiveHours() if self.watch.interval is None else self.hours
+
+
+Told = TypeVar("Told")
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeDetectionApi:
-    """A server of changedetection.io."""
+class JsonApi:
+    """A server that answers in JSON, and asks for a key.
+
+    A tool's has its name in messages, the header of the key, what stands before paths, where keys are found.
+    """
 
     url: str
     key: str
     timeout: float = 20.0
-    limits: ClassVar[Limits] = LIMITS
+    tool: ClassVar[str]
+    header: ClassVar[str]
+    prefix: ClassVar[str]
+    keys: ClassVar[str]
 
-    def watches(self) -> Iterator[ServedWatch]:
-        """Yield all watches with their histories."""
-        found = self._answer("GET", "watch")
-        if not isinstance(found, dict):
-            raise self._nonsense("watch")
-        for key in sorted(found):
-            yield self._watch(key)
-
-    def _watch(self, key: str) -> ServedWatch:
-        path = f"watch/{quote(key, safe='')}"
-        told, history = self._answer("GET", path), self._answer("GET", f"{path}/history")
-        times = [watch_time(stamp) for stamp in history or {}]
-        known = [time for time in times if time is not None]
-        # A watch without snapshots has an empty history, as an object or as a list.
-        if not isinstance(history or {}, dict) or len(known) < len(times):
-            raise self._nonsense(path)
+    def told(self, path: str, kind: type[Told]) -> Told:
+        """Return what is declared of an answer."""
+        found = self.answer("GET", path)
         try:
-            watch = typed(told, ToldWatch, path, "")
-            return ServedWatch(watch.watch(key, known, path, ""), bool(watch.paused))
+            return typed(found, kind, path, "")
         except SourceDataError:
-            raise self._nonsense(path) from None
+            raise self.nonsense(path) from None
 
-    def set_interval(self, key: str, seconds: int) -> None:
-        """Set the time between checks of a watch."""
-        parts = {}
-        for name, whole in PARTS.items():
-            parts[name], seconds = divmod(seconds, whole)
-        body = {"time_between_check": parts, "time_between_check_use_default": False}
-        self._answer("PUT", f"watch/{quote(key, safe='')}", body)
-
-    def _answer(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:  # noqa: ANN401 - JSON
+    def answer(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:  # noqa: ANN401 - JSON
         """Return the JSON of an answer."""
         status, reason, octets = self._exchange(method, path, body)
         if status in (401, 403):
-            raise SourceDataError(
-                f"{self.url} refuses the key. Copy the API key from its settings, page API, and pass it as "
-                "--key."
-            )
+            raise SourceDataError(f"{self.url} refuses the key. {self.keys}.")
         if status != 200:
             words = octets[:80].decode(errors="replace").strip() or reason
             raise SourceDataError(
-                f"{self.url} answers {method} api/v1/{path} with {status} ({words}). Check that it is the "
-                "address of a changedetection.io, without /api."
+                f"{self.url} answers {method} {self.prefix}/{path} with {status} ({words}). Check that it is "
+                f"the address of {self.tool}, without /{self.prefix.partition('/')[0]}."
             )
         try:
             return json.loads(octets)
         except (ValueError, RecursionError):
-            raise self._nonsense(path) from None
+            raise self.nonsense(path) from None
 
     def _exchange(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, str, bytes]:
         """Return status, reason and content of the answer to a request."""
         connection, base = self._connection()
-        headers = {"x-api-key": self.key, "Accept": "application/json", "Connection": "close"}
+        headers = {self.header: self.key, "Accept": "application/json", "Connection": "close"}
         if body is not None:
             headers["Content-Type"] = "application/json"
         late, held = threading.Event(), list[socket.socket]()
@@ -115,7 +110,7 @@ class ChangeDetectionApi:
             # The connection forgets its socket once an answer is to be read to its end.
             held.append(connection.sock)
             content = None if body is None else json.dumps(body)
-            connection.request(method, f"{base}/api/v1/{path}", content, headers)
+            connection.request(method, f"{base}/{self.prefix}/{path}", content, headers)
             with connection.getresponse() as answer:
                 octets = answer.read(LARGEST + 1)
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -130,7 +125,7 @@ class ChangeDetectionApi:
         if late.is_set():
             raise self._too_late(method, path)
         if len(octets) > LARGEST:
-            raise self._nonsense(path)
+            raise self.nonsense(path)
         return answer.status, answer.reason, octets
 
     def _connection(self) -> tuple[http.client.HTTPConnection, str]:
@@ -153,15 +148,70 @@ class ChangeDetectionApi:
 
     def _too_late(self, method: str, path: str) -> SourceDataError:
         return SourceDataError(
-            f"{self.url} has not answered {method} api/v1/{path} within {self.timeout:g} s. Check the "
+            f"{self.url} has not answered {method} {self.prefix}/{path} within {self.timeout:g} s. Check the "
             "server, or give it more --timeout."
         )
 
-    def _nonsense(self, path: str) -> SourceDataError:
+    def nonsense(self, path: str) -> SourceDataError:
+        """Return the error about an answer that is none of the tool's."""
         return SourceDataError(
-            f"{self.url} answers api/v1/{path} with what is no answer of changedetection.io. Check the "
+            f"{self.url} answers {self.prefix}/{path} with what is no answer of {self.tool}. Check the "
             "address, and that nothing else answers there."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ToldTag:
+    """Tag as the interface tells it."""
+
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeDetectionApi(JsonApi):
+    """A server of changedetection.io."""
+
+    tool: ClassVar[str] = "changedetection.io"
+    header: ClassVar[str] = "x-api-key"
+    prefix: ClassVar[str] = "api/v1"
+    keys: ClassVar[str] = "Copy the API key from its settings, page API, and pass it as --key"
+    limits: ClassVar[Limits] = LIMITS
+
+    def watches(self) -> Iterator[ServedWatch]:
+        """Yield all watches with their histories."""
+        found = self.answer("GET", "watch")
+        if not isinstance(found, dict):
+            raise self.nonsense("watch")
+        for key in sorted(found):
+            yield self._watch(key)
+
+    def _watch(self, key: str) -> ServedWatch:
+        path = f"watch/{quote(key, safe='')}"
+        told, history = self.answer("GET", path), self.answer("GET", f"{path}/history")
+        times = [watch_time(stamp) for stamp in history or {}]
+        known = [time for time in times if time is not None]
+        # A watch without snapshots has an empty history, as an object or as a list.
+        if not isinstance(history or {}, dict) or len(known) < len(times):
+            raise self.nonsense(path)
+        try:
+            watch = typed(told, ToldWatch, path, "")
+            hours = ActiveHours.of(watch.time_schedule_limit, path)
+            tags = tuple(watch.tags or ())
+            return ServedWatch(watch.watch(key, known, path, ""), bool(watch.paused), tags, hours)
+        except SourceDataError:
+            raise self.nonsense(path) from None
+
+    def tags(self) -> dict[str, str]:
+        """Return the titles of tags by their keys."""
+        return {key: each.title for key, each in self.told("tags", dict[str, ToldTag]).items()}
+
+    def set_interval(self, key: str, seconds: int) -> None:
+        """Set the time between checks of a watch."""
+        parts = {}
+        for name, whole in PARTS.items():
+            parts[name], seconds = divmod(seconds, whole)
+        body = {"time_between_check": parts, "time_between_check_use_default": False}
+        self.answer("PUT", f"watch/{quote(key, safe='')}", body)
 
 
 def _hang_up(held: list[socket.socket], late: threading.Event) -> None:

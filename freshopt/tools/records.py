@@ -10,9 +10,13 @@ each run's output is kept. Copies overlap: what one repeats of another counts on
 
 from __future__ import annotations
 
+import gzip
 import os
+import re
+import zlib
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -21,6 +25,13 @@ from freshopt.errors import SourceDataError
 from freshopt.logs.crawl_log import CrawlLog
 
 Kind = TypeVar("Kind")
+# Bytes of a file: a billion zeros fit into a megabyte of gzip.
+LARGEST = 1 << 28
+_GZIP = b"\x1f\x8b"
+# A date in a name, with or without a time of day.
+_STAMP = re.compile(
+    r"(?<!\d)(\d{4})[-_.]?(\d\d)[-_.]?(\d\d)(?:[T_ .-]*(\d\d)[-_.:h]?(\d\d)(?:[-_.:m]?(\d\d))?)?(?!\d)"
+)
 Paths: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
@@ -57,6 +68,65 @@ def typed(given: Any, kind: type[Kind], what: str, remedy: str) -> Kind:  # noqa
     words = reason if reason.startswith("JSON") else reason[:1].lower() + reason[1:]
     where = f" at {place.removeprefix('.')}" if place else ""
     raise SourceDataError(f"{what}: {words}{where}. {remedy}")
+
+
+def octets_of(file: Path, what: str) -> bytes:
+    """Return the content of a copy, unpacked if it is gzipped."""
+    try:
+        with file.open("rb") as raw:
+            packed = raw.read(2) == _GZIP
+            raw.seek(0)
+            content = gzip.GzipFile(fileobj=raw) if packed else raw
+            octets = content.read(LARGEST + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise unreadable(file, what, str(error)) from error
+    if len(octets) > LARGEST:
+        raise unreadable(file, what, f"it has more than {LARGEST >> 20} MiB")
+    return octets
+
+
+def unreadable(file: Path, what: str, reason: str) -> SourceDataError:
+    """Return the error about a copy that cannot be read."""
+    return SourceDataError(f"{file} cannot be read as {what}: {reason}. Remove this copy, or mend it.")
+
+
+def moment_of_copy(file: Path) -> datetime:
+    """Return when a copy was taken, by its name or its folders'."""
+    for name in (file.name, *(folder.name for folder in file.parents)):
+        for found in _STAMP.finditer(name):
+            year, month, day, hour, minute, second = (int(part or 0) for part in found.groups())
+            try:
+                return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+            except ValueError:  # digits that are no date
+                continue
+    return datetime.fromtimestamp(int(file.stat().st_mtime), UTC)
+
+
+def moment_told(written: object) -> datetime | None:
+    """Return a moment as tools write it, None if it is none.
+
+    ISO 8601, the dates of mails and HTTP, or seconds or milliseconds since 1970; UTC where there is no zone.
+
+    Examples
+    --------
+    >>> told = "Fri, 01 May 2026 03:00:00 +0200", "2026-05-01T01:00Z", "2026-05-01 01:00", 1_777_597_200
+    >>> len({moment_told(written) for written in told})
+    1
+    """
+    if isinstance(written, str) and re.fullmatch(r"\s*\d{9,13}(\.\d+)?\s*", written):
+        written = float(written)
+    try:
+        if isinstance(written, int | float) and not isinstance(written, bool):
+            return datetime.fromtimestamp(written / (1000.0 if written > 1e11 else 1.0), UTC)
+        if not isinstance(written, str):
+            return None
+        try:
+            moment = datetime.fromisoformat(written.strip())
+        except ValueError:
+            moment = parsedate_to_datetime(written)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 class Snapshot(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
@@ -20,6 +20,10 @@ from freshopt.tools.dbt import Dbt, read_dbt
 from freshopt.tools.dns import Dns
 from freshopt.tools.export import ToolFormat
 from freshopt.tools.external_secrets import ExternalSecrets
+from freshopt.tools.feeds.freshrss import FreshRss, read_freshrss
+from freshopt.tools.feeds.miniflux import Miniflux, read_miniflux
+from freshopt.tools.feeds.opml import read_opml
+from freshopt.tools.feeds.signals import feed_signals, push_signals, sitemap_signals
 from freshopt.tools.git import read_git
 from freshopt.tools.nginx import Nginx
 from freshopt.tools.nutch import Nutch, longest_of, read_nutch
@@ -30,6 +34,9 @@ from freshopt.tools.stormcrawler import StormCrawler
 from freshopt.tools.text_template import PLACEHOLDERS, QUOTING_WORDS, TextTemplate
 from freshopt.tools.wayback import read_wayback
 from freshopt.tools.whole_seconds import IntervalFormat, LifetimeFormat
+
+if TYPE_CHECKING:
+    import polars
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +61,18 @@ class Setting:
 class Tool:
     """Foreign tool: ``import NAME PATH``, ``schedule --format NAME``, ``sync NAME``.
 
-    `read` makes a log or a history of a path, which `help` describes, and `called` names it; `write` is the
-    format of its files; `server` is a running one, whose intervals can be set. Before there was the command
-    import, some had a `flag` of their own, --NAME PATH, in place of a log.
+    `read` makes a log or a history of a path, or the other table that it `makes`; `help` describes the path,
+    and `called` names it; `write` is the format of its files; `server` is a running one, whose
+    intervals can be set. Before there was the command import, some had a `flag` of their own, --NAME PATH, in
+    place of a log.
     """
 
     name: str
-    read: Callable[..., CrawlLog | ChangeHistory] | None = None
+    read: Callable[..., CrawlLog | ChangeHistory | polars.DataFrame] | None = None
     help: str = ""
     metavar: str = "PATH"
     called: str = "{}"
+    makes: Literal["log", "signals", "limits"] = "log"
     flag: bool = False
     write: type[ToolFormat[Any]] | None = None
     server: type[ChangeDetectionApi] | None = None
@@ -78,6 +87,13 @@ COMMAND = Setting(
     "for the name of a table or view (default REFRESH MATERIALIZED VIEW {source!i}).",
     "write",
 )
+SINCE = Setting("since", "MOMENT", "start of the history, such as 2026-01-31.", "read")
+WHEN = Setting(
+    "when",
+    "WORD",
+    "moment of a signal: dated, the date of the change (default), or seen, that of the first copy with it.",
+    "read",
+)
 TOOLS = (
     Tool(
         "git",
@@ -87,7 +103,7 @@ TOOLS = (
         called="git history of {}",
         flag=True,
         options=(
-            Setting("since", "MOMENT", "start of the history, such as 2026-01-31.", "read"),
+            SINCE,
             Setting(
                 "files",
                 "PATHSPEC",
@@ -145,6 +161,84 @@ TOOLS = (
         flag=True,
         write=ChangeDetection,
         server=ChangeDetectionApi,
+    ),
+    Tool(
+        "miniflux",
+        read_miniflux,
+        "Address of a running Miniflux: a feed changes when an entry is published. Such as "
+        "http://localhost:8080.",
+        "URL",
+        write=Miniflux,
+        options=(
+            Setting("key", "KEY", "its API key (default: MINIFLUX_KEY of the environment).", "read"),
+            SINCE,
+        ),
+    ),
+    Tool(
+        "freshrss",
+        read_freshrss,
+        "SQLite database of FreshRSS (data/users/NAME/db.sqlite): a feed changes when an entry is published.",
+        "FILE",
+        write=FreshRss,
+        options=(
+            SINCE,
+            Setting(
+                "table",
+                "NAME",
+                "FreshRSS's table of feeds (default feed, as in SQLite; else such as freshrss_ann_feed).",
+                "write",
+            ),
+        ),
+    ),
+    Tool(
+        "opml",
+        read_opml,
+        "List of feeds in OPML: a table of their limits, by tag, for plan --limits.",
+        "FILE",
+        makes="limits",
+        options=(
+            Setting(
+                "interval",
+                "TAG=TIME..TIME",
+                "shortest and longest interval of feeds with a tag, such as News=10min..6h (repeatable); * "
+                "is each feed.",
+                "read",
+                argument="intervals",
+                many=True,
+            ),
+        ),
+    ),
+    Tool(
+        "sitemap-signals",
+        sitemap_signals,
+        "Folder with copies of sitemaps, as for sitemap: a page signals where its date is another, or it is "
+        "new.",
+        makes="signals",
+        options=(WHEN,),
+    ),
+    Tool(
+        "feed-signals",
+        feed_signals,
+        "Folder with copies of RSS and Atom feeds (*.xml, *.rss, *.atom, also gzipped), with their dates in "
+        "the names: each entry signals when it was published and updated.",
+        makes="signals",
+        options=(
+            WHEN,
+            Setting(
+                "of",
+                "WORD",
+                "whose signals: entries, the pages that they link to (default), or feed, the feed itself.",
+                "read",
+            ),
+        ),
+    ),
+    Tool(
+        "push-signals",
+        push_signals,
+        "Log of what was pushed by WebSub, IndexNow or webhooks: an access log, or JSON lines with a moment "
+        "and a body.",
+        "FILE",
+        makes="signals",
     ),
     Tool("crontab", write=Crontab, options=(COMMAND,)),
     Tool("pg_cron", write=PgCron, options=(COMMAND,)),

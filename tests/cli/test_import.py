@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from freshopt.tools.table import FLAGS, READ
 from tests.ground_truth.command_lines import Run, fields, refuse, unwrapped
 from tests.ground_truth.refusals import present, refused
 from tests.tools.test_dbt import RUNS
+from tests.tools.test_feed_readers import FRESHRSS
 from tests.tools.test_git import Repository
 from tests.tools.test_read_crawlers import BEGIN, HEADER, data_folder, dump_line
 
@@ -87,6 +90,19 @@ def wayback(at: Path) -> None:
     at.write_text("\n".join(CDX) + "\n")
 
 
+def freshrss(at: Path) -> None:
+    with closing(sqlite3.connect(at)) as database:
+        database.executescript(FRESHRSS)
+        looked = int(datetime(2026, 5, 20, tzinfo=UTC).timestamp())
+        for feed, url in enumerate(("https://a.org/f?x=1&amp;y=2", "https://b.org/f"), start=1):
+            database.execute("INSERT INTO feed (id, url, lastUpdate) VALUES (?, ?, ?)", (feed, url, looked))
+            for k in range(9):
+                date = looked - 43_200 * feed * (k + 1)
+                entry = (1_000_000 * (date + 60) + feed, date, feed)
+                database.execute("INSERT INTO entry (id, date, id_feed) VALUES (?, ?, ?)", entry)
+        database.commit()
+
+
 MADE: dict[str, tuple[str, Callable[[Path], None]]] = {
     "git": ("repo", git),
     "history": ("changes.csv", history),
@@ -95,11 +111,19 @@ MADE: dict[str, tuple[str, Callable[[Path], None]]] = {
     "changedetection": ("data", changedetection),
     "sitemap": ("sitemaps", sitemap),
     "wayback": ("a.cdx", wayback),
+    "freshrss": ("db.sqlite", freshrss),
 }
 
 
+# Tools that make a log of files; those of a server, or of other tables, are in test_feed_readers.py and
+# test_signals.py.
+LOGS = [name for name, tool in READ.items() if tool.makes == "log" and tool.metavar != "URL"]
+
+
 def test_every_tool_that_is_read_has_a_case() -> None:
-    assert set(MADE) == set(READ)
+    assert set(MADE) == set(LOGS)
+    others = {"miniflux", "opml", "sitemap-signals", "feed-signals", "push-signals"}
+    assert READ.keys() - MADE.keys() == others
 
 
 def made(tool: str) -> Path:
@@ -113,7 +137,7 @@ def read(path: str) -> CrawlLog | ChangeHistory:
 
 
 @pytest.mark.filterwarnings("ignore::freshopt.errors.SourceDataWarning")
-@pytest.mark.parametrize("tool", READ)
+@pytest.mark.parametrize("tool", LOGS)
 def test_what_is_written_is_read_again(run: Run, tool: str) -> None:
     path = made(tool)
     expected = read_tool(READ[tool], path, {}, "day")

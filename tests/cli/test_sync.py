@@ -6,7 +6,9 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
@@ -32,6 +34,12 @@ class Fake(BaseHTTPRequestHandler):
         uuid, _, rest = path.partition("/")
         if self.server.nonsense is not None:
             self._say(200, self.server.nonsense)
+        elif self.path == "/below/api/v1/tags":
+            tags = {
+                "t1": {"title": "News", "uuid": "t1", "notification_muted": False},
+                "t2": {"title": "Slow"},
+            }
+            self._say(200, json.dumps(tags))
         elif self.headers["x-api-key"] != "key":
             self._say(403, '"Invalid access"')
         elif not uuid:
@@ -41,7 +49,7 @@ class Fake(BaseHTTPRequestHandler):
         else:
             watch = {"url": f"http://a.org/{uuid}", "last_checked": CHECKED, "paused": False}
             own = {"time_between_check_use_default": False, "time_between_check": self.server.intervals[uuid]}
-            self._say(200, json.dumps(watch | own))
+            self._say(200, json.dumps(watch | own | self.server.told.get(uuid, {})))
 
     def do_PUT(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -68,6 +76,7 @@ class FakeServer(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Fake)
+        self.told: dict[str, dict[str, Any]] = {}
         self.intervals: dict[str, dict[str, int | None]] = {
             key: {"hours": 1, "days": None} for key in HISTORIES
         }
@@ -84,14 +93,21 @@ class FakeServer(ThreadingHTTPServer):
         }
 
 
-@pytest.fixture
-def server() -> Iterator[FakeServer]:
+@contextmanager
+def serving() -> Iterator[FakeServer]:
+    """Run a server for as long as it is looked at."""
     with FakeServer() as made:
         thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         yield made
         made.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    with serving() as made:
+        yield made
 
 
 def test_intervals_are_set_below_a_path(run: Run, server: FakeServer) -> None:

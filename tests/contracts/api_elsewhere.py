@@ -45,7 +45,8 @@ NAMES: dict[str, dict[str, str]] = {
     "test_poisson_check": {"goodness_of_fit": "draw interpret"},
     "test_signal_quality": {"noisy_signals": "NoisySignals"},
     "test_formats": {
-        "tools": "CacheControl ChangeDetection Crontab Dns ExternalSecrets Nginx Nutch Redis StormCrawler"
+        "tools": "CacheControl ChangeDetection Crontab Dns ExternalSecrets FreshRss Miniflux Nginx Nutch "
+        "Redis StormCrawler"
     },
     "test_crontab": {"tools": "write_icalendar"},
     "test_dbt": {"tools": "Dbt DbtJobs read_dbt"},

@@ -161,6 +161,8 @@ def values() -> dict[str, Any]:
                 "Nginx",
                 "Redis",
                 "ExternalSecrets",
+                "FreshRss",
+                "Miniflux",
                 "Nutch",
                 "PgCron",
                 "StormCrawler",

@@ -218,3 +218,32 @@ def test_another_server_is_told_apart(server: Server) -> None:
     said = sync(server, code=2, url=server.pages.url).output
     assert "answers GET api/v1/watch with 404" in said
     assert server.intervals() == before
+
+
+def test_tags_and_active_hours(server: Server) -> None:
+    """Tags bound intervals, and a watch with hours keeps to its share within them."""
+    tags = {title: server.call("POST", "tag", {"title": title})["uuid"] for title in ("fast", "slow")}
+    uuids = {watch["url"]: uuid for uuid, watch in server.call("GET", "watch").items()}
+    pages = [server.pages.address(page) for page in server.pages.changes]
+    day = {"enabled": True, "start_time": "09:00", "duration": {"hours": "8", "minutes": "00"}}
+    week = dict.fromkeys(("monday", "tuesday", "wednesday", "thursday", "friday"), day)
+    off = {name: {**day, "enabled": False} for name in ("saturday", "sunday")}
+    for k, page in enumerate(pages):
+        body: dict[str, object] = {"tags": [tags["fast" if k % 2 else "slow"]]}
+        if k == 0:
+            body["time_schedule_limit"] = {"enabled": True, **week, **off}
+        server.call("PUT", f"watch/{uuids[page]}", body)
+    bounds = ["--tag-interval", "fast=10min..2h", "--tag-interval", "slow=3h..12h"]
+    said = sync(server, *bounds, "--bandwidth", "60/day").output
+    assert "8 planned" in said
+    after = server.intervals()
+    hours = [each.hours for each in ChangeDetectionApi(server.url, server.key).watches() if each.hours.times]
+    assert len(hours) == 1
+    for k, page in enumerate(pages):
+        seconds = after[page]
+        assert seconds is not None
+        assert seconds >= (600 if k % 2 else 3 * 3600)
+        assert k == 0 or seconds <= (2 * 3600 if k % 2 else 12 * 3600) * 1.01
+    # Three checks a day in five days, of which hours allow as many as the bound of its tag asks for.
+    assert hours[0].mean(after[pages[0]] or 0) >= hours[0].mean(3 * 3600.0)
+    assert "0 intervals set" in sync(server, *bounds, "--bandwidth", "60/day").output

@@ -17,6 +17,8 @@ from freshopt.tools import (
     ChangeDetection,
     Dns,
     ExternalSecrets,
+    FreshRss,
+    Miniflux,
     Nginx,
     Nutch,
     Redis,
@@ -110,6 +112,30 @@ def secrets(path: Path) -> dict[str, float]:
     return {name: seconds for name, seconds in found.items() if seconds}
 
 
+def plain_url(k: int) -> str:
+    return url(k).replace("\\", "%5C")
+
+
+def freshrss(path: Path) -> dict[str, float]:
+    line = re.compile(r"UPDATE feed SET ttl=(-?\d+) WHERE ttl>=0 AND url IN \('((?:[^']|'')*)', '.*'\);")
+    head, *lines, end, nothing = path.read_bytes().decode().split("\n")
+    assert (head, end, nothing) == ("BEGIN;", "COMMIT;", "")
+    found = [line.fullmatch(each) for each in lines]
+    ttl = {each[2].replace("''", "'"): float(each[1]) for each in found if each is not None}
+    assert len(ttl) == len(lines)
+    return {name: seconds for name, seconds in ttl.items() if seconds > 0.0}
+
+
+def miniflux(path: Path) -> dict[str, float]:
+    line = re.compile(
+        r".* = checked_at \+ interval '(\d+) (s|years)' WHERE feed_url = '(.*)' AND NOT disabled;"
+    )
+    found = [line.fullmatch(each) for each in path.read_bytes().decode().split("\n")[1:-2]]
+    return {
+        each[3].replace("''", "'"): float(each[1]) for each in found if each is not None and each[2] == "s"
+    }
+
+
 def template(path: Path) -> dict[str, float]:
     lines = path.read_bytes().decode().split("\n")[:-1]
     return {json.loads(own): float(seconds) for seconds, own in (line.split(" ", 1) for line in lines)}
@@ -157,6 +183,8 @@ FORMATS = {
     "stormcrawler": Format(StormCrawler(), url, stormcrawler, step=60.0, least=60.0),
     "changedetection": Format(ChangeDetection(), url, changedetection, least=60.0),
     "external-secrets": Format(ExternalSecrets(), lambda k: f"{'prod/' * (k % 2)}{k}.b-{k}", secrets),
+    "freshrss": Format(FreshRss(), plain_url, freshrss, least=60.0),
+    "miniflux": Format(Miniflux(), plain_url, miniflux, step=60.0, least=60.0),
     "template": Format(TextTemplate("{seconds} {source!j}"), url, template),
     "cache-control": Format(CacheControl(), url, cache_control, least=0.0),
     "nginx": Format(Nginx(), url, nginx, least=0.0),

@@ -1,0 +1,1 @@
+"""Feeds: readers' histories and intervals, lists of feeds, signals of changes."""
