@@ -159,8 +159,6 @@ def run(
         settings["host_limits"] = host_limits_with_units(settings["host_limits"], "day")
     for name, value in settings.items():
         SETTINGS[name].read(option_of(name), value, Clock("day"))
-    if signals_from is not None and objective is None and _is_new(folder):
-        objective = "binary"
     if objective is not None:
         settings["objective"] = objective_of(objective, None)
         if signals_from is not None:
