@@ -200,16 +200,17 @@ def test_copies_crawled_by_waits_are_stale_as_the_replay_says(quality: tuple[flo
     assert abs(found.costs["binary"].z(float(np.sum(1.0 - stale)))) < 4.0
     # Once by quadrature, where time and signals both count.
     if 0.0 < quality[0] < 1.0 and quality[1] < 1.0:
-        (l, p), waits = quality, rule.waits[0]  # type: ignore[union-attr]
-        g = l / p
+        assert isinstance(rule, SignalWaits)
+        recall, p = quality
+        g = recall / p
         fresh = sum(
             quad(
-                lambda t, n=n: poisson.pmf(n, g * t) * (1.0 - p) ** n * np.exp(-(1.0 - l) * t),
+                lambda t, n=n: poisson.pmf(n, g * t) * (1.0 - p) ** n * np.exp((recall - 1.0) * t),
                 0.0,
                 tau,
                 epsabs=1e-13,
             )[0]
-            for n, tau in enumerate(waits)
+            for n, tau in enumerate(rule.waits[0])
         )
         assert 1.0 - stale[0] == pytest.approx(rates[0] * fresh, rel=SCALAR)
 
