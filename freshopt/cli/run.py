@@ -103,7 +103,7 @@ _OBJECTIVES = tuple(name for name in PLANNED if not OBJECTIVES[name].command.nee
     "--signals-from",
     metavar="FILE",
     help="Signals that sources may have changed: a file that grows, or the words of a program that prints "
-    "them, lines such as source,time,kind. Implies --objective binary.",
+    "them, lines such as source,time,kind.",
 )
 @click.option("--once", is_flag=True, help="End when nothing more is due, instead of waiting.")
 @click.option("--for", "duration", metavar="TIME", help="End after this time, such as 8h.")

@@ -1,4 +1,4 @@
-"""Renewal cycle of a source with noisy signals, for any cost of missed changes.
+"""Renewal cycle with noisy signals, for any cost of missed changes.
 
 Let c(m) be what a copy costs that missed m changes, e.g. [m ≥ 1], H(m) or m. After a time s with n signals
 the number missed is M = Poisson(as) + Binomial(n, p), whenever the signals came, a the rate of changes that
@@ -23,7 +23,7 @@ harmonic  L = 0, Gauss nodes of ∫₀¹ (1 − (1 − y)^m)/y dy: H(m) to 1e-14
 
 All terms are positive. Time is in units of 1/Δ. Cost: some 3 µs for every number of signals that a cycle may
 have, 10-100 µs a source and price; precisions below `LEAST_PRECISION` are refused, as cycles would have
-thousands of signals that say next to nothing.
+thousands of signals whose information is negligible.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Cost(NamedTuple):
 
 
 class CostRow(NamedTuple):
-    """Cost of changes missed at one source: a, p, g, L, y, W, and −log(1 − p·y)."""
+    """A source's cost: a, p, g, L, y, W, −log(1−p·y)."""
 
     silent: float
     precision: float
@@ -101,7 +101,7 @@ class CostRow(NamedTuple):
 
 
 def cost_row(recall: float, precision: float, changes: float, cost: Cost) -> CostRow:
-    """Return the cost at a source of given quality, by nodes for so many changes a cycle."""
+    """Return a source's cost, by nodes for so many changes a cycle."""
     nodes, weights = cost.nodes, cost.weights
     if len(nodes) > len(MANY_NODES):
         first = 0
@@ -162,7 +162,7 @@ def time_until(eta: float, n: float, start: float, q: CostRow) -> float:
 
 
 def before_end(n: float, end: float, eta: float, density: float, reached: float, q: CostRow) -> float:
-    """Return ∫₀^τ e^{−gt}(gt)ⁿ/n!·(η − c(t, n)) dt for τ = end, where c is η.
+    """Return ∫₀^τ e^{−gt}(gt)ⁿ/n!·(η−c(t,n))dt for τ = end, c(τ,n) = η.
 
     It is ηR_n/g less terms as of thinned signals; positive terms alone, ∫ R_n·∂c/∂t/g, where it is small.
     """
@@ -196,7 +196,7 @@ def before_end(n: float, end: float, eta: float, density: float, reached: float,
 
 
 def waited_for(many: float, eta: float, q: CostRow) -> tuple[float, float]:
-    """Return length and Σ (η − E c)/g of the first `many` numbers of signals, all of which come.
+    """Return length and Σ(η−E c)/g of `many` signals, all awaited.
 
     Of exponential times with n signals: E (1 − y)^M = (g/(g + ay))·((1 − py)g/(g + ay))ⁿ.
     """
@@ -210,7 +210,7 @@ def waited_for(many: float, eta: float, q: CostRow) -> tuple[float, float]:
 
 
 def signals_below(eta: float, surely: bool, q: CostRow) -> float:
-    """Return how many n have c(0, n) < η; or c(s, n) < η, surely, when the next signal comes."""
+    """Return how many n have a cost < η."""
     low, high, step = 0.0, math.inf, 1.0
     while high - low > 1.0:
         n = low + step if high == math.inf else math.floor(0.5 * (low + high))
@@ -221,7 +221,7 @@ def signals_below(eta: float, surely: bool, q: CostRow) -> float:
 
 
 def moments(eta: float, q: CostRow) -> Moments:
-    """Return the moments of a cycle that ends once the copy costs η."""
+    """Return the moments of a cycle that ends at cost η."""
     g, surely = q.signals, q.silent > 0.0
     n = signals_below(eta, surely, q)
     length, value = waited_for(n, eta, q)
@@ -246,7 +246,7 @@ def largest_cost(q: CostRow) -> float:
 
 
 def threshold(target: float, of_value: bool, q: CostRow) -> tuple[float, Moments]:
-    """Return the η ≤ `largest_cost` at which V or ψ is the target, and its moments there."""
+    """Return the η of a target V or ψ, with moments."""
     top = largest_cost(q)
     eta, low, high = min(math.sqrt(2.0 * target) if of_value else target, 0.5 * top), 0.0, top
     found = Moments(0.0, 0.0, 0.0)
@@ -317,7 +317,7 @@ def evaluate(
 def waits(
     begin: int, end: int, rate: Array, recall: Array, precision: Array, cost: Cost, times: Array
 ) -> None:
-    """Write the times τ_n, in units of 1/Δ, after which a copy with n signals is due; 0 from some n on."""
+    """Write the waits τ_n, in units of 1/Δ."""
     for k in range(begin, end):
         times[k] = 0.0
         if recall[k] == 0.0:

@@ -205,7 +205,7 @@ class SignalThresholds:
         return np.asarray(as_vector(elapsed, len(self), "elapsed") >= self.waiting(signals))
 
     def waiting(self, signals: npt.ArrayLike) -> Array:
-        """Return the time from a crawl to the next of each source, shape (n,).
+        """Return the times from a crawl to the next, shape (n,).
 
         Parameters
         ----------

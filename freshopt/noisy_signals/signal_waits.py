@@ -1,4 +1,4 @@
-"""`SignalWaits`: when to crawl, by how many signals came since the last crawl."""
+"""`SignalWaits`: when to crawl, by the signals since the last crawl."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def follow_waits(
     counts: IntArray,
     out: Array,
 ) -> None:
-    """Write or count the crawls of each source; they are only counted, in `counts[1:]`, without room."""
+    """Write the crawls of each source; without room, only count them."""
     at, most = 0, waits.shape[1]
     for k in range(len(waits)):
         last, heard = 0.0, 0
@@ -150,7 +150,7 @@ class SignalWaits:
         return np.asarray(as_vector(elapsed, len(self), "elapsed") >= self.waiting(signals))
 
     def waiting(self, signals: npt.ArrayLike) -> Array:
-        """Return the time from a crawl to the next of each source, shape (n,).
+        """Return the times from a crawl to the next, shape (n,).
 
         Parameters
         ----------
@@ -174,7 +174,7 @@ class SignalWaits:
         horizon: float,
         draws: npt.ArrayLike | None = None,
     ) -> tuple[IntArray, Array]:
-        """Return the crawls of a crawler that follows the rule, all copies fresh at 0.
+        """Return the crawls that follow the rule, all copies fresh at 0.
 
         Parameters
         ----------
@@ -247,7 +247,7 @@ class SignalWaits:
 
 
 def stale_between(rule: SignalWaits, rate: Array, d: Array, recall: Array, precision: Array) -> Array:
-    """Return the share of time that each copy is stale, shape (n,), of crawls at these rates.
+    """Return each copy's stale share of time at these rates, shape (n,).
 
     A copy with k signals is fresh until the time τ_k while all of them were false and no change was silent:
     ∫₀^τ_k e^{−at}((1−p)gt)^k/k! dt, with g signals and a = (1−l)Δ + g per time, is a Gamma distribution's.

@@ -1,4 +1,4 @@
-"""`WithNoisySignals`: an objective for sources whose change signals are incomplete and partly false.
+"""`WithNoisySignals`: objectives whose change signals are incomplete and partly false.
 
 Each source is crawled as soon as its copy costs so much now, in expectation over the changes that its signals
 and the time since the last crawl tell of: no other rule costs less at that rate
@@ -77,14 +77,14 @@ class WithNoisySignals(Objective):
     ------
     ObjectiveError
         For another objective or discipline, if a share is out of range, and for delay and harmonic staleness
-        if a precision is below 0.01 where the recall is not 0: such signals say next to nothing.
+        if a precision is below 0.01 where the recall is not 0: what such signals say is negligible.
 
     Notes
     -----
     The cells have no form in CVXPY: the dual solves them, and the certificate proves the rates. Of sources
     with `signalled=True` nothing is asked; a recall and precision of 1 says the same. A source and price take
     0.05-0.5 ms of harmonic staleness, 10-50 µs of delay and 2 µs of binary freshness, so that thousands of
-    noisy sources are solved in seconds to a minute; silent and perfect ones cost next to nothing.
+    noisy sources are solved in seconds to a minute; the time of silent and perfect ones is negligible.
 
     Examples
     --------
@@ -121,7 +121,7 @@ class WithNoisySignals(Objective):
             if len(low) and bool(np.any(recall > 0.0)):
                 raise ObjectiveError(
                     f"precision {list_offenders(f'{precision[k]:g}' for k in low)} is below "
-                    f"{LEAST_PRECISION}: such signals say next to nothing. Pass a recall of 0 there."
+                    f"{LEAST_PRECISION}: what such signals say is negligible. Pass a recall of 0 there."
                 )
 
     def __repr__(self) -> str:
@@ -261,7 +261,7 @@ def _each(
     formulas: tuple[Formula, Formula, Callable[[Array, Array, Array], Array]],
     power: int,
 ) -> Array:
-    """Return what each source's formula says; the noisy one's is in units of 1/Δ.
+    """Return each source's formula; the noisy one's is in units of 1/Δ.
 
     `power` is 1 for costs, 0 for marginal values and −1 for rates at prices.
     """

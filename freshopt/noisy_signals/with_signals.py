@@ -35,7 +35,7 @@ def with_signals(objective: Objective, recall: Array, precision: Array) -> Objec
     """
     require_signals(objective)
     if type(objective) in COSTS:
-        # Signals so false say next to nothing, and are left out.
+        # Signals so false are negligible, and left out.
         recall = np.where(precision < LEAST_PRECISION, 0.0, recall)
     if not np.any(recall > 0.0):
         return objective
@@ -93,7 +93,7 @@ def quality_of(objective: Objective) -> tuple[Array, Array]:
 
 
 def stale_with_signals(objective: Objective, rates: Array, sources: Sources) -> Array:
-    """Return the share of time that each copy is stale under an objective's rule, shape (n,)."""
+    """Return each copy's stale share of time under the objective's rule."""
     d, (recall, precision) = np.asarray(sources.change_rate), quality_of(objective)
     rule = rule_of(objective, rates, sources)
     if isinstance(rule, SignalWaits):

@@ -220,8 +220,7 @@ class Wishes:
         kind=Path,
         metavar="FILE",
         group="estimates",
-        help="Table with columns source, time, and kind if there are several: signals that sources had "
-        "changed, such as a sitemap's or a feed's dates.",
+        help="Table of signals of change, as a sitemap's or feed's dates: source, time, kind if several.",
     )
     confidence: float = wish(
         0.95,

@@ -13,7 +13,6 @@ from freshopt.formatting import count, number, percent
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.noisy_signals.pooled_signals import Kind, PooledSignals
 from freshopt.noisy_signals.with_signals import (
-    called,
     follows_signals,
     rule_of,
     stale_with_signals,
@@ -25,7 +24,6 @@ from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.questions.bandwidth_for import bandwidth_for, difference
 from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.questions.todays_crawls import MOST
-from freshopt.report.objective_names import goal_of
 
 if TYPE_CHECKING:
     import polars
@@ -175,8 +173,11 @@ class SignalsBring:
         return total(self.learnt.precision_ * self.learnt.signal_rate_)
 
 
-def signals_bring(solution: Solution, learnt: PooledSignals) -> SignalsBring:
-    """Return what signals bring to a plan, by a plan without them."""
+def signals_bring(solution: Solution, learnt: PooledSignals, noun: str) -> SignalsBring:
+    """Return what signals bring to a plan, by a plan without them.
+
+    `noun` is what the objective measures.
+    """
     problem, used = solution.problem, solution.bandwidth_used
     weight = total(problem.sources.column("importance"))
     if not follows_signals(problem.objective) or problem.program is not None or not weight > 0.0:
@@ -189,7 +190,6 @@ def signals_bring(solution: Solution, learnt: PooledSignals) -> SignalsBring:
     assert kernel is not None
     fresh = 1.0 - total(importance * stale) / weight
     fresh_without = 1.0 - total(kernel.cost(alone.rates)) / weight
-    noun = goal_of(type(called(problem.objective)).__name__).noun
     needed = None
     if len(problem.sources) <= MOST and 0.0 < fresh < 1.0 and np.isfinite(mean):
         try:

@@ -39,7 +39,7 @@ SHIFT = 8.0
 
 
 def harmonic_number(n: float) -> float:
-    """Return H(n) = 1 + 1/2 + ... + 1/n for n ≥ 1.
+    """Return the harmonic number H(n) for n ≥ 1.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def signals_until(q: float) -> float:
 
 
 def delayed_signals_until(q: float) -> float:
-    """Return the least N ≥ 1 with N(N + 1)/2 ≥ q: delay."""
+    """Return the least N ≥ 1 with N(N+1)/2 ≥ q."""
     n: float = np.ceil(4.0 * q / (1.0 + math.sqrt(1.0 + 8.0 * q)))
     return max(1.0, n)
 
@@ -118,7 +118,7 @@ def reach_of_harmonic(
 def reach_of_delay(
     rate: float, w: float, off: float, paid: float, _rises: bool, _falls: bool, d: float
 ) -> float:
-    """Return the distance to Δ/N with the least N(N + 1)/2 ≥ νΔ/w."""
+    """Return the distance to Δ/N, N(N+1)/2 ≥ νΔ/w."""
     q = paid * (d / w)
     first = delayed_signals_until(q * (1.0 - ROUNDING))
     last = delayed_signals_until(q * (1.0 + ROUNDING))
