@@ -146,7 +146,7 @@ def plan(
             given["changed_cost"], said["changed_cost"] = cost, said_cost
     if "compare_rule" in given:
         replay, said["--replay"] = True, said["compare_rule"]
-    if {"freshness", "signals"} & {*given} and "--objective" not in said:
+    if "freshness" in given and "--objective" not in said:
         goal = replace(goal, objective="binary")
     _refuse(said, given, constraints, estimation, str(goal.objective), refresh, engine)
     if refresh == "on-request":

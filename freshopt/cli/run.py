@@ -96,7 +96,7 @@ if TYPE_CHECKING:
     "--signals-from",
     metavar="FILE",
     help="Signals that sources may have changed: a file that grows, or the words of a program that prints "
-    "them, lines such as source,time,kind. Implies --objective binary.",
+    "them, lines such as source,time,kind.",
 )
 @click.option("--once", is_flag=True, help="End when nothing more is due, instead of waiting.")
 @click.option("--for", "duration", metavar="TIME", help="End after this time, such as 8h.")
@@ -152,8 +152,6 @@ def run(
         settings["host_limits"] = host_limits_with_units(settings["host_limits"], "day")
     for name, value in settings.items():
         SETTINGS[name].read(option_of(name), value, Clock("day"))
-    if signals_from is not None and objective is None and _is_new(folder):
-        objective = "binary"
     if objective is not None:
         settings["objective"] = objective_of(objective, None)
         if signals_from is not None:

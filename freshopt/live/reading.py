@@ -29,7 +29,7 @@ from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
-from freshopt.noisy_signals.with_signals import follows_signals
+from freshopt.noisy_signals.with_signals import follows_signals, stale_with_signals
 from freshopt.numerics.arrays import Array, total
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.solvers.proportional import share
@@ -272,17 +272,14 @@ def _freshness(table: SourceTable, settings: PlannerSettings) -> tuple[float, di
     own = replace(settings, objective=BinaryFreshness(settings.objective.refresh), explore=0.0)
     free = replace(table, min_rate=np.zeros(len(table)))
     problem = problem_of(free, table.change_rate, every, replace(own, host_limits={}, host_gap=0.0))
-    heard = problem
-    if follows_signals(settings.objective):
-        heard = problem.restated(objective=settings.objective)
     bounded = problem_of(table, table.change_rate, every, own)
     if problem.numerics is None:
         return math.nan, {}
 
-    def share_fresh(rate: Array, by: Problem = problem) -> float:
-        assert by.numerics is not None, "every cell of freshness has a kernel"
-        cost = total(by.numerics.cost(rate))
-        return value_at(by.objective, by.numerics, by.sources, rate, cost) / weight
+    def share_fresh(rate: Array) -> float:
+        assert problem.numerics is not None, "every cell of freshness has a kernel"
+        cost = total(problem.numerics.cost(rate))
+        return value_at(problem.objective, problem.numerics, problem.sources, rate, cost) / weight
 
     shapes = {
         "uniform": np.ones(len(table)),
@@ -290,9 +287,12 @@ def _freshness(table: SourceTable, settings: PlannerSettings) -> tuple[float, di
         "square-root": square_root_shape(bounded.sources),
     }
     rates = {rule: share(bounded, shape).rates for rule, shape in shapes.items()}
-    return share_fresh(table.rate, heard), {
-        rule: share_fresh(rate) for rule, rate in rates.items() if rate is not None
-    }
+    if follows_signals(settings.objective):
+        stale = stale_with_signals(settings.objective, table.rate, problem.sources)
+        fresh = 1.0 - total(problem.sources.importance * stale) / weight
+    else:
+        fresh = share_fresh(table.rate)
+    return fresh, {rule: share_fresh(rate) for rule, rate in rates.items() if rate is not None}
 
 
 def _crawled_twice(database: Database, table: SourceTable) -> npt.NDArray[np.bool_]:

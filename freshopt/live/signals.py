@@ -1,9 +1,10 @@
 """Signals of a live planner: recorded once each, learnt from, acted upon.
 
 What signals tell is learnt at every full re-solve from all crawls and all signals so far, pooled by host,
-and change rates with it; each source then has its threshold at the price in force. A source is due when the
-time since its last crawl, and its bonus for each signal since, reach the threshold: a signal brings it
-forward, and no further than the bandwidth, its max_rate and the turns of its host let it come.
+and change rates with it; each source then has its rule at the price in force. A source is due when the time
+since its last crawl, and its bonus for each signal since, reach the threshold (freshness), or when the wait
+for so many signals is over (delay, harmonic staleness): a signal brings it forward, and no further than the
+bandwidth, its max_rate and the turns of its host let it come.
 
 The tables are made with the first signal; a planner without signals has none of them.
 
@@ -26,10 +27,10 @@ from freshopt.live.settings import PlannerSettings
 from freshopt.live.source_table import SourceTable
 from freshopt.logs.clock import Clock
 from freshopt.modelling.sources import Sources
-from freshopt.noisy_signals.noisy_signal_freshness import NoisySignalFreshness
 from freshopt.noisy_signals.pooled_signals import PooledSignals
 from freshopt.noisy_signals.signal_table import UNNAMED, SignalTable
-from freshopt.noisy_signals.with_signals import require_signals, thresholds_of, with_signals
+from freshopt.noisy_signals.signal_waits import SignalWaits
+from freshopt.noisy_signals.with_signals import quality_of, require_signals, rule_of, with_signals
 from freshopt.numerics.arrays import Array, total
 
 # Characters of a kind at most: a feed's address, say.
@@ -40,6 +41,8 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS signal_rule (source BIGINT PRIMARY KEY REFERENCES source (id), "
     "recall DOUBLE PRECISION NOT NULL, precise DOUBLE PRECISION NOT NULL, "
     "threshold DOUBLE PRECISION NOT NULL, bonus DOUBLE PRECISION NOT NULL, heard INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS signal_wait (source BIGINT NOT NULL REFERENCES source (id), "
+    "heard INTEGER NOT NULL, wait DOUBLE PRECISION NOT NULL, PRIMARY KEY (source, heard))",
     "CREATE TABLE IF NOT EXISTS silent_kind (kind TEXT PRIMARY KEY)",
 )
 _COUNT = (
@@ -49,9 +52,10 @@ _COUNT = (
 )
 # A source that fails waits for its next try.
 _DUE = (
-    "UPDATE source SET next_due = (SELECT source.last_crawl + threshold - heard * bonus FROM signal_rule "
-    "WHERE signal_rule.source = source.id) WHERE active = 1 AND rate > 0 AND last_crawl IS NOT NULL "
-    "AND silent_since IS NULL AND id IN (SELECT source FROM signal_rule)"
+    "UPDATE source SET next_due = (SELECT source.last_crawl + COALESCE((SELECT wait FROM signal_wait WHERE "
+    "signal_wait.source = source.id AND signal_wait.heard = signal_rule.heard), threshold - heard * bonus) "
+    "FROM signal_rule WHERE signal_rule.source = source.id) WHERE active = 1 AND rate > 0 "
+    "AND last_crawl IS NOT NULL AND silent_since IS NULL AND id IN (SELECT source FROM signal_rule)"
 )
 
 
@@ -104,7 +108,7 @@ def record_signal(
 
 
 def follow_rules(database: Database, number: int | None = None) -> None:
-    """Set when one source, or all, are due by their thresholds."""
+    """Set when one source, or all, are due by their rules."""
     one = ("", "", ()) if number is None else (" WHERE source = ?", " AND id = ?", (number,))
     database.run(f"{_COUNT}{one[0]}", one[2])
     database.run(f"{_DUE}{one[1]}", one[2])
@@ -167,16 +171,23 @@ def keep_kinds(database: Database, model: PooledSignals) -> None:
 def keep_rules(
     database: Database, table: SourceTable, settings: PlannerSettings, change_rate: Array, rate: Array
 ) -> None:
-    """Keep the thresholds of rates, and follow them, within a transaction."""
+    """Keep the rule of rates, and follow it, within a transaction."""
     own = settings.objective
-    rule = thresholds_of(own, rate, Sources(change_rate, time_unit=settings.time_unit))
+    rule = rule_of(own, rate, Sources(change_rate, time_unit=settings.time_unit))
     database.run("DELETE FROM signal_rule")
-    if rule is not None and isinstance(own, NoisySignalFreshness):
-        recall, precision = np.asarray(own.recall), np.asarray(own.precision)
-        some = np.flatnonzero((recall > 0.0) & (rate > 0.0) & np.isfinite(rule.threshold))
-        whole = rule.threshold[some]
-        # More than the threshold is no more than to be due at once.
-        bonus = np.minimum(rule.bonus[some], whole)
+    database.run("DELETE FROM signal_wait")
+    if rule is not None:
+        recall, precision = quality_of(own)
+        silent = rule.waiting(0.0)
+        some = np.flatnonzero((recall > 0.0) & (rate > 0.0) & np.isfinite(silent))
+        whole = silent[some]
+        # More than the threshold is no more than to be due at once, as with more signals than have a wait.
+        bonus = whole if isinstance(rule, SignalWaits) else np.minimum(rule.bonus[some], whole)
+        if isinstance(rule, SignalWaits):
+            row, heard = np.nonzero(rule.waits[some, 1:] > 0.0)
+            each = table.id[some][row], heard + 1, rule.waits[some[row], heard + 1]
+            listed = zip(*(column.tolist() for column in each), strict=True)
+            database.run_many("INSERT INTO signal_wait VALUES (?, ?, ?)", list(listed))
         columns = (table.id[some], recall[some], precision[some], whole, bonus)
         rows = zip(*(column.tolist() for column in columns), [0] * len(some), strict=True)
         database.run_many("INSERT INTO signal_rule VALUES (?, ?, ?, ?, ?, ?)", rows)

@@ -202,13 +202,26 @@ class SignalThresholds:
         >>> rule.due([1, 0], 0.6), rule.due([0, 1], 2.4)
         (array([ True, False]), array([False,  True]))
         """
-        k, s = as_vector(signals, len(self), "signals"), as_vector(elapsed, len(self), "elapsed")
-        missing = self.signals - k
+        return np.asarray(as_vector(elapsed, len(self), "elapsed") >= self.waiting(signals))
+
+    def waiting(self, signals: npt.ArrayLike) -> Array:
+        """Return the times from a crawl to the next, shape (n,).
+
+        Parameters
+        ----------
+        signals : array_like, scalar or shape (n,)
+            Signals since the last crawl.
+
+        Examples
+        --------
+        >>> SignalThresholds(signals=[1.0, 0.0], wait=[0.5, 3.0], bonus=[2.0, np.inf]).waiting(0).tolist()
+        [2.5, 3.0]
+        """
+        missing = self.signals - as_vector(signals, len(self), "signals")
         with np.errstate(invalid="ignore"):
             rest = np.where(missing == 0.0, 0.0, missing * self.bonus)
-        heard = (missing < 0.0) & (self.bonus > 0.0)
-        waiting = np.where(missing == 0.0, self.wait, self.wait + rest)
-        return np.asarray((heard & np.isinf(self.bonus)) | (s >= waiting))
+            waiting = np.where(missing == 0.0, self.wait, np.maximum(self.wait + rest, 0.0))
+        return np.where((missing < 0.0) & np.isinf(self.bonus), 0.0, waiting)
 
     def crawls(
         self,

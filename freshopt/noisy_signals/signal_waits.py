@@ -150,10 +150,25 @@ class SignalWaits:
         signals, elapsed : array_like, scalar or shape (n,)
             Signals and time since the last crawl of each source.
         """
-        k, s = as_vector(signals, len(self), "signals"), as_vector(elapsed, len(self), "elapsed")
+        return np.asarray(as_vector(elapsed, len(self), "elapsed") >= self.waiting(signals))
+
+    def waiting(self, signals: npt.ArrayLike) -> Array:
+        """Return the times from a crawl to the next, shape (n,).
+
+        Parameters
+        ----------
+        signals : array_like, scalar or shape (n,)
+            Signals since the last crawl.
+
+        Examples
+        --------
+        >>> SignalWaits([[3.0, 1.0], [5.0, 0.0]]).waiting([0, 1]).tolist()
+        [3.0, 0.0]
+        """
         padded = np.column_stack([self.waits, np.zeros(len(self))])
-        at = np.minimum(np.maximum(k, 0.0), padded.shape[1] - 1).astype(np.int64)
-        return np.asarray((s >= padded[np.arange(len(self)), at]) & (self.share > 0.0))
+        k = np.maximum(as_vector(signals, len(self), "signals"), 0.0)
+        at = np.minimum(k, padded.shape[1] - 1).astype(np.int64)
+        return np.where(self.share > 0.0, padded[np.arange(len(self)), at], np.inf)
 
     def crawls(
         self,
@@ -223,15 +238,36 @@ class SignalWaits:
         -------
         polars.DataFrame
             ``source``, ``signals`` (0, 1, ...) and ``wait``, a row for each number of signals with a wait > 0
-            (null for not before a signal); with more signals a crawl is due at once.
+            (null for not before a signal); with more signals a crawl is due at once, with the first such
+            number only so often as ``share`` tells, and never where that is 0.
         """
         import polars
 
         source, signals = np.nonzero(self.waits > 0.0)
         labels = source if self.names is None else self.names[source].tolist()
-        table = polars.DataFrame({"source": labels, "signals": signals, "wait": self.waits[source, signals]})
+        columns = {"wait": self.waits[source, signals], "share": self.share[source]}
+        table = polars.DataFrame({"source": labels, "signals": signals, **columns})
         wait = polars.col("wait")
         return table.with_columns(polars.when(wait.is_finite()).then(wait))
+
+
+def stale_between(rule: SignalWaits, rate: Array, d: Array, recall: Array, precision: Array) -> Array:
+    """Return each copy's stale share of time at these rates, shape (n,).
+
+    A copy with k signals is fresh until the time τ_k while all of them were false and no change was silent:
+    ∫₀^τ_k e^{−at}((1−p)gt)^k/k! dt, with g signals and a = (1−l)Δ + g per time, is a Gamma distribution's.
+    """
+    from scipy.special import gammainc
+
+    g = recall * d / precision
+    a = (1.0 - recall) * d + g
+    k = np.arange(rule.waits.shape[1] + 1)
+    within = gammainc(k + 1.0, a[:, None] * np.column_stack([rule.waits, np.zeros(len(rule))]))
+    # One more signal is waited for, however long it takes, where two numbers alternate.
+    rows, enough = np.arange(len(rule)), np.count_nonzero(rule.waits > 0.0, axis=1)
+    within[rows, enough] = np.where(rule.share > 0.0, 1.0 - rule.share, 0.0)
+    fresh = np.sum(within * ((1.0 - precision) * g / a)[:, None] ** k, axis=1) / a
+    return np.where(rate > 0.0, np.clip(1.0 - rate * fresh, 0.0, 1.0), 1.0)
 
 
 _loops = plain_or_compiled((follow_waits,), (sys.modules[__name__],))

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, check_seed, expect
 from freshopt.noisy_signals.signal_thresholds import SignalThresholds
+from freshopt.noisy_signals.signal_waits import SignalWaits
 from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, as_whole
 from freshopt.numerics.random_streams import uniforms
 from freshopt.simulation.change_processes import PoissonChanges
@@ -159,7 +160,7 @@ def replay_signals(
 
     Parameters
     ----------
-    rule : SignalThresholds or SignalGreedy
+    rule : SignalThresholds, SignalWaits or SignalGreedy
         Or anything with a method ``crawls(source, time, horizon, draws)``.
     world : World
         `World.poisson`, or `World.from_events` from time 0 on; all copies are fresh at 0.
@@ -174,8 +175,9 @@ def replay_signals(
         How much time passes before costs count.
     runs : int, optional
         Worlds that are replayed: this one and those of the next seeds. Default: 1 if it is recorded; else
-        as many as give the standard errors 20 degrees of freedom: 4 for thresholds of many sources, 21 for
-        any other rule, under which sources may share slots, so that only the runs' totals are independent.
+        as many as give the standard errors 20 degrees of freedom: 4 for thresholds or waits of many sources,
+        21 for any other rule, under which sources may share slots, so that only the runs' totals are
+        independent.
     seed : int
         Of the signals.
 
@@ -217,7 +219,7 @@ def replay_signals(
     heard = _drawn_or_recorded(recall, precision, delay, signals, n, horizon)
     weight = np.ones(n) if world.sources is None else np.array(world.sources.importance)
     window = Window(0.0, np.maximum(world.start, skip), np.full(n, horizon))
-    shared = not isinstance(rule, SignalThresholds)
+    shared = not isinstance(rule, SignalThresholds | SignalWaits)
 
     def one(run: int) -> Run:
         each = drawn_world(world, run)

@@ -16,47 +16,89 @@ from freshopt.logs.source_index import known_hosts
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
+from freshopt.noisy_signals.expected_costs import LEAST_PRECISION
 from freshopt.noisy_signals.noisy_signal_freshness import NoisySignalFreshness
 from freshopt.noisy_signals.pooled_signals import PooledSignals
+from freshopt.noisy_signals.renewal_cycle import stale_and_index
 from freshopt.noisy_signals.signal_table import SignalTable
 from freshopt.noisy_signals.signal_thresholds import SignalThresholds
+from freshopt.noisy_signals.signal_waits import SignalWaits, stale_between
+from freshopt.noisy_signals.with_noisy_signals import COSTS, SHARES, WithNoisySignals
 from freshopt.numerics.arrays import Array
 from freshopt.problems.binary_freshness import BinaryFreshness
 
 
 def with_signals(objective: Objective, recall: Array, precision: Array) -> Objective:
-    """Return the objective under thresholds that follow signals of this quality.
+    """Return the objective of crawls that follow signals of this quality.
 
     Itself where no signal tells anything.
     """
     require_signals(objective)
-    return NoisySignalFreshness(recall, precision) if np.any(recall > 0.0) else objective
+    if type(objective) in COSTS:
+        # Signals so false are negligible, and left out.
+        recall = np.where(precision < LEAST_PRECISION, 0.0, recall)
+    if not np.any(recall > 0.0):
+        return objective
+    if isinstance(objective, BinaryFreshness):
+        return NoisySignalFreshness(recall, precision)
+    return WithNoisySignals(objective, recall, precision)
 
 
 def require_signals(objective: Objective) -> None:
     """Raise unless an objective is planned for with signals."""
-    if not (isinstance(objective, BinaryFreshness) and objective.refresh is Refresh.PERIODIC):
+    if type(objective) not in (*COSTS, *SHARES) or objective.refresh is not Refresh.PERIODIC:
         raise ObjectiveError(
             f"{objective!r} is not planned for with signals. Leave it out, or pass "
-            'objective="binary", the share of time that copies are fresh.'
+            'objective="harmonic", "delay", "binary" or "log-freshness", at equal intervals.'
         )
 
 
 def follows_signals(objective: Objective) -> bool:
     """Return whether an objective is of crawls that signals bring forward."""
-    return isinstance(objective, NoisySignalFreshness)
+    return isinstance(objective, NoisySignalFreshness | WithNoisySignals)
+
+
+def called(objective: Objective) -> Objective:
+    """Return the objective that names and words are of."""
+    return objective.objective if isinstance(objective, WithNoisySignals) else objective
+
+
+def freshness_with_signals(objective: Objective) -> Objective:
+    """Return the freshness of crawls that follow the signals of an objective."""
+    if isinstance(objective, WithNoisySignals):
+        return NoisySignalFreshness(objective.recall, objective.precision)
+    return objective
 
 
 def without_signals(problem: Problem) -> Problem:
     """Return the problem of crawls that follow no signals."""
-    if not follows_signals(problem.objective):
+    own = problem.objective
+    if not follows_signals(own):
         return problem
-    return problem.restated(objective=BinaryFreshness(Refresh.PERIODIC))
+    flat = BinaryFreshness(Refresh.PERIODIC) if isinstance(own, NoisySignalFreshness) else called(own)
+    return problem.restated(objective=flat)
 
 
-def thresholds_of(objective: Objective, rates: Array, sources: Sources) -> SignalThresholds | None:
-    """Return the thresholds of a plan's rates, None without signals."""
-    return objective.thresholds(rates, sources) if isinstance(objective, NoisySignalFreshness) else None
+def rule_of(objective: Objective, rates: Array, sources: Sources) -> SignalThresholds | SignalWaits | None:
+    """Return when a plan's sources are crawled, None without signals."""
+    if isinstance(objective, NoisySignalFreshness):
+        return objective.thresholds(rates, sources)
+    return objective.rule(rates, sources) if isinstance(objective, WithNoisySignals) else None
+
+
+def quality_of(objective: Objective) -> tuple[Array, Array]:
+    """Return recall and precision of an objective that follows signals."""
+    assert isinstance(objective, NoisySignalFreshness | WithNoisySignals)
+    return np.asarray(objective.recall), np.asarray(objective.precision)
+
+
+def stale_with_signals(objective: Objective, rates: Array, sources: Sources) -> Array:
+    """Return each copy's stale share of time under the objective's rule."""
+    d, (recall, precision) = np.asarray(sources.change_rate), quality_of(objective)
+    rule = rule_of(objective, rates, sources)
+    if isinstance(rule, SignalWaits):
+        return stale_between(rule, rates, d, recall, precision)
+    return np.asarray(stale_and_index(rates / d, recall, precision)[0])
 
 
 def silent_rates(objective: Objective, rates: Array, sources: Sources) -> Array:
@@ -64,10 +106,10 @@ def silent_rates(objective: Objective, rates: Array, sources: Sources) -> Array:
 
     The schedule is of these: what signals bring forward has no times yet.
     """
-    rule = thresholds_of(objective, rates, sources)
+    rule = rule_of(objective, rates, sources)
     if rule is None:
         return rates
-    whole = np.where(rule.crawl_probability > 0.0, rule.threshold, np.inf)
+    whole = rule.waiting(0.0)
     with np.errstate(divide="ignore"):
         return np.asarray(np.minimum(rates, np.where(whole > 0.0, 1.0 / whole, rates)))
 

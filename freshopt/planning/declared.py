@@ -26,6 +26,7 @@ from freshopt.modelling.problem import Problem
 from freshopt.modelling.short_form import NAMES
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
+from freshopt.noisy_signals.with_signals import called
 from freshopt.numerics.arrays import BoolArray
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.problems.later_than import LaterThan
@@ -196,7 +197,7 @@ def price_sentences(given: Solution | DeclaredRows, most: int = SENTENCES) -> li
         return []
     table, at_least, shares = declared.table, declared.at_least, declared.shares
     objective, unit, rates = declared.objective, declared.time_unit, declared.per_time
-    noun = goal_of(type(objective).__name__).noun
+    noun = goal_of(type(called(objective)).__name__).noun
     verb = "raise" if objective.sense == "maximise" else "lower"
     priced = [(k, row) for k, row in _ordered(table) if row.price > 0.0]
     binding = int(np.count_nonzero(table.price > 0.0))

@@ -28,7 +28,7 @@ from freshopt.modelling.fetches.conditional_fetches import with_numerics
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.problem import Problem
-from freshopt.noisy_signals.with_signals import follows_signals, without_signals
+from freshopt.noisy_signals.with_signals import follows_signals, stale_with_signals, without_signals
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, total
 from freshopt.planning.declared import discipline_of
 from freshopt.planning.good_phases import at_good_phases, phase_savings
@@ -113,8 +113,11 @@ def time_fresh(problem: Problem, solutions: Mapping[str, Solution]) -> dict[str,
     shares = {}
     for key, each in solutions.items():
         own = each.problem.objective
-        freshness = own if follows_signals(own) else BinaryFreshness(refresh)
-        stale = numerics_of(freshness, sources)[0]
+        if follows_signals(own):
+            stale_weight = sources.importance * stale_with_signals(own, each.rates, sources)
+            shares[key] = 1.0 - total(stale_weight) / weight
+            continue
+        stale = numerics_of(BinaryFreshness(refresh), sources)[0]
         assert stale is not None, "every cell has a kernel"
         shares[key] = 1.0 - _stale(stale.cost(each.rates), each) / weight
     return shares

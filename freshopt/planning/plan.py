@@ -23,7 +23,7 @@ from freshopt.estimators.estimator import Estimator
 from freshopt.frames import framed
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.noisy_signals.pooled_signals import PooledSignals
-from freshopt.noisy_signals.with_signals import follows_signals, with_signals
+from freshopt.noisy_signals.with_signals import called, follows_signals, with_signals
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.planning.findings import findings, freshness_along, time_fresh
@@ -62,6 +62,7 @@ from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.questions.todays_crawls import TodaysCrawls, todays_crawls
 from freshopt.report.context import PROVED
 from freshopt.report.headline import headline
+from freshopt.report.objective_names import goal_of
 from freshopt.scheduling.schedule import Schedule
 from freshopt.units import Time
 
@@ -333,9 +334,10 @@ def plan(
     signals : path or dataframe, optional
         Signals that sources had changed, from a sitemap, a feed or a webhook: columns ``source``, ``time``
         and, where there are several sorts, ``kind``. Recall and precision of each source are learnt from the
-        crawls, in place of `estimator`; kinds that tell nothing are left out. Of objective `BinaryFreshness`,
-        then the default: crawls follow thresholds (`signals` of the plan, table ``thresholds``), and the
-        schedule has those that are due while no signal comes. There are no posterior samples then.
+        crawls, in place of `estimator`; kinds that tell nothing are left out. Of harmonic staleness, delay,
+        binary and log freshness at equal intervals: crawls follow a rule (`signals` of the plan, table
+        ``waits``, of freshness ``thresholds``), and the schedule has those that are due while no signal
+        comes. There are no posterior samples then.
     columns : mapping of str to str, optional
         Names of the file's or dataframe's columns to those of a log, such as ``{"url": "source"}``, where
         they are not found.
@@ -461,7 +463,7 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress | None, *, crawl
     brought = None
     if heard is not None:
         step("signals")
-        brought = signals_bring(solution, heard)
+        brought = signals_bring(solution, heard, goal_of(type(called(problem.objective)).__name__).noun)
     step("findings")
     found = findings(solution, simple)
     marked = [problem.bandwidth, *(() if today is None else today.compared)]

@@ -28,7 +28,7 @@ from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.phased_objective import plain
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.noisy_signals.with_signals import follows_signals
+from freshopt.noisy_signals.with_signals import called, follows_signals, stale_with_signals
 from freshopt.numerics.arrays import Array, is_scalar, total
 from freshopt.planning.declared import constraint_facts, discipline_of, row_table
 from freshopt.planning.good_phases import phase_savings
@@ -53,14 +53,16 @@ TABLES = ("change_rates", "rates", "schedule")
 # What a plan in partitions does not have: what each source costs, for the page.
 PER_SOURCE = "per_source"
 # Tables that only plans with declared constraints, beside earlier rates, with a back-test or signals have.
-CONSTRAINTS, CHANGES, HELD_OUT, THRESHOLDS = "constraints", "changes", "held_out", "thresholds"
+CONSTRAINTS, CHANGES, HELD_OUT = "constraints", "changes", "held_out"
+# Rules of crawls that follow signals: of freshness, and of other objectives.
+THRESHOLDS, WAITS = "thresholds", "waits"
 FILES = (
     "summary.json",
     "plan.toml",
     PAGE,
     *(
         f"{table}{ending}"
-        for table in (*TABLES, PER_SOURCE, CONSTRAINTS, CHANGES, HELD_OUT, THRESHOLDS)
+        for table in (*TABLES, PER_SOURCE, CONSTRAINTS, CHANGES, HELD_OUT, THRESHOLDS, WAITS)
         for ending in (".csv", ".parquet")
     ),
 )
@@ -131,8 +133,12 @@ def tables(plan: Plan) -> dict[str, polars.DataFrame]:
         PER_SOURCE: per_source(plan.solution, plan.log if plan.crawled else None),
         **({} if rows is None else {CONSTRAINTS: rows.to_frame()}),
         **({} if plan.changes is None else {CHANGES: with_unit(plan.changes.to_frame(), log.time_unit)}),
-        **({} if rule is None else {THRESHOLDS: with_unit(rule, log.time_unit)}),
+        **({} if rule is None else {_rule_table(rule): with_unit(rule, log.time_unit)}),
     }
+
+
+def _rule_table(rule: polars.DataFrame) -> str:
+    return THRESHOLDS if "threshold" in rule.columns else WAITS
 
 
 def source_table(plan: Plan) -> polars.DataFrame:
@@ -168,6 +174,9 @@ def stale_shares(solution: Solution) -> Array | None:
     sources, refresh = problem.sources, discipline_of(problem)
     if refresh is Refresh.ON_SIGNAL or bool(np.any(sources.signalled)):
         return None
+    own = plain(problem.objective)
+    if follows_signals(own):
+        return stale_with_signals(own, solution.rates, sources)
     alike = Sources(
         sources.change_rate,
         1.0,
@@ -176,8 +185,7 @@ def stale_shares(solution: Solution) -> Array | None:
         request_rate=sources.request_rate,
         stale_while_revalidate=sources.stale_while_revalidate,
     )
-    own = plain(problem.objective)
-    numerics = numerics_of(own if follows_signals(own) else BinaryFreshness(refresh), alike)[0]
+    numerics = numerics_of(BinaryFreshness(refresh), alike)[0]
     assert numerics is not None, "every cell has a kernel"
     cost = numerics.cost(solution.rates)
     saved = phase_savings(problem, solution.rates, alike, BinaryFreshness(Refresh.PERIODIC))
@@ -252,7 +260,7 @@ def summary(plan: Plan) -> dict[str, Any]:
     """
     solution, log, problem = plan.solution, plan.log, plan.problem
     failing, changed = _success_facts(plan), _changed_cost_facts(solution)
-    objective = plain(problem.objective)
+    objective = called(plain(problem.objective))
     today = None if plan.today is None else plan.today.facts()
     return {
         "saving": None if today is None else today["saving"],
@@ -299,7 +307,7 @@ def solved_facts(made: Solved) -> dict[str, Any]:
     """Return what plans of all kinds tell of their solution, in numbers."""
     solution, sources = made.solution, made.sources
     problem, proof = solution.problem, solution.certificate
-    objective = plain(problem.objective)
+    objective = called(plain(problem.objective))
     return {
         "bandwidth": finite(problem.bandwidth),
         "bandwidth_used": solution.bandwidth_used,

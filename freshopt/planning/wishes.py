@@ -220,8 +220,7 @@ class Wishes:
         kind=Path,
         metavar="FILE",
         group="estimates",
-        help="Table with columns source, time, and kind if there are several: signals that sources had "
-        "changed, such as a sitemap's or a feed's dates. Implies --objective binary.",
+        help="Table of signals of change, as a sitemap's or feed's dates: source, time, kind if several.",
     )
     confidence: float = wish(
         0.95,
@@ -357,7 +356,7 @@ class Wishes:
         if isinstance(told.get("objective"), str):
             discipline = Refresh.ON_REQUEST if on_request else None
             told["objective"] = objective_named(told["objective"], log.time_unit, discipline, PLANNED)
-        kind = BinaryFreshness if {"freshness", "signals"} & {*told} else HarmonicStaleness
+        kind = BinaryFreshness if "freshness" in told else HarmonicStaleness
         goal = told.setdefault("objective", kind(Refresh.ON_REQUEST if on_request else Refresh.PERIODIC))
         expect(goal, Objective, "objective", NAME_OR_INSTANCE)
         if on_request != (goal.refresh is Refresh.ON_REQUEST):

@@ -32,7 +32,7 @@ from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.modelling.worst import Worst
 from freshopt.moved import keywords
-from freshopt.noisy_signals.with_signals import follows_signals
+from freshopt.noisy_signals.with_signals import follows_signals, freshness_with_signals
 from freshopt.numerics.arrays import LARGEST, Array, as_number, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.problems.binary_freshness import BinaryFreshness
@@ -279,7 +279,9 @@ def freshness_objective(problem: Problem) -> Objective:
     if isinstance(own, Spend):
         listed = [one.objective for one in problem.constraints if isinstance(one, Target)]
         own = listed[0] if listed else BinaryFreshness(Refresh.PERIODIC)
-    if isinstance(own, BinaryFreshness) or follows_signals(own):
+    if follows_signals(own):
+        return freshness_with_signals(own)
+    if isinstance(own, BinaryFreshness):
         return own
     return BinaryFreshness(own.refresh)
 

@@ -9,12 +9,18 @@ import numpy as np
 
 from freshopt.certificates.solution import Solution
 from freshopt.errors import InfeasibleProblemError
-from freshopt.formatting import count, percent
+from freshopt.formatting import count, number, percent
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.noisy_signals.pooled_signals import Kind, PooledSignals
-from freshopt.noisy_signals.with_signals import follows_signals, thresholds_of, without_signals
+from freshopt.noisy_signals.with_signals import (
+    follows_signals,
+    rule_of,
+    stale_with_signals,
+    without_signals,
+)
 from freshopt.numerics.arrays import Array, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.questions.bandwidth_for import bandwidth_for, difference
 from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.questions.todays_crawls import MOST
@@ -22,6 +28,7 @@ from freshopt.questions.todays_crawls import MOST
 if TYPE_CHECKING:
     import polars
 
+FRESHNESS = "freshness"
 # Relative duality gap of the plan without signals.
 TOLERANCE = 1e-9
 
@@ -32,9 +39,9 @@ class SignalsBring:
     """Signals of a plan, and what they bring.
 
     `fresh` and `fresh_without` are the shares of time that copies are fresh with signals, and without them at
-    the same bandwidth; None where no signal tells anything. `needed_without` is the bandwidth for the first
-    without signals; None where none suffices, other constraints than bounds and host limits hold, or there
-    are very many sources.
+    the same bandwidth, `mean` and `mean_without` the objective's means of a copy, by importance; None where
+    no signal tells anything. `needed_without` is the bandwidth for the first mean without signals; None where
+    none suffices, other constraints than bounds and host limits hold, or there are very many sources.
     """
 
     learnt: PooledSignals
@@ -42,6 +49,9 @@ class SignalsBring:
     fresh_without: float | None
     needed_without: float | None
     used: float
+    mean: float | None = None
+    mean_without: float | None = None
+    noun: str = FRESHNESS
 
     def __repr__(self) -> str:
         """Return the sentence."""
@@ -88,13 +98,26 @@ class SignalsBring:
     @property
     def brought(self) -> str:
         """What the plan gains by signals, in words."""
-        if self.fresh is None or self.fresh_without is None:
+        if self.fresh is None or self.fresh_without is None or self.mean is None or self.mean_without is None:
             return ""
         own, other = (percent(share, space=" ") for share in (self.fresh, self.fresh_without))
-        text = f"copies are fresh {own} of the time, {other} without signals"
-        return (
-            text if self.saving is None else f"{text}, and as fresh with {difference(self.saving, 'fetches')}"
-        )
+        text, alike = f"copies are fresh {own} of the time, {other} without signals", "as fresh"
+        if self.noun != FRESHNESS:
+            own, other = number(self.mean), number(self.mean_without)
+            text, alike = f"{self.noun} of a copy {own} on average, {other} without signals", "as low"
+        if self.saving is None:
+            return text
+        return f"{text}, and {alike} with {difference(self.saving, 'fetches')}"
+
+    @property
+    def headline(self) -> str:
+        """What the plan gains by signals, in a few words."""
+        if self.fresh is None or self.fresh_without is None or self.mean is None or self.mean_without is None:
+            return ""
+        if self.noun == FRESHNESS:
+            own, other = (percent(share, space=" ") for share in (self.fresh, self.fresh_without))
+            return f"{own} of the time up to date instead of {other}"
+        return f"{self.noun} {number(self.mean)} instead of {number(self.mean_without)}"
 
     def facts(self) -> dict[str, Any]:
         """Return it in numbers, as `summary.json` has it."""
@@ -105,6 +128,8 @@ class SignalsBring:
             "unknown": self.learnt.signals.unknown,
             "fresh": self.fresh,
             "fresh_without": self.fresh_without,
+            "mean": self.mean,
+            "mean_without": self.mean_without,
             "bandwidth_without": self.needed_without,
             "saving": self.saving,
             "kinds": [
@@ -119,18 +144,20 @@ class SignalsBring:
             ],
             "left_out": self.left_out,
             "brought": self.brought,
+            "headline": self.headline,
             "sentence": self.sentence,
         }
 
     def to_frame(self, solution: Solution, log: CrawlLog, confidence: float) -> polars.DataFrame | None:
-        """Return the thresholds that a crawler loads, with what was learnt.
+        """Return the rule that a crawler loads, with what was learnt.
 
-        Beside `SignalThresholds.to_frame` it has recall and precision with their intervals, and ``pending``,
-        the signals since the last crawl of the log. None where no signal tells anything.
+        Beside `SignalThresholds.to_frame` or `SignalWaits.to_frame` it has recall and precision with their
+        intervals, and ``pending``, the signals since the last crawl of the log. None where no signal tells
+        anything.
         """
         import polars
 
-        rule = thresholds_of(solution.problem.objective, solution.rates, solution.problem.sources)
+        rule = rule_of(solution.problem.objective, solution.rates, solution.problem.sources)
         if rule is None:
             return None
         columns: dict[str, Array] = {}
@@ -138,27 +165,35 @@ class SignalsBring:
             lower, upper = self.learnt.shares(key, confidence)
             columns |= {key: getattr(self.learnt, f"{key}_"), f"{key}_lower": lower, f"{key}_upper": upper}
         pending = self.learnt.signals_.pending(log).astype(np.int64)
-        return rule.to_frame().with_columns(
-            polars.Series(key, each) for key, each in {**columns, "pending": pending}.items()
-        )
+        learnt = polars.DataFrame({"source": log.names.tolist(), **columns, "pending": pending})
+        return rule.to_frame().join(learnt, on="source", how="left", maintain_order="left")
 
     @property
     def _true(self) -> float:
         return total(self.learnt.precision_ * self.learnt.signal_rate_)
 
 
-def signals_bring(solution: Solution, learnt: PooledSignals) -> SignalsBring:
-    """Return what signals bring to a plan, by a plan without them."""
+def signals_bring(solution: Solution, learnt: PooledSignals, noun: str) -> SignalsBring:
+    """Return what signals bring to a plan, by a plan without them.
+
+    `noun` is what the objective measures.
+    """
     problem, used = solution.problem, solution.bandwidth_used
     weight = total(problem.sources.column("importance"))
     if not follows_signals(problem.objective) or problem.program is not None or not weight > 0.0:
         return SignalsBring(learnt, None, None, None, used)
     flat = without_signals(problem)
-    fresh, without = solution.value / weight, solve_with_kinks(flat, TOLERANCE).value / weight
+    alone, importance = solve_with_kinks(flat, TOLERANCE), problem.sources.importance
+    mean, without = solution.value / weight, alone.value / weight
+    stale = stale_with_signals(problem.objective, solution.rates, problem.sources)
+    kernel = BinaryFreshness().kernel(problem.sources)
+    assert kernel is not None
+    fresh = 1.0 - total(importance * stale) / weight
+    fresh_without = 1.0 - total(kernel.cost(alone.rates)) / weight
     needed = None
-    if len(problem.sources) <= MOST and 0.0 < fresh < 1.0:
+    if len(problem.sources) <= MOST and 0.0 < fresh < 1.0 and np.isfinite(mean):
         try:
-            needed = bandwidth_for(flat, freshness=fresh).bandwidth
+            needed = bandwidth_for(flat, value=solution.value).bandwidth
         except InfeasibleProblemError:
             needed = None
-    return SignalsBring(learnt, fresh, without, needed, used)
+    return SignalsBring(learnt, fresh, fresh_without, needed, used, mean, without, noun)

@@ -163,9 +163,8 @@ def _signals(told: Context) -> Iterator[Line]:
         return
     saving, without = found.maybe("saving"), found.maybe("fresh_without")
     if without is not None:
-        share, own = (percent(each, space=" ") for each in (without, found.number("fresh")))
         remark = "" if saving is None else f"{fewer(1.0 - saving, 1.0)} for the same"
-        yield Line("Signals bring", f"{own} of the time up to date instead of {share}", remark)
+        yield Line("Signals bring", found.text("headline"), remark)
     if found.text("left_out"):
         yield Line("Signals", found.text("left_out"))
 

@@ -21,7 +21,9 @@ from freshopt.tools.live_planner import FILE
 N, DAYS, STEP, LIMITS = 40, 40.0, 1.0 / 8.0, {"h0": 2.0, "h1": 3.0}
 
 
-def crawled(folder: Path, *, hear: bool, limits: dict[str, float] | None = None) -> tuple[fo.Planner, Any]:
+def crawled(
+    folder: Path, *, hear: bool, limits: dict[str, float] | None = None, objective: str = "binary"
+) -> tuple[fo.Planner, Any]:
     """A planner that crawled a world, the share of time fresh in the second half, and its crawls."""
     rng = np.random.default_rng(1)
     names = [f"s{k:02}" for k in range(N)]
@@ -32,7 +34,7 @@ def crawled(folder: Path, *, hear: bool, limits: dict[str, float] | None = None)
     changes = [events[offsets[k] : offsets[k + 1]] for k in range(N)]
     crawls: list[list[float]] = [[] for _ in range(N)]
     given: dict[str, Any] = {
-        "objective": "binary",
+        "objective": objective,
         "burst": "3h",
         "replan": "5d",
         "update": "5d",
@@ -112,13 +114,41 @@ def test_a_signal_brings_its_source_forward_by_its_bonus(heard: Any) -> None:  #
     assert planner.to_frame().filter(frame["source"] == name)["next_due"][0] == pytest.approx(due - bonus)
 
 
+def test_harmonic_staleness_follows_its_waits(tmp_path: Path, heard: Any) -> None:  # noqa: ANN401
+    planner, (fresh, _) = crawled(tmp_path / "p", hear=True, objective="harmonic")
+    with planner:
+        rows = planner._database.rows(
+            "SELECT id, name, last_crawl, next_due, threshold, heard FROM source JOIN signal_rule "
+            "ON source.id = source WHERE silent_since IS NULL"
+        )
+        waits = {
+            (each, many): wait for each, many, wait in planner._database.rows("SELECT * FROM signal_wait")
+        }
+        assert len(rows) > 0.9 * N
+        assert waits
+        for number, _, last, due, whole, many in rows:
+            wait = waits.get((number, many), 0.0) if many else whole
+            assert due <= last + max(wait, 0.0) + 1e-9
+            assert due >= last + wait - 1e-9 or not wait
+        # A signal shortens the wait of a source that has not heard yet to the wait of one signal.
+        number, name, last, due, _, _ = max((row for row in rows if not row[5]), key=lambda row: row[3])
+        at = max(last, DAYS - STEP) + 1e-3
+        assert planner.signal(name, at)
+        then = planner.to_frame()
+        moved = then.filter(then["source"] == name)["next_due"][0]
+        assert moved < due
+        if (number, 1) in waits:
+            assert moved == pytest.approx(last + waits[number, 1], abs=1e-9)
+        assert fresh == pytest.approx(heard[1][0], abs=0.05)
+
+
 def test_a_planner_that_hears_nothing_has_no_tables_of_signals(tmp_path: Path) -> None:
     with fo.Planner(tmp_path / "p", "2/day", objective="binary") as planner:
         planner.add("a")
         planner.due(0.0)
         planner.observed("a", 0.5, changed=False)
         names = {name for (name,) in planner._database.rows("SELECT name FROM sqlite_master")}
-        assert not {"signal", "signal_rule"} & names
+        assert not {"signal", "signal_rule", "signal_wait"} & names
         assert planner.status(1.0).signals == ""
         assert planner.signal("a", 1.0)
         assert planner.status(1.0).signals == "1 heard"
@@ -139,7 +169,7 @@ def test_signalled_sources_are_taken(tmp_path: Path) -> None:
         ({}, ("a", 1.0, "x" * 1_000), "Pass a short text"),
         ({}, ("a", 1.0, "\0"), "Pass a short text"),
         ({"half_life": 3.0}, ("a", 1.0), "Pass half_life=inf"),
-        ({"objective": "harmonic"}, ("a", 1.0), 'pass objective="binary"'),
+        ({"objective": "age"}, ("a", 1.0), 'pass objective="harmonic", "delay"'),
     ],
 )
 def test_what_cannot_be_used_is_refused(
@@ -209,4 +239,4 @@ def test_the_command_line_takes_a_feed(tmp_path: Path) -> None:
     ran = CliRunner().invoke(main, [*words, "--signals-from", str(tmp_path / "signals.csv"), "--once"])
     assert ran.exit_code == 0, ran.output
     assert "1 new" in ran.output
-    assert "BinaryFreshness" in ran.output
+    assert "HarmonicStaleness" in ran.output

@@ -19,6 +19,7 @@ from freshopt.noisy_signals import (
     WithNoisySignals,
     replay_signals,
 )
+from freshopt.noisy_signals.with_signals import stale_with_signals
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness, LogFreshness
 from freshopt.solvers import Conic
 from tests.ground_truth.tolerances import EXACT, SCALAR
@@ -188,6 +189,32 @@ def test_rules_cost_in_a_world_what_solutions_predict(objective: fo.Objective) -
     assert found.refreshes / 400.0 == pytest.approx(problem.bandwidth, rel=0.02)
 
 
+@pytest.mark.parametrize("quality", [*QUALITIES, (0.0, 1.0), (1.0, 1.0), (1.0, 0.4)])
+def test_copies_crawled_by_waits_are_stale_as_the_replay_says(quality: tuple[float, float]) -> None:
+    sources = fo.Sources([1.0, 0.2, 3.0] * 30)
+    objective = WithNoisySignals(HARMONIC, *quality)
+    rates = np.repeat([0.35, 0.11, 0.4], 30)[np.arange(90) % 3 * 30]
+    rule = objective.rule(rates, sources)
+    stale = stale_with_signals(objective, rates, sources)
+    found = replay_signals(rule, fo.World.poisson(sources, seed=4), *quality, 1_000.0, skip=100.0)
+    assert abs(found.costs["binary"].z(float(np.sum(1.0 - stale)))) < 4.0
+    # Once by quadrature, where time and signals both count.
+    if 0.0 < quality[0] < 1.0 and quality[1] < 1.0:
+        assert isinstance(rule, SignalWaits)
+        recall, p = quality
+        g = recall / p
+        fresh = sum(
+            quad(
+                lambda t, n=n: poisson.pmf(n, g * t) * (1.0 - p) ** n * np.exp((recall - 1.0) * t),
+                0.0,
+                tau,
+                epsabs=1e-13,
+            )[0]
+            for n, tau in enumerate(rule.waits[0])
+        )
+        assert 1.0 - stale[0] == pytest.approx(rates[0] * fresh, rel=SCALAR)
+
+
 def test_waits_are_followed_by_hand() -> None:
     # Source 0: after 3 without a signal, 1 with one, at once with two. Source 1: at every second signal.
     # Source 2: at the first or the second, as the draws say. Source 3: never.
@@ -210,8 +237,13 @@ def test_waits_are_followed_by_hand() -> None:
     source, time = rule.crawls(who, when, 8.0, draws)
     by_source = {k: time[source == k].tolist() for k in range(4)}
     assert by_source == {0: [1.0, 3.0, 4.0, 7.0], 1: [4.0], 2: [4.5, 5.0], 3: []}
+    assert rule.waiting([1, 2, 0, 9]).tolist() == [1.0, 0.0, np.inf, np.inf]
     assert rule.due([1, 2, 0, 9], [1.0, 0.1, 99.0, 99.0]).tolist() == [True, True, False, False]
-    assert rule.to_frame().rows()[:3] == [("a", 0, 3.0), ("a", 1, 1.0), ("b", 0, None)]
+    assert rule.to_frame().rows()[:3] == [
+        ("a", 0, 3.0, 1.0),
+        ("a", 1, 1.0, 1.0),
+        ("b", 0, None, 1.0),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import freshopt as fo
 from freshopt.cli import main
-from freshopt.noisy_signals import NoisySignalFreshness, noisy_signals, replay_signals
+from freshopt.noisy_signals import NoisySignalFreshness, WithNoisySignals, noisy_signals, replay_signals
 from freshopt.problems import BinaryFreshness
 from tests.ground_truth.tolerances import SCALAR
 
@@ -43,7 +43,7 @@ def given() -> tuple[fo.Sources, fo.CrawlLog, pl.DataFrame]:
 
 @pytest.fixture(scope="module")
 def plan(given: tuple[fo.Sources, fo.CrawlLog, pl.DataFrame]) -> fo.Plan:
-    return fo.plan(given[1], signals=given[2], load_limit=1.0)
+    return fo.plan(given[1], signals=given[2], objective="binary", load_limit=1.0)
 
 
 def test_the_plan_is_that_of_what_was_learnt(plan: fo.Plan) -> None:
@@ -92,6 +92,51 @@ def test_it_keeps_its_promise(given: tuple[fo.Sources, fo.CrawlLog, pl.DataFrame
     assert found.refreshes / 350.0 == pytest.approx(plan.problem.bandwidth, rel=0.1)
 
 
+@pytest.mark.parametrize("objective", ["harmonic", "delay", "log-freshness"])
+def test_other_objectives_follow_their_own_rule(
+    objective: str, given: tuple[fo.Sources, fo.CrawlLog, pl.DataFrame], tmp_path: Path
+) -> None:
+    plan = fo.plan(given[1], signals=given[2], objective=objective, load_limit=1.0)
+    own, told = plan.problem.objective, plan.signals
+    assert isinstance(own, WithNoisySignals)
+    assert told is not None
+    assert told.mean is not None
+    assert told.mean_without is not None
+    assert told.needed_without is not None
+    assert np.array_equal(np.asarray(own.recall), told.learnt.recall_)
+    assert plan.solution.certificate is not None
+    assert plan.solution.certificate.relative_gap < SCALAR
+    # What is promised is what the rule brings where signals are as they were learnt.
+    order = [NAMES.tolist().index(name) for name in plan.log.names.tolist()]
+    world = fo.World.poisson(fo.Sources(given[0].change_rate[order]), seed=8)
+    found = replay_signals(own.rule(plan.rates, plan.sources), world, RECALL, PRECISION, 400.0, skip=50.0)
+    assert told.fresh == pytest.approx(found.costs["binary"].mean, abs=0.02)
+    assert found.refreshes / 350.0 == pytest.approx(plan.problem.bandwidth, rel=0.1)
+    # The same mean without signals, at the bandwidth that is told, and less of it at the plan's own.
+    flat = fo.Problem(own.objective, plan.sources, plan.problem.bandwidth)
+    assert told.mean_without == pytest.approx(fo.solve(flat).value / N, rel=SCALAR)
+    assert fo.solve(flat.with_bandwidth(told.needed_without)).value / N == pytest.approx(told.mean, rel=1e-7)
+    assert f"{told.mean_without:.4g} without signals" in told.sentence
+    assert f"{told.mean:.4g} instead of {told.mean_without:.4g}" in repr(plan)
+    plan.write(tmp_path / "plan", csv=True)
+    summary = json.loads((tmp_path / "plan/summary.json").read_text(encoding="utf-8"))
+    assert summary["objective"] == type(own.objective).__name__
+    assert summary["fresh"] == pytest.approx(told.fresh, rel=SCALAR)
+    each = pl.read_csv(tmp_path / "plan/per_source.csv")
+    assert float(each["fresh"].mean()) == pytest.approx(told.fresh, rel=SCALAR)  # type: ignore[arg-type]
+    table = pl.read_csv(tmp_path / f"plan/{'thresholds' if objective == 'log-freshness' else 'waits'}.csv")
+    assert set(table["source"]) == set(plan.log.names.tolist())
+    assert bool((table["recall_lower"] < table["recall"]).all())
+    if objective != "log-freshness":
+        # The schedule is of crawls while nothing is heard: a gap is no shorter than the first wait.
+        schedule = pl.read_csv(tmp_path / "plan/schedule.csv").sort("source", "time")
+        gaps = schedule.with_columns(gap=pl.col("time").diff().over("source"))
+        first = table.filter(pl.col("signals") == 0)
+        least = gaps.group_by("source").agg(pl.col("gap").min()).drop_nulls().join(first, on="source")
+        assert len(least) > 0
+        assert bool((least["gap"] >= least["wait"] * (1.0 - 1e-9)).all())
+
+
 def test_files_console_and_page_tell_of_signals(plan: fo.Plan, tmp_path: Path) -> None:
     plan.write(tmp_path / "plan", csv=True)
     summary = json.loads((tmp_path / "plan/summary.json").read_text(encoding="utf-8"))
@@ -123,7 +168,7 @@ def test_signals_that_tell_nothing_leave_the_plan_as_it_is(
 ) -> None:
     noise = given[2].filter(pl.col("kind") == "<b>")
     plan = fo.plan(given[1], signals=noise, load_limit=1.0, draws=0)
-    without = fo.plan(given[1], objective="binary", load_limit=1.0, draws=0)
+    without = fo.plan(given[1], load_limit=1.0, draws=0)
     assert np.array_equal(plan.rates, without.rates)
     assert plan.signals is not None
     assert plan.signals.fresh is None
@@ -131,10 +176,19 @@ def test_signals_that_tell_nothing_leave_the_plan_as_it_is(
     assert plan.summary()["signals"]["sentence"].startswith("'<b>' (")
 
 
-def test_limits_hold_beside_signals(given: tuple[fo.Sources, fo.CrawlLog, pl.DataFrame]) -> None:
+@pytest.mark.parametrize("objective", ["binary", "delay"])
+def test_limits_hold_beside_signals(
+    objective: str, given: tuple[fo.Sources, fo.CrawlLog, pl.DataFrame]
+) -> None:
     limits = {"a.org": 4.0, "b.org": 6.0}
     plan = fo.plan(
-        given[1], "20/day", signals=given[2], host_limits=limits, min_interval="1d", load_limit=1.0
+        given[1],
+        "20/day",
+        signals=given[2],
+        objective=objective,
+        host_limits=limits,
+        min_interval="1d",
+        load_limit=1.0,
     )
     used = [float(np.sum(plan.rates[plan.sources.host == host])) for host in limits]
     assert used == pytest.approx([4.0, 6.0], rel=1e-9)
@@ -144,8 +198,9 @@ def test_limits_hold_beside_signals(given: tuple[fo.Sources, fo.CrawlLog, pl.Dat
 
 
 def test_other_objectives_are_refused_in_a_line(given: tuple[fo.Sources, fo.CrawlLog, pl.DataFrame]) -> None:
-    with pytest.raises(fo.ObjectiveError, match='pass objective="binary"'):
-        fo.plan(given[1], signals=given[2], objective="harmonic")
+    for objective in ("age", fo.problems.HarmonicStaleness(fo.Refresh.POISSON)):
+        with pytest.raises(fo.ObjectiveError, match='pass objective="harmonic", "delay"'):
+            fo.plan(given[1], signals=given[2], objective=objective)
 
 
 def test_the_command_takes_a_file(
@@ -164,7 +219,8 @@ def test_the_command_takes_a_file(
     ran = CliRunner().invoke(main, [*words, "--out", str(tmp_path / "plan")])
     assert ran.exit_code == 0, ran.output
     assert "Signals bring" in ran.output
-    assert (tmp_path / "plan/thresholds.parquet").exists()
+    assert json.loads((tmp_path / "plan/summary.json").read_text())["objective"] == "HarmonicStaleness"
+    assert (tmp_path / "plan/waits.parquet").exists()
     for more in (["--replay"], ["--prior", "host"], ["--objective", "age"]):
         refused = CliRunner().invoke(main, [*words, *more, "--out", str(tmp_path / "other")])
         assert refused.exit_code != 0
