@@ -359,7 +359,7 @@ class Planner(PlannerKnowledge):
         Raises
         ------
         SourceDataError, ObjectiveError
-            If the source is unknown, a value cannot be used, or the objective is not "binary".
+            If the source is unknown, a value cannot be used, or the objective is planned for without signals.
         """
         return self.signal_many([(source, time, kind)]) > 0
 

@@ -233,11 +233,12 @@ def test_signals_without_their_cell_are_refused() -> None:
         fo.Problem(Plain(), fo.Sources([1.0, 2.0], names=["a", "b"], signalled=[False, True]), 1.0)
 
 
-def test_signals_beside_periodic_refreshes_are_for_binary_freshness_only() -> None:
+def test_signals_beside_periodic_refreshes_are_not_for_the_age() -> None:
     sources = fo.Sources([1.0, 2.0], signalled=[True, False])
     fo.Problem(BINARY_PERIODIC, sources, 1.0)
+    fo.Problem(HARMONIC_PERIODIC, sources, 1.0)
     with pytest.raises(fo.ObjectiveError, match=r"source 0 is signalled, but .*periodic.*signalled=False"):
-        fo.Problem(HARMONIC_PERIODIC, sources, 1.0)
+        fo.Problem(fo.problems.Age(), sources, 1.0)
 
 
 @pytest.mark.parametrize(
