@@ -91,7 +91,7 @@ class SignalWaits:
     --------
     >>> rule = SignalWaits([[3.0, 1.0], [5.0, 0.0]])
     >>> rule.due([0, 1], [2.0, 0.1]), rule.crawls([0, 0], [0.5, 3.0], horizon=4.0)[1].tolist()
-    (array([False,  True]), [1.0, 4.0])
+    (array([False,  True]), [1.0, 3.0])
     """
 
     waits: Array

@@ -95,7 +95,7 @@ class WithNoisySignals(Objective):
     >>> bool(solution.certificate.relative_gap < 1e-9)
     True
     >>> objective.rule(solution.rates, sources)
-    SignalWaits(3 sources, at most 1 signal before a crawl)
+    SignalWaits(3 sources, at most 3 signals before a crawl)
     """
 
     objective: Objective
