@@ -325,7 +325,22 @@ def in_words(record: Record) -> Iterator[str]:
         f"from the rule's own log needs {equal[0]} % fewer fetches than Nutch's default rule ({equal[1]} % "
         f"with `sync_delta` off), {equal[2]} % fewer than StormCrawler's, {equal[3]} % fewer than one "
         f"interval. Where importances differ, it is {lognormal[0]}, {lognormal[2]} and {lognormal[3]} %: "
-        "these rules do not know them."
+        f"these rules do not know them. {next(on_histories(record))}"
+    )
+
+
+def on_histories(record: Record) -> Iterator[str]:
+    """Yield what such plans save in real histories."""
+
+    def saved(rule: str) -> str:
+        shares = [100.0 * row["saved_learnt"] for row in record["histories"] if row["rule"] == rule]
+        return f"{min(shares):.0f} to {max(shares):.0f} %"
+
+    histories = len({row["history"] for row in record["histories"]})
+    yield (
+        f"In {histories} real histories, where most sources change rarely, a plan that learnt from the rule's"
+        f" own fetches needs {saved(NUTCH)} fewer fetches than Nutch in the half that it has not seen, "
+        f"{saved(STORM)} fewer than StormCrawler, {saved(BACK)} fewer than exponential back-off."
     )
 
 
@@ -344,7 +359,7 @@ BENCH = Measurement(
     quick={"n": 20, "draws": 1, "days": 200.0, "most": 20},
     facts=("seconds",),
     rows={"rules": summed, "statements": judged, "histories": by_history},
-    texts={"README": in_words},
+    texts={"README": in_words, "histories": on_histories},
     claims=claims,
     large=True,
 )

@@ -18,10 +18,10 @@ from freshopt.autodiff.compiler import register
 from freshopt.autodiff.smooth_atoms import SMOOTH, powers
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError
-from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_numbers
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_numbers, read_only
 
 
-class power(Elementwise):  # type: ignore[misc]  # noqa: N801 - CVXPY is untyped; atoms are named like functions
+def power(x: Any, exponents: npt.ArrayLike) -> Expression:  # noqa: ANN401 - a CVXPY expression
     """Powers x^p, each source with an exponent of its own.
 
     ``cvxpy.power`` takes one exponent for all. The domain is x ≥ 0, and x > 0 where an exponent is negative.
@@ -49,9 +49,14 @@ class power(Elementwise):  # type: ignore[misc]  # noqa: N801 - CVXPY is untyped
     >>> fo.solve(fo.Problem(Falling(), sources, bandwidth=3.0)).rates.round(9)
     array([2., 1.])
     """
+    return powers_of_sources(x, exponents)
+
+
+class powers_of_sources(Elementwise):  # type: ignore[misc]  # noqa: N801 - CVXPY is untyped; atoms are named like functions
+    """Atom of `power`."""
 
     def __init__(self, x: Any, exponents: npt.ArrayLike) -> None:  # noqa: ANN401 - a CVXPY expression
-        self.exponents: Array = as_numbers(exponents, "exponents of power")
+        self.exponents = read_only(np.array(as_numbers(exponents, "exponents of power")))
         super().__init__(x)
         if self.exponents.shape != self.shape:
             raise ObjectiveError(
@@ -103,7 +108,7 @@ class power(Elementwise):  # type: ignore[misc]  # noqa: N801 - CVXPY is untyped
         return [type(self).elemwise_grad_to_diag(slope, self.args[0].size, self.size)]
 
 
-def _cones(atom: power, arguments: list[Expression], solver_context: object = None) -> Any:  # noqa: ANN401, ARG001
+def _cones(atom: powers_of_sources, arguments: list[Expression], solver_context: object = None) -> Any:  # noqa: ANN401, ARG001
     """Return a variable and the power cones that make it x^p."""
     (x,), p, t = arguments, atom.exponents, cp.Variable(atom.shape)
     forms: tuple[tuple[BoolArray, Callable[[IntArray], Any]], ...] = (
@@ -121,6 +126,6 @@ def _cones(atom: power, arguments: list[Expression], solver_context: object = No
     return t, constraints
 
 
-CANON_METHODS[power] = _cones
-POWCONE_ATOMS.append(power)
-register(power, SMOOTH["powers"], lambda atom: (atom.exponents,))
+CANON_METHODS[powers_of_sources] = _cones
+POWCONE_ATOMS.append(powers_of_sources)
+register(powers_of_sources, SMOOTH["powers"], lambda atom: (atom.exponents,))

@@ -364,7 +364,12 @@ class Planner(PlannerKnowledge):
         return self.signal_many([(source, time, kind)]) > 0
 
     def signal_many(self, signals: Iterable[tuple[str, Any, str | None]]) -> int:
-        """Record signals as (source, time, kind), all or none; return how many were new.
+        """Record signals, all or none; return how many were new.
+
+        Parameters
+        ----------
+        signals : iterable of (source, time, kind)
+            As `signal` takes them.
 
         Raises
         ------

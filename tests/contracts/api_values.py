@@ -54,7 +54,7 @@ def attributes(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any object
     for owner in type(value).__mro__:
         slots = owner.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            if hasattr(value, name):
+            if name != "__weakref__" and hasattr(value, name):
                 held[name] = getattr(value, name)
     return held
 

@@ -105,7 +105,7 @@ def test_commands_are_words_as_a_shell_reads_them() -> None:
 
 SHOWN_PAGES = sorted([*(ROOT / "docs" / "start").glob("*.md"), *(ROOT / "docs" / "guides").glob("*.md")])
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-MOST_WORDS = 14_000
+MOST_WORDS = 15_000
 
 
 def lines(page: Path, kind: str) -> list[list[str]]:
