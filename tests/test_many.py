@@ -192,6 +192,7 @@ def test_jumps_of_many_for_a_small_bandwidth_are_proved(signalled: bool) -> None
     assert found.prices[0] == pytest.approx(1.0, rel=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_a_source_may_leave_its_bound_beside_the_last_prices() -> None:
     """Left at 0 by the three evaluations, it takes 1.7e-4 of the bandwidth at the price they lead to."""
     d, w = (each[263_000:264_000] for each in np.random.default_rng(1).lognormal(size=(2, 10**6)))

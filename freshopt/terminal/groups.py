@@ -105,7 +105,7 @@ GROUPS: dict[str, dict[str, Group]] = {
     },
     "serve": {
         "Service": Group(("listen", "token-file"), ("verbose",)),
-        "Plan": Group(("bandwidth", "host-gap", "burst")),
+        "Plan": Group(("bandwidth", "host-gap", "burst", "objective")),
     },
     "frontier": {
         "Problem": Group(

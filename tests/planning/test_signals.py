@@ -176,7 +176,7 @@ def test_signals_that_tell_nothing_leave_the_plan_as_it_is(
     assert plan.summary()["signals"]["sentence"].startswith("'<b>' (")
 
 
-@pytest.mark.parametrize("objective", ["binary", "delay"])
+@pytest.mark.parametrize("objective", ["binary", pytest.param("delay", marks=pytest.mark.exhaustive)])
 def test_limits_hold_beside_signals(
     objective: str, given: tuple[fo.Sources, fo.CrawlLog, pl.DataFrame]
 ) -> None:

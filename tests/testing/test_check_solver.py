@@ -91,6 +91,7 @@ def test_declining_everything_is_not_passing() -> None:
     assert "declined every problem" in result.output
 
 
+@pytest.mark.exhaustive
 def test_a_fault_that_begins_at_thirty_sources_is_found_and_n_chooses_the_sizes() -> None:
     command = ["check", "--solver", "growing_solver:solve", "--objective", "delay", "--refresh", "poisson"]
     result = CliRunner().invoke(main, [*command, "--n", "10, 29"])

@@ -306,7 +306,7 @@ def test_the_watches_that_matter_most_are_checked_most(run: Run, monkeypatch: py
         lines = (made.folder / rest[0] / "history.txt").read_text().splitlines()
         return {line.split(",")[0]: "x" for line in lines} if len(rest) > 1 else documents[rest[0]]
 
-    monkeypatch.setattr(ChangeDetectionApi, "_answer", answer)
+    monkeypatch.setattr(ChangeDetectionApi, "answer", answer)
     run("sync", "changedetection", "--url", "http://a", "--key", "k")
     gaps: dict[float, list[int]] = {}
     for key, document in documents.items():
