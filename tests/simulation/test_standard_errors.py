@@ -108,11 +108,11 @@ def rates_that_jump() -> Cell:
 
 
 def on_signal(kind: str) -> Cell:
-    """Coins decide which changes are crawled; seed and world have the same number."""
+    """Coins decide which changes are crawled beside random times; seed and world have the same number."""
     many = sources(signalled=True)
     problem = fo.Problem(OBJECTIVES[kind](POISSON), many, 0.5 * float(np.sum(many.change_rate)))
     solution = fo.solve(problem)
-    plan = fo.schedule(solution, HORIZON)
+    plan = fo.schedule(solution, HORIZON, PoissonArrivals(1))
 
     def replayed(seed: int) -> Replay:
         return fo.replay(plan, fo.World.poisson(many, seed), skip=SKIP, seed=seed)
