@@ -18,9 +18,11 @@ from freshopt.autodiff.compiler import register
 from freshopt.autodiff.smooth_atoms import SMOOTH, powers
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError
+from freshopt.moved import keywords
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_numbers, read_only
 
 
+@keywords()
 def power(x: Any, exponents: npt.ArrayLike) -> Expression:  # noqa: ANN401 - a CVXPY expression
     """Powers x^p, each source with an exponent of its own.
 
