@@ -153,7 +153,7 @@ def test_direct_solvers_reach_the_optimum_or_refuse(cell: str, solver: str, fami
             require_refusal(solution)
             continue
         if solver.startswith("InteriorPoint") and has_linear_sources(problem):
-            # Of counted signals the cost has a kink at each number of them; the certificate says what is short.
+            # Of counted signals the cost has a kink at each number of them; certificates say what is short.
             counted = not isinstance(problem.objective, fo.problems.BinaryFreshness | fo.problems.LaterThan)
             told = "linear" in solution.note or (counted and solution.status is fo.Status.INACCURATE)
             assert solution.status is fo.Status.OPTIMAL or told, solution
