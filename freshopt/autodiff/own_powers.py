@@ -17,7 +17,7 @@ from cvxpy.reductions.dcp2cone.canonicalizers import CANON_METHODS  # noqa: TID2
 from freshopt.autodiff.compiler import register
 from freshopt.autodiff.smooth_atoms import SMOOTH, powers
 from freshopt.cvx import Expression, cp
-from freshopt.errors import ObjectiveError
+from freshopt.errors import ObjectiveError, shown
 from freshopt.moved import keywords
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_numbers, read_only
 
@@ -37,7 +37,8 @@ def power(x: Any, exponents: npt.ArrayLike) -> Expression:  # noqa: ANN401 - a C
     Raises
     ------
     ObjectiveError
-        If there is not one finite exponent for each entry of x, or x^p is neither convex nor concave.
+        If x is no expression, there is not one finite exponent for each entry of it, or x^p is neither
+        convex nor concave.
 
     Examples
     --------
@@ -51,6 +52,8 @@ def power(x: Any, exponents: npt.ArrayLike) -> Expression:  # noqa: ANN401 - a C
     >>> fo.solve(fo.Problem(Falling(), sources, bandwidth=3.0)).rates.round(9)
     array([2., 1.])
     """
+    if not isinstance(x, cp.Expression):
+        raise ObjectiveError(f"x of power is {shown(x)}. Pass a CVXPY expression, such as the rate.")
     return powers_of_sources(x, exponents)
 
 

@@ -126,7 +126,8 @@ def trimmed(problem: Problem, rates: Array) -> Array:
     spare = np.where(inside, rates - lower, 0.0)
     if total(cost * spare) <= excess:
         spare = rates - lower
-    return rates - spare * (excess / total(cost * spare))
+    room = total(cost * spare)
+    return rates - spare * (excess / room) if room > 0.0 else rates
 
 
 def _straddle(excess: Callable[[Array], Array], x: Array) -> tuple[Array, Array, Array, Array]:
