@@ -26,7 +26,7 @@ from freshopt.errors import ObjectiveError, SourceDataError, expect
 from freshopt.modelling.problem import Problem
 from freshopt.noisy_signals.noisy_signal_freshness import NoisySignalFreshness
 from freshopt.noisy_signals.renewal_cycle import index
-from freshopt.noisy_signals.signal_thresholds import MOST_CRAWLS
+from freshopt.noisy_signals.wait_rule import MOST_CRAWLS
 from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.scheduling.refresh_order import slots

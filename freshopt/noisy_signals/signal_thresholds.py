@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +22,14 @@ import numpy.typing as npt
 from freshopt.compiled.backend import plain_or_compiled
 from freshopt.errors import SourceDataError
 from freshopt.formatting import count
+from freshopt.noisy_signals.wait_rule import WaitRule
 from freshopt.numerics.arrays import (
     Array,
     IntArray,
-    as_number,
     as_vector,
     label_array,
     read_only,
     shape_of,
-    total,
 )
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import check_time_unit
@@ -95,13 +95,9 @@ def follow(
         counts[k + 1] = at
 
 
-# Largest number of crawls: 16 GB of them.
-MOST_CRAWLS = 1e9
-
-
 @frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
-class SignalThresholds:
+class SignalThresholds(WaitRule):
     """When to crawl sources with noisy signals; made by `NoisySignalFreshness.thresholds`.
 
     Parameters
@@ -188,22 +184,6 @@ class SignalThresholds:
             whole: Array = np.where(self.signals > 0.0, self.signals * self.bonus, 0.0) + self.wait
         return whole
 
-    def due(self, signals: npt.ArrayLike, elapsed: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """Return which sources are to be crawled now.
-
-        Parameters
-        ----------
-        signals, elapsed : array_like, scalar or shape (n,)
-            Signals and time since the last crawl of each source.
-
-        Examples
-        --------
-        >>> rule = SignalThresholds(signals=[1.0, 0.0], wait=[0.5, 3.0], bonus=[2.0, np.inf])
-        >>> rule.due([1, 0], 0.6), rule.due([0, 1], 2.4)
-        (array([ True, False]), array([False,  True]))
-        """
-        return np.asarray(as_vector(elapsed, len(self), "elapsed") >= self.waiting(signals))
-
     def waiting(self, signals: npt.ArrayLike) -> Array:
         """Return the times from a crawl to the next, shape (n,).
 
@@ -223,70 +203,9 @@ class SignalThresholds:
             waiting = np.where(missing == 0.0, self.wait, np.maximum(self.wait + rest, 0.0))
         return np.where((missing < 0.0) & np.isinf(self.bonus), 0.0, waiting)
 
-    def crawls(
-        self,
-        source: npt.ArrayLike,
-        time: npt.ArrayLike,
-        horizon: float,
-        draws: npt.ArrayLike | None = None,
-    ) -> tuple[IntArray, Array]:
-        """Return the crawls of a crawler that follows the rule.
-
-        All copies are fresh at 0.
-
-        Parameters
-        ----------
-        source : array_like of int, shape (m,)
-        time : array_like, shape (m,)
-            The signals in [0, horizon), sorted by time.
-        horizon : float
-        draws : array_like, shape (m,), optional
-            Numbers uniform in (0, 1), one per signal, where some crawls on signal are left out.
-
-        Returns
-        -------
-        source : ndarray of int
-        time : ndarray
-            Sorted by time, then source.
-
-        Examples
-        --------
-        >>> rule = SignalThresholds(signals=[1.0], wait=[0.5], bonus=[2.0])
-        >>> rule.crawls([0, 0], [1.0, 3.0], horizon=8.0)[1].tolist()
-        [1.0, 3.0, 5.5]
-        """
-        sources = np.asarray(source, dtype=np.int64)
-        times = as_vector(time, len(sources), "time")
-        horizon = as_number(horizon, "horizon", f"Pass a finite number of {self.time_unit}s > 0.")
-        if not 0.0 < horizon < np.inf:
-            raise SourceDataError(f"horizon is {horizon} {self.time_unit}s. Pass a finite number > 0.")
-        coin = as_vector(0.0 if draws is None else draws, len(sources), "draws")
-        if draws is None and bool(np.any((self.crawl_probability < 1.0) & (self.crawl_probability > 0.0))):
-            raise SourceDataError(
-                "some crawls on signal are to be left out at random, but there are no draws. "
-                "Pass one number uniform in (0, 1) per signal."
-            )
-        whole = self.threshold  # where it is 0, crawls follow signals alone
-        with np.errstate(over="ignore"):
-            many = total(np.divide(horizon, whole, out=np.zeros(len(self)), where=whole > 0.0))
-        if not many <= MOST_CRAWLS:
-            raise SourceDataError(
-                f"up to {horizon:g} {self.time_unit}s there may be {many:.3g} crawls, and at most "
-                f"{MOST_CRAWLS:g} are followed. Pass a shorter horizon, or longer waits."
-            )
-        order = np.argsort(sources, kind="stable")
-        offsets = np.searchsorted(sources[order], np.arange(len(self) + 1)).astype(np.int64)
-        rule = tuple(np.ascontiguousarray(own) for own in (self.signals, self.wait, self.bonus))
-        given = (offsets, np.ascontiguousarray(times[order]), np.ascontiguousarray(coin[order]), *rule)
-        share = np.ascontiguousarray(self.crawl_probability)
-        counts = np.zeros(len(self) + 1, dtype=np.int64)
-        follow_all = _loops()["follow"]
-        follow_all(*given, share, horizon, counts, np.empty(0))
-        found = np.empty(int(counts[-1]))
-        follow_all(*given, share, horizon, counts, found)
-        who = np.repeat(np.arange(len(self)), np.diff(counts))
-        by_time = np.lexsort((who, found))
-        return who[by_time], found[by_time]
+    def _followed(self) -> tuple[Callable[..., None], tuple[Array, ...], Array, Array]:
+        columns = (self.signals, self.wait, self.bonus)
+        return _loops()["follow"], columns, self.crawl_probability, self.threshold
 
     def to_frame(self) -> polars.DataFrame:
         """Return the table that a crawler loads.

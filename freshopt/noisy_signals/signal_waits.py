@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,8 @@ import numpy.typing as npt
 from freshopt.compiled.backend import plain_or_compiled
 from freshopt.errors import SourceDataError
 from freshopt.formatting import count
-from freshopt.noisy_signals.signal_thresholds import MOST_CRAWLS
-from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, label_array, read_only
+from freshopt.noisy_signals.wait_rule import WaitRule
+from freshopt.numerics.arrays import Array, IntArray, as_vector, label_array, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.units import check_time_unit
 
@@ -66,7 +66,7 @@ def follow_waits(
 
 @frozen_arrays
 @dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
-class SignalWaits:
+class SignalWaits(WaitRule):
     """When to crawl sources with noisy signals; made by `WithNoisySignals.rule`.
 
     With k signals since the last crawl a crawl is due once so much time has passed since then.
@@ -142,16 +142,6 @@ class SignalWaits:
         sources, signals = count(len(self), "source", "d"), count(most, "signal", "d")
         return f"SignalWaits({sources}, at most {signals} before a crawl)"
 
-    def due(self, signals: npt.ArrayLike, elapsed: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """Return which sources are to be crawled now.
-
-        Parameters
-        ----------
-        signals, elapsed : array_like, scalar or shape (n,)
-            Signals and time since the last crawl of each source.
-        """
-        return np.asarray(as_vector(elapsed, len(self), "elapsed") >= self.waiting(signals))
-
     def waiting(self, signals: npt.ArrayLike) -> Array:
         """Return the times from a crawl to the next, shape (n,).
 
@@ -170,66 +160,8 @@ class SignalWaits:
         at = np.minimum(k, padded.shape[1] - 1).astype(np.int64)
         return np.where(self.share > 0.0, padded[np.arange(len(self)), at], np.inf)
 
-    def crawls(
-        self,
-        source: npt.ArrayLike,
-        time: npt.ArrayLike,
-        horizon: float,
-        draws: npt.ArrayLike | None = None,
-    ) -> tuple[IntArray, Array]:
-        """Return the crawls of a crawler that follows the rule.
-
-        All copies are fresh at 0.
-
-        Parameters
-        ----------
-        source : array_like of int, shape (m,)
-        time : array_like, shape (m,)
-            The signals in [0, horizon), sorted by time.
-        horizon : float
-        draws : array_like, shape (m,), optional
-            Numbers uniform in (0, 1), one per signal, where two numbers of signals alternate.
-
-        Returns
-        -------
-        source : ndarray of int
-        time : ndarray
-            Sorted by time, then source.
-        """
-        sources = np.asarray(source, dtype=np.int64)
-        times = as_vector(time, len(sources), "time")
-        horizon = as_number(horizon, "horizon", f"Pass a finite number of {self.time_unit}s > 0.")
-        first = self.waits[:, 0]
-        many = float(np.sum(np.divide(horizon, first, out=np.zeros(len(self)), where=first > 0.0)))
-        if not 0.0 < horizon < math.inf or not many <= MOST_CRAWLS:
-            raise SourceDataError(
-                f"horizon is {horizon:g} {self.time_unit}s. Pass a number > 0 with at most {MOST_CRAWLS:g} "
-                "crawls."
-            )
-        mixed = (self.share > 0.0) & (self.share < 1.0)
-        if draws is None and bool(np.any(mixed)):
-            raise SourceDataError(
-                "two numbers of signals alternate at random, but there are no draws. "
-                "Pass one number uniform in (0, 1) per signal."
-            )
-        coins = as_vector(0.0 if draws is None else draws, len(sources), "draws")
-        order = np.argsort(sources, kind="stable")
-        offsets = np.searchsorted(sources[order], np.arange(len(self) + 1)).astype(np.int64)
-        given = (
-            offsets,
-            np.ascontiguousarray(times[order]),
-            np.ascontiguousarray(coins[order]),
-            np.ascontiguousarray(self.waits),
-            np.ascontiguousarray(self.share),
-        )
-        counts = np.zeros(len(self) + 1, dtype=np.int64)
-        follow = _loops()["follow_waits"]
-        follow(*given, horizon, counts, np.empty(0))
-        found = np.empty(int(counts[-1]))
-        follow(*given, horizon, counts, found)
-        who = np.repeat(np.arange(len(self)), np.diff(counts))
-        by_time = np.lexsort((who, found))
-        return who[by_time], found[by_time]
+    def _followed(self) -> tuple[Callable[..., None], tuple[Array, ...], Array, Array]:
+        return _loops()["follow_waits"], (self.waits,), self.share, self.waits[:, 0]
 
     def to_frame(self) -> polars.DataFrame:
         """Return the table that a crawler loads.

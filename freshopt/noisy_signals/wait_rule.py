@@ -1,0 +1,117 @@
+"""`WaitRule`: what rules have in common that wait for time and signals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.errors import SourceDataError
+from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, total
+
+# Largest number of crawls: 16 GB of them.
+MOST_CRAWLS = 1e9
+
+
+class WaitRule:
+    """Rule of which source is due, by its last crawl and the signals since.
+
+    A rule has `waiting` and `_followed`.
+    """
+
+    __slots__ = ()
+    time_unit: str
+
+    def waiting(self, signals: npt.ArrayLike) -> Array:
+        """Return the times from a crawl to the next, shape (n,)."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        """Return the number of sources."""
+        raise NotImplementedError
+
+    def _followed(self) -> tuple[Callable[..., None], tuple[Array, ...], Array, Array]:
+        """Return the loop, its columns, shares, and waits without signals."""
+        raise NotImplementedError
+
+    def due(self, signals: npt.ArrayLike, elapsed: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Return which sources are to be crawled now.
+
+        Parameters
+        ----------
+        signals, elapsed : array_like, scalar or shape (n,)
+            Signals and time since the last crawl of each source.
+
+        Examples
+        --------
+        >>> from freshopt.noisy_signals import SignalThresholds
+        >>> rule = SignalThresholds(signals=[1.0, 0.0], wait=[0.5, 3.0], bonus=[2.0, np.inf])
+        >>> rule.due([1, 0], 0.6), rule.due([0, 1], 2.4)
+        (array([ True, False]), array([False,  True]))
+        """
+        return np.asarray(as_vector(elapsed, len(self), "elapsed") >= self.waiting(signals))
+
+    def crawls(
+        self,
+        source: npt.ArrayLike,
+        time: npt.ArrayLike,
+        horizon: float,
+        draws: npt.ArrayLike | None = None,
+    ) -> tuple[IntArray, Array]:
+        """Return the crawls of a crawler that follows the rule.
+
+        All copies are fresh at 0.
+
+        Parameters
+        ----------
+        source : array_like of int, shape (m,)
+        time : array_like, shape (m,)
+            The signals in [0, horizon), sorted by time.
+        horizon : float
+        draws : array_like, shape (m,), optional
+            Numbers uniform in (0, 1), one per signal, where some crawls on signal are left out or wait for
+            one more.
+
+        Returns
+        -------
+        source : ndarray of int
+        time : ndarray
+            Sorted by time, then source.
+
+        Examples
+        --------
+        >>> from freshopt.noisy_signals import SignalThresholds
+        >>> rule = SignalThresholds(signals=[1.0], wait=[0.5], bonus=[2.0])
+        >>> rule.crawls([0, 0], [1.0, 3.0], horizon=8.0)[1].tolist()
+        [1.0, 3.0, 5.5]
+        """
+        sources = np.asarray(source, dtype=np.int64)
+        times = as_vector(time, len(sources), "time")
+        horizon = as_number(horizon, "horizon", f"Pass a finite number of {self.time_unit}s > 0.")
+        if not 0.0 < horizon < np.inf:
+            raise SourceDataError(f"horizon is {horizon} {self.time_unit}s. Pass a finite number > 0.")
+        loop, columns, share, longest = self._followed()
+        if draws is None and bool(np.any((share < 1.0) & (share > 0.0))):
+            raise SourceDataError(
+                "some crawls on signal are to be left out at random, but there are no draws. "
+                "Pass one number uniform in (0, 1) per signal."
+            )
+        coins = as_vector(0.0 if draws is None else draws, len(sources), "draws")
+        with np.errstate(over="ignore"):  # where the wait is 0, crawls follow signals alone
+            many = total(np.divide(horizon, longest, out=np.zeros(len(self)), where=longest > 0.0))
+        if not many <= MOST_CRAWLS:
+            raise SourceDataError(
+                f"up to {horizon:g} {self.time_unit}s there may be {many:.3g} crawls, and at most "
+                f"{MOST_CRAWLS:g} are followed. Pass a shorter horizon, or longer waits."
+            )
+        order = np.argsort(sources, kind="stable")
+        offsets = np.searchsorted(sources[order], np.arange(len(self) + 1)).astype(np.int64)
+        given = [np.ascontiguousarray(own) for own in (times[order], coins[order], *columns, share)]
+        counts = np.zeros(len(self) + 1, dtype=np.int64)
+        loop(offsets, *given, horizon, counts, np.empty(0))
+        found = np.empty(int(counts[-1]))
+        loop(offsets, *given, horizon, counts, found)
+        who = np.repeat(np.arange(len(self)), np.diff(counts))
+        by_time = np.lexsort((who, found))
+        return who[by_time], found[by_time]
