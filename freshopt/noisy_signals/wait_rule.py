@@ -15,7 +15,7 @@ MOST_CRAWLS = 1e9
 
 
 class WaitRule:
-    """Rule of which source is due, by its last crawl and the signals since.
+    """Rule of what is due, by last crawls and signals since.
 
     A rule has `waiting` and `_followed`.
     """
