@@ -31,6 +31,8 @@ from freshopt.compiled.cells.attempt_proofs import ATTEMPT_AGE
 from freshopt.compiled.cells.attempt_roots import attempt_age
 from freshopt.compiled.cells.request_age import request_age
 from freshopt.compiled.cells.request_proofs import REQUEST_AGE
+from freshopt.compiled.cells.window_age import window_age
+from freshopt.compiled.cells.window_proofs import WINDOW_AGE
 from freshopt.cvx import Expression, cp
 from freshopt.modelling.cone_forms import (
     by_size,
@@ -162,7 +164,7 @@ class Age(CurveObjective):
             POISSON,
             ON_SIGNAL,
             attempts=ATTEMPTS,
-            on_request=RequestForms(ON_REQUEST, rise=age_rise),
+            on_request=RequestForms(ON_REQUEST, IN_WINDOW, age_rise),
         )
 
     def never_failing(
@@ -317,4 +319,5 @@ POISSON = replace(
 )
 ON_SIGNAL = Cell.compiled(demand_functions.reciprocal_root_below, proof_functions.AGE_SIGNAL)
 ON_REQUEST = Cell.compiled(request_age, REQUEST_AGE)
+IN_WINDOW = Cell.compiled(window_age, WINDOW_AGE)
 ATTEMPTS = Cell.compiled(attempt_age, ATTEMPT_AGE, whole=PERIODIC)

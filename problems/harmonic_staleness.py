@@ -30,6 +30,8 @@ from freshopt.compiled.cells.attempt_roots import attempt_harmonic
 from freshopt.compiled.cells.counted_signals import HARMONIC_COUNTED, harmonic_counted
 from freshopt.compiled.cells.request_functions import request_harmonic
 from freshopt.compiled.cells.request_proofs import REQUEST_HARMONIC
+from freshopt.compiled.cells.window_harmonic import window_harmonic
+from freshopt.compiled.cells.window_proofs import WINDOW_HARMONIC
 from freshopt.cvx import Expression, cp
 from freshopt.modelling.cone_forms import (
     by_size,
@@ -159,7 +161,7 @@ class HarmonicStaleness(CurveObjective):
             POISSON,
             ON_SIGNAL,
             attempts=ATTEMPTS,
-            on_request=RequestForms(ON_REQUEST, rise=harmonic_rise),
+            on_request=RequestForms(ON_REQUEST, IN_WINDOW, harmonic_rise),
             counted=COUNTED,
         )
 
@@ -254,4 +256,5 @@ ON_SIGNAL = Cell.compiled(
 )
 COUNTED = Cell.compiled(harmonic_counted, HARMONIC_COUNTED)
 ON_REQUEST = Cell.compiled(request_harmonic, REQUEST_HARMONIC)
+IN_WINDOW = Cell.compiled(window_harmonic, WINDOW_HARMONIC)
 ATTEMPTS = Cell.compiled(attempt_harmonic, ATTEMPT_HARMONIC, whole=PERIODIC)

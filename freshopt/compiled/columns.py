@@ -26,7 +26,9 @@ from freshopt.compiled.cells.conditional_functions import CHANGED
 from freshopt.compiled.cells.request_age import request_age
 from freshopt.compiled.cells.request_functions import ON_REQUEST
 from freshopt.compiled.cells.request_power import request_power
+from freshopt.compiled.cells.window_age import window_age
 from freshopt.compiled.cells.window_functions import window_binary, window_delay
+from freshopt.compiled.cells.window_harmonic import window_harmonic
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.source_columns import HostGroups as HostGroups
 from freshopt.compiled.source_columns import SearchStart, SourceColumns
@@ -60,6 +62,8 @@ SEARCHES = (
     request_power,
     window_delay,
     window_binary,
+    window_harmonic,
+    window_age,
     attempt_harmonic,
     attempt_age,
 )

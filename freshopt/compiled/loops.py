@@ -38,7 +38,9 @@ from freshopt.compiled.cells import (
     request_functions,
     request_power,
     request_tables,
+    window_age,
     window_functions,
+    window_harmonic,
 )
 from freshopt.compiled.column_access import at, entries, one_by_one, wide
 from freshopt.compiled.column_passes import (
@@ -78,13 +80,16 @@ FORMULAS = (
     request_age,
     request_power,
     window_functions,
+    window_age,
     conditional_functions,
     attempt_functions,
     attempt_roots,
     counted_signals,
 )
-ORDERED = (vector_math, *FORMULAS)
-INLINED = (inverse_tables, wide_tables, vector_math, *FORMULAS, column_passes, host_search)
+# What calls itself much is too long to be written out at each call.
+LONG = (window_harmonic,)
+ORDERED = (vector_math, *FORMULAS, *LONG)
+INLINED = (inverse_tables, wide_tables, vector_math, *FORMULAS, *LONG, column_passes, host_search)
 # Calls that are left to LLVM cost a host of ten sources a fifth of its search: records are passed in memory.
 FORCED = (*FORMULAS, column_passes, host_search)
 # What few hosts call need not be inlined.

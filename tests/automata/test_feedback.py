@@ -112,6 +112,7 @@ def test_fewer_probes_are_less_feedback_of_the_same_kind() -> None:
     assert np.all(np.abs(mean - expected) <= Z * error)
 
 
+@pytest.mark.exhaustive
 def test_news_does_not_measure_weighted_freshness() -> None:
     """The published feedback, with weights, is another derivative: what the probe is for."""
     mean, error = observed(Polling.EARLIEST_DEADLINE, Feedback.NEWS, Update.REWARD_INACTION)

@@ -324,6 +324,7 @@ def test_rates_beyond_their_bounds_are_infeasible_whatever_a_fetch_costs(changed
 
 
 @pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.sampled(2)
 def test_what_rounding_takes_from_a_limit_is_counted(monkeypatch: pytest.MonkeyPatch, compiled: bool) -> None:
     """One source, cost wΔ/ρ, best at B/c: fractions tell the true gap of rates as they are stored."""
     if compiled:

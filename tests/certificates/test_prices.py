@@ -162,6 +162,7 @@ def disturbed(task: fo.Problem, best: fo.Solution, noise: float, seed: int) -> n
 
 
 @pytest.mark.parametrize("noise", [0.5, 1.0, 3.0, 5.0])
+@pytest.mark.sampled(2)
 def test_the_gap_of_delays_is_the_true_one(noise: float) -> None:
     """The least delay is (Σ√(wΔ))² / B, by Cauchy's inequality."""
     task = task_of(DELAY, 1)

@@ -23,6 +23,8 @@ from freshopt.compiled.cells.attempt_functions import attempt_binary
 from freshopt.compiled.cells.attempt_roots import attempt_age, attempt_harmonic
 from freshopt.compiled.cells.request_age import request_age
 from freshopt.compiled.cells.request_power import request_power
+from freshopt.compiled.cells.window_age import window_age
+from freshopt.compiled.cells.window_harmonic import window_harmonic
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.problems import PowerCost, SynchronizationCost
@@ -158,6 +160,15 @@ CELLS = {
         *SHOWN,
         MANY,
     ),
+    "window harmonic": Cell(
+        window_harmonic,
+        window_proofs.WINDOW_HARMONIC,
+        HARMONIC_ON_REQUEST,
+        WINDOWS["harmonic"],
+        *SHOWN,
+        MANY,
+    ),
+    "window age": Cell(window_age, window_proofs.WINDOW_AGE, AGE_ON_REQUEST, WINDOWS["age"], *SHOWN, MANY),
     "attempt binary": Cell(
         attempt_binary,
         attempt_proofs.ATTEMPT_BINARY,

@@ -349,6 +349,7 @@ def test_the_price_of_one_limited_host_of_many_equal_sources() -> None:
         assert solution.price + solution.host_prices[0] == pytest.approx(1.2 / 0.11**2, rel=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_hosts_whose_limits_min_rate_uses_up_leave_the_others_to_the_loops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -201,7 +201,7 @@ def test_conic_solvers_reach_the_optimum_or_refuse(cell: str, solver: str, famil
 @pytest.mark.parametrize(
     ("cell", "family"), [*stratified(PLAINLY, FAMILIES, every=19), *stratified(FETCHED, FAMILIES, every=83)]
 )
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 def test_baselines_are_feasible_and_never_better_than_the_optimum(cell: str, family: str) -> None:
     problem = benign(cell, family, 10)
     if problem is None:

@@ -43,6 +43,7 @@ def told(system: str, folder: Path, *command: str) -> subprocess.CompletedProces
 
 
 @pytest.mark.parametrize("system", ["win32", "darwin"])
+@pytest.mark.sampled(2)
 def test_all_commands_work_without_what_another_system_lacks(system: str, tmp_path: Path) -> None:
     done = told(system, tmp_path, str(STORY))
     assert done.returncode == 0, done.stderr[-3000:]

@@ -271,6 +271,7 @@ def test_samples_follow_no_order_of_the_sources() -> None:
 
 @pytest.mark.parametrize("objective", [BINARY_PERIODIC, PollingKnapsack("materials")])
 @pytest.mark.parametrize("share", [1e-6, 0.5, 1.0 - 1e-9, 1.0])
+@pytest.mark.sampled(3)
 def test_a_host_whose_search_gives_up_is_solved_alone(
     monkeypatch: pytest.MonkeyPatch, objective: fo.Objective, share: float
 ) -> None:

@@ -94,7 +94,28 @@ def _exact(of_lifetime: Callable[..., tuple[Number, Number]]) -> ExactCell:
     return ExactCell(cost, marginal)
 
 
-WINDOWS = {"delay": _exact(_delay), "binary": _exact(_binary)}
+def _harmonic(t: Number, d: Number, z: Number, s: Number) -> tuple[Number, Number]:
+    """Return the same of c = Ein(Δs): by parts, with ∫ e^{−ζx}(1 − e^{−Δ(T + x)})/(T + x) dx in E₁."""
+
+    def bend(a: Number) -> Number:
+        return mpmath.exp(z * a) * (mpmath.e1(z * a) - mpmath.e1((z + d) * a)) if a else mpmath.log1p(d / z)
+
+    faded, here, there = mpmath.exp(-z * s), _ein(d * t) if t else t, _ein(d * (t + s)) if t + s else t
+    slope = bend(t) - faded * bend(t + s)
+    return (t * here - _index(d * t) / d if t else t) + (here + slope - faded * there) / z, here + slope
+
+
+def _age(t: Number, d: Number, z: Number, s: Number) -> tuple[Number, Number]:
+    """Return the same of c = s − (1 − e^{−Δs})/Δ, which is that of Δs less that of 1 − e^{−Δs}, over Δ."""
+    return tuple((one - two) / d for one, two in zip(_delay(t, d, z, s), _binary(t, d, z, s), strict=True))
+
+
+WINDOWS = {
+    "delay": _exact(_delay),
+    "binary": _exact(_binary),
+    "harmonic": _exact(_harmonic),
+    "age": _exact(_age),
+}
 
 
 def _fresh(r: Number, d: Number, s: Number) -> Number:

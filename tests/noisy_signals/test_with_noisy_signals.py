@@ -68,6 +68,7 @@ def waits_at(objective: fo.Objective, eta: float, recall: float, precision: floa
 
 @pytest.mark.parametrize("objective", [DELAY, HARMONIC], ids=lambda objective: type(objective).__name__)
 @pytest.mark.parametrize(("recall", "precision"), QUALITIES)
+@pytest.mark.sampled(4)
 def test_cycles_are_those_of_the_definition_and_no_other_waits_are_better(
     objective: fo.Objective, recall: float, precision: float
 ) -> None:

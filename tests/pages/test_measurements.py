@@ -183,6 +183,7 @@ def test_a_run_of_the_bundled_history(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(cells[policy_names.UNIFORM]) < 100.0
 
 
+@pytest.mark.exhaustive
 def test_a_small_run_of_six_rhythms() -> None:
     """The ratio is 1 within its errors where the log's own is not, and a placebo is seldom claimed."""
     found = [row for rhythm in hidden_changes.RHYTHMS for row in hidden_changes.measured(rhythm, 2, 30)]

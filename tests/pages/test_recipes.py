@@ -68,11 +68,12 @@ def of_cluster() -> Commands:
     return [container["args"]]
 
 
-COMMANDS = {"crontab": of_crontab, "github-actions.yml": of_actions, "Dockerfile": of_image}
+COMMANDS = {"crontab": of_crontab, "Dockerfile": of_image, "github-actions.yml": of_actions}
 COMMANDS["kubernetes-cronjob.yml"] = of_cluster
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.sampled(2)
 def test_the_commands_run(name: str, here: Path) -> None:
     sample_logs.write_files(here)
     sample_logs.run(["plan", "--init"])

@@ -93,6 +93,7 @@ def test_it_keeps_its_promise(given: tuple[fo.Sources, fo.CrawlLog, pl.DataFrame
 
 
 @pytest.mark.parametrize("objective", ["harmonic", "delay", "log-freshness"])
+@pytest.mark.sampled(3)
 def test_other_objectives_follow_their_own_rule(
     objective: str, given: tuple[fo.Sources, fo.CrawlLog, pl.DataFrame], tmp_path: Path
 ) -> None:

@@ -294,6 +294,7 @@ WORLDS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
 
 
 @pytest.mark.parametrize("kind", WORLDS)
+@pytest.mark.sampled(2)
 def test_the_true_cost_lies_inside_however_rates_are_distributed(kind: str) -> None:
     inside = 0
     for seed in range(10):

@@ -239,7 +239,7 @@ def poisson(n: int, days: float, gap: float, seed: int) -> tuple[fo.CrawlLog, fo
         Age(PERIODIC),
     ],
 )
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_a_log_tells_of_every_policy_what_its_true_changes_do(objective: fo.Objective) -> None:
     """A third of the changes are hidden: costs are those of the history, and what was predicted."""
     ratios, hidden = [], []

@@ -8,7 +8,8 @@ With v = e^{−u} the costs are those of `freshopt.modelling.request_cell`, whos
 
 with m(y) = 1 − (1 − e^{−y})/y. **Reach**: Φ is that without a window times b, and a constant more
 (`freshopt.compiled.cells.window_functions`), so that the reach is that of `request_proofs` at |m − ν|/b. Only
-its farthest rate is of the price itself, and none is said here: no rate is above ζ.
+its farthest rate is of the price itself, and none is said here: no rate is above ζ. Harmonic staleness and
+age are derived in `freshopt.compiled.cells.window_harmonic` and `window_age`.
 """
 
 from __future__ import annotations
@@ -16,10 +17,16 @@ from __future__ import annotations
 import numpy as np
 
 from freshopt.compiled.cells.request_proofs import ROUNDED, reach_of
+from freshopt.compiled.cells.request_tables import index_and_age, index_and_ein
+from freshopt.compiled.cells.window_age import bend_of, served_aged, value_and_slope
 from freshopt.compiled.cells.window_functions import MANY_REQUESTS
+from freshopt.compiled.cells.window_harmonic import BEND, LARGEST, in_window, inside, served_stale
 from freshopt.compiled.proof_functions import ProofCell, Values
 from freshopt.compiled.proof_tables import fallen
 from freshopt.numerics.vector_math import fast_exp
+
+# Sums of what is looked up twice, and of rules of ten nodes and more.
+SUMMED = 2.0 * ROUNDED
 
 
 def window_delay(rate: float, w: float, d: float, asked: float, window: float) -> Values:
@@ -65,6 +72,45 @@ def window_binary(rate: float, w: float, d: float, asked: float, window: float) 
     return cost, gain, (w / d) * (load * changed + bend * (index + k * stale)), ROUNDED
 
 
+def window_harmonic(rate: float, w: float, d: float, asked: float, window: float) -> Values:
+    """Return the harmonic cost of a request and its marginal value.
+
+    Examples
+    --------
+    >>> [round(float(x), 6) for x in window_harmonic(1.0, 3.0, 1.0, 2.0, 0.0)[:3]]
+    [0.11539, 0.0, 0.985355]
+    """
+    within = (asked - rate) / asked if rate < asked else 0.0
+    u, k, x, y = d / rate * within, inside(d / asked), asked * window, d * window
+    x, y = x if x < MANY_REQUESTS else MANY_REQUESTS, y if y < LARGEST else LARGEST
+    index, ein = index_and_ein(u)
+    mean = ein - index / u if u > 0.0 else 0.0
+    finite = u if u < LARGEST else LARGEST
+    cost = within * mean + (rate / asked if rate < asked else 1.0) * served_stale(finite, k, x, y)
+    late = finite * in_window(finite, k, x, y) + fast_exp(-x) * index_and_ein(finite + y)[1]
+    return cost if rate > 0.0 else np.inf, 0.0, (w / d) * (index + k * late), SUMMED
+
+
+def window_age(rate: float, w: float, d: float, asked: float, window: float) -> Values:
+    """Return the mean age that requests see and its marginal value.
+
+    Examples
+    --------
+    >>> [round(float(x), 6) for x in window_age(0.5, 3.0, 1.0, 1.0, 0.0)[:3]]
+    [0.06606, 0.0, 1.810915]
+    """
+    within = (asked - rate) / asked if rate < asked else 0.0
+    u, k, x, y = d / rate * within, d / asked, asked * window, d * window
+    x, y = x if x < MANY_REQUESTS else MANY_REQUESTS, y if y < LARGEST else LARGEST
+    index, index_of_age = index_and_age(u)
+    mean = index - index_of_age / u if u > 0.0 else 0.0
+    fetched = rate / asked if rate < asked else 1.0
+    cost = (within * mean + fetched * served_aged(u, k, x, y)) / d
+    first = k * (fast_exp(-x) * index_and_age(y)[0])
+    marginal = (w / d) * ((first + value_and_slope(u, k, bend_of(k, x, y))[0]) / d)
+    return cost if rate > 0.0 else np.inf, 0.0, marginal, ROUNDED
+
+
 def reach_of_window_delay(
     rate: float,
     w: float,
@@ -102,6 +148,51 @@ def reach_of_window_binary(
     return reach_of(rate, x, near, np.inf, rises, falls)
 
 
+def reach_of_window_harmonic(
+    rate: float,
+    w: float,
+    off: float,
+    _paid: float,
+    rises: bool,
+    falls: bool,
+    d: float,
+    asked: float,
+    window: float,
+) -> float:
+    """Return the reach of harmonic staleness, with a window."""
+    within = (asked - rate) / asked if rate < asked else 0.0
+    u, k, x, y = d / rate * within, inside(d / asked), asked * window, d * window
+    x, y = x if x < MANY_REQUESTS else MANY_REQUESTS, y if y < LARGEST else LARGEST
+    finite = u if u < LARGEST else LARGEST
+    slope = in_window(finite, k, x, y) + fast_exp(-x) * fallen(finite + y)[3]
+    apart = BEND * (off / slope) * (rate / w)
+    return reach_of(rate, apart * (rate / d), apart <= 1.0 + u, np.inf, rises, falls)
+
+
+def reach_of_window_age(
+    rate: float,
+    w: float,
+    off: float,
+    _paid: float,
+    rises: bool,
+    falls: bool,
+    d: float,
+    asked: float,
+    window: float,
+) -> float:
+    """Return the reach of age, with a window."""
+    within = (asked - rate) / asked if rate < asked else 0.0
+    u, k, x, y = d / rate * within, d / asked, asked * window, d * window
+    x, y = x if x < MANY_REQUESTS else MANY_REQUESTS, y if y < LARGEST else LARGEST
+    value, slope = value_and_slope(u, k, bend_of(k, x, y))
+    apart = (off * (d / w)) * d
+    share = within * (apart / value if apart < value else 1.0)
+    up = rate * (share / (1.0 - share)) if rises else 0.0
+    less = ((off / slope) * (rate / w)) * rate
+    down = rate * (less if less < 1.0 else 1.0) if falls else 0.0
+    return down if down > up else up
+
+
 def bent(k: float, load: float) -> float:
     """Return b = (1 + κe^{−x−y})/(1 + κ)."""
     return (1.0 + load) / (1.0 + k)
@@ -109,3 +200,5 @@ def bent(k: float, load: float) -> float:
 
 WINDOW_DELAY = ProofCell(window_delay, reach_of_window_delay)
 WINDOW_BINARY = ProofCell(window_binary, reach_of_window_binary)
+WINDOW_HARMONIC = ProofCell(window_harmonic, reach_of_window_harmonic)
+WINDOW_AGE = ProofCell(window_age, reach_of_window_age)
