@@ -89,35 +89,35 @@ def scaled_integral(z: float) -> float:
     return found if z > SMALLEST_GAP else few
 
 
-def endless(u: float, k: float) -> float:
+def mean_slope(u: float, k: float) -> float:
     """Return K(u) = ∫₀^∞ e^{−z}g(u + κz) dz.
 
     Examples
     --------
-    >>> [round(float(endless(u, 2.0)), 9) for u in (0.0, 1.0)]
+    >>> [round(float(mean_slope(u, 2.0)), 9) for u in (0.0, 1.0)]
     [0.549306144, 0.37900311]
     """
     if u >= 1.0:
-        return long_endless(u, k)
+        return mean_slope_from_one(u, k)
     if k > 1.0:
-        return repeated_endless(u, k)
-    return short_endless(u, k)
+        return mean_slope_of_rare_requests(u, k)
+    return mean_slope_by_rule(u, k)
 
 
-def long_endless(u: float, k: float) -> float:
+def mean_slope_from_one(u: float, k: float) -> float:
     """Return K(u) for u ≥ 1."""
     a = u / k
     return (scaled_integral(a) - fast_exp(-u) * scaled_integral(a + u) / (1.0 + k)) / u
 
 
-def repeated_endless(u: float, k: float) -> float:
+def mean_slope_of_rare_requests(u: float, k: float) -> float:
     """Return K(u) for u ≤ 1 ≤ κ."""
     a = u / k
     between = index_and_ein(a + u)[1] - index_and_ein(a)[1]
     return fast_exp(a) * (fast_log(1.0 + k) - between) / k
 
 
-def short_endless(u: float, k: float) -> float:
+def mean_slope_by_rule(u: float, k: float) -> float:
     """Return K(u) for u ≤ 1 and κ ≤ 1."""
     total = 0.0
     for j in range(FAR_NODES):
@@ -137,7 +137,7 @@ def in_window(u: float, k: float, x: float, y: float) -> float:
         return bent_little(u, k, x)
     if x < MOMENTARY:
         return (index_and_ein(u + y)[1] - index_and_ein(u)[1] - retarded(u, k, x, y)) / k
-    return endless(u, k) - fast_exp(-x) * endless(u + y, k)
+    return mean_slope(u, k) - fast_exp(-x) * mean_slope(u + y, k)
 
 
 def bent_little(u: float, k: float, x: float) -> float:
@@ -150,7 +150,7 @@ def bent_little(u: float, k: float, x: float) -> float:
 
 
 def retarded(u: float, k: float, x: float, y: float) -> float:
-    """Return ∫₀ˣ (1 − e^{−z})κg(u + κz) dz of few requests, by moments.
+    """Return ∫₀ˣ (1 − e^{−z})κg(u + κz) dz by moments.
 
     What e^{−u−κz} takes of them is e^{−u}κ^{−j}γ(j, y).
     """
