@@ -35,10 +35,7 @@ ROUNDED = 16
 
 
 def deadline_cost(deadline: npt.ArrayLike) -> PiecewiseLinearCost:
-    """Return the deadline cost C̄(τ) = max(0, τ − deadline).
-
-    A copy costs 1 while it is older than the deadline.
-    """
+    """Return C̄(τ) = max(0, τ − deadline), of copies older than it."""
     late = np.asarray(deadline, dtype=np.float64)
     if not bool(np.all((late > 0.0) & np.isfinite(late))):
         raise SourceDataError("a deadline is not a number > 0. Correct the column 'deadline'.")
@@ -222,10 +219,7 @@ def _columns(pieces: Array) -> tuple[list[Array], list[Array]]:
 
 
 def _heights(period: Array, pieces: Array) -> list[Array]:
-    """Return α + β/τ of every piece, shape (n,) each.
-
-    Of period 0 the limit.
-    """
+    """Return α + β/τ of every piece, shape (n,)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return [np.where(b == 0.0, a, a + b / period) for a, b in zip(*_columns(pieces), strict=True)]
 
@@ -236,10 +230,7 @@ def _mean(period: Array, pieces: Array) -> Array:
 
 
 def _index(period: Array, pieces: Array) -> Array:
-    """Return the marginal value −β of the active piece.
-
-    On a kink it is the smaller one (the gain of a little more rate).
-    """
+    """Return the marginal value −β of the active piece, on kinks smaller."""
     heights = _heights(period, pieces)
     top = reduce(np.maximum, heights)
     active = [
@@ -250,10 +241,7 @@ def _index(period: Array, pieces: Array) -> Array:
 
 
 def _inverse_index(price: Array, pieces: Array) -> Array:
-    """Return 1/ρ of the best response: the minimiser of J(ρ) + price·ρ.
-
-    It is a kink.
-    """
+    """Return 1/ρ of the best response, a kink of J(ρ) + price·ρ."""
     alpha, beta = _columns(pieces)
     rate = np.zeros(len(pieces))
     # Raising ρ pays as long as a piece with −β > price is the highest: up to the last such crossing. ρ must

@@ -327,10 +327,7 @@ class PowerCost:
         return PowerCost(scale, exponent, None if self.cap is None else _taken(self.cap, index))
 
     def _parameters(self, n: int) -> tuple[Array, Array, Array, Array]:
-        """Return a, e, t₀ and U.
-
-        A cap that is reached after 1e308 time units is none.
-        """
+        """Return a, e, t₀ and U, inf for caps beyond 1e308."""
         a, e, cap = self._vectors(n)
         with np.errstate(over="ignore"):
             t0 = np.where(np.isfinite(cap), (cap / a) ** (1.0 / e), np.inf)
@@ -359,10 +356,7 @@ def _power_over(x: Expression, v: Expression, e: Array) -> tuple[Expression, Exp
 
 
 def _require_positive(key: str, values: Array) -> None:
-    """Raise SourceDataError unless all values are positive.
-
-    They are > 0, and finite but for a cap.
-    """
+    """Raise SourceDataError unless values are > 0 and, caps excepted, finite."""
     good = (values > 0.0) & ((values < np.inf) | (key == "cap"))
     if values.ndim == 0 and not good:
         raise SourceDataError(f"PowerCost {key} must be > 0, got {values:g}. Correct it.")

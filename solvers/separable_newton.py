@@ -193,10 +193,7 @@ def _derived(numerics: Numerics | None) -> bool:
 
 
 def _difference(problem: Problem, few: Numerics, pick: IntArray) -> str | None:
-    """Return how declared and kernel marginals differ, or None.
-
-    It compares the marginals of a few sources.
-    """
+    """Return how a few sources' declared and kernel marginals differ, or None."""
     if problem.numerics is None:
         return None
     kernel, change_rate = problem.numerics.take(pick), problem.sources.change_rate[pick]

@@ -133,10 +133,7 @@ class Linear:
 
 
 def _weighted(coefficient: Array, value: Array, zeros: bool) -> Array:
-    """Return the product, with 0 times infinity equal to 0.
-
-    A source of no importance demands it.
-    """
+    """Return the product, with 0 times infinity equal to 0."""
     if not zeros:
         return coefficient * value
     shape = np.broadcast_shapes(coefficient.shape, value.shape)

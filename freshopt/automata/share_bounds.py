@@ -168,10 +168,7 @@ def per_depth(resolution: int | Sequence[int], depth: int) -> tuple[int, ...]:
 def fresh_tree(
     position: IntArray, resolution: tuple[int, ...], seed: int, bounds: ShareBounds | None
 ) -> Tree:
-    """Return a tree with equal shares for all sources.
-
-    They are equal to half a state. Sources are at the given positions among the leaves.
-    """
+    """Return a tree with equal shares for sources at given leaves."""
     n, depth = len(position), len(resolution)
     at = np.full(2**depth, -1, dtype=np.int64)
     at[position] = np.arange(n)

@@ -434,10 +434,7 @@ def _summarise(
     short: float,
     limits: PricedLimits | None = None,
 ) -> Certificate:
-    """Return the certificate of a gap at its prices.
-
-    `limits` are those at the prices, if they have been computed.
-    """
+    """Return the certificate of a gap at its prices and `limits`."""
     finite = math.isfinite(short) and math.isfinite(gap.cost)
     wrong = gap.contradiction() if finite else None
     if wrong is not None:

@@ -134,10 +134,7 @@ class _Fit:
 
 
 def _nonnegative(rows: Any, right: Array, extra: Array | None) -> Array:  # noqa: ANN401 - a sparse array
-    """Return the y ≥ 0 that minimises ½|rowsᵀy|² − rightᵀy.
-
-    Each row is scaled to length 1.
-    """
+    """Return the y ≥ 0 that minimises ½|rowsᵀy|² − rightᵀy."""
     from scipy.linalg import cholesky, solve_triangular
     from scipy.optimize import minimize, nnls
 

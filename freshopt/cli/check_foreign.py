@@ -75,10 +75,7 @@ class Task(Protocol):
 
 
 def made(tasks: Sequence[Task], *, own: bool) -> list[Objective] | list[tuple[str, Problem]]:
-    """Return the user's own problems, or each objective once.
-
-    An objective stands for its families of problems.
-    """
+    """Return the user's own problems, or each objective's families once."""
     if not own:
         once = {(task.objective, task.refresh): _alike(task.parameters) for task in tasks}
         return [objective_of(name, refresh, given) for (name, refresh), given in once.items()]

@@ -166,10 +166,7 @@ class Digest:
         return f"{text}."
 
     def _runs(self, name: str) -> list[tuple[Checked, int]]:
-        """Return the problems of a solver and its position there.
-
-        They are those that it answered or should have answered.
-        """
+        """Return the problems that a solver should answer, and its position there."""
         return [
             (checked, k)
             for checked in self.checked

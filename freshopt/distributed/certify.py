@@ -19,10 +19,7 @@ from freshopt.numerics.arrays import Array, exact_sum
 
 
 class Needed(NamedTuple):
-    """Bandwidth that the lower bounds use: total, and per host.
-
-    `hosts` has shape (H,), one entry per limited host.
-    """
+    """Bandwidth that the lower bounds use: total, and per limited host."""
 
     bandwidth: float
     hosts: Array

@@ -239,10 +239,7 @@ class DistributedSolve:
         )
 
     def _first_trials(self) -> Array:
-        """Return first trial prices from a sample of the sources.
-
-        A worker computes them, which has the numerics loaded.
-        """
+        """Return first trial prices from a worker's sample of the sources."""
         drawn, rows = [one.sample for one in self.scans], [one.n for one in self.scans]
         sizes = [len(one["change_rate"]) for one in drawn]
         weights = np.repeat([n / size for n, size in zip(rows, sizes, strict=True)], sizes)
@@ -274,10 +271,7 @@ class DistributedSolve:
         return found
 
     def _edges(self, tight: bool, pinned: BoolArray) -> tuple[float, Array]:
-        """Return the prices from which every rate is min_rate.
-
-        Raises if costs are infinite at min_rate.
-        """
+        """Return the prices from which every rate is min_rate, or raise."""
         hosts = len(self.limits)
         largest, starved = np.zeros(hosts), np.zeros(1 + hosts, dtype=np.int64)
 

@@ -239,10 +239,7 @@ def _write(
 def _calendar(
     learnt: list[Learnt], request: Wishes, unit: str, staging: Path
 ) -> tuple[Calendar, list[float]]:
-    """Return the schedule's settings and each file's clock offset.
-
-    The offset is where a file's clock begins on that of the log.
-    """
+    """Return the schedule's settings and each file's clock offset."""
     dated = [one.origin for one in learnt if one.origin is not None]
     origin = min(dated, default=None)
     clock = Clock(unit, origin)
@@ -326,10 +323,7 @@ def summary(
 
 
 def _span(learnt: list[Learnt], calendar: Calendar) -> dict[str, str | float]:
-    """Return the log's begin and end.
-
-    They are moments in ISO 8601, or numbers where the log has no dates.
-    """
+    """Return the log's begin and end, in ISO 8601 or numbers."""
     if calendar.origin is None:
         return {"begin": min(one.begin for one in learnt), "end": calendar.end}
     begins = (Clock(calendar.time_unit, one.origin).date(one.begin) for one in learnt)
@@ -351,10 +345,7 @@ def _discipline(request: Wishes) -> Refresh:
 
 
 def _rehearse(request: Wishes) -> None:
-    """Plan for one source, to raise early.
-
-    What cannot be scheduled raises before the log is read.
-    """
+    """Plan for one source, to raise before the log is read."""
     one = Sources(change_rate=1.0)
     bandwidth = request.bandwidth if math.isfinite(request.bandwidth) else 1.0
     times = schedule({0: bandwidth}, request.horizon, method_of(request))

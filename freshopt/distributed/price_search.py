@@ -104,19 +104,13 @@ class PartitionedDual:
     slack: bool
 
     def binding(self) -> BoolArray:
-        """Return the hosts whose limit binds, or may bind.
-
-        Their own price is, or may be, above the bandwidth's.
-        """
+        """Return the hosts whose limit binds, or may bind."""
         own = self.hosts
         above: BoolArray = np.isfinite(own.low) & ~self.demand.pinned & (own.above > own.slack)
         return above if self.slack else np.logical_and(above, own.high > self.everyone.low)
 
     def suboptimality(self) -> tuple[float, Array]:
-        """Return a bound on the suboptimality of the brackets' mixtures.
-
-        It is in units of price·bandwidth.
-        """
+        """Return a bound on the mixtures' suboptimality, in units of price·bandwidth."""
         own, binding = self.hosts, self.binding()
         with np.errstate(over="ignore", invalid="ignore"):
             value = np.where(binding, np.exp(own.high) * self.demand.limits, 0.0)
@@ -272,10 +266,7 @@ def end_search(
 def trials_of_sample(
     message: tuple[list[dict[str, Any]], list[int], Array, PartitionedProblem, Array],
 ) -> Array:
-    """Return `first_trials` of a stratified sample of all partitions.
-
-    Runs on a worker.
-    """
+    """Return a worker's `first_trials` of a stratified sample of all partitions."""
     drawn, rows, weights, terms, limits = message
     return first_trials(pooled(drawn, rows, terms), weights, terms.bandwidth, limits)
 

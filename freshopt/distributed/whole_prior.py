@@ -45,10 +45,7 @@ def _fitted(prior: GammaPrior | None, log: CrawlLog) -> Estimator:
 
 
 def _joined(logs: list[CrawlLog]) -> CrawlLog:
-    """Return one log of all sources.
-
-    Each is on the clock of its file.
-    """
+    """Return one log of all sources, each on its file's clock."""
     before = np.cumsum([0, *(len(log.names) for log in logs)])
     columns: dict[str, Any] = {
         "source": np.concatenate([k + log.source_index for k, log in zip(before[:-1], logs, strict=True)]),

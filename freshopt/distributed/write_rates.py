@@ -217,10 +217,7 @@ def rates_frame(
 
 
 def rates_table(table: Table, sources: Sources, rates: Array, place: int, time_unit: str) -> Table:
-    """Return (source, rate, interval), as `Solution.to_frame` does.
-
-    The interval is null at rate 0.
-    """
+    """Return (source, rate, interval) as `Solution.to_frame`, null at rate 0."""
     import pyarrow as pa
 
     n = len(rates)

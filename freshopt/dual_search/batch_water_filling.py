@@ -90,10 +90,7 @@ class Batch:
 
 
 def batch_cell(problem: Problem, most: int = SMALL) -> BatchCell | None:
-    """Return the formulas of a problem with a batch route, or None.
-
-    It has at most `most` sources.
-    """
+    """Return the batch formulas of `most` sources or fewer, or None."""
     if problem.program is not None or len(problem.hosts) or len(problem.sources) > most:
         return None
     return numerics_cell(problem.objective, problem.numerics)

@@ -112,10 +112,7 @@ def fill_leximin(program: Program) -> Leximin | None:
 
 
 def _level_search(found: _Structure, budget: float) -> tuple[Array, float, Array, float]:
-    """Return rates, level, multipliers and evaluations.
-
-    By a bracketed Newton search for the level.
-    """
+    """Return rates, level, multipliers and evaluations of a bracketed Newton search."""
     groups, evaluated = found.groups, 0.0
     start = np.clip(groups.typical, groups.lower, groups.upper)
     spare = start - groups.lower

@@ -185,10 +185,7 @@ def answer_of(
 
 
 def answer_at_lower(problem: Problem, numerics: Numerics) -> Answer:
-    """Return min_rate for every source, and its dual price.
-
-    The price is the least at which no source takes more.
-    """
+    """Return min_rate for every source, and the least price for it."""
     lower = np.array(problem.lower)
     models, _ = _unevaluated(problem, numerics, None)
     models = models.evaluated(lower, np.full(len(lower), np.nan)).models
@@ -200,10 +197,7 @@ def answer_at_lower(problem: Problem, numerics: Numerics) -> Answer:
 def _unevaluated(
     problem: Problem, numerics: Numerics, pinned: BoolArray | None
 ) -> tuple[DemandModels, Array]:
-    """Return local models at rate 0, and equal shares.
-
-    Only the marginals at rate 0 are evaluated.
-    """
+    """Return local models at rate 0, and equal shares."""
     hosts, cost = problem.hosts, problem.sources.refresh_cost
     most = 2.0 * problem.bandwidth / cost
     if len(hosts):
@@ -235,10 +229,7 @@ def _kinked(numerics: Numerics) -> bool:
 def _host_multipliers(
     problem: Problem, models: DemandModels, start: Array, tolerance: float, width: float
 ) -> PriceBracket:
-    """Return the log dual variables of the host limits.
-
-    At these hosts' demand meets their limits, whatever the bandwidth's price.
-    """
+    """Return the log dual variables at which hosts meet their limits."""
     hosts = problem.hosts
 
     def response(log_prices: Array) -> tuple[Array, Array]:
@@ -249,10 +240,7 @@ def _host_multipliers(
 
 
 def _host_rates(problem: Problem, models: DemandModels, found: PriceBracket) -> Array:
-    """Return rates at the hosts' own prices.
-
-    They are mixed where the demand jumps, and inf beyond limited hosts.
-    """
+    """Return rates at the hosts' own prices, mixed at jumps."""
     hosts, cost = problem.hosts, problem.sources.refresh_cost
     high = np.where(found.low < found.high, found.high + _BEYOND, found.high)
     frugal = models.rates(hosts.broadcast_to_sources(high, 0.0))
@@ -278,10 +266,7 @@ def _mixture(problem: Problem, generous: Array, frugal: Array) -> Array:
 
 
 def _edge_prices(problem: Problem, models: DemandModels) -> Array:
-    """Return each source's marginal price at its min_rate.
-
-    At this price it would take its min_rate and no more.
-    """
+    """Return the marginal price at which each source takes its min_rate."""
     slope = models.marginals_at_lower()
     open_ = (problem.upper > problem.lower) & np.isfinite(slope)
     edges: Array = np.where(open_, np.maximum(slope, 0.0), 0.0)

@@ -165,10 +165,7 @@ def _straight(excess: Callable[[float], float], x: float) -> bool:
 
 
 def first_price(columns: Columns, bandwidth: float, size: int = FIRST) -> float:
-    """Return a dual price to start from, of a sample.
-
-    `size` of the sources tell it; 1 if they do not.
-    """
+    """Return a dual price of `size` sampled sources, or 1."""
     few = columns.sample(size)
     weight, target = columns.n / few.n, math.log(bandwidth)
     tiny = np.finfo(float).tiny
@@ -210,10 +207,7 @@ def top_up(rates: Array, columns: Columns, missing: float, most: float = MOST) -
 
 
 def _any_inside(rates: Array, columns: Columns) -> bool:
-    """Return whether any source is strictly between its bounds.
-
-    Else demand is flat, and other prices are as good.
-    """
+    """Return whether any source is strictly between its bounds."""
     for part in chunks(columns.n):
         lower, upper = (
             value[part] if isinstance(value, np.ndarray) else value
@@ -225,10 +219,7 @@ def _any_inside(rates: Array, columns: Columns) -> bool:
 
 
 def interpolated(points: list[tuple[float, float]], x: float) -> float:
-    """Return the polynomial through a few points at x.
-
-    In Newton's form; the abscissae are different.
-    """
+    """Return Newton's polynomial through a few points at x."""
     value, product, table = 0.0, 1.0, list(points[::-1])
     column = [y for _, y in table]
     for k, (place, _) in enumerate(table):
@@ -241,10 +232,7 @@ def interpolated(points: list[tuple[float, float]], x: float) -> float:
 
 
 def _root(excess: Callable[[float], float], x: float) -> float:
-    """Return the root of a decreasing function by bracketed secants.
-
-    NaN if it does not cross 0.
-    """
+    """Return a decreasing function's root by bracketed secants, or NaN."""
     low, high = -math.inf, math.inf
     before, value_before, reach = x, math.nan, 1.0
     for _ in range(_STEPS):

@@ -98,10 +98,7 @@ class ObservedIntervals:
 
     @property
     def rank(self) -> IntArray:
-        """Position of each row within its source, shape (m,).
-
-        From 0.
-        """
+        """Position of each row within its source, from 0, shape (m,)."""
         return np.arange(len(self.row)) - np.repeat(self.offsets[:-1], self.crawls)
 
     def sums(self, values: Array) -> Array:
@@ -158,10 +155,7 @@ class SufficientStatistics:
     def before(
         cls, log: CrawlLog, earlier: SufficientStatistics | None, width: int
     ) -> tuple[SufficientStatistics, IntArray]:
-        """Return the statistics before a batch.
-
-        With places for the sources of the batch.
-        """
+        """Return the statistics before a batch, with places for its sources."""
         if earlier is None:
             n = len(log.names)
             none = np.zeros(n, dtype=np.int64)
@@ -187,10 +181,7 @@ class SufficientStatistics:
     def after(
         self, rows: ObservedIntervals, at: IntArray, state: Array, newest: float
     ) -> SufficientStatistics:
-        """Return the statistics updated with a batch.
-
-        Its counts are added, and the state of all sources is new.
-        """
+        """Return the statistics updated with a batch and the sources' new state."""
         crawls, found = self.crawls.copy(), self.found.copy()
         crawls[at] += rows.crawls
         found[at] += rows.found

@@ -344,10 +344,7 @@ class WeeklyProfile:
         )
 
     def _ahead(self, phase: Array, parts: int) -> Array:
-        """Return the mean waiting less that at phases in [0, 1).
-
-        The gap is a week over `parts`.
-        """
+        """Return the mean waiting less that at phases in [0, 1)."""
         bins = len(self.g)
         height = np.concatenate(([0.0], np.cumsum(self.g - 1.0))) / bins  # A at the edges of bins
         height[-1] = 0.0

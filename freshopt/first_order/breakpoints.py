@@ -49,17 +49,11 @@ class Crossings:
         return cls(events[order], groups, np.cumsum(counts) - counts, counts)
 
     def broadcast_to_sources(self, values: Array) -> Array:
-        """Return each event's value of its group.
-
-        A single one is left to broadcasting.
-        """
+        """Return each event's value of its group, a single one's broadcast."""
         return values if len(self.counts) == 1 else values[self.groups]
 
     def at(self, position: IntArray) -> IntArray:
-        """Return the event at a position in each group.
-
-        Shape (G,); any event where there is none.
-        """
+        """Return each group's event at a position, shape (G,), any without."""
         if not len(self.events):
             return np.zeros(len(self.counts), dtype=np.int64)
         at: IntArray = self.events[np.minimum(self.first + position, len(self.events) - 1)]
@@ -80,10 +74,7 @@ class Crossings:
         return passed
 
     def around(self, split: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the events before and after a split, shapes (G,).
-
-        They are the same where one side has none.
-        """
+        """Return the events before and after a split, shapes (G,)."""
         return self.at(np.maximum(split - 1, 0)), self.at(np.minimum(split, np.maximum(self.counts - 1, 0)))
 
     def crowds(self, split: IntArray, multipliers: Array, blur: Array) -> tuple[IntArray, IntArray]:
@@ -111,10 +102,7 @@ class Crossings:
         return positions, 2 * self.groups[positions] + second[positions]
 
     def finest(self, positions: IntArray, crowds: IntArray, edges: Array) -> IntArray:
-        """Return each position's event of smallest edge in its crowd.
-
-        It is best to measure from.
-        """
+        """Return each position's event of smallest edge in its crowd."""
         order = np.lexsort((np.abs(edges[self.events[positions]]), crowds))
         finest: IntArray = self.events[positions[order]][np.searchsorted(crowds, crowds)]
         return finest

@@ -58,10 +58,7 @@ class Geometry(Protocol):
         """Return the dual coordinate φ'(r), increasing in r, shape (n,)."""
 
     def primal(self, dual: Array) -> Array:
-        """Return the primal r with φ'(r) = dual, shape (n,).
-
-        It is inf beyond the largest dual.
-        """
+        """Return the primal r with φ'(r) = dual, or inf, shape (n,)."""
 
     def levels(self, behind: Array, budgets: Budgets) -> Array:
         """Return per group the c with Σ primal(c − behind) = amount.
@@ -204,10 +201,7 @@ def _meet(
     upper: Array,
     budgets: Budgets,
 ) -> tuple[Array, Array]:
-    """Return rates that use up every budget, and multipliers.
-
-    Rates of shape (n,) meet the budgets exactly; the multipliers are of shape (G,).
-    """
+    """Return rates, (n,), that use up every budget, and multipliers, (G,)."""
     push = learning_rate * gradient
     unpriced, spread, n = at_q - push, budgets.broadcast_to_sources, len(at_q)
     # Events: as λ rises, source k leaves its cap (event k), or meets its floor (event n + k).
@@ -217,17 +211,11 @@ def _meet(
         multipliers = reach - np.tile(push, 2)
 
     def against(k: IntArray) -> Array:
-        """Return how much further sources k are pushed than others.
-
-        They are one of each group.
-        """
+        """Return how much further each group's source k is pushed than others."""
         return learning_rate * (spread(gradient[k]) - gradient)
 
     def enough(chosen: IntArray) -> BoolArray:
-        """Return which groups use up their budget at events' λ.
-
-        There is one event in each group.
-        """
+        """Return which groups use up their budget at their event's λ."""
         k = chosen % n
         unconstrained = geometry.primal(_add(at_q, spread(-at_q[k]), against(k), spread(edges[chosen])))
         return budgets.totals(np.clip(unconstrained, lower, upper)) >= budgets.amounts
@@ -272,10 +260,7 @@ def _meet(
 
 
 def _add(first: Array, *others: Array | np.float64) -> Array:
-    """Return the sum, right to the last digit.
-
-    The rounding of each addition is carried along (Knuth's two-sum).
-    """
+    """Return the sum with the rounding carried along (Knuth's two-sum)."""
     head, tail = first, np.zeros_like(first)
     with np.errstate(invalid="ignore"):  # a source held at 0, whose dual is −inf
         for other in others:

@@ -184,10 +184,7 @@ class _Descent:
         self.longest = REACH * self.eta
 
     def advance(self, limit: int) -> bool:
-        """Take one step; return whether it moved.
-
-        It is taken at the longest learning rate that passes the test.
-        """
+        """Take the longest passing step; return whether it moved."""
         if self.fit is not None and self.steps % CHECK == 0:
             self._renew(self.fit)
         here = self.point
@@ -221,10 +218,7 @@ class _Descent:
         return True
 
     def judge(self) -> float:
-        """Certify the iterate at the last step's prices; return its gap.
-
-        The best rates are kept.
-        """
+        """Certify the iterate, keep the best rates, and return its gap."""
         rates = np.clip(
             self.point.spending / self.problem.sources.refresh_cost, self.problem.lower, self.problem.upper
         )
@@ -280,10 +274,7 @@ class _Descent:
         self.host_prices = np.maximum(step.host_multipliers / self.eta, self.edge)
 
     def _close_full_hosts(self) -> Array:
-        """Hold hosts whose limit min_rate uses up; return their prices.
-
-        At these prices their sources take no more.
-        """
+        """Hold hosts whose limit min_rate uses up; return their prices."""
         hosts = self.problem.hosts
         full = hosts.totals(self.lower) >= hosts.limits * (1.0 - FEW_ULP)
         prices = np.zeros(len(hosts))
@@ -330,10 +321,7 @@ class _Descent:
             self.eta, self.longest = 1.0, REACH
 
     def _level(self) -> Array:
-        """Return equal spending within the bounds.
-
-        It is the step, under any map, from the same surplus for all.
-        """
+        """Return equal spending within the bounds, by a step."""
         surplus = np.full(len(self.lower), self.problem.bandwidth)
         return self._step(surplus, np.zeros(len(surplus)), 1.0).rates
 

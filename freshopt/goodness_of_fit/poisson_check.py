@@ -304,10 +304,7 @@ def _fine(reading: Reading, period: float) -> bool:
 
 
 def _profiles(reading: Reading, p_value: Mapping[str, Array], weekday: int) -> dict[str, Array]:
-    """Return the profiles that the plots show.
-
-    Beyond effects and p-values.
-    """
+    """Return the profiles that the plots show beside effects and p-values."""
     if not reading.tested.any():
         return {}
     trace = reading.trace

@@ -197,10 +197,7 @@ def kinks(
 
 
 def _sharpened(own: Numerics, ends: _Ends, low: Array, high: Array, x: Array) -> Array:
-    """Return kinks from tangents nearby.
-
-    A far end has cost digits.
-    """
+    """Return kinks from tangents nearby, as far ends cost digits."""
     left = x - 0.5 * (x - low)
     right = np.minimum(x + 0.5 * (x - low), 0.5 * (x + high))
     away = own.cost(left) - ends.slope * left - own.cost(right) + ends.after * right

@@ -153,10 +153,7 @@ def _columns(
     kinds: IntArray,
     disjoint: BoolArray | None,
 ) -> RowColumns | None:
-    """Return the columns of a program whose formulas are known.
-
-    `kinds` are those of the rate and of the curves.
-    """
+    """Return columns of a program with known formulas, kinds rate's and curves'."""
     n, rows = len(program), program.rows
     if disjoint is None and rows.dense and bool(np.all(rows.coefficient)):
         columns = np.ascontiguousarray(rows.coefficient.reshape(n, len(rows)).T)

@@ -185,10 +185,7 @@ def updated_rates(
 
 
 def uses_bandwidth(problem: Problem, rate: Array) -> bool:
-    """Return whether rates add up to the bandwidth.
-
-    Or to what they can use of it within their bounds and hosts' limits.
-    """
+    """Return whether rates use up bandwidth, bounds or hosts' limits."""
     hosts, cost = problem.hosts, problem.sources.refresh_cost
     largest = cost * problem.upper
     most = total(largest[hosts.codes >= len(hosts)]) if len(hosts) else total(largest)
@@ -360,10 +357,7 @@ def least_rates(
 
 
 def _priced(problem: Problem, price: float | None, before: Array) -> tuple[float, dict[str, float], Array]:
-    """Return the prices and rates of a solve.
-
-    It begins at the price in force.
-    """
+    """Return prices and rates of a solve from the price in force."""
     solution = solve(problem, tolerance=TOLERANCE, warm_start=price)
     hosts = {str(host): float(each) for host, each in solution.host_prices.items()}
     rate = np.where(_moved(before, solution.rates), solution.rates, before)

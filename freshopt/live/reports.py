@@ -72,10 +72,7 @@ def _is_plain(report: Report) -> bool:
 def record_reports(
     database: Database, clock: Clock, settings: PlannerSettings, reports: Iterable[Report]
 ) -> int:
-    """Record reports, within a transaction; return how many were new.
-
-    A failure is new whenever it is reported.
-    """
+    """Record reports, within a transaction; return how many were new."""
     new = 0
     for plain, some in groupby(reports, key=_is_plain):
         if plain:

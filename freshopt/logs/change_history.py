@@ -327,10 +327,7 @@ def _edge(edge: Times, n: int, clock: Clock, what: str) -> Array:
 
 
 def _require_watched(names: npt.NDArray[Any], codes: IntArray, at: Array, start: Array, end: Array) -> None:
-    """Raise if watched times or changes are inconsistent.
-
-    A source's time must not end before it begins, nor changes lie outside it.
-    """
+    """Raise if watched times, or changes in them, are inconsistent."""
     reversed_ = np.flatnonzero(end < start)
     if len(reversed_):
         k = int(reversed_[0])

@@ -395,10 +395,7 @@ def _warn_of_unknown(rows: LogRows, unknown: BoolArray, first: IntArray, *, coun
 
 
 def _fill(log: CrawlLog, rows: LogRows, start: Times | None, *, derived: bool = False) -> LogRows:
-    """Sort and return the rows; set the fields of the log.
-
-    Crawl intervals and baselines are found on the way.
-    """
+    """Sort and return the rows; set the fields of the log."""
     if start is not None and rows.elapsed is not None:
         raise SourceDataError("both start and elapsed say when a first gap began. Pass one of them.")
     rows = rows.in_order()

@@ -120,10 +120,7 @@ def may_have(
     columns: Mapping[str, str] | None = None,
     client: Client | None = None,
 ) -> frozenset[str]:
-    """Return which wanted columns a file may have, rows unread.
-
-    What an access log has beside requests only its lines tell.
-    """
+    """Return which wanted columns a file may have, rows unread."""
     if _holds_requests(path, columns, client):
         return frozenset(wanted)
     return frozenset(_renamed(path, column_names(path), wanted, columns).values())
@@ -176,10 +173,7 @@ def _in_folder(folder: Path) -> tuple[Path, ...]:
 
 
 def log_hosts(logs: Given, columns: Mapping[str, str] | None = None) -> dict[str, str] | None:
-    """Return the host of each source by a log's column host.
-
-    None where there is no such column.
-    """
+    """Return each source's host by a column host, None without one."""
     from polars import String, col, concat
 
     wanted, every = ("source", "host"), logs_of(logs)

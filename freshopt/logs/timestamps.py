@@ -277,10 +277,7 @@ def year_of(moment: np.datetime64) -> int:
 
 
 def _in_nanoseconds(array: npt.NDArray[Any]) -> npt.NDArray[np.datetime64]:
-    """Return moments of finer units in nanoseconds.
-
-    Finer units reach 106 days, 3 hours and 9 seconds from 1970 only.
-    """
+    """Return moments of finer units in nanoseconds."""
     return array.astype("datetime64[ns]") if np.datetime_data(array.dtype)[0] in ("ps", "fs", "as") else array
 
 

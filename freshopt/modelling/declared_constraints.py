@@ -133,10 +133,7 @@ def labelled(function: Written, rate: Expression) -> list[Expression]:
 
 
 def _recognised(function: Written, sources: Sources, couplings: list[str]) -> list[RowBlock]:
-    """Return the rows of a function of the rate.
-
-    Why other constraints have none is appended to `couplings`.
-    """
+    """Return the rows of a function of the rate; extend `couplings`."""
     rate = cp.Variable(len(sources), nonneg=True, name="rate")
     blocks: list[RowBlock] = []
     for constraint in labelled(function, rate):

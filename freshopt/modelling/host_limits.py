@@ -108,10 +108,7 @@ class HostLimits:
         return len(self.names)
 
     def totals(self, amounts: Array) -> Array:
-        """Return sums per limited host, shape (H,).
-
-        They are right to an ulp or two, whatever the number of sources of a host.
-        """
+        """Return accurate sums per limited host, shape (H,)."""
         if not self.names:
             return np.empty(0)
         return group_sums(amounts, self.codes, len(self.names) + 1)[: len(self.names)]

@@ -259,10 +259,7 @@ def _curve(part: Part, sources: Sources, label: str) -> tuple[Numerics, float]:
 
 
 def _scattered(constant: Array, where: IntArray, n: int) -> Array:
-    """Return a constant of some sources as one of all.
-
-    The others get a value that occurs.
-    """
+    """Return a constant of some sources as one of all, repeated elsewhere."""
     if constant.ndim == 0:
         return constant
     every = np.full(n, constant[0])

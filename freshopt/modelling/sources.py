@@ -471,10 +471,7 @@ def _flags(value: npt.ArrayLike, n: int) -> BoolArray:
 
 
 def _require_unique(names: npt.NDArray[Any] | None) -> None:
-    """Raise SourceDataError if a name occurs twice.
-
-    Results are matched by name.
-    """
+    """Raise SourceDataError if a name, which results match, occurs twice."""
     # Names of a log are sorted: no two that stand side by side are equal then, and no others.
     if names is None:
         return

@@ -120,10 +120,7 @@ def constraints_for(given: Constraints | None, sources: Sources) -> tuple[Any, .
 
 
 def limits_bandwidth(objective: Objective, constraints: Sequence[Any]) -> bool:
-    """Return whether a plan needs no bandwidth besides.
-
-    Bandwidth itself is minimised, or a budget or groups limit it.
-    """
+    """Return whether a plan needs no bandwidth besides."""
     return isinstance(objective, Spend) or any(isinstance(each, Budget | Nested) for each in constraints)
 
 

@@ -294,10 +294,7 @@ def told(interval: tuple[float, float], limits: tuple[float, float]) -> tuple[fl
 
 
 def rate_draws(sources: Sources, estimator: Estimator, draws: int, seed: int) -> RateDraws:
-    """Return draws of the change rates of sources.
-
-    Matched with the estimator's by name.
-    """
+    """Return draws of the change rates of sources, matched by name."""
     at, unit = match(sources, estimator), convert_time(1.0, sources.time_unit, estimator.time_unit_)
     drawn = estimator._draws(draws, seed)
     rates = drawn.rates[:, at] * unit

@@ -77,10 +77,7 @@ class ValueForecast:
 
     @property
     def spread(self) -> float:
-        """The largest cost under the draws less the smallest.
-
-        It is 0 where change rates do not matter.
-        """
+        """The largest cost under the draws less the smallest."""
         return float(np.ptp(self.costs))
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -216,10 +216,7 @@ def _certificate(problem: Problem, rates: Array) -> Certificate | None:
 
 
 def certificate_beside(problem: Problem, rates: Array, best: Solution) -> Certificate:
-    """Return the certificate of rates, by the optimum's bound.
-
-    The bound that rates far from optimal prove themselves is a weak one.
-    """
+    """Return the certificate of rates, by the optimum's bound."""
     proof, other = certify(problem, rates), best.certificate
     if other is None or not other.gap < np.inf or not proof.gap > 0.0:
         return proof

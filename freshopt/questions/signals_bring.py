@@ -174,10 +174,7 @@ class SignalsBring:
 
 
 def signals_bring(solution: Solution, learnt: PooledSignals, noun: str) -> SignalsBring:
-    """Return what signals bring to a plan, by a plan without them.
-
-    `noun` is what the objective measures.
-    """
+    """Return what signals bring to a plan of what `noun` names."""
     problem, used = solution.problem, solution.bandwidth_used
     weight = total(problem.sources.column("importance"))
     if not follows_signals(problem.objective) or problem.program is not None or not weight > 0.0:

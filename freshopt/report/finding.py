@@ -26,10 +26,7 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table whose rows begin with their headings.
-
-    The row in place `own` is set apart.
-    """
+    """A table of headed rows, that in place `own` set apart."""
 
     caption: str
     columns: Sequence[Column]

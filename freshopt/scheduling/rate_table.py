@@ -88,10 +88,7 @@ class RateTable:
 
     @property
     def weight(self) -> Array | None:
-        """Importance times change rate.
-
-        As far as they are known; None without a change rate.
-        """
+        """Importance times change rate, None without a change rate."""
         if self.change_rate is None or self.importance is None:
             return self.change_rate
         return self.importance * self.change_rate

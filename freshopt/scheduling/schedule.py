@@ -365,10 +365,7 @@ class Schedule(Plotted):
         )
 
     def _check_order(self) -> None:
-        """Raise if positions, times or their order are invalid.
-
-        Positions must exist, times lie within the horizon, and refreshes be in order.
-        """
+        """Raise if positions, times in the horizon, or their order are invalid."""
         source, time, n = self.source, self.time, len(self.rates)
         if len(time) == 0:
             return

@@ -182,10 +182,7 @@ class RootInverse:
         least: Array | float = 0.0,
         most: Array | float = np.inf,
     ) -> Array:
-        """Return the best response as a rate.
-
-        The marginal must fall between the bounds.
-        """
+        """Return the best response, where the marginal falls, as a rate."""
         *own, d, fetch, change = parameters
         price = np.broadcast_to(price, np.shape(d))
         with np.errstate(all="ignore"):

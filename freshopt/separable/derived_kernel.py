@@ -129,10 +129,7 @@ class DerivedNumerics:
         """Return None: an expression's gain is its cost, negated."""
 
     def marginal(self, rate: Array, side: int = RIGHT) -> Array:
-        """Return the marginal value: decrease of cost per unit of rate.
-
-        It may be negative where more refreshes harm.
-        """
+        """Return the marginal value: decrease of cost per unit of rate."""
         return self.jet(rate, 1, side).marginal
 
     def curvature(self, rate: Array) -> Array:
@@ -140,10 +137,7 @@ class DerivedNumerics:
         return self.jet(rate).curvature
 
     def inverse_marginal(self, price: Array) -> Array:
-        """Return the best response to a price, by Newton on logarithms.
-
-        It is the rate at which the marginal falls to the price.
-        """
+        """Return the best response to a price, by Newton on logarithms."""
         price = np.broadcast_to(price, self.scale.shape)
         compiled = self.compiled()
         if compiled is not None:
@@ -212,10 +206,7 @@ class DerivedNumerics:
         return found
 
     def _compare(self, x: Array, price: Array) -> tuple[BoolArray, Array]:
-        """Return whether the marginal exceeds the price, and a Newton step.
-
-        The marginal is that at exp(x), the step is in x.
-        """
+        """Return whether the marginal at exp(x) exceeds the price; Newton's step."""
         with np.errstate(all="ignore"):
             rate = np.exp(x)
             _, marginal, curvature = self.jet(rate)

@@ -137,10 +137,7 @@ class Forest:
         return cls(parent, ratio, row, scale, cost, limit, budget, first, child, order, height)
 
     def preorder(self) -> IntArray:
-        """Return the nodes in preorder.
-
-        Every subtree is a slice, its root first.
-        """
+        """Return the nodes in preorder, subtrees as slices, roots first."""
         place, nodes = np.empty(len(self), np.int64), np.empty(len(self), np.int64)
         fast(ratio_loops.preorder)(self.order, self.parent, self.first, self.child, place)
         nodes[place] = np.arange(len(self))

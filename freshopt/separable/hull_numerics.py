@@ -120,10 +120,7 @@ class HullNumerics:
         )
 
     def segment(self, rate: Array) -> tuple[Array, Array]:
-        """Return the ends of the segment inside which each rate lies.
-
-        They are the rate itself at a point or on the curve.
-        """
+        """Return the ends of each rate's segment, or the rate itself."""
         low, high = np.array(rate, dtype=np.float64), np.array(rate, dtype=np.float64)
         for k, own in enumerate(self.rate):
             before, after = (self.left[k] < rate) & (rate < own), (own < rate) & (rate < self.right[k])

@@ -30,19 +30,13 @@ DIFFERENCE = 1e-5
 
 
 class Numerics(Protocol):
-    """Protocol of per-source costs and derivatives, vectorised over sources.
-
-    Solvers and certificates ask no more of an objective.
-    """
+    """Protocol of per-source costs and derivatives, vectorised over sources."""
 
     def cost(self, rate: Array) -> Array:
         """Return each source's weighted cost at its rate, shape (n,)."""
 
     def marginal(self, rate: Array) -> Array:
-        """Return each source's marginal value, shape (n,).
-
-        It is the decrease of cost per unit of rate.
-        """
+        """Return each source's decrease of cost per unit of rate, (n,)."""
 
     def inverse_marginal(self, price: Array) -> Array:
         """Return each source's best response to its price, shape (n,).
@@ -118,10 +112,7 @@ class Kernel:
     tables_of: TablesOf | None = None
 
     def cost(self, rate: Array) -> Array:
-        """Return w·J(ρ); 0 where the importance is 0.
-
-        A source of no importance costs nothing, even at rate 0.
-        """
+        """Return w·J(ρ); 0 where the importance is 0, even at rate 0."""
         with np.errstate(all="ignore"):
             unit = self.unit_cost(rate, *map(as_float64, self.parameters))
             return np.where(self.importance > 0.0, as_float64(self.importance) * unit, 0.0)
@@ -209,10 +200,7 @@ class MixedNumerics:
         return None if silent is None or announced is None else np.where(self.signalled, announced, silent)
 
     def take(self, index: Index) -> Numerics:
-        """Return the numerics of some of the sources.
-
-        They are of one kind alone where the sources are.
-        """
+        """Return the numerics, of one kind if they are, of some sources."""
         signalled = self.signalled[index]
         if bool(np.all(signalled)):
             return self.signalled_sources.take(index)

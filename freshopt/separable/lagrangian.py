@@ -78,10 +78,7 @@ class Lagrangian:
         return self._sum(rates, "marginal")
 
     def marginal_size(self, rates: Array) -> Array:
-        """Return Σ of the parts' absolute marginals, shape (n,).
-
-        Where parts cancel, rounding of the marginal is relative to this.
-        """
+        """Return Σ of the parts' absolute marginals, the size of rounding, (n,)."""
         if self.family is not None:
             return np.abs(self.family.marginal(rates))
         return self._sum(rates, "marginal", size=True)

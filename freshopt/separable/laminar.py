@@ -217,10 +217,7 @@ def _one_cost(
 
 
 def _tightest(nesting: Nesting, rows: IntArray, bounds: Array, none: float) -> tuple[Array, IntArray]:
-    """Return the least bound of each group and its row.
-
-    `none` and −1 where there is none.
-    """
+    """Return the least bound of each group and its row, −1 without."""
     count = len(nesting.parent)
     least, which = np.full(count, none), np.full(count, -1)
     falling = np.argsort(-bounds, kind="stable")

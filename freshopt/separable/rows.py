@@ -262,10 +262,7 @@ class Rows:
         )
 
     def prices(self, multipliers: Array) -> Array:
-        """Return what each source pays per kind, shape (kinds, n).
-
-        θ_t = Σ_j y_j a_jk over the entries of kind t.
-        """
+        """Return what sources pay per kind, Σ_j y_j a_jk, shape (kinds, n)."""
         kinds, n = 1 + len(self.curves), self.n
         if products_enabled(n):
             return source_prices(self._entries, multipliers, kinds)
@@ -281,17 +278,11 @@ class Rows:
         return np.stack([rates, *(curve.cost(rates) for curve in self.curves)])
 
     def used(self, rates: Array) -> Array:
-        """Return Σ_k g_jk(ρ_k) of every row, shape (m,).
-
-        It is right to an ulp or two of its larger part.
-        """
+        """Return Σ_k g_jk(ρ_k) of every row, to ulps, shape (m,)."""
         return self.sums(rates)[0]
 
     def sums(self, rates: Array) -> tuple[Array, Array]:
-        """Return `used`, and Σ_k |g_jk(ρ_k)| as its terms come.
-
-        Both have the shape (m,).
-        """
+        """Return `used`, and Σ_k |g_jk(ρ_k)|, as terms come, shapes (m,)."""
         if products_enabled(self.n):
             values = self.values(rates) if self.curves else rates[None]
             return row_products(self._entries, values, len(self))

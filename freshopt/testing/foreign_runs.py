@@ -31,10 +31,7 @@ T = TypeVar("T")
 
 
 class Verdict(enum.Enum):
-    """Verdict on one run, from good to bad.
-
-    The value is the word in the report.
-    """
+    """Verdict on one run as the report's word, from good to bad."""
 
     PROVED = "proved optimal"
     DECLINED = "declined"

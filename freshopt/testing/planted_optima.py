@@ -147,10 +147,7 @@ def _ein(u: Array) -> Array:
 
 
 def _stale_share(d: Array, r: Array) -> Array:
-    """Return the stale share of a period.
-
-    It is 1 − (1 − e^{−u})/u, u = Δ/ρ.
-    """
+    """Return the stale share of a period, 1 − (1 − e^{−u})/u."""
     u = d / r
     return 1.0 + np.expm1(-u) / u
 

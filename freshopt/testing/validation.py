@@ -98,10 +98,7 @@ def _cut(recipe: Recipe, kept: IntArray) -> Iterator[Recipe]:
 
 
 def _edits(recipe: Recipe) -> Iterator[Edit]:
-    """Yield simplifications: fewer features, then rounder numbers.
-
-    Each is tried for all sources at once, then for one.
-    """
+    """Yield simplifications: fewer features, then rounder numbers."""
     n = len(recipe)
     scopes = [np.arange(n), *([np.array([k]) for k in range(n)] if n > 1 else [])]
     yield _without_names

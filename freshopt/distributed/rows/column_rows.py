@@ -184,10 +184,7 @@ def column_rows(
 
 
 def declared_order(constraints: Sequence[ColumnRows]) -> IntArray:
-    """Return the rows in the order of declaration, shape (m,).
-
-    That of nested limits is of all levels.
-    """
+    """Return the rows of all levels in order of declaration, shape (m,)."""
     found: list[IntArray] = []
     first = 0
     for _, same in groupby(constraints, key=lambda one: (one.nested, one.name)):

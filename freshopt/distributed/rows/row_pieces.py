@@ -92,10 +92,7 @@ class PartitionedRows:
         return list(dict.fromkeys([*own, *further]))
 
     def passes(self, program: Program) -> RowPasses:
-        """Return passes over a partition's sources.
-
-        Compiled or not by size alone, so that a step that runs again returns the same bits.
-        """
+        """Return passes over a partition's sources, compiled by size alone."""
         if compiled_by_size(len(program)):
             return passes_in_parts(program, self.arrow)
         return NumpyRowPasses(program, self.arrow)
