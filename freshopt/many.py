@@ -60,8 +60,6 @@ class SourceGroups(Sequence[Problem]):
 
     Attributes
     ----------
-    objective : Objective
-    sources : Sources
     offsets : ndarray of int, shape (m+1,)
     bandwidths : ndarray, shape (m,)
     """
@@ -217,14 +215,10 @@ def _solved(
 
     Parameters
     ----------
-    problems : sequence of Problem
     parts : sequence of (ndarray of int, Batch)
         Which problems are a batch.
     sizes : ndarray of int, shape (m,)
         Their numbers of sources.
-    solver : Solver or None
-    options : SolveOptions
-    throw : bool
     begun : float
         When the call began.
     """

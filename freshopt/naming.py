@@ -46,7 +46,6 @@ class Named:
     ----------
     owner : type
         An objective, or a cost of age, which is the cost of `SynchronizationCost`.
-    command : Command
     """
 
     owner: type

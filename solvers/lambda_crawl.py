@@ -122,7 +122,6 @@ def unsupported_constraint(problem: Problem, lower_bounds: bool = False) -> str 
 
     Parameters
     ----------
-    problem : Problem
     lower_bounds : bool
         Whether min_rate is accepted.
     """

@@ -154,7 +154,6 @@ def declared_numerics(problem: Problem, pick: IntArray | None = None) -> Numeric
 
     Parameters
     ----------
-    problem : Problem
     pick : ndarray of int, optional
         Sources to restrict it to.
     """
@@ -267,8 +266,6 @@ class _Iterate(NamedTuple):
 
     Attributes
     ----------
-    models : DemandModels
-    point : DualPoint
     ended : bool
         Whether it was before the limit of evaluations.
     converged : bool
@@ -306,7 +303,6 @@ def _iterate(
 
     Parameters
     ----------
-    problem : Problem
     models : DemandModels
         Newton's lines.
     point : DualPoint

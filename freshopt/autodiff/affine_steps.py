@@ -83,7 +83,6 @@ class Linear:
 
     Attributes
     ----------
-    terms : tuple of AffineTerm
     intercept, slope : int
         The places of a and b among the constants, or NONE.
     slope_zeros : bool

@@ -75,7 +75,6 @@ class ActiveSet:
 
         Parameters
         ----------
-        program : Program
         rates : ndarray, shape (n,)
         multipliers : ndarray, shape (m,)
         bounds : tuple of two ndarrays, each of shape (n,)

@@ -87,7 +87,6 @@ def source_terms(
 
     Parameters
     ----------
-    numerics : Marginals
     rates, slope, paid : ndarray, shape (n,)
         ρ, f'(ρ) and ν.
     size : ndarray, shape (n,)
@@ -137,7 +136,6 @@ def nearby_steps(
 
     Parameters
     ----------
-    numerics : Marginals
     rates, paid : ndarray, shape (n,)
         ρ and ν.
     size : ndarray, shape (n,)

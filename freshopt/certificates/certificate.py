@@ -292,7 +292,6 @@ def certify_rows(
 
     Parameters
     ----------
-    problem : Problem
     program : Program
         The problem's general form.
     rates : ndarray, shape (n,)

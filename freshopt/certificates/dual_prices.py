@@ -44,8 +44,6 @@ def best_prices(gap: Gap, price: float | None, host_prices: Array | None) -> tup
 
     Parameters
     ----------
-    gap : Gap
-    price : float or None
     host_prices : ndarray, shape (H,), or None
     """
     hosts, columns = gap.problem.hosts, proof_columns(gap.problem)

@@ -30,9 +30,7 @@ class Gap:
 
     Attributes
     ----------
-    problem : Problem
     rates : ndarray, shape (n,)
-    numerics : Numerics
     cost : float
         Σ of the sources' costs at the rates.
     value : float

@@ -38,7 +38,6 @@ class KktSystem:
 
     Attributes
     ----------
-    roles : ActiveSet
     slopes : scipy.sparse matrix, shape (m, n)
         g_jk' of the rows that bind, 0 of others.
     linear : ndarray of int

@@ -41,7 +41,6 @@ class Mean:
 
     Attributes
     ----------
-    objective : Objective
     source, row : ndarray of int, shape (entries,)
         Sources in a group and the program's row of their group; a mean has each source once.
     share : ndarray, shape (entries,)
@@ -65,7 +64,6 @@ class ParameterDerivatives:
         ∂φ_k'/∂p_k.
     value : ndarray, shape (n,)
         ∂f_k/∂p_k, f a loss where the objective is maximised.
-    means : tuple of Mean
     used : tuple of ndarray, each of shape (entries,)
         ∂(G_j − b_j)/∂p_k of every mean.
     pooled : tuple of ndarray, each of shape (entries,)
@@ -150,8 +148,6 @@ def in_change_rate(
 
     Parameters
     ----------
-    problem : Problem
-    means : tuple of Mean
     rates, multipliers : ndarray, shapes (n,) and (m,)
     held : ndarray of bool, shape (n,)
         Signalled sources that are refreshed at every signal: their costs end at a lower change rate.

@@ -58,7 +58,6 @@ def sampled_price(gap: Gap, columns: ProofColumns, grid: Array, on_top: OnTop) -
 
     Parameters
     ----------
-    gap : Gap
     columns : ProofColumns
         Its sources.
     grid : ndarray

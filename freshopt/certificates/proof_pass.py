@@ -113,7 +113,6 @@ def proved_gap(
 
     Parameters
     ----------
-    problem : Problem
     rates : ndarray, shape (n,)
     price : float
         ≥ 0, finite.

@@ -119,7 +119,6 @@ def scale_of(cost: float, short: float, at_stake: float, halving: Callable[[], f
 
     Parameters
     ----------
-    cost : float
     short : float
         The gap.
     at_stake : float
@@ -145,8 +144,6 @@ def relative_gap(
 
     Parameters
     ----------
-    gap : Gap
-    price : float
     host_prices : ndarray, shape (H,)
         On top of `price`.
     short : float
@@ -169,8 +166,6 @@ def resolved(
 
     Parameters
     ----------
-    cost, short, scale : float
-    limits : PricedLimits
     host_gaps : callable
         Returns the limited hosts' parts of the gap, shape (H,); called only where rounding matters.
     """

@@ -31,14 +31,11 @@ class RowProof(NamedTuple):
     ----------
     rates : ndarray, shape (n,)
         Of sources, repaired.
-    infeasibility : float
     value : float
         In the declared sense.
     gap : float
         inf where nothing is proved.
-    relative : RelativeGap
     multipliers : ndarray, shape (m,)
-    rows : RowTable or None
     """
 
     rates: Array
@@ -61,7 +58,6 @@ def prove_rows(
 
     Parameters
     ----------
-    problem : Problem
     program : Program
         The problem's.
     given : ndarray, shape (n,)

@@ -38,7 +38,6 @@ class RowGap:
 
     Attributes
     ----------
-    program : Program
     rates : ndarray, shape (n,)
     cost : float
         F(ρ), or the least t of a minimax program at these rates.

@@ -24,7 +24,6 @@ class RowSlopes:
 
     Parameters
     ----------
-    rows : Rows
     entries : ndarray, shape (entries,)
         Slope of each entry of the rows; entries of one row and source add up.
     """

@@ -33,7 +33,6 @@ class RowPrices(Mapping[str, float]):
 
     Attributes
     ----------
-    labels : tuple of str
     values_ : ndarray, shape (m,)
         In the order of `labels`.
 
@@ -120,8 +119,6 @@ class RowStatus:
 
     Attributes
     ----------
-    label : str
-    used, limit : float
     slack : float
         ≥ 0, what is left; below 0 would be a violation within rounding, which counts as none.
     price : float
@@ -145,7 +142,6 @@ class RowTable:
 
     Attributes
     ----------
-    labels : sequence of str
     used, limit, slack, price, gap_share : ndarray, shape (m,)
         See `RowStatus`.
 

@@ -130,7 +130,6 @@ class Sensitivity:
 
         Parameters
         ----------
-        problem : Problem
         rates : array_like, shape (n,)
             Optimal: nothing is checked here, a certificate does that.
         prices : mapping of label to float

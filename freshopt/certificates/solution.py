@@ -93,7 +93,6 @@ class Answer:
         Dual variable (shadow price) of the bandwidth; None has the certificate search for one.
     host_prices : mapping or None
         Dual variables of the limited hosts, on top of `price`.
-    iterations : int
     status : Status or None
         Set only where the solver knows better than a certificate: FAILED, REFUSED, INFEASIBLE,
         ITERATION_LIMIT.

@@ -73,7 +73,6 @@ def verdicts(found: BatchSums, bandwidth: Array, free: Array, gains: bool, toler
 
     Parameters
     ----------
-    found : BatchSums
     bandwidth, free : ndarray, shape (m,)
         The limits, and what min_rate leaves of them.
     gains : bool
@@ -115,14 +114,8 @@ def proved_solution(
     problem : Problem
         With a batch route.
     rates : ndarray, shape (n,)
-    price : float
     proof : Proof
         The sums at rates and price.
-    solver : Solver
-    tolerance : float
-    iterations : int
-    seconds : float
-    note : str
     certify : bool
         False leaves the certificate out.
     told : RelativeGap, optional

@@ -160,9 +160,6 @@ def certified_solution(
 
     Parameters
     ----------
-    solver : Solver
-    problem : Problem
-    options : SolveOptions
     method : callable
         Returns an `Answer`; may raise InfeasibleProblemError.
     prove : callable, optional

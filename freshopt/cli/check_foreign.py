@@ -142,10 +142,8 @@ def check_solver(
         ``module:function``; a class or a solver instance serves too.
     work : list
         Objectives, whose families are run, or named problems.
-    seed : int
     sizes : tuple of int
         Numbers of sources of the families.
-    tolerance : float
     time_limit : float
         Seconds that the solver may take on one problem.
     """

@@ -69,8 +69,6 @@ class Digest:
     ----------
     named : tuple of str
         The solvers that the user asked for by name; each of them must prove what it applies to.
-    checked : list of Checked
-    skipped : list of Skipped
     """
 
     named: tuple[str, ...]

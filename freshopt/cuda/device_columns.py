@@ -38,11 +38,8 @@ class DeviceColumns:
 
     Attributes
     ----------
-    n : int
     demand_columns, proof_columns : dict of str to device array or float
         By the names of `freshopt.cuda.kernel_text.column_names`.
-    demand_tables, proof_tables : tuple of device array
-    kernels : dict of str to kernel
     scratch : dict of int to tuple of device array
         Memory of the blocks' sums and of their sum, by how many there are.
     """

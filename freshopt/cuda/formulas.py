@@ -68,7 +68,6 @@ class Edition:
         ----------
         name : str
             On the device.
-        source : str
         names : dict
             What its global names stand for.
         bound : dict of str to str, optional

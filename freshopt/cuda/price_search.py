@@ -57,7 +57,6 @@ def find_prices(columns: DeviceColumns, bandwidth: float, start: float | None = 
 
     Parameters
     ----------
-    columns : DeviceColumns
     bandwidth : float
         More than Σ cost·min_rate.
     start : float, optional

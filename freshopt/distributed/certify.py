@@ -54,17 +54,13 @@ def judge(
     ----------
     found : list of Finished
         One per partition.
-    decision : Decision
-    terms : PartitionedProblem
     limits : ndarray, shape (H,)
     use : ndarray, shape (1+H,)
         Σ cost·ρ of the sources without a limit, then of each limited host.
     source_gaps : ndarray, shape (1+H,)
         Σ max(0, (ρ̂−ρ)(f'(ρ)−ν)) of the same.
-    needed : Needed
     infeasibility : float
         The largest relative violation of a limit, 0 for a few ulp.
-    tolerance : float
     """
     better = -1.0 if terms.objective.sense == "minimise" else 1.0
     used, cost = exact_sum(use), exact_sum(one.cost for one in found)

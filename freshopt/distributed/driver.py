@@ -52,8 +52,6 @@ class DistributedSolve:
 
     Parameters
     ----------
-    partitions : PartitionedSources
-    terms : PartitionedProblem
     limits : ndarray, shape (H,)
     calls : tuple of tuple
         What workers are told of each partition with rows.
@@ -64,7 +62,6 @@ class DistributedSolve:
     host_lower : ndarray, shape (H,)
     members : ndarray of int, shape (H,)
         How many sources each host has.
-    passes : Passes
     """
 
     partitions: PartitionedSources

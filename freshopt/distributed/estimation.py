@@ -73,8 +73,6 @@ class Learnt:
         The times of its earliest and latest crawl.
     origin : datetime or None
         The moment of time 0, if the file has dates.
-    estimator : str
-    warnings : tuple of str
     """
 
     n: int

@@ -45,13 +45,10 @@ class PartitionedProblem:
 
     Attributes
     ----------
-    objective : Objective
-    bandwidth : float
     hosts : tuple
         The limited hosts.
     columns : tuple of str
         Those that the partitions have.
-    time_unit : str
     """
 
     objective: Objective
@@ -78,7 +75,6 @@ class Partition:
     ----------
     problem : Problem
         Without hosts.
-    numerics : Numerics
     columns : Columns or None
         Of compiled loops.
     codes : ndarray of int, shape (n,), or None

@@ -39,8 +39,6 @@ class FilePart:
 
     Attributes
     ----------
-    path : str
-    groups : tuple of int
     first : int
         The row of the file where they begin.
     """

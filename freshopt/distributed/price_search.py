@@ -59,7 +59,6 @@ class PartitionedDemand:
         One pass: the use of bandwidth at prices.
     gather : callable
         One pass: end the search of some hosts on a worker that gathers their sources.
-    bandwidth : float
     limits : ndarray, shape (H,)
     lower : float
         Σ cost·min_rate, below the bandwidth.
@@ -89,7 +88,6 @@ class PartitionedDual:
 
     Parameters
     ----------
-    demand : PartitionedDemand
     everyone : Bracket
         Of the bandwidth's price.
     hosts : Bracket
@@ -163,7 +161,6 @@ def solve_partitioned_dual(demand: PartitionedDemand, first: Array) -> Partition
 
     Parameters
     ----------
-    demand : PartitionedDemand
     first : ndarray
         Log prices to begin with.
     """
@@ -205,7 +202,6 @@ def _add_trials(
 
     Parameters
     ----------
-    demand : PartitionedDemand
     everyone, hosts : Trials
         Of the bandwidth and of each host; these are added to.
     common : ndarray, shape (K,)
@@ -278,10 +274,8 @@ def first_trials(sample: Partition, weights: Array, bandwidth: float, limits: Ar
 
     Parameters
     ----------
-    sample : Partition
     weights : ndarray
         How many sources each of the sample stands for.
-    bandwidth : float
     limits : ndarray, shape (H,)
     """
     cost = weights * sample.problem.sources.refresh_cost

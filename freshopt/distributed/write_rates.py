@@ -85,7 +85,6 @@ class Finished:
 
     Attributes
     ----------
-    n : int
     cost, value : float
         Σ of what the sources cost, and the same in the declared sense.
     halving_loss : float

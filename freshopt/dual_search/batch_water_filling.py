@@ -44,7 +44,6 @@ class Batch:
 
     Attributes
     ----------
-    cell : BatchCell
     columns, proof : SourceColumns
         What demand functions and proofs take.
     first, size : ndarray of int, shape (m,)
@@ -122,7 +121,6 @@ def batch_of(cell: BatchCell, problems: Sequence[Problem]) -> Batch | None:
 
     Parameters
     ----------
-    cell : BatchCell
     problems : sequence of Problem
         Those with the same `batch_cell`. Successive ones that share sources share their columns.
     """

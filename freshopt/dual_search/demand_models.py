@@ -97,7 +97,6 @@ class ChunkEvaluation(NamedTuple):
 
     Attributes
     ----------
-    model : ChunkModel
     gap : float
         An estimate or a bound of the rates' suboptimality at the prices of the last models.
     cost : float
@@ -208,8 +207,6 @@ def split(
 
     Parameters
     ----------
-    problem : Problem
-    numerics : DerivedNumerics or MixedNumerics of such
     upper : ndarray, shape (n,)
         Rates that no feasible source exceeds.
     model : callable

@@ -66,7 +66,6 @@ class FewAlone:
         ----------
         columns : Columns
             All sources.
-        bandwidth : float
         price : float
             Where this demand meets the bandwidth.
         rates : ndarray, shape (n,)

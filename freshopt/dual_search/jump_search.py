@@ -77,7 +77,6 @@ def jump_search(
     ----------
     columns : Columns
         The sources; their lower bounds must ask for less than the bandwidth.
-    bandwidth : float
     start : float, optional
         A price to start from.
     known : sequence of (float, float)

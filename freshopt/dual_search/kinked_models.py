@@ -46,7 +46,6 @@ class KinkedModel:
 
     Parameters
     ----------
-    chunk : Chunk
     kink : ndarray, shape (k, m)
         Rates of the kinks, rising; inf where a source has fewer.
     left, right : ndarray, shape (k, m)

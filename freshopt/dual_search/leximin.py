@@ -42,7 +42,6 @@ class Leximin:
     multipliers : ndarray, shape (m,)
         Of the minimax program, the worst level of all: those of the groups, times their `Program.level`, add
         up to 1.
-    evaluations : int
     """
 
     rates: Array

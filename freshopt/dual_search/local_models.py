@@ -44,7 +44,6 @@ class LocalModel:
 
     Parameters
     ----------
-    chunk : Chunk
     edge : ndarray, shape (m,)
         1/μ₀; 0 where marginals at rate 0 are infinite.
     limited : bool

@@ -54,7 +54,6 @@ class DualPoint:
         Not on top of `price` but instead of it, where they are higher.
     source_prices : ndarray, shape (n,)
         What each source pays per unit of bandwidth.
-    log_price : float
     log_host_prices : ndarray, shape (H,)
         Where the next search starts.
     """
@@ -111,8 +110,6 @@ def first_models(
 
     Parameters
     ----------
-    problem : Problem
-    numerics : DerivedNumerics or MixedNumerics of such
     pinned : ndarray of bool, shape (n,), optional
         Sources held at min_rate.
     """
@@ -134,8 +131,6 @@ def solve_model_dual(
 
     Parameters
     ----------
-    problem : Problem
-    models : DemandModels
     start : DualPoint
         Where to start from.
     tolerance : float

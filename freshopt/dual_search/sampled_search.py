@@ -84,7 +84,6 @@ def sampled_search(
     ----------
     columns : Columns
         The sources; their upper limits must ask for more than the bandwidth.
-    bandwidth : float
     start : float, optional
         A price to start from; the closer it is, the fewer passes.
     used_at_start : float, optional
@@ -182,7 +181,6 @@ def top_up(rates: Array, columns: Columns, missing: float, most: float = MOST) -
     ----------
     rates : ndarray, shape (n,)
         Changed in place.
-    columns : Columns
     missing : float
         Bandwidth to be added, or taken away.
     most : float

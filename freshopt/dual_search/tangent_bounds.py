@@ -35,7 +35,6 @@ class CuttingPlanes:
 
     Parameters
     ----------
-    chunk : Chunk
     rates_at, marginals, values : ndarray, shape (KEPT + 2, m)
         The evaluations by rising rate: where, the marginals per unit of bandwidth, and the costs. The first
         is at the lower bound and the last at the upper one; inf where the expression has no value.

@@ -44,7 +44,6 @@ class RatePosterior:
 
     Attributes
     ----------
-    log : CrawlLog
     forgetting : Forgetting
         With weights w and without a prior each source counts as (Σw)²/Σw² crawls: the interval covers a rate
         that did not drift. With a prior the weights are taken as they are, and stale sources return to it.

@@ -57,7 +57,6 @@ class ResetFilter:
 
     Attributes
     ----------
-    log : CrawlLog
     prior : GammaParameters
         Of each source, in the log's time unit.
 

@@ -218,7 +218,6 @@ class SharedPrior:
 
     Attributes
     ----------
-    evidence : RateEvidence
     shift : ndarray of float, shape (n,)
         ln s of each source.
     left, width : float

@@ -47,7 +47,6 @@ class ObservedIntervals:
 
     Attributes
     ----------
-    log : CrawlLog
     offsets : ndarray of int, shape (n+1,)
         Rows ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of source k.
     changed : ndarray of bool, shape (m,)
@@ -133,7 +132,6 @@ class SufficientStatistics:
     ----------
     sources : ndarray, shape (n,)
         Sorted names or integers.
-    time_unit : str
     crawls : ndarray of int, shape (n,)
         Crawls after a known crawl interval.
     found : ndarray of int, shape (n,)

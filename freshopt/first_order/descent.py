@@ -123,7 +123,6 @@ def descend(
     ----------
     problem : Problem
         With numerics.
-    geometry : DescentMap
     tolerance : float
         Relative duality gap at which to stop.
     enough : float

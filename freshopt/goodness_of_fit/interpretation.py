@@ -73,11 +73,8 @@ class Advice(NamedTuple):
 
     Attributes
     ----------
-    test : str
     rejected, at_rate : float
         Shares of the tested sources that it rejects, at the level and at a false-discovery rate of it.
-    tested : int
-    effect, advice : str
     """
 
     test: str

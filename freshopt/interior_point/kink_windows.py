@@ -79,7 +79,6 @@ def solve_windows(program: Program, tolerance: float, *, iterations: int) -> Row
 
     Parameters
     ----------
-    program : Program
     tolerance : float
         Of the duality gap, relative to |F| + Σ y_j|b_j|.
     iterations : int

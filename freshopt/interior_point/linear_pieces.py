@@ -152,7 +152,6 @@ def kinks(
 
     Parameters
     ----------
-    numerics : Numerics
     lower, upper : ndarray, shape (n,)
         Finite.
     typical : ndarray, shape (n,)

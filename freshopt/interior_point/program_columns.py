@@ -31,7 +31,6 @@ def row_columns(program: Program, disjoint: BoolArray | None = None) -> RowColum
 
     Parameters
     ----------
-    program : Program
     disjoint : ndarray of bool, shape (m,), optional
         Which rows are host rows: a source is in one of them or in none. The Gram matrix is then an
         `ArrowGram`.

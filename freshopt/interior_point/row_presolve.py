@@ -27,7 +27,6 @@ class Presolved:
 
     Attributes
     ----------
-    program : Program
     kept : ndarray of int
         Rows of the program among those of the original.
     tight : ndarray of int

@@ -27,7 +27,6 @@ class Tangents:
 
     Parameters
     ----------
-    program : Program
     rates : ndarray, shape (n,)
         Within the bounds.
     """

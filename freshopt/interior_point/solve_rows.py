@@ -96,7 +96,6 @@ def solve_rows(
 
     Parameters
     ----------
-    program : Program
     tolerance : float
         Of the duality gap, relative to |F| + Σ y_j|b_j|.
     iterations : int

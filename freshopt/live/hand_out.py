@@ -63,7 +63,6 @@ class Visit(NamedTuple):
 
     Parameters
     ----------
-    source : str
     due : float or datetime
         When it was due.
     until : float or datetime
@@ -72,7 +71,6 @@ class Visit(NamedTuple):
         The latest crawl recorded.
     content : str or None
         What it saw, if that was told: an ETag to ask with, for example.
-    host : str or None
     """
 
     source: str

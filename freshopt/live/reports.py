@@ -26,7 +26,6 @@ class Report(NamedTuple):
 
     Parameters
     ----------
-    source : str
     time : float, datetime or str
         When it was crawled.
     changed, content, changes, last_modified : optional

@@ -53,7 +53,6 @@ class Cells:
 
     Attributes
     ----------
-    path : Path
     present : tuple of str
         All columns, by the names that they have here.
     head : int or None

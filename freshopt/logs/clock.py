@@ -46,7 +46,6 @@ class Clock:
 
     Attributes
     ----------
-    unit : str
     origin : datetime or None
         In UTC; None where times are plain numbers.
 

@@ -66,7 +66,6 @@ class LogRows:
     unknown : ndarray of bool, shape (rows,), or None
         Rows of which it is not known whether they found a change; None where all are.
     changes, elapsed, last_modified : ndarray of float, shape (rows,), or None
-    clock : Clock
     row_name : callable
         How the row at a position of the original columns is called.
     timed : bool

@@ -68,7 +68,6 @@ def log_frame(
 
     Parameters
     ----------
-    path : Path
     wanted : tuple of str, optional
         Columns to read, where present. Default: all of a table.
     columns : mapping of str to str, optional
@@ -405,7 +404,6 @@ class LogPart(NamedTuple):
         How a row is called in messages.
     seen : dict of str to Series
         ``hash`` and ``etag``, where they are told.
-    status : ndarray, or None
     whose : DataFrame or None
         Client and agent of each row.
     """

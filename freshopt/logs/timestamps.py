@@ -40,8 +40,6 @@ class Epoch(NamedTuple):
 
     Attributes
     ----------
-    words : str
-    per_second : float
     zero : float
         The moment of 0, in seconds since 1970.
     exact : str
@@ -107,9 +105,6 @@ def read_moments(
         Of the clock that the column defines. Without it, numbers of less than twelve digits stay numbers.
     dated : bool, optional
         Whether the clock has dates, where that is known before: all numbers are dates then, or none.
-
-    Warns
-    -----
     SourceDataWarning
         If some datetimes have an offset and others have none, or numbers are Unix time.
 

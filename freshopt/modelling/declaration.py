@@ -50,7 +50,6 @@ def declare(
     method : callable
         ``objective.per_source`` or ``objective.signalled_per_source``.
     rate : cvxpy expression, shape (n,)
-    sources : Sources
 
     Raises
     ------
@@ -132,7 +131,6 @@ def declare_part(
 
     Parameters
     ----------
-    objective : Objective
     rate : cvxpy expression, affine, shape (k,)
         The rates of these sources.
     sources : Sources

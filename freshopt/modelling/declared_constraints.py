@@ -27,12 +27,10 @@ class Declared:
 
     Attributes
     ----------
-    blocks : tuple of RowBlock
     origins : tuple of int
         The constraint of each block, by position.
     lower, upper : ndarray, shape (n,)
         Bounds that rows of a single source are.
-    bundles : Bundles or None
     once : bool
         Whether a bundle's refresh costs what its dearest source's does.
     couplings : tuple of str

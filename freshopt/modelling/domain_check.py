@@ -69,7 +69,6 @@ def _require_defined(
     points : dict of ndarray, each of shape (n,)
         Rates to try, by the name of the bound to change where one is refused: ends "min_rate" and "max_rate",
         and rates between them, "bounds".
-    sources : Sources
     where : str
         The declaring method, for messages.
 

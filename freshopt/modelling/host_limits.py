@@ -131,7 +131,6 @@ class HostPrices(Mapping[Any, float]):
 
     Attributes
     ----------
-    hosts : HostLimits
     values_ : ndarray, shape (H,)
         In the order of ``hosts.names``.
 

@@ -113,10 +113,6 @@ class PhasedObjective(CurveObjective):
     def points(self, sources: Sources) -> tuple[Array, Array]:
         """Return rates of commensurate gaps, and what good phases save there.
 
-        Parameters
-        ----------
-        sources : Sources
-
         Returns
         -------
         rate : ndarray, shape (K,)

@@ -29,8 +29,6 @@ def require_open_cycles(rows: Rows, sources: Sources, bundles: Bundles | None) -
     ----------
     rows : Rows
         Of sources, or of bundles.
-    sources : Sources
-    bundles : Bundles or None
     """
     found = closed_cycle(rows)
     if found is None:

@@ -64,9 +64,7 @@ def recognise(constraint: Expression, rate: Expression, sources: Sources, label:
 
     Parameters
     ----------
-    constraint : cvxpy constraint
     rate : cvxpy.Variable, shape (n,)
-    sources : Sources
     label : str
         Its name in messages and prices.
 

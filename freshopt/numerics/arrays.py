@@ -115,7 +115,6 @@ def as_number(value: object, what: str, remedy: str) -> float:
 
     Parameters
     ----------
-    value : number
     what : str
         The name used in messages.
     remedy : str

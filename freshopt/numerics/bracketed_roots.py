@@ -43,7 +43,6 @@ def bracketed_roots(
 
     Parameters
     ----------
-    functions : Functions
     low, high : ndarray, shape (k,)
         Ends of the first brackets.
     above, below : ndarray, shape (k,)

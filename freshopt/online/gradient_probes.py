@@ -85,10 +85,8 @@ class Synchronization:
 
     Attributes
     ----------
-    problem : Problem
     exploration : float
         ε.
-    seed : int
     weight : ndarray, shape (n,)
         Importances that add up to 1: gradients are those of the weighted mean cost.
     bandwidth : float

@@ -284,8 +284,6 @@ class Intervals:
 
     Attributes
     ----------
-    source, number : ndarray of int
-    begin, length : ndarray
     whole : ndarray of bool
         Whether no update touched it.
     last : ndarray of bool

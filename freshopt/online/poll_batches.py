@@ -68,10 +68,7 @@ class TreePolls:
 
     Attributes
     ----------
-    crawler : Crawler
-    tree : AutomataTree
     importance, weight : ndarray, shape (n,)
-    feedback : Feedback
     gain, probing : float
         As in `AutomataTree.simulate`.
     slot : float

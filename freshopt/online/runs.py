@@ -162,7 +162,6 @@ def run_rounds(
         returns the next state. It must not change the arrays of the state that it is given.
     rounds : int
         How many there are in all, counting those before a checkpoint.
-    journal : Journal
     crawler : Crawler, optional
         Saved and restored with the run if it has ``state()`` and ``restore(state)``.
     checkpoint : path, optional

@@ -52,15 +52,12 @@ class DeclaredRows(NamedTuple):
 
     Attributes
     ----------
-    table : RowTable
     at_least : ndarray of bool, shape (m,)
         Which rows are bounded from below.
     constraints : tuple
         As they were declared.
     labels : tuple of str
         Of the bandwidth and of the host limits.
-    objective : Objective
-    time_unit : str
     """
 
     table: RowTable

@@ -41,10 +41,8 @@ class HeldOutWindow:
         Their changes, on the log's clock; of a log alone, as its crawls found them.
     changes : ChangeWindow
         The same around the window.
-    begin, end : float
     index : ndarray of int, shape (n,)
         Their positions among the `total` sources of the log.
-    total : int
     parts : tuple of ChangeWindow
         The window cut into equal parts, in which costs are measured too; none by default.
     outcomes : Outcomes or None

@@ -90,8 +90,6 @@ class Measured:
 
     Attributes
     ----------
-    policy : str
-    bandwidth : float
     begin, end : float
         The window, on the log's clock.
     total : int

@@ -131,7 +131,6 @@ class PolicyCost:
 
     Attributes
     ----------
-    policy : str
     begin, end : float
         On the log's clock.
     bandwidth : float

@@ -116,11 +116,8 @@ class Wishes:
         Fits an estimator to a log; None is `freshopt.planning.request.default_estimate`.
     importance, hosts, success, requests, stale_while_revalidate, changed_cost : callable or None
         Map an array of names to the values of these sources.
-
     limits : SourceLimits or None
         Bounds of single sources, beside those of all.
-
-    All others are as `freshopt.plan` and `freshopt.plan_lifetimes` take them, in time units.
     """
 
     objective: Objective = field(metadata={"wish": Wish(as_is, told=True)})

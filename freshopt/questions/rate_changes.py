@@ -138,7 +138,6 @@ def rate_changes(solution: Solution, old: Array, gone: int = 0, prices: Array | 
 
     Parameters
     ----------
-    solution : Solution
     old : ndarray, shape (n,)
         Rates in force in the order of the sources; NaN for a source without one.
     gone : int

@@ -54,8 +54,6 @@ class Finding:
         What is found, in words, a line or several; without it there is no row.
     facts : mapping of str
         What it is told from.
-    table : Table or None
-    charts : tuple of Figure
     title : str
         Of its section on the page; without it there is none.
     """

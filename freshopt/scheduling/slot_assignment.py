@@ -47,7 +47,6 @@ class Assignment:
     bound : float
         Lower bound of the total displacement in these slots: what the linear program, or branch and bound
         where that has fractions, proves.
-
     """
 
     source: IntArray

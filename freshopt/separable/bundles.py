@@ -177,7 +177,6 @@ def bundled(program: Program, bundles: Bundles, once: bool) -> Program:
     ----------
     program : Program
         In the rates of sources.
-    bundles : Bundles
     once : bool
         Whether a bundle's cost in a row of rates is its dearest source's, not the sum.
 

@@ -283,7 +283,6 @@ def per_bandwidth(kernel: Kernel, fetches: BandwidthUsed, d: Array, fetch: Array
     ----------
     kernel : Kernel
         Over rates.
-    fetches : BandwidthUsed
     d, fetch, change : ndarray, shape (n,)
         Δ, c₀ > 0 and c₁ ≥ 0.
     """

@@ -33,7 +33,6 @@ class Lagrangian:
 
     Attributes
     ----------
-    program : Program
     price : ndarray, shape (n,)
         θ_0, what a source pays per unit of rate, of any sign; an objective that is linear in it included.
     parts : tuple of (ndarray of shape (n,) or None, Numerics)

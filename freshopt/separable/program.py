@@ -40,7 +40,6 @@ class Program:
         Bounds; `upper` may be inf, and includes what rows imply.
     typical : ndarray, shape (n,)
         A typical rate > 0 of each source, where searches start.
-    rows : Rows
     level : ndarray, shape (m,), or None
         Of a minimax program: minimise t subject to Σ_k g_jk ≤ b_j + level_j·t, with f = 0.
     """

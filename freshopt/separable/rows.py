@@ -122,7 +122,6 @@ class Rows:
     limits : ndarray, shape (m,)
     direction, offset : ndarray, shape (m,)
         What was declared is offset + direction·Σ.
-    labels : tuple of str
     curves : tuple of Numerics
         Each of full length n.
     """

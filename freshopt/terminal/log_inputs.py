@@ -75,7 +75,6 @@ class Found:
 
     Attributes
     ----------
-    data : CrawlLog or ChangeHistory
     name : str
         What it is called.
     importance : ndarray or None

@@ -31,7 +31,6 @@ def with_own_crawls(
 
     Parameters
     ----------
-    log : CrawlLog
     paths : sequence of Path
         Tables with the columns source, time and changed, and perhaps changes and last_modified; times are
         written as those of the log are.

@@ -23,7 +23,6 @@ class SourceColumns:
 
     Attributes
     ----------
-    sources : Sources
     table : Table or None
         A row per source, in their order; None where no table was given.
     where : str

@@ -56,7 +56,6 @@ class Outcome:
 
     Attributes
     ----------
-    verdict : Verdict
     detail : str
         A sentence, or an exception's type and message; empty if the rates are proved optimal.
     certificate : Certificate or None

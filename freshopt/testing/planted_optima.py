@@ -75,13 +75,10 @@ class Cell:
 
     Attributes
     ----------
-    name, origin : str
-    objective : Objective
     value : callable
         (Δ, ρ) to the objective of a source of importance 1, in the declared sense.
     marginal : callable
         (Δ, ρ) to the marginal value at importance 1, > 0 and decreasing in ρ.
-    signalled : bool
     """
 
     name: str

@@ -114,7 +114,6 @@ class ColumnRows:
 
         Parameters
         ----------
-        sources : Sources
         codes : ndarray of int, shape (n,)
             Position of each source's group, G for none.
         cost : ndarray, shape (n,), or None

@@ -33,7 +33,6 @@ class Cells(NamedTuple):
 
     Attributes
     ----------
-    n : int
     codes : ndarray of int, shape (cells, constraints)
         Position of the group, of each constraint; its number of groups for none.
     sources : ndarray of int, shape (cells,)

@@ -67,8 +67,6 @@ class RowSolve:
 
     Parameters
     ----------
-    work : DistributedSolve
-    terms : PartitionedRows
     rows : Rows
         All rows without entries.
     calls : tuple of tuple

@@ -41,11 +41,8 @@ class PartitionedRows:
 
     Attributes
     ----------
-    objective : Objective
-    constraints : tuple of ColumnRows
     columns : tuple of str
         Those of sources that the partitions have.
-    time_unit : str
     needed : ndarray, shape (m,)
         What the rows add up to at the lower bounds, of budgets; 0 of targets.
     idle, tight : ndarray of bool, shape (m,)
@@ -104,7 +101,6 @@ class RowColumns:
 
     Attributes
     ----------
-    sources : Sources
     codes : tuple of ndarray of int, each of shape (n,)
         Position of each source's group, constraint by constraint; G for none.
     costs : tuple of ndarray of shape (n,), or None
@@ -162,10 +158,8 @@ class RowPiece:
 
     Attributes
     ----------
-    sources : Sources
     objective : Objective
         Its share of these sources.
-    numerics : Numerics
     upper : ndarray, shape (n,)
         Declared upper bounds.
     program : Program
@@ -186,10 +180,8 @@ class RowPiece:
 
         Parameters
         ----------
-        columns : RowColumns
         objectives : sequence of Objective or None
             The objective, then each constraint's, for these sources.
-        terms : PartitionedRows
         """
         sources, objective = columns.sources, objectives[0]
         assert objective is not None

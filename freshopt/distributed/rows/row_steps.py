@@ -198,7 +198,6 @@ class RowSums(NamedTuple):
 
     Attributes
     ----------
-    n : int
     sums : ndarray, shape (9, rows)
         Range of each row (least, most, and of its terms' sizes), entries with room and entries that turn,
         sizes at typical rates, negative coefficients, signs, and the least value over the bounds.
@@ -261,10 +260,7 @@ class Responses(NamedTuple):
 
     Attributes
     ----------
-    n : int
     used : ndarray, shape (kept rows,)
-    cost : float
-    gram : ndarray, ArrowGram or None
     """
 
     n: int

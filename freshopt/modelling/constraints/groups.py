@@ -50,7 +50,6 @@ class Groups:
             One for all groups, or one per group; groups left out have none.
         by : array_like, shape (n,), "host" or None
             Group of each source, None for sources of no group; without it all sources are one group.
-        sources : Sources
         what : str
             The constraint, for messages.
 

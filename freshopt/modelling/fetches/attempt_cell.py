@@ -47,7 +47,6 @@ class Slowed:
 
     Parameters
     ----------
-    formula : callable
     part : {"value", "marginal", "inverse"}
         What it is: a cost or gain of a rate, a marginal, or a best response to a price.
 
