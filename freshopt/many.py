@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import overload
 
 import numpy as np
@@ -47,14 +47,13 @@ from freshopt.numerics.arrays import (
     read_only,
     shape_of,
 )
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.solvers.auto import Auto
 from freshopt.solvers.water_filling import WaterFilling
 from freshopt.units import rate_of
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class SourceGroups(Sequence[Problem]):
     """Problems over consecutive groups of sources, declared when asked for.
 

@@ -35,7 +35,7 @@ from freshopt.modelling.objective import Command, ConeForm, Objective, Refresh, 
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.numerics.exponential_sums import LARGEST, ExponentialSums, Penalty, PenaltyIncrements
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.octave_cache import OctaveCache
 from freshopt.separable.kernel import Kernel
 
@@ -49,8 +49,7 @@ BENT = 0.1
 FULL, ALL_BUT_FULL = 0.9, 1.0 - 1e-6
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class ExpectedPenalty(Objective):
     """Minimise Σ w·E[C(number of missed changes)].
 

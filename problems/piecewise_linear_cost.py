@@ -8,7 +8,6 @@ kinks, and at most one source (or one per binding limit) is between two of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 from typing import ClassVar
@@ -26,7 +25,7 @@ from freshopt.modelling.fetches.attempt_cell import SearchedInverse
 from freshopt.modelling.objective import Command, ConeForm, Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, Array, Index
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.geometric_sums import DEPTH
 from freshopt.separable.kernel import Kernel
 
@@ -43,8 +42,7 @@ def deadline_cost(deadline: npt.ArrayLike) -> PiecewiseLinearCost:
     return PiecewiseLinearCost(np.broadcast_to([0.0, 1.0], pieces.shape), pieces)
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class PiecewiseLinearCost:
     """Integral cost C̄(τ) = max_j(slopes_j·τ + intercepts_j) of a period τ.
 

@@ -27,7 +27,7 @@ weights are positive, so the sum is convex by CVXPY's rules, and accurate from x
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -53,7 +53,7 @@ from freshopt.numerics.arrays import (
     as_vector,
     is_scalar,
 )
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.gauss_quadrature import gauss_rows, squared_legendre
 from freshopt.numerics.geometric_sums import geometric_nodes
 from freshopt.numerics.request_windows import quadrature_rise
@@ -78,8 +78,7 @@ _NEWTON, _CLOSE = 100, 1e-14
 _SHORT = 1e-5
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class PowerCost:
     """Cost rate min(scale·s^exponent, cap) of a copy of age s.
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +60,7 @@ from freshopt.numerics.arrays import (
     read_only,
     total,
 )
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.conditional_hull import ConditionalHull
 from freshopt.separable.program import Program
 
@@ -71,8 +71,7 @@ if TYPE_CHECKING:
 TIGHT = 1e-9
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Certificate:
     """Duality-gap certificate of given rates.
 

@@ -14,7 +14,7 @@ from freshopt.certificates.duality_gap import Gap
 from freshopt.certificates.row_gap import RowGap
 from freshopt.errors import LONGEST
 from freshopt.numerics.arrays import Array, IntArray, read_only
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_arrays, frozen_value
 
 if TYPE_CHECKING:
     import polars
@@ -135,8 +135,7 @@ class RowStatus:
     gap_share: float
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class RowTable:
     """Declared rows of a certificate, by label or position.
 

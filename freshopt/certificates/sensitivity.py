@@ -18,7 +18,6 @@ layers", NeurIPS 2019.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -38,12 +37,11 @@ from freshopt.modelling.general_program import general_program
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.program import Program
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Change:
     """Change of an optimum, to first order.
 
@@ -61,8 +59,7 @@ class Change:
     value: float
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Gradient:
     """Gradient of a scalar function of an optimum.
 
@@ -79,8 +76,7 @@ class Gradient:
     limits: dict[str, float]
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Sensitivity:
     """Derivatives of rates, prices and value at an optimum.
 

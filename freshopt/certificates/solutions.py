@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -25,14 +25,13 @@ from freshopt.errors import CertificateError
 from freshopt.formatting import count
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
 
 _NO_HOSTS = read_only(np.zeros(0))
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class BatchSums:
     """Sums of m problems at their rates and prices.
 
@@ -143,8 +142,7 @@ def proved_solution(
     )
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Solutions(Sequence[Solution]):
     """Solutions of many problems, in their order.
 

@@ -25,14 +25,13 @@ from freshopt.distributed.partition import Partition, PartitionedProblem, piece_
 from freshopt.distributed.partitioned_sources import FilePart, Frame, Table, read
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, read_only
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 
 # A cost above this share of what halving the rates would add is no vanishing one.
 NEARLY = 1e-6
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Decision:
     """Dual prices that determine every rate.
 

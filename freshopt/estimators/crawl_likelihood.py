@@ -28,7 +28,7 @@ profile.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -51,7 +51,7 @@ from freshopt.estimators.crawl_formulas import (
 from freshopt.estimators.crawl_rows import GammaParameters, Intervals, SplitRows, first_dates
 from freshopt.logs.crawl_log import CrawlLog, require_log
 from freshopt.numerics.arrays import CHUNK, Array, BoolArray, IntArray, chunks
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 
 Columns = TypeVar("Columns", bound=tuple[Any, ...])
 
@@ -78,8 +78,7 @@ LEAP = 10.0
 Iteration: TypeAlias = Callable[["CrawlLikelihood", Array, IntArray, int], Array]
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class CrawlLikelihood:
     """Log-likelihood l(Δ) of each of n sources.
 

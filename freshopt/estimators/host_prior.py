@@ -30,7 +30,7 @@ from freshopt.estimators.gamma_prior import ENOUGH, FLATTEST, STEEPEST, GammaPri
 from freshopt.estimators.marginal_likelihood import laplace
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, IntArray, are_text, shape_of
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.units import convert_time
 
 # Largest number of rounds of the search; the means settle to 1e-6 in about 10.
@@ -41,8 +41,7 @@ NARROWEST = 1e-2
 LEAP = 1.0
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class HostPriors:
     """Hierarchical gamma prior of change rates by host.
 

@@ -30,7 +30,7 @@ from freshopt.numerics.arrays import (
     as_positive,
     as_vector,
 )
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.segments import segment_sums
 from freshopt.units import convert_time
 
@@ -123,8 +123,7 @@ class ObservedIntervals:
         return rate
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class SufficientStatistics:
     """Sufficient statistics of n sources after some batches.
 

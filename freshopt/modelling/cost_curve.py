@@ -32,7 +32,7 @@ from freshopt.modelling.request_cell import (
 )
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, Formula, Index, as_float64
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.kernel import Kernel
 from freshopt.separable.mixture import Mixed, MixedInverse, MixedWith, UpTo, checked_nodes
 
@@ -147,8 +147,7 @@ class OfPeriod:
             )
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Curve:
     """Cost curve of age, with its parameters filled in.
 

@@ -6,7 +6,6 @@ Limits on groups of sources are prepared once per problem.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -15,13 +14,12 @@ import numpy as np
 from freshopt.errors import SourceDataError, list_offenders, suggestion
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, read_only, repeated
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_arrays, frozen_value
 from freshopt.numerics.segments import group_sums
 from freshopt.units import rate_of
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class HostLimits:
     """Limited hosts, and the host of each source.
 

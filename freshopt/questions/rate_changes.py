@@ -9,7 +9,7 @@ and tell large changes from important ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from freshopt.modelling.fetches.conditional_fetches import with_numerics
 from freshopt.modelling.phased_objective import plain
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import SMALLEST, Array, BoolArray, IntArray, total
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.questions.rates_in_force import cut_to_limits
 from freshopt.solvers.auto import Auto
 
@@ -37,8 +37,7 @@ SAME = 1e-12
 _ROUNDING = 1e-15
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class RateChanges:
     """Old and new rates, with what each change brings.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from freshopt.noisy_signals.with_signals import (
     without_signals,
 )
 from freshopt.numerics.arrays import Array, total
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.questions.bandwidth_for import bandwidth_for, difference
 from freshopt.questions.solve_with_kinks import solve_with_kinks
@@ -33,8 +32,7 @@ FRESHNESS = "freshness"
 TOLERANCE = 1e-9
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class SignalsBring:
     """Signals of a plan, and what they bring.
 

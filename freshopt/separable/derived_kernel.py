@@ -10,7 +10,7 @@ in NumPy.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from freshopt.autodiff.tape_description import describe
 from freshopt.compiled import backend
 from freshopt.compiled.tapes.tape_passes import TapePasses, enabled
 from freshopt.numerics.arrays import Array, BoolArray, Index, chunks
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.root_finding import decreasing_root
 
 # Sources of a piece; 8192 take 3 to 15 % longer, 65 536 10 % (a tape of three atoms, 1e6 sources).
@@ -54,8 +54,7 @@ class CostJet(NamedTuple):
     curvature: Array
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class DerivedNumerics:
     """Cost, marginal and inverse marginal of a compiled expression.
 

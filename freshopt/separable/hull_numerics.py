@@ -9,21 +9,20 @@ attained; between them are, for each limit, the sources whose segment has the pr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from freshopt.compiled.columns import Columns, column, enabled
 from freshopt.numerics.arrays import Array, BoolArray, Index, IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.kernel import Kernel, Numerics
 
 # Rates off a point by less are at the point, but for the rounding of mixtures and sums.
 ROUNDING = 1e-12
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class HullNumerics:
     """Numerics of the lower convex hull of a curve and K points.
 

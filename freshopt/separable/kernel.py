@@ -11,7 +11,7 @@ loss where the difference of the two would lose digits
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +21,7 @@ from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.penalty_tables import TablesOf
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, Formula, Index, as_float64
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 
 # Stands for the price 0, for formulas that divide by it.
 SMALLEST_PRICE = 1e-300
@@ -57,8 +57,7 @@ class Numerics(Protocol):
         """Return the numerics of some of the sources."""
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Kernel:
     """Hand-written numerics of a cost curve under a refresh discipline.
 
@@ -169,8 +168,7 @@ class Kernel:
         )
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class MixedNumerics:
     """Numerics of a problem with silent and signalled sources."""
 

@@ -8,13 +8,11 @@ declares rows need not know of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.nesting import Nesting, nest
 from freshopt.separable.rows import RATE, Rows
 
@@ -25,8 +23,7 @@ _PROPORTIONAL = 8 * float(np.finfo(np.float64).eps)
 _FIRST = 1000
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class LaminarTree:
     """Limits and reserves of G nested groups of n sources.
 

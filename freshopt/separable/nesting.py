@@ -8,16 +8,13 @@ that of sorting the entries; nothing is quadratic in the number of groups.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from freshopt.numerics.arrays import IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Nesting:
     """Groups in post-order, each a slice of the ordered sources.
 

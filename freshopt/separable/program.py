@@ -8,14 +8,14 @@ tied sources. This is what solvers and certificates of declared constraints see;
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from freshopt.compiled.backend import fast
 from freshopt.compiled.rows import ratio_loops
 from freshopt.numerics.arrays import LARGEST, Array, Index
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.kernel import Kernel, Numerics
 from freshopt.separable.rows import RATE, Rows
 
@@ -27,8 +27,7 @@ _SLACK = 1e-12
 _ROOMY = 2.0
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@frozen_value(weakref_slot=True)
 class Program:
     """Separable convex program in n rates under m rows.
 

@@ -9,7 +9,7 @@ is the row's dual variable. Entries are kept source by source, as the passes rea
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from freshopt.compiled.rows.row_products import Entries, products_enabled, row_products, source_prices
 from freshopt.numerics.arrays import Array, BoolArray, Index, IntArray, Scalar
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.segments import group_sums
 from freshopt.separable.kernel import Numerics
 from freshopt.separable.same_numerics import same_numerics
@@ -26,8 +26,7 @@ from freshopt.separable.same_numerics import same_numerics
 RATE = 0
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class RowBlock:
     """Rows of one declared constraint, entry by entry, in any order.
 
@@ -106,8 +105,7 @@ class RowBlock:
         )
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Rows:
     """Rows Σ_k g_jk(ρ_k) ≤ b_j of n sources, entries source by source.
 

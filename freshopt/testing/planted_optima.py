@@ -21,7 +21,7 @@ from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.problems import (
     AccumulatedDelay,
     Age,
@@ -39,8 +39,7 @@ EXPONENT = 0.5
 EULER_GAMMA = 0.57721566490153286
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class KnownOptimum:
     """A problem with analytically known optimal rates.
 

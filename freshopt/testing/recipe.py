@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.moved import Renamed, keywords
 from freshopt.numerics.arrays import Array, BoolArray, Index
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.testing.python_source import Imports, folded, import_lines, spell
 
 
@@ -131,8 +131,7 @@ OPTIONAL = ("host", "names", "request_rate", "stale_while_revalidate")
 
 
 @keywords(name="names")
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Recipe:
     """All data of a problem.
 

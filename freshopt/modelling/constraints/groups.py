@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,10 @@ from freshopt.errors import SourceDataError, list_offenders, shortened
 from freshopt.modelling.constraints.declared_settings import Labels as Labels
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray, as_number
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Groups:
     """Groups of sources that have a number each.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -17,12 +16,11 @@ from freshopt.modelling.constraints.groups import Labels, labels_of
 from freshopt.modelling.constraints.written_rows import written
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.rows import RowBlock
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Nested:
     """Limits and reserves on nested groups, in units of `refresh_cost`.
 

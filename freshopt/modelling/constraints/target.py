@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,12 +22,11 @@ from freshopt.modelling.objective import Objective, as_objective, require_sense
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, as_float64
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.rows import RowBlock
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Target:
     """Bound on an objective's importance-weighted mean over a group.
 
