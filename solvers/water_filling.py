@@ -34,7 +34,7 @@ from freshopt.dual_search.compiled_water_filling import TINY_PRICE, fill_compile
 from freshopt.dual_search.price_bracketing import BEYOND, WIDTH, edge_prices, search_prices, trimmed
 from freshopt.dual_search.problem_columns import columns_of
 from freshopt.dual_search.segment_ends import at_segment_ends
-from freshopt.errors import InfeasibleProblemError, list_offenders
+from freshopt.modelling.bounds_check import require_finite
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, chunks, exact_sum, total
 from freshopt.separable.kernel import Numerics
@@ -205,7 +205,7 @@ class _DualProblem:
         if bool(np.any(fixed)):
             edge = edge_prices(problem, self.numerics)
             member: BoolArray = fixed[np.minimum(hosts.codes, len(hosts) - 1)] & (hosts.codes < len(hosts))
-            self._require_finite(member, "a host's limit")
+            require_finite(problem, self.numerics, "a host's limit", member)
             self.pinned = member
             np.maximum.at(prices, hosts.codes[member], edge[member])
         lowest = self.rates(np.inf)
@@ -239,22 +239,9 @@ class _DualProblem:
         """Return min_rate for all sources and the least price for it."""
         problem = self.problem
         rates = np.array(problem.lower)
-        self._require_finite(np.ones(len(rates), dtype=np.bool_), f"the bandwidth {problem.bandwidth:g}")
+        everyone = np.ones(len(rates), dtype=np.bool_)
+        require_finite(problem, self.numerics, f"the bandwidth {problem.bandwidth:g}", everyone)
         return rates, float(np.max(edge_prices(problem, self.numerics))), 1
-
-    def _require_finite(self, members: BoolArray, what: str) -> None:
-        """Raise InfeasibleProblemError where min_rate costs infinitely much.
-
-        That is so if min_rate uses up a limit while a source has an infinite cost at its min_rate.
-        """
-        problem = self.problem
-        starved = np.flatnonzero(members & ~np.isfinite(self.numerics.cost(np.array(problem.lower))))
-        if len(starved):
-            raise InfeasibleProblemError(
-                f"min_rate uses up {what} and leaves nothing for "
-                f"{list_offenders(map(problem.sources.label, starved))}, whose cost is then infinite. "
-                "Raise the bandwidth or the limit, or lower min_rate."
-            )
 
     def _guess(self, start: float | None) -> float:
         """Return a price to start from, given or at equal shares."""

@@ -27,7 +27,7 @@ from freshopt.dual_search.kinked_models import KinkedModel
 from freshopt.dual_search.local_models import TINY_PRICE, LocalModel, typical_log_price
 from freshopt.dual_search.price_bracketing import BEYOND, trimmed
 from freshopt.dual_search.price_newton import PriceBracket, newton_prices
-from freshopt.errors import InfeasibleProblemError, list_offenders
+from freshopt.modelling.bounds_check import require_finite
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, total
 from freshopt.separable.derived_kernel import DerivedNumerics
@@ -91,13 +91,7 @@ def sources_at_lower(problem: Problem, numerics: Numerics) -> BoolArray | None:
         pinned, what = hosts.broadcast_to_sources(full.astype(float)) > 0.0, "a host's limit"
     else:
         return None
-    starved = np.flatnonzero(pinned & ~np.isfinite(numerics.cost(np.array(problem.lower))))
-    if len(starved):
-        raise InfeasibleProblemError(
-            f"min_rate uses up {what} and leaves nothing for "
-            f"{list_offenders(map(problem.sources.label, starved))}, whose cost is then infinite. "
-            "Raise the bandwidth or the limit, or lower min_rate."
-        )
+    require_finite(problem, numerics, what, pinned)
     return pinned
 
 

@@ -26,9 +26,10 @@ import numpy as np
 
 from freshopt.certificates.certificate import certify
 from freshopt.certificates.solution import Answer, Status
-from freshopt.errors import InfeasibleProblemError, list_offenders
+from freshopt.errors import list_offenders
 from freshopt.first_order.bregman_step import Geometry, Step, bregman_step
 from freshopt.first_order.budget_groups import HostBudgets
+from freshopt.modelling.bounds_check import require_finite
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import Array, BoolArray, chunks, exact_sum, total
 from freshopt.separable.kernel import Numerics
@@ -136,7 +137,7 @@ def descend(
     if numerics is None:
         return Answer(None, status=Status.REFUSED, note=problem.unknown_atom)
     if total(problem.sources.refresh_cost * problem.lower) >= bandwidth * (1.0 - FEW_ULP):
-        _require_finite(
+        require_finite(
             problem, numerics, f"the bandwidth {bandwidth:g}", np.ones(len(problem.sources), dtype=np.bool_)
         )
         return Answer(np.array(problem.lower))
@@ -279,7 +280,7 @@ class _Descent:
         prices = np.zeros(len(hosts))
         if bool(np.any(full)):
             members = hosts.broadcast_to_sources(full.astype(float)) > 0.0
-            _require_finite(self.problem, self.numerics, "a host's limit", members)
+            require_finite(self.problem, self.numerics, "a host's limit", members)
             wanting = members & (self.upper > self.lower) & np.isfinite(self.entry)
             np.maximum.at(prices, hosts.codes[wanting], self.entry[wanting])
             self.upper = np.where(members, self.lower, self.upper)
@@ -323,17 +324,3 @@ class _Descent:
         """Return equal spending within the bounds, by a step."""
         surplus = np.full(len(self.lower), self.problem.bandwidth)
         return self._step(surplus, np.zeros(len(surplus)), 1.0).rates
-
-
-def _require_finite(problem: Problem, numerics: Numerics, what: str, members: BoolArray) -> None:
-    """Raise InfeasibleProblemError where min_rate costs infinitely much.
-
-    That is so if min_rate uses up a limit while a source has an infinite cost at its min_rate.
-    """
-    starved = np.flatnonzero(members & ~np.isfinite(numerics.cost(np.array(problem.lower))))
-    if len(starved):
-        raise InfeasibleProblemError(
-            f"min_rate uses up {what} and leaves nothing for "
-            f"{list_offenders(map(problem.sources.label, starved))}, whose cost is then infinite. "
-            f"Raise the bandwidth or the limit, or lower min_rate."
-        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -100,16 +101,22 @@ def declared(constraints: tuple[Constraint | Written, ...], sources: Sources) ->
                     found.append(rest)
         blocks += found
         origins += [place] * len(found)
-    names = [block.name for block in blocks]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise SourceDataError(
-            f"two constraints are named {list_offenders(map(repr, twice))}. Pass name= to one, or set_label "
-            "in a function of the rate."
-        )
+    require_labels([block.name for block in blocks])
     bundles = Bundles.of(ties[0].bundles(sources)) if ties else None
     once = bool(ties) and ties[0].cost == "once"
     return Declared(tuple(blocks), tuple(origins), lower, upper, bundles, once, tuple(couplings))
+
+
+def require_labels(labels: Sequence[str]) -> None:
+    """Raise SourceDataError if two constraints, or rows, have one label."""
+    if len(set(labels)) == len(labels):
+        return
+    counts = Counter(labels)
+    twice = sorted({label for label in labels if counts[label] > 1})
+    raise SourceDataError(
+        f"two constraints are named {list_offenders(map(repr, twice))}. Pass name= to one, or set_label in a "
+        "function of the rate."
+    )
 
 
 def labelled(function: Written, rate: Expression) -> list[Expression]:

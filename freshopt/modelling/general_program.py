@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders
+from freshopt.modelling.declared_constraints import require_labels
 from freshopt.modelling.ratio_cycles import require_open_cycles
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.worst import Worst
@@ -61,7 +61,7 @@ def general_program(
         level = np.concatenate([np.zeros(sum(map(len, blocks))), *(np.ones(len(block)) for block in fair)])
         blocks += fair
     rows = Rows.gather(blocks, n)
-    _require_labels(rows.labels)
+    require_labels(rows.labels)
     program = Program(problem.numerics, problem.lower, problem.upper, sources.change_rate, rows, level)
     if problem.bundles is not None:
         program = bundled(program, problem.bundles, once)
@@ -71,18 +71,6 @@ def general_program(
     if not problem.couplings:  # which may bound what the rows leave open
         require_bounded(program, sources)
     return program
-
-
-def _require_labels(labels: tuple[str, ...]) -> None:
-    """Raise SourceDataError if two rows have one label."""
-    if len(set(labels)) == len(labels):
-        return
-    counts = Counter(labels)
-    twice = sorted({label for label in labels if counts[label] > 1})
-    raise SourceDataError(
-        f"two constraints are named {list_offenders(map(repr, twice))}. Pass name= to one, or set_label in a "
-        "function of the rate."
-    )
 
 
 def require_bounded(program: Program, sources: Sources) -> None:
