@@ -8,9 +8,9 @@ numbers per file; what one step leaves for the next is in the folder that become
 
 Cost: the log is read once; then the passes of `solve` and one more over its sources.
 
-The default prior of a partitioned log is one for all files. Without it each file would learn one of its own, from its own sources alone. It is learnt before the workers
-begin, from files with as many sources as a prior takes: a log with no more sources has the prior that a plan
-in memory has.
+The default prior of a partitioned log is one for all files. Without it each file would learn one of its own,
+from its own sources alone. It is learnt before the workers begin, from files with as many sources as a prior
+takes: a log with no more sources has the prior that a plan in memory has.
 """
 
 from __future__ import annotations
