@@ -228,7 +228,7 @@ def _mean(period: Array, pieces: Array) -> Array:
 
 
 def _index(period: Array, pieces: Array) -> Array:
-    """Return the marginal value −β of the active piece, on kinks smaller."""
+    """Return the active piece's marginal value −β, the smaller at kinks."""
     heights = _heights(period, pieces)
     top = reduce(np.maximum, heights)
     active = [

@@ -410,7 +410,7 @@ class ObservedSpans:
         return cls(begin - FIRST_MONDAY, length, rate, changes, dated)
 
     def every_other(self, period: float) -> tuple[ObservedSpans, ObservedSpans]:
-        """Return the spans that end in even and in odd periods."""
+        """Return the spans ending in even and in odd periods, in seconds."""
         even = np.floor((self.begin + self.length) / period) % 2.0 == 0.0
         return self._select(even), self._select(~even)
 

@@ -227,7 +227,7 @@ def log_of_watches(watches: list[Watch], time_unit: str, usual: float) -> CrawlL
 
 
 def _checks(gaps: Array, interval: float, mean: float | None) -> tuple[Array, Array]:
-    """Return checks in each gap between snapshots, and their last's wait."""
+    """Return how many checks each gap has, and the last one's wait."""
     many = np.maximum(1.0, np.rint(gaps / interval))
     if mean is None or len(gaps) == 0:
         return many, gaps / many
