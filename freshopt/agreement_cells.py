@@ -85,10 +85,7 @@ def _wrapped(cell: str, width: int) -> list[str]:
 
 
 def html_cell(tag: str, text: str, column: int) -> str:
-    """Return a cell of the HTML table.
-
-    Numbers are aligned to the right, verdicts in colour.
-    """
+    """Return a cell of the HTML table, verdicts in colour."""
     style = f"text-align:{'right' if 2 <= column < 6 else 'left'}"
     if tag == "td" and column == len(COLUMNS) - 1:
         style += f";color:{_COLOURS.get(text, _GREY)}"

@@ -247,10 +247,7 @@ class Agreement:
         return "\n".join([*lines, *([f"not applicable: {refused}"] if refused else []), self.closing()])
 
     def _repr_html_(self) -> str:
-        """Return the table as HTML, with verdicts in colour.
-
-        Why a solver does not apply shows on hovering.
-        """
+        """Return the table as HTML, reasons on hovering."""
         head = "".join(html_cell("th", name, k) for k, name in enumerate(COLUMNS))
         body = "".join(
             "<tr>" + "".join(html_cell("td", cell, k) for k, cell in enumerate(row)) + "</tr>"
@@ -331,10 +328,7 @@ def _name(solver: Solver | Function) -> str:
 
 
 def _sample(solver: Solver | Function, solution: Solution, options: SolveOptions) -> SampledGap | None:
-    """Return the gaps of repeated runs of a sampled solver.
-
-    None of other solvers, and of an answer that is proved optimal.
-    """
+    """Return gaps of a sampled solver's runs, or None where superfluous."""
     sampled = solution.certificate is not None and gap_is_expected(solution.solver) == "sampled"
     if not sampled or solution.status is Status.OPTIMAL or not isinstance(solver, SampledSolver):
         return None
@@ -342,10 +336,7 @@ def _sample(solver: Solver | Function, solution: Solution, options: SolveOptions
 
 
 def _solve(solver: Solver | Function, problem: Problem, options: SolveOptions) -> Solution:
-    """Return the solver's solution; an error of freshopt becomes FAILED.
-
-    The other solvers go on.
-    """
+    """Return the solver's solution; an error of freshopt becomes FAILED."""
     begun = time.perf_counter()
     try:
         if isinstance(solver, Solver):

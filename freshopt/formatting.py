@@ -32,8 +32,6 @@ def count(value: float, noun: str, form: str = "") -> str:
 
     Parameters
     ----------
-    value : float
-    noun : str
     form : str
         Format of the number; by default as people read it.
 
@@ -54,7 +52,6 @@ def percent(share: float, *, even: bool = False, space: str = "\xa0") -> str:
 
     Parameters
     ----------
-    share : float
     even : bool
         Keep a final 0, as in a column of a table.
     space : str
@@ -110,8 +107,6 @@ def table(rows: Sequence[Sequence[str]], width: int = WIDTH, *, text: int = 0) -
 
     Parameters
     ----------
-    rows : sequence of sequences of str
-    width : int
     text : int
         The column that is aligned to the left; the others, numbers, are to the right.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import overload
 
 import numpy as np
@@ -47,21 +47,18 @@ from freshopt.numerics.arrays import (
     read_only,
     shape_of,
 )
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.solvers.auto import Auto
 from freshopt.solvers.water_filling import WaterFilling
 from freshopt.units import rate_of
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class SourceGroups(Sequence[Problem]):
     """Problems over consecutive groups of sources, declared when asked for.
 
     Attributes
     ----------
-    objective : Objective
-    sources : Sources
     offsets : ndarray of int, shape (m+1,)
     bandwidths : ndarray, shape (m,)
     """
@@ -217,14 +214,10 @@ def _solved(
 
     Parameters
     ----------
-    problems : sequence of Problem
     parts : sequence of (ndarray of int, Batch)
         Which problems are a batch.
     sizes : ndarray of int, shape (m,)
         Their numbers of sources.
-    solver : Solver or None
-    options : SolveOptions
-    throw : bool
     begun : float
         When the call began.
     """

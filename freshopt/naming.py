@@ -46,7 +46,6 @@ class Named:
     ----------
     owner : type
         An objective, or a cost of age, which is the cost of `SynchronizationCost`.
-    command : Command
     """
 
     owner: type
@@ -83,10 +82,7 @@ class Named:
         return not issubclass(self.owner, Objective) or issubclass(self.owner, CurveObjective)
 
     def make(self, refresh: Refresh, given: dict[str, Any]) -> Objective:
-        """Return the objective under a discipline; one without parameters is made once.
-
-        What a penalty compresses on first use then serves every later problem.
-        """
+        """Return the objective under a discipline; one without parameters is shared."""
         if not given:
             return _made_once(self, refresh)
         return self._made(refresh, given)

@@ -138,10 +138,7 @@ class SampledGap:
 def sampled_gap(
     solver: SampledSolver, solution: Solution, problem: Problem, options: SolveOptions
 ) -> SampledGap:
-    """Run a sampled solver again, and return the gaps.
-
-    `solution` is that of the solver as it is, the first of the seeds.
-    """
+    """Run a sampled solver again, and return the gaps."""
     longer = [solver.replica(k).solve(problem, options) for k in range(1, SEEDS)]
     shorter = [solver.replica(SEEDS + k, SHORTER).solve(problem, options) for k in range(SEEDS)]
     gaps = _gaps([solution, *longer, *shorter], problem)

@@ -243,10 +243,7 @@ def _periodic_total(w: Array, u: Array, y: Expression, one: Expression | None = 
 
 
 def _cube_over(x: Expression, a: Expression, b: Expression) -> tuple[Expression, list[Expression]]:
-    """Return (s, cones) with s ≥ x³/(a·b) elementwise.
-
-    For a, b > 0: x ≤ s^{1/3}m^{2/3} and m² ≤ ab.
-    """
+    """Return (s, cones) with s ≥ x³/(a·b) elementwise."""
     s, mean = cp.Variable(x.shape[0], nonneg=True), cp.Variable(x.shape[0], nonneg=True)
     return s, [
         cp.PowCone3D(s, mean, x, 1.0 / 3.0),
@@ -285,10 +282,7 @@ def squared_hinge(x: Expression, z: Array, one: Expression = 1.0) -> tuple[Expre
 
 
 def _mixture(nodes: int) -> tuple[Array, Array]:
-    """Return quadrature nodes and weights of ∫₀^∞ e^{−z} f(z) dz.
-
-    The panels halve from 32 down to 2^{-12}.
-    """
+    """Return nodes and weights of ∫₀^∞ e^{−z} f(z) dz, on halving panels."""
     points, weights = np.polynomial.legendre.leggauss(nodes)
     edges = np.concatenate(([0.0], 2.0 ** np.arange(-12, 6)))
     half, middle = np.diff(edges) / 2.0, (edges[1:] + edges[:-1]) / 2.0

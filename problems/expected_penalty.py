@@ -35,7 +35,7 @@ from freshopt.modelling.objective import Command, ConeForm, Objective, Refresh, 
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.numerics.exponential_sums import LARGEST, ExponentialSums, Penalty, PenaltyIncrements
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.octave_cache import OctaveCache
 from freshopt.separable.kernel import Kernel
 
@@ -49,8 +49,7 @@ BENT = 0.1
 FULL, ALL_BUT_FULL = 0.9, 1.0 - 1e-6
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class ExpectedPenalty(Objective):
     """Minimise Σ w·E[C(number of missed changes)].
 
@@ -245,20 +244,14 @@ class ExpectedPenalty(Objective):
         )
 
     def _declared(self, theta: float) -> list[tuple[float, float]]:
-        """Return nodes m_j and weights of the declared form.
-
-        They serve exponents e^{−mθ} with at least this θ.
-        """
+        """Return the declared form's nodes m_j and weights from this θ."""
         increments = self._increments
         nodes, weights = increments.quadrature(increments.octave(theta), number=self.nodes)
         return list(zip((increments.shift + nodes).tolist(), weights.tolist(), strict=True))
 
 
 def _split(values: Array, *bounds: float) -> list[slice]:
-    """Return the slices of ascending values between ascending bounds.
-
-    The first is below, the last above all bounds.
-    """
+    """Return the slices of ascending values between ascending bounds."""
     edges = [0, *np.searchsorted(values, bounds).tolist(), len(values)]
     return [slice(low, high) for low, high in itertools.pairwise(edges)]
 
@@ -376,10 +369,7 @@ class _Cell:
         return d * self.unit.inverse(price * d)
 
     def _checked(self, value: Array, ratio: Array, position: Array) -> Array:
-        """Return the values; raise where they are unknown.
-
-        Only sources of positive importance are checked.
-        """
+        """Return the values; raise where they are unknown and matter."""
         nowhere = np.flatnonzero(np.isnan(value) & ~np.isnan(ratio) & (position >= 0.0))
         if len(nowhere):
             where = list_offenders(f"{self.sources.label(int(position[k]))}: {ratio[k]:.3g}" for k in nowhere)

@@ -226,10 +226,7 @@ class HarmonicStaleness(CurveObjective):
 
 
 def _rule(nodes: int) -> tuple[Array, Array]:
-    """Return quadrature nodes s and weights of ∫₀¹ f(s)/s ds.
-
-    Gauss-Legendre in v, s = v².
-    """
+    """Return Gauss-Legendre nodes s and weights of ∫₀¹ f(s)/s ds in √s."""
     points, weights = np.polynomial.legendre.leggauss(nodes)
     v = (points + 1.0) / 2.0
     return v * v, weights / v

@@ -8,7 +8,6 @@ kinks, and at most one source (or one per binding limit) is between two of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 from typing import ClassVar
@@ -26,7 +25,7 @@ from freshopt.modelling.fetches.attempt_cell import SearchedInverse
 from freshopt.modelling.objective import Command, ConeForm, Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, Array, Index
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.geometric_sums import DEPTH
 from freshopt.separable.kernel import Kernel
 
@@ -35,10 +34,7 @@ ROUNDED = 16
 
 
 def deadline_cost(deadline: npt.ArrayLike) -> PiecewiseLinearCost:
-    """Return the deadline cost C̄(τ) = max(0, τ − deadline).
-
-    A copy costs 1 while it is older than the deadline.
-    """
+    """Return C̄(τ) = max(0, τ − deadline), of copies older than it."""
     late = np.asarray(deadline, dtype=np.float64)
     if not bool(np.all((late > 0.0) & np.isfinite(late))):
         raise SourceDataError("a deadline is not a number > 0. Correct the column 'deadline'.")
@@ -46,8 +42,7 @@ def deadline_cost(deadline: npt.ArrayLike) -> PiecewiseLinearCost:
     return PiecewiseLinearCost(np.broadcast_to([0.0, 1.0], pieces.shape), pieces)
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class PiecewiseLinearCost:
     """Integral cost C̄(τ) = max_j(slopes_j·τ + intercepts_j) of a period τ.
 
@@ -222,10 +217,7 @@ def _columns(pieces: Array) -> tuple[list[Array], list[Array]]:
 
 
 def _heights(period: Array, pieces: Array) -> list[Array]:
-    """Return α + β/τ of every piece, shape (n,) each.
-
-    Of period 0 the limit.
-    """
+    """Return α + β/τ of every piece, shape (n,)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return [np.where(b == 0.0, a, a + b / period) for a, b in zip(*_columns(pieces), strict=True)]
 
@@ -236,10 +228,7 @@ def _mean(period: Array, pieces: Array) -> Array:
 
 
 def _index(period: Array, pieces: Array) -> Array:
-    """Return the marginal value −β of the active piece.
-
-    On a kink it is the smaller one (the gain of a little more rate).
-    """
+    """Return the active piece's marginal value −β, the smaller at kinks."""
     heights = _heights(period, pieces)
     top = reduce(np.maximum, heights)
     active = [
@@ -250,10 +239,7 @@ def _index(period: Array, pieces: Array) -> Array:
 
 
 def _inverse_index(price: Array, pieces: Array) -> Array:
-    """Return 1/ρ of the best response: the minimiser of J(ρ) + price·ρ.
-
-    It is a kink.
-    """
+    """Return 1/ρ of the best response, a kink of J(ρ) + price·ρ."""
     alpha, beta = _columns(pieces)
     rate = np.zeros(len(pieces))
     # Raising ρ pays as long as a piece with −β > price is the highest: up to the last such crossing. ρ must

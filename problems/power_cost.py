@@ -27,7 +27,7 @@ weights are positive, so the sum is convex by CVXPY's rules, and accurate from x
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -53,7 +53,7 @@ from freshopt.numerics.arrays import (
     as_vector,
     is_scalar,
 )
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.gauss_quadrature import gauss_rows, squared_legendre
 from freshopt.numerics.geometric_sums import geometric_nodes
 from freshopt.numerics.request_windows import quadrature_rise
@@ -78,8 +78,7 @@ _NEWTON, _CLOSE = 100, 1e-14
 _SHORT = 1e-5
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class PowerCost:
     """Cost rate min(scale·s^exponent, cap) of a copy of age s.
 
@@ -327,10 +326,7 @@ class PowerCost:
         return PowerCost(scale, exponent, None if self.cap is None else _taken(self.cap, index))
 
     def _parameters(self, n: int) -> tuple[Array, Array, Array, Array]:
-        """Return a, e, t₀ and U.
-
-        A cap that is reached after 1e308 time units is none.
-        """
+        """Return a, e, t₀ and U, inf for caps beyond 1e308."""
         a, e, cap = self._vectors(n)
         with np.errstate(over="ignore"):
             t0 = np.where(np.isfinite(cap), (cap / a) ** (1.0 / e), np.inf)
@@ -359,10 +355,7 @@ def _power_over(x: Expression, v: Expression, e: Array) -> tuple[Expression, Exp
 
 
 def _require_positive(key: str, values: Array) -> None:
-    """Raise SourceDataError unless all values are positive.
-
-    They are > 0, and finite but for a cap.
-    """
+    """Raise SourceDataError unless values are > 0 and, caps excepted, finite."""
     good = (values > 0.0) & ((values < np.inf) | (key == "cap"))
     if values.ndim == 0 and not good:
         raise SourceDataError(f"PowerCost {key} must be > 0, got {values:g}. Correct it.")

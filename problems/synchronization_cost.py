@@ -39,10 +39,7 @@ class AgeCost(Protocol):
     def declare(
         self, rate: Expression, sources: Sources, refresh: Refresh
     ) -> tuple[Expression, list[Expression]]:
-        """Declare J(ρ) per source in CVXPY, with its constraints.
-
-        They are those of its cone form. Importance is 1.
-        """
+        """Declare J(ρ) per source of importance 1, with its constraints."""
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array, refresh: Refresh) -> ConeForm | None:
         """Return a well-conditioned cone form of Σ w·J(typical·y), or None."""
@@ -209,10 +206,7 @@ class SynchronizationCost(CurveObjective):
 
 
 def _with_level(kernel: Kernel, cost: PowerCost, sources: Sources) -> Kernel:
-    """Return the kernel of a power on request with its compiled forms.
-
-    It has none of a cap, nor of stale-while-revalidate windows.
-    """
+    """Return an uncapped power's kernel on request with its compiled forms."""
     own = None if sources.stale_while_revalidate is not None else cost.level_on_request(sources)
     if own is None:
         return kernel

@@ -111,10 +111,7 @@ def _bent(numerics: Numerics | None) -> str:
 
 
 def _kernels(numerics: Numerics) -> bool:
-    """Return whether numerics are hand-written kernels throughout.
-
-    Their inverse marginals then cost one evaluation.
-    """
+    """Return whether numerics are hand-written kernels throughout."""
     if isinstance(numerics, MixedNumerics):
         return _kernels(numerics.silent_sources) and _kernels(numerics.signalled_sources)
     return isinstance(numerics, Kernel | HullNumerics)

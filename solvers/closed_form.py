@@ -137,10 +137,7 @@ def _apply(problem: Problem, _: float | None) -> Answer:
 
 
 def _price(problem: Problem, rule: Rule, rates: Array) -> float | None:
-    """Return the dual variable at the rates.
-
-    It is the rule's formula, or the marginal that all sources share.
-    """
+    """Return the dual variable, by rule or the sources' marginal."""
     if rule.price_factor is not None:
         return (rule.price_factor / problem.bandwidth) ** 2
     if problem.numerics is None:

@@ -266,10 +266,7 @@ def _posed(problem: Problem, scaling: _Scaling) -> tuple[Expression, Expression,
 
 
 def _scaling(problem: Problem, rung: Rung, start: float | None) -> _Scaling:
-    """Return crude best responses, the active sources and the objective's unit.
-
-    Active are the sources that stay in the program.
-    """
+    """Return crude best responses, the active sources and the objective's unit."""
     n, numerics, cost = len(problem.sources), problem.numerics, problem.sources.refresh_cost
     everyone = np.arange(n)
     if problem.program is not None:
@@ -390,10 +387,7 @@ def _total(problem: Problem, scaling: _Scaling, y: Expression) -> ConeForm:
 
 
 def _value(objective: Objective, sources: Sources, typical: Array, y: Expression) -> ConeForm:
-    """Return the objective's total in well-conditioned cone forms.
-
-    Where it has none, it is taken as it is declared.
-    """
+    """Return the objective's total, as declared or in conditioned cone forms."""
     parts: list[Expression] = []
     constraints: list[Expression] = []
     for mask in (~sources.signalled, sources.signalled):

@@ -170,10 +170,7 @@ def _declared_upper(problem: Problem) -> Array:
 
 
 def _without_slack_rows(program: Program, found: RowAnswer) -> Array:
-    """Return the multipliers with 0 of rows that do not bind.
-
-    On the path every multiplier is positive; this is where 0 proves as much.
-    """
+    """Return the multipliers with 0 of rows that do not bind."""
     y, gap = found.multipliers, RowGap.of(program, found.rates)
     limits = np.abs(program.rows.limits)
     with np.errstate(all="ignore"):

@@ -36,10 +36,7 @@ FAR = 690.0
 
 
 class Share(NamedTuple):
-    """Rates that use up a bandwidth, their price and passes.
-
-    They are those of one kind of sources, silent or signalled.
-    """
+    """Rates of one kind that use a bandwidth, their price and passes."""
 
     rates: Array
     price: float
@@ -111,10 +108,7 @@ class LambdaCrawl:
 
 
 def unsupported_objective(problem: Problem) -> str | None:
-    """Return why the objective is unsupported, or None.
-
-    Supported is harmonic staleness under Poisson refreshes.
-    """
+    """Return why anything but harmonic staleness under Poisson refreshes is unsupported."""
     objective = problem.objective
     if not isinstance(objective, HarmonicStaleness):
         return f"it minimises HarmonicStaleness, not {type(objective).__name__}"
@@ -128,7 +122,6 @@ def unsupported_constraint(problem: Problem, lower_bounds: bool = False) -> str 
 
     Parameters
     ----------
-    problem : Problem
     lower_bounds : bool
         Whether min_rate is accepted.
     """
@@ -219,10 +212,7 @@ class _Split:
         return self._shares(z)
 
     def _parts(self, z: float) -> tuple[float, float]:
-        """Return R⁻ and R° at a ratio e^z.
-
-        What signalled sources cannot use is left for the silent ones.
-        """
+        """Return R⁻ and R° at e^z; silent sources take what remains."""
         if z >= self.full:
             return self.bandwidth - self.most, self.most
         quiet, loud = self.bandwidth / (1.0 + math.exp(z)), self.bandwidth / (1.0 + math.exp(-z))

@@ -159,10 +159,7 @@ class Euclid:
         return (budgets.amounts + budgets.totals(behind * share)) / budgets.totals(share)
 
     def first_rate(self, spending: Array, gradient: Array) -> float:
-        """Return the first learning rate.
-
-        It is min z/|g| over z > 0 and g ≠ 0, or 1.
-        """
+        """Return the first learning rate, min z/|g| > 0, or 1."""
         usable = (spending > 0.0) & (gradient != 0.0)
         if not bool(np.any(usable)):
             return 1.0

@@ -154,7 +154,6 @@ def declared_numerics(problem: Problem, pick: IntArray | None = None) -> Numeric
 
     Parameters
     ----------
-    problem : Problem
     pick : ndarray of int, optional
         Sources to restrict it to.
     """
@@ -193,10 +192,7 @@ def _derived(numerics: Numerics | None) -> bool:
 
 
 def _difference(problem: Problem, few: Numerics, pick: IntArray) -> str | None:
-    """Return how declared and kernel marginals differ, or None.
-
-    It compares the marginals of a few sources.
-    """
+    """Return how a few sources' declared and kernel marginals differ, or None."""
     if problem.numerics is None:
         return None
     kernel, change_rate = problem.numerics.take(pick), problem.sources.change_rate[pick]
@@ -270,8 +266,6 @@ class _Iterate(NamedTuple):
 
     Attributes
     ----------
-    models : DemandModels
-    point : DualPoint
     ended : bool
         Whether it was before the limit of evaluations.
     converged : bool
@@ -309,7 +303,6 @@ def _iterate(
 
     Parameters
     ----------
-    problem : Problem
     models : DemandModels
         Newton's lines.
     point : DualPoint

@@ -34,7 +34,7 @@ from freshopt.dual_search.compiled_water_filling import TINY_PRICE, fill_compile
 from freshopt.dual_search.price_bracketing import BEYOND, WIDTH, edge_prices, search_prices, trimmed
 from freshopt.dual_search.problem_columns import columns_of
 from freshopt.dual_search.segment_ends import at_segment_ends
-from freshopt.errors import InfeasibleProblemError, list_offenders
+from freshopt.modelling.bounds_check import require_finite
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, chunks, exact_sum, total
 from freshopt.separable.kernel import Numerics
@@ -145,10 +145,7 @@ class _DualProblem:
         self.pinned: BoolArray | None = None  # sources whose host is used up by min_rate
 
     def rates(self, price: float | Array) -> Array:
-        """Return the best responses to a price per unit of bandwidth.
-
-        The price is one for all sources, or one each.
-        """
+        """Return the best responses to one price, or one each."""
         problem = self.problem
         paid = np.broadcast_to(price, (len(problem.sources),))
         rates = np.empty(len(paid))
@@ -192,10 +189,7 @@ class _DualProblem:
         return rates, price, found.evaluations + 2
 
     def solve_hosts(self, start: float | None) -> tuple[Array, int]:
-        """Return λ_h of all limited hosts, and evaluations.
-
-        All are found at once; λ_h is 0 where a limit cannot bind (complementary slackness).
-        """
+        """Return λ_h of all limited hosts, 0 where slack, and evaluations."""
         problem, hosts = self.problem, self.problem.hosts
         if not len(hosts):
             return np.empty(0), 0
@@ -211,7 +205,7 @@ class _DualProblem:
         if bool(np.any(fixed)):
             edge = edge_prices(problem, self.numerics)
             member: BoolArray = fixed[np.minimum(hosts.codes, len(hosts) - 1)] & (hosts.codes < len(hosts))
-            self._require_finite(member, "a host's limit")
+            require_finite(problem, self.numerics, "a host's limit", member)
             self.pinned = member
             np.maximum.at(prices, hosts.codes[member], edge[member])
         lowest = self.rates(np.inf)
@@ -242,34 +236,15 @@ class _DualProblem:
         return prices, evaluations
 
     def at_lower_bounds(self) -> tuple[Array, float, int]:
-        """Return min_rate for all sources and the dual variable.
-
-        It is the least price at which no source takes more.
-        """
+        """Return min_rate for all sources and the least price for it."""
         problem = self.problem
         rates = np.array(problem.lower)
-        self._require_finite(np.ones(len(rates), dtype=np.bool_), f"the bandwidth {problem.bandwidth:g}")
+        everyone = np.ones(len(rates), dtype=np.bool_)
+        require_finite(problem, self.numerics, f"the bandwidth {problem.bandwidth:g}", everyone)
         return rates, float(np.max(edge_prices(problem, self.numerics))), 1
 
-    def _require_finite(self, members: BoolArray, what: str) -> None:
-        """Raise InfeasibleProblemError where min_rate costs infinitely much.
-
-        That is so if min_rate uses up a limit while a source has an infinite cost at its min_rate.
-        """
-        problem = self.problem
-        starved = np.flatnonzero(members & ~np.isfinite(self.numerics.cost(np.array(problem.lower))))
-        if len(starved):
-            raise InfeasibleProblemError(
-                f"min_rate uses up {what} and leaves nothing for "
-                f"{list_offenders(map(problem.sources.label, starved))}, whose cost is then infinite. "
-                "Raise the bandwidth or the limit, or lower min_rate."
-            )
-
     def _guess(self, start: float | None) -> float:
-        """Return a price to start from.
-
-        It is the given one, or the typical marginal at equal shares.
-        """
+        """Return a price to start from, given or at equal shares."""
         if start is not None and 0.0 < start < np.inf:
             return start
         problem = self.problem
@@ -279,10 +254,7 @@ class _DualProblem:
         return float(np.exp(np.median(np.log(usable)))) if len(usable) else 1.0
 
     def _mix(self, generous: Array, frugal: Array, target: float) -> tuple[Array, float]:
-        """Return the mixture of two rate vectors that uses `target`.
-
-        The second result is the share of the generous one.
-        """
+        """Return the mixture that uses `target`, and the generous one's share."""
         cost = self.problem.sources.refresh_cost
         above, below = total(cost * generous), total(cost * frugal)
         share = min(1.0, max(0.0, (target - below) / (above - below))) if above > below else 0.0

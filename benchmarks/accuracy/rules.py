@@ -20,6 +20,7 @@ and both are measured in the changes of the second.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -206,10 +207,7 @@ def runs(n: int = 300, draws: int = 5, days: float = 1095.0) -> Iterator[Row]:
                 for importances, sigma in FAMILIES.items():
                     importance = np.exp(sigma * normal)
                     wanted = float(importance @ done.fresh / importance.sum())
-
-                    def fresher(refreshes: Floats, w: Floats = importance, least: float = wanted) -> float:
-                        return freshness(rates, w, refreshes) - least  # noqa: B023 - called at once
-
+                    fresher = partial(_fresher, rates, importance, wanted)
                     best, planned = (
                         needed(known, importance, fresher, done.fetches) for known in (rates, learnt)
                     )
@@ -227,6 +225,17 @@ def runs(n: int = 300, draws: int = 5, days: float = 1095.0) -> Iterator[Row]:
                     }
 
 
+def _fresher(rates: Floats, importance: Floats, least: float, refreshes: Floats) -> float:
+    """Return by how much refresh rates are fresher, of Poisson changes."""
+    return freshness(rates, importance, refreshes) - least
+
+
+def _fresher_in(window: ChangeWindow, least: float, refreshes: Floats) -> float:
+    """Return by how much refresh rates are fresher, in a window of a history."""
+    stale = static_costs(window, refreshes, OBJECTIVE)
+    return 1.0 - float(np.sum(stale) / np.sum(window.span)) - least
+
+
 def histories(data: Path | None = None, most: int = 300) -> Iterator[Row]:
     """Yield what each rule needs on real histories, and what plans need that learn from its fetches."""
     known = [(name, bundled(name)) for name in BUNDLED]
@@ -241,11 +250,7 @@ def histories(data: Path | None = None, most: int = 300) -> Iterator[Row]:
             wanted = replayed.costs["binary"].mean
             fetches = replayed.refreshes / (world.horizon - middle)
             learnt = np.asarray(default_estimate(log_until(crawls, middle)).change_rate_)
-
-            def fresher(refreshes: Floats, least: float = wanted) -> float:
-                stale = static_costs(window, refreshes, OBJECTIVE)  # noqa: B023 - called at once
-                return 1.0 - float(np.sum(stale) / np.sum(window.span)) - least  # noqa: B023
-
+            fresher = partial(_fresher_in, window, wanted)
             yield {
                 "history": name,
                 "rule": rule,

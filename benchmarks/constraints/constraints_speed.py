@@ -22,6 +22,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -185,7 +186,7 @@ def measure(work: str, n: int, rounds: int) -> dict[str, Any]:
             clock.add()
             # A copy, of which nothing is remembered: the tree of its rows, say.
             own = copy.deepcopy(problem)
-            solution, *taken = clocked(lambda: fo.solve(own, certify=certify, throw=False))  # noqa: B023
+            solution, *taken = clocked(partial(fo.solve, own, certify=certify, throw=False))
             least[name] = min(least[name], taken[0])
             least[f"{name} processor"] = min(least[f"{name} processor"], taken[1])
     clock.add()
@@ -225,7 +226,7 @@ def short(n: int, rounds: int) -> dict[str, Any]:
     found: dict[str, fo.Solution] = {}
     for _ in range(1 + rounds):
         for way, problem in problems.items():
-            found[way], wall, _ = clocked(lambda: fo.solve(problem, certify=False))  # noqa: B023
+            found[way], wall, _ = clocked(partial(fo.solve, problem, certify=False))
             times[way] = min(times[way], wall)
     one, other = found["short"], found["constraints"]
     same = np.array_equal(one.rates, other.rates) and dict(one.prices) == dict(other.prices)

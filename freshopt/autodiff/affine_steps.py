@@ -83,7 +83,6 @@ class Linear:
 
     Attributes
     ----------
-    terms : tuple of AffineTerm
     intercept, slope : int
         The places of a and b among the constants, or NONE.
     slope_zeros : bool
@@ -133,10 +132,7 @@ class Linear:
 
 
 def _weighted(coefficient: Array, value: Array, zeros: bool) -> Array:
-    """Return the product, with 0 times infinity equal to 0.
-
-    A source of no importance demands it.
-    """
+    """Return the product, with 0 times infinity equal to 0."""
     if not zeros:
         return coefficient * value
     shape = np.broadcast_shapes(coefficient.shape, value.shape)

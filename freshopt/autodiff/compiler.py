@@ -182,10 +182,7 @@ class _Compiler:
         self._places: dict[tuple[float, ...], list[int]] = {}
 
     def parts(self, expression: Expression) -> AffineSum:
-        """Return an expression as an affine sum over slots.
-
-        Its atoms are placed on the tape.
-        """
+        """Return an expression as an affine sum over slots of the tape."""
         known = self._found.get(id(expression))
         if known is None:
             known = self._found[id(expression)] = self._parts(expression)
@@ -306,10 +303,7 @@ class _Compiler:
 
 
 def constant_value(expression: Expression) -> Array:
-    """Return a constant expression as numbers.
-
-    A scalar if all are equal, else shape (n,).
-    """
+    """Return a constant expression as numbers, a scalar if all are equal."""
     value = expression.value
     return vector(value.toarray() if hasattr(value, "toarray") else value)
 

@@ -21,10 +21,7 @@ NOT_COMPUTED: Array = np.full((), np.nan)
 
 
 class Jet(NamedTuple):
-    """Value, first and second derivative with respect to the rate.
-
-    One entry per source, or scalars.
-    """
+    """Value, first and second derivative with respect to the rate, elementwise."""
 
     value: Array
     slope: Array
@@ -32,10 +29,7 @@ class Jet(NamedTuple):
 
 
 def product(a: Array, b: Array) -> Array:
-    """Return the product; the scalars `ZERO` and `ONE` cost nothing.
-
-    They are recognised by identity.
-    """
+    """Return the product; the scalars `ZERO` and `ONE` cost nothing."""
     if a is ZERO or b is ZERO:
         return ZERO
     if a is ONE:

@@ -62,7 +62,6 @@ def kink_rates(tape: Tape, lower: Array, upper: Array, typical: Array) -> list[C
 
     Parameters
     ----------
-    tape : Tape
     lower, upper : ndarray, shape (n,)
         Finite; rates above `lower` and up to `upper` count.
     typical : ndarray, shape (n,)

@@ -70,10 +70,7 @@ def _smaller(a: Jet, b: Jet, order: int, side: int) -> Jet:
 
 
 def _select(a: Jet, b: Jet, value: Array, second: BoolArray, order: int, upwards: int) -> Jet:
-    """Return the jet of the leading branch.
-
-    At a tie it is that of the branch that leads next.
-    """
+    """Return the jet of the leading branch, at ties the next leader's."""
     tie = a.value == b.value
     if bool(np.any(tie)):
         leads = b.slope > a.slope if upwards > 0 else b.slope < a.slope

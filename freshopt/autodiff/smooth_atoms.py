@@ -188,10 +188,7 @@ def _power(p: float, x: Array, order: int) -> tuple[Array, ...]:
 
 
 def _high_power(p: float, x: Array, order: int) -> tuple[Array, ...]:
-    """Return x^p and its derivatives by way of x^{p−2}.
-
-    That is finite at 0 too.
-    """
+    """Return x^p and its derivatives by way of x^{p−2}."""
     bend = np.power(x, p - 2.0)
     first = bend * x
     if order < 2:
@@ -250,10 +247,7 @@ def user_rule(derivatives: Callable[..., tuple[Array, ...]]) -> Rule:
 
 
 def _several(value: Array, gradient: Array, hessian: Array, jets: list[Jet], order: int) -> Jet:
-    """Return the jet of a function of several arguments.
-
-    f' = Σ fᵢxᵢ' and f'' = ΣΣ fᵢⱼxᵢ'xⱼ' + Σ fᵢxᵢ''.
-    """
+    """Return the jet of a function of several arguments (chain rule)."""
     slope, curvature = ZERO, ZERO
     for i, x in enumerate(jets):
         slope = slope + gradient[i] * x.slope

@@ -17,7 +17,7 @@ from freshopt.autodiff.jets import ONE, ZERO, Jet
 from freshopt.autodiff.kinked_atoms import RIGHT
 from freshopt.autodiff.smooth_atoms import Rule
 from freshopt.numerics.arrays import Array, Index
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 
 
 class Node(Protocol):
@@ -55,8 +55,7 @@ class Apply:
         return self.rule(order, side, *given, *[constants[k] for k in self.constants])
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Tape:
     """Compiled expression: steps in order, the last one its result.
 

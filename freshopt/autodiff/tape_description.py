@@ -31,10 +31,6 @@ def describe(node: object) -> Description | None:
 
     It is None, and code cannot be generated, where a rule is a user's, or the node is no tape.
 
-    Parameters
-    ----------
-    node : Tape or other Node
-
     Returns
     -------
     (steps, kinds) : tuple of tuple, tuple of str

@@ -232,10 +232,7 @@ def scaled(slots: Slots, value: float) -> float:
 
 
 def observe(tree: Tree, slots: Slots, leaves: IntArray, values: Array, rule: Rule) -> None:
-    """Poll as `simulate` does, without learning.
-
-    It writes the sources polled and the feedback.
-    """
+    """Poll as `simulate` does, without learning; write sources and feedback."""
     for i in range(len(leaves)):
         leaves[i] = choose(tree, rule.scheduler)
         values[i] = poll(tree, slots, leaves[i], rule, rule.gain)

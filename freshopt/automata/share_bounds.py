@@ -7,7 +7,7 @@ source's leaf, that of a group the node below which the group is: groups are sub
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import fields
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +17,13 @@ from freshopt.automata.transitions import Tree
 from freshopt.automata.twofold import check_resolution
 from freshopt.errors import SourceDataError
 from freshopt.numerics.arrays import Array, IntArray, as_vector, as_whole, shape_of
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 
 # So much of the polls must be free of floors; with less there is nothing for automata to share out.
 FREE = 1e-9
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, init=False)
+@frozen_value(init=False)
 class ShareBounds:
     """Smallest and largest shares of all polls.
 
@@ -79,8 +78,8 @@ class ShareBounds:
                 "Correct it."
             )
         whole = codes.astype(np.int64)
-        for key, column in zip(type(self).__slots__, (low, high, whole, most), strict=True):
-            object.__setattr__(self, key, column)
+        for each, column in zip(fields(self), (low, high, whole, most), strict=True):
+            object.__setattr__(self, each.name, column)
         if not self.free > FREE:
             raise SourceDataError(
                 f"floors take {1.0 - self.free:g} of the polls, and nothing is left to learn. Lower them."
@@ -168,10 +167,7 @@ def per_depth(resolution: int | Sequence[int], depth: int) -> tuple[int, ...]:
 def fresh_tree(
     position: IntArray, resolution: tuple[int, ...], seed: int, bounds: ShareBounds | None
 ) -> Tree:
-    """Return a tree with equal shares for all sources.
-
-    They are equal to half a state. Sources are at the given positions among the leaves.
-    """
+    """Return a tree with equal shares for sources at given leaves."""
     n, depth = len(position), len(resolution)
     at = np.full(2**depth, -1, dtype=np.int64)
     at[position] = np.arange(n)

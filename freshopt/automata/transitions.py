@@ -27,10 +27,7 @@ from freshopt.numerics.arrays import Array, IntArray
 
 
 def rise(heap: IntArray, at: int, keys: Array, place: IntArray, item: int) -> None:
-    """Insert an item into a binary min-heap.
-
-    It enters at position `at` or as far above as its key takes it.
-    """
+    """Insert an item into a binary min-heap, at `at` or above."""
     while at > 0:
         above = (at - 1) >> 1
         if keys[heap[above]] <= keys[item]:
@@ -254,10 +251,7 @@ def choose_many(tree: Tree, scheduler: int, out: IntArray) -> None:
 
 
 def learn_many(tree: Tree, leaves: IntArray, values: Array, reward: bool, penalty: bool) -> None:
-    """Learn from a sequence of polls.
-
-    A value that is NaN is no feedback.
-    """
+    """Learn from a sequence of polls; NaN is no feedback."""
     for i in range(len(leaves)):
         if values[i] >= 0.0:
             learn(tree, leaves[i], values[i], reward, penalty, math.inf)

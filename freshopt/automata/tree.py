@@ -353,10 +353,7 @@ class AutomataTree:
         return mass
 
     def _start_deadlines(self) -> None:
-        """Release every source's first poll now.
-
-        It is due after one mean interval.
-        """
+        """Release every source's first poll now, due after a mean interval."""
         tree = self._tree
         tree.begun[:], tree.release[:] = tree.clock[0], tree.clock[0]
         tree.deadline[:] = tree.clock[0] + 1.0 / self.shares()

@@ -10,12 +10,10 @@ what they are measured by.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.lagrangian import Lagrangian
 from freshopt.separable.program import Program
@@ -40,8 +38,7 @@ _LINEAR = 1e-10
 CENTRAL = np.array([1.0, -8.0, 0.0, 8.0, -1.0]) / 12.0
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class ActiveSet:
     """Roles of variables and rows at an optimum.
 
@@ -75,7 +72,6 @@ class ActiveSet:
 
         Parameters
         ----------
-        program : Program
         rates : ndarray, shape (n,)
         multipliers : ndarray, shape (m,)
         bounds : tuple of two ndarrays, each of shape (n,)

@@ -87,7 +87,6 @@ def source_terms(
 
     Parameters
     ----------
-    numerics : Marginals
     rates, slope, paid : ndarray, shape (n,)
         ρ, f'(ρ) and ν.
     size : ndarray, shape (n,)
@@ -115,10 +114,7 @@ def source_terms(
 
 
 def _dual_terms(numerics: Marginals, rates: Array, slope: Array, paid: Array, there: Array) -> Array:
-    """Return φ(ρ) − min φ by costs at ρ and the minimiser.
-
-    It is inf where costs, or rounding, tell nothing.
-    """
+    """Return φ(ρ) − min φ by costs; inf where they tell nothing."""
     cost, cost_there, slope_there = numerics.cost(rates), numerics.cost(there), numerics.marginal(there)
     moved = there - rates
     beyond = np.maximum(0.0, (paid - slope_there) * moved)
@@ -140,7 +136,6 @@ def nearby_steps(
 
     Parameters
     ----------
-    numerics : Marginals
     rates, paid : ndarray, shape (n,)
         ρ and ν.
     size : ndarray, shape (n,)
@@ -217,10 +212,7 @@ def crossing_steps(
 
 
 def gap_terms(step: Array, off: Array) -> Array:
-    """Return step·off, with 0·inf = 0.
-
-    No marginal gain, or no room is left.
-    """
+    """Return step·off, with 0·inf = 0."""
     terms = step * off * INFLATION
     unknown = np.isnan(terms)
     if bool(np.any(unknown)):

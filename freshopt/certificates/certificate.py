@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +60,7 @@ from freshopt.numerics.arrays import (
     read_only,
     total,
 )
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.conditional_hull import ConditionalHull
 from freshopt.separable.program import Program
 
@@ -71,8 +71,7 @@ if TYPE_CHECKING:
 TIGHT = 1e-9
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Certificate:
     """Duality-gap certificate of given rates.
 
@@ -292,7 +291,6 @@ def certify_rows(
 
     Parameters
     ----------
-    problem : Problem
     program : Program
         The problem's general form.
     rates : ndarray, shape (n,)
@@ -434,10 +432,7 @@ def _summarise(
     short: float,
     limits: PricedLimits | None = None,
 ) -> Certificate:
-    """Return the certificate of a gap at its prices.
-
-    `limits` are those at the prices, if they have been computed.
-    """
+    """Return the certificate of a gap at its prices and `limits`."""
     finite = math.isfinite(short) and math.isfinite(gap.cost)
     wrong = gap.contradiction() if finite else None
     if wrong is not None:

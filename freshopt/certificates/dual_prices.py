@@ -44,8 +44,6 @@ def best_prices(gap: Gap, price: float | None, host_prices: Array | None) -> tup
 
     Parameters
     ----------
-    gap : Gap
-    price : float or None
     host_prices : ndarray, shape (H,), or None
     """
     hosts, columns = gap.problem.hosts, proof_columns(gap.problem)
@@ -127,10 +125,7 @@ def _best_price(gap: Gap, columns: ProofColumns | None, on_top: OnTop) -> float:
 
 
 def _grid(slopes: Array, *kinds: BoolArray) -> Array:
-    """Return logarithms of likely prices, ascending, from slopes.
-
-    They are quantiles of each kind of slopes, and cover all positive ones evenly.
-    """
+    """Return ascending logarithms of likely prices, quantiles of each kind of slopes."""
     one = np.zeros(len(slopes), dtype=np.int64)
     every = np.log(slopes[_positive(slopes)])
     grids = [every.min() - _BELOW, np.linspace(every.min(), every.max(), _CANDIDATES)]
@@ -157,10 +152,7 @@ def _positive(slopes: Array) -> BoolArray:
 
 
 def _quantiles(slopes: Array, usable: BoolArray, codes: IntArray, groups: int) -> Array:
-    """Return log quantiles of each group's usable slopes.
-
-    Shape (groups, candidates), ascending.
-    """
+    """Return log quantiles of each group's usable slopes, (groups, candidates), ascending."""
     where = np.flatnonzero(usable & (codes < groups))
     logs = np.log(slopes[where])
     order = np.lexsort((logs, codes[where]))

@@ -30,9 +30,7 @@ class Gap:
 
     Attributes
     ----------
-    problem : Problem
     rates : ndarray, shape (n,)
-    numerics : Numerics
     cost : float
         Σ of the sources' costs at the rates.
     value : float
@@ -115,10 +113,7 @@ class Gap:
         return hosts.totals(self.source_gaps(each)) + self.limit_terms(price, host_prices)[1:]
 
     def halving_loss(self) -> float:
-        """Return what halving all rates would add to the cost.
-
-        Sources whose bounds meet are left out.
-        """
+        """Return what halving all rates would add to the cost."""
         if self.halved is not None:
             return self.halved()
         lost, lower, upper = [], self.problem.lower, self.problem.upper
@@ -156,10 +151,7 @@ class Gap:
         return numerics.marginal(self.rates[part]) if self.known_slope is None else self.known_slope[part]
 
     def source_gaps(self, each: Array) -> Array:
-        """Return each source's share of the duality gap.
-
-        It is at each source's own price per unit of bandwidth.
-        """
+        """Return each source's share of the duality gap, at its own price."""
         terms = np.empty(len(self.rates))
         for part in chunks(len(terms)):
             terms[part] = self._chunk_gaps(part, self.problem.sources.refresh_cost[part] * each[part])

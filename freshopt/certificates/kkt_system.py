@@ -13,14 +13,13 @@ another solve with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from freshopt.certificates.active_set import ActiveSet
 from freshopt.numerics.arrays import Array, IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RATE
 
@@ -31,14 +30,12 @@ DENSE = 1000
 _SINGULAR = 1e-13
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class KktSystem:
     """Derivatives of rates and multipliers at fixed roles of sources and rows.
 
     Attributes
     ----------
-    roles : ActiveSet
     slopes : scipy.sparse matrix, shape (m, n)
         g_jk' of the rows that bind, 0 of others.
     linear : ndarray of int

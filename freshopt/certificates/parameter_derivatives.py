@@ -12,7 +12,6 @@ rates on either side, a central difference of fourth order.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.program import Program
 
 # Relative: a cost that differs by more from importance times that at importance 1 is not proportional to it.
@@ -34,14 +33,12 @@ _FORWARD = np.array([-25.0, 48.0, -36.0, 16.0, -3.0]) / 12.0
 _CENTRAL_PLACES, _FORWARD_PLACES = np.arange(-2.0, 3.0), np.arange(5.0)
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Mean:
     """Rows of means, or sums, over groups of sources.
 
     Attributes
     ----------
-    objective : Objective
     source, row : ndarray of int, shape (entries,)
         Sources in a group and the program's row of their group; a mean has each source once.
     share : ndarray, shape (entries,)
@@ -54,8 +51,7 @@ class Mean:
     share: Array
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class ParameterDerivatives:
     """Derivatives with respect to one parameter of every source.
 
@@ -65,7 +61,6 @@ class ParameterDerivatives:
         ∂φ_k'/∂p_k.
     value : ndarray, shape (n,)
         ∂f_k/∂p_k, f a loss where the objective is maximised.
-    means : tuple of Mean
     used : tuple of ndarray, each of shape (entries,)
         ∂(G_j − b_j)/∂p_k of every mean.
     pooled : tuple of ndarray, each of shape (entries,)
@@ -150,8 +145,6 @@ def in_change_rate(
 
     Parameters
     ----------
-    problem : Problem
-    means : tuple of Mean
     rates, multipliers : ndarray, shapes (n,) and (m,)
     held : ndarray of bool, shape (n,)
         Signalled sources that are refreshed at every signal: their costs end at a lower change rate.
@@ -159,7 +152,11 @@ def in_change_rate(
     n = len(rates)
 
     def of(objective: Objective) -> tuple[Array, Array]:
-        return _rate_derivative(objective, problem.sources, rates, held)
+        return _stencil(
+            lambda moved: _evaluated(objective, problem.sources.with_change_rate(moved), rates),
+            problem.sources.change_rate,
+            held,
+        )
 
     slope, value = np.zeros(n), np.zeros(n)
     if problem.numerics is not None:
@@ -197,15 +194,6 @@ def _weight_derivative(objective: Objective, sources: Sources, rates: Array) -> 
         lambda moved: _evaluated(objective, sources.with_importance(moved), rates),
         weight,
         np.zeros(len(weight), dtype=np.bool_),
-    )
-
-
-def _rate_derivative(
-    objective: Objective, sources: Sources, rates: Array, held: BoolArray
-) -> tuple[Array, Array]:
-    """Return derivatives of loss and marginal with respect to the change rate."""
-    return _stencil(
-        lambda moved: _evaluated(objective, sources.with_change_rate(moved), rates), sources.change_rate, held
     )
 
 

@@ -58,7 +58,6 @@ def sampled_price(gap: Gap, columns: ProofColumns, grid: Array, on_top: OnTop) -
 
     Parameters
     ----------
-    gap : Gap
     columns : ProofColumns
         Its sources.
     grid : ndarray
@@ -162,10 +161,7 @@ def minimise(bound: Callable[[Array], Array], grid: Array) -> tuple[Array, Array
 
 
 def _golden(bound: Callable[[Array], Array], low: Array, high: Array) -> tuple[Array, Array]:
-    """Return each group's minimiser by golden section, and its minimum.
-
-    It stops when the brackets are as narrow as floats allow.
-    """
+    """Return each group's minimiser by golden section, and its minimum."""
     ratio = (math.sqrt(5.0) - 1.0) / 2.0
     a, b = high - ratio * (high - low), low + ratio * (high - low)
     at_a, at_b = bound(a), bound(b)
@@ -184,10 +180,7 @@ def _golden(bound: Callable[[Array], Array], low: Array, high: Array) -> tuple[A
 
 
 def dual_price(gap: Gap, start: float) -> float | None:
-    """Return a price that nearly minimises the dual function, or None.
-
-    It is one at which best responses use the bandwidth to `NEAR`, sought from `start`.
-    """
+    """Return a price that nearly minimises the dual function, or None."""
     stride = len(gap.rates) // SAMPLE
     if stride > 1:
         start = _price(gap, start, slice(None, None, stride)) or start

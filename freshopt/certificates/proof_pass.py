@@ -113,7 +113,6 @@ def proved_gap(
 
     Parameters
     ----------
-    problem : Problem
     rates : ndarray, shape (n,)
     price : float
         ≥ 0, finite.
@@ -153,10 +152,7 @@ def gap_of_proof(
     proof: Proof,
     halved: Callable[[], float] | None = None,
 ) -> ProvedGap | None:
-    """Return the duality gap of rates from their sums, or None.
-
-    `halved` returns what halving the rates costs, where a compiled pass tells it.
-    """
+    """Return the duality gap of rates from their sums, or None."""
     numerics, hosts = problem.numerics, problem.hosts
     if numerics is None:
         return None

@@ -89,10 +89,7 @@ class RelativeGap:
     vanishing: bool = False
 
     def unless_nothing(self, cost: float, short: float, unrefreshed: Callable[[], float]) -> RelativeGap:
-        """Return gaps of 0 where cost and gap are nothing, else these.
-
-        That cost is not asked for where the gap proves the rates.
-        """
+        """Return gaps of 0 where cost and gap are nothing, else these."""
         proved = self.beyond_rounding <= MENTIONED and cost > short
         return VANISHING if not proved and vanishes(cost, short, unrefreshed) else self
 
@@ -103,10 +100,7 @@ NOTHING = RelativeGap(math.inf, math.inf, "the cost or the bound is infinite at 
 
 
 def free_limits(problem: Problem) -> tuple[Array, Array]:
-    """Return bandwidth and host limits, and what min_rate leaves of them.
-
-    Both have shape (1+H,), the bandwidth first.
-    """
+    """Return limits, bandwidth first, and what min_rate leaves, shapes (1+H,)."""
     amounts, lower, cost = np.concatenate(((problem.bandwidth,), problem.hosts.limits)), problem.lower, None
     if not (is_scalar(lower) and lower[0] == 0.0) and bool(lower.any()):
         cost = problem.sources.refresh_cost * lower
@@ -125,7 +119,6 @@ def scale_of(cost: float, short: float, at_stake: float, halving: Callable[[], f
 
     Parameters
     ----------
-    cost : float
     short : float
         The gap.
     at_stake : float
@@ -151,8 +144,6 @@ def relative_gap(
 
     Parameters
     ----------
-    gap : Gap
-    price : float
     host_prices : ndarray, shape (H,)
         On top of `price`.
     short : float
@@ -175,8 +166,6 @@ def resolved(
 
     Parameters
     ----------
-    cost, short, scale : float
-    limits : PricedLimits
     host_gaps : callable
         Returns the limited hosts' parts of the gap, shape (H,); called only where rounding matters.
     """

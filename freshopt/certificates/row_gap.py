@@ -19,26 +19,23 @@ the dual asks, and b_j + level_j·t stands for b_j.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from freshopt.certificates.best_response import limit_terms, source_terms
 from freshopt.numerics.arrays import Array, chunks, exact_sum, total
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.lagrangian import Lagrangian
 from freshopt.separable.program import Program
 from freshopt.separable.tangents import Contradiction, contradiction
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class RowGap:
     """Duality-gap bound for one feasible vector of rates.
 
     Attributes
     ----------
-    program : Program
     rates : ndarray, shape (n,)
     cost : float
         F(ρ), or the least t of a minimax program at these rates.

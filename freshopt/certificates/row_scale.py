@@ -56,7 +56,6 @@ def relative_row_gap(
 
     Parameters
     ----------
-    gap : RowGap
     multipliers : ndarray, shape (m,)
         y ≥ 0.
     short : float, optional

@@ -24,7 +24,6 @@ class RowSlopes:
 
     Parameters
     ----------
-    rows : Rows
     entries : ndarray, shape (entries,)
         Slope of each entry of the rows; entries of one row and source add up.
     """
@@ -52,10 +51,7 @@ class RowSlopes:
         return np.asarray(change @ own)
 
     def gram(self, weights: Array, diagonal: Array) -> Array | csc_array:
-        """Return J·diag(w)·Jᵀ + diag(d) for w, d ≥ 0, shape (m, m).
-
-        It is sparse where there are many rows.
-        """
+        """Return J·diag(w)·Jᵀ + diag(d), (m, m), sparse if m is large."""
         root = np.sqrt(weights)
         if self._sparse is None:
             scaled = self._dense * root[:, None]

@@ -14,7 +14,7 @@ from freshopt.certificates.duality_gap import Gap
 from freshopt.certificates.row_gap import RowGap
 from freshopt.errors import LONGEST
 from freshopt.numerics.arrays import Array, IntArray, read_only
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_arrays, frozen_value
 
 if TYPE_CHECKING:
     import polars
@@ -33,7 +33,6 @@ class RowPrices(Mapping[str, float]):
 
     Attributes
     ----------
-    labels : tuple of str
     values_ : ndarray, shape (m,)
         In the order of `labels`.
 
@@ -120,8 +119,6 @@ class RowStatus:
 
     Attributes
     ----------
-    label : str
-    used, limit : float
     slack : float
         ≥ 0, what is left; below 0 would be a violation within rounding, which counts as none.
     price : float
@@ -138,14 +135,12 @@ class RowStatus:
     gap_share: float
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class RowTable:
     """Declared rows of a certificate, by label or position.
 
     Attributes
     ----------
-    labels : sequence of str
     used, limit, slack, price, gap_share : ndarray, shape (m,)
         See `RowStatus`.
 

@@ -9,6 +9,11 @@ forward, `Sensitivity.vjp` pulls weights on the answer back, as automatic differ
 The value needs no matrix: by the envelope theorem dF*/db_j is minus the price of row j, and dF*/dw_k the cost
 J_k(ρ_k) at the optimal rate.
 
+`in_refresh_cost`: what the sources' refresh costs change in the KKT conditions.
+
+They are coefficients of the bandwidth, of host limits and nested limits, of budgets without a cost of their
+own, and of an objective that is the bandwidth itself.
+
 References
 ----------
 A. Agrawal, B. Amos, S. Barratt, S. Boyd, S. Diamond, J. Z. Kolter, "Differentiable convex optimization
@@ -18,7 +23,6 @@ layers", NeurIPS 2019.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -26,24 +30,70 @@ import numpy.typing as npt
 from freshopt.certificates.active_set import ActiveSet
 from freshopt.certificates.kkt_system import KktSystem
 from freshopt.certificates.parameter_derivatives import (
+    Mean,
     ParameterDerivatives,
     in_change_rate,
     in_importance,
     means_of,
 )
-from freshopt.certificates.refresh_cost_derivatives import in_refresh_cost
 from freshopt.errors import ObjectiveError, SourceDataError, list_offenders
+from freshopt.modelling.constraints.budget import Budget
+from freshopt.modelling.constraints.nested import Nested
+from freshopt.modelling.constraints.tied import Tied
 from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
 from freshopt.modelling.general_program import general_program
 from freshopt.modelling.problem import Problem
+from freshopt.modelling.spend import Spend
 from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.program import Program
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+def cost_rows(problem: Problem, program: Program) -> Mean:
+    """Return the program's rows that add up the sources' own refresh costs."""
+    place = {label: j for j, label in enumerate(program.rows.labels)}
+    sources, (name, host_name) = problem.sources, problem.labels
+    entries: list[tuple[IntArray, IntArray]] = []
+    if name in place:
+        every = np.arange(len(sources))
+        entries.append((every, np.full(len(sources), place[name])))
+    if len(problem.hosts):
+        members = np.flatnonzero(problem.hosts.codes < len(problem.hosts))
+        rows = np.array([place[f"{host_name}[{host}]"] for host in problem.hosts.names])
+        entries.append((members, rows[problem.hosts.codes[members]]))
+    for one in problem.constraints:
+        if isinstance(one, Nested) or (isinstance(one, Budget) and one.cost is None):
+            for block in one.blocks(sources):
+                if block.name not in problem.labels:
+                    rows = np.array([place[label] for label in block.labels])
+                    entries.append((block.source, rows[block.row]))
+    none = np.zeros(0, dtype=np.int64)
+    source, row = (np.concatenate([none, *part]) for part in zip((none, none), *entries, strict=True))
+    if problem.bundles is not None and any(
+        isinstance(one, Tied) and one.cost == "once" for one in problem.constraints
+    ):
+        # Of a bundle's sources in a row the dearest is what it costs.
+        key = row * np.int64(len(problem.bundles)) + problem.bundles.codes[source]
+        order = np.lexsort((-sources.refresh_cost[source], key))
+        kept = order[np.unique(key[order], return_index=True)[1]]
+        source, row = source[kept], row[kept]
+    return Mean(problem.objective, source, row, program.rows.direction[row])
+
+
+def in_refresh_cost(
+    problem: Problem, program: Program, rates: Array, multipliers: Array
+) -> ParameterDerivatives:
+    """Return derivatives with respect to refresh costs."""
+    rows, n = cost_rows(problem, program), len(rates)
+    paid = np.bincount(rows.source, weights=multipliers[rows.row] * rows.share, minlength=n)
+    own = float(isinstance(problem.objective, Spend))
+    slope = (paid + own).astype(np.float64)
+    used = np.where(multipliers[rows.row] > 0.0, rows.share * rates[rows.source], 0.0)
+    return ParameterDerivatives(slope, own * rates, (rows,), (used,), (np.zeros(len(used)),))
+
+
+@frozen_value()
 class Change:
     """Change of an optimum, to first order.
 
@@ -61,8 +111,7 @@ class Change:
     value: float
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Gradient:
     """Gradient of a scalar function of an optimum.
 
@@ -79,8 +128,7 @@ class Gradient:
     limits: dict[str, float]
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Sensitivity:
     """Derivatives of rates, prices and value at an optimum.
 
@@ -130,7 +178,6 @@ class Sensitivity:
 
         Parameters
         ----------
-        problem : Problem
         rates : array_like, shape (n,)
             Optimal: nothing is checked here, a certificate does that.
         prices : mapping of label to float

@@ -6,7 +6,6 @@ import enum
 import html
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from freshopt.modelling.objective import Refresh, value_at
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.request_cell import lifetimes as request_lifetimes
 from freshopt.numerics.arrays import Array, total
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.plots import Plotted, scatter
 
 if TYPE_CHECKING:
@@ -77,8 +76,7 @@ _SENTENCES = {
 }
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Answer:
     """Raw primal-dual answer of a solver.
 
@@ -93,7 +91,6 @@ class Answer:
         Dual variable (shadow price) of the bandwidth; None has the certificate search for one.
     host_prices : mapping or None
         Dual variables of the limited hosts, on top of `price`.
-    iterations : int
     status : Status or None
         Set only where the solver knows better than a certificate: FAILED, REFUSED, INFEASIBLE,
         ITERATION_LIMIT.
@@ -118,8 +115,7 @@ class Answer:
     conflict: object = None
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Solution(Plotted):
     """Primal rates, dual prices and their certificate.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -25,14 +25,13 @@ from freshopt.errors import CertificateError
 from freshopt.formatting import count
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
 
 _NO_HOSTS = read_only(np.zeros(0))
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class BatchSums:
     """Sums of m problems at their rates and prices.
 
@@ -73,7 +72,6 @@ def verdicts(found: BatchSums, bandwidth: Array, free: Array, gains: bool, toler
 
     Parameters
     ----------
-    found : BatchSums
     bandwidth, free : ndarray, shape (m,)
         The limits, and what min_rate leaves of them.
     gains : bool
@@ -115,14 +113,8 @@ def proved_solution(
     problem : Problem
         With a batch route.
     rates : ndarray, shape (n,)
-    price : float
     proof : Proof
         The sums at rates and price.
-    solver : Solver
-    tolerance : float
-    iterations : int
-    seconds : float
-    note : str
     certify : bool
         False leaves the certificate out.
     told : RelativeGap, optional
@@ -150,8 +142,7 @@ def proved_solution(
     )
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Solutions(Sequence[Solution]):
     """Solutions of many problems, in their order.
 

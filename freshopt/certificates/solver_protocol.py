@@ -160,9 +160,6 @@ def certified_solution(
 
     Parameters
     ----------
-    solver : Solver
-    problem : Problem
-    options : SolveOptions
     method : callable
         Returns an `Answer`; may raise InfeasibleProblemError.
     prove : callable, optional
@@ -326,10 +323,7 @@ def _empty(solver: Solver, problem: Problem, answer: Answer, seconds: float) -> 
 def _uncertified(
     solver: Solver, problem: Problem, answer: Answer, seconds: float, evaluated: ProvedGap | None
 ) -> Solution:
-    """Return the answer without a certificate.
-
-    Unless it has been evaluated, the value costs one pass.
-    """
+    """Return the answer without a certificate; a missing value costs one pass."""
     given, numerics = answer.rates, problem.numerics
     if problem.program is not None and given is not None:
         return _uncertified_rows(solver, problem, answer, given, seconds)
@@ -402,10 +396,7 @@ def options_from(
 
 
 def _bandwidth_used(earlier: Solution, problem: Problem) -> float | None:
-    """Return the bandwidth used at an earlier solution's price.
-
-    None unless the sources, their numerics and their bounds are the same.
-    """
+    """Return the bandwidth used at the price of the same problem's solution."""
     before = earlier.problem.per_bandwidth or earlier.problem
     problem = problem.per_bandwidth or problem
     same = before.numerics is problem.numerics and before.lower is problem.lower and not len(problem.hosts)
@@ -444,10 +435,7 @@ class Outcome(Protocol):
 
 
 def raise_unless_good(solution: Outcome, where: str = "") -> None:
-    """Raise the error of a solution that is not optimal, baselines' excepted.
-
-    `where` goes before the message.
-    """
+    """Raise the error, after `where`, of a solution that is not optimal."""
     if solution.status is Status.OPTIMAL:
         return
     if solution.status is Status.REFUSED:

@@ -242,10 +242,7 @@ def _reach(value: Array, change: Array) -> float:
 
 
 def _bordered(matrix: Array | csc_array, level: Array) -> Callable[[Array, float], tuple[Array, float]]:
-    """Return a solver of the bordered system, M of unit diagonal.
-
-    M·Δy + level·Δt = right, levelᵀΔy = rest.
-    """
+    """Return a solver of M·Δy + level·Δt = right, levelᵀΔy = rest."""
     scale = 1.0 / np.sqrt(matrix.diagonal())
     inverse = (
         _dense_inverse(matrix, scale) if isinstance(matrix, np.ndarray) else _sparse_inverse(matrix, scale)

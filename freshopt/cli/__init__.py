@@ -108,10 +108,7 @@ class _Commands(click.Group):
         return found or click.Command.shell_complete(self, ctx, incomplete)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments before the command name.
-
-        Without any argument click shows the help.
-        """
+        """Parse the arguments before the command name; without any show the help."""
         if not args:
             return super().parse_args(ctx, args)
         with _one_line():

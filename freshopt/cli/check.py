@@ -161,10 +161,7 @@ def check(
 def _run(
     tasks: list[Task], digest: Digest, tolerance: float, time_limit: float, *, built: bool
 ) -> Iterator[Checked]:
-    """Yield each checked problem, skipping those that do not exist.
-
-    If none exists, the first error is raised.
-    """
+    """Yield each checked problem; raise the first error if none exists."""
     with BoundedRuns(solving, time_limit) as runs, heartbeat() as announce:
         yield from _checked(tasks, digest, tolerance, runs, announce, built=built)
 
@@ -221,10 +218,7 @@ def _own(path: Path, bandwidth: str | None, host_limits: Path | None, time_unit:
 
 
 def _built_in(bandwidth: str | None, time_unit: str | None) -> list[Case]:
-    """Return the built-in instances, per day.
-
-    Their bandwidth is their own unless one is given.
-    """
+    """Return the built-in instances, per day, by default at their own bandwidth."""
     if time_unit not in (None, "day"):
         raise click.UsageError("--time-unit is for SOURCES; the built-in instances count in days.")
     if bandwidth is None:
@@ -311,10 +305,7 @@ def _coloured(table: str) -> str:
 
 
 def _conclude(digest: Digest, *, idle: bool) -> None:
-    """Print the summary of all problems.
-
-    With `idle`, also the solvers that apply to none of them.
-    """
+    """Print the summary of all problems, with `idle` solvers if asked."""
     if len(digest.checked) > 1 and digest.summary():
         click.echo("\n" + "\n".join(digest.summary()))
     useless = [name for name in digest.idle() if name not in digest.named]

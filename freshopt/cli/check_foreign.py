@@ -75,10 +75,7 @@ class Task(Protocol):
 
 
 def made(tasks: Sequence[Task], *, own: bool) -> list[Objective] | list[tuple[str, Problem]]:
-    """Return the user's own problems, or each objective once.
-
-    An objective stands for its families of problems.
-    """
+    """Return the user's own problems, or each objective's families once."""
     if not own:
         once = {(task.objective, task.refresh): _alike(task.parameters) for task in tasks}
         return [objective_of(name, refresh, given) for (name, refresh), given in once.items()]
@@ -145,10 +142,8 @@ def check_solver(
         ``module:function``; a class or a solver instance serves too.
     work : list
         Objectives, whose families are run, or named problems.
-    seed : int
     sizes : tuple of int
         Numbers of sources of the families.
-    tolerance : float
     time_limit : float
         Seconds that the solver may take on one problem.
     """

@@ -69,8 +69,6 @@ class Digest:
     ----------
     named : tuple of str
         The solvers that the user asked for by name; each of them must prove what it applies to.
-    checked : list of Checked
-    skipped : list of Skipped
     """
 
     named: tuple[str, ...]
@@ -166,10 +164,7 @@ class Digest:
         return f"{text}."
 
     def _runs(self, name: str) -> list[tuple[Checked, int]]:
-        """Return the problems of a solver and its position there.
-
-        They are those that it answered or should have answered.
-        """
+        """Return the problems that a solver should answer, and its position there."""
         return [
             (checked, k)
             for checked in self.checked

@@ -31,7 +31,6 @@ class PartitionColumns:
 
     Attributes
     ----------
-    files : tuple of Path
     where : str
         What names the files, for messages.
     host : bool

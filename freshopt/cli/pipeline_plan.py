@@ -49,7 +49,6 @@ class PipelinePlan:
 
     Attributes
     ----------
-    line : Pipeline
     solution : Solution
         Certified rates, before they are rounded to a ladder.
     rates : ndarray, shape (m,)
@@ -57,7 +56,6 @@ class PipelinePlan:
     fresh : ndarray, shape (n,)
     exact : ndarray of bool, shape (n,)
         Whether `fresh` is exact, or else a lower bound.
-    aligned : bool
     simulated : float or None
         Mean freshness by importance, where `fresh` is a lower bound.
     """

@@ -31,10 +31,9 @@ from freshopt.terminal import inputs, options
 from freshopt.terminal.commands import command
 from freshopt.terminal.console import count, progress
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
-from freshopt.terminal.crontab_line import crontab_line
 from freshopt.terminal.estimator_options import Estimation, estimation_options
 from freshopt.terminal.log_inputs import Found, Origin, origin_options
-from freshopt.terminal.own_crawls import with_own_crawls
+from freshopt.terminal.own_crawls import crontab_line, with_own_crawls
 from freshopt.terminal.settings_file import write_settings
 from freshopt.terminal.source_columns import SourceColumns
 from freshopt.terminal.telling import Told, tell_plan

@@ -53,10 +53,7 @@ def plan_in_partitions(
     csv: bool,
     overwrite: bool,
 ) -> None:
-    """Plan over partitions, write and print.
-
-    The arguments are the command's; what is asked comes without importances and hosts.
-    """
+    """Plan over partitions, write and print."""
     others: dict[str, object] = {
         "--columns": origin.columns,
         "--example": origin.example,
@@ -132,10 +129,7 @@ def _statuses(log: Path) -> list[tuple[str, str]]:
 
 
 def with_tables(importance: Path | None, hosts: Path | None, request: Wishes, file: Path) -> Wishes:
-    """Return a file's request, with its importances and hosts.
-
-    They come from one table, or from one of the file's own name.
-    """
+    """Return a file's request, with its importances and hosts."""
     return replace(
         request,
         importance=tables.importance_of(_for_file(importance, file)),
@@ -146,10 +140,7 @@ def with_tables(importance: Path | None, hosts: Path | None, request: Wishes, fi
 def columns_for(
     table: Path | None, wanted: tuple[str, ...], file: Path, names: npt.NDArray[Any]
 ) -> dict[str, Any]:
-    """Return the wanted columns of a file's sources.
-
-    They come from one table, or from one of the file's own name.
-    """
+    """Return the wanted columns of a file's sources."""
     path = _for_file(table, file)
     assert path is not None
     found = Table.read(path, SOURCE_ROWS).of(names.tolist()).frame

@@ -209,10 +209,7 @@ def _schedule(
 
 
 def _begin(path: Path, time: Array, clock: Clock | None) -> float | None:
-    """Return the start of a schedule with timestamps.
-
-    It is on the clock of the changes; None where one of the two has no dates.
-    """
+    """Return a dated schedule's start on the clock of the changes."""
     if clock is None or not clock.dated or len(time) == 0:
         return None
     frame = read_table(path)
@@ -225,10 +222,7 @@ def _begin(path: Path, time: Array, clock: Clock | None) -> float | None:
 def _rows(
     found: Replay, plan: Schedule, words: str, until: Array | None, beyond: float
 ) -> list[tuple[str, str]]:
-    """Return the printed rows of a replay.
-
-    `beyond` is the length of the schedule's end of which no changes are known.
-    """
+    """Return the printed rows of a replay, `beyond` its known changes."""
     idle = int(np.count_nonzero(plan.counts == 0))
     runs = "" if found.runs == 1 else f", mean of {found.runs} samples"
     rest = ""

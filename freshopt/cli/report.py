@@ -52,7 +52,6 @@ def command_line(
 
     Parameters
     ----------
-    context : click.Context
     out : Path, optional
         Where the result goes, in place of an earlier one. By default a word stands for it.
     more : sequence of str

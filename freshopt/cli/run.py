@@ -201,10 +201,7 @@ def _is_new(place: str) -> bool:
 def _planner(
     place: str, settings: dict[str, Any], listed: polars.DataFrame | None, history: CrawlLog | None
 ) -> Planner:
-    """Open the planner and add the sources and crawls so far.
-
-    A new one that cannot have them leaves no files.
-    """
+    """Open the planner; add sources and crawls, or leave no files."""
     new, folder = _is_new(place), Path(place)
     existed = new and folder.is_dir()
     planner = Planner(place, **settings)
@@ -310,10 +307,7 @@ def _feed(given: str | None) -> Iterator[SignalFeed | None]:
 
 @contextmanager
 def _interrupts() -> Iterator[Event]:
-    """Return an event that Ctrl-C and termination set.
-
-    A second one ends at once.
-    """
+    """Return an event that Ctrl-C and termination set, twice to end."""
     stop = Event()
     before: dict[int, object] = {}
 

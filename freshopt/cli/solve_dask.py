@@ -83,10 +83,7 @@ def solve_in_partitions(
 
 
 def _unit(known: PartitionedSources, asked: str | None) -> str:
-    """Return the time unit of the first row, or day.
-
-    The solve compares it with that of all other rows.
-    """
+    """Return the time unit of the first row, or day."""
     if UNIT not in known.columns:
         return asked or "day"
     first = read(known.parts[0], [UNIT], known.labels[0]).column(UNIT)[0].as_py()
@@ -97,10 +94,7 @@ def _unit(known: PartitionedSources, asked: str | None) -> str:
 
 @contextmanager
 def connected(scheduler: str | None) -> Iterator[Any]:
-    """Connect to a scheduler, if one is named.
-
-    Otherwise threads of this process do the work.
-    """
+    """Connect to a scheduler if one is named, else to threads."""
     if scheduler is None:
         yield None
         return

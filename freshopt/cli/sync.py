@@ -38,10 +38,7 @@ _WIDE = 60
 
 
 class Change(NamedTuple):
-    """Interval of a watch, before and after.
-
-    In seconds; None was the server's default.
-    """
+    """Interval of a watch in seconds, before and after."""
 
     served: ServedWatch
     name: str
@@ -254,10 +251,7 @@ def _delay(change_rate: Array, interval: Array) -> float:
 
 
 def _fresh(change_rate: Array, interval: Array) -> Array:
-    """Return the expected share of up-to-date time of each copy.
-
-    It is (1 - exp(-x))/x for x changes in an interval.
-    """
+    """Return the expected share of up-to-date time, (1 - exp(-x))/x."""
     missed = change_rate * interval / _DAY
     return np.where(missed > 0.0, -np.expm1(-missed) / np.where(missed > 0.0, missed, 1.0), 1.0)
 

@@ -31,10 +31,8 @@ def meet_bandwidth(columns: DeviceColumns, rates: DeviceArray, missing: float) -
 
     Parameters
     ----------
-    columns : DeviceColumns
     rates : device array, shape (n,)
         Changed in place.
-    missing : float
     """
     if missing == 0.0 or not math.isfinite(missing):
         return

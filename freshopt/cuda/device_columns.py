@@ -38,11 +38,8 @@ class DeviceColumns:
 
     Attributes
     ----------
-    n : int
     demand_columns, proof_columns : dict of str to device array or float
         By the names of `freshopt.cuda.kernel_text.column_names`.
-    demand_tables, proof_tables : tuple of device array
-    kernels : dict of str to kernel
     scratch : dict of int to tuple of device array
         Memory of the blocks' sums and of their sum, by how many there are.
     """
@@ -57,10 +54,7 @@ class DeviceColumns:
 
     @classmethod
     def of(cls, columns: Columns, proof: ProofColumns, dtype: str = "float64") -> DeviceColumns:
-        """Return columns on the device, whose rates are kept in a dtype.
-
-        Arrays of the host are copied, each once.
-        """
+        """Return columns on the device, each copied once."""
         there: dict[object, DeviceArray] = {}
 
         def placed(column: Entry) -> Entry:
@@ -88,10 +82,7 @@ class DeviceColumns:
         return cls(columns.n, demand, proofs, demand_tables, proof_tables, kernels)
 
     def demand(self, price: float) -> tuple[float, float]:
-        """Return the bandwidth used at a price.
-
-        The second number is what of it is used between bounds.
-        """
+        """Return the bandwidth used at a price, and that between bounds."""
         used, inside = self._sums("demand", DEMAND, self._of_demand(), 1.0 / price)
         return used, inside
 
@@ -103,10 +94,7 @@ class DeviceColumns:
         return self._sums("demand", DEMAND, self._of_demand(), 0.0)[0]
 
     def fill(self, price: float, out: DeviceArray) -> tuple[float, float]:
-        """Write the best responses to a price.
-
-        What is returned is what `demand` returns, of what is written.
-        """
+        """Write the best responses to a price; return what `demand` returns."""
         used, inside = self._sums("fill", DEMAND, self._of_demand(), 1.0 / price, out)
         return used, inside
 
@@ -174,10 +162,7 @@ def is_array(column: Entry) -> bool:
 
 
 def counted(condition: str, columns: dict[str, DeviceArray], n: int) -> Array:
-    """Count by block where a condition on columns holds.
-
-    The counts are on the host.
-    """
+    """Count by block, on the host, where a condition on columns holds."""
     blocks = -(-n // BLOCK)
     partial = empty((blocks, 2 * FIND), np.float64)
     loops().launch(_finder(condition, tuple(columns)), blocks, n, *columns.values(), partial)
@@ -218,10 +203,7 @@ def _named(columns: Columns | ProofColumns) -> dict[str, Entry]:
 
 @functools.cache
 def _built(kinds: Kinds) -> tuple[dict[str, Any], tuple[DeviceArray, ...], tuple[DeviceArray, ...]]:
-    """Return kernels and the tables that they read.
-
-    They are compiled when they are first run.
-    """
+    """Return kernels, compiled on use, and the tables that they read."""
     text = kernels_of(kinds, loops().THREADS, BLOCK)
     tables = {name: uploaded(table) for name, table in text.edition.tables.items()}
     kernels = loops().compiled(text.functions, text.kernels)

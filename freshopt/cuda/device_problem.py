@@ -248,10 +248,7 @@ def _columns(objective: Objective, placed: dict[str, Given], n: int) -> tuple[Co
 
 
 def _like(parameters: tuple[Any, ...], placed: dict[str, Given], name: str) -> tuple[Given, ...]:
-    """Return a kernel's parameters on the device.
-
-    Those given are of two sources that change at 1 and 2.
-    """
+    """Return a kernel's parameters on the device."""
     found: list[Given] = []
     for parameter in parameters:
         first, second = float(parameter[0]), float(parameter[-1])

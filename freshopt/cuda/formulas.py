@@ -68,7 +68,6 @@ class Edition:
         ----------
         name : str
             On the device.
-        source : str
         names : dict
             What its global names stand for.
         bound : dict of str to str, optional
@@ -118,10 +117,7 @@ def has_edition(function: Callable[..., Any] | None) -> bool:
 
 
 class _Rewrite(ast.NodeTransformer):
-    """Rewriting of one function.
-
-    What it needs is added to the edition first.
-    """
+    """Rewriting of one function; what it needs is added first."""
 
     def __init__(self, edition: Edition, names: dict[str, Any], bound: dict[str, str], own: set[str]) -> None:
         self.edition, self.names, self.bound, self.own = edition, names, bound, own

@@ -20,10 +20,7 @@ THREADS = 4 if SIMULATED else 256
 
 
 def compiled(functions: dict[str, str], kernels: dict[str, str]) -> dict[str, Callable[..., Any]]:
-    """Return kernels by name, from their text.
-
-    The functions are those that kernels call.
-    """
+    """Return kernels by name, from their text and device functions."""
     names: dict[str, Any] = {"np": np, "math": math, "cuda": cuda}
     for name, text in functions.items():
         exec(compile(text, f"<{name}>", "exec"), names)

@@ -212,10 +212,7 @@ class _Shape:
 
 
 def reduce_text(width: int, threads: int) -> tuple[dict[str, str], str]:
-    """Return the kernel that adds up blocks' sums, in one block.
-
-    The device functions that it calls come first.
-    """
+    """Return the kernel that adds up blocks' sums, in one block."""
     edition = Edition()
     shape = _Shape(threads, threads, edition.add(_added()))
     adds = "".join(
@@ -278,10 +275,7 @@ def _choose(
 
 
 def _best_response(edition: Edition, parameters: str) -> None:
-    """Add the optimal rate of a source within its bounds.
-
-    It is that of `freshopt.compiled.column_passes`.
-    """
+    """Add the optimal rate of a source within its bounds."""
     from freshopt.compiled.source_columns import LARGEST_RATE  # noqa: PLC0415 - numba loads only if needed
 
     text = (
@@ -300,10 +294,7 @@ def _prove(edition: Edition) -> None:
 
 
 def _loads(names: tuple[str, ...], arrays: tuple[str, ...]) -> str:
-    """Return the text that reads a source's columns.
-
-    The variables have the columns' names.
-    """
+    """Return the text that reads a source's columns by name."""
     lines = []
     for name in names:
         entry = f"{name}_column[k]" if name in arrays else f"{name}_column"

@@ -57,7 +57,6 @@ def find_prices(columns: DeviceColumns, bandwidth: float, start: float | None = 
 
     Parameters
     ----------
-    columns : DeviceColumns
     bandwidth : float
         More than Σ cost·min_rate.
     start : float, optional
@@ -135,10 +134,7 @@ class _Bracket:
         self.above, self.below = FAR, -FAR  # log(demand/target) at these
 
     def search(self, price: float) -> Prices:
-        """Return the prices on both sides of the target.
-
-        They are the same where one meets it.
-        """
+        """Return the prices on both sides of the target."""
         x, step = math.log(price), STEP
         self.at(x)
         while not (math.isfinite(self.low) and math.isfinite(self.high)) and abs(x) < FAR:

@@ -36,9 +36,6 @@ class DeviceAnswer:
     ----------
     rates : device array, shape (n,), or None
         None where the device has no answer; `note` says why.
-    price : float
-    passes : int
-    note : str
     """
 
     rates: DeviceArray | None
@@ -54,8 +51,6 @@ def fill_on_device(
 
     Parameters
     ----------
-    columns : DeviceColumns
-    bandwidth : float
     dtype : str
         In which rates are kept.
     start : float or None

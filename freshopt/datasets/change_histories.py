@@ -92,10 +92,7 @@ class Example:
         return CrawlLog.from_columns(columns, names=names[crawled], time_unit="day")
 
     def _read(self) -> tuple[npt.NDArray[Any], IntArray, TimeArray]:
-        """Return the sorted names, and rows of name and time.
-
-        Names are given by their position.
-        """
+        """Return the sorted names, and rows of name's position and time."""
         text = (resources.files("freshopt.datasets") / self.file).read_text(encoding="utf-8")
         rows = list(csv.reader(text.splitlines()))[1:]
         names, source = np.unique([name for name, _ in rows], return_inverse=True)

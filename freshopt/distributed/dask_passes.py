@@ -49,10 +49,7 @@ class Passes:
         message: object,
         fold: Callable[[int, Any], Any] = lambda _, result: result,
     ) -> list[Any]:
-        """Run a step on every partition; return folded results in order.
-
-        `fold` is applied to each result as it arrives.
-        """
+        """Run a step on every partition; return results, folded, in order."""
         results: list[Any] = [None] * len(calls)
         with self.timed(word):
             for k, result in run_pass(step, list(calls), message):

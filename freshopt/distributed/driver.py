@@ -4,18 +4,23 @@
 
 `scan` validates all partitions and returns a frozen value; of this `solve_dual` makes a dual, and of both
 `finish` makes the solution.
+
+The duality-gap certificate adds up its terms over partitions as it does in memory.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from freshopt.distributed.certify import Judged, Needed, judge
+from freshopt.certificates.best_response import limit_term, limit_terms
+from freshopt.certificates.relative_gap import NOTHING, PricedLimits, resolved, scale_of
+from freshopt.certificates.solution import Status
 from freshopt.distributed.dask_passes import Passes, run_behind, run_pass
 from freshopt.distributed.objective_shares import rows_of, whole_shares
 from freshopt.distributed.partition import HostSums, PartitionedProblem
@@ -38,6 +43,88 @@ from freshopt.modelling.problem import FEW_ULP
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, exact_sum
 from freshopt.units import check_time_unit
 
+
+class Needed(NamedTuple):
+    """Bandwidth that the lower bounds use: total, and per limited host."""
+
+    bandwidth: float
+    hosts: Array
+
+
+class Judged(NamedTuple):
+    """Certificate of all partitions' rates, as `fo.Certificate`."""
+
+    status: Status
+    value: float
+    bound: float
+    gap: float
+    relative_gap: float
+    used: float
+    note: str
+
+
+def judge(
+    found: list[Finished],
+    decision: Decision,
+    terms: PartitionedProblem,
+    limits: Array,
+    use: Array,
+    source_gaps: Array,
+    needed: Needed,
+    infeasibility: float,
+    tolerance: float,
+) -> Judged:
+    """Sum the certificate over all partitions.
+
+    Parameters
+    ----------
+    found : list of Finished
+        One per partition.
+    limits : ndarray, shape (H,)
+    use : ndarray, shape (1+H,)
+        Σ cost·ρ of the sources without a limit, then of each limited host.
+    source_gaps : ndarray, shape (1+H,)
+        Σ max(0, (ρ̂−ρ)(f'(ρ)−ν)) of the same.
+    infeasibility : float
+        The largest relative violation of a limit, 0 for a few ulp.
+    """
+    better = -1.0 if terms.objective.sense == "minimise" else 1.0
+    used, cost = exact_sum(use), exact_sum(one.cost for one in found)
+    slack = max(0.0, terms.bandwidth - used)
+    unused = limit_terms(decision.multipliers, np.maximum(0.0, limits - use[1:]), limits)
+    own = limit_term(decision.price, slack, terms.bandwidth)
+    gap = exact_sum([own, *unused, *source_gaps])
+    proved = math.isfinite(gap) and math.isfinite(cost)
+    gap = gap if proved else math.inf
+    amounts = np.append(terms.bandwidth, limits)
+    priced = PricedLimits(
+        terms.hosts,
+        amounts,
+        np.append(decision.price, decision.multipliers),
+        np.maximum(0.0, amounts - np.append(needed.bandwidth, needed.hosts)),
+    )
+    lost = exact_sum(one.halving_loss for one in found)
+    scale = scale_of(cost, gap, priced.at_stake, lambda: lost)
+    relative = resolved(cost, gap, scale, priced, lambda: source_gaps[1:] + unused) if proved else NOTHING
+    if proved:
+        relative = relative.unless_nothing(cost, gap, lambda: exact_sum(one.unrefreshed for one in found))
+    value = exact_sum(one.value for one in found)
+    good = relative.beyond_rounding <= tolerance and infeasibility <= tolerance
+    shortfall = f"The certified gap {relative.relative:.2g} exceeds the tolerance {tolerance:g}."
+    note = " ".join(part for part in ("" if good else shortfall, relative.reason) if part)
+    if infeasibility > tolerance:
+        note = f"Limits are exceeded by {infeasibility:.2g} of them."
+    return Judged(
+        Status.OPTIMAL if good else Status.INACCURATE,
+        value,
+        value + better * gap if proved else better * math.inf,
+        gap,
+        relative.relative,
+        used,
+        note,
+    )
+
+
 # Sources: the price to 2e-3 where a few do not matter more than all others.
 SAMPLE = 200_000
 # Of the last pass, where rounding used a few ulp too much.
@@ -52,8 +139,6 @@ class DistributedSolve:
 
     Parameters
     ----------
-    partitions : PartitionedSources
-    terms : PartitionedProblem
     limits : ndarray, shape (H,)
     calls : tuple of tuple
         What workers are told of each partition with rows.
@@ -64,7 +149,6 @@ class DistributedSolve:
     host_lower : ndarray, shape (H,)
     members : ndarray of int, shape (H,)
         How many sources each host has.
-    passes : Passes
     """
 
     partitions: PartitionedSources
@@ -239,10 +323,7 @@ class DistributedSolve:
         )
 
     def _first_trials(self) -> Array:
-        """Return first trial prices from a sample of the sources.
-
-        A worker computes them, which has the numerics loaded.
-        """
+        """Return first trial prices from a worker's sample of the sources."""
         drawn, rows = [one.sample for one in self.scans], [one.n for one in self.scans]
         sizes = [len(one["change_rate"]) for one in drawn]
         weights = np.repeat([n / size for n, size in zip(rows, sizes, strict=True)], sizes)
@@ -274,10 +355,7 @@ class DistributedSolve:
         return found
 
     def _edges(self, tight: bool, pinned: BoolArray) -> tuple[float, Array]:
-        """Return the prices from which every rate is min_rate.
-
-        Raises if costs are infinite at min_rate.
-        """
+        """Return the prices from which every rate is min_rate, or raise."""
         hosts = len(self.limits)
         largest, starved = np.zeros(hosts), np.zeros(1 + hosts, dtype=np.int64)
 

@@ -73,8 +73,6 @@ class Learnt:
         The times of its earliest and latest crawl.
     origin : datetime or None
         The moment of time 0, if the file has dates.
-    estimator : str
-    warnings : tuple of str
     """
 
     n: int
@@ -170,10 +168,7 @@ def require_alike(found: list[Learnt], files: list[Path]) -> None:
 
 
 def ranges_overlap(found: list[Learnt]) -> bool:
-    """Return whether the name ranges of files overlap.
-
-    Only the least and greatest names are compared.
-    """
+    """Return whether the name ranges of files overlap."""
     ordered: list[Any] = sorted(found, key=lambda one: one.first)
     return any(ordered[k].last >= ordered[k + 1].first for k in range(len(ordered) - 1))
 
@@ -220,10 +215,7 @@ def _require_other_names(
     files: list[str],
     folder: Path,
 ) -> None:
-    """Raise if a name is in two files.
-
-    Different names may have the same hash, so the names themselves are compared.
-    """
+    """Raise if a name itself, not its hash, is in two files."""
     for one in np.unique(twice):
         seen: dict[Any, str] = {}
         for k in np.unique(owner[hashes == one]).tolist():
@@ -239,10 +231,7 @@ def _require_other_names(
 
 
 def _hashes(names: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Return 64-bit hashes, the same in every process.
-
-    They are spread evenly, whatever the names.
-    """
+    """Return evenly spread 64-bit hashes, the same in every process."""
     plain = names.astype(np.int64).tobytes() if names.dtype.kind in "iu" else None
     texts = (
         (name.encode() for name in names.tolist())
@@ -254,8 +243,5 @@ def _hashes(names: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
 
 
 def lasting(request: Wishes) -> Wishes:
-    """Return the request without what only estimation needs.
-
-    Messages of later steps carry it.
-    """
+    """Return the request without what only estimation needs."""
     return replace(request, importance=None, hosts=None, host_limits=None, estimator=None)

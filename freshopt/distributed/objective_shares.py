@@ -26,10 +26,7 @@ def rows_of(objective: Objective, partitions: PartitionedSources, passes: Passes
 
 
 def whole_shares(objective: Objective, rows: tuple[int, ...] | None, parts: int) -> list[bytes | None]:
-    """Return each partition's share of an objective's arrays.
-
-    None for an objective without arrays.
-    """
+    """Return each partition's share of an objective's arrays, None without any."""
     if rows is None:
         return [None] * parts
     n, ends = sum(rows), np.cumsum(rows).tolist()

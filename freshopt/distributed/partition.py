@@ -45,13 +45,10 @@ class PartitionedProblem:
 
     Attributes
     ----------
-    objective : Objective
-    bandwidth : float
     hosts : tuple
         The limited hosts.
     columns : tuple of str
         Those that the partitions have.
-    time_unit : str
     """
 
     objective: Objective
@@ -61,10 +58,7 @@ class PartitionedProblem:
     time_unit: str
 
     def own(self, share: bytes | None) -> Objective:
-        """Return the objective of a partition.
-
-        It is the common one, or the partition's packed share of one that holds arrays.
-        """
+        """Return a partition's objective: the common one, or its packed share."""
         return self.objective if share is None else unpack(share)
 
     def priced(self) -> list[str]:
@@ -81,7 +75,6 @@ class Partition:
     ----------
     problem : Problem
         Without hosts.
-    numerics : Numerics
     columns : Columns or None
         Of compiled loops.
     codes : ndarray of int, shape (n,), or None
@@ -194,10 +187,7 @@ class HostSums:
         self._head, self._tail = np.zeros(shape), np.zeros(shape)
 
     def add(self, term: Array) -> None:
-        """Add a term, keeping its rounding error.
-
-        Rows are added one by one, to keep temporaries small.
-        """
+        """Add a term, row by row, keeping its rounding error."""
         if term.ndim > 1:
             for head, tail, row in zip(self._head, self._tail, term, strict=True):
                 self._add(head, tail, row)

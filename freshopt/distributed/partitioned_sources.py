@@ -39,8 +39,6 @@ class FilePart:
 
     Attributes
     ----------
-    path : str
-    groups : tuple of int
     first : int
         The row of the file where they begin.
     """
@@ -276,10 +274,7 @@ def _agreed(
 
 
 def _row_groups(path: str, metadata: Any, rows: int) -> list[tuple[FilePart, int]]:  # noqa: ANN401
-    """Return a file's partitions and their numbers of rows.
-
-    Row groups are taken together up to `rows` rows.
-    """
+    """Return a file's partitions, up to `rows` rows, and their numbers."""
     found: list[tuple[FilePart, int]] = []
     groups: list[int] = []
     first = taken = 0

@@ -7,6 +7,10 @@ The same steps as `freshopt.planning.plan.make_plan`: each worker learns the cha
 numbers per file; what one step leaves for the next is in the folder that becomes the plan.
 
 Cost: the log is read once; then the passes of `solve` and one more over its sources.
+
+The default prior of a partitioned log is one for all files. Without it each file would learn one of its own,
+from its own sources alone. It is learnt before the workers begin, from files with as many sources as a prior
+takes: a log with no more sources has the prior that a plan in memory has.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +37,15 @@ from freshopt.distributed.rows.column_rows import column_rows
 from freshopt.distributed.scheduling import Calendar, Scheduled, schedule_part
 from freshopt.distributed.solution import DistributedSolution
 from freshopt.distributed.solving import part_names, require_parts, solve
-from freshopt.distributed.whole_prior import with_whole_prior
 from freshopt.errors import Heard, SourceDataError, by_weight, hearing
+from freshopt.estimators.default_prior import default_prior
+from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.gamma_prior import ENOUGH, GammaPrior
+from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.logs.atomic_output import complete_folder
 from freshopt.logs.clock import Clock
+from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
+from freshopt.logs.read_crawls import read_log
 from freshopt.logs.tables import write_table
 from freshopt.modelling.declared_constraints import as_constraints
 from freshopt.modelling.objective import Refresh
@@ -50,6 +60,47 @@ from freshopt.report.value_words import units
 from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.schedule import schedule
 from freshopt.units import check_time_unit
+
+
+def with_whole_prior(request: Wishes, files: Sequence[Path], time_unit: str) -> Wishes:
+    """Return the request with the default estimator under the log's prior.
+
+    A request with an estimator of its own stays as it is.
+    """
+    if request.estimator is not None:
+        return request
+    logs: list[CrawlLog] = []
+    for file in files:
+        logs.append(read_log(file, time_unit, answers_are_changes=None))
+        if sum(len(log.names) for log in logs) >= ENOUGH:
+            break
+    return replace(request, estimator=partial(_fitted, default_prior(_joined(logs))))
+
+
+def _fitted(prior: GammaPrior | None, log: CrawlLog) -> Estimator:
+    return MaximumLikelihood(prior=prior).fit(log)
+
+
+def _joined(logs: list[CrawlLog]) -> CrawlLog:
+    """Return one log of all sources, each on its file's clock."""
+    before = np.cumsum([0, *(len(log.names) for log in logs)])
+    columns: dict[str, Any] = {
+        "source": np.concatenate([k + log.source_index for k, log in zip(before[:-1], logs, strict=True)]),
+        "time": np.concatenate([log.time for log in logs]),
+        "elapsed": np.concatenate([log.interval for log in logs]),
+        "changed": np.concatenate([log.changed for log in logs]),
+    }
+    for key in OPTIONAL:
+        given = [getattr(log, key) for log in logs]
+        if any(column is not None for column in given):
+            columns[key] = np.concatenate(
+                [
+                    np.full(len(log), np.nan) if column is None else column
+                    for log, column in zip(logs, given, strict=True)
+                ]
+            )
+    return derived_log(columns, np.arange(before[-1]), Clock(logs[0].time_unit))
+
 
 MARKER = "summary.json"
 
@@ -239,10 +290,7 @@ def _write(
 def _calendar(
     learnt: list[Learnt], request: Wishes, unit: str, staging: Path
 ) -> tuple[Calendar, list[float]]:
-    """Return the schedule's settings and each file's clock offset.
-
-    The offset is where a file's clock begins on that of the log.
-    """
+    """Return the schedule's settings and each file's clock offset."""
     dated = [one.origin for one in learnt if one.origin is not None]
     origin = min(dated, default=None)
     clock = Clock(unit, origin)
@@ -326,10 +374,7 @@ def summary(
 
 
 def _span(learnt: list[Learnt], calendar: Calendar) -> dict[str, str | float]:
-    """Return the log's begin and end.
-
-    They are moments in ISO 8601, or numbers where the log has no dates.
-    """
+    """Return the log's begin and end, in ISO 8601 or numbers."""
     if calendar.origin is None:
         return {"begin": min(one.begin for one in learnt), "end": calendar.end}
     begins = (Clock(calendar.time_unit, one.origin).date(one.begin) for one in learnt)
@@ -351,10 +396,7 @@ def _discipline(request: Wishes) -> Refresh:
 
 
 def _rehearse(request: Wishes) -> None:
-    """Plan for one source, to raise early.
-
-    What cannot be scheduled raises before the log is read.
-    """
+    """Plan for one source, to raise before the log is read."""
     one = Sources(change_rate=1.0)
     bandwidth = request.bandwidth if math.isfinite(request.bandwidth) else 1.0
     times = schedule({0: bandwidth}, request.horizon, method_of(request))

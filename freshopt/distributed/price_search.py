@@ -59,7 +59,6 @@ class PartitionedDemand:
         One pass: the use of bandwidth at prices.
     gather : callable
         One pass: end the search of some hosts on a worker that gathers their sources.
-    bandwidth : float
     limits : ndarray, shape (H,)
     lower : float
         Σ cost·min_rate, below the bandwidth.
@@ -89,7 +88,6 @@ class PartitionedDual:
 
     Parameters
     ----------
-    demand : PartitionedDemand
     everyone : Bracket
         Of the bandwidth's price.
     hosts : Bracket
@@ -104,19 +102,13 @@ class PartitionedDual:
     slack: bool
 
     def binding(self) -> BoolArray:
-        """Return the hosts whose limit binds, or may bind.
-
-        Their own price is, or may be, above the bandwidth's.
-        """
+        """Return the hosts whose limit binds, or may bind."""
         own = self.hosts
         above: BoolArray = np.isfinite(own.low) & ~self.demand.pinned & (own.above > own.slack)
         return above if self.slack else np.logical_and(above, own.high > self.everyone.low)
 
     def suboptimality(self) -> tuple[float, Array]:
-        """Return a bound on the suboptimality of the brackets' mixtures.
-
-        It is in units of price·bandwidth.
-        """
+        """Return a bound on the mixtures' suboptimality, in units of price·bandwidth."""
         own, binding = self.hosts, self.binding()
         with np.errstate(over="ignore", invalid="ignore"):
             value = np.where(binding, np.exp(own.high) * self.demand.limits, 0.0)
@@ -169,7 +161,6 @@ def solve_partitioned_dual(demand: PartitionedDemand, first: Array) -> Partition
 
     Parameters
     ----------
-    demand : PartitionedDemand
     first : ndarray
         Log prices to begin with.
     """
@@ -211,7 +202,6 @@ def _add_trials(
 
     Parameters
     ----------
-    demand : PartitionedDemand
     everyone, hosts : Trials
         Of the bandwidth and of each host; these are added to.
     common : ndarray, shape (K,)
@@ -272,10 +262,7 @@ def end_search(
 def trials_of_sample(
     message: tuple[list[dict[str, Any]], list[int], Array, PartitionedProblem, Array],
 ) -> Array:
-    """Return `first_trials` of a stratified sample of all partitions.
-
-    Runs on a worker.
-    """
+    """Return a worker's `first_trials` of a stratified sample of all partitions."""
     drawn, rows, weights, terms, limits = message
     return first_trials(pooled(drawn, rows, terms), weights, terms.bandwidth, limits)
 
@@ -287,10 +274,8 @@ def first_trials(sample: Partition, weights: Array, bandwidth: float, limits: Ar
 
     Parameters
     ----------
-    sample : Partition
     weights : ndarray
         How many sources each of the sample stands for.
-    bandwidth : float
     limits : ndarray, shape (H,)
     """
     cost = weights * sample.problem.sources.refresh_cost

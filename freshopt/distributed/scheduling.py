@@ -37,7 +37,6 @@ class Calendar(NamedTuple):
     ----------
     request : Wishes
         Without importances and hosts.
-    time_unit, folder : str
     end : float
         When the log ends and the schedule begins, in time units since the log's origin.
     origin : datetime or None
@@ -61,7 +60,6 @@ class Scheduled:
 
     Attributes
     ----------
-    refreshes : int
     value : float
         The objective's expected value over the horizon.
     baselines : dict of str to float
@@ -78,12 +76,10 @@ def schedule_part(k: int, share: bytes | None, shift: float, calendar: Calendar)
 
     Parameters
     ----------
-    k : int
     share : bytes or None
         The partition's part of an objective that holds arrays.
     shift : float
         Time 0 of the partition's file, in time units since the log's origin.
-    calendar : Calendar
     """
     folder, name = Path(calendar.folder), file_name(k)
     request = calendar.request

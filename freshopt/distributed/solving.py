@@ -226,10 +226,7 @@ def _finite(value: float) -> float | None:
 
 
 def _folder(out: str | os.PathLike[str], overwrite: bool, partitions: int) -> AbstractContextManager[Path]:
-    """Return the context that writes the rates' folder atomically.
-
-    An earlier folder may have more files.
-    """
+    """Return the context that writes the rates' folder atomically."""
     files = {file_name(k) for k in range(partitions)} | part_names(Path(out))
     return complete_folder(out, overwrite, marker=MARKER, files=files)
 

@@ -28,7 +28,6 @@ class Scan:
 
     Attributes
     ----------
-    n : int
     lower, upper : float
         Σ cost·min_rate and Σ cost·max_rate (a signalled source's max_rate is at most its change_rate).
     host_lower : ndarray, shape (H,)
@@ -115,7 +114,6 @@ def measure(
 
     Returns
     -------
-    rows : int
     common : ndarray, shape (K, 1+H)
         At each of the prices for all: the use by sources without a limit, then by each limited host.
     own : ndarray, shape (J, W), or None

@@ -25,14 +25,13 @@ from freshopt.distributed.partition import Partition, PartitionedProblem, piece_
 from freshopt.distributed.partitioned_sources import FilePart, Frame, Table, read
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, read_only
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 
 # A cost above this share of what halving the rates would add is no vanishing one.
 NEARLY = 1e-6
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Decision:
     """Dual prices that determine every rate.
 
@@ -85,7 +84,6 @@ class Finished:
 
     Attributes
     ----------
-    n : int
     cost, value : float
         Σ of what the sources cost, and the same in the declared sense.
     halving_loss : float
@@ -217,10 +215,7 @@ def rates_frame(
 
 
 def rates_table(table: Table, sources: Sources, rates: Array, place: int, time_unit: str) -> Table:
-    """Return (source, rate, interval), as `Solution.to_frame` does.
-
-    The interval is null at rate 0.
-    """
+    """Return (source, rate, interval) as `Solution.to_frame`, null at rate 0."""
     import pyarrow as pa
 
     n = len(rates)

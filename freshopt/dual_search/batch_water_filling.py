@@ -44,7 +44,6 @@ class Batch:
 
     Attributes
     ----------
-    cell : BatchCell
     columns, proof : SourceColumns
         What demand functions and proofs take.
     first, size : ndarray of int, shape (m,)
@@ -90,10 +89,7 @@ class Batch:
 
 
 def batch_cell(problem: Problem, most: int = SMALL) -> BatchCell | None:
-    """Return the formulas of a problem with a batch route, or None.
-
-    It has at most `most` sources.
-    """
+    """Return the batch formulas of `most` sources or fewer, or None."""
     if problem.program is not None or len(problem.hosts) or len(problem.sources) > most:
         return None
     return numerics_cell(problem.objective, problem.numerics)
@@ -125,7 +121,6 @@ def batch_of(cell: BatchCell, problems: Sequence[Problem]) -> Batch | None:
 
     Parameters
     ----------
-    cell : BatchCell
     problems : sequence of Problem
         Those with the same `batch_cell`. Successive ones that share sources share their columns.
     """

@@ -78,10 +78,7 @@ def fill_compiled(
 def _solve_hosts(
     columns: Columns, groups: HostGroups, floor: float, guess: float, steepness: float, out: Array
 ) -> Array:
-    """Return the dual prices of hosts whose limits bind.
-
-    Only prices above a floor count; these hosts' rates are written to `out`.
-    """
+    """Return the dual prices of binding hosts, above a price floor."""
     used = columns.by_host(floor, groups.codes, len(groups.limits))
     prices = columns.settle_hosts(groups, used, floor, guess, steepness, out)
     for host in np.flatnonzero(~np.isfinite(prices)):
@@ -100,10 +97,7 @@ def _solve_bandwidth(
     start: float | None,
     used: float | None = None,
 ) -> Answer | None:
-    """Return rates that use up the bandwidth, with dual prices.
-
-    The hosts were solved for above a price.
-    """
+    """Return rates that use up the bandwidth, with dual prices."""
     hosts, sources = problem.hosts, columns.n
     if _sum(columns.cost, columns.upper, sources) <= problem.bandwidth * (1.0 + ROUNDED):
         rates = np.empty(sources)
@@ -129,10 +123,7 @@ def _solve_bandwidth(
 def _likely_price(
     problem: Problem, columns: Columns, groups: HostGroups, start: float | None
 ) -> tuple[float, float]:
-    """Return about the bandwidth's dual price, and the demand's steepness.
-
-    They come from a sample of hosts.
-    """
+    """Return about the bandwidth's dual price and steepness, by sampled hosts."""
     stride = max(1, len(groups.limits) // SAMPLED_HOSTS)
     if stride == 1:
         return start or first_price(columns, problem.bandwidth), 1.0
@@ -166,10 +157,7 @@ def _used_up(problem: Problem) -> BoolArray:
 
 
 def _sum(cost: Column, rates: Column, n: int) -> float:
-    """Return Σ cost·rates without a temporary.
-
-    A number stands for n equal rates.
-    """
+    """Return Σ cost·rates without a temporary, also of a number's rates."""
     if not isinstance(rates, np.ndarray):
         return rates * (n * cost if isinstance(cost, float) else total(cost)) if rates else 0.0
     if isinstance(cost, float):

@@ -74,10 +74,7 @@ class ChunkModel(Protocol):
         """Return the modelled rates at log λ."""
 
     def slopes(self, log_price: float | Array, rates: Array) -> Array:
-        """Return the fall of modelled rates per nat of the price.
-
-        It is 0 where they are cut.
-        """
+        """Return the fall of modelled rates per nat of the price."""
 
     def total(self, log_price: float) -> tuple[float, float]:
         """Return the bandwidth used at log λ, and its fall per nat."""
@@ -100,7 +97,6 @@ class ChunkEvaluation(NamedTuple):
 
     Attributes
     ----------
-    model : ChunkModel
     gap : float
         An estimate or a bound of the rates' suboptimality at the prices of the last models.
     cost : float
@@ -160,10 +156,7 @@ class DemandModels:
         return Evaluation(models, gap, cost, max(one.misfit for one in found))
 
     def rates(self, log_price: float | Array) -> Array:
-        """Return the modelled rates at log λ.
-
-        λ is one price for all sources, or one each.
-        """
+        """Return the modelled rates at one log λ, or one each."""
         found = np.empty(self.pieces[-1].chunk.part.stop)
         with np.errstate(all="ignore"):
             for piece in self.pieces:
@@ -172,10 +165,7 @@ class DemandModels:
         return found
 
     def response(self, log_price: Array) -> tuple[Array, Array]:
-        """Return each source's bandwidth at its log λ, and the slope.
-
-        The slope is its fall per nat of the price.
-        """
+        """Return each source's bandwidth at log λ, and its fall per nat."""
         used, falls = np.empty(len(log_price)), np.empty(len(log_price))
         with np.errstate(all="ignore"):
             for piece in self.pieces:
@@ -186,10 +176,7 @@ class DemandModels:
         return used, falls
 
     def total_response(self, log_price: float) -> tuple[float, float]:
-        """Return the total bandwidth used at log λ, and the slope.
-
-        The slope is its fall per nat of the price.
-        """
+        """Return the total bandwidth at log λ, and its fall per nat."""
         used, falls = [], []
         with np.errstate(all="ignore"):
             for piece in self.pieces:
@@ -209,10 +196,7 @@ class DemandModels:
         return replace(self, pieces=pieces)
 
     def marginals_at_lower(self) -> Array:
-        """Return marginals per unit of bandwidth at the lower bounds.
-
-        They are those of sources evaluated there.
-        """
+        """Return marginals of sources evaluated at their lower bounds, per bandwidth."""
         return np.concatenate([piece.marginals_at_lower() for piece in self.pieces])
 
 
@@ -223,8 +207,6 @@ def split(
 
     Parameters
     ----------
-    problem : Problem
-    numerics : DerivedNumerics or MixedNumerics of such
     upper : ndarray, shape (n,)
         Rates that no feasible source exceeds.
     model : callable

@@ -46,7 +46,6 @@ class KinkedModel:
 
     Parameters
     ----------
-    chunk : Chunk
     kink : ndarray, shape (k, m)
         Rates of the kinks, rising; inf where a source has fewer.
     left, right : ndarray, shape (k, m)
@@ -78,10 +77,7 @@ class KinkedModel:
 
     @classmethod
     def at(cls, chunk: Chunk, rate: Array) -> KinkedModel | None:
-        """Return models before the first evaluation, None if there are no kinks.
-
-        That is to be at these rates > 0.
-        """
+        """Return models before the first evaluation at positive rates, or None."""
         found = _crossings(chunk)
         if not found:
             return None
@@ -119,10 +115,7 @@ class KinkedModel:
         return self._response(np.exp(log_price), sloping=False)[0]
 
     def slopes(self, log_price: float | Array, rates: Array) -> Array:  # noqa: ARG002
-        """Return the fall of modelled rates per nat of the price.
-
-        It is 0 where they are cut, and at kinks.
-        """
+        """Return the fall of modelled rates per nat of the price."""
         return self._response(np.exp(log_price))[1]
 
     def total(self, log_price: float) -> tuple[float, float]:
@@ -263,10 +256,7 @@ def _crossings(chunk: Chunk) -> list[Crossing]:
 
 
 def _kinks(chunk: Chunk, found: Sequence[Crossing]) -> tuple[Array, Array, Array]:
-    """Return rates, marginals and curvatures of kinks, by rising rate.
-
-    Shapes (k, m), and (2, k, m) for both sides.
-    """
+    """Return rates, marginals (k, m), curvatures (2, k, m) of kinks, ascending."""
     rates, marginals, curvatures = [], [], []
     for rate, error in found:
         sides = [chunk.jets(rate * (1.0 + side * error), side)[1:] for side in (LEFT, RIGHT)]

@@ -42,7 +42,6 @@ class Leximin:
     multipliers : ndarray, shape (m,)
         Of the minimax program, the worst level of all: those of the groups, times their `Program.level`, add
         up to 1.
-    evaluations : int
     """
 
     rates: Array
@@ -112,10 +111,7 @@ def fill_leximin(program: Program) -> Leximin | None:
 
 
 def _level_search(found: _Structure, budget: float) -> tuple[Array, float, Array, float]:
-    """Return rates, level, multipliers and evaluations.
-
-    By a bracketed Newton search for the level.
-    """
+    """Return rates, level, multipliers and evaluations of a bracketed Newton search."""
     groups, evaluated = found.groups, 0.0
     start = np.clip(groups.typical, groups.lower, groups.upper)
     spare = start - groups.lower

@@ -44,7 +44,6 @@ class LocalModel:
 
     Parameters
     ----------
-    chunk : Chunk
     edge : ndarray, shape (m,)
         1/μ₀; 0 where marginals at rate 0 are infinite.
     limited : bool
@@ -72,10 +71,7 @@ class LocalModel:
 
     @classmethod
     def at(cls, chunk: Chunk, rate: Array, passes: ModelPasses | None = None) -> LocalModel:
-        """Return models before the first evaluation.
-
-        That is to be at these rates > 0; μ₀ is evaluated.
-        """
+        """Return models before the first evaluation, at positive rates."""
         m = len(rate)
         with np.errstate(all="ignore"):
             _, marginal, _ = chunk.jets(np.zeros(m))
@@ -106,10 +102,7 @@ class LocalModel:
         return found
 
     def slopes(self, log_price: float | Array, rates: Array) -> Array:
-        """Return the fall of modelled rates per nat of the price.
-
-        It is 0 where they are cut.
-        """
+        """Return the fall of modelled rates per nat of the price."""
         fall: Array = rates * self.pace
         if self.limited:
             inverse = np.exp(-log_price)
@@ -171,10 +164,7 @@ class LocalModel:
         return ChunkEvaluation(model, float(np.dot(lost, cost)), float(np.sum(value)), misfit)
 
     def marginals_at_lower(self) -> Array:
-        """Return marginals per unit of bandwidth at the lower bounds.
-
-        They are those of sources evaluated there.
-        """
+        """Return marginals of sources evaluated at their lower bounds, per bandwidth."""
         with np.errstate(divide="ignore"):
             return np.where(self.chunk.lower > 0.0, self.marginal, 1.0 / self.edge)
 
@@ -186,10 +176,7 @@ class LocalModel:
     def _evaluated_at_once(
         self, passes: ModelPasses, rates: Array, rate: Array, slope: Array, curvature: Array, price: float
     ) -> tuple[LocalModel, float, float] | None:
-        """Return models, gap and misfit of an evaluation, from one pass.
-
-        None means that there are marginals that are not positive.
-        """
+        """Return one pass's models, gap and misfit; None unless marginals are positive."""
         chunk, least = self.chunk, max(price, TINY_PRICE)
         marginal, lines = np.empty(len(rate)), np.empty((4, len(rate)))
         paid = price, math.log(least), 1.0 / least, self.limited, _MOST, MOVED
@@ -204,10 +191,7 @@ class LocalModel:
         return model, gap, misfit / least
 
     def _through(self, rate: Array, marginal: Array, curvature: Array, positive: BoolArray) -> LocalModel:
-        """Return the models of an evaluation.
-
-        Where marginals are not positive they do not count.
-        """
+        """Return the models of an evaluation's positive marginals."""
         # One block for all: smaller ones would be handed back to the system, and fetched again, each time.
         level, pace, floor, ceiling = np.empty((4, len(rate)))
         usable = marginal if bool(np.all(positive)) else np.where(positive, marginal, 1.0)

@@ -10,12 +10,20 @@ rounding, as in `freshopt.solvers.water_filling`.
 
 Models and dual points are frozen values: `first_models` makes the models of a problem, `solve_model_dual`
 takes models to a dual point, and `freshopt.dual_search.demand_models` takes both to better models.
+
+`newton_prices`: safeguarded Newton search for dual prices, for many independent groups at once.
+
+On logarithms of price and demand the demand of local models is nearly straight, and its slope comes with it,
+so two or three evaluations are enough from a price that is nearly right. Brackets, halved whenever two steps
+did not, keep it safe at jumps, where the root is a step between two neighbouring floats.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,12 +34,107 @@ from freshopt.dual_search.demand_models import COMPILED_SIZE, SIZE, Chunk, Chunk
 from freshopt.dual_search.kinked_models import KinkedModel
 from freshopt.dual_search.local_models import TINY_PRICE, LocalModel, typical_log_price
 from freshopt.dual_search.price_bracketing import BEYOND, trimmed
-from freshopt.dual_search.price_newton import PriceBracket, newton_prices
-from freshopt.errors import InfeasibleProblemError, list_offenders
+from freshopt.modelling.bounds_check import require_finite
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, total
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.kernel import MixedNumerics, Numerics
+
+Response: TypeAlias = Callable[[Array], tuple[Array, Array]]
+
+# Logarithms of 1e±300: prices beyond are not representable.
+LOWEST, HIGHEST = -690.0, 690.0
+# Nats; the error of Newton's step is some 1e-8 then, well below a thousandth of it.
+_NEAR = 1e-4
+# Share of the last width at which both sides of a jump are tried: together they are within it.
+_SIDE = 0.4
+# Evaluations of the response; halving 1380 nats down to an ulp takes 63.
+_LIMIT = 400
+
+
+class PriceBracket(NamedTuple):
+    """Log prices on both sides of each root.
+
+    They are as near as the tolerance asked for.
+
+    Demand exceeds the target at `low`, and not at `high`. Both are the same where the target is met to the
+    tolerance; `low` is LOWEST where no price is low enough.
+    """
+
+    low: Array
+    high: Array
+
+
+def newton_prices(
+    response: Response,
+    targets: Array,
+    start: Array,
+    tolerance: float,
+    width: float,
+    jumps: Array | None = None,
+) -> PriceBracket:
+    """Return the least log prices at which demands meet targets.
+
+    At these no demand exceeds its target.
+
+    Parameters
+    ----------
+    response : callable
+        For log prices, shape (G,): the demands, non-increasing, and their falls per nat, shape (G,) each.
+    targets : ndarray, shape (G,)
+        > 0.
+    start : ndarray, shape (G,)
+        Log prices to start from.
+    tolerance : float
+        Relative excess of demand that is none; with 0 a bracket is returned.
+    width : float
+        Width of a bracket, relative to the log price, that is narrow enough.
+    jumps : ndarray, optional
+        Log prices, rising, at which the demand of a single group may jump: a bracket is divided at the middle
+        one of those in it.
+    """
+    x = np.clip(start, LOWEST, HIGHEST)
+    low, high = np.full(len(x), LOWEST), np.full(len(x), HIGHEST)
+    stride, spans = np.ones(len(x)), np.full((2, len(x)), np.inf)
+    met = np.zeros(len(x), dtype=np.bool_)
+    for _ in range(_LIMIT):
+        used, falls = response(x)
+        with np.errstate(all="ignore"):
+            excess = np.log(used / targets)
+            step = excess * used / falls
+            # Almost there: a little farther than Newton's step, so that the root is enclosed.
+            beyond = 1e-3 * step + np.copysign(0.3 * width * np.maximum(1.0, np.abs(x)), step)
+            newton = x + step + np.where(np.abs(step) < _NEAR, beyond, 0.0)
+        met |= (np.abs(excess) <= tolerance) & (tolerance > 0.0)
+        above = excess > 0.0
+        low, high = np.where(met, x, np.where(above, x, low)), np.where(met, x, np.where(above, high, x))
+        done = met | (high - low <= width * np.maximum(1.0, np.abs(x)))
+        if bool(np.all(done)):
+            break
+        inner = (newton > low) & (newton < high)
+        bounded = (low > LOWEST) & (high < HIGHEST)
+        slow = bounded & (high - low > 0.5 * spans[0])
+        spans = np.stack([spans[1], high - low])
+        outward = np.clip(np.where(above, x + stride, x - stride), LOWEST, HIGHEST)
+        stride = np.where(inner | bounded, stride, 2.0 * stride)
+        middle = 0.5 * (low + high)
+        if jumps is not None and len(jumps):
+            middle = np.array([_beside_jump(jumps, float(low[0]), float(high[0]), width)])
+        safe = np.where(bounded, middle, outward)
+        x = np.where(done, x, np.where(inner & ~slow, newton, safe))
+    return PriceBracket(low, high)
+
+
+def _beside_jump(jumps: Array, low: float, high: float, width: float) -> float:
+    """Return a log price beside a bracket's middle jump, or its middle."""
+    inside = jumps[np.searchsorted(jumps, low, "right") : np.searchsorted(jumps, high, "left")]
+    if not len(inside):
+        return 0.5 * (low + high)
+    jump = float(inside[len(inside) // 2])
+    near = _SIDE * width * max(1.0, abs(jump))
+    beside = jump + near if jump + near < high else jump - near
+    return beside if low < beside < high else 0.5 * (low + high)
+
 
 # Relative width of the last brackets of prices, between whose ends rates are mixed.
 WIDTH = 4e-15
@@ -54,7 +157,6 @@ class DualPoint:
         Not on top of `price` but instead of it, where they are higher.
     source_prices : ndarray, shape (n,)
         What each source pays per unit of bandwidth.
-    log_price : float
     log_host_prices : ndarray, shape (H,)
         Where the next search starts.
     """
@@ -92,13 +194,7 @@ def sources_at_lower(problem: Problem, numerics: Numerics) -> BoolArray | None:
         pinned, what = hosts.broadcast_to_sources(full.astype(float)) > 0.0, "a host's limit"
     else:
         return None
-    starved = np.flatnonzero(pinned & ~np.isfinite(numerics.cost(np.array(problem.lower))))
-    if len(starved):
-        raise InfeasibleProblemError(
-            f"min_rate uses up {what} and leaves nothing for "
-            f"{list_offenders(map(problem.sources.label, starved))}, whose cost is then infinite. "
-            "Raise the bandwidth or the limit, or lower min_rate."
-        )
+    require_finite(problem, numerics, what, pinned)
     return pinned
 
 
@@ -111,8 +207,6 @@ def first_models(
 
     Parameters
     ----------
-    problem : Problem
-    numerics : DerivedNumerics or MixedNumerics of such
     pinned : ndarray of bool, shape (n,), optional
         Sources held at min_rate.
     """
@@ -134,8 +228,6 @@ def solve_model_dual(
 
     Parameters
     ----------
-    problem : Problem
-    models : DemandModels
     start : DualPoint
         Where to start from.
     tolerance : float
@@ -185,10 +277,7 @@ def answer_of(
 
 
 def answer_at_lower(problem: Problem, numerics: Numerics) -> Answer:
-    """Return min_rate for every source, and its dual price.
-
-    The price is the least at which no source takes more.
-    """
+    """Return min_rate for every source, and the least price for it."""
     lower = np.array(problem.lower)
     models, _ = _unevaluated(problem, numerics, None)
     models = models.evaluated(lower, np.full(len(lower), np.nan)).models
@@ -200,10 +289,7 @@ def answer_at_lower(problem: Problem, numerics: Numerics) -> Answer:
 def _unevaluated(
     problem: Problem, numerics: Numerics, pinned: BoolArray | None
 ) -> tuple[DemandModels, Array]:
-    """Return local models at rate 0, and equal shares.
-
-    Only the marginals at rate 0 are evaluated.
-    """
+    """Return local models at rate 0, and equal shares."""
     hosts, cost = problem.hosts, problem.sources.refresh_cost
     most = 2.0 * problem.bandwidth / cost
     if len(hosts):
@@ -235,10 +321,7 @@ def _kinked(numerics: Numerics) -> bool:
 def _host_multipliers(
     problem: Problem, models: DemandModels, start: Array, tolerance: float, width: float
 ) -> PriceBracket:
-    """Return the log dual variables of the host limits.
-
-    At these hosts' demand meets their limits, whatever the bandwidth's price.
-    """
+    """Return the log dual variables at which hosts meet their limits."""
     hosts = problem.hosts
 
     def response(log_prices: Array) -> tuple[Array, Array]:
@@ -249,10 +332,7 @@ def _host_multipliers(
 
 
 def _host_rates(problem: Problem, models: DemandModels, found: PriceBracket) -> Array:
-    """Return rates at the hosts' own prices.
-
-    They are mixed where the demand jumps, and inf beyond limited hosts.
-    """
+    """Return rates at the hosts' own prices, mixed at jumps."""
     hosts, cost = problem.hosts, problem.sources.refresh_cost
     high = np.where(found.low < found.high, found.high + _BEYOND, found.high)
     frugal = models.rates(hosts.broadcast_to_sources(high, 0.0))
@@ -278,10 +358,7 @@ def _mixture(problem: Problem, generous: Array, frugal: Array) -> Array:
 
 
 def _edge_prices(problem: Problem, models: DemandModels) -> Array:
-    """Return each source's marginal price at its min_rate.
-
-    At this price it would take its min_rate and no more.
-    """
+    """Return the marginal price at which each source takes its min_rate."""
     slope = models.marginals_at_lower()
     open_ = (problem.upper > problem.lower) & np.isfinite(slope)
     edges: Array = np.where(open_, np.maximum(slope, 0.0), 0.0)

@@ -69,10 +69,7 @@ class _Slices:
 
 
 def best_responses(numerics: Numerics, price: Array) -> Array:
-    """Return best responses to prices of any sign.
-
-    inf where a kernel's source is paid to go on.
-    """
+    """Return best responses to prices of any sign, perhaps inf."""
     if bool(np.all(price > 0.0)):
         return numerics.inverse_marginal(price)
     if isinstance(numerics, MixedNumerics):
@@ -155,10 +152,7 @@ def _own_prices(
 def _searched(
     slices: _Slices, target: Array, guess: float, price_of: Callable[[Array], Array]
 ) -> tuple[Array, Array, float]:
-    """Return prices and rates at which targets are used.
-
-    `price_of` maps what is searched to prices.
-    """
+    """Return prices, by `price_of`, and rates at which targets are used."""
     found = search_prices(
         lambda trial: slices.used(slices.rates(price_of(trial))),
         target * (1.0 + ROUNDED),
@@ -180,10 +174,7 @@ def _searched(
 
 
 def _not_positive(slices: _Slices, target: Array, at_zero: Array, guess: float) -> tuple[Array, Array, float]:
-    """Return prices ≤ 0 and rates.
-
-    The groups use no more than their targets at the price 0.
-    """
+    """Return prices ≤ 0 and rates of groups within their targets."""
     capped = np.where(
         slices.upper < LARGEST_RATE,
         slices.upper,

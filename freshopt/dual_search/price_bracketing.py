@@ -32,10 +32,7 @@ _LOG_RANGE = 690.0
 
 
 class Brackets(NamedTuple):
-    """Brackets of each group's dual price.
-
-    demand(low) ≥ target ≥ demand(high).
-    """
+    """Brackets of each group's dual price, demand(low) ≥ target ≥ demand(high)."""
 
     low: Array
     high: Array
@@ -90,10 +87,7 @@ def search_prices(demand: Demand, targets: Array, guesses: Array, width: float =
 
 
 def edge_prices(problem: Problem, numerics: Numerics, members: Index = slice(None)) -> Array:
-    """Return the marginal value at min_rate per unit of bandwidth.
-
-    At this price a source takes its min_rate and no more.
-    """
+    """Return the marginal value at min_rate per unit of bandwidth."""
     least = problem.lower[members]
     slope = numerics.take(members).marginal(least) / problem.sources.refresh_cost[members]
     free = (problem.upper[members] > least) & np.isfinite(slope)
@@ -131,10 +125,7 @@ def trimmed(problem: Problem, rates: Array) -> Array:
 
 
 def _straddle(excess: Callable[[Array], Array], x: Array) -> tuple[Array, Array, Array, Array]:
-    """Return brackets of each group's root around x.
-
-    The search moves outwards from x by growing steps.
-    """
+    """Return brackets of each group's root around x, in growing steps."""
     low, high = x, x
     above = below = excess(x)
     step = 0.5

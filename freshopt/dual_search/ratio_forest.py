@@ -144,10 +144,7 @@ class _Search:
         return math.exp(poor.price), self._mixed(rich, poor)
 
     def _bracket(self, guess: float) -> tuple[_Look, _Look | None]:
-        """Return looks on both sides of the budget.
-
-        There is none beyond where the price is 0.
-        """
+        """Return looks on both sides of the budget, None beyond price 0."""
         near = self.look(guess)
         far, step = near, max(_LEAST_STEP, _STEP * abs(near.excess))
         while (far.excess > 0.0) == (near.excess > 0.0):

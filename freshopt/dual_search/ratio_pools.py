@@ -85,8 +85,6 @@ class Pooling:
 
     Attributes
     ----------
-    numerics : Numerics
-    forest : Forest
     lower, upper : ndarray, shape (n,)
         Bounds, tightened along the trees.
     levels : tuple of ndarray of int

@@ -84,7 +84,6 @@ def sampled_search(
     ----------
     columns : Columns
         The sources; their upper limits must ask for more than the bandwidth.
-    bandwidth : float
     start : float, optional
         A price to start from; the closer it is, the fewer passes.
     used_at_start : float, optional
@@ -165,10 +164,7 @@ def _straight(excess: Callable[[float], float], x: float) -> bool:
 
 
 def first_price(columns: Columns, bandwidth: float, size: int = FIRST) -> float:
-    """Return a dual price to start from, of a sample.
-
-    `size` of the sources tell it; 1 if they do not.
-    """
+    """Return a dual price of `size` sampled sources, or 1."""
     few = columns.sample(size)
     weight, target = columns.n / few.n, math.log(bandwidth)
     tiny = np.finfo(float).tiny
@@ -185,7 +181,6 @@ def top_up(rates: Array, columns: Columns, missing: float, most: float = MOST) -
     ----------
     rates : ndarray, shape (n,)
         Changed in place.
-    columns : Columns
     missing : float
         Bandwidth to be added, or taken away.
     most : float
@@ -210,10 +205,7 @@ def top_up(rates: Array, columns: Columns, missing: float, most: float = MOST) -
 
 
 def _any_inside(rates: Array, columns: Columns) -> bool:
-    """Return whether any source is strictly between its bounds.
-
-    Else demand is flat, and other prices are as good.
-    """
+    """Return whether any source is strictly between its bounds."""
     for part in chunks(columns.n):
         lower, upper = (
             value[part] if isinstance(value, np.ndarray) else value
@@ -225,10 +217,7 @@ def _any_inside(rates: Array, columns: Columns) -> bool:
 
 
 def interpolated(points: list[tuple[float, float]], x: float) -> float:
-    """Return the polynomial through a few points at x.
-
-    In Newton's form; the abscissae are different.
-    """
+    """Return Newton's polynomial through a few points at x."""
     value, product, table = 0.0, 1.0, list(points[::-1])
     column = [y for _, y in table]
     for k, (place, _) in enumerate(table):
@@ -241,10 +230,7 @@ def interpolated(points: list[tuple[float, float]], x: float) -> float:
 
 
 def _root(excess: Callable[[float], float], x: float) -> float:
-    """Return the root of a decreasing function by bracketed secants.
-
-    NaN if it does not cross 0.
-    """
+    """Return a decreasing function's root by bracketed secants, or NaN."""
     low, high = -math.inf, math.inf
     before, value_before, reach = x, math.nan, 1.0
     for _ in range(_STEPS):

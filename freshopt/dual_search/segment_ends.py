@@ -34,12 +34,10 @@ def at_segment_ends(
 
     Parameters
     ----------
-    problem : Problem
     numerics : Numerics
         Those of the problem.
     rates : ndarray, shape (n,)
         Best responses to prices, and mixtures of them.
-    price : float
     host_prices : ndarray, shape (H,)
         What hosts' sources pay on top of the price; a limit that binds is used up by its own sources.
     """

@@ -35,7 +35,6 @@ class CuttingPlanes:
 
     Parameters
     ----------
-    chunk : Chunk
     rates_at, marginals, values : ndarray, shape (KEPT + 2, m)
         The evaluations by rising rate: where, the marginals per unit of bandwidth, and the costs. The first
         is at the lower bound and the last at the upper one; inf where the expression has no value.
@@ -74,10 +73,7 @@ class CuttingPlanes:
         return np.minimum(found, self.cap, out=found)
 
     def slopes(self, log_price: float | Array, rates: Array) -> Array:  # noqa: ARG002
-        """Return the fall of modelled rates per nat of the price.
-
-        The modelled demand is a step function: its slope is 0 between the steps.
-        """
+        """Return 0: the modelled demand is a step function."""
         return np.zeros(len(rates))
 
     def total(self, log_price: float) -> tuple[float, float]:
@@ -121,10 +117,7 @@ class CuttingPlanes:
         return found
 
     def _with_tangents(self, rate: Array, marginal: Array, value: Array) -> CuttingPlanes:
-        """Return the models with one more tangent per source.
-
-        Each is added in its place.
-        """
+        """Return the models with one more tangent per source, in place."""
         old = self.rates_at
         place = np.sum(old < rate, axis=0)  # it belongs between place − 1 and place
         fresh = np.isfinite(value) & ~np.any(old == rate, axis=0)
@@ -162,10 +155,7 @@ def cutting_planes(models: DemandModels, prices: Array) -> DemandModels:
 
 
 def _tangents(chunk: Chunk, rate: Array) -> tuple[Array, Array]:
-    """Return marginals per unit of bandwidth, and costs.
-
-    Both are inf where there is no value or no tangent.
-    """
+    """Return marginals per unit of bandwidth, and costs, inf without them."""
     with np.errstate(all="ignore"):
         value, slope, _ = chunk.jets(rate)
         marginal = slope / chunk.cost

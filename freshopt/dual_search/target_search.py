@@ -60,7 +60,6 @@ class TargetGroups:
     lower, upper, typical : ndarray, shape (n,)
     code : ndarray of int, shape (n,)
         The group of each source.
-    count : int
     """
 
     curve: Numerics
@@ -125,7 +124,6 @@ def meet_targets(groups: TargetGroups, target: Array, guess: Array | None = None
 
     Parameters
     ----------
-    groups : TargetGroups
     target : ndarray, shape (G,)
         s, of any sign.
     guess : ndarray, shape (G,), optional

@@ -117,10 +117,7 @@ class Trials:
         self._x, self._f = np.take_along_axis(x, near, 0), np.take_along_axis(f, near, 0)
 
     def measured(self, log_price: Array, used: Array, limits: Array) -> None:
-        """Add trials by the bandwidth they use of the limits.
-
-        Shapes (K, G) and (G,).
-        """
+        """Add trials, (K, G), by the bandwidth they use of limits, (G,)."""
         for block in chunks(len(limits), BLOCK):
             some = self.take(block)
             with np.errstate(divide="ignore", over="ignore"):
@@ -165,10 +162,7 @@ class Trials:
         return np.where(known & ~slow, inside, np.where(width < FAR, evenly, outside))
 
     def _outwards(self, near: list[tuple[Array, Array]], place: IntArray) -> Array:
-        """Return trials beyond the last one, by linear extrapolation.
-
-        They are on the only side that is known, by the line through two.
-        """
+        """Return trials beyond the last one, by linear extrapolation."""
         (x2, f2), (x1, f1), (y1, g1), (y2, g2) = near
         up = x1 > -FAR  # the low end is a real trial: the price is above it
         # Where demand is flat the least price is lower, whatever the sign of what rounding leaves.
@@ -183,18 +177,12 @@ class Trials:
         return trials
 
     def _place(self) -> IntArray:
-        """Return the row of the first feasible trial.
-
-        Demand is within the limit there.
-        """
+        """Return the row of the first feasible trial."""
         found: IntArray = np.argmax(self._f <= self._slack, axis=0)
         return found
 
     def _at(self, row: IntArray) -> tuple[Array, Array]:
-        """Return a trial of each group.
-
-        It is nan beyond the first and the last.
-        """
+        """Return a trial of each group, nan beyond the ends."""
         inside = (row >= 0) & (row < len(self._x))
         index = np.clip(row, 0, len(self._x) - 1)[None, :]
         x, f = np.take_along_axis(self._x, index, 0)[0], np.take_along_axis(self._f, index, 0)[0]
@@ -202,10 +190,7 @@ class Trials:
 
 
 def _estimate(near: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Return the interpolated root x(f = 0) and its error.
-
-    The interpolation goes through the most trials that agree to it.
-    """
+    """Return the interpolated root x(f = 0) and its error."""
     (low, _), (high, _) = near[1], near[2]
 
     def usable(point: tuple[Array, Array]) -> tuple[Array, Array]:

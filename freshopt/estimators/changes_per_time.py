@@ -288,10 +288,7 @@ class FullObservation(OnlineEstimator):
         return bound
 
     def _effective(self, known: SufficientStatistics | None = None) -> tuple[Array, Array]:
-        """Return the effective number of changes and time.
-
-        They count alike: as many as leave the estimate its variance.
-        """
+        """Return the effective number of changes and time, counted alike."""
         changes, span, squares = (self._fitted() if known is None else known).state.T
         alike = np.divide(span, squares, out=np.ones_like(span), where=squares > 0)
         return changes * alike, span * alike

@@ -28,7 +28,7 @@ profile.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -51,7 +51,7 @@ from freshopt.estimators.crawl_formulas import (
 from freshopt.estimators.crawl_rows import GammaParameters, Intervals, SplitRows, first_dates
 from freshopt.logs.crawl_log import CrawlLog, require_log
 from freshopt.numerics.arrays import CHUNK, Array, BoolArray, IntArray, chunks
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 
 Columns = TypeVar("Columns", bound=tuple[Any, ...])
 
@@ -78,8 +78,7 @@ LEAP = 10.0
 Iteration: TypeAlias = Callable[["CrawlLikelihood", Array, IntArray, int], Array]
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class CrawlLikelihood:
     """Log-likelihood l(Δ) of each of n sources.
 
@@ -134,10 +133,7 @@ class CrawlLikelihood:
 
     @classmethod
     def of(cls, log: CrawlLog, weight: Array | None = None, *, jeffreys: bool = False) -> CrawlLikelihood:
-        """Return the likelihood of a log, with optional row weights.
-
-        Under Jeffreys' prior if that is asked for.
-        """
+        """Return a log's likelihood, with row weights, under Jeffreys' prior if asked."""
         require_log(log)
         loaded = worthwhile(len(log))
         parts = (split_rows if loaded else SplitRows.of)(log, weight, quiet=jeffreys)
@@ -157,17 +153,11 @@ class CrawlLikelihood:
         )
 
     def smoothed(self, pseudo: float) -> CrawlLikelihood:
-        """Add a pseudo-observation to the likelihood.
-
-        It is one changed and one unchanged crawl interval of the given length; 0 for none.
-        """
+        """Add a changed and an unchanged crawl interval of a given length."""
         return replace(self, exposure=self.exposure + pseudo, pseudo=pseudo)
 
     def counting(self, changes: float | Array, time: float | Array) -> CrawlLikelihood:
-        """Return the likelihood with conjugate gamma counts added.
-
-        l(Δ) + changes·ln Δ − time·Δ: some counted changes more, in some time more.
-        """
+        """Return the likelihood with gamma counts, l(Δ) + changes·ln Δ − time·Δ."""
         return replace(self, counted=self.counted + changes, exposure=self.exposure + time)
 
     def under(self, prior: GammaParameters) -> CrawlLikelihood:
@@ -188,10 +178,7 @@ class CrawlLikelihood:
 
     @property
     def found(self) -> IntArray:
-        """Number of crawl intervals in C, shape (n,).
-
-        Without the pseudo-observation.
-        """
+        """Number of crawl intervals in C, pseudo-observation excluded, shape (n,)."""
         return np.diff(self.offsets)
 
     @property
@@ -237,10 +224,7 @@ class CrawlLikelihood:
         return self._density(np.log(rate), rate)[0]
 
     def slope(self, rate: Array) -> tuple[Array, Array]:
-        """Return the score S(Δ) and the observed information −S'(Δ).
-
-        −S'(Δ) = −l''(Δ), at one rate > 0 per source.
-        """
+        """Return the score S(Δ) and the observed information −S'(Δ) by source."""
         x, _, q = self.rows.shares(rate)
         slope, curve, _ = other_slopes(self.terms, rate)
         slope = slope + self.rows.sums(q)
@@ -345,10 +329,7 @@ class CrawlLikelihood:
         return lower, self._iterate(upper, np.flatnonzero(inside), step_up, NEAR)
 
     def _iterate(self, rate: Array, sources: IntArray, step: Iteration, small: float) -> Array:
-        """Iterate a relative step until it is small, source by source.
-
-        It is applied to those sources only that still move.
-        """
+        """Iterate a relative step until it is small, source by source."""
         part = self.select(sources)
         for k in range(STEPS):
             if len(sources) == 0:
@@ -361,10 +342,7 @@ class CrawlLikelihood:
         raise _unsettled(len(sources))
 
     def select(self, keep: BoolArray | IntArray) -> CrawlLikelihood:
-        """Return the likelihood of some of the sources.
-
-        They are given as a mask or as increasing positions.
-        """
+        """Return the likelihood of sources by a mask or increasing positions."""
         mask = np.zeros(len(self.counted), dtype=np.bool_)
         mask[keep] = True
         if mask.all():
@@ -385,10 +363,7 @@ class CrawlLikelihood:
         return self.rows.sums(self.intervals) + self.pseudo
 
     def _number(self) -> Array:
-        """Return the weighted number of crawl intervals in C.
-
-        With the pseudo-observation.
-        """
+        """Return the weighted number of crawl intervals in C, pseudo-observation included."""
         return self.rows.sums(np.ones(len(self.intervals))) + 1.0 * (self.pseudo > 0)
 
     def _blocks(self) -> Iterator[tuple[slice, CrawlLikelihood]]:
@@ -418,10 +393,7 @@ def _unsettled(count: int) -> FreshoptError:
 
 
 def _ratio(numerator: Array, slope: Array) -> Array:
-    """Return Newton's step, 0 where the slope vanishes.
-
-    It vanishes at the maximum itself.
-    """
+    """Return Newton's step, 0 where the slope vanishes."""
     step: Array = np.divide(numerator, slope, out=np.zeros(len(slope)), where=slope != 0.0)
     return step
 
@@ -441,10 +413,7 @@ def crawl_loops() -> tuple[Callable[..., int], Callable[..., tuple[int, int]], C
 
 
 def plain(columns: Columns) -> Columns:
-    """Return read-only contiguous views of a tuple's arrays.
-
-    One type for the compiler, whoever made them.
-    """
+    """Return read-only contiguous views, of one type, of a tuple's arrays."""
     views = []
     for column in columns:
         view = np.ascontiguousarray(column).view() if isinstance(column, np.ndarray) else column

@@ -202,19 +202,13 @@ class Forgetting:
         return "" if self.half_life is None else f", half_life={self.half_life}"
 
     def factor(self, age: float, time_unit: str) -> float:
-        """Return the weight of an observation by its age.
-
-        The age is in time units; 1 for ages of 0 and below.
-        """
+        """Return the weight of an observation by its age, 1 before 0."""
         if self.half_life is None or not age > 0:
             return 1.0
         return float(np.exp2(max(-age / convert_time(self.half_life, "day", time_unit), 0.5 * FAINTEST)))
 
     def weights(self, log: CrawlLog, row: IntArray | slice, newest: float) -> Array | None:
-        """Return the weights of rows of a log.
-
-        None where nothing is forgotten.
-        """
+        """Return the weights of rows of a log, None for all alike."""
         if self.half_life is None:
             return None
         if not log.timed:
@@ -230,8 +224,5 @@ class Forgetting:
 
 
 def moment_of(log: CrawlLog, time: float) -> float:
-    """Return a log's time on a common clock.
-
-    In time units: since 1970 if the log has dates.
-    """
+    """Return a log's time in time units, since 1970 with dates."""
     return time + log.clock.epoch() / SECONDS[log.time_unit]

@@ -331,10 +331,7 @@ class OnlineEstimator(Estimator):
         rows: ObservedIntervals,  # noqa: ARG002
         rate: Array,  # noqa: ARG002
     ) -> Array:
-        """Return the state after a batch, but for sums of its rows.
-
-        `at` are the positions of the batch's sources.
-        """
+        """Return the state of sources `at` after a batch, sums excepted."""
         return known.state.copy()
 
     def _learn(
@@ -389,10 +386,7 @@ class BatchEstimator(Estimator):
 
     @abstractmethod
     def _solve(self, log: CrawlLog, weights: Array | None) -> tuple[Array, npt.NDArray[np.str_]]:
-        """Return the change rates and the flags.
-
-        `weights` has one entry for each row, None for equal ones.
-        """
+        """Return the change rates and the flags, by rows' weights if any."""
 
     def _prior(self, log: CrawlLog) -> GammaParameters | None:  # noqa: ARG002 - those that have one need it
         """Return the prior of each source, or None."""

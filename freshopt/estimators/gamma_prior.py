@@ -236,10 +236,7 @@ def few_crawls(log: CrawlLog) -> bool:
 
 
 def _sampled(observed: CrawlLikelihood) -> CrawlLikelihood:
-    """Return the likelihood of the sources, or a sample.
-
-    A sample where there are very many.
-    """
+    """Return the likelihood of the sources, or of a sample of many."""
     n = len(observed.counted)
     if n > ENOUGH:
         return observed.select(np.linspace(0, n - 1, ENOUGH).astype(np.int64))
@@ -310,10 +307,7 @@ def _hyperprior(shape: float, *, typical: bool) -> float:
 def _averaged(
     marginal: MarginalLikelihood, shape: float, mean: float, births: float, *, typical: bool
 ) -> tuple[float, float]:
-    """Return shape and mean averaged over their posterior.
-
-    `shape` and `mean` are the most likely values, `births` the rate of births.
-    """
+    """Return shape and mean averaged over their posterior."""
     best = 1.0 / math.sqrt(shape)
 
     def evidence(spread: Array) -> Array:

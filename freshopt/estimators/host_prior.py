@@ -30,7 +30,7 @@ from freshopt.estimators.gamma_prior import ENOUGH, FLATTEST, STEEPEST, GammaPri
 from freshopt.estimators.marginal_likelihood import laplace
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, IntArray, are_text, shape_of
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.units import convert_time
 
 # Largest number of rounds of the search; the means settle to 1e-6 in about 10.
@@ -41,8 +41,7 @@ NARROWEST = 1e-2
 LEAP = 1.0
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class HostPriors:
     """Hierarchical gamma prior of change rates by host.
 
@@ -178,10 +177,7 @@ class _Hosts:
     def means(
         self, shape: float, typical: float, spread: float, begin: Array | None = None
     ) -> tuple[Array, Array]:
-        """Return posterior mean and variance of each host's ln m.
-
-        Given the spread of all others.
-        """
+        """Return posterior mean and variance of hosts' ln m, given the others'."""
         count = int(self.code.max()) + 1
         mean = np.full(count, typical) if begin is None else begin
         for _ in range(ROUNDS):
@@ -194,10 +190,7 @@ class _Hosts:
         return mean, 1.0 / curve
 
     def spread_of(self, shape: float, typical: float) -> tuple[float, float, float]:
-        """Return the hyperparameters by coordinate-wise iteration.
-
-        They are the shape, ln of the typical mean, and the spread.
-        """
+        """Return shape, ln of the typical mean and spread, by coordinates."""
         from scipy.optimize import minimize_scalar
 
         spread, mean = 1.0, None
@@ -218,10 +211,7 @@ class _Hosts:
         return shape, typical, spread
 
     def _loss(self, logarithm: float, mean: Array, spread: float) -> float:
-        """Return the negative log evidence of ln(shape).
-
-        The means are integrated out about their best values.
-        """
+        """Return the negative log evidence of ln(shape), means integrated out."""
         evidence, _, curve = self._evidence(float(np.exp(logarithm)), mean)
         return -evidence + 0.5 * float(np.sum(np.log(curve + spread**-2.0)))
 

@@ -219,10 +219,7 @@ class LawOfLargeNumbers(KnownCrawlRate):
         return at_least(self.floor, rate, self._time(known), known.time_unit)
 
     def _alpha_at(self, crawls: IntArray) -> Array:
-        """Return α_k of each source, 1 without crawls.
-
-        The estimate of those is 0 anyway.
-        """
+        """Return α_k of each source, 1 without crawls."""
         if not callable(self.alpha):
             return np.full(len(crawls), float(self.alpha))
         counts, which = np.unique(crawls, return_inverse=True)

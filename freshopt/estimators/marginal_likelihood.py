@@ -89,10 +89,7 @@ def posterior_mode(observed: CrawlLikelihood, prior: GammaParameters) -> Array:
 
 
 def by_odds(observed: CrawlLikelihood, shape: float, exposure: float) -> tuple[float, Array]:
-    """Return the evidence if all first dates are changes.
-
-    And the odds, for each first date, that it is a birth at a rate of 1.
-    """
+    """Return the evidence if first dates are changes, and odds of births."""
     n = len(observed.counted)
     change, birth = explained(observed, GammaParameters(np.full(n, shape), np.full(n, exposure), np.zeros(n)))
     told = np.zeros(n, dtype=np.bool_) if observed.possible is None else observed.possible > 0.0
@@ -100,10 +97,7 @@ def by_odds(observed: CrawlLikelihood, shape: float, exposure: float) -> tuple[f
 
 
 def laplace(value: Array, alpha: Array) -> Array:
-    """Return log integrals of densities, as if they were Gamma.
-
-    Given their values and curvatures at the mode.
-    """
+    """Return log integrals of densities, as if Gamma, by their modes."""
     from scipy.special import gammaln
 
     integral: Array = value + gammaln(alpha) + alpha - alpha * np.log(alpha)
@@ -193,10 +187,7 @@ class MarginalLikelihood:
         return None if self.observed.age is None else float(np.sum(self.observed.age))
 
     def _best_births(self, odds: Array) -> float:
-        """Return the likeliest rate of births, 0 without first dates.
-
-        `odds` are those of births at a rate of 1.
-        """
+        """Return the likeliest rate of births by odds, 0 without dates."""
         age = self._age
         if age is None:
             return 0.0
@@ -257,10 +248,7 @@ class Grid:
 
     @classmethod
     def of(cls, observed: CrawlLikelihood) -> Grid:
-        """Return the likelihoods of sources that changed.
-
-        Each has a crawl that found a change.
-        """
+        """Return the likelihoods of sources that crawls found changed."""
         span = observed.exposure + observed._span()
         shortest = float(np.min(observed.intervals))
         if np.any(observed.exposure > 0.0):

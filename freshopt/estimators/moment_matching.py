@@ -188,10 +188,7 @@ class MomentMatching(BatchEstimator):
         return rows, np.ones(len(rows.row)) if weights is None else weights
 
     def _spread(self, confidence: float) -> Array:
-        """Return N·ε of Hoeffding's inequality, a number of crawls.
-
-        With weights w it has √Σw² in place of √N.
-        """
+        """Return N·ε of Hoeffding's inequality, √Σw² in place of √N."""
         delta = 1.0 - check_confidence(confidence)
         rows, weights = self._weighed()
         spread: Array = np.sqrt(0.5 * math.log(2.0 / delta) * rows.sums(weights * weights))

@@ -93,18 +93,12 @@ class RateDistribution:
         )
 
     def median(self) -> Array:
-        """Return the posterior medians, shape (n,).
-
-        NaN where there is no data.
-        """
+        """Return the posterior medians, shape (n,), NaN without data."""
         median: Array = self.quantiles(np.full((1, len(self.lowest)), 0.5))[0]
         return median
 
     def interval(self, confidence: float) -> tuple[Array, Array]:
-        """Return central credible intervals of all rates.
-
-        (0, inf) where there is no data.
-        """
+        """Return central credible intervals of all rates, (0, inf) without data."""
         tail = 0.5 * (1.0 - confidence)
         levels = np.repeat([[tail], [1.0 - tail]], len(self.lowest), axis=1)
         lower, upper = self.quantiles(levels)
@@ -145,10 +139,7 @@ class RateDistribution:
         return Quadrature(rates, weights)
 
     def draws(self, count: int, seed: int) -> Array:
-        """Return independent posterior samples, shape (count, n).
-
-        NaN where there is no data.
-        """
+        """Return independent posterior samples, shape (count, n), NaN without data."""
         count = as_whole(count, "draws", 1, MOST_NUMBERS // max(1, len(self.lowest)))
         uniform = np.random.default_rng(check_seed(seed)).random((count, len(self.lowest)))
         return self.quantiles(np.clip(uniform, EDGE, 1.0 - EDGE))
@@ -287,10 +278,7 @@ def crawled_range(gap: Array, time: Array, counted: Array) -> tuple[float, float
 
 
 def _range(span: Array, fastest: Array) -> tuple[float, float]:
-    """Return the slowest and the fastest rate that crawls tell of.
-
-    Both are 0 without any.
-    """
+    """Return the slowest and the fastest rate that crawls tell, or 0."""
     if len(span) == 0:
         return 0.0, 0.0
     return 1.0 / (SLOWER * float(np.max(span))), float(np.max(fastest))

@@ -14,7 +14,7 @@ import numpy as np
 
 from freshopt.estimators.crawl_rows import GammaParameters
 from freshopt.numerics.arrays import Array, IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 
 # Mass that a prior may have beyond the nodes.
 TAIL = 1e-12
@@ -36,8 +36,7 @@ FAR = 30.0
 HALVINGS = 40
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class RateGrid:
     """Grid of rates of each of n sources.
 

@@ -44,7 +44,6 @@ class RatePosterior:
 
     Attributes
     ----------
-    log : CrawlLog
     forgetting : Forgetting
         With weights w and without a prior each source counts as (Σw)²/Σw² crawls: the interval covers a rate
         that did not drift. With a prior the weights are taken as they are, and stale sources return to it.
@@ -75,10 +74,7 @@ class RatePosterior:
         return RateDistribution(lambda levels: _quantiles(observed, levels), never, always, self.evidence)
 
     def evidence(self) -> RateEvidence:
-        """Return what the crawls tell, beside the prior.
-
-        Of this the rate of births alone is taken.
-        """
+        """Return what the crawls tell, the rate of births alone of priors."""
         log = self.log
         observed = self._observed(jeffreys=False)
         if self.prior is not None and observed.age is not None:
@@ -135,10 +131,7 @@ def _by_loops(posterior: CrawlLikelihood, levels: Array) -> Array:
 
 
 def _grids(posterior: CrawlLikelihood) -> Iterator[tuple[IntArray, GridQuantiles]]:
-    """Yield positions of sources and their quantiles.
-
-    First those with a sharp mode, then the others.
-    """
+    """Yield sources' positions and quantiles, those with a sharp mode first."""
     jeffreys, terms = posterior.quiet is not None, posterior.terms
     number, span = posterior._number(), posterior._span()
     start = np.log((number + terms.counted + 0.5 * jeffreys) / (0.5 * span + terms.exposure))
@@ -175,10 +168,7 @@ def _shortest(posterior: CrawlLikelihood) -> Array:
 
 
 def mean_gaps(log: CrawlLog) -> Array:
-    """Return the mean crawl interval of each source.
-
-    NaN where there is none.
-    """
+    """Return the mean crawl interval of each source, or NaN."""
     seen = ~np.isnan(log.interval)
     total, number = (segment_sums(v, log.offsets) for v in (np.where(seen, log.interval, 0.0), 1.0 * seen))
     mean: Array = np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0)

@@ -57,7 +57,6 @@ class ResetFilter:
 
     Attributes
     ----------
-    log : CrawlLog
     prior : GammaParameters
         Of each source, in the log's time unit.
 
@@ -86,10 +85,7 @@ class ResetFilter:
         return total
 
     def chosen(self) -> float:
-        """Return the rate of resets that predicts the log best.
-
-        Of 0 and a grid of rates, between whose best and its neighbours the maximum is that of a parabola.
-        """
+        """Return the rate of resets that predicts the log best, or 0."""
         resets = candidates(self.log)
         evidence = self.evidence(resets)
         best = int(np.flatnonzero(evidence >= np.max(evidence) - EQUAL)[0])
@@ -121,10 +117,7 @@ class ResetFilter:
         return RateDistribution(quantiles, never, never, lambda: self._evidence(reset))
 
     def _evidence(self, reset: float) -> RateEvidence:
-        """Return what a log tells of the rates at its end.
-
-        It is the belief over the prior, by rate.
-        """
+        """Return the belief over the prior at a log's end, by rate."""
         n = len(self.log.names)
         node: list[Array] = [np.empty(0)] * n
         told: list[Array] = [np.empty(0)] * n
@@ -301,10 +294,7 @@ def filter_crawls(
 
 
 def likelihood_of(number: float, time: float, nodes: Array, told: Array) -> float:
-    """Fill in the likelihood of a row, up to a factor.
-
-    Returns the logarithm of the factor.
-    """
+    """Fill in a row's likelihood up to a factor; return its logarithm."""
     m = len(nodes)
     if number == -2.0:
         for j in range(m):

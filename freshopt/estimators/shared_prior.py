@@ -137,10 +137,7 @@ class Cells:
         return cls(left, width, shift, weight, top, sharp, node, likelihood, cell)
 
     def rates(self, prior: Array, random: np.random.Generator) -> Array:
-        """Return one draw of the change rates, shape (m,).
-
-        Given the prior mass of each cell.
-        """
+        """Return a draw of change rates, (m,), by the cells' prior mass."""
         chosen = chosen_cells(self.weight * prior, random)
         t = self.left + self.width * (chosen + random.random(len(chosen)))
         if len(self.sharp):
@@ -221,7 +218,6 @@ class SharedPrior:
 
     Attributes
     ----------
-    evidence : RateEvidence
     shift : ndarray of float, shape (n,)
         ln s of each source.
     left, width : float
@@ -238,10 +234,7 @@ class SharedPrior:
 
     @classmethod
     def of(cls, evidence: RateEvidence, draws: int, seed: int) -> SharedPrior:
-        """Return draws of the prior that the sources share.
-
-        Some must have data.
-        """
+        """Return draws of the prior that sources with some data share."""
         random = np.random.default_rng([seed, 2])
         known = np.flatnonzero(evidence.known)
         learners = known
@@ -252,10 +245,7 @@ class SharedPrior:
         return cls(evidence, best.shift, best.cells.left, best.cells.width, best.run(draws, random))
 
     def rates(self, which: IntArray, seed: int) -> Array:
-        """Return draws of the rates of some sources, shape (draws, m).
-
-        They are given by increasing positions.
-        """
+        """Return rates, (draws, m), of some sources by increasing positions."""
         drawn = np.empty((len(self.mass), len(which)))
         for k in range(0, len(which), BLOCK):
             some = which[k : k + BLOCK]
@@ -377,10 +367,7 @@ class _Chain:
         return value
 
     def _about(self, at: int) -> Array:
-        """Return the masses of logistic distributions about a cell.
-
-        Shape (scales, scales, cells).
-        """
+        """Return masses of logistic distributions about a cell, (scales, scales, cells)."""
         count = len(self.hyperprior)
         return self.masses[:, :, count - at : 2 * count - at]
 
@@ -393,10 +380,7 @@ class _Chain:
 
 
 def _occupied(share: Array, many: IntArray) -> Array:
-    """Return Dirichlet's log probability of counts, up to a constant.
-
-    Over the last axis.
-    """
+    """Return Dirichlet's log probability of counts over the last axis, unnormalised."""
     from scipy.special import gammaln
 
     value: Array = np.sum(gammaln(share + many) - gammaln(share), axis=-1)
@@ -435,10 +419,7 @@ def _masses(count: int, width: float) -> Array:
 
 
 def _hyperprior(centre: Array, gap: Array, shift: Array) -> Array:
-    """Return the log hyperprior of the location by cell.
-
-    It is flat where no gap is known.
-    """
+    """Return the location's log hyperprior by cell, flat without gaps."""
     told = ~np.isnan(gap)
     if not np.any(told):
         return np.zeros(len(centre))

@@ -14,7 +14,6 @@ Cost: one pass over the rows, some 60 evaluations of the likelihood.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -24,15 +23,14 @@ from freshopt.errors import SourceDataError, list_offenders
 from freshopt.formatting import count
 from freshopt.logs.row_outcomes import ended, failed
 from freshopt.numerics.arrays import Array, BoolArray, as_numbers
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 
 # Of the prior: its mean in logits, and the logarithm of its weight in fetches. A log in which everything
 # succeeds bounds neither.
 LOGITS, WEIGHTS = (-8.0, 8.0), (-1.0, 8.0)
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class SuccessRates:
     """Posterior chances of success of each source.
 

@@ -30,7 +30,7 @@ from freshopt.numerics.arrays import (
     as_positive,
     as_vector,
 )
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.segments import segment_sums
 from freshopt.units import convert_time
 
@@ -47,7 +47,6 @@ class ObservedIntervals:
 
     Attributes
     ----------
-    log : CrawlLog
     offsets : ndarray of int, shape (n+1,)
         Rows ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of source k.
     changed : ndarray of bool, shape (m,)
@@ -98,10 +97,7 @@ class ObservedIntervals:
 
     @property
     def rank(self) -> IntArray:
-        """Position of each row within its source, shape (m,).
-
-        From 0.
-        """
+        """Position of each row within its source, from 0, shape (m,)."""
         return np.arange(len(self.row)) - np.repeat(self.offsets[:-1], self.crawls)
 
     def sums(self, values: Array) -> Array:
@@ -127,8 +123,7 @@ class ObservedIntervals:
         return rate
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class SufficientStatistics:
     """Sufficient statistics of n sources after some batches.
 
@@ -136,7 +131,6 @@ class SufficientStatistics:
     ----------
     sources : ndarray, shape (n,)
         Sorted names or integers.
-    time_unit : str
     crawls : ndarray of int, shape (n,)
         Crawls after a known crawl interval.
     found : ndarray of int, shape (n,)
@@ -158,10 +152,7 @@ class SufficientStatistics:
     def before(
         cls, log: CrawlLog, earlier: SufficientStatistics | None, width: int
     ) -> tuple[SufficientStatistics, IntArray]:
-        """Return the statistics before a batch.
-
-        With places for the sources of the batch.
-        """
+        """Return the statistics before a batch, with places for its sources."""
         if earlier is None:
             n = len(log.names)
             none = np.zeros(n, dtype=np.int64)
@@ -187,10 +178,7 @@ class SufficientStatistics:
     def after(
         self, rows: ObservedIntervals, at: IntArray, state: Array, newest: float
     ) -> SufficientStatistics:
-        """Return the statistics updated with a batch.
-
-        Its counts are added, and the state of all sources is new.
-        """
+        """Return the statistics updated with a batch and the sources' new state."""
         crawls, found = self.crawls.copy(), self.found.copy()
         crawls[at] += rows.crawls
         found[at] += rows.found

@@ -28,10 +28,7 @@ _EARLIEST, _LATEST = -62_104_060_800.0, 253_339_142_400.0
 
 
 def utc_moment(time: float | datetime | np.datetime64, what: str = "start") -> np.datetime64:
-    """Return a moment in UTC to the microsecond.
-
-    Without a time zone it is UTC.
-    """
+    """Return a moment in UTC, also without a zone, to the microsecond."""
     if isinstance(time, datetime):
         time = np.datetime64(time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time)
     elif not isinstance(time, np.datetime64):

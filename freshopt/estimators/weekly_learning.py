@@ -200,10 +200,7 @@ def with_hours(g: Array, hours: Array) -> Array:
 
 
 def _waves(time: Array) -> Array:
-    """Return cosines and sines of times in days, shape (m, 4).
-
-    Of one and two turns a day.
-    """
+    """Return cosines and sines of one and two turns, (m, 4)."""
     turn = time % 1.0 * (2.0 * np.pi)
     cos, sin = np.cos(turn), np.sin(turn)
     return np.stack((cos, 2.0 * cos * cos - 1.0, sin, 2.0 * cos * sin), axis=1)
@@ -271,10 +268,7 @@ class _Evidence(NamedTuple):
 
 
 def _evidence(likelihoods: list[ShapeLikelihood], shapes: list[Array]) -> _Evidence:
-    """Return gains of shapes, in-sample and on held-out weeks.
-
-    The first of three is that of the whole log.
-    """
+    """Return a shape's gains, in-sample first, then on held-out weeks."""
     whole, even, odd = likelihoods
     held_out = sum(
         test.gain(CONSTANT + (1.0 - CONSTANT) * g) for test, g in ((even, shapes[2]), (odd, shapes[1]))
@@ -347,10 +341,7 @@ class CycleSpans:
         return np.maximum(covered + float(weight @ self.whole), 0.0) / self.bins
 
     def _beyond(self, edge: npt.NDArray[np.int32], into: Array, weight: Array) -> Array:
-        """Return the weighted share of each bin before the edges.
-
-        Of two cycles, shape (2·bins,).
-        """
+        """Return the weighted share of bins before the edges, shape (2·bins,)."""
         here: Array = np.bincount(edge, weight, 2 * self.bins).astype(np.float64)
         later: Array = np.cumsum(here[::-1])[::-1] - here
         return later + np.bincount(edge, weight * into, 2 * self.bins)
@@ -384,10 +375,7 @@ class ObservedSpans:
     def of(
         cls, log: CrawlLog, change_rate: Array, zone: str | None, chosen: IntArray | None = None
     ) -> ObservedSpans:
-        """Return what the rows of a log tell.
-
-        Sources without a finite positive rate are left out.
-        """
+        """Return what rows of sources with a finite positive rate tell."""
         if not log.timed:
             raise SourceDataError(
                 "the log has no times, only crawl intervals. A weekly profile needs to know when crawls took "
@@ -422,10 +410,7 @@ class ObservedSpans:
         return cls(begin - FIRST_MONDAY, length, rate, changes, dated)
 
     def every_other(self, period: float) -> tuple[ObservedSpans, ObservedSpans]:
-        """Return the spans that end in even and in odd periods.
-
-        The period is in seconds.
-        """
+        """Return the spans ending in even and in odd periods, in seconds."""
         even = np.floor((self.begin + self.length) / period) % 2.0 == 0.0
         return self._select(even), self._select(~even)
 

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -47,7 +46,7 @@ from freshopt.estimators.weekly_learning import ENOUGH_OF_DAY, learnt_shape
 from freshopt.logs.clock import Clock, as_datetime
 from freshopt.logs.crawl_log import CrawlLog, as_log
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number, as_numbers, as_whole, read_only
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.units import SECONDS, check_time_unit
 
 if TYPE_CHECKING:
@@ -62,8 +61,7 @@ ENOUGH = 8.0
 FEW_PARTS = 2
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+@frozen_value(init=False, repr=False)
 class WeeklyProfile:
     """Relative change rate over the week, common to all sources.
 
@@ -344,10 +342,7 @@ class WeeklyProfile:
         )
 
     def _ahead(self, phase: Array, parts: int) -> Array:
-        """Return the mean waiting less that at phases in [0, 1).
-
-        The gap is a week over `parts`.
-        """
+        """Return the mean waiting less that at phases in [0, 1)."""
         bins = len(self.g)
         height = np.concatenate(([0.0], np.cumsum(self.g - 1.0))) / bins  # A at the edges of bins
         height[-1] = 0.0

@@ -20,21 +20,135 @@ leave their caps, are sorted by their differences. In 63 000 random steps, data 
 three quarters of them with hosts, the optimality conditions hold to 1.6e-15 of their terms. A step costs one
 sort and about log₂ 2n + 5 passes, and as much again over the sources of hosts that exceed their limits,
 where n is then the largest host.
+
+`Crossings`: breakpoints of rates as functions of budget multipliers.
+
+There rates leave their caps and meet their floors as the multipliers (dual variables) of their budgets rise.
+Each source has two events, numbered k (it leaves its cap) and n + k (it meets its floor). Between two events
+of a budget the same rates are free.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders
-from freshopt.first_order.breakpoints import Crossings
 from freshopt.first_order.budget_groups import Budgets, HostBudgets
 from freshopt.modelling.problem import FEW_ULP
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, total
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Crossings:
+    """Breakpoints at positive multipliers, sorted within each group.
+
+    Attributes
+    ----------
+    events : ndarray of int, shape (E,)
+        Numbers of the events.
+    groups : ndarray of int, shape (E,)
+        The group of each.
+    first, counts : ndarray of int, shape (G,)
+        Where each group's events begin, and how many they are.
+    """
+
+    events: IntArray
+    groups: IntArray
+    first: IntArray
+    counts: IntArray
+
+    @classmethod
+    def of(cls, multipliers: Array, budgets: Budgets) -> Crossings:
+        """Sort the breakpoints of n sources by multipliers, shape (2n,)."""
+        events = np.flatnonzero((multipliers > 0.0) & (multipliers < np.inf))
+        if len(budgets) > 1:
+            groups = budgets.groups[events % len(budgets.groups)]
+            order = np.lexsort((multipliers[events], groups))
+            groups, counts = groups[order], np.bincount(groups, minlength=len(budgets))
+        else:
+            order = np.argsort(multipliers[events], kind="stable")
+            groups, counts = np.zeros_like(events), np.array([len(events)])
+        return cls(events[order], groups, np.cumsum(counts) - counts, counts)
+
+    def broadcast_to_sources(self, values: Array) -> Array:
+        """Return each event's value of its group, a single one's broadcast."""
+        return values if len(self.counts) == 1 else values[self.groups]
+
+    def at(self, position: IntArray) -> IntArray:
+        """Return each group's event at a position, shape (G,), any without."""
+        if not len(self.events):
+            return np.zeros(len(self.counts), dtype=np.int64)
+        at: IntArray = self.events[np.minimum(self.first + position, len(self.events) - 1)]
+        return at
+
+    def split(self, enough: Callable[[IntArray], BoolArray]) -> IntArray:
+        """Return how many events precede each group's multiplier, shape (G,).
+
+        At these events its rates still use up the budget.
+        `enough` tells this of one event per group, all groups at once.
+        """
+        passed, ahead = np.zeros_like(self.counts), self.counts
+        while bool(np.any(searched := passed < ahead)):
+            middle = (passed + ahead) // 2
+            spends = enough(self.at(middle))
+            passed = np.where(searched & spends, middle + 1, passed)
+            ahead = np.where(searched & ~spends, middle, ahead)
+        return passed
+
+    def around(self, split: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the events before and after a split, shapes (G,)."""
+        return self.at(np.maximum(split - 1, 0)), self.at(np.minimum(split, np.maximum(self.counts - 1, 0)))
+
+    def crowds(self, split: IntArray, multipliers: Array, blur: Array) -> tuple[IntArray, IntArray]:
+        """Return positions and crowds of events in unclear order.
+
+        The positions are in `events`, the order is that beside a split.
+        A crowd holds the events nearer than rounding to the one before the split, or to the one after it, and
+        all between them; one crowd if the two overlap. Numbers of crowds ascend with positions.
+        """
+        here, width, place = multipliers[self.events], blur[self.events], np.arange(len(self.events))
+        reach = []
+        for anchors in self.around(split):
+            apart = np.abs(here - self.broadcast_to_sources(multipliers[anchors]))
+            near = np.flatnonzero(apart <= width + self.broadcast_to_sources(blur[anchors]))
+            low, high = np.full(len(split), len(place)), np.full(len(split), -1)
+            np.minimum.at(low, self.groups[near], near)
+            np.maximum.at(high, self.groups[near], near)
+            reach.append((low, high))
+        (low, middle), (start, high) = reach
+        apart_at = np.where(middle < start, start, high + 1)  # where the second crowd begins
+        low, middle = np.minimum(low, start), np.where(middle < start, middle, np.maximum(middle, high))
+        first = (place >= low[self.groups]) & (place <= middle[self.groups])
+        second = (place >= apart_at[self.groups]) & (place <= high[self.groups])
+        positions = np.flatnonzero(first | second)
+        return positions, 2 * self.groups[positions] + second[positions]
+
+    def finest(self, positions: IntArray, crowds: IntArray, edges: Array) -> IntArray:
+        """Return each position's event of smallest edge in its crowd."""
+        order = np.lexsort((np.abs(edges[self.events[positions]]), crowds))
+        finest: IntArray = self.events[positions[order]][np.searchsorted(crowds, crowds)]
+        return finest
+
+    def reordered(self, positions: IntArray, crowds: IntArray, key: Array) -> Crossings:
+        """Return the same events, each crowd in a key's order."""
+        events = self.events.copy()
+        events[positions] = events[positions[np.lexsort((key, crowds))]]
+        return replace(self, events=events)
+
+    def places(self, multipliers: Array) -> IntArray:
+        """Return every event's position in its group, shape (2n,).
+
+        Events at multipliers that are not positive come before all others, those at none after them.
+        """
+        place = np.where(multipliers > 0.0, len(multipliers), -1)
+        place[self.events] = np.arange(len(self.events)) - np.repeat(self.first, self.counts)
+        return place
+
 
 # Multipliers nearer than this, relatively, may be out of order.
 BLUR = 4 * float(np.finfo(float).eps)
@@ -58,10 +172,7 @@ class Geometry(Protocol):
         """Return the dual coordinate φ'(r), increasing in r, shape (n,)."""
 
     def primal(self, dual: Array) -> Array:
-        """Return the primal r with φ'(r) = dual, shape (n,).
-
-        It is inf beyond the largest dual.
-        """
+        """Return the primal r with φ'(r) = dual, or inf, shape (n,)."""
 
     def levels(self, behind: Array, budgets: Budgets) -> Array:
         """Return per group the c with Σ primal(c − behind) = amount.
@@ -204,10 +315,7 @@ def _meet(
     upper: Array,
     budgets: Budgets,
 ) -> tuple[Array, Array]:
-    """Return rates that use up every budget, and multipliers.
-
-    Rates of shape (n,) meet the budgets exactly; the multipliers are of shape (G,).
-    """
+    """Return rates, (n,), that use up every budget, and multipliers, (G,)."""
     push = learning_rate * gradient
     unpriced, spread, n = at_q - push, budgets.broadcast_to_sources, len(at_q)
     # Events: as λ rises, source k leaves its cap (event k), or meets its floor (event n + k).
@@ -217,17 +325,11 @@ def _meet(
         multipliers = reach - np.tile(push, 2)
 
     def against(k: IntArray) -> Array:
-        """Return how much further sources k are pushed than others.
-
-        They are one of each group.
-        """
+        """Return how much further each group's source k is pushed than others."""
         return learning_rate * (spread(gradient[k]) - gradient)
 
     def enough(chosen: IntArray) -> BoolArray:
-        """Return which groups use up their budget at events' λ.
-
-        There is one event in each group.
-        """
+        """Return which groups use up their budget at their event's λ."""
         k = chosen % n
         unconstrained = geometry.primal(_add(at_q, spread(-at_q[k]), against(k), spread(edges[chosen])))
         return budgets.totals(np.clip(unconstrained, lower, upper)) >= budgets.amounts
@@ -272,10 +374,7 @@ def _meet(
 
 
 def _add(first: Array, *others: Array | np.float64) -> Array:
-    """Return the sum, right to the last digit.
-
-    The rounding of each addition is carried along (Knuth's two-sum).
-    """
+    """Return the sum with the rounding carried along (Knuth's two-sum)."""
     head, tail = first, np.zeros_like(first)
     with np.errstate(invalid="ignore"):  # a source held at 0, whose dual is −inf
         for other in others:

@@ -64,28 +64,19 @@ class Budgets:
         return np.array([total(values)]) if len(values) > CHUNK else np.add.reduce(values, keepdims=True)
 
     def broadcast_to_sources(self, values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-        """Return each source's value of its group.
-
-        A single one is left to broadcasting.
-        """
+        """Return each source's value of its group, a single one's broadcast."""
         each: npt.NDArray[Scalar] = values if len(self) == 1 else values[self.groups]
         return each
 
     def some(self, sources: IntArray) -> tuple[IntArray, Budgets]:
-        """Return the groups of some sources, and their budgets.
-
-        The groups are in ascending order, the budgets those of these sources alone.
-        """
+        """Return the groups of some sources, ascending, and their own budgets."""
         starts = np.flatnonzero(np.diff(self.groups[sources], prepend=-1) > 0)
         present = self.groups[sources[starts]]
         renamed = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(sources)))
         return present, Budgets(self.amounts[present], renamed, starts)
 
     def left(self, taken: Array, wanted: IntArray) -> Array:
-        """Return the rest of the wanted groups' budgets.
-
-        It is at least the one ulp that filling may leave.
-        """
+        """Return the rest of the wanted groups' budgets, an ulp at least."""
         amounts = self.amounts[wanted]
         rest = amounts - self.totals(taken)[wanted]
         begin, end = self.starts[wanted], (self.starts + self.sizes)[wanted]
@@ -96,20 +87,14 @@ class Budgets:
 
 
 class HostBudgets(NamedTuple):
-    """Budgets of limited hosts, and their sources, shape (m,).
-
-    Sources are sorted by host.
-    """
+    """Budgets of limited hosts, and their sources by host, shape (m,)."""
 
     members: IntArray
     budgets: Budgets
 
     @classmethod
     def of(cls, codes: IntArray, limits: Array) -> HostBudgets:
-        """Sort sources by host.
-
-        `codes` are as in `HostLimits`, and every host has a source.
-        """
+        """Sort sources by host, with `codes` as in `HostLimits`."""
         order = np.argsort(codes, kind="stable")
         members = order[: int(np.count_nonzero(codes < len(limits)))]
         return cls(members, Budgets.of(limits, codes[members]))

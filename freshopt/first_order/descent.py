@@ -26,9 +26,10 @@ import numpy as np
 
 from freshopt.certificates.certificate import certify
 from freshopt.certificates.solution import Answer, Status
-from freshopt.errors import InfeasibleProblemError, list_offenders
+from freshopt.errors import list_offenders
 from freshopt.first_order.bregman_step import Geometry, Step, bregman_step
 from freshopt.first_order.budget_groups import HostBudgets
+from freshopt.modelling.bounds_check import require_finite
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import Array, BoolArray, chunks, exact_sum, total
 from freshopt.separable.kernel import Numerics
@@ -123,7 +124,6 @@ def descend(
     ----------
     problem : Problem
         With numerics.
-    geometry : DescentMap
     tolerance : float
         Relative duality gap at which to stop.
     enough : float
@@ -137,7 +137,7 @@ def descend(
     if numerics is None:
         return Answer(None, status=Status.REFUSED, note=problem.unknown_atom)
     if total(problem.sources.refresh_cost * problem.lower) >= bandwidth * (1.0 - FEW_ULP):
-        _require_finite(
+        require_finite(
             problem, numerics, f"the bandwidth {bandwidth:g}", np.ones(len(problem.sources), dtype=np.bool_)
         )
         return Answer(np.array(problem.lower))
@@ -184,10 +184,7 @@ class _Descent:
         self.longest = REACH * self.eta
 
     def advance(self, limit: int) -> bool:
-        """Take one step; return whether it moved.
-
-        It is taken at the longest learning rate that passes the test.
-        """
+        """Take the longest passing step; return whether it moved."""
         if self.fit is not None and self.steps % CHECK == 0:
             self._renew(self.fit)
         here = self.point
@@ -221,10 +218,7 @@ class _Descent:
         return True
 
     def judge(self) -> float:
-        """Certify the iterate at the last step's prices; return its gap.
-
-        The best rates are kept.
-        """
+        """Certify the iterate, keep the best rates, and return its gap."""
         rates = np.clip(
             self.point.spending / self.problem.sources.refresh_cost, self.problem.lower, self.problem.upper
         )
@@ -280,16 +274,13 @@ class _Descent:
         self.host_prices = np.maximum(step.host_multipliers / self.eta, self.edge)
 
     def _close_full_hosts(self) -> Array:
-        """Hold hosts whose limit min_rate uses up; return their prices.
-
-        At these prices their sources take no more.
-        """
+        """Hold hosts whose limit min_rate uses up; return their prices."""
         hosts = self.problem.hosts
         full = hosts.totals(self.lower) >= hosts.limits * (1.0 - FEW_ULP)
         prices = np.zeros(len(hosts))
         if bool(np.any(full)):
             members = hosts.broadcast_to_sources(full.astype(float)) > 0.0
-            _require_finite(self.problem, self.numerics, "a host's limit", members)
+            require_finite(self.problem, self.numerics, "a host's limit", members)
             wanting = members & (self.upper > self.lower) & np.isfinite(self.entry)
             np.maximum.at(prices, hosts.codes[wanting], self.entry[wanting])
             self.upper = np.where(members, self.lower, self.upper)
@@ -330,23 +321,6 @@ class _Descent:
             self.eta, self.longest = 1.0, REACH
 
     def _level(self) -> Array:
-        """Return equal spending within the bounds.
-
-        It is the step, under any map, from the same surplus for all.
-        """
+        """Return equal spending within the bounds, by a step."""
         surplus = np.full(len(self.lower), self.problem.bandwidth)
         return self._step(surplus, np.zeros(len(surplus)), 1.0).rates
-
-
-def _require_finite(problem: Problem, numerics: Numerics, what: str, members: BoolArray) -> None:
-    """Raise InfeasibleProblemError where min_rate costs infinitely much.
-
-    That is so if min_rate uses up a limit while a source has an infinite cost at its min_rate.
-    """
-    starved = np.flatnonzero(members & ~np.isfinite(numerics.cost(np.array(problem.lower))))
-    if len(starved):
-        raise InfeasibleProblemError(
-            f"min_rate uses up {what} and leaves nothing for "
-            f"{list_offenders(map(problem.sources.label, starved))}, whose cost is then infinite. "
-            f"Raise the bandwidth or the limit, or lower min_rate."
-        )

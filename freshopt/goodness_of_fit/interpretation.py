@@ -73,11 +73,8 @@ class Advice(NamedTuple):
 
     Attributes
     ----------
-    test : str
     rejected, at_rate : float
         Shares of the tested sources that it rejects, at the level and at a false-discovery rate of it.
-    tested : int
-    effect, advice : str
     """
 
     test: str
@@ -312,10 +309,7 @@ def _indices(axis: Any, check: PoissonCheck) -> None:  # noqa: ANN401
 
 
 def _gap_quantiles(axis: Any, check: PoissonCheck) -> None:  # noqa: ANN401
-    """Plot inter-change times against exponential quantiles.
-
-    Over the mean of their source.
-    """
+    """Plot inter-change times, over their mean, against exponential quantiles."""
     share = np.linspace(0.005, 0.995, len(check.profile["gaps"]))
     axis.plot(
         -np.log1p(-share), check.profile["gaps"], ".", color=BLUE, markersize=4, label="gaps, all sources"
@@ -342,10 +336,7 @@ def _phases(axis: Any, check: PoissonCheck, test: str, label: str) -> None:  # n
 
 
 def _rejected(axis: Any, check: PoissonCheck) -> None:  # noqa: ANN401
-    """Plot the share of rejections of each test.
-
-    At its level and at a false-discovery rate.
-    """
+    """Plot rejections of each test, at its level and false-discovery rate."""
     names = ("dispersion", "gaps", "weekly", "daily", "drift", "any")
     tests = [test for test in names if not np.isnan(check.share_rejected(test))]
     at = np.arange(len(tests))

@@ -13,7 +13,6 @@ Cost: a sort of the changes, or some passes over a crawl log.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +33,7 @@ from freshopt.goodness_of_fit.traces import Reading, read_changes, read_crawls
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.units import SECONDS
 
 if TYPE_CHECKING:
@@ -50,8 +49,7 @@ FINE = 0.25
 QUANTILES = np.linspace(0.005, 0.995, 100)
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class PoissonCheck:
     """Results of the goodness-of-fit tests of `poisson_check`.
 
@@ -304,10 +302,7 @@ def _fine(reading: Reading, period: float) -> bool:
 
 
 def _profiles(reading: Reading, p_value: Mapping[str, Array], weekday: int) -> dict[str, Array]:
-    """Return the profiles that the plots show.
-
-    Beyond effects and p-values.
-    """
+    """Return the profiles that the plots show beside effects and p-values."""
     if not reading.tested.any():
         return {}
     trace = reading.trace

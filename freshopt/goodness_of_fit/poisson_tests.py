@@ -182,10 +182,7 @@ def false_discovery(p_value: Array, share: float) -> BoolArray:
 
 
 def covariance(offsets: IntArray, weight: Array, cosine: Array, sine: Array) -> Array:
-    """Return the information on (cosine, sine), shape (n, 2, 2).
-
-    From rows, when the mean is unknown.
-    """
+    """Return the information on (cosine, sine), shape (n, 2, 2), mean unknown."""
     total, c, s, cc, ss, cs = (
         segment_sums(weight * values, offsets)
         for values in (np.ones(len(weight)), cosine, sine, cosine**2, sine**2, cosine * sine)

@@ -119,10 +119,7 @@ class TracedChanges:
         return ratio, drift_test(segment_sums(phase, self.offsets), self.count / 12.0)
 
     def profile(self, period: float, parts: int) -> tuple[Array, Array]:
-        """Return observed and expected changes by phase of a cycle.
-
-        Over all sources.
-        """
+        """Return observed and expected changes by phase of a cycle."""
         cells = (self.time % period * (parts / period)).astype(np.int64) % parts
         watched = _overlap(self.start, self.end, np.arange(parts)[:, None], period, parts)
         expected = watched @ (self.count / (self.end - self.start))
@@ -274,10 +271,7 @@ class TracedCrawls:
         return halves[0] / halves[1], drift_test(score, segment_sums(weight * away**2, self.offsets))
 
     def profile(self, period: float, parts: int) -> tuple[Array, Array]:
-        """Return found and expected changes by phase of a cycle.
-
-        Over all sources.
-        """
+        """Return found and expected changes by phase of a cycle."""
         chance = -np.expm1(-self.interval * self._repeat(self.rate))
         found, expected = np.zeros((2, parts))
         for part in range(parts):
@@ -340,10 +334,7 @@ class Reading:
 
 
 def read_crawls(log: CrawlLog, random: np.random.Generator) -> Reading:
-    """Read the crawl intervals of a log.
-
-    Counts beyond one change are not used.
-    """
+    """Read the crawl intervals of a log, changes counted once."""
     rows = ObservedIntervals.of(log)
     day = convert_time(1.0, log.time_unit, "day")
     times = log.time[rows.row] * day, rows.interval * day
@@ -399,10 +390,7 @@ def _resolution(time: Array) -> str | None:
 
 
 def _one_each(source: IntArray, cell: Array, changes: IntArray, cells: Array) -> bool:
-    """Return whether changes come at most once per cell.
-
-    True if no source has two changes in a cell although ten such pairs were to be expected.
-    """
+    """Return whether changes come at most once per cell, by expected pairs."""
     pairs = 0.5 * changes * (changes - 1.0)
     expected = np.sum(np.divide(pairs, cells, out=np.zeros(len(pairs)), where=cells > 0))
     order = np.lexsort((cell, source))
@@ -418,10 +406,7 @@ def _cells(
     resolution: str,
     random: np.random.Generator,
 ) -> Reading:
-    """Read days of change as daily crawls.
-
-    Each crawl is at the end of its day.
-    """
+    """Read days of change as daily crawls at the ends of days."""
     (start, end), (shift, width) = edges, grid
     first = np.floor((start - shift) / width + 0.5 * NEAR).astype(np.int64)
     last = np.maximum(np.floor((end - shift) / width + 0.5 * NEAR).astype(np.int64), first)

@@ -20,7 +20,6 @@ class CompiledRowPasses:
 
     Attributes
     ----------
-    columns : RowColumns
     limits : ndarray, shape (m,)
     arrow : Arrow or None
         Which rows the parts of an `ArrowGram` belong to.

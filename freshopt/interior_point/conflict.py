@@ -26,7 +26,6 @@ class Conflict:
 
     Attributes
     ----------
-    labels : tuple of str
     limits : tuple of float
         As declared.
     at_least : tuple of bool

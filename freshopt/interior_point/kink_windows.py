@@ -65,10 +65,7 @@ class _Windows:
         return replace(own, lower=lower, upper=upper)
 
     def moved(self, inner: Program, rates: Array) -> _Windows:
-        """Return windows around new rates.
-
-        They are wider on the side of an end that a rate was at.
-        """
+        """Return windows around new rates, wider where they reached an end."""
         near, own = _BESIDE * (inner.upper - inner.lower), self.program
         low = (rates <= inner.lower + near) & (inner.lower > own.lower)
         high = (rates >= inner.upper - near) & (inner.upper < own.upper)
@@ -82,7 +79,6 @@ def solve_windows(program: Program, tolerance: float, *, iterations: int) -> Row
 
     Parameters
     ----------
-    program : Program
     tolerance : float
         Of the duality gap, relative to |F| + Σ y_j|b_j|.
     iterations : int

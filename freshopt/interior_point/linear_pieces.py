@@ -152,7 +152,6 @@ def kinks(
 
     Parameters
     ----------
-    numerics : Numerics
     lower, upper : ndarray, shape (n,)
         Finite.
     typical : ndarray, shape (n,)
@@ -197,10 +196,7 @@ def kinks(
 
 
 def _sharpened(own: Numerics, ends: _Ends, low: Array, high: Array, x: Array) -> Array:
-    """Return kinks from tangents nearby.
-
-    A far end has cost digits.
-    """
+    """Return kinks from tangents nearby, as far ends cost digits."""
     left = x - 0.5 * (x - low)
     right = np.minimum(x + 0.5 * (x - low), 0.5 * (x + high))
     away = own.cost(left) - ends.slope * left - own.cost(right) + ends.after * right

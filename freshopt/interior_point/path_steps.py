@@ -69,8 +69,6 @@ def following(rows: ScaledRows, point: Iterate, least: float, last: Aim | None) 
 
     Parameters
     ----------
-    rows : ScaledRows
-    point : Iterate
     least : float
         Complementarity that is small enough.
     last : float or None

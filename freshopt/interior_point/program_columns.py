@@ -31,7 +31,6 @@ def row_columns(program: Program, disjoint: BoolArray | None = None) -> RowColum
 
     Parameters
     ----------
-    program : Program
     disjoint : ndarray of bool, shape (m,), optional
         Which rows are host rows: a source is in one of them or in none. The Gram matrix is then an
         `ArrowGram`.
@@ -153,10 +152,7 @@ def _columns(
     kinds: IntArray,
     disjoint: BoolArray | None,
 ) -> RowColumns | None:
-    """Return the columns of a program whose formulas are known.
-
-    `kinds` are those of the rate and of the curves.
-    """
+    """Return columns of a program with known formulas, kinds rate's and curves'."""
     n, rows = len(program), program.rows
     if disjoint is None and rows.dense and bool(np.all(rows.coefficient)):
         columns = np.ascontiguousarray(rows.coefficient.reshape(n, len(rows)).T)

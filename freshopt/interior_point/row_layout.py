@@ -6,12 +6,10 @@ multipliers is then diagonal but for the others' rows and columns, the shape of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from freshopt.numerics.arrays import IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.rows import Rows
 
 # Fewer rows than these are solved as a dense matrix in less than a millisecond.
@@ -20,8 +18,7 @@ FEW = 128
 MOST = 0.25
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Arrow:
     """Disjoint rows and the others.
 

@@ -89,7 +89,6 @@ class NumpyRowPasses:
 
     Parameters
     ----------
-    program : Program
     arrow : Arrow, optional
         Return the matrix in these parts.
     """

@@ -27,7 +27,6 @@ class Presolved:
 
     Attributes
     ----------
-    program : Program
     kept : ndarray of int
         Rows of the program among those of the original.
     tight : ndarray of int
@@ -167,10 +166,7 @@ def _range(program: Program) -> tuple[Array, Array, Array]:
 
 
 def entry_directions(program: Program) -> tuple[BoolArray, BoolArray]:
-    """Return which entries rise, and which fall and then rise.
-
-    That is within the bounds; all others fall.
-    """
+    """Return which entries rise, and which fall and then rise."""
     rows = program.rows
     rising = (rows.kind == RATE) & (rows.coefficient > 0.0)
     turning = np.zeros(len(rising), dtype=np.bool_)

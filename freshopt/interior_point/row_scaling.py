@@ -33,7 +33,6 @@ class Slacks(NamedTuple):
     ----------
     rates : ndarray, shape (n,)
     slack : ndarray, shape (m,)
-    gram : ndarray, ArrowGram or None
     """
 
     rates: Array
@@ -46,7 +45,6 @@ class ScaledRows:
 
     Parameters
     ----------
-    passes : RowPasses
     scale : ndarray, shape (m,)
     """
 

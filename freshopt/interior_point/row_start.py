@@ -76,7 +76,6 @@ def start_in_the_middle(rows: ScaledRows, value: float, rising: BoolArray, *, li
 
     Parameters
     ----------
-    rows : ScaledRows
     value : float
         The objective's cost at typical rates.
     rising : ndarray of bool, shape (m,)

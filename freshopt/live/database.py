@@ -141,18 +141,12 @@ def keep(database: Database, key: str, value: str) -> None:
 
 
 def new_revision(database: Database) -> None:
-    """Count a change of sources, rates or settings, within a transaction.
-
-    Other processes see by it that what they remember is out of date.
-    """
+    """Count a change, within a transaction, for other processes to see."""
     keep(database, "revision", str(int(kept(database, "revision") or 0) + 1))
 
 
 def require_schema(database: Database) -> None:
-    """Bring tables up to date that this freshopt knows.
-
-    Raise if it does not.
-    """
+    """Bring known tables up to date, or raise."""
     if kept(database, "schema") == BEFORE:
         with database.transaction():
             # Another process may have done it meanwhile.

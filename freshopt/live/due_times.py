@@ -45,10 +45,7 @@ ALL_SILENT = 4.0
 def first_due(
     number: IntArray, rate: Array, cost: Array, last_crawl: Array, now: float, bandwidth: float
 ) -> Array:
-    """Return when sources that were not planned are due, shape (n,).
-
-    NaN at rate 0.
-    """
+    """Return when unplanned sources are due, shape (n,), NaN at rate 0."""
     new = np.isnan(last_crawl)
     through = total(cost[new]) / bandwidth
     with np.errstate(divide="ignore"):

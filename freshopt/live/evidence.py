@@ -68,10 +68,7 @@ class Evidence:
     def log(
         self, clock: Clock, sources: IntArray | None = None, names: Mapping[int, str] | None = None
     ) -> CrawlLog | None:
-        """Return the log of some sources, or of all.
-
-        Sources are called by their numbers, or by `names`. None if there is no row.
-        """
+        """Return the log of sources by numbers or `names`; None without rows."""
         columns = self._columns()
         if sources is not None and len(columns["source"]):
             last = int(np.maximum(np.max(columns["source"]), np.max(sources, initial=0)))

@@ -63,7 +63,6 @@ class Visit(NamedTuple):
 
     Parameters
     ----------
-    source : str
     due : float or datetime
         When it was due.
     until : float or datetime
@@ -72,7 +71,6 @@ class Visit(NamedTuple):
         The latest crawl recorded.
     content : str or None
         What it saw, if that was told: an ETag to ask with, for example.
-    host : str or None
     """
 
     source: str
@@ -103,10 +101,7 @@ class Bucket:
     lost: float = 0.0
 
     def at(self, now: float, bandwidth: float, burst: float) -> Bucket:
-        """Return the bucket at a later moment.
-
-        Time that runs back adds nothing.
-        """
+        """Return the bucket at a later moment; earlier ones add nothing."""
         filled = min(self.tokens + bandwidth * max(0.0, now - self.time), bandwidth * burst)
         tokens = max(filled, self.tokens) if now <= self.time else filled
         return replace(self, tokens=tokens, time=max(now, self.time))
@@ -202,10 +197,7 @@ def _by_limit(database: Database, settings: PlannerSettings, host: str, cost: fl
 
 
 def hand_back(database: Database, settings: PlannerSettings, names: list[str]) -> int:
-    """End leases of sources not crawled; return how many.
-
-    Within a transaction.
-    """
+    """End leases of sources not crawled, within a transaction; return how many."""
     returned = 0.0
     many = 0
     for name in names:
@@ -227,10 +219,7 @@ def hand_back(database: Database, settings: PlannerSettings, names: list[str]) -
 
 
 def next_hand_out(database: Database, settings: PlannerSettings, now: float) -> float | None:
-    """Return when something can be handed out next, or None.
-
-    None if nothing is planned.
-    """
+    """Return when something can be handed out next, None without a plan."""
     moments = ["next_due", "lease_until", f"CASE WHEN max_rate IS NULL THEN NULL ELSE {_RESTED} END"]
     joined = ""
     if takes_turns(database, settings) or keeps_paces(database):

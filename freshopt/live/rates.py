@@ -52,8 +52,6 @@ class InForce:
     ----------
     prior : GammaPrior or None
         None before anything was observed.
-    price : float or None
-    host_prices : mapping of str to float
     planned, updated : float or None
         Times of the last full re-solve and of the last update; None before.
     due : bool
@@ -103,7 +101,6 @@ class NewRates:
         As the plan is to have them.
     moved : ndarray of bool, shape (n,)
         Rows that differ from those in force.
-    record : InForce
     """
 
     change_rate: Array
@@ -133,9 +130,6 @@ def updated_rates(
         Everything observed.
     observed : ndarray of int
         Numbers of the sources with observations since the last update.
-    record : InForce
-    settings : PlannerSettings
-    now : float
     full : bool
         Learn the prior again, estimate all sources, and solve.
     known_rates : ndarray, shape (n,), optional
@@ -185,10 +179,7 @@ def updated_rates(
 
 
 def uses_bandwidth(problem: Problem, rate: Array) -> bool:
-    """Return whether rates add up to the bandwidth.
-
-    Or to what they can use of it within their bounds and hosts' limits.
-    """
+    """Return whether rates use up bandwidth, bounds or hosts' limits."""
     hosts, cost = problem.hosts, problem.sources.refresh_cost
     largest = cost * problem.upper
     most = total(largest[hosts.codes >= len(hosts)]) if len(hosts) else total(largest)
@@ -274,11 +265,9 @@ def problem_of(
 
     Parameters
     ----------
-    table : SourceTable
     change_rate : ndarray, shape (n,)
     known : ndarray of bool, shape (n,)
         Which sources were crawled twice.
-    settings : PlannerSettings
     named : bool
         Whether the sources have their names, for a user.
     among : float, optional
@@ -360,10 +349,7 @@ def least_rates(
 
 
 def _priced(problem: Problem, price: float | None, before: Array) -> tuple[float, dict[str, float], Array]:
-    """Return the prices and rates of a solve.
-
-    It begins at the price in force.
-    """
+    """Return prices and rates of a solve from the price in force."""
     solution = solve(problem, tolerance=TOLERANCE, warm_start=price)
     hosts = {str(host): float(each) for host, each in solution.host_prices.items()}
     rate = np.where(_moved(before, solution.rates), solution.rates, before)

@@ -16,7 +16,6 @@ from freshopt.certificates.solution import Answer, Solution
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.errors import SourceDataError
 from freshopt.live.database import IN_FORCE, Database
-from freshopt.live.evidence import Evidence
 from freshopt.live.hand_out import FREE, latest_now, next_hand_out, read_bucket
 from freshopt.live.planning import LivePlan
 from freshopt.live.rates import InForce, problem_of
@@ -82,7 +81,12 @@ class PlannerKnowledge:
             If nothing was observed.
         """
         with self._lock:
-            return whole_log(self._database, self._plan.evidence(), self._state.known_clock())
+            clock = self._state.known_clock()
+            names: dict[int, str] = dict(self._database.rows("SELECT id, name FROM source"))
+            log = None if clock is None else self._plan.evidence().log(clock, names=names)
+        if log is None:
+            raise SourceDataError("nothing was observed yet. Record what crawls find first.")
+        return log
 
     def solution(self) -> Solution:
         """Return the rates in force, certified for the estimates in force.
@@ -93,7 +97,11 @@ class PlannerKnowledge:
             If there is no plan yet.
         """
         with self._lock:
-            return solution_in_force(self._database, self._state.settings(), self._plan)
+            settings, record = self._state.settings(), self._plan.record()
+            found = _certified_in_force(self._database, settings, record, _planned(self._database))
+        if found is None:
+            raise SourceDataError("there is no plan yet. Add sources, and ask what is due.")
+        return found
 
     def status(self, now: Any = None) -> PlannerStatus:  # noqa: ANN401 - a time
         """Return the state of the planner, with the certificate in force.
@@ -116,25 +124,23 @@ class PlannerKnowledge:
 
         Columns are source, importance, change_rate, rate, interval, last_crawl and next_due, null before.
         """
+        import polars
+
         with self._lock:
-            return frame_of(self._database, self._state.known_clock())
-
-
-def whole_log(database: Database, evidence: Evidence, clock: Clock | None) -> CrawlLog:
-    """Return everything observed, with the sources' names."""
-    names: dict[int, str] = dict(database.rows("SELECT id, name FROM source"))
-    log = None if clock is None else evidence.log(clock, names=names)
-    if log is None:
-        raise SourceDataError("nothing was observed yet. Record what crawls find first.")
-    return log
-
-
-def solution_in_force(database: Database, settings: PlannerSettings, plan: LivePlan) -> Solution:
-    """Return the rates in force as a certified solution."""
-    found = _certified_in_force(database, settings, plan.record(), _planned(database))
-    if found is None:
-        raise SourceDataError("there is no plan yet. Add sources, and ask what is due.")
-    return found
+            table = SourceTable.read(self._database)
+            said = partial(_said, self._state.known_clock())
+        with np.errstate(divide="ignore"):
+            interval = np.where(table.rate > 0.0, 1.0 / table.rate, np.nan)
+        columns = {
+            "source": polars.Series(table.name.tolist(), dtype=polars.String),
+            "importance": table.importance,
+            "change_rate": table.change_rate,
+            "rate": table.rate,
+            "interval": interval,
+            "last_crawl": said(table.last_crawl),
+            "next_due": said(table.next_due),
+        }
+        return polars.DataFrame(columns).with_columns(polars.selectors.float().fill_nan(None))
 
 
 def _certified_in_force(
@@ -234,26 +240,6 @@ def status_of(
         slowed=len(record.host_paces or {}),
         signals=signals_in_words(database),
     )
-
-
-def frame_of(database: Database, clock: Clock | None) -> polars.DataFrame:
-    """Return the sources and what is in force as a table."""
-    import polars
-
-    table = SourceTable.read(database)
-    said = partial(_said, clock)
-    with np.errstate(divide="ignore"):
-        interval = np.where(table.rate > 0.0, 1.0 / table.rate, np.nan)
-    columns = {
-        "source": polars.Series(table.name.tolist(), dtype=polars.String),
-        "importance": table.importance,
-        "change_rate": table.change_rate,
-        "rate": table.rate,
-        "interval": interval,
-        "last_crawl": said(table.last_crawl),
-        "next_due": said(table.next_due),
-    }
-    return polars.DataFrame(columns).with_columns(polars.selectors.float().fill_nan(None))
 
 
 def _said(clock: Clock | None, numbers: Array) -> Any:  # noqa: ANN401 - a column

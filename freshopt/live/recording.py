@@ -124,10 +124,7 @@ def record(
 
 
 def put_off(database: Database, clock: Clock, name: str, time: float, settings: PlannerSettings) -> None:
-    """End the lease of a source whose crawl failed, and wait.
-
-    Within a transaction.
-    """
+    """End a failed crawl's lease, and wait, within a transaction."""
     known = _known(database, [name]).get(name)
     if known is None:
         raise SourceDataError(f"there is no source {name!r}. Add it first.")
@@ -269,10 +266,7 @@ def _require_agreement(
     names: Sequence[str],
     rows: Sequence[tuple[int, float, int, float | None, float | None]],
 ) -> None:
-    """Raise if an observation contradicts a recorded one.
-
-    Of the same source and time.
-    """
+    """Raise if an observation contradicts one of its source and time."""
     sql = "SELECT changed, changes FROM observation WHERE source = ? AND time = ?"
     for name, (number, time, changed, changes, _) in zip(names, rows, strict=True):
         for before, counted in database.rows(sql, (number, time)):

@@ -26,7 +26,6 @@ class Report(NamedTuple):
 
     Parameters
     ----------
-    source : str
     time : float, datetime or str
         When it was crawled.
     changed, content, changes, last_modified : optional
@@ -72,10 +71,7 @@ def _is_plain(report: Report) -> bool:
 def record_reports(
     database: Database, clock: Clock, settings: PlannerSettings, reports: Iterable[Report]
 ) -> int:
-    """Record reports, within a transaction; return how many were new.
-
-    A failure is new whenever it is reported.
-    """
+    """Record reports, within a transaction; return how many were new."""
     new = 0
     for plain, some in groupby(reports, key=_is_plain):
         if plain:

@@ -35,7 +35,6 @@ class Tally:
 
     Attributes
     ----------
-    fetched, changed, failed : int
     failures : list of str
         What the first few failures said.
     sources : set of str
@@ -66,7 +65,6 @@ def run_planner(
     ----------
     planner : Planner
         Of dates.
-    command : SourceCommand
     jobs : int
         Commands at a time, ≥ 1.
     until : datetime, optional

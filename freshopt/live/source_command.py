@@ -134,10 +134,7 @@ class SourceCommand:
         return [_BRACES.sub(lambda found: values.get(found[1], ""), word) for word in self.words]
 
     def run(self, source: str, host: str = "") -> Fetch:
-        """Fetch one source.
-
-        It returns within the timeout and two seconds.
-        """
+        """Fetch one source, within the timeout and two seconds."""
         begin = time.monotonic()
         with tempfile.TemporaryFile() as said:
             try:

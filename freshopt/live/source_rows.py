@@ -83,10 +83,7 @@ def columns_of(sources: Any, given: Mapping[str, Any], time_unit: str) -> dict[s
 
 
 def add_rows(database: Database, columns: Mapping[str, list[Any]], settings: PlannerSettings) -> None:
-    """Add sources, or change what is told of those that are there.
-
-    Within a transaction.
-    """
+    """Add or change sources, within a transaction."""
     told = [key for key in USUAL if key in columns]
     values = {key: columns.get(key, [usual] * len(columns["name"])) for key, usual in USUAL.items()}
     changes = "".join(f", {key} = excluded.{key}" for key in told)

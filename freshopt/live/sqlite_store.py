@@ -116,10 +116,7 @@ class SqliteStore(Database):
 
 
 def holds_planner(folder: Path) -> bool:
-    """Return whether a folder has a planner.
-
-    Raises if it is something else's.
-    """
+    """Return whether a folder has a planner; raise for anything else's."""
     file = folder / FILE
     _require_ours(folder, file, create=True)
     return file.exists()

@@ -77,10 +77,7 @@ class PlannerState:
         return found or clock
 
     def now(self, now: Any) -> tuple[Clock, float]:  # noqa: ANN401 - a time
-        """Return the clock and the present moment.
-
-        By default that of this machine.
-        """
+        """Return the clock and the moment, by default this machine's."""
         clock = self.clock(datetime.now(UTC) if now is None else now)
         if now is not None:
             return clock, clock.number(now, "now")

@@ -27,14 +27,12 @@ class PlannerStatus:
     ----------
     place : str
         Folder or address.
-    time_unit : str
     sources : int
         Those that are planned for; removed ones are not counted.
     never_crawled, due, leased : int
         Of them those without any crawl, those that are due and not handed out, and those handed out.
     down : int
         Those that have not answered for long, and are tried ever less.
-    observations, changes_found : int
     bandwidth : float
         Per time unit.
     used : float
@@ -47,10 +45,8 @@ class PlannerStatus:
         Whether every refresh uses 1 of the bandwidth.
     price : float or None
         Shadow price in force; None before the first plan.
-    objective : str
     kind : str
         Class of the objective.
-    maximised : bool
     refresh : str
         Refresh discipline.
     unplanned : int

@@ -126,10 +126,7 @@ def expression(pattern: str) -> str:
 
 
 def w3c_expression(line: str) -> str | None:
-    """Return the regular expression of lines below a line ``#Fields``.
-
-    None if they are no requests.
-    """
+    """Return the expression of lines below a line ``#Fields``, or None."""
     names = line.partition(":")[2].split()
     first: dict[str, str] = {}
     for name in names:

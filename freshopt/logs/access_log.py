@@ -290,10 +290,7 @@ def _by_cache(asked: polars.DataFrame) -> polars.DataFrame:
 
 
 def _report(path: Path, lines: polars.Series, wrong: polars.Series, pattern: str | None) -> None:
-    """Warn of malformed lines; raise if all are.
-
-    Empty lines are no lines.
-    """
+    """Warn of malformed lines; raise if all but empty ones are."""
     written = (lines.str.len_bytes() > 0) & ~lines.str.starts_with("#")
     wrong = wrong & written
     many, filled = int(wrong.sum()), int(written.sum())

@@ -136,10 +136,7 @@ def complete_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iter
 
 
 def _check_folder(target: Path, overwrite: bool, marker: str, known: Collection[str]) -> None:
-    """Raise unless a folder may be written there.
-
-    A free place, an empty folder, or an earlier result to be overwritten.
-    """
+    """Raise unless a folder is free, empty, or to be overwritten."""
     _check_place(target)
     if not target.exists():
         return
@@ -166,10 +163,7 @@ def _check_folder(target: Path, overwrite: bool, marker: str, known: Collection[
 
 
 def _same(one: Path, other: Path) -> bool:
-    """Return whether two paths are one folder.
-
-    In either case of letters, where the system takes both.
-    """
+    """Return whether two paths are one folder, in either case."""
     return str(one).casefold() == str(other).casefold() and one.samefile(other)
 
 
@@ -212,10 +206,7 @@ def _anchor(target: Path) -> Path:
 
 
 def _beside(target: Path) -> Path:
-    """Return a free hidden name beside the target.
-
-    On the target's file system, with its ending.
-    """
+    """Return a free hidden name beside the target, with its ending."""
     return _anchor(target) / f".{secrets.token_hex(4)}.partial.{target.name}"
 
 
@@ -301,10 +292,7 @@ def _room(target: Path) -> Iterator[None]:
 
 @contextmanager
 def _naming(target: Path) -> Iterator[None]:
-    """Raise an error of the file system in one line.
-
-    It names the target.
-    """
+    """Raise an error of the file system in one line, with target."""
     try:
         yield
     except OSError as error:
@@ -315,10 +303,7 @@ def _naming(target: Path) -> Iterator[None]:
 
 
 def _put_folder(part: Path, target: Path) -> None:
-    """Rename `part` to `target`.
-
-    If there was a folder, it is at `part` afterwards.
-    """
+    """Rename `part` to `target`, and the earlier folder to `part`."""
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         part.rename(target)

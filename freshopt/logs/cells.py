@@ -53,7 +53,6 @@ class Cells:
 
     Attributes
     ----------
-    path : Path
     present : tuple of str
         All columns, by the names that they have here.
     head : int or None
@@ -133,10 +132,7 @@ class Cells:
         return label_array(labels.to_list()), codes
 
     def dates(self, column: polars.Series, time: Moments | None) -> Moments:
-        """Return dates of last change, beside the times of crawls.
-
-        NaN or NaT where there is none to use.
-        """
+        """Return dates of last change beside crawls; NaN or NaT for none."""
         import polars
 
         dated = time is not None and time.dtype.kind == "M"

@@ -13,7 +13,6 @@ Cost: one sort of the changes by source and time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -33,7 +32,7 @@ from freshopt.logs.source_index import code_sources
 from freshopt.logs.timestamps import Times, read_moments
 from freshopt.moved import Renamed, keywords
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, as_vector, labels_of, read_only
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.units import check_time_unit
 
 # Share of a crawl interval: a remainder at the beginning below it is rounding and gets no crawl of its own.
@@ -41,8 +40,7 @@ SHORTEST = 1e-6
 
 
 @keywords(sources="names")
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+@frozen_value(init=False, repr=False)
 class ChangeHistory:
     """Complete change history of n sources, within watched times.
 
@@ -327,10 +325,7 @@ def _edge(edge: Times, n: int, clock: Clock, what: str) -> Array:
 
 
 def _require_watched(names: npt.NDArray[Any], codes: IntArray, at: Array, start: Array, end: Array) -> None:
-    """Raise if watched times or changes are inconsistent.
-
-    A source's time must not end before it begins, nor changes lie outside it.
-    """
+    """Raise if watched times, or changes in them, are inconsistent."""
     reversed_ = np.flatnonzero(end < start)
     if len(reversed_):
         k = int(reversed_[0])

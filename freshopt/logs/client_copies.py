@@ -167,10 +167,7 @@ def evidence_of_copies(
 def _by_copy(
     source: IntArray, client: IntArray, agent: IntArray, time: IntArray, status: npt.NDArray[np.float64]
 ) -> _Requests:
-    """Return the requests that were answered 200 or 304, sorted.
-
-    Of those at one moment, one that was answered 200 tells.
-    """
+    """Return requests answered 200 or 304, sorted, 200 telling at ties."""
     row = np.flatnonzero((status == OK) | (status == NOT_MODIFIED))
     row = row[np.lexsort((status[row], time[row], source[row], client[row]))]
     new_copy = np.append(True, (np.diff(client[row]) != 0) | (np.diff(source[row]) != 0))[: len(row)]
@@ -196,10 +193,7 @@ def _sharing(asked: _Requests) -> IntArray:
 
 
 def _cuts(start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
-    """Return points that part the union of stretches, and the parts' lengths.
-
-    It is parted where a stretch ends.
-    """
+    """Return points that part the union of stretches, and parts' lengths."""
     union = _Spans.of(start, end)
     point = np.unique(np.concatenate([union.start, end]))
     inside = ~np.isin(point, union.start)
@@ -221,10 +215,7 @@ _CHOOSE = "--client ADDRESS or --agent TEXT (client=, agent= in Python)"
 
 
 class Client(NamedTuple):
-    """Choice of a client, by address, agent, or both.
-
-    And the pattern of the lines that tell it, where that is not known.
-    """
+    """Choice of a client, by address, agent, or both, with its pattern."""
 
     address: str | None = None
     agent: str | None = None

@@ -46,7 +46,6 @@ class Clock:
 
     Attributes
     ----------
-    unit : str
     origin : datetime or None
         In UTC; None where times are plain numbers.
 
@@ -317,10 +316,7 @@ def _named(rows: IntArray, said: Callable[[int], str]) -> str:
 
 
 def _countable_in_ns(origin: np.datetime64, moments: npt.NDArray[np.datetime64]) -> bool:
-    """Return whether nanoseconds since the origin fit into 64 bits.
-
-    They do for 292 years, of 1678 to 2261.
-    """
+    """Return whether nanoseconds since the origin fit into 64 bits."""
     ends = (origin, np.fmin.reduce(moments, axis=None), np.fmax.reduce(moments, axis=None))
     years = [year_of(moment) for moment in ends if not np.isnat(moment)]
     return min(years) >= 1678 and max(years) <= 2261 and max(years) - min(years) <= 290

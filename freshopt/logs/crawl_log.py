@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -32,7 +32,7 @@ from freshopt.logs.row_outcomes import OtherFetches
 from freshopt.logs.timestamps import Times, ToldTimes
 from freshopt.moved import Renamed, keywords
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ _DAYS = Clock("day")
 
 
 @keywords()
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+@frozen_value(init=False, repr=False)
 class CrawlLog:
     """Crawl log sorted by source and time, validated and frozen.
 
@@ -395,10 +394,7 @@ def _warn_of_unknown(rows: LogRows, unknown: BoolArray, first: IntArray, *, coun
 
 
 def _fill(log: CrawlLog, rows: LogRows, start: Times | None, *, derived: bool = False) -> LogRows:
-    """Sort and return the rows; set the fields of the log.
-
-    Crawl intervals and baselines are found on the way.
-    """
+    """Sort and return the rows; set the fields of the log."""
     if start is not None and rows.elapsed is not None:
         raise SourceDataError("both start and elapsed say when a first gap began. Pass one of them.")
     rows = rows.in_order()

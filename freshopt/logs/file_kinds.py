@@ -72,7 +72,6 @@ class FileKind(NamedTuple):
         `CSV`, `JSON`, `JSON_LINES`, `PARQUET` or `FRAME`.
     packed : str
         "gz", "xz", "bz2", "zst" or empty.
-    encoding : str
     separator : str
         Between cells.
     before : int

@@ -337,7 +337,6 @@ def since_birth(log: CrawlLog, start: ToldTimes) -> CrawlLog:
 
     Parameters
     ----------
-    log : CrawlLog
     start : array_like of shape (n,)
         Since when each source exists, in the order of ``log.names``, written as its times are; NaN (NaT,
         None) where that is not known. A first crawl without a date stays a baseline.

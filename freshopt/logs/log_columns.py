@@ -66,7 +66,6 @@ class LogRows:
     unknown : ndarray of bool, shape (rows,), or None
         Rows of which it is not known whether they found a change; None where all are.
     changes, elapsed, last_modified : ndarray of float, shape (rows,), or None
-    clock : Clock
     row_name : callable
         How the row at a position of the original columns is called.
     timed : bool
@@ -143,17 +142,11 @@ class LogRows:
         return replace(rows, changed=changed, unknown=unknown)
 
     def label(self, k: int) -> str:
-        """Return the name of row k and its source.
-
-        As messages have it.
-        """
+        """Return the name of row k and its source for messages."""
         return f"{self.row_name(self._was(k))} (source {self.names.item(self.codes[k])!r})"
 
     def in_order(self) -> LogRows:
-        """Return the rows sorted by source and time, each once.
-
-        Two rows of one source at one time that are not alike are an error.
-        """
+        """Return rows sorted, each once; raise where two contradict."""
         if all(np.all(own[1:] >= own[:-1]) for own, _ in self._stretches()) and not any(self._repeated()):
             return self
         rows = self._of(sorted_rows(self.codes, self.time, len(self.names))[0])
@@ -208,10 +201,7 @@ class LogRows:
             yield int(np.count_nonzero(~(time[1:] - time[:-1] >= SMALLEST) & (own[1:] == own[:-1])))
 
     def first_intervals(self, start: Times, first: IntArray) -> Array:
-        """Return the crawl intervals from `start` to the first crawls.
-
-        NaN for a baseline.
-        """
+        """Return crawl intervals from `start` to first crawls, NaN for baselines."""
         moments = read_moments(start, "start", lambda k: f"its entry {k}", dated=self.clock.dated)
         begin = as_vector(self.clock.offsets(moments, "start"), len(first), "start")
         intervals: Array = self.time[first] - begin
@@ -234,10 +224,7 @@ class LogRows:
             self._refuse("elapsed is missing in", unknown, None, "Fill it in, or leave the column out.")
 
     def require_agreement(self, changed: BoolArray, changes: Array) -> None:
-        """Raise if a count of changes contradicts `changed`.
-
-        An unknown count contradicts nothing.
-        """
+        """Raise if a known count of changes contradicts `changed`."""
         wrong = np.where(changed, changes == 0, changes > 0)
         if wrong.any():
             remedy = "Where changes > 0 write changed = 1, where changes = 0 write 0."
@@ -327,10 +314,7 @@ class LogRows:
 
 
 def _list(texts: Iterator[str], many: int) -> str:
-    """Name the first offenders of many.
-
-    A million that are not shown are not named either.
-    """
+    """Name the first offenders of many, and no others."""
     shown = [text for text, _ in zip(texts, range(SHOWN), strict=False)]
     return list_offenders(chain(shown, repeat("", many - len(shown))))
 

@@ -68,7 +68,6 @@ def log_frame(
 
     Parameters
     ----------
-    path : Path
     wanted : tuple of str, optional
         Columns to read, where present. Default: all of a table.
     columns : mapping of str to str, optional
@@ -120,10 +119,7 @@ def may_have(
     columns: Mapping[str, str] | None = None,
     client: Client | None = None,
 ) -> frozenset[str]:
-    """Return which wanted columns a file may have, rows unread.
-
-    What an access log has beside requests only its lines tell.
-    """
+    """Return which wanted columns a file may have, rows unread."""
     if _holds_requests(path, columns, client):
         return frozenset(wanted)
     return frozenset(_renamed(path, column_names(path), wanted, columns).values())
@@ -176,10 +172,7 @@ def _in_folder(folder: Path) -> tuple[Path, ...]:
 
 
 def log_hosts(logs: Given, columns: Mapping[str, str] | None = None) -> dict[str, str] | None:
-    """Return the host of each source by a log's column host.
-
-    None where there is no such column.
-    """
+    """Return each source's host by a column host, None without one."""
     from polars import String, col, concat
 
     wanted, every = ("source", "host"), logs_of(logs)
@@ -411,7 +404,6 @@ class LogPart(NamedTuple):
         How a row is called in messages.
     seen : dict of str to Series
         ``hash`` and ``etag``, where they are told.
-    status : ndarray, or None
     whose : DataFrame or None
         Client and agent of each row.
     """

@@ -175,7 +175,6 @@ class ToldRows(NamedTuple):
     ----------
     log : str
         What it is called.
-    rows : LogPart
     told : list of str
         Which of the columns `SEEN` there are.
     said : RowOutcomes or None

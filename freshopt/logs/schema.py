@@ -229,10 +229,7 @@ class Table:
 
 
 def column_of(path: Path | None, schema: Schema) -> Callable[[Any], npt.NDArray[Any]] | None:
-    """Return the function from source names to a table's second column.
-
-    None without a table.
-    """
+    """Return the function from names to a table's second column, or None."""
     if path is None:
         return None
     column = schema.needed[1]

@@ -74,10 +74,7 @@ def code_sources(source: npt.ArrayLike) -> tuple[npt.NDArray[Any], IntArray]:
 
 
 def _in_utf8(names: npt.NDArray[Any]) -> polars.Series | None:
-    """Return names as text.
-
-    None if one has a lone surrogate, which UTF-8 does not.
-    """
+    """Return names as text, None if one has a lone surrogate."""
     import polars
 
     try:
@@ -134,10 +131,7 @@ def _as_integers(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def code_names(column: polars.Series) -> tuple[npt.NDArray[Any], Codes]:
-    """Return sorted labels and row codes of names, by hashing.
-
-    Names may come in any order; a code is the position of the row's label.
-    """
+    """Return sorted labels and row codes of unordered names, by hashing."""
     labels, codes = ranked_names(column)
     return _texts(labels.to_list()), codes
 
@@ -156,10 +150,7 @@ def ranked_names(column: polars.Series) -> tuple[polars.Series, Codes]:
 
 
 def _by_hashes(column: polars.Series) -> tuple[polars.Series, Codes] | None:
-    """Return what `ranked_names` does, from two hashes of 64 bits each.
-
-    None where two names share the first, which the second tells.
-    """
+    """Return what `ranked_names` does, from two hashes, or None."""
     if compiled():
         coded = _by_table(column)
         if coded is None:
@@ -299,10 +290,7 @@ def known_hosts(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def joined_names(
     names: Sequence[npt.NDArray[Any]], source: Sequence[IntArray]
 ) -> tuple[npt.NDArray[Any], IntArray]:
-    """Return all names, sorted, and each row's position among them.
-
-    Integers are names as they print where others are text.
-    """
+    """Return all names, as text if mixed, sorted, and each row's position."""
     if any(map(are_text, names)):
         names = [each if are_text(each) else each.astype(np.str_) for each in names]
     every = np.unique(np.concatenate(names))

@@ -190,10 +190,7 @@ def _write_csv(frame: polars.DataFrame, file: IO[bytes]) -> None:
 
 
 def _beginning(frame: polars.DataFrame, signs: str) -> list[str]:
-    """Return the columns with a text that begins with one of `signs`.
-
-    Most tables have none, and to look is quicker than to replace.
-    """
+    """Return columns with a text that begins with one of `signs`."""
     import polars
 
     texts = frame.select(polars.col(polars.String))
@@ -236,10 +233,7 @@ def table_ending(path: Path) -> str:
 
 
 def without_blank_end(frame: polars.DataFrame) -> polars.DataFrame:
-    """Drop blank lines at the end of a CSV file.
-
-    They would be read as rows of empty cells.
-    """
+    """Drop blank lines at the end of a CSV file."""
     import polars
 
     filled = frame.select(polars.any_horizontal(polars.all().is_not_null())).to_series().arg_true()

@@ -40,8 +40,6 @@ class Epoch(NamedTuple):
 
     Attributes
     ----------
-    words : str
-    per_second : float
     zero : float
         The moment of 0, in seconds since 1970.
     exact : str
@@ -107,9 +105,6 @@ def read_moments(
         Of the clock that the column defines. Without it, numbers of less than twelve digits stay numbers.
     dated : bool, optional
         Whether the clock has dates, where that is known before: all numbers are dates then, or none.
-
-    Warns
-    -----
     SourceDataWarning
         If some datetimes have an offset and others have none, or numbers are Unix time.
 
@@ -277,10 +272,7 @@ def year_of(moment: np.datetime64) -> int:
 
 
 def _in_nanoseconds(array: npt.NDArray[Any]) -> npt.NDArray[np.datetime64]:
-    """Return moments of finer units in nanoseconds.
-
-    Finer units reach 106 days, 3 hours and 9 seconds from 1970 only.
-    """
+    """Return moments of finer units in nanoseconds."""
     return array.astype("datetime64[ns]") if np.datetime_data(array.dtype)[0] in ("ps", "fs", "as") else array
 
 

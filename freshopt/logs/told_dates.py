@@ -50,9 +50,6 @@ def read_dates(times: ToldTimes, dated: bool, row_name: Callable[[int], str]) ->
         Whether the log's times are dates; numbers are then Unix time.
     row_name : callable
         How the row at a position is called in messages.
-
-    Warns
-    -----
     SourceDataWarning
         If cells cannot be used, with their number.
 

@@ -208,10 +208,7 @@ def _short_dates(
     counted: str | None,
     numbers: Array,
 ) -> polars.Series | None:
-    """Return the dates of a column, None where it counts time.
-
-    They are of one of some forms.
-    """
+    """Return a column's dates of one form, None where it counts time."""
     found = {form: _read(form, shown, parse) for form in forms}
     whole = {form: read for form, read in found.items() if not read.has_nulls()}
     if not whole:

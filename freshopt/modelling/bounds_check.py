@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freshopt.errors import InfeasibleProblemError, list_offenders
-from freshopt.numerics.arrays import is_scalar, total
+from freshopt.numerics.arrays import BoolArray, is_scalar, total
+from freshopt.separable.kernel import Numerics
 from freshopt.units import least_rates_need, looser_bound
 
 if TYPE_CHECKING:
@@ -75,3 +76,14 @@ def _require_open(problem: Problem) -> None:
                 f"max_rate is 0 for {list_offenders(map(problem.sources.label, unbounded))}, whose cost is "
                 f"infinite when never refreshed. Drop these sources or set their importance to 0."
             )
+
+
+def require_finite(problem: Problem, numerics: Numerics, what: str, members: BoolArray) -> None:
+    """Raise InfeasibleProblemError where min_rate uses up a limit at infinite cost."""
+    starved = np.flatnonzero(members & ~np.isfinite(numerics.cost(np.array(problem.lower))))
+    if len(starved):
+        raise InfeasibleProblemError(
+            f"min_rate uses up {what} and leaves nothing for "
+            f"{list_offenders(map(problem.sources.label, starved))}, whose cost is then infinite. "
+            "Raise the bandwidth or the limit, or lower min_rate."
+        )

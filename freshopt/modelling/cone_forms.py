@@ -103,10 +103,7 @@ def square_over(x: Expression, base: Expression) -> tuple[Expression, Expression
 
 
 def bent_square(x: Expression, bend: Array) -> tuple[Expression, Expression]:
-    """Return (s, cone) with s ≥ x²/(1 + bend·x) elementwise.
-
-    x may have either sign.
-    """
+    """Return (s, cone) with s ≥ x²/(1 + bend·x), elementwise."""
     s = cp.Variable(len(bend), nonneg=True)
     return s, _above_square(s, x, bend)
 

@@ -32,7 +32,7 @@ from freshopt.modelling.request_cell import (
 )
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, Formula, Index, as_float64
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.kernel import Kernel
 from freshopt.separable.mixture import Mixed, MixedInverse, MixedWith, UpTo, checked_nodes
 
@@ -100,10 +100,7 @@ class Cell:
         )
 
     def expected(self) -> Cell:
-        """Return the cell of a mixture over K nodes.
-
-        It takes parameters of shape (n, K), then the probabilities.
-        """
+        """Return the cell of a mixture, of parameters (n, K) and probabilities."""
         return Cell(
             Mixed(self.cost),
             Mixed(self.marginal),
@@ -112,10 +109,7 @@ class Cell:
         )
 
     def up_to(self, cap: int) -> Cell:
-        """Return the cell of rates that are used up to a cap.
-
-        `cap` is its position among the parameters.
-        """
+        """Return the cell of rates used up to parameter number `cap`."""
         return Cell(
             UpTo(self.cost, cap),
             UpTo(self.marginal, cap, "marginal"),
@@ -153,8 +147,7 @@ class OfPeriod:
             )
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Curve:
     """Cost curve of age, with its parameters filled in.
 
@@ -289,19 +282,13 @@ class Curve:
         return cell.kernel(importance, (*self.parameters, *asked))
 
     def gap_cost(self, gap: Array) -> Array:
-        """Return the integrated cost C(τ) = ∫₀^τ c of crawl intervals.
-
-        They are gaps τ ≥ 0 without a refresh, for unit importance.
-        """
+        """Return the integrated cost C(τ) = ∫₀^τ c of crawl intervals."""
         own = map(as_float64, self.parameters)
         with np.errstate(all="ignore"):
             return np.where(gap > 0.0, gap * self.mean(np.where(gap > 0.0, gap, 1.0), *own), 0.0)
 
     def gap_gain(self, gap: Array) -> Array:
-        """Return the integrated gain τ − C(τ) of crawl intervals.
-
-        It is NaN without `mean_gain`.
-        """
+        """Return the integrated gain τ − C(τ), NaN without `mean_gain`."""
         own = map(as_float64, self.parameters)
         with np.errstate(all="ignore"):
             return np.where(gap > 0.0, gap * self._gain_of(np.where(gap > 0.0, gap, 1.0), *own), 0.0)

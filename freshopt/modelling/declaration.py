@@ -50,7 +50,6 @@ def declare(
     method : callable
         ``objective.per_source`` or ``objective.signalled_per_source``.
     rate : cvxpy expression, shape (n,)
-    sources : Sources
 
     Raises
     ------
@@ -132,7 +131,6 @@ def declare_part(
 
     Parameters
     ----------
-    objective : Objective
     rate : cvxpy expression, affine, shape (k,)
         The rates of these sources.
     sources : Sources
@@ -192,10 +190,7 @@ def name_of(objective: Objective, method: Callable[[Expression, Sources], Expres
 def _written(
     method: Callable[[Expression, Sources], Any], rate: Expression, sources: Sources, where: str
 ) -> Any:  # noqa: ANN401 - whatever a user's method returns
-    """Call the objective's method; raise ObjectiveError for CVXPY's ValueError.
-
-    The message names the method.
-    """
+    """Call the objective's method; raise ObjectiveError, with its name, for CVXPY's ValueError."""
     with quiet:
         try:
             return method(rate, sources)
@@ -322,9 +317,6 @@ def _culprit(expression: Expression) -> Expression:
 
 
 def show(expression: Expression) -> str:
-    """Return a term as CVXPY prints it, cut to a line.
-
-    Constants are abbreviated.
-    """
+    """Return a term as CVXPY prints it, shortened to a line."""
     text = " ".join(str(expression).split())
     return text if len(text) <= 90 else text[:87] + "..."

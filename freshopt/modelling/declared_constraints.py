@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -27,12 +28,10 @@ class Declared:
 
     Attributes
     ----------
-    blocks : tuple of RowBlock
     origins : tuple of int
         The constraint of each block, by position.
     lower, upper : ndarray, shape (n,)
         Bounds that rows of a single source are.
-    bundles : Bundles or None
     once : bool
         Whether a bundle's refresh costs what its dearest source's does.
     couplings : tuple of str
@@ -102,16 +101,22 @@ def declared(constraints: tuple[Constraint | Written, ...], sources: Sources) ->
                     found.append(rest)
         blocks += found
         origins += [place] * len(found)
-    names = [block.name for block in blocks]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise SourceDataError(
-            f"two constraints are named {list_offenders(map(repr, twice))}. Pass name= to one, or set_label "
-            "in a function of the rate."
-        )
+    require_labels([block.name for block in blocks])
     bundles = Bundles.of(ties[0].bundles(sources)) if ties else None
     once = bool(ties) and ties[0].cost == "once"
     return Declared(tuple(blocks), tuple(origins), lower, upper, bundles, once, tuple(couplings))
+
+
+def require_labels(labels: Sequence[str]) -> None:
+    """Raise SourceDataError if two constraints, or rows, have one label."""
+    if len(set(labels)) == len(labels):
+        return
+    counts = Counter(labels)
+    twice = sorted({label for label in labels if counts[label] > 1})
+    raise SourceDataError(
+        f"two constraints are named {list_offenders(map(repr, twice))}. Pass name= to one, or set_label in a "
+        "function of the rate."
+    )
 
 
 def labelled(function: Written, rate: Expression) -> list[Expression]:
@@ -133,10 +138,7 @@ def labelled(function: Written, rate: Expression) -> list[Expression]:
 
 
 def _recognised(function: Written, sources: Sources, couplings: list[str]) -> list[RowBlock]:
-    """Return the rows of a function of the rate.
-
-    Why other constraints have none is appended to `couplings`.
-    """
+    """Return the rows of a function of the rate; extend `couplings`."""
     rate = cp.Variable(len(sources), nonneg=True, name="rate")
     blocks: list[RowBlock] = []
     for constraint in labelled(function, rate):

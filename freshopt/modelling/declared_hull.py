@@ -74,9 +74,7 @@ def declared_hull(
     ----------
     objective : CurveObjective
         Of which `hull` is the hull.
-    hull : HullNumerics
     rate : cvxpy expression, affine, shape (n,)
-    sources : Sources
     """
     sign, n = (1.0 if objective.sense == "minimise" else -1.0), len(sources)
     parts: list[Expression] = []

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
 
 def require_domain(problem: Problem) -> None:
-    """Raise ObjectiveError where the objective is undefined.
-
-    It must have a value at rates within the bounds and the bandwidth.
-    """
+    """Raise ObjectiveError where the objective is undefined at feasible rates."""
     n, signalled, numerics = len(problem.sources), problem.sources.signalled, problem.numerics
     silent = numerics.silent_sources if isinstance(numerics, MixedNumerics) else numerics
     announced = numerics.signalled_sources if isinstance(numerics, MixedNumerics) else numerics
@@ -72,7 +69,6 @@ def _require_defined(
     points : dict of ndarray, each of shape (n,)
         Rates to try, by the name of the bound to change where one is refused: ends "min_rate" and "max_rate",
         and rates between them, "bounds".
-    sources : Sources
     where : str
         The declaring method, for messages.
 
@@ -110,10 +106,7 @@ def _require_defined(
 
 
 def _first_nan(expression: Expression, k: int) -> Expression:
-    """Return the smallest term whose entry k is nan.
-
-    CVXPY evaluates it at the saved rates.
-    """
+    """Return the smallest term whose entry k is nan at saved rates."""
     for argument in expression.args:
         with np.errstate(all="ignore"):
             value = np.reshape(argument.value, -1)

@@ -12,7 +12,7 @@ value, and the expected one is what a plan can promise.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -26,13 +26,12 @@ from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import Array, Index, shape_of
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.kernel import Kernel
 from freshopt.separable.mixture import checked_nodes
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Expected(CurveObjective):
     """Expectation of an objective over uncertain change rates.
 

@@ -25,7 +25,6 @@ class InAttempts(NamedTuple):
 
     Attributes
     ----------
-    objective : Objective
     sources : Sources
         Without chances of success, unless the objective reads them itself.
     share : ndarray, shape (n,), or None

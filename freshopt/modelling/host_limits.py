@@ -6,7 +6,6 @@ Limits on groups of sources are prepared once per problem.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -15,13 +14,12 @@ import numpy as np
 from freshopt.errors import SourceDataError, list_offenders, suggestion
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, read_only, repeated
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_arrays, frozen_value
 from freshopt.numerics.segments import group_sums
 from freshopt.units import rate_of
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class HostLimits:
     """Limited hosts, and the host of each source.
 
@@ -108,10 +106,7 @@ class HostLimits:
         return len(self.names)
 
     def totals(self, amounts: Array) -> Array:
-        """Return sums per limited host, shape (H,).
-
-        They are right to an ulp or two, whatever the number of sources of a host.
-        """
+        """Return accurate sums per limited host, shape (H,)."""
         if not self.names:
             return np.empty(0)
         return group_sums(amounts, self.codes, len(self.names) + 1)[: len(self.names)]
@@ -134,7 +129,6 @@ class HostPrices(Mapping[Any, float]):
 
     Attributes
     ----------
-    hosts : HostLimits
     values_ : ndarray, shape (H,)
         In the order of ``hosts.names``.
 

@@ -44,7 +44,6 @@ def matched_rates(sources: Sources, estimates: Estimates) -> Array:
     ----------
     sources : Sources
         Their names, or if they have none their positions, are looked up among those of the estimates.
-    estimates : Estimates
 
     Raises
     ------

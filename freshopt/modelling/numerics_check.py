@@ -47,12 +47,9 @@ def require_declared(
 
     Parameters
     ----------
-    objective : Objective
-    kernel : Kernel
     declaration : Declaration
         Of all sources, over the variable `rate`.
     rate : cvxpy.Variable, shape (n,)
-    sources : Sources
     chosen : ndarray of bool, shape (n,)
         Those whose objective it is.
     where : str

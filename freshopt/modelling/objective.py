@@ -146,10 +146,7 @@ def require_requests(objective: Objective, sources: Sources) -> None:
 
 
 def require_nodes(objective: Any) -> None:  # noqa: ANN401 - any frozen record with nodes
-    """Raise ObjectiveError unless `nodes` is a valid number.
-
-    It is a whole number of quadrature nodes.
-    """
+    """Raise ObjectiveError unless `nodes` is a whole number of quadrature nodes."""
     nodes = objective.nodes
     if isinstance(nodes, bool) or not isinstance(nodes, int | np.integer) or not 1 <= nodes <= MOST_NODES:
         raise ObjectiveError(

@@ -113,10 +113,6 @@ class PhasedObjective(CurveObjective):
     def points(self, sources: Sources) -> tuple[Array, Array]:
         """Return rates of commensurate gaps, and what good phases save there.
 
-        Parameters
-        ----------
-        sources : Sources
-
         Returns
         -------
         rate : ndarray, shape (K,)
@@ -134,10 +130,7 @@ class PhasedObjective(CurveObjective):
         return 1.0 / gap, saving
 
     def hull(self, numerics: Numerics, sources: Sources) -> Numerics:
-        """Return the numerics of the hull, given those of the objective.
-
-        They are those of the objective itself where nothing is saved.
-        """
+        """Return the hull's numerics, or the objective's where nothing is saved."""
         if isinstance(numerics, MixedNumerics):
             silent = self.hull(numerics.silent_sources, sources)
             if silent is numerics.silent_sources:
@@ -241,8 +234,5 @@ def phased(objective: Objective, sources: Sources, profile: Profile, load_limit:
 
 
 def plain(objective: Objective) -> Objective:
-    """Return an objective without the phases that a problem adds.
-
-    It is what was passed to `Problem`: for names, and for what knows nothing of phases.
-    """
+    """Return the objective passed to `Problem`, without phases."""
     return objective.objective if isinstance(objective, PhasedObjective) else objective

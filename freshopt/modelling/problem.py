@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,7 @@ from freshopt.modelling.spend import Spend
 from freshopt.modelling.worst import Worst
 from freshopt.moved import keywords
 from freshopt.numerics.arrays import Array, as_number, extremes, read_only
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.bundles import Bundles
 from freshopt.separable.kernel import Numerics
 from freshopt.separable.program import Program
@@ -68,8 +68,7 @@ _MINIMAX = "the worst of several groups is no sum over sources."
 
 
 @keywords()
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+@frozen_value(init=False, repr=False)
 class Problem:
     """Separable convex program under bandwidth, bounds and host limits.
 
@@ -295,8 +294,8 @@ class Problem:
                 return self.restated(bandwidth=number)
             return self.with_limit(self.labels[0], number)
         other = object.__new__(Problem)
-        for key in Problem.__slots__:
-            object.__setattr__(other, key, getattr(self, key))
+        for each in fields(self):
+            object.__setattr__(other, each.name, getattr(self, each.name))
         object.__setattr__(other, "bandwidth", number)
         if self.per_bandwidth is not None:
             object.__setattr__(other, "per_bandwidth", self.per_bandwidth.with_bandwidth(number))

@@ -64,9 +64,7 @@ def recognise(constraint: Expression, rate: Expression, sources: Sources, label:
 
     Parameters
     ----------
-    constraint : cvxpy constraint
     rate : cvxpy.Variable, shape (n,)
-    sources : Sources
     label : str
         Its name in messages and prices.
 
@@ -259,10 +257,7 @@ def _curve(part: Part, sources: Sources, label: str) -> tuple[Numerics, float]:
 
 
 def _scattered(constant: Array, where: IntArray, n: int) -> Array:
-    """Return a constant of some sources as one of all.
-
-    The others get a value that occurs.
-    """
+    """Return a constant of some sources as one of all, repeated elsewhere."""
     if constant.ndim == 0:
         return constant
     every = np.full(n, constant[0])

@@ -26,9 +26,6 @@ class ShortForm:
 
     Attributes
     ----------
-    bandwidth : float or None
-    hosts : HostLimits
-    rest : tuple of RowBlock
     labels : tuple of str
         Of the bandwidth and of the host limits.
     """

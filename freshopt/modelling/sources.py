@@ -6,7 +6,7 @@ They are validated once and frozen.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -34,7 +34,7 @@ from freshopt.numerics.arrays import (
     read_only,
     repeated,
 )
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.units import check_time_unit, crossed_bounds
 
 if TYPE_CHECKING:
@@ -62,8 +62,7 @@ RAREST = 1e-9
 
 
 @keywords(name="names")
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+@frozen_value(init=False, repr=False)
 class Sources:
     """Sources of a problem, in the caller's order.
 
@@ -471,10 +470,7 @@ def _flags(value: npt.ArrayLike, n: int) -> BoolArray:
 
 
 def _require_unique(names: npt.NDArray[Any] | None) -> None:
-    """Raise SourceDataError if a name occurs twice.
-
-    Results are matched by name.
-    """
+    """Raise SourceDataError if a name, which results match, occurs twice."""
     # Names of a log are sorted: no two that stand side by side are equal then, and no others.
     if names is None:
         return

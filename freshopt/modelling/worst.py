@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -16,12 +16,11 @@ from freshopt.modelling.declaration import declared_entries
 from freshopt.modelling.objective import Objective, Refresh, as_objective, require_sense
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Index
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.rows import RowBlock
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Worst(Objective):
     """Minimise the largest group mean of an objective (minimax).
 

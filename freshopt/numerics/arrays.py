@@ -90,10 +90,7 @@ def as_vector(value: npt.ArrayLike, n: int, what: str) -> Array:
 
 @lru_cache(maxsize=256, typed=True)
 def repeated(number: float, n: int) -> npt.NDArray[Any]:
-    """Return a read-only vector of one number, without memory.
-
-    It is shared, for most problems have the same defaults: it cannot be made writable.
-    """
+    """Return a shared read-only vector of one number, without memory."""
     one = np.array(number)
     one.flags.writeable = False
     return np.broadcast_to(one, (n,))
@@ -118,7 +115,6 @@ def as_number(value: object, what: str, remedy: str) -> float:
 
     Parameters
     ----------
-    value : number
     what : str
         The name used in messages.
     remedy : str
@@ -271,10 +267,7 @@ def read_only(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
 
 
 def is_scalar(array: npt.NDArray[Any]) -> bool:
-    """Return whether a vector is one number without memory.
-
-    Its stride is 0.
-    """
+    """Return whether a vector is one number of stride 0."""
     return array.strides == (0,)
 
 
@@ -308,10 +301,7 @@ def all_finite(array: Array) -> bool:
 
 
 def total(array: Array) -> float:
-    """Sum a vector with the same bits on every run.
-
-    The sums of chunks are pairwise, their sum is exactly rounded.
-    """
+    """Sum a vector with the same bits on every run."""
     with np.errstate(over="ignore"):  # a sum beyond all floats is inf
         return exact_sum(float(np.sum(array[part], dtype=np.float64)) for part in chunks(len(array)))
 
@@ -329,10 +319,7 @@ def sum_of_one_sign(values: Array) -> float:
 
 
 def exact_sum(parts: Iterable[float]) -> float:
-    """Sum partial sums, exactly rounded.
-
-    With infinities among them the sum is what IEEE arithmetic says.
-    """
+    """Sum partial sums, exactly rounded, infinities as IEEE arithmetic says."""
     values = parts.tolist() if isinstance(parts, np.ndarray) else list(parts)
     return math.fsum(values) if all(map(math.isfinite, values)) else sum(values)
 

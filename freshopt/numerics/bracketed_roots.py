@@ -43,7 +43,6 @@ def bracketed_roots(
 
     Parameters
     ----------
-    functions : Functions
     low, high : ndarray, shape (k,)
         Ends of the first brackets.
     above, below : ndarray, shape (k,)
@@ -75,10 +74,7 @@ def bracketed_roots(
 
 
 def next_fraction(a: Array, b: Array, c: Array, fa: Array, fb: Array, fc: Array, tolerance: Array) -> Array:
-    """Return the next point as a fraction of a to b.
-
-    Inverse quadratic interpolation if that is safe, else half.
-    """
+    """Return the next fraction of a to b, by interpolation or half."""
     with np.errstate(all="ignore"):
         xi = (a - b) / (c - b)
         phi = (fa - fb) / (fc - fb)

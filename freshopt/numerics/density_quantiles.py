@@ -73,10 +73,7 @@ class GridQuantiles:
 
     @classmethod
     def of(cls, density: Density, left: Array, right: Array, nodes: int) -> GridQuantiles:
-        """Evaluate g on equidistant nodes of each source.
-
-        They run from `left` to `right`.
-        """
+        """Evaluate g on each source's equidistant nodes, `left` to `right`."""
         width = (right - left) / (nodes - 1)
         known = [density(left + k * width) for k in range(nodes)]
         g, slope, curve = (np.stack([each[i] for each in known], axis=1) for i in range(3))
@@ -149,10 +146,7 @@ def integral(c: Array, u: Numbers) -> Numbers:
 
 
 def within(c: Array, mass: Numbers, whole: Numbers) -> Numbers:
-    """Return where a cell has a mass on its left.
-
-    Newton's iteration, kept inside; NaN if it does not settle.
-    """
+    """Return where a cell has a mass on its left, or NaN."""
     low, high = 0.0 * whole, 0.0 * whole + 1.0
     u = np.minimum(np.maximum(mass / whole, 0.0), 1.0)
     for _ in range(STEPS):

@@ -124,10 +124,7 @@ class PenaltyIncrements:
         self._tables: dict[float, tuple[Array, Array, bool]] = {}
 
     def sums(self, theta: Array) -> ExponentialSums:
-        """Return the exponential sums at θ, 0 ≤ θ ≤ 1000.
-
-        Shape (n,).
-        """
+        """Return the exponential sums at θ in [0, 1000], shape (n,)."""
         sums, known = np.empty((len(theta), 3)), np.empty(len(theta), dtype=np.bool_)
         order = np.argsort(theta)
         for part in chunks(len(theta), _ROWS):
@@ -180,10 +177,7 @@ class PenaltyIncrements:
         return next((k for k in range(_EXACT, top) if self._block(k) is None), top)
 
     def quadrature(self, octave: int, head: int = _EXACT, number: int = NODES) -> Quadrature:
-        """Return quadrature nodes j and weights of 0 < j ≤ 2^octave.
-
-        Those up to 2^head are in one quadrature.
-        """
+        """Return quadrature nodes j and weights of 0 < j ≤ 2^octave."""
         parts = [self._head(head)]
         for k in range(head, octave):
             block = self._block(k)
@@ -233,10 +227,7 @@ class PenaltyIncrements:
         return np.where(far, slow, self._whole(octave))
 
     def _table(self, decay: float, highest: float) -> tuple[Array, Array]:
-        """Return log θ and the function of `theta_of` there.
-
-        The table runs from above the highest target on if possible.
-        """
+        """Return log θ and the function of `theta_of` there."""
         low, top = math.log(LARGEST) - 8.0, math.log(LARGEST)
         grid, height, ended = self._tables.get(decay, (np.empty(0), np.empty(0), False))
         while not ended and not (len(grid) and height[0] > highest):
@@ -257,10 +248,7 @@ class PenaltyIncrements:
         return _rising(m, np.concatenate([_values(self._penalty, m[part]) for part in chunks(len(m))]))
 
     def _last_free(self, at: Array) -> float:
-        """Return the last m of zero penalty.
-
-        Bisection between powers of 2.
-        """
+        """Return the last m of zero penalty, by bisection."""
         k = int(np.argmax(at > 0.0))
         low, high = (0.0 if k == 0 else 2.0 ** (k - 1)), 2.0**k
         while low < (middle := math.floor(0.5 * (low + high))) < high:
@@ -269,10 +257,7 @@ class PenaltyIncrements:
         return low
 
     def _head(self, k: int) -> Quadrature:
-        """Return one quadrature of 0 < j ≤ 2^k.
-
-        The first 2^4 terms are as they are.
-        """
+        """Return one quadrature of 0 < j ≤ 2^k, first terms exact."""
         if k not in self._heads:
             if k == _EXACT:
                 self._heads[k] = Quadrature(*self._terms(np.zeros(1), 2**_EXACT))
@@ -282,20 +267,14 @@ class PenaltyIncrements:
         return self._heads[k]
 
     def _block(self, k: int) -> Quadrature | None:
-        """Return the quadrature of octave k.
-
-        None where C is too irregular.
-        """
+        """Return the quadrature of octave k, None where C is too irregular."""
         if k not in self._blocks:
             atoms = self._atoms(2.0**k)
             self._blocks[k] = None if atoms is None else gauss(*atoms, NODES)
         return self._blocks[k]
 
     def _atoms(self, low: float) -> Quadrature | None:
-        """Return positions and masses that stand for d.
-
-        They are those on (low, 2·low].
-        """
+        """Return positions and masses that stand for d on (low, 2·low]."""
         width = max(low / _CELLS, min(low, _ENUMERATE))
         starts = low + width * np.arange(low / width)
         parts: list[Quadrature] = []
@@ -345,10 +324,7 @@ class PenaltyIncrements:
 
 
 def _lagrange(u: Array) -> Array:
-    """Return the Lagrange interpolation matrix to fractions u.
-
-    It takes values at 0, ¼, ½, ¾, 1 and has the shape (5, m).
-    """
+    """Return the Lagrange matrix to fractions u, shape (5, m)."""
     knots = np.linspace(0.0, 1.0, 5)
     rows = []
     for i, knot in enumerate(knots):
@@ -375,10 +351,7 @@ def _values(penalty: Penalty, m: Array) -> Array:
 
 
 def _rising(m: Array, values: Array) -> Array:
-    """Return values at increasing m, monotone within rounding.
-
-    Values that decrease raise ObjectiveError.
-    """
+    """Return values at increasing m, monotone within rounding, or raise ObjectiveError."""
     highest = np.maximum.accumulate(values)
     with np.errstate(invalid="ignore"):
         falls = np.flatnonzero(highest - values > _ULPS * np.abs(highest))

@@ -8,11 +8,11 @@ instead of one, and tables would show it as a column that was given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import lru_cache, wraps
 from operator import is_
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,25 @@ def frozen_arrays(kind: type[Kind]) -> type[Kind]:
     if is_dataclass(kind):
         members.__init__ = _freezing(members.__init__, tuple(field.name for field in fields(kind)))
     return kind
+
+
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
+def frozen_value(**settings: bool) -> Callable[[type[Kind]], type[Kind]]:
+    """Return the decorator of frozen dataclasses of read-only arrays, compared by identity.
+
+    Examples
+    --------
+    >>> @frozen_value()
+    ... class Pair:
+    ...     numbers: np.ndarray
+    >>> Pair(np.zeros(2)).numbers.flags.writeable
+    False
+    """
+
+    def made(kind: type[Kind]) -> type[Kind]:
+        return frozen_arrays(dataclass(frozen=True, slots=True, eq=False, **settings)(kind))
+
+    return made
 
 
 def _freezing(construct: Callable[..., None], names: tuple[str, ...]) -> Callable[..., None]:

@@ -82,7 +82,6 @@ def gauss_rows(points: Array, masses: Array, number: int) -> Quadrature:
         The same for all measures, or those of each.
     masses : ndarray, shape (n, m)
         Masses ≥ 0, each row with a positive sum.
-    number : int
 
     Returns
     -------

@@ -88,10 +88,7 @@ def _chebyshev_points() -> Array:
 
 
 def octave_place(q: float, lowest: int) -> tuple[int | np.int64, float]:
-    """Return the row of q in an octave table, and z.
-
-    They come from the bits of q >= 2^lowest.
-    """
+    """Return the row of q in an octave table, and z."""
     bits = np.float64(q).view(np.uint64)
     row = np.int64(bits >> _FIRST_BITS) - OCTAVE * (1023 + lowest)
     return row, sixteenth_place(bits)
@@ -141,10 +138,7 @@ def polynomial(table: Array, row: int | np.int64, z: float) -> float:
 
 
 def ratio_from_table(table: Array, s: float) -> float:
-    """Evaluate h(s) for 0 ≤ s < top, for compiled loops.
-
-    It takes one row of the table and one polynomial.
-    """
+    """Evaluate h(s) for 0 ≤ s < top, for compiled loops."""
     row, z = segment_place(s)
     return polynomial(table, row, z)
 

@@ -17,10 +17,7 @@ _FIRST = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file
 
 
 def free_memory(root: Path = Path("/")) -> int | None:
-    """Return how many bytes are free for this process, or None.
-
-    It is what the machine has available, or less where a control group (a container) may have less.
-    """
+    """Return how many bytes this process, or its container, has free."""
     try:
         lines = (root / "proc/meminfo").read_text(encoding="ascii").splitlines()
         fields = dict(line.split(":", 1) for line in lines)

@@ -88,7 +88,6 @@ def exponentials(seed: int, source: IntArray, number: IntArray) -> Array:
 
     Parameters
     ----------
-    seed : int
     source : ndarray of int, shape (m,)
     number : ndarray of int, shape (m,)
         Which of the source's numbers, 0 or more.

@@ -156,10 +156,7 @@ def _binary_from_fresh(d: Array, asked: Array, window: Array) -> Array:
 
 
 def _harmonic_bend(life: Array, d: Array, asked: Array) -> Array:
-    """Return Q(T) = ∫₀^b e^{−t}/(a + t) dt.
-
-    Its a is ζT, and b is ΔT.
-    """
+    """Return Q(T) = ∫₀^b e^{−t}/(a + t) dt."""
     a, b, ratio = asked * life, d * life, d / asked
     with np.errstate(all="ignore"):
         closed = _scaled_e1(a) - np.exp(-b) * _scaled_e1(a + b)

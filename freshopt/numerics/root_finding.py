@@ -63,10 +63,7 @@ def decreasing_root(compare: Compare, start: Array) -> Array:
 
 
 def _bracket(compare: Compare, start: Array) -> tuple[Array, Array]:
-    """Return brackets of the roots in x, found by outward search.
-
-    −inf or inf where the root is at 0 or beyond reach.
-    """
+    """Return brackets of the roots in x, perhaps infinite, by outward search."""
     above, _ = compare(start)
     inner, outer, width = start, start, 1.0
     pending = np.ones(start.shape, dtype=np.bool_)

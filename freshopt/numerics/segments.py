@@ -72,7 +72,6 @@ def group_sums(values: Array, groups: IntArray, count: int) -> Array:
         Of one sign.
     groups : ndarray of int, shape (n,)
         The group of each value, in 0..count.
-    count : int
 
     Returns
     -------

@@ -25,10 +25,7 @@ def value_at(table: Array, x: float, first: int) -> float:
 
 
 def wide_table(rows: Array, low: int) -> Array:
-    """Return a table with rows of the octaves from 2^low on.
-
-    Its shape is (`ROWS`, 8). All other rows are 0.
-    """
+    """Return a table, (`ROWS`, 8), of the octaves from 2^low on."""
     table = np.zeros((ROWS, DEGREE + 1))
     begin = UNIT + OCTAVE * low
     table[begin : begin + len(rows)] = rows

@@ -84,10 +84,7 @@ def with_rows(
 
 
 class LogReader:
-    """Estimator kept fitted to the rows of a state.
-
-    The prototype is copied before it learns.
-    """
+    """Estimator, a copy of the prototype, kept fitted to rows."""
 
     def __init__(self, prototype: Estimator, time_unit: str) -> None:
         self.prototype, self.time_unit = prototype, time_unit
@@ -95,10 +92,7 @@ class LogReader:
         self.learnt = -1
 
     def fitted(self, state: State, memory: float | None = None) -> Estimator | None:
-        """Return an estimator fitted to all epochs.
-
-        None if nothing was crawled.
-        """
+        """Return an estimator fitted to all epochs, None without crawls."""
         ends = np.cumsum(state["epoch_rows"])
         if len(ends) == 0 or ends[-1] == 0:
             return None
@@ -131,10 +125,7 @@ class LogReader:
             estimator.partial_fit(log)
 
     def _rates_of(self, state: State, since: float) -> Array:
-        """Return the crawl rate of each row of a log.
-
-        Of the log of crawls later than `since`, in its order.
-        """
+        """Return the crawl rate of rows later than `since`, in order."""
         rows = np.flatnonzero(state["row_time"] > since)
         order = np.lexsort((state["row_time"][rows], state["row_source"][rows]))
         rates: Array = state["row_rate"][rows][order]

@@ -65,10 +65,7 @@ class Epoch:
 
 
 def equal_epochs(length: float, horizon: float, explore: float, first: float = 1.0) -> list[Epoch]:
-    """Return epochs of one length until the horizon.
-
-    The first may have another share of equal rates.
-    """
+    """Return epochs until the horizon, alike but the first one's share."""
     horizon = check_horizon(horizon)
     count = horizon / length * (1.0 - 1e-12)
     if count > MOST_EPOCHS:
@@ -224,10 +221,7 @@ class EpochRun:
         return {**state, "now": np.array(end)}
 
     def _crawl(self, state: State, number: int, refresh: Refresh, end: float) -> tuple[State, float]:
-        """Crawl until `end`.
-
-        Returns the state with the new rows, and the cost of the crawls.
-        """
+        """Crawl until `end`; return the new state and the crawls' cost."""
         start, rates, silent = float(state["now"]), state["rates"], ~self.signalled
         rng = np.random.default_rng([self.seed, number])
         quiet = np.where(silent, rates, 0.0)
@@ -319,10 +313,7 @@ class EpochRun:
     def _judge(
         self, rates: Array, estimated: Array, refresh: Refresh, time: float
     ) -> tuple[float, float | None]:
-        """Return the value of the rates, and the best.
-
-        Under the truth; without truth as estimated.
-        """
+        """Return the value of the rates, and the best, true or estimated."""
         truth = self._true_rates(time)
         if truth is None:
             return value_under(self._plain(estimated), rates, refresh), None

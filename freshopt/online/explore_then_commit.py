@@ -33,7 +33,7 @@ from freshopt.many import solve_many
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, as_numbers, as_whole, read_only, total
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.online.epochs import Epoch, EpochLearner, require_time
 from freshopt.online.rate_evaluation import value_under, with_rates
 from freshopt.solving import solve
@@ -49,8 +49,7 @@ MOST_SWEEPS = 1e15
 CANDIDATES = 25
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Exploration:
     """Lengths of exploration and their expected regret.
 

@@ -73,10 +73,7 @@ class Spent(NamedTuple):
 
 
 class Polled(NamedTuple):
-    """Costs observed by the polls of some intervals.
-
-    NaN where there was no such poll.
-    """
+    """Costs observed by the polls of some intervals, NaN without one."""
 
     probed: Array
     refreshed: Array
@@ -88,10 +85,8 @@ class Synchronization:
 
     Attributes
     ----------
-    problem : Problem
     exploration : float
         ε.
-    seed : int
     weight : ndarray, shape (n,)
         Importances that add up to 1: gradients are those of the weighted mean cost.
     bandwidth : float
@@ -146,10 +141,7 @@ class Synchronization:
         return len(self.weight)
 
     def first_rates(self) -> Array:
-        """Return the initial rates, which minimise −Σ log r.
-
-        Equal ones, where the bounds allow.
-        """
+        """Return the rates that minimise −Σ log r, equal where they can."""
         # From rates of the whole bandwidth each, the step is stopped by the bandwidth and nothing else.
         far = np.full(len(self), self.problem.bandwidth)
         return MirrorDescent.step(
@@ -159,10 +151,7 @@ class Synchronization:
     def step(
         self, descent: Descent, rates: Array, gradient: Array, learning_rate: float, chosen: BoolArray
     ) -> Array:
-        """Return the rates after a step of the chosen sources.
-
-        The sum of theirs is kept.
-        """
+        """Return the rates after a step that keeps the chosen sources' sum."""
         g, answer = gradient[chosen], rates.copy()
         # Under Σr = b a constant in the gradient changes nothing; without positive entries "≤" binds.
         g = g - max(float(np.max(g, initial=0.0)), 0.0)
@@ -176,10 +165,7 @@ class Synchronization:
         return uniforms(self.seed, source, _DRAWS * number) < self.exploration
 
     def probe_point(self, source: IntArray, number: IntArray) -> Array:
-        """Return a probe's position in its interval.
-
-        In (0, 1).
-        """
+        """Return a probe's position in its interval, in (0, 1)."""
         return uniforms(self.seed, source, _DRAWS * number + 1)
 
     def is_reset(self, source: IntArray, number: IntArray) -> BoolArray:
@@ -187,10 +173,7 @@ class Synchronization:
         return uniforms(self.seed, source, _DRAWS * number + 2) < self.exploration
 
     def play(self, crawler: Crawler, source: IntArray, probe: Array, refresh: Array) -> Polled:
-        """Poll intervals: a probe and a refresh each.
-
-        Where their times are not NaN.
-        """
+        """Poll intervals: a probe and a refresh each, NaN for none."""
         times = np.concatenate([probe, refresh])
         polled = np.flatnonzero(~np.isnan(times))
         # At equal times the probe comes first.
@@ -212,10 +195,7 @@ class Synchronization:
         window: tuple[float, float],
         spent: Spent,
     ) -> None:
-        """Add a round to the journal.
-
-        Its rates, their value, and the bandwidth used.
-        """
+        """Add a round's rates, value and bandwidth used to the journal."""
         begin, end = window
         since = end - float(state["origin"])
         rates = state["rates"]
@@ -298,10 +278,7 @@ class SyncLearner(RoundLearner):
 
 
 def seen_cost(before: Array, source: IntArray, probed: Array) -> Array:
-    """Return the mean observed cost of each source's latest probes.
-
-    It keeps its value where there were none.
-    """
+    """Return the mean observed cost of each source's latest probes."""
     hit = ~np.isnan(probed)
     count = np.bincount(source[hit], minlength=len(before))
     total = np.bincount(source[hit], weights=probed[hit], minlength=len(before))

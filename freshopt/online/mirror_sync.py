@@ -284,8 +284,6 @@ class Intervals:
 
     Attributes
     ----------
-    source, number : ndarray of int
-    begin, length : ndarray
     whole : ndarray of bool
         Whether no update touched it.
     last : ndarray of bool
@@ -301,10 +299,7 @@ class Intervals:
 
     @classmethod
     def until(cls, state: State, end: float) -> Intervals:
-        """Return the intervals under way or beginning before `end`.
-
-        At the state's rates.
-        """
+        """Return intervals begun before `end`, at the state's rates."""
         rates, first = state["rates"], state["begin"] + state["length"]
         ended = np.where(first <= end, (np.maximum(end - first, 0.0) * rates + SLACK).astype(np.int64) + 1, 0)
         source = np.repeat(np.arange(len(rates)), ended + 1)
@@ -324,10 +319,7 @@ class Intervals:
 def _polls(
     terms: Synchronization, crawler: Crawler, state: State, intervals: Intervals, begin: float, end: float
 ) -> tuple[Polled, int]:
-    """Probe and refresh the intervals between two updates.
-
-    Returns what was seen and how many probes there were.
-    """
+    """Probe and refresh the intervals between updates; count the probes."""
     source, number = intervals.source, intervals.number
     probe = intervals.begin + terms.probe_point(source, number) * intervals.length
     # Of the interval under way at `begin`, an earlier window has seen to a probe that lies before.
@@ -341,10 +333,7 @@ def _polls(
 
 
 def _adapt(terms: Synchronization, crawler: Crawler, state: State, chosen: BoolArray, now: float) -> int:
-    """Adapt the intervals under way to updated rates.
-
-    In place; returns how many sources are refreshed at once.
-    """
+    """Adapt intervals under way in place; return sources refreshed at once."""
     updated = np.flatnonzero(chosen)
     interval = 1.0 / state["rates"][updated]
     reset = terms.is_reset(updated, state["number"][updated])

@@ -44,10 +44,7 @@ class Intervals(NamedTuple):
 
     @classmethod
     def first(cls, n: int) -> Intervals:
-        """Return the intervals before the first polls.
-
-        They are not probed.
-        """
+        """Return the intervals before the first polls, not probed."""
         return cls(np.full(n, NEVER), np.full(n, np.inf), np.zeros(n), np.full(n, NEVER))
 
     @classmethod
@@ -57,10 +54,7 @@ class Intervals(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Feedback of a batch of polls.
-
-    The sources polled, whether they had news, the feedback, and the number of probes.
-    """
+    """Feedback of a batch of polls: sources, news, feedback, probes."""
 
     source: IntArray
     news: BoolArray
@@ -74,10 +68,7 @@ class TreePolls:
 
     Attributes
     ----------
-    crawler : Crawler
-    tree : AutomataTree
     importance, weight : ndarray, shape (n,)
-    feedback : Feedback
     gain, probing : float
         As in `AutomataTree.simulate`.
     slot : float
@@ -98,19 +89,13 @@ class TreePolls:
         object.__setattr__(self, "weight", weights_of(self.importance, self.feedback, self.tree.update))
 
     def times(self, begin: float, end: float, polls: int, rng: np.random.Generator) -> Array:
-        """Return the times of a round's polls.
-
-        Slots, or under random polling those of a Poisson process.
-        """
+        """Return a round's times: slots, or those of a Poisson process."""
         if self.tree.polling is Polling.RANDOM:
             return np.sort(rng.uniform(begin, end, polls))
         return np.linspace(begin, end, polls + 1)[1:]
 
     def play(self, intervals: Intervals, time: Array, rng: np.random.Generator) -> Batch:
-        """Poll at the given times and return the feedback.
-
-        The intervals are followed on, and nothing is learnt.
-        """
+        """Poll at the given times, without learning, and return the feedback."""
         source = self.tree.choose(len(time))
         order = np.argsort(source, kind="stable")  # by source, then time
         at = source[order]

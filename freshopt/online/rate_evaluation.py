@@ -82,10 +82,7 @@ def floor_rates(problem: Problem, objective: Objective, share: float | None) -> 
 
 
 def value_under(problem: Problem, rates: Array, refresh: Refresh) -> float:
-    """Return the value of rates under a discipline.
-
-    It is that of the sources that are not followed by signals.
-    """
+    """Return the value of silent sources' rates under a discipline."""
     objective, signalled = problem.objective, problem.sources.signalled
     if problem.numerics is None:
         return float("nan")
@@ -128,10 +125,7 @@ def achieved_rates(problem: Problem, rates: Array, estimated: Array) -> Array:
 
 @dataclass(slots=True, eq=False)
 class Truth:
-    """True problem behind a run, at each time.
-
-    Without a world the problem's own change rates are true.
-    """
+    """True problem behind a run, at each time."""
 
     problem: Problem
     world: World | None
@@ -150,10 +144,7 @@ class Truth:
         )
 
     def value(self, time: float, rates: Array) -> float:
-        """Return the value of rates at a time.
-
-        In the sense of the objective.
-        """
+        """Return the value of rates at a time, in the objective's sense."""
         return value_of(self._at(time), rates)
 
     def best(self, time: float) -> float:

@@ -132,10 +132,7 @@ def etc_regret_bound(
 
 
 def require_plain_binary(problem: Problem) -> None:
-    """Raise unless the problem is plain binary freshness.
-
-    Under Poisson refreshes, constrained by the bandwidth alone.
-    """
+    """Raise unless the problem is plain binary Poisson freshness under bandwidth."""
     expect(problem, Problem, "problem", "Pass a freshopt.Problem")
     objective, sources = problem.objective, problem.sources
     if not isinstance(objective, BinaryFreshness) or objective.refresh is not Refresh.POISSON:

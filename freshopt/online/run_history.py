@@ -8,7 +8,7 @@ Rates of many rounds and sources are thinned, costs never.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -18,7 +18,7 @@ from freshopt.errors import SourceDataError, one_of
 from freshopt.formatting import count
 from freshopt.moved import warn_renamed
 from freshopt.numerics.arrays import Array, IntArray, read_only
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.plots import Plotted, new_figure, save
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 Sense = Literal["minimise", "maximise"]
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class RunHistory(Plotted):
     """Rounds of a run of an online policy.
 

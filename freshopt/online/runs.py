@@ -98,10 +98,7 @@ class Journal:
                 self._kept, self._rates, self._stride = self._kept[::2], self._rates[::2], 2 * self._stride
 
     def history(self, final: Array | None = None) -> RunHistory:
-        """Return the run history so far.
-
-        With the rates learnt, by default those of the last round.
-        """
+        """Return the run history so far, with the rates learnt."""
         columns = {key: np.array(column) for key, column in self._rows.items()}
         times = columns.pop("time", np.empty(0))
         kept, rates = list(self._kept), list(self._rates)
@@ -165,7 +162,6 @@ def run_rounds(
         returns the next state. It must not change the arrays of the state that it is given.
     rounds : int
         How many there are in all, counting those before a checkpoint.
-    journal : Journal
     crawler : Crawler, optional
         Saved and restored with the run if it has ``state()`` and ``restore(state)``.
     checkpoint : path, optional
@@ -235,10 +231,7 @@ def settings_of(learner: object, problem: Problem, world: World | Crawler) -> st
 
 
 def save_checkpoint(path: Path, arrays: State, settings: str) -> None:
-    """Write arrays and settings to one file, atomically.
-
-    No pickles.
-    """
+    """Write arrays and settings to one file, atomically, without pickles."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with beside.open("wb") as file:
@@ -272,10 +265,7 @@ def _part(saved: State, head: str) -> State:
 
 @contextlib.contextmanager
 def _bar(rounds: int, done: int, shown: bool) -> Iterator[Callable[[], None]]:
-    """Yield a callback for the end of each round.
-
-    With a bar on the terminal if one is wanted.
-    """
+    """Yield a callback for each round's end, with a bar if wanted."""
     if not shown:
         yield lambda: None
         return

@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from freshopt.errors import SourceDataError, expect, list_offenders, shortened, shown
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.tools.dbt_project import read_run_times
 
 Node = Hashable
@@ -23,8 +22,7 @@ Node = Hashable
 SHOWN = 8
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Graph:
     """Directed acyclic graph in compressed rows.
 

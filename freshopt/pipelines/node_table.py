@@ -11,7 +11,6 @@ Cost: one evaluation for each sample, root and edge below it, compiled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from freshopt.formatting import count
 from freshopt.modelling.objective import Refresh
 from freshopt.moved import Renamed
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.pipelines import loops
 from freshopt.pipelines.pipeline import Pipeline
 
@@ -38,8 +37,7 @@ FEWEST, EVALUATIONS = 100, 5e8
 AT_ONCE = 2**23
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class NodeFreshness:
     """Freshness of each node of a pipeline; made by `node_freshness`.
 

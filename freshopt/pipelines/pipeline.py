@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,7 +40,7 @@ from freshopt.modelling.objective import Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.moved import Renamed, keywords
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.pipelines.graph import (
     Graph,
     Node,
@@ -57,8 +56,7 @@ from freshopt.tools.dbt_project import Manifest, read_manifest
 from freshopt.units import check_time_unit
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Pipeline:
     """Pipeline of n nodes, of which m are refreshed; made by `fo.pipeline`.
 

@@ -11,7 +11,6 @@ Cost: some 50 ns an event and edge, compiled; 10⁶ events of 10 000 nodes take 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from freshopt.compiled.backend import fast
 from freshopt.errors import SourceDataError, expect
 from freshopt.formatting import count
 from freshopt.numerics.arrays import Array, as_number
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.pipelines import loops
 from freshopt.pipelines.pipeline import Pipeline
 from freshopt.scheduling.schedule import Schedule
@@ -30,8 +29,7 @@ from freshopt.simulation.world import World
 BATCHES = (4, 1000)
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class PipelineReplay:
     """Measured freshness of the nodes of a pipeline.
 

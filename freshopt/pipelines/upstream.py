@@ -24,12 +24,11 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.pipelines.graph import Graph
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Block:
     """Block of three nodes or more.
 

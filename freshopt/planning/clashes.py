@@ -136,10 +136,7 @@ def refuse_clashes(
     say: Callable[[str], str] = str,
     error: Callable[[str], Exception] = SourceDataError,
 ) -> None:
-    """Raise if what is given does not go together.
-
-    `say` tells how the caller calls it.
-    """
+    """Raise if what is given, as `say` calls it, clashes."""
     for clash in CLASHES if given else ():
         if clash.first not in given:
             continue

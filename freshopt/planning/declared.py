@@ -52,15 +52,12 @@ class DeclaredRows(NamedTuple):
 
     Attributes
     ----------
-    table : RowTable
     at_least : ndarray of bool, shape (m,)
         Which rows are bounded from below.
     constraints : tuple
         As they were declared.
     labels : tuple of str
         Of the bandwidth and of the host limits.
-    objective : Objective
-    time_unit : str
     """
 
     table: RowTable
@@ -120,10 +117,7 @@ def constraints_for(given: Constraints | None, sources: Sources) -> tuple[Any, .
 
 
 def limits_bandwidth(objective: Objective, constraints: Sequence[Any]) -> bool:
-    """Return whether a plan needs no bandwidth besides.
-
-    Bandwidth itself is minimised, or a budget or groups limit it.
-    """
+    """Return whether a plan needs no bandwidth besides."""
     return isinstance(objective, Spend) or any(isinstance(each, Budget | Nested) for each in constraints)
 
 

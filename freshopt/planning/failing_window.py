@@ -8,7 +8,7 @@ on seed, source and moment alone, so that policies that fetch at one moment see 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from freshopt.errors import SourceDataError, list_offenders
 from freshopt.estimators.success_rates import SuccessRates, status_columns
 from freshopt.logs.row_outcomes import ended, failed
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.random_streams import uniforms
 from freshopt.numerics.segments import first_beyond
 from freshopt.planning.held_out_window import HeldOutWindow
@@ -68,8 +68,7 @@ class Statuses(NamedTuple):
         return SuccessRates.from_statuses(self.source[known], self.status[known], self.time[known])
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Outcomes:
     """Which fetches of a window's sources succeed.
 

@@ -102,10 +102,7 @@ def findings(solution: Solution, baselines: Mapping[str, Solution]) -> dict[str,
 
 
 def time_fresh(problem: Problem, solutions: Mapping[str, Solution]) -> dict[str, float] | None:
-    """Return the importance-weighted freshness of each of several solutions.
-
-    It is the share of time that copies are fresh.
-    """
+    """Return the importance-weighted share of time fresh of several solutions."""
     sources, refresh = problem.sources, discipline_of(problem)
     weight = total(sources.column("importance"))
     if weight <= 0.0 or refresh is Refresh.ON_SIGNAL or bool(np.any(sources.signalled)):
@@ -206,10 +203,7 @@ def freshness_along(solution: Solution, marked: Sequence[float]) -> list[dict[st
 
 
 def _more(solution: Solution, cost: Array) -> dict[str, Any] | None:
-    """Return the gain from a tenth more bandwidth.
-
-    Also to which sources it goes; None where there is no gain.
-    """
+    """Return a tenth more bandwidth's gain and to whom, or None."""
     problem = solution.problem
     if not (solution.price > 0.0 and MORE * problem.bandwidth <= LARGEST):
         return None
@@ -267,10 +261,7 @@ def _interior(
 def _held_back(
     solution: Solution, own: Problem, used: Array, numerics: Numerics, prices: Array
 ) -> list[dict[str, Any]]:
-    """Return the sources with the largest multipliers of max_rate.
-
-    At their upper bound the marginal value exceeds the price.
-    """
+    """Return the sources with the largest multipliers of max_rate."""
     problem = solution.problem
     at = (solution.rates >= problem.upper) & (problem.upper > 0.0)
     if not bool(np.any(at)):
@@ -303,10 +294,7 @@ def _hosts(solution: Solution) -> dict[str, Any] | None:
 
 
 def _prices(solution: Solution) -> Array:
-    """Return each source's dual price, bandwidth and host.
-
-    A unit of bandwidth costs the bandwidth's shadow price plus that of the source's host.
-    """
+    """Return each source's dual price, the bandwidth's and its host's."""
     hosts = solution.problem.hosts
     if not len(hosts):
         return np.full(len(solution.rates), solution.price)
@@ -315,10 +303,7 @@ def _prices(solution: Solution) -> Array:
 
 
 def _largest(value: Array, among: BoolArray) -> IntArray:
-    """Return the positions of the `LISTED` largest values.
-
-    There may be fewer; of equal values the first is taken.
-    """
+    """Return the positions of the `LISTED` largest values, ties in order."""
     where = np.flatnonzero(among)
     if len(where) > LISTED:
         least = np.partition(value[where], len(where) - LISTED)[len(where) - LISTED]

@@ -121,20 +121,14 @@ def phased_problem(log: CrawlLog, estimate: Estimator, problem: Problem, load_li
 
 
 def sampled_sources(log: CrawlLog) -> IntArray | None:
-    """Return the sources that a long log's week is learnt from.
-
-    By position; None for all of them.
-    """
+    """Return positions of sources to learn the week from, or None."""
     n = len(log.names)
     some = max(1, n * MOST_CRAWLS // len(log))
     return None if some >= n else np.linspace(0, n - 1, some).astype(np.int64)
 
 
 def good_phases(solution: Solution, without: Solution, sample: IntArray | None = None) -> GoodPhases | None:
-    """Return what a profile saves, or None if that is negligible.
-
-    `sample` are the sources that it was learnt from, if not all.
-    """
+    """Return what a profile of `sample` saves, or None if negligible."""
     objective, hull = solution.problem.objective, hull_of(solution.problem.numerics)
     if not isinstance(objective, PhasedObjective) or hull is None:
         return None

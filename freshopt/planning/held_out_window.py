@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from freshopt.errors import SourceDataError
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number, as_whole
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.planning.known_changes import drawn_changes, known_changes, world_among
 from freshopt.planning.request import default_estimate
 from freshopt.simulation.static_costs import ChangeWindow
@@ -28,8 +28,7 @@ SHARE, SPLITS, MOST_SPLITS = 0.5, 3, 100
 DRAWS = 4
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class HeldOutWindow:
     """Crawls before a window, and the changes in it.
 
@@ -41,10 +40,8 @@ class HeldOutWindow:
         Their changes, on the log's clock; of a log alone, as its crawls found them.
     changes : ChangeWindow
         The same around the window.
-    begin, end : float
     index : ndarray of int, shape (n,)
         Their positions among the `total` sources of the log.
-    total : int
     parts : tuple of ChangeWindow
         The window cut into equal parts, in which costs are measured too; none by default.
     outcomes : Outcomes or None

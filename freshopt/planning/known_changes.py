@@ -71,10 +71,7 @@ def world_among(world: World, shift: float, names: npt.NDArray[np.generic]) -> W
 
 
 def _middles(log: CrawlLog) -> tuple[IntArray, Array]:
-    """Return sources and imputed times of changes.
-
-    They are spread evenly over the crawl intervals in which they were found.
-    """
+    """Return sources and times of changes, spread over their crawl intervals."""
     found = np.flatnonzero(log.changed & ~np.isnan(log.interval))
     many = np.ones(len(found), dtype=np.int64)
     if log.changes is not None:
@@ -124,10 +121,7 @@ def drawn_changes(log: CrawlLog, rates: Array, seed: int) -> World:
 
 
 def _world(data: CrawlLog, source: IntArray, time: Array) -> World:
-    """Return changes of a log's sources.
-
-    Each is there since its first crawl interval began.
-    """
+    """Return changes of a log's sources since their first crawl intervals."""
     first = data.offsets[:-1]
     names = data.names
     return World.from_events(

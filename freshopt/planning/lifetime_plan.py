@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -29,7 +28,7 @@ from freshopt.logs.tables import with_unit
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, Array, total
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.planning.findings import frontier_of, time_fresh
 from freshopt.planning.plan_files import (
     Solved,
@@ -69,8 +68,7 @@ FILES = (
 )
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class LifetimePlan(Solved):
     """Everything that `plan_lifetimes` found.
 

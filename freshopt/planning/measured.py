@@ -12,14 +12,13 @@ the mean; beside it stands what the changes as they were found would have cost.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from freshopt.modelling.objective import Objective
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.simulation.replay_result import NAMED
@@ -83,15 +82,12 @@ class Conduct(NamedTuple):
     rule: RuleFacts | None = None
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Measured:
     """Rows of the table: one policy in one window.
 
     Attributes
     ----------
-    policy : str
-    bandwidth : float
     begin, end : float
         The window, on the log's clock.
     total : int
@@ -197,8 +193,7 @@ def _costs(
     ]
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class MeasuredTable:
     """Measured costs of policies in all windows of a back-test.
 

@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -25,7 +25,7 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.noisy_signals.pooled_signals import PooledSignals
 from freshopt.noisy_signals.with_signals import called, follows_signals, with_signals
 from freshopt.numerics.arrays import Array
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.planning.findings import findings, freshness_along, time_fresh
 from freshopt.planning.good_phases import (
     GoodPhases,
@@ -74,8 +74,7 @@ _LOGGER = logging.getLogger(__name__)
 Progress = Callable[[str], None]
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Plan(Solved, Plotted):
     """Everything that `plan` found.
 

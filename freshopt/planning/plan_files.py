@@ -224,10 +224,7 @@ def per_source(solution: Solution, log: CrawlLog | None) -> polars.DataFrame:
 def change_rates(
     estimate: Estimator, lower: Array, upper: Array, sources: Sources, success: Array | None = None
 ) -> polars.DataFrame:
-    """Return the table change_rates, one row per source.
-
-    It has what is known of each source; importance and host where they differ.
-    """
+    """Return the table change_rates, one row per source."""
     import polars
 
     columns = {
@@ -409,10 +406,7 @@ def _oldest(plan: Plan) -> dict[str, Any]:
 
 
 def _when(log: CrawlLog, time: float) -> str | float:
-    """Return a time in ISO 8601, or as a number.
-
-    It is a number where the log has no dates.
-    """
+    """Return a time in ISO 8601, or as a number without dates."""
     at = log.clock.date(time)
     return time if at is None else at.isoformat()
 

@@ -145,10 +145,7 @@ def learn(log: CrawlLog, request: Wishes) -> tuple[Estimator, Array, Array, Sour
 
 
 def doubt_extremes(log: CrawlLog) -> None:
-    """Warn where no crawl found a change, or each did.
-
-    Changes that are counted say more.
-    """
+    """Warn where no crawl found a change, or each did."""
     if log.changes is not None:
         return
     observed = log.interval > 0.0
@@ -277,10 +274,7 @@ def has_uncertainty(problem: Problem, crawls: int) -> bool:
 
 
 def require_static(request: Wishes) -> None:
-    """Raise SourceDataError if a request declares constraints.
-
-    Bandwidth, bounds and limits of hosts are none of them.
-    """
+    """Raise SourceDataError if a request declares constraints beyond limits and bounds."""
     if request.constraints is not None or not math.isfinite(request.bandwidth):
         raise SourceDataError(
             "a backtest compares rates under a bandwidth and host limits, and no declared constraints. Leave "
@@ -289,10 +283,7 @@ def require_static(request: Wishes) -> None:
 
 
 def problem_of(request: Wishes, sources: Sources, bandwidth: float) -> Problem:
-    """Return the problem of a request for other sources, at a bandwidth.
-
-    Limits of hosts without a source are left out.
-    """
+    """Return a request's problem for other sources, at a bandwidth."""
     limits: dict[Any, float] | None = None
     if request.host_limits is not None and sources.host is not None:
         there = set(np.asarray(sources.host).tolist())

@@ -165,10 +165,7 @@ def _replanned(known: Known) -> Conduct | None:
 
 
 def crawls_that(window: HeldOutWindow, crawls: Sequence[Refreshes], bandwidth: float) -> Conduct:
-    """Return what crawls do, given for each world, source by source.
-
-    Where fetches fail, they are attempts.
-    """
+    """Return crawls, or attempts where they fail, by world and source."""
     used, runs = [], []
     for source, time in crawls:
         used.append(_counts(window, source, time))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.planning.measured import Measured, per_time
 from freshopt.report.held_out import MOST_HIDDEN
 
@@ -27,8 +27,7 @@ from freshopt.report.held_out import MOST_HIDDEN
 UNSURE = 0.5
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Measurement:
     """A weighted mean cost with each source's share in its error.
 
@@ -131,7 +130,6 @@ class PolicyCost:
 
     Attributes
     ----------
-    policy : str
     begin, end : float
         On the log's clock.
     bandwidth : float

@@ -10,7 +10,6 @@ model on both sides, and tells of no drift.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.planning.held_out_window import SHARE, HeldOutWindow, held_out_windows
 from freshopt.planning.measured import per_time
 from freshopt.planning.plan_steps import TOLERANCE, estimated_sources, problem_of, require_static
@@ -39,8 +38,7 @@ FEW = 5.0
 NOISY = 0.5
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class RealisedRatios:
     """Realised over predicted costs in the windows of a log.
 

@@ -11,7 +11,6 @@ Cost: one solve and one certificate per draw, each begun at the plan's price.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +30,7 @@ from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.moved import keywords
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_whole, read_only
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.planning.declared import depends_on_change_rates
 from freshopt.report.value_words import ends_in_words
 from freshopt.solving import solve
@@ -47,8 +46,7 @@ OPEN = 0.5
 MOST, FEWEST, RATES = 240, 40, 2_000_000
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class PlanUncertainty:
     """Value and regret of a plan under posterior change rates.
 
@@ -294,10 +292,7 @@ def told(interval: tuple[float, float], limits: tuple[float, float]) -> tuple[fl
 
 
 def rate_draws(sources: Sources, estimator: Estimator, draws: int, seed: int) -> RateDraws:
-    """Return draws of the change rates of sources.
-
-    Matched with the estimator's by name.
-    """
+    """Return draws of the change rates of sources, matched by name."""
     at, unit = match(sources, estimator), convert_time(1.0, sources.time_unit, estimator.time_unit_)
     drawn = estimator._draws(draws, seed)
     rates = drawn.rates[:, at] * unit

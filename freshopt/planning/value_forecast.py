@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from freshopt.modelling.objective import Objective, value_at
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import SMALLEST, Array
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.planning.realised_ratios import RealisedRatios
 from freshopt.planning.uncertainty import limited, limits_of, quantiles, told
 from freshopt.report.value_words import expected_text
@@ -43,8 +42,7 @@ CONFIDENCE = 0.9
 FARTHEST = 100.0
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class ValueForecast:
     """Expected value of a plan, with an interval.
 
@@ -77,10 +75,7 @@ class ValueForecast:
 
     @property
     def spread(self) -> float:
-        """The largest cost under the draws less the smallest.
-
-        It is 0 where change rates do not matter.
-        """
+        """The largest cost under the draws less the smallest."""
         return float(np.ptp(self.costs))
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -90,10 +90,7 @@ class Wish(NamedTuple):
 
 
 def wish(default: Any, read: Read, **more: Any) -> Any:  # noqa: ANN401 - the field's type
-    """Return a field of a table of wishes.
-
-    Its default is what it is where nobody takes it.
-    """
+    """Return a field of a table of wishes with its default."""
     return field(default=default, metadata={"wish": Wish(read, **more)})
 
 
@@ -119,11 +116,8 @@ class Wishes:
         Fits an estimator to a log; None is `freshopt.planning.request.default_estimate`.
     importance, hosts, success, requests, stale_while_revalidate, changed_cost : callable or None
         Map an array of names to the values of these sources.
-
     limits : SourceLimits or None
         Bounds of single sources, beside those of all.
-
-    All others are as `freshopt.plan` and `freshopt.plan_lifetimes` take them, in time units.
     """
 
     objective: Objective = field(metadata={"wish": Wish(as_is, told=True)})
@@ -340,10 +334,7 @@ class Wishes:
 
     @classmethod
     def of(cls, log: CrawlLog | Clock, given: Mapping[str, Any], takes: type) -> Wishes:
-        """Return what was given, read and checked; the rest is usual.
-
-        `takes` is the typed dictionary of who asks; what is None has not been given.
-        """
+        """Return the wishes of `takes` read and checked; None is not given."""
         usual = {name: WISHES[name].usual for name in takes.__annotations__}
         asked = {**usual, **given}.items()
         # A schedule has a length; of all others None is not given.
@@ -379,10 +370,7 @@ class Wishes:
         return bounds_as_intervals(given or (self.limits is not None and self.limits.by_interval))
 
     def told(self, takes: Collection[str] | None = None) -> dict[str, Any]:
-        """Return the settings that nothing else in a summary tells.
-
-        Of those alone that are in `takes`.
-        """
+        """Return settings, among `takes`, that nothing else in a summary tells."""
         names = [name for name, one in WISHES.items() if one.told and (takes is None or name in takes)]
         found = {name: getattr(self, name) for name in names}
         return {name: _plain(value) for name, value in found.items()}

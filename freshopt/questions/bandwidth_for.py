@@ -12,7 +12,6 @@ Cost: as a problem with one target, some ten passes over the sources.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +33,7 @@ from freshopt.modelling.worst import Worst
 from freshopt.moved import keywords
 from freshopt.noisy_signals.with_signals import follows_signals, freshness_with_signals
 from freshopt.numerics.arrays import LARGEST, Array, as_number, total
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.questions.rates_in_force import cut_to_limits, rates_of
 from freshopt.questions.solve_with_kinks import solve_with_kinks
@@ -47,8 +46,7 @@ _TOLD = 1e-12
 _VANISHED = 1e-50
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class BandwidthFor:
     """Least bandwidth for a promise, with its proof.
 

@@ -159,10 +159,7 @@ def with_few_changes(best: Solution, old: Array, most: float) -> FewChanges:
 
 
 def _too_few(problem: Problem, old: Array, free: BoolArray, most: float, refused: str) -> str:
-    """Return why so few changes do not do.
-
-    Where the bandwidth is exceeded, also how many would.
-    """
+    """Return why few changes, or these within the bandwidth, do not do."""
     few = f"at most {percent(most, space=' ')} of the intervals changed"
     cost, known = problem.sources.refresh_cost, ~np.isnan(old)
     kept = np.where(free, problem.lower, old)
@@ -242,10 +239,7 @@ class _Search:
 
 
 def _solved(problem: Problem, old: Array, chosen: BoolArray) -> tuple[Array, Array]:
-    """Return the best rates of some sources while the others keep theirs.
-
-    Also each source's price of bandwidth there.
-    """
+    """Return some sources' best rates beside the others', and their prices."""
     sources = problem.sources
     fixed = Sources(
         sources.change_rate,

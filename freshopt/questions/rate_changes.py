@@ -9,7 +9,7 @@ and tell large changes from important ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from freshopt.modelling.fetches.conditional_fetches import with_numerics
 from freshopt.modelling.phased_objective import plain
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import SMALLEST, Array, BoolArray, IntArray, total
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.questions.rates_in_force import cut_to_limits
 from freshopt.solvers.auto import Auto
 
@@ -37,8 +37,7 @@ SAME = 1e-12
 _ROUNDING = 1e-15
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class RateChanges:
     """Old and new rates, with what each change brings.
 
@@ -138,7 +137,6 @@ def rate_changes(solution: Solution, old: Array, gone: int = 0, prices: Array | 
 
     Parameters
     ----------
-    solution : Solution
     old : ndarray, shape (n,)
         Rates in force in the order of the sources; NaN for a source without one.
     gone : int
@@ -216,10 +214,7 @@ def _certificate(problem: Problem, rates: Array) -> Certificate | None:
 
 
 def certificate_beside(problem: Problem, rates: Array, best: Solution) -> Certificate:
-    """Return the certificate of rates, by the optimum's bound.
-
-    The bound that rates far from optimal prove themselves is a weak one.
-    """
+    """Return the certificate of rates, by the optimum's bound."""
     proof, other = certify(problem, rates), best.certificate
     if other is None or not other.gap < np.inf or not proof.gap > 0.0:
         return proof

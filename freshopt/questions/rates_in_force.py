@@ -59,10 +59,7 @@ def rates_of(sources: Sources, today: CrawlLog | npt.ArrayLike) -> Array:
 
 
 def cut_to_limits(problem: Problem, rates: Array) -> Array | None:
-    """Return rates cut to maximum rates and host limits.
-
-    None where they are within them. Of a host that exceeds its limit all are cut by the same share.
-    """
+    """Return rates cut to max_rate and host limits, None if within."""
     cut, hosts = np.minimum(rates, problem.upper), problem.hosts
     if len(hosts):
         used = hosts.totals(problem.used_by_source(cut))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from freshopt.noisy_signals.with_signals import (
     without_signals,
 )
 from freshopt.numerics.arrays import Array, total
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.questions.bandwidth_for import bandwidth_for, difference
 from freshopt.questions.solve_with_kinks import solve_with_kinks
@@ -33,8 +32,7 @@ FRESHNESS = "freshness"
 TOLERANCE = 1e-9
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class SignalsBring:
     """Signals of a plan, and what they bring.
 
@@ -174,10 +172,7 @@ class SignalsBring:
 
 
 def signals_bring(solution: Solution, learnt: PooledSignals, noun: str) -> SignalsBring:
-    """Return what signals bring to a plan, by a plan without them.
-
-    `noun` is what the objective measures.
-    """
+    """Return what signals bring to a plan of what `noun` names."""
     problem, used = solution.problem, solution.bandwidth_used
     weight = total(problem.sources.column("importance"))
     if not follows_signals(problem.objective) or problem.program is not None or not weight > 0.0:

@@ -10,7 +10,6 @@ intervals save on top.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, Array, total
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.problems.binary_freshness import mean_freshness
 from freshopt.questions.bandwidth_for import (
     AS_TODAY,
@@ -38,8 +37,7 @@ from freshopt.units import rate_text, share_of
 MOST = 100_000
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class TodaysCrawls:
     """Rates in force, their freshness, and the least bandwidth for it.
 

@@ -74,10 +74,7 @@ def covering(values: Array, begin: float, end: float) -> Scale:
 
 
 def nice(span: float, most: int) -> float:
-    """Return the least round step for at most `most` parts.
-
-    Round steps are 1, 2 or 5 times a power of ten.
-    """
+    """Return the least 1, 2 or 5 × 10^k for `most` parts."""
     if not span > 0.0:
         return 1.0
     raw = span / most

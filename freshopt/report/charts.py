@@ -182,10 +182,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Charts of one thing, with title and caption.
-
-    Of two the first is for a desk, the second for a phone.
-    """
+    """Charts of one thing, for a desk and a phone, with title."""
 
     title: str
     charts: tuple[Chart, ...]

@@ -67,10 +67,7 @@ class Context:
 
     @property
     def proved(self) -> bool:
-        """Whether the summary's numbers prove the rates optimal.
-
-        The status alone does not: value, bound and gap must agree with it and with each other.
-        """
+        """Whether the summary's numbers agree and prove the rates optimal."""
         bound, gap, relative = (self.facts.maybe(key) for key in ("bound", "gap", "relative_gap"))
         if self.facts.text("status") != "optimal" or bound is None or gap is None:
             return False
@@ -176,9 +173,6 @@ class Context:
 
 
 def tidy(value: float) -> float:
-    """Return a number rounded to ten digits.
-
-    A whole number is returned as an int.
-    """
+    """Return a number rounded to ten digits, an int if whole."""
     rounded = float(f"{value:.10g}")
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded

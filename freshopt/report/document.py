@@ -30,10 +30,7 @@ SCRIPTS = ("words.js", "marks.js", "sources.js", "bandwidth.js", "glossary.js")
 
 
 class Page(str):
-    """HTML text of a whole page.
-
-    A notebook shows it in a frame of its own.
-    """
+    """HTML text of a whole page, framed in notebooks."""
 
     __slots__ = ()
 
@@ -49,10 +46,7 @@ def stylesheet() -> str:
 
 
 def script() -> str:
-    """Return the script of a plan's page, without its comments and indentation.
-
-    Comments have lines of their own, and no text goes on in the next one.
-    """
+    """Return a page's script, without comments and indentation."""
     lines = (line.strip() for name in SCRIPTS for line in _file("assets", name).splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("//"))
 

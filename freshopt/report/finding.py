@@ -26,10 +26,7 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table whose rows begin with their headings.
-
-    The row in place `own` is set apart.
-    """
+    """A table of headed rows, that in place `own` set apart."""
 
     caption: str
     columns: Sequence[Column]
@@ -57,8 +54,6 @@ class Finding:
         What is found, in words, a line or several; without it there is no row.
     facts : mapping of str
         What it is told from.
-    table : Table or None
-    charts : tuple of Figure
     title : str
         Of its section on the page; without it there is none.
     """

@@ -373,10 +373,7 @@ def closing(told: Context, folder: Path, files: Sequence[str], *, details: bool,
 
 
 def headline(told: Context, *, width: int = WIDTH, warned: bool = False) -> str:
-    """Return what a plan brings, in lines of at most `width` characters.
-
-    Its warnings come first, unless the reader has been `warned`.
-    """
+    """Return what a plan brings, in lines of at most `width` characters."""
     rows = lines(told)
     head, text = (max((len(row[k]) for row in rows), default=0) for k in (0, 1))
     short = [row for row in rows if row.remark]

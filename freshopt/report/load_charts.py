@@ -57,10 +57,7 @@ class Clock:
         return duration(float(self.edges[1] - self.edges[0]), self.unit)
 
     def moment(self, time: float) -> datetime | None:
-        """Return a time as a moment, or None.
-
-        There is none without dates, and beyond those that a calendar has.
-        """
+        """Return a time as a moment, or None without dates."""
         if self.begin is None:
             return None
         try:
@@ -81,10 +78,7 @@ class Clock:
         return f"{first:{form}} to {last:%H:%M}" if same else f"{first:{form}} to {last:{form}}"
 
     def ticks(self, most: int) -> tuple[list[float], Callable[[float], str] | None, str]:
-        """Return ticks of the axis, their texts, and its title.
-
-        With dates they are at midnights, or at round hours of a short schedule.
-        """
+        """Return ticks of the axis, their texts, and its title."""
         end = float(self.edges[-1])
         if self.begin is None or self.moment(end) is None:
             return Scale(0.0, end, 0.0, 1.0).ticks(most), None, f"{self.unit}s from {self.since}"

@@ -26,10 +26,7 @@ class Html(str):
 
 
 def plain_text(text: str) -> str:
-    """Return text in which U+FFFD stands for what HTML forbids.
-
-    These are control characters and halves of surrogate pairs.
-    """
+    """Return text in which U+FFFD stands for what HTML forbids."""
     return text.translate(_FORBIDDEN).encode("utf-8", "replace").decode("utf-8")
 
 

@@ -93,10 +93,7 @@ def page(folder: Path) -> Page:
 def findings(
     told: Context, folder: PlanFolder | None = None, *, read: str = "", objective: str = ""
 ) -> list[Finding]:
-    """Return what a plan found; without a folder what the terminal tells.
-
-    `read` is what was read, and `objective` the name that it was asked for by.
-    """
+    """Return what a plan found; without a folder what the terminal tells."""
     if told.shares == "requests":
         found = [
             plan_findings.log(told, read),

@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 
 def source_parts(folder: Path, planned: str = "rates", *, listed: bool = True) -> Iterator[polars.DataFrame]:
-    """Yield what tables tell of the sources, by parts.
-
-    `planned` is the table that has the rates, "rates" or "lifetimes"; what is not `listed` are numbers alone.
-    """
+    """Yield what the table `planned` tells of the sources, by parts."""
     import polars
 
     ours, theirs, own = files(folder, "change_rates"), files(folder, planned), _optional(folder, "per_source")
@@ -228,10 +225,7 @@ def read_columns(file: Path, columns: Sequence[str]) -> polars.DataFrame:
 
 
 def numbers_of(frame: polars.DataFrame, column: str, file: Path, *, gaps: bool = False) -> Array:
-    """Return a column as numbers >= 0; infinity is one.
-
-    With `gaps` numbers may be missing, and are NaN.
-    """
+    """Return a column as numbers >= 0, perhaps infinite, NaN for `gaps`."""
     import polars
 
     given = frame[column]

@@ -61,10 +61,7 @@ class Rows:
 
 
 def source_rows(folder: Path, told: Context, planned: str = "rates") -> Rows:
-    """Read the sources that cost most, the most costly first.
-
-    `planned` is the table of what is planned, of rates or of lifetimes.
-    """
+    """Read the sources of the table `planned` that cost most, in order."""
     frame, n = tables.most(folder, ("cost", "rate"), EMBEDDED, planned)
     by = "cost most under this plan" if "cost" in frame.columns else f"are {told.words.done} most often"
     unit = told.unit

@@ -44,10 +44,7 @@ def meaning(objective: str) -> str:
 
 
 def less_fresh(objective: str, shares: Mapping[str, float | None]) -> str:
-    """Return that copies are fresh for less time, or nothing.
-
-    Less than at equal rates, and what is optimised.
-    """
+    """Return that copies are less fresh than at equal rates, or nothing."""
     own, other = shares.get("plan"), shares.get("uniform")
     # To the tenth of a per cent that is shown.
     if own is None or other is None or not round(own, 3) < round(other, 3):

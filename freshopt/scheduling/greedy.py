@@ -160,10 +160,7 @@ class _Race:
             self.run(self.contenders(who, first, last), first, last)
 
     def contenders(self, who: IntArray, begin: int, end: int) -> IntArray:
-        """Return which of `who` can have the largest index.
-
-        In the slots from `begin` up to `end`.
-        """
+        """Return which of `who` can have the largest index within slots."""
         many = end - begin
         queue = self.queue[who]
         waiting = (queue >= 0) & (self.last[who] == self.began[who])
@@ -177,10 +174,7 @@ class _Race:
         return np.asarray(who[then >= mark])
 
     def fill(self, who: IntArray, begin: int, end: int) -> None:
-        """Pick for each slot the source of largest index.
-
-        From a table of all of them.
-        """
+        """Pick for each slot the source of largest index in a table."""
         time, many = self.time[begin:end], end - begin
         age = time[:, None] - self.last[who]
         table = self.index(np.tile(who, many), age.ravel()).reshape(many, len(who))
@@ -202,10 +196,7 @@ class _Race:
 
 
 def _alike(importance: Array, parameters: tuple[Array, ...], last: Array) -> tuple[IntArray, IntArray]:
-    """Return equivalence classes of identical sources.
-
-    For each source, its class among those equal in everything, and its rank in that class.
-    """
+    """Return each source's class of identical ones, and its rank there."""
     n = len(importance)
     columns = [importance, last, *(column for own in parameters for column in own.reshape(n, -1).T)]
     order = np.lexsort(columns)  # stable, so that turns go by position

@@ -208,10 +208,7 @@ class _Gains:
             return np.where(now > then, self.horizon * (now - then), 0.0)
 
     def bought(self, price: float) -> Array:
-        """Return the counts demanded at a price > 0.
-
-        How many refreshes of each source gain more than the price.
-        """
+        """Return how many refreshes gain more than a price, by source."""
         rate = self.numerics.inverse_marginal(np.full(len(self.least), price))
         sure = np.floor(np.minimum(rate * self.horizon, self.most + self.shift + 1.0) - self.shift)
         # Rounding can put `sure` one off; the gains themselves decide.

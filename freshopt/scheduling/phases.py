@@ -107,10 +107,7 @@ def _best(
     loads: list[IntArray],
     choices: int,
 ) -> Array:
-    """Return the best phases of a batch of sources.
-
-    Its refreshes are added to the loads.
-    """
+    """Return the best phases of a batch, and add its loads."""
     many = count[batch]
     first = np.cumsum(many) - many
     each = np.repeat(np.arange(len(batch)), many)
@@ -192,10 +189,7 @@ def on_local_clock(time: Array, profile: WeeklyProfile, start: WeeklyStart) -> A
 
 
 def _seconds(profile: WeeklyProfile, period: float, load_limit: float, load: Array) -> Array:
-    """Return where in a period sources refresh, those that come first best.
-
-    `load` is that of each source, in refreshes per period.
-    """
+    """Return where in a period, given its `load`, sources refresh."""
     hours = max(1, round(HOURS * period / WEEK))
     unit = SECONDS[profile.time_unit]
     middle = (np.arange(hours) + 0.5) * (period / hours)

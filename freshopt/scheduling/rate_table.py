@@ -43,7 +43,6 @@ class RateTable:
     rates : ndarray of float, shape (n,)
         Refreshes per time unit; of a signalled source, crawled signals per time unit.
     names : ndarray, shape (n,), or None
-    time_unit : str
     signalled : ndarray of bool, shape (n,), or None
     crawl_probability : ndarray of float, shape (n,), or None
         ρ/Δ for signalled sources, NaN for the others; None if none is signalled.
@@ -88,10 +87,7 @@ class RateTable:
 
     @property
     def weight(self) -> Array | None:
-        """Importance times change rate.
-
-        As far as they are known; None without a change rate.
-        """
+        """Importance times change rate, None without a change rate."""
         if self.change_rate is None or self.importance is None:
             return self.change_rate
         return self.importance * self.change_rate
@@ -105,8 +101,6 @@ class LifetimeTable:
     ----------
     lifetime : ndarray of float, shape (n,)
         T ≥ 0 in time units; infinite where a copy is never fetched again.
-    names : list of str
-    time_unit : str
     idle : ndarray of float, shape (n,), or None
         1/ζ, the mean time between requests, where it is known.
     stale : ndarray of float, shape (n,), or None

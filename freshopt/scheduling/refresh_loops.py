@@ -45,10 +45,7 @@ def lay_points(count: IntArray, phase: Array, rates: Array, out: Array) -> None:
 
 
 def order_by_time(count: IntArray, time: Array, source_out: IntArray, time_out: Array) -> None:
-    """Write refreshes in the order of time, then source.
-
-    ``count[k]`` of the times are those of source k; they come source by source.
-    """
+    """Write refreshes, ``count[k]`` of source k, in order of time, then source."""
     many = len(time)
     if many == 0:
         return
@@ -80,10 +77,7 @@ def order_by_time(count: IntArray, time: Array, source_out: IntArray, time_out: 
 
 
 def scaling(time: Array, parts: int) -> tuple[float, float]:
-    """Return the least time, and parts per unit of time.
-
-    Parts are 0 where all times are close.
-    """
+    """Return the least time, and parts per unit of time."""
     low = high = time[0]
     for i in range(len(time)):
         low, high = min(low, time[i]), max(high, time[i])
@@ -92,10 +86,7 @@ def scaling(time: Array, parts: int) -> tuple[float, float]:
 
 
 def place_of(t: float, low: float, scale: float, parts: int) -> int:
-    """Return the part in which a time lies.
-
-    It never falls with time.
-    """
+    """Return the part, which never falls, in which a time lies."""
     return min(int((t - low) * scale), parts - 1)
 
 
@@ -212,10 +203,7 @@ def level(
 
 
 def radix_order(keys: Words) -> IntArray:
-    """Return the stable order of unsigned keys.
-
-    It sorts by their digits, from the last. Digits that all keys share cost nothing.
-    """
+    """Return the stable order of unsigned keys, by their digits."""
     many = len(keys)
     order, other = np.arange(many), np.empty(many, dtype=np.int64)
     begin = np.empty(RADIX + 1, dtype=np.int64)

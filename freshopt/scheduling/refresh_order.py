@@ -86,10 +86,7 @@ def ordinals(count: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def points(count: IntArray, phase: Array, rates: Array) -> Array:
-    """Return the first points (φ + j)/ρ of sources, source by source.
-
-    There are ``count[k]`` of each source k, j = 0, 1, ...
-    """
+    """Return the first ``count[k]`` points (φ + j)/ρ of each source k."""
     many = int(np.sum(count))
     if worthwhile(many):
         time = np.empty(many)
@@ -119,10 +116,7 @@ def order_refreshes(count: IntArray, time: Array) -> tuple[IntArray, Array]:
 
 
 def stable_order(values: Array, refreshes: int) -> IntArray:
-    """Return the stable order of numbers ≥ 0.
-
-    There is one per source, and the sources have so many refreshes.
-    """
+    """Return the stable order of numbers ≥ 0, one per source."""
     if worthwhile(refreshes):
         # The bits of such numbers are in their order; adding 0 takes the sign from a zero.
         order: IntArray = fast(refresh_loops.radix_order)((values + 0.0).view(np.uint64))
@@ -157,19 +151,13 @@ def points_before(horizon: float, rates: Array, phase: Array) -> IntArray:
 
 
 def slot_count(load: float, horizon: float) -> int:
-    """Return the number of slots of length 1/load.
-
-    Those whose middle is in [0, horizon).
-    """
+    """Return how many middles of slots of length 1/load precede the horizon."""
     many = max(math.ceil(load * horizon - 0.5), 0)
     return many - 1 if many and (many - 0.5) / load >= horizon else many
 
 
 def slots(load: float, horizon: float) -> Array:
-    """Return the middles of slots of length 1/load.
-
-    Those that lie in [0, horizon).
-    """
+    """Return the middles, in [0, horizon), of slots of length 1/load."""
     middles = np.arange(0.5, slot_count(load, horizon), dtype=np.float64)
     if len(middles):  # of no sources the load is 0
         middles /= load

@@ -9,7 +9,7 @@ Cost: that of the method (one sort of the refreshes); 10⁷ refreshes of 10⁶ s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
@@ -32,7 +32,7 @@ from freshopt.numerics.arrays import (
     read_only,
     shape_of,
 )
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.plots import BLUE, ORANGE, Plotted
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.rate_table import read_rates
@@ -103,8 +103,7 @@ class Visit(NamedTuple):
     source: Any
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
+@frozen_value(init=False, repr=False)
 class Schedule(Plotted):
     """Refresh times of all sources over a horizon.
 
@@ -365,10 +364,7 @@ class Schedule(Plotted):
         )
 
     def _check_order(self) -> None:
-        """Raise if positions, times or their order are invalid.
-
-        Positions must exist, times lie within the horizon, and refreshes be in order.
-        """
+        """Raise if positions, times in the horizon, or their order are invalid."""
         source, time, n = self.source, self.time, len(self.rates)
         if len(time) == 0:
             return

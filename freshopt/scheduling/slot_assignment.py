@@ -47,7 +47,6 @@ class Assignment:
     bound : float
         Lower bound of the total displacement in these slots: what the linear program, or branch and bound
         where that has fractions, proves.
-
     """
 
     source: IntArray
@@ -272,10 +271,7 @@ class SlotAssignment:
         return open_, room.astype(np.int64), pause
 
     def _require_room(self, names: list[Any], demand: SlotDemand) -> None:
-        """Raise SourceDataError if a host's or the crawlers' capacity is exceeded.
-
-        It is compared with the number of crawls in all.
-        """
+        """Raise SourceDataError if a host's or the crawlers' capacity is exceeded."""
         needed, most = np.diff(demand.first), demand.most()
         short = np.flatnonzero(needed > most)
         if len(short):
@@ -304,19 +300,13 @@ class SlotAssignment:
 
 
 def _by_host(host: IntArray, wanted: IntArray, hosts: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the order of crawls by host and preferred slot.
-
-    Besides: where each host begins, and the preferred slots in this order.
-    """
+    """Return crawls by host and preferred slot, hosts' beginnings, and slots."""
     order = np.lexsort((wanted, host))
     return order, np.searchsorted(host[order], np.arange(hosts + 1)), wanted[order]
 
 
 def _together(open_: BoolArray, room: IntArray, pause: IntArray, capacity: int) -> IntArray:
-    """Return the representative of each host.
-
-    Hosts that are as free as the crawlers have one in common.
-    """
+    """Return each host's representative, one for those as free as crawlers."""
     group = np.arange(len(room))
     free = np.flatnonzero((room >= capacity) & (pause == 1))
     if len(free):

@@ -241,10 +241,7 @@ class SlotProgram:
         return cls(demand, begin, slot, cost, upper, (rows, columns, values), low, high)
 
     def solve(self, *, fixed: Array | None = None, whole: bool = False) -> Solved:
-        """Return the optimum, in whole numbers if asked for.
-
-        Leavers are fixed where `fixed` has numbers.
-        """
+        """Return the optimum, perhaps whole, with leavers `fixed`."""
         import highspy
 
         rows, columns, values = self.matrix
@@ -322,10 +319,7 @@ def _whole(taken: Array) -> bool:
 
 
 def _windows(node: IntArray, key: IntArray, pause: IntArray) -> tuple[IntArray, IntArray]:
-    """Return windows of which one node is taken.
-
-    They are pairs of a window's number and a node.
-    """
+    """Return windows, as pairs of number and node, of which one counts."""
     first, end = np.arange(len(node)), np.searchsorted(key[node], key[node] + pause[node])
     # One node alone is no limit, and what ends where the window before it ends is part of that.
     told = np.flatnonzero((end - first > 1) & (end > np.concatenate(([0], end[:-1]))))

@@ -9,7 +9,7 @@ import numpy as np
 from freshopt.errors import InfeasibleProblemError, ObjectiveError
 from freshopt.numerics.arrays import Array, BoolArray, Index, IntArray
 from freshopt.numerics.bracketed_roots import bracketed_roots
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.root_finding import decreasing_root
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
 from freshopt.separable.program import Program
@@ -23,8 +23,7 @@ _ROUNDING = 1e-13
 _STEP, _GROWTH = 1.0, 4.0
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Bundles:
     """Bundles of sources that share a rate.
 
@@ -70,8 +69,7 @@ class Bundles:
         return self.largest(rates)
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class BundledNumerics:
     """Numerics of bundles: sums over their sources, at one rate."""
 
@@ -177,7 +175,6 @@ def bundled(program: Program, bundles: Bundles, once: bool) -> Program:
     ----------
     program : Program
         In the rates of sources.
-    bundles : Bundles
     once : bool
         Whether a bundle's cost in a row of rates is its dearest source's, not the sum.
 

@@ -20,12 +20,12 @@ Cost: some eight steps of two best responses when a problem is made; then one be
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from freshopt.numerics.arrays import Array, BoolArray, Index, as_float64
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.special_functions import gamma2
 from freshopt.separable.conditional_kernel import RootInverse, largest_cost_ratio
 from freshopt.separable.kernel import SMALLEST_PRICE, Kernel, Numerics
@@ -38,8 +38,7 @@ _STEPS, _CLOSE = 100, 1e-14
 _LONG = 60.0
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class ConditionalHull:
     """Numerics of the lower convex hull of costs per bandwidth used.
 

@@ -182,10 +182,7 @@ class RootInverse:
         least: Array | float = 0.0,
         most: Array | float = np.inf,
     ) -> Array:
-        """Return the best response as a rate.
-
-        The marginal must fall between the bounds.
-        """
+        """Return the best response, where the marginal falls, as a rate."""
         *own, d, fetch, change = parameters
         price = np.broadcast_to(price, np.shape(d))
         with np.errstate(all="ignore"):
@@ -286,7 +283,6 @@ def per_bandwidth(kernel: Kernel, fetches: BandwidthUsed, d: Array, fetch: Array
     ----------
     kernel : Kernel
         Over rates.
-    fetches : BandwidthUsed
     d, fetch, change : ndarray, shape (n,)
         Δ, c₀ > 0 and c₁ ≥ 0.
     """

@@ -10,7 +10,7 @@ in NumPy.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from freshopt.autodiff.tape_description import describe
 from freshopt.compiled import backend
 from freshopt.compiled.tapes.tape_passes import TapePasses, enabled
 from freshopt.numerics.arrays import Array, BoolArray, Index, chunks
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.root_finding import decreasing_root
 
 # Sources of a piece; 8192 take 3 to 15 % longer, 65 536 10 % (a tape of three atoms, 1e6 sources).
@@ -54,8 +54,7 @@ class CostJet(NamedTuple):
     curvature: Array
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class DerivedNumerics:
     """Cost, marginal and inverse marginal of a compiled expression.
 
@@ -129,10 +128,7 @@ class DerivedNumerics:
         """Return None: an expression's gain is its cost, negated."""
 
     def marginal(self, rate: Array, side: int = RIGHT) -> Array:
-        """Return the marginal value: decrease of cost per unit of rate.
-
-        It may be negative where more refreshes harm.
-        """
+        """Return the marginal value: decrease of cost per unit of rate."""
         return self.jet(rate, 1, side).marginal
 
     def curvature(self, rate: Array) -> Array:
@@ -140,10 +136,7 @@ class DerivedNumerics:
         return self.jet(rate).curvature
 
     def inverse_marginal(self, price: Array) -> Array:
-        """Return the best response to a price, by Newton on logarithms.
-
-        It is the rate at which the marginal falls to the price.
-        """
+        """Return the best response to a price, by Newton on logarithms."""
         price = np.broadcast_to(price, self.scale.shape)
         compiled = self.compiled()
         if compiled is not None:
@@ -212,10 +205,7 @@ class DerivedNumerics:
         return found
 
     def _compare(self, x: Array, price: Array) -> tuple[BoolArray, Array]:
-        """Return whether the marginal exceeds the price, and a Newton step.
-
-        The marginal is that at exp(x), the step is in x.
-        """
+        """Return whether the marginal at exp(x) exceeds the price; Newton's step."""
         with np.errstate(all="ignore"):
             rate = np.exp(x)
             _, marginal, curvature = self.jet(rate)

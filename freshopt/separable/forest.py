@@ -7,19 +7,16 @@ whoever declares rows need not know of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from freshopt.compiled.backend import fast
 from freshopt.compiled.rows import ratio_loops
 from freshopt.numerics.arrays import Array, IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.rows import RATE, Rows
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Forest:
     """Sources as nodes of trees, and at most one budget.
 
@@ -137,10 +134,7 @@ class Forest:
         return cls(parent, ratio, row, scale, cost, limit, budget, first, child, order, height)
 
     def preorder(self) -> IntArray:
-        """Return the nodes in preorder.
-
-        Every subtree is a slice, its root first.
-        """
+        """Return the nodes in preorder, subtrees as slices, roots first."""
         place, nodes = np.empty(len(self), np.int64), np.empty(len(self), np.int64)
         fast(ratio_loops.preorder)(self.order, self.parent, self.first, self.child, place)
         nodes[place] = np.arange(len(self))

@@ -9,21 +9,20 @@ attained; between them are, for each limit, the sources whose segment has the pr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from freshopt.compiled.columns import Columns, column, enabled
 from freshopt.numerics.arrays import Array, BoolArray, Index, IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.kernel import Kernel, Numerics
 
 # Rates off a point by less are at the point, but for the rounding of mixtures and sums.
 ROUNDING = 1e-12
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class HullNumerics:
     """Numerics of the lower convex hull of a curve and K points.
 
@@ -120,10 +119,7 @@ class HullNumerics:
         )
 
     def segment(self, rate: Array) -> tuple[Array, Array]:
-        """Return the ends of the segment inside which each rate lies.
-
-        They are the rate itself at a point or on the curve.
-        """
+        """Return the ends of each rate's segment, or the rate itself."""
         low, high = np.array(rate, dtype=np.float64), np.array(rate, dtype=np.float64)
         for k, own in enumerate(self.rate):
             before, after = (self.left[k] < rate) & (rate < own), (own < rate) & (rate < self.right[k])

@@ -11,7 +11,7 @@ loss where the difference of the two would lose digits
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +21,7 @@ from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.penalty_tables import TablesOf
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, Formula, Index, as_float64
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 
 # Stands for the price 0, for formulas that divide by it.
 SMALLEST_PRICE = 1e-300
@@ -30,19 +30,13 @@ DIFFERENCE = 1e-5
 
 
 class Numerics(Protocol):
-    """Protocol of per-source costs and derivatives, vectorised over sources.
-
-    Solvers and certificates ask no more of an objective.
-    """
+    """Protocol of per-source costs and derivatives, vectorised over sources."""
 
     def cost(self, rate: Array) -> Array:
         """Return each source's weighted cost at its rate, shape (n,)."""
 
     def marginal(self, rate: Array) -> Array:
-        """Return each source's marginal value, shape (n,).
-
-        It is the decrease of cost per unit of rate.
-        """
+        """Return each source's decrease of cost per unit of rate, (n,)."""
 
     def inverse_marginal(self, price: Array) -> Array:
         """Return each source's best response to its price, shape (n,).
@@ -63,8 +57,7 @@ class Numerics(Protocol):
         """Return the numerics of some of the sources."""
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Kernel:
     """Hand-written numerics of a cost curve under a refresh discipline.
 
@@ -118,10 +111,7 @@ class Kernel:
     tables_of: TablesOf | None = None
 
     def cost(self, rate: Array) -> Array:
-        """Return w·J(ρ); 0 where the importance is 0.
-
-        A source of no importance costs nothing, even at rate 0.
-        """
+        """Return w·J(ρ); 0 where the importance is 0, even at rate 0."""
         with np.errstate(all="ignore"):
             unit = self.unit_cost(rate, *map(as_float64, self.parameters))
             return np.where(self.importance > 0.0, as_float64(self.importance) * unit, 0.0)
@@ -178,8 +168,7 @@ class Kernel:
         )
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class MixedNumerics:
     """Numerics of a problem with silent and signalled sources."""
 
@@ -209,10 +198,7 @@ class MixedNumerics:
         return None if silent is None or announced is None else np.where(self.signalled, announced, silent)
 
     def take(self, index: Index) -> Numerics:
-        """Return the numerics of some of the sources.
-
-        They are of one kind alone where the sources are.
-        """
+        """Return the numerics, of one kind if they are, of some sources."""
         signalled = self.signalled[index]
         if bool(np.all(signalled)):
             return self.signalled_sources.take(index)

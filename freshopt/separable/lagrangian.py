@@ -33,7 +33,6 @@ class Lagrangian:
 
     Attributes
     ----------
-    program : Program
     price : ndarray, shape (n,)
         θ_0, what a source pays per unit of rate, of any sign; an objective that is linear in it included.
     parts : tuple of (ndarray of shape (n,) or None, Numerics)
@@ -78,10 +77,7 @@ class Lagrangian:
         return self._sum(rates, "marginal")
 
     def marginal_size(self, rates: Array) -> Array:
-        """Return Σ of the parts' absolute marginals, shape (n,).
-
-        Where parts cancel, rounding of the marginal is relative to this.
-        """
+        """Return Σ of the parts' absolute marginals, the size of rounding, (n,)."""
         if self.family is not None:
             return np.abs(self.family.marginal(rates))
         return self._sum(rates, "marginal", size=True)

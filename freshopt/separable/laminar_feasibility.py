@@ -71,10 +71,7 @@ def _message(tree: LaminarTree, group: int, least: Array, most: Array) -> str:
 
 
 def _reasons(tree: LaminarTree, group: int, row: IntArray, bound: Array, found: Array, rest: str) -> str:
-    """Return the labels of the outermost rows that decide.
-
-    `rest` is one of them if bounds of rates decide, too.
-    """
+    """Return the labels of the deciding outermost rows and `rest`."""
     nesting = tree.nesting
     frontier: list[int] = []
     covered = nesting.end[group]

@@ -6,16 +6,13 @@ the best response, which then keeps their closed form.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from freshopt.numerics.arrays import Array, Index
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class LinearCost:
     """Cost Σ c·ρ, as `Numerics`.
 

@@ -34,10 +34,7 @@ _MOST = float(np.finfo(np.float64).max)
 
 
 class Ends(NamedTuple):
-    """Rates where tangents from points touch the curve, shape (K, n).
-
-    NaN where they are not known.
-    """
+    """Rates where tangents from points touch the curve, (K, n), or NaN."""
 
     left: Array
     right: Array
@@ -57,10 +54,7 @@ class _Corners(NamedTuple):
 
 
 class _Points(NamedTuple):
-    """Points of some sources, with bounds.
-
-    Rates have shape (K,), costs and savings (K, n), bounds (n,).
-    """
+    """Points of some sources, with rates (K,), costs (K, n), bounds (n,)."""
 
     rate: Array
     cost: Array
@@ -122,10 +116,7 @@ def lower_hull(
 
 
 def tangent_ends(curve: Numerics, rate: Array, saving: Array) -> Ends:
-    """Return where the tangents from points touch the curve, without bounds.
-
-    NaN for points that are not below the curve.
-    """
+    """Return where tangents from points below touch the curve, else NaN."""
     n = saving.shape[1]
     points, worthwhile = _points(curve, rate, saving, np.zeros(n), np.full(n, np.inf))
     return Ends(*_tangents(curve, points, worthwhile)[2:])
@@ -174,10 +165,7 @@ def _tightened(one: _Corners, other: _Corners) -> _Corners:
 
 
 def _between(points: _Points, kept: BoolArray) -> _Corners:
-    """Return prices at which each point is the best point.
-
-    The segments are those to the neighbours among them.
-    """
+    """Return prices at which each point is better than its neighbours."""
     rate, cost = points.rate, points.cost
     none = (np.full(cost.shape, np.nan) for _ in range(2))
     found = _Corners(np.zeros(cost.shape), np.full(cost.shape, _MOST), *none)
@@ -252,10 +240,7 @@ def _tangents(curve: Numerics, points: _Points, kept: BoolArray) -> _Corners:
 def _tangent(
     curve: Numerics, own: Array, cost: Array, start: Array, lower: Array, upper: Array
 ) -> tuple[Array, Array]:
-    """Return slopes and ends of tangent segments from points.
-
-    They lie on the sides of the starts, between the bounds; at a bound they end there.
-    """
+    """Return slopes and ends, between bounds, of tangent segments from points."""
     slope, end = np.zeros(start.shape), np.array(start)
     short = np.flatnonzero(start != own)
     for _ in range(_STEPS):

@@ -170,7 +170,6 @@ class UpTo:
 
     Parameters
     ----------
-    formula : callable
     cap : int
         Position of the change rate among the parameters.
     part : {"value", "marginal", "inverse"}

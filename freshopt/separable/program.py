@@ -8,14 +8,14 @@ tied sources. This is what solvers and certificates of declared constraints see;
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from freshopt.compiled.backend import fast
 from freshopt.compiled.rows import ratio_loops
 from freshopt.numerics.arrays import LARGEST, Array, Index
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.kernel import Kernel, Numerics
 from freshopt.separable.rows import RATE, Rows
 
@@ -27,8 +27,7 @@ _SLACK = 1e-12
 _ROOMY = 2.0
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@frozen_value(weakref_slot=True)
 class Program:
     """Separable convex program in n rates under m rows.
 
@@ -40,7 +39,6 @@ class Program:
         Bounds; `upper` may be inf, and includes what rows imply.
     typical : ndarray, shape (n,)
         A typical rate > 0 of each source, where searches start.
-    rows : Rows
     level : ndarray, shape (m,), or None
         Of a minimax program: minimise t subject to Σ_k g_jk ≤ b_j + level_j·t, with f = 0.
     """

@@ -9,7 +9,7 @@ is the row's dual variable. Entries are kept source by source, as the passes rea
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from freshopt.compiled.rows.row_products import Entries, products_enabled, row_products, source_prices
 from freshopt.numerics.arrays import Array, BoolArray, Index, IntArray, Scalar
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.segments import group_sums
 from freshopt.separable.kernel import Numerics
 from freshopt.separable.same_numerics import same_numerics
@@ -26,8 +26,7 @@ from freshopt.separable.same_numerics import same_numerics
 RATE = 0
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class RowBlock:
     """Rows of one declared constraint, entry by entry, in any order.
 
@@ -106,8 +105,7 @@ class RowBlock:
         )
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Rows:
     """Rows Σ_k g_jk(ρ_k) ≤ b_j of n sources, entries source by source.
 
@@ -122,7 +120,6 @@ class Rows:
     limits : ndarray, shape (m,)
     direction, offset : ndarray, shape (m,)
         What was declared is offset + direction·Σ.
-    labels : tuple of str
     curves : tuple of Numerics
         Each of full length n.
     """
@@ -262,10 +259,7 @@ class Rows:
         )
 
     def prices(self, multipliers: Array) -> Array:
-        """Return what each source pays per kind, shape (kinds, n).
-
-        θ_t = Σ_j y_j a_jk over the entries of kind t.
-        """
+        """Return what sources pay per kind, Σ_j y_j a_jk, shape (kinds, n)."""
         kinds, n = 1 + len(self.curves), self.n
         if products_enabled(n):
             return source_prices(self._entries, multipliers, kinds)
@@ -281,17 +275,11 @@ class Rows:
         return np.stack([rates, *(curve.cost(rates) for curve in self.curves)])
 
     def used(self, rates: Array) -> Array:
-        """Return Σ_k g_jk(ρ_k) of every row, shape (m,).
-
-        It is right to an ulp or two of its larger part.
-        """
+        """Return Σ_k g_jk(ρ_k) of every row, to ulps, shape (m,)."""
         return self.sums(rates)[0]
 
     def sums(self, rates: Array) -> tuple[Array, Array]:
-        """Return `used`, and Σ_k |g_jk(ρ_k)| as its terms come.
-
-        Both have the shape (m,).
-        """
+        """Return `used`, and Σ_k |g_jk(ρ_k)|, as terms come, shapes (m,)."""
         if products_enabled(self.n):
             values = self.values(rates) if self.curves else rates[None]
             return row_products(self._entries, values, len(self))

@@ -51,7 +51,6 @@ class Contradiction(NamedTuple):
 
     Attributes
     ----------
-    source : int
     rate, other : float
         ρ, and the rate at which the cost is below the tangent at ρ.
     slope : float
@@ -98,7 +97,6 @@ def contradiction(
 
     Parameters
     ----------
-    numerics : Numerics
     rates, cost, marginal : ndarray, shape (n,)
         Cost and marginal value −J' at the rates.
     lower, upper : ndarray, shape (n,)

@@ -102,10 +102,7 @@ class Estimation:
         return self.name == DEFAULT and not self.settings
 
     def fit(self, log: CrawlLog, hosts: Hosts | None = None) -> Estimator:
-        """Return the fitted estimator.
-
-        Crawl rates, where it needs them, are those of the log, per source.
-        """
+        """Return the estimator fitted to a log, with its crawl rates."""
         named, settings = ESTIMATORS[self.name], dict(self.settings)
         if settings.get("prior") == "none":
             del settings["prior"]

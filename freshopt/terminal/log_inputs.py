@@ -75,7 +75,6 @@ class Found:
 
     Attributes
     ----------
-    data : CrawlLog or ChangeHistory
     name : str
         What it is called.
     importance : ndarray or None
@@ -216,10 +215,7 @@ class Origin:
         return Statuses(told.source, told.status, log.clock.offsets(told.time, "time"))
 
     def hosts(self) -> Callable[[Any], npt.NDArray[Any]]:
-        """Return the function from source names to hosts.
-
-        They are in the log's column host, or named by the sources' URLs.
-        """
+        """Return the function from source names to hosts, by column or URL."""
         path = self.files
         if path is None or self.planner is not None:
             return hosts_of_urls
@@ -230,10 +226,7 @@ class Origin:
 
 
 def outcome(data: CrawlLog | ChangeHistory) -> str:
-    """Return how many crawls found a change, and in which time.
-
-    The text is appended to `Found.words`.
-    """
+    """Return how many crawls found a change, and in which time."""
     found = f", {np.count_nonzero(data.changed):,} found a change" if isinstance(data, CrawlLog) else ""
     return f"{found}, {_span(data)}"
 
@@ -250,10 +243,7 @@ def _span(log: CrawlLog | ChangeHistory) -> str:
 
 
 def origin_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the origin options to a command.
-
-    The command gets one argument `origin` in place of `log`, `example` and these.
-    """
+    """Add the origin options to a command, as one argument `origin`."""
     names = [each.name for each in fields(Origin) if each.name not in ("tools", "settings")]
 
     @wraps(command)

@@ -44,10 +44,7 @@ def bundled(argument: str, options: Iterable[Decorator], make: Callable[..., Any
 
 
 def engine_options(words: str) -> Decorator:
-    """Return the options --engine and --scheduler.
-
-    `words` say what dask reads and writes.
-    """
+    """Return the options --engine and --scheduler, dask's in `words`."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         scheduler = click.option(
@@ -105,10 +102,7 @@ class ObjectiveName(OneOf):
 
 
 def objective_option(names: Iterable[str], *, default: str | None = "harmonic") -> Decorator:
-    """Return the option --objective with all names explained.
-
-    Without a default all of them are meant.
-    """
+    """Return the option --objective with its names, all by default, explained."""
     named = list(names)
     brief = (_BRIEF.get(name, name) for name in named)
     begin = "What to optimise (default: all): " if default is None else "What to optimise: "

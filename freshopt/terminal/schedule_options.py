@@ -45,10 +45,7 @@ _WEIGHED = f"For --method {', '.join(WEIGHED)}:"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """Scheduling method and settings as the options give them.
-
-    None, or nothing, where an option is not given.
-    """
+    """Scheduling method and settings as the options give them, or None."""
 
     method: str | None = own_option(
         type=OneOf(list(METHODS)),

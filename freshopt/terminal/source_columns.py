@@ -23,7 +23,6 @@ class SourceColumns:
 
     Attributes
     ----------
-    sources : Sources
     table : Table or None
         A row per source, in their order; None where no table was given.
     where : str
@@ -84,10 +83,7 @@ def costs_by_name(sources: Sources, path: Path, what: str) -> Array:
 
 
 def limits_of(path: Path, time_unit: str) -> tuple[dict[str, float], dict[str, float]]:
-    """Return limits and reserves of groups, per `time_unit`.
-
-    The table has the column group, and at_most or at_least or both; an empty cell sets none.
-    """
+    """Return limits and reserves of groups, per `time_unit`, by a table."""
     table = Table.read(path, schema.GROUP_LIMITS)
     groups = [*map(str, table.frame["group"].to_list())]
     at_most, at_least = (

@@ -46,10 +46,7 @@ def sources_of(
     time_unit: str | None,
     within: Callable[[polars.DataFrame, str], polars.DataFrame] = lambda frame, _: frame,
 ) -> SourceTable:
-    """Return the sources of a table with a column change_rate, `within` bounds.
-
-    Of a plan's folder it is the table change_rates.
-    """
+    """Return sources, `within` bounds, of a table or plan's change rates."""
     path = _table_in(path, "change_rates")
     if path.is_file() and is_access_log(path):
         raise _no_sources(path)

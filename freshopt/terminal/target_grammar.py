@@ -36,11 +36,8 @@ class Goal:
     ----------
     name : str
         Its label in prices and messages.
-    objective : Objective
-    column : str or None
     everywhere : float or None
         The bound of all groups that have none of their own.
-    groups : dict of str to float
     """
 
     name: str

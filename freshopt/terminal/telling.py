@@ -27,7 +27,6 @@ class Told:
 
     Attributes
     ----------
-    made : Plan
     folder : Path
         Where it was written.
     files : sequence of str
@@ -38,7 +37,6 @@ class Told:
         Its name as the command line has it.
     fetches : sequence of (str, str)
         Rows on fetches that failed.
-    held : BackTest or None
     again : str
         How to plan again, or empty.
     """

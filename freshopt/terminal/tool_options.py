@@ -53,10 +53,7 @@ def flags() -> Iterator[Decorator]:
 
 
 def write_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of what is written to a command.
-
-    One that is named as its tool chooses that format, too.
-    """
+    """Add the options of what is written, which may choose formats."""
     for setting, tools in reversed(WRITTEN.items()):
         which = "" if setting.name in tools else f"For --format {', '.join(tools)}: "
         command = _option(setting, which + setting.help)(command)
@@ -64,10 +61,7 @@ def write_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def taken(arguments: dict[str, Any]) -> tuple[dict[str, Path], dict[str, Any]]:
-    """Take what the flags of tools gave out of a command's arguments.
-
-    Returns the paths by tool, and the settings by option; what is not given is left out.
-    """
+    """Take tools' flags out of arguments; return paths and settings given."""
     paths = {name: arguments.pop(_argument(name)) for name in FLAGS}
     settings = {
         setting.name: arguments.pop(_argument(setting.name))

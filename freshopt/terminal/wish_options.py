@@ -158,10 +158,7 @@ def read_wishes(given: Mapping[str, Any], time_unit: str) -> dict[str, Any]:
 
 
 def changed_cost_of(number: float | None, path: Path | None) -> tuple[Any, str]:
-    """Return what changes cost, and which option says it.
-
-    `path` is of --source-columns, which may have the column changed_cost.
-    """
+    """Return what changes cost, by number or column, and its option."""
     column = path is not None and "changed_cost" in Table.read(path).frame.columns
     what = "--changed-cost" if number is not None else f"the column changed_cost of {path}"
     if number is not None and column:

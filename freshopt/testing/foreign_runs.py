@@ -31,10 +31,7 @@ T = TypeVar("T")
 
 
 class Verdict(enum.Enum):
-    """Verdict on one run, from good to bad.
-
-    The value is the word in the report.
-    """
+    """Verdict on one run as the report's word, from good to bad."""
 
     PROVED = "proved optimal"
     DECLINED = "declined"
@@ -59,7 +56,6 @@ class Outcome:
 
     Attributes
     ----------
-    verdict : Verdict
     detail : str
         A sentence, or an exception's type and message; empty if the rates are proved optimal.
     certificate : Certificate or None

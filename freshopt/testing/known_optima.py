@@ -96,10 +96,7 @@ def _square_root() -> list[KnownOptimum]:
 
 
 def _bounded() -> list[KnownOptimum]:
-    """Bound accumulated delay: caps, costs and hosts by stationarity.
-
-    Stationarity of accumulated delay is Δ/ρ² = cost·λ.
-    """
+    """Bound accumulated delay by its stationarity, Δ/ρ² = cost·λ."""
     d = np.array([0.5, 2.0, 8.0])
     delay = AccumulatedDelay(Refresh.POISSON)
     return [
@@ -166,10 +163,7 @@ def _proportional() -> list[KnownOptimum]:
 
 
 def _polls() -> list[KnownOptimum]:
-    """Poll sources in proportion to a = −log(1 − u).
-
-    Then all intervals have the same marginal value.
-    """
+    """Poll sources at equal marginal values, in proportion to −log(1 − u)."""
     a = -np.log1p(-np.array([0.02, 0.3, 0.9]))
     rates, whole = a / a.sum(), float(a.sum())
     polls = "Granmo & Oommen 2010: equal 1 − q^{1/x} give x ∝ −log q"

@@ -21,7 +21,7 @@ from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.problems import (
     AccumulatedDelay,
     Age,
@@ -39,8 +39,7 @@ EXPONENT = 0.5
 EULER_GAMMA = 0.57721566490153286
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class KnownOptimum:
     """A problem with analytically known optimal rates.
 
@@ -75,13 +74,10 @@ class Cell:
 
     Attributes
     ----------
-    name, origin : str
-    objective : Objective
     value : callable
         (Δ, ρ) to the objective of a source of importance 1, in the declared sense.
     marginal : callable
         (Δ, ρ) to the marginal value at importance 1, > 0 and decreasing in ρ.
-    signalled : bool
     """
 
     name: str
@@ -147,10 +143,7 @@ def _ein(u: Array) -> Array:
 
 
 def _stale_share(d: Array, r: Array) -> Array:
-    """Return the stale share of a period.
-
-    It is 1 − (1 − e^{−u})/u, u = Δ/ρ.
-    """
+    """Return the stale share of a period, 1 − (1 − e^{−u})/u."""
     u = d / r
     return 1.0 + np.expm1(-u) / u
 

@@ -39,10 +39,7 @@ def objectives() -> st.SearchStrategy[Objective]:
 
 
 def magnitudes(low: int = -6, high: int = 4) -> st.SearchStrategy[float]:
-    """Return a strategy for positive numbers with frequent ties.
-
-    They lie between powers of ten and shrink towards 1.
-    """
+    """Return a strategy for positive numbers with frequent ties."""
     exponents = st.integers(low, high).map(lambda k: 10.0**k)
     return st.one_of(
         st.just(1.0), exponents, st.builds(_digits, st.integers(1, 99), st.integers(low, high - 1))

@@ -98,14 +98,11 @@ def _cut(recipe: Recipe, kept: IntArray) -> Iterator[Recipe]:
 
 
 def _edits(recipe: Recipe) -> Iterator[Edit]:
-    """Yield simplifications: fewer features, then rounder numbers.
-
-    Each is tried for all sources at once, then for one.
-    """
+    """Yield simplifications: fewer features, then rounder numbers."""
     n = len(recipe)
     scopes = [np.arange(n), *([np.array([k]) for k in range(n)] if n > 1 else [])]
-    yield _without_names
-    yield _without_hosts
+    yield lambda one: one if one.names is None else replace(one, names=None)
+    yield lambda one: one if one.host is None else replace(one, host=None, host_limits={})
     for one in recipe.constraints:
         yield partial(_without_constraint, constraint=one)
     for host in recipe.host_limits:
@@ -113,7 +110,7 @@ def _edits(recipe: Recipe) -> Iterator[Edit]:
     for key, default in (*DEFAULTS.items(), ("change_rate", 1.0)):
         for scope in scopes:
             yield partial(_set, key=key, scope=scope, value=partial(np.full_like, fill_value=default))
-    yield _with_unit_bandwidth
+    yield lambda one: one if one.bandwidth in (1.0, None) else replace(one, bandwidth=1.0)
     for digits in DIGITS:
         for key in (key for key in COLUMNS if key != "signalled"):
             for scope in scopes:
@@ -121,22 +118,10 @@ def _edits(recipe: Recipe) -> Iterator[Edit]:
         yield partial(_round_totals, digits=digits)
 
 
-def _without_names(recipe: Recipe) -> Recipe:
-    return recipe if recipe.names is None else replace(recipe, names=None)
-
-
-def _without_hosts(recipe: Recipe) -> Recipe:
-    return recipe if recipe.host is None else replace(recipe, host=None, host_limits={})
-
-
 def _without_constraint(recipe: Recipe, constraint: object) -> Recipe:
     """Remove a constraint; return the same recipe if it is gone."""
     kept = tuple(one for one in recipe.constraints if one is not constraint)
     return recipe if len(kept) == len(recipe.constraints) else replace(recipe, constraints=kept)
-
-
-def _with_unit_bandwidth(recipe: Recipe) -> Recipe:
-    return recipe if recipe.bandwidth in (1.0, None) else replace(recipe, bandwidth=1.0)
 
 
 def _without_limit(recipe: Recipe, host: object) -> Recipe:

@@ -28,8 +28,6 @@ class Run:
     ----------
     scale : str
         "benign", "ill", or "given".
-    instance : Instance
-    outcome : Outcome
     """
 
     scale: str
@@ -52,7 +50,6 @@ class Reproduction:
         The instance from which it was cut down.
     recipe : Recipe
         ``recipe.problem()`` builds it, ``recipe.code()`` is that in Python.
-    outcome : Outcome
     """
 
     origin: str

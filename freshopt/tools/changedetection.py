@@ -197,10 +197,7 @@ def names_of_watches(watches: list[Watch]) -> list[str]:
 
 
 def log_of_watches(watches: list[Watch], time_unit: str, usual: float) -> CrawlLog:
-    """Return the checks of watches with snapshots.
-
-    `usual` is the server's default interval in seconds.
-    """
+    """Return checks of watches by snapshots and `usual` intervals in seconds."""
     names = names_of_watches(watches)
     order = sorted(range(len(watches)), key=names.__getitem__)
     parts: list[tuple[npt.NDArray[Any], ...]] = []
@@ -230,10 +227,7 @@ def log_of_watches(watches: list[Watch], time_unit: str, usual: float) -> CrawlL
 
 
 def _checks(gaps: Array, interval: float, mean: float | None) -> tuple[Array, Array]:
-    """Return the number of checks in each gap between snapshots.
-
-    And the time before the last of them.
-    """
+    """Return how many checks each gap has, and the last one's wait."""
     many = np.maximum(1.0, np.rint(gaps / interval))
     if mean is None or len(gaps) == 0:
         return many, gaps / many

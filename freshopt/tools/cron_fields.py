@@ -173,10 +173,7 @@ def _phases(number: int) -> tuple[float, float]:
 
 
 def _every_day(count: int, minute: int, hour: int) -> tuple[list[str], int, int]:
-    """Return minutes and hours of every day's refreshes, and a free time.
-
-    That is a minute and an hour far from the others.
-    """
+    """Return minutes and hours of daily refreshes, and a free time."""
     often, extra = divmod(count, 24)
     if often == 0:
         hours = _evenly(count, 24, hour)

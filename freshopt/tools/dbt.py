@@ -137,10 +137,7 @@ def _snapshots(file: Path) -> Iterator[Snapshot]:
 
 
 def _moment(text: str, field: str, where: str) -> datetime:
-    """Return a time of an artifact.
-
-    Early versions of dbt wrote ``+00:00Z``.
-    """
+    """Return a time of an artifact, also as early dbt writes it."""
     try:
         moment = datetime.fromisoformat(text.removesuffix("Z") if text.endswith("+00:00Z") else text)
     except ValueError:

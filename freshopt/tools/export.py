@@ -174,10 +174,7 @@ def text_of(names: list[str]) -> polars.Series:
 
 
 def refuse(names: Sequence[str], wrong: Iterable[int], words: str) -> None:
-    """Raise if sources have names that cannot be written.
-
-    The words follow the names.
-    """
+    """Raise if sources have names that cannot be written."""
     offenders = [repr(names[k][:NAMED]) for k in wrong]
     if offenders:
         raise SourceDataError(f"source {list_offenders(offenders)} {words}")

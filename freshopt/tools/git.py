@@ -108,10 +108,7 @@ def read_git(
 
 
 class _Touched:
-    """Touched files and the times of their commits.
-
-    Files are numbered as they come, newest commit first.
-    """
+    """Touched files, numbered newest first, and the times of commits."""
 
     def __init__(self) -> None:
         self.numbers: dict[bytes, int] = {}
@@ -141,10 +138,7 @@ class _Touched:
         return touched
 
     def _take(self, tokens: Iterator[bytes], folder: Path) -> None:
-        """Parse the fields of a git log.
-
-        A commit, then status and path of each of its files.
-        """
+        """Parse a git log's commits, with their files' status and path."""
         time: int | None = None
         for token in tokens:
             if not token:
@@ -175,10 +169,7 @@ class _Touched:
         deleted: bool,
         time_unit: str,
     ) -> ChangeHistory:
-        """Return the change history of the touched files.
-
-        The sources, the time in which each was watched, and its changes.
-        """
+        """Return the files' change history with the time each was watched."""
         for name in sorted(alive):
             self.numbers.setdefault(name, len(self.numbers))
         names = list(self.numbers)
@@ -230,10 +221,7 @@ class _Touched:
 
 
 def _first_of(file: IntArray, n: int) -> IntArray:
-    """Return the first position of each of n files.
-
-    The length where there is none.
-    """
+    """Return the first position of each of n files, or the length."""
     first = np.full(n, len(file), dtype=np.int64)
     np.minimum.at(first, file, np.arange(len(file)))
     return first
@@ -256,10 +244,7 @@ def _moment(since: str | datetime | None) -> int | None:
 
 
 def _inside(folder: Path) -> bool:
-    """Return whether a folder belongs to a working tree.
-
-    A bare repository has none.
-    """
+    """Return whether a folder belongs to a working tree."""
     return output_of(folder, "rev-parse", "--is-inside-work-tree").strip() == b"true"
 
 

@@ -101,10 +101,7 @@ def write_icalendar(
 
 
 def _turns(source: IntArray, turns: IntArray) -> IntArray:
-    """Return each event's number among its source's, from 1.
-
-    `turns` counts the events of each source so far; it is brought up to date.
-    """
+    """Return each event's number, updating `turns`, among its source's."""
     order = np.argsort(source, kind="stable")
     ordered = source[order]
     head = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -116,10 +113,7 @@ def _turns(source: IntArray, turns: IntArray) -> IntArray:
 
 
 def _marks(names: list[str], used: IntArray) -> polars.Series:
-    """Return marks of names with events, empty for the others.
-
-    Names of any length and letters have marks of 16 letters.
-    """
+    """Return marks, of 16 letters, of names with events."""
     import polars
 
     some = [names[k] for k in used.tolist()] if len(used) < len(names) else names

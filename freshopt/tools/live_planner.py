@@ -35,10 +35,7 @@ def is_planner(path: Path) -> bool:
 
 
 def read_planner(folder: Path, time_unit: str = "day") -> tuple[CrawlLog, Array]:
-    """Return what a planner observed of its sources, and their importances.
-
-    Sources that were removed are left out.
-    """
+    """Return what a planner observed of present sources, and their importances."""
     with _opened(folder) as database:
         kept = dict(database.execute("SELECT key, value FROM planner WHERE key = 'clock'"))
         rows = database.execute(

@@ -233,10 +233,7 @@ def _moment(found: re.Match[str]) -> datetime:
 
 
 def _fetched(due: str, interval: str, where: str) -> datetime:
-    """Return when a page was fetched.
-
-    It is when it is due, less its interval.
-    """
+    """Return when a page was fetched: its due time less its interval."""
     found = _DATE.fullmatch(due)
     if found is not None and found[6] not in ("UTC", "GMT"):
         raise SourceDataError(

@@ -93,12 +93,8 @@ class PgCron(IntervalFormat):
             for number, (name, own) in enumerate(zip(names, lines, strict=True), start=1):
                 command = sql_literal(filled(parts, {"source": name}, "s"))
                 for k, fields in enumerate(own, start=1):
-                    job = sql_literal(_job_name(f"freshopt {number}.{k} {name}"))
+                    octets = f"freshopt {number}.{k} {name}".encode()[:_NAME_OCTETS]
+                    job = sql_literal(octets.decode(errors="ignore"))
                     file.write(f"SELECT cron.schedule({job}, '{fields}', {command});\n")
             file.write("COMMIT;\n")
         return done
-
-
-def _job_name(text: str) -> str:
-    """Return a name cut to the octets that pg_cron keeps."""
-    return text.encode()[:_NAME_OCTETS].decode(errors="ignore")

@@ -143,10 +143,7 @@ class Snapshot(NamedTuple):
 
 
 def files_of(path: Paths, chosen: Callable[[Path], bool], missing: str) -> list[Path]:
-    """Return the files that a path denotes.
-
-    Itself, those chosen in and below a folder, or those listed.
-    """
+    """Return the files that a path denotes, in a folder those chosen."""
     if not isinstance(path, str | os.PathLike):
         return [Path(each) for each in path]
     place = Path(path)

@@ -143,10 +143,7 @@ def exported(table: RateTable, seconds: IntArray, never_words: str) -> Exported:
 def report(
     planned: Array | None, realised: Array | None, active: BoolArray, never_words: str, time_unit: str
 ) -> Exported:
-    """Return the report on what was written.
-
-    Rates are NaN where they are not known.
-    """
+    """Return the report on what was written, NaN for unknown rates."""
     many, rates = int(np.count_nonzero(active)), (np.nan, np.nan, 0.0)
     if planned is not None and realised is not None:
         rates = total(planned), total(realised), largest_loss(planned, realised)
@@ -166,10 +163,7 @@ def largest_loss(rates: Array, realised: Array) -> float:
 
 
 def require_clocked(table: RateTable, tool: str) -> None:
-    """Raise if sources are refreshed on their signals.
-
-    A clock cannot do that.
-    """
+    """Raise if sources are refreshed on their signals, not by clock."""
     if table.signalled is None:
         return
     names = labels(table)
@@ -255,10 +249,7 @@ class LifetimeFormat(ToolFormat[LifetimeTable]):
         return exported_lifetimes(table, seconds)
 
     def _unheld(self, names: list[str], text: polars.Series) -> list[int]:
-        """Return the positions of names that cannot be written.
-
-        What UTF-8 has not is a zero byte in the column.
-        """
+        """Return the positions of names that cannot be written."""
         lone = [k for k in (text == "\0").arg_true().to_list() if has_surrogate(names[k])]
         return sorted({*(~self.holds(text)).arg_true().to_list(), *lone})
 
@@ -296,10 +287,7 @@ def _require_no_windows(table: LifetimeTable, tool: str) -> None:
 
 
 def exported_lifetimes(table: LifetimeTable, seconds: IntArray) -> Exported:
-    """Return the report on lifetimes that were written.
-
-    Rates are NaN where the table does not tell how often sources are requested.
-    """
+    """Return the report on lifetimes, NaN without request rates."""
     active = seconds != FOREVER
     real = np.where(active, seconds / float(SECONDS[table.time_unit]), np.inf)
     return report(table.rates(table.lifetime), table.rates(real), active, "no line", table.time_unit)

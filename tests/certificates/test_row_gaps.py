@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from freshopt.certificates.row_certificate import row_multipliers
 from freshopt.certificates.row_gap import RowGap
-from freshopt.certificates.row_multipliers import row_multipliers
 from freshopt.certificates.row_repair import repair_rows
 from freshopt.certificates.row_scale import relative_row_gap
 from freshopt.certificates.strict_interior import interior_points

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import freshopt as fo
+from freshopt.certificates.row_certificate import row_multipliers
 from freshopt.certificates.row_gap import RowGap
-from freshopt.certificates.row_multipliers import row_multipliers
 from freshopt.certificates.row_scale import relative_row_gap
 from freshopt.certificates.row_table import RowPrices, RowTable
 from freshopt.certificates.strict_interior import interior_points

@@ -12,7 +12,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.cvx import cp
-from freshopt.distributed.certify import Needed, judge
+from freshopt.distributed.driver import Needed, judge
 from freshopt.distributed.partition import PartitionedProblem
 from freshopt.distributed.write_rates import Decision, Finished
 from freshopt.problems import PowerCost, SynchronizationCost

@@ -15,8 +15,7 @@ from freshopt.compiled.columns import Columns
 from freshopt.compiled.price_pairs import at_two_prices, memory
 from freshopt.compiled.tapes import atom_functions, marginal_search, tape_passes
 from freshopt.cvx import cp
-from freshopt.dual_search.few_alone import FewAlone, crossing
-from freshopt.dual_search.jump_search import jump_search
+from freshopt.dual_search.jump_search import FewAlone, crossing, jump_search
 from freshopt.dual_search.sampled_search import sampled_search
 from freshopt.numerics import vector_math
 from freshopt.numerics.arrays import Array

@@ -14,8 +14,7 @@ from scipy.special import gammainc
 import freshopt as fo
 from freshopt.compiled.columns import Columns
 from freshopt.compiled.price_pairs import at_two_prices, memory
-from freshopt.dual_search.few_alone import crossing
-from freshopt.dual_search.jump_search import jump_search
+from freshopt.dual_search.jump_search import crossing, jump_search
 from freshopt.dual_search.problem_columns import numerics_columns
 from freshopt.numerics.arrays import CACHED, Array
 from freshopt.problems import PollingKnapsack

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from freshopt.certificates.row_slopes import RowSlopes
-from freshopt.interior_point.row_tangents import Tangents
+from freshopt.interior_point.infeasibility import Tangents
 from freshopt.separable.rows import RowBlock, Rows
 from tests.ground_truth.proof_programs import program_of
 from tests.ground_truth.row_truth import Floats, Planted, best_response, cost, planted, slope

@@ -13,7 +13,7 @@ import scipy.sparse
 
 import freshopt as fo
 from freshopt.errors import SourceDataError
-from freshopt.modelling.ratio_cycles import closed_cycle
+from freshopt.modelling.general_program import closed_cycle
 from freshopt.modelling.row_recognition import UnknownCouplingError, recognise
 from freshopt.separable.rows import RowBlock, Rows
 from freshopt.solvers import Conic

@@ -15,8 +15,7 @@ from freshopt.numerics.arrays import Array
 from freshopt.separable.bundles import BundledNumerics, Bundles
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.kernel import Kernel, Numerics
-from freshopt.separable.laminar import LaminarTree
-from freshopt.separable.nesting import nest
+from freshopt.separable.laminar import LaminarTree, nest
 from freshopt.separable.rows import RowBlock, Rows
 from freshopt.separable.tangents import FEW, Contradiction, checkable, contradiction
 from tests.autodiff import test_compiler

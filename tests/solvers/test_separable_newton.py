@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 import freshopt as fo
 from freshopt.cvx import cp
-from freshopt.dual_search.price_newton import newton_prices
+from freshopt.dual_search.model_dual import newton_prices
 from freshopt.problems import ExpectedPenalty
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.kernel import MixedNumerics

@@ -62,7 +62,6 @@ def judge_rows(
 
     Parameters
     ----------
-    terms : PartitionedRows
     rows : Rows
         All rows without entries.
     found : list of FinishedRows
@@ -71,7 +70,6 @@ def judge_rows(
         What the rows use at the rates, at half-way and at doubled ones.
     candidates : list of ndarray, each of shape (m,)
         Multipliers y ≥ 0; those of the smaller gap are taken, the first of equal ones.
-    tolerance : float
     why : str or None
         Why the search ended before its own tolerance.
     """

@@ -114,7 +114,6 @@ class ColumnRows:
 
         Parameters
         ----------
-        sources : Sources
         codes : ndarray of int, shape (n,)
             Position of each source's group, G for none.
         cost : ndarray, shape (n,), or None
@@ -184,10 +183,7 @@ def column_rows(
 
 
 def declared_order(constraints: Sequence[ColumnRows]) -> IntArray:
-    """Return the rows in the order of declaration, shape (m,).
-
-    That of nested limits is of all levels.
-    """
+    """Return the rows of all levels in order of declaration, shape (m,)."""
     found: list[IntArray] = []
     first = 0
     for _, same in groupby(constraints, key=lambda one: (one.nested, one.name)):

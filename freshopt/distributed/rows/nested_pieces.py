@@ -92,7 +92,6 @@ class NestedPiece:
 
     Attributes
     ----------
-    numerics : Numerics
     columns : Columns or None
         Of compiled loops.
     cost, lower, upper, typical : ndarray, shape (n,)

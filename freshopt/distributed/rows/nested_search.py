@@ -72,11 +72,8 @@ def search_bounds(
 
     Parameters
     ----------
-    evaluate : callable
-    bounds : Bounds
     guesses : ndarray
         Log prices to begin with, the same for all.
-    gather : callable, optional
     """
     target, count = bounds.target, len(bounds.target)
     found = OwnPrices(*(np.full(count, value) for value in (-np.inf, -np.inf, 0.0, -np.inf)))

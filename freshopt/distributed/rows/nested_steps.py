@@ -33,7 +33,6 @@ class Cells(NamedTuple):
 
     Attributes
     ----------
-    n : int
     codes : ndarray of int, shape (cells, constraints)
         Position of the group, of each constraint; its number of groups for none.
     sources : ndarray of int, shape (cells,)
@@ -238,10 +237,7 @@ def edge_prices(
     shares: Shares,
     message: tuple[PartitionedRows, NestedDecision, BoolArray],
 ) -> tuple[Array, Array]:
-    """Return the largest and the least marginal of some groups.
-
-    They are per unit of cost, at the rates that all heights leave, by innermost group, shapes (G,).
-    """
+    """Return groups' extreme marginals per unit of cost, shapes (G,)."""
     terms, decision, chosen = message
     largest, least = np.full(len(chosen), -np.inf), np.full(len(chosen), np.inf)
     _, columns = columns_of_part(part, label, first, terms)

@@ -53,7 +53,6 @@ class PartitionedTree:
 
     Attributes
     ----------
-    tree : LaminarTree
     groups : tuple of ndarray of int
         As in `NestedDecision`.
     members : ndarray of int, shape (G,)
@@ -105,15 +104,7 @@ def partitioned_tree(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TreeSearch:
-    """Search for all own prices over partitions.
-
-    Parameters
-    ----------
-    work : DistributedSolve
-    terms : PartitionedRows
-    calls : tuple of tuple
-    whole : PartitionedTree
-    """
+    """Search for all own prices over partitions."""
 
     work: DistributedSolve
     terms: PartitionedRows

@@ -67,8 +67,6 @@ class RowSolve:
 
     Parameters
     ----------
-    work : DistributedSolve
-    terms : PartitionedRows
     rows : Rows
         All rows without entries.
     calls : tuple of tuple
@@ -109,7 +107,13 @@ class RowSolve:
         m = sum(map(len, resolved))
         nothing = np.zeros(m, dtype=np.bool_)
         terms = replace(unfound, constraints=resolved, needed=needed, idle=nothing, tight=nothing)
-        return cls(work, terms, _without_entries(resolved), _calls(work, resolved), members)
+        return cls(
+            work,
+            terms,
+            Rows.gather([one.without_entries() for one in resolved], 0),
+            _calls(work, resolved),
+            members,
+        )
 
     def solve(
         self, staging: Path | None, folder: Path | None, tolerance: float, bandwidth: float | None = None
@@ -298,11 +302,6 @@ class RowSolve:
             decision=decision,
             rows=judged.rows.take(declared_order(terms.constraints)),
         )
-
-
-def _without_entries(constraints: tuple[ColumnRows, ...]) -> Rows:
-    """Return all rows without entries: limits, labels and how they were declared."""
-    return Rows.gather([one.without_entries() for one in constraints], 0)
 
 
 def _calls(work: DistributedSolve, constraints: tuple[ColumnRows, ...]) -> tuple[tuple[Any, ...], ...]:

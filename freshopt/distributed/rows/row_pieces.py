@@ -41,11 +41,8 @@ class PartitionedRows:
 
     Attributes
     ----------
-    objective : Objective
-    constraints : tuple of ColumnRows
     columns : tuple of str
         Those of sources that the partitions have.
-    time_unit : str
     needed : ndarray, shape (m,)
         What the rows add up to at the lower bounds, of budgets; 0 of targets.
     idle, tight : ndarray of bool, shape (m,)
@@ -92,10 +89,7 @@ class PartitionedRows:
         return list(dict.fromkeys([*own, *further]))
 
     def passes(self, program: Program) -> RowPasses:
-        """Return passes over a partition's sources.
-
-        Compiled or not by size alone, so that a step that runs again returns the same bits.
-        """
+        """Return passes over a partition's sources, compiled by size alone."""
         if compiled_by_size(len(program)):
             return passes_in_parts(program, self.arrow)
         return NumpyRowPasses(program, self.arrow)
@@ -107,7 +101,6 @@ class RowColumns:
 
     Attributes
     ----------
-    sources : Sources
     codes : tuple of ndarray of int, each of shape (n,)
         Position of each source's group, constraint by constraint; G for none.
     costs : tuple of ndarray of shape (n,), or None
@@ -165,10 +158,8 @@ class RowPiece:
 
     Attributes
     ----------
-    sources : Sources
     objective : Objective
         Its share of these sources.
-    numerics : Numerics
     upper : ndarray, shape (n,)
         Declared upper bounds.
     program : Program
@@ -189,10 +180,8 @@ class RowPiece:
 
         Parameters
         ----------
-        columns : RowColumns
         objectives : sequence of Objective or None
             The objective, then each constraint's, for these sources.
-        terms : PartitionedRows
         """
         sources, objective = columns.sources, objectives[0]
         assert objective is not None

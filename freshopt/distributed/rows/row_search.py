@@ -53,7 +53,6 @@ class PartitionedRowPasses:
         Called with multipliers, with whether Newton's matrix is wanted, and with what takes each partition's
         sums.
     limits : ndarray, shape (m,)
-    arrow : Arrow or None
     require_no_conflict : callable
         Called with multipliers that may prove that rows conflict; raises if they do.
     totals : dict
@@ -112,10 +111,8 @@ class Facts(NamedTuple):
 
     Attributes
     ----------
-    n : int
     sums : ndarray, shape (9, rows)
         As in `RowSums`.
-    value : float
     """
 
     n: int
@@ -130,11 +127,8 @@ def search(
 
     Parameters
     ----------
-    passes : PartitionedRowPasses
-    facts : Facts
     near : ndarray, shape (kept rows,), or None
         Multipliers to begin near.
-    terms : PartitionedRows
     """
     least, _, _, _, _, added, lost, sign, _ = facts.sums
     with np.errstate(all="ignore"):
@@ -153,7 +147,6 @@ class SampleAnswer(NamedTuple):
     Attributes
     ----------
     multipliers : ndarray, shape (kept rows,)
-    feasible : bool
     conflict : Conflict or None
         Of a sample that is everything, the rows that cannot hold together.
     """
@@ -176,7 +169,6 @@ def solve_sample(
         Where each of these partitions begins among all sources.
     n : int
         The number of all sources.
-    message : PartitionedRows
     """
     terms = message
     place = np.concatenate([one["place"] + start for one, start in zip(drawn, starts, strict=True)])

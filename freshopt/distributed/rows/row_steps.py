@@ -24,12 +24,13 @@ from freshopt.distributed.rows.row_pieces import (
     own_objectives,
     piece_of_part,
 )
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import SourceDataError
 from freshopt.interior_point.infeasibility import lower_bound, responses_to_rows
 from freshopt.interior_point.row_passes import Gram
 from freshopt.interior_point.row_presolve import free_entries, least_multiplier, range_of, turning_entries
 from freshopt.interior_point.row_scaling import typical_sizes
 from freshopt.interior_point.row_start import signs
+from freshopt.modelling.constraints.groups import require_known, require_weighed
 from freshopt.modelling.general_program import least_values, require_bounded
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.sources import Sources
@@ -160,14 +161,9 @@ def _complete(constraint: ColumnRows, sums: list[GroupSums]) -> tuple[ColumnRows
         own[:, [place[key] for key in one.keys]] = np.stack(one[1:])
         totals.add(own)
     count, weight, best, needed = totals.total()
-    _require_known(what, [keys[k] for k in np.flatnonzero(count == 0.0)])
+    require_known(what, [keys[k] for k in np.flatnonzero(count == 0.0)])
     if constraint.objective is not None:
-        empty = [repr(keys[k]) for k in np.flatnonzero(weight == 0.0)]
-        if empty:
-            raise SourceDataError(
-                f"{what} is a mean over sources of no importance: {list_offenders(empty)}. Give them "
-                "importance, or leave the group out."
-            )
+        require_weighed(what, [keys[k] for k in np.flatnonzero(weight == 0.0)])
         best = best / weight
     return replace(constraint, keys=keys, weight=weight, best=best), needed, int(np.sum(count))
 
@@ -177,19 +173,11 @@ def _require_levels(levels: list[ColumnRows]) -> None:
     what, declared = f"Nested {levels[0].nested!r}", levels[0].declared
     assert isinstance(declared, dict)
     times = Counter(key for one in levels for key in one.groups)
-    _require_known(what, [key for key in declared if key not in times])
+    require_known(what, [key for key in declared if key not in times])
     twice = [key for key in declared if times[key] > 1]
     if twice:
         raise SourceDataError(
             f"{what} has the group {twice[0]!r} in two levels. Give the groups of one of them other names."
-        )
-
-
-def _require_known(what: str, unknown: list[Any]) -> None:
-    if unknown:
-        raise SourceDataError(
-            f"{what} names unknown groups {list_offenders(map(repr, unknown))}, of which there is no source. "
-            "Correct the names, or leave these groups out."
         )
 
 
@@ -198,7 +186,6 @@ class RowSums(NamedTuple):
 
     Attributes
     ----------
-    n : int
     sums : ndarray, shape (9, rows)
         Range of each row (least, most, and of its terms' sizes), entries with room and entries that turn,
         sizes at typical rates, negative coefficients, signs, and the least value over the bounds.
@@ -261,10 +248,7 @@ class Responses(NamedTuple):
 
     Attributes
     ----------
-    n : int
     used : ndarray, shape (kept rows,)
-    cost : float
-    gram : ndarray, ArrowGram or None
     """
 
     n: int

@@ -29,7 +29,6 @@ class FinishedRows(NamedTuple):
 
     Attributes
     ----------
-    n : int
     sums : ndarray, shape (3, m)
         What the rows use at the rates, at rates half-way to the lower bounds, and at doubled ones.
     costs : tuple of float

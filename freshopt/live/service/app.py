@@ -42,14 +42,14 @@ from freshopt.live.service.messages import (
     Signals,
     SourceMessage,
     SourceMessages,
-    columns_of_sources,
+    VisitMessage,
     decoded,
     report_of,
-    visit_message,
 )
 from freshopt.live.service.metrics import Measured, Metrics
 from freshopt.live.service.openapi import Operation, document, page
 from freshopt.live.settings import PlannerWishes
+from freshopt.live.source_rows import USUAL
 from freshopt.live.status import PlannerStatus
 
 # Of the router's own refusals.
@@ -77,7 +77,7 @@ class Service:
     def due(self, limit: int) -> DueMessage:
         """Hand out what is due, or say when something will be."""
         now = datetime.now(UTC)
-        visits = [visit_message(visit) for visit in self.handing.due(now, limit)]
+        visits = [VisitMessage(**visit._asdict()) for visit in self.handing.due(now, limit)]
         self.metrics.handed_out.inc(len(visits))
         following = None if visits else self.handing.next_due(now)
         return DueMessage(visits, following if isinstance(following, datetime) else None)
@@ -97,7 +97,8 @@ class Service:
     def sources(self, rows: list[SourceMessage]) -> CountMessage:
         """Add sources, or change those that are there."""
         if rows:
-            self.recording.add_many([row.source for row in rows], **columns_of_sources(rows))
+            columns = {key: [getattr(row, key) for row in rows] for key in USUAL}
+            self.recording.add_many([row.source for row in rows], **columns)
         return CountMessage(len(rows))
 
     def hosts(self, rows: list[HostMessage]) -> CountMessage:

@@ -6,16 +6,14 @@ JSON that is none of them is refused in one line. The schemas of the OpenAPI pag
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, TypeVar, cast
 
 import msgspec
 from msgspec import Meta, Struct
 
 from freshopt.errors import shortened
-from freshopt.live.hand_out import Visit
 from freshopt.live.pace import Answered
 from freshopt.live.reports import Report
-from freshopt.live.source_rows import USUAL
 
 # Rows of one call: what is written in a tenth of a second.
 MOST_ROWS = 1_000
@@ -143,11 +141,6 @@ def decoded(data: bytes, kind: type[Message]) -> Message:
         raise ValueError(shortened(" ".join(str(error).split()))) from None
 
 
-def columns_of_sources(rows: list[SourceMessage]) -> dict[str, list[Any]]:
-    """Return sources by column, as `Planner.add_many` takes them."""
-    return {key: [getattr(row, key) for row in rows] for key in USUAL}
-
-
 def report_of(message: ReportMessage) -> Report:
     """Return a message as the planner takes it."""
     told = msgspec.structs.asdict(message)
@@ -156,8 +149,3 @@ def report_of(message: ReportMessage) -> Report:
     if message.status is not None:  # JSON's 200.0 is 200
         known["status"] = int(message.status)
     return Report(**told, answered=cast("Answered", known))
-
-
-def visit_message(visit: Visit) -> VisitMessage:
-    """Return a visit of dates as a message."""
-    return VisitMessage(**visit._asdict())

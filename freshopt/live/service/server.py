@@ -33,10 +33,8 @@ def serve(
 
     Parameters
     ----------
-    place : str
     listen : str
         "HOST:PORT"; a free port is taken for 0.
-    token : str or None
     on_ready : callable
         Takes the address at which the service listens.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
@@ -21,12 +20,11 @@ from freshopt.modelling.constraints.groups import Groups, Labels
 from freshopt.modelling.constraints.written_rows import written
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, as_vector
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.rows import RowBlock
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Budget:
     """Limit on the total cost of refreshes, Σ cost·ρ ≤ limit.
 

@@ -23,7 +23,6 @@ def charged_once(
     rate : cvxpy expression, affine, shape (n,)
     rows : Rows
         Of bundles.
-    bundles : Bundles
     """
     curved = np.bincount(rows.row, weights=rows.kind != RATE, minlength=len(rows)) > 0.0
     leader, source = bundles.order[bundles.first[:-1]], rows.source

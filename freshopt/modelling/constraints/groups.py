@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,10 @@ from freshopt.errors import SourceDataError, list_offenders, shortened
 from freshopt.modelling.constraints.declared_settings import Labels as Labels
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray, as_number
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class Groups:
     """Groups of sources that have a number each.
 
@@ -50,7 +48,6 @@ class Groups:
             One for all groups, or one per group; groups left out have none.
         by : array_like, shape (n,), "host" or None
             Group of each source, None for sources of no group; without it all sources are one group.
-        sources : Sources
         what : str
             The constraint, for messages.
 
@@ -70,12 +67,7 @@ class Groups:
         if not isinstance(value, Mapping):
             value = dict.fromkeys(known, value)
         position = {key: k for k, key in enumerate(known)}
-        unknown = [repr(key) for key in value if key not in position]
-        if unknown:
-            raise SourceDataError(
-                f"{what} names unknown groups {list_offenders(unknown)}, of which there is no source. "
-                "Correct the names, or leave these groups out."
-            )
+        require_known(what, [key for key in value if key not in position])
         numbers = [
             as_number(v, f"the limit of {what} for {key!r}", "Pass a number.") for key, v in value.items()
         ]
@@ -84,6 +76,24 @@ class Groups:
             code_of[position[key]] = code
         codes = code_of[np.where(none, len(known), inverse)]
         return cls(tuple(value), np.array([_finite(number, what) for number in numbers]), codes)
+
+
+def require_known(what: str, unknown: Sequence[Any]) -> None:
+    """Raise SourceDataError if there are unknown groups."""
+    if unknown:
+        raise SourceDataError(
+            f"{what} names unknown groups {list_offenders(map(repr, unknown))}, of which there is no source. "
+            "Correct the names, or leave these groups out."
+        )
+
+
+def require_weighed(what: str, empty: Sequence[Any]) -> None:
+    """Raise SourceDataError if there are groups of no importance."""
+    if empty:
+        raise SourceDataError(
+            f"{what} is a mean over sources of no importance: {list_offenders(map(repr, empty))}. Give them "
+            "importance, or leave the group out."
+        )
 
 
 def labels_of(by: Labels, sources: Sources, what: str) -> npt.NDArray[Any]:

@@ -20,11 +20,8 @@ def constraint_with_limit(one: Constraint, label: str, value: float, sources: So
 
     Parameters
     ----------
-    one : Constraint
     label : str
         "name" for all its rows, "name[group]" for one of them.
-    value : float
-    sources : Sources
 
     Raises
     ------

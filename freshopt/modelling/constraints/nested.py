@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -11,18 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.cvx import Expression
-from freshopt.errors import SourceDataError, list_offenders, shown
+from freshopt.errors import SourceDataError, shown
 from freshopt.modelling.constraints.declared_settings import checked_labels, checked_limit, checked_name
-from freshopt.modelling.constraints.groups import Labels, labels_of
+from freshopt.modelling.constraints.groups import Labels, labels_of, require_known
 from freshopt.modelling.constraints.written_rows import written
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.rows import RowBlock
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Nested:
     """Limits and reserves on nested groups, in units of `refresh_cost`.
 
@@ -123,12 +121,7 @@ class Nested:
     ) -> RowBlock:
         """Return the rows of limits, or of reserves, level by level."""
         what = f"Nested {self.name!r}"
-        unknown = [repr(key) for key in given if key not in level_of]
-        if unknown:
-            raise SourceDataError(
-                f"{what} names unknown groups {list_offenders(unknown)}, of which there is no source. "
-                "Correct the names, or leave these groups out."
-            )
+        require_known(what, [key for key in given if key not in level_of])
         numbers = np.array(list(given.values()))
         place = {key: k for k, key in enumerate(given)}
         source, row = [], []

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from freshopt.cvx import Expression
-from freshopt.errors import ObjectiveError, SourceDataError, list_offenders
+from freshopt.errors import ObjectiveError
 from freshopt.modelling.constraints.declared_settings import (
     checked_labels,
     checked_limit,
     checked_name,
     require_groups,
 )
-from freshopt.modelling.constraints.groups import Groups, Labels
+from freshopt.modelling.constraints.groups import Groups, Labels, require_weighed
 from freshopt.modelling.constraints.written_rows import written
 from freshopt.modelling.declaration import declared_entries
 from freshopt.modelling.objective import Objective, as_objective, require_sense
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, as_float64
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.rows import RowBlock
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Target:
     """Bound on an objective's importance-weighted mean over a group.
 
@@ -144,13 +142,8 @@ class Target:
         weight = np.bincount(
             groups.codes, weights=as_float64(sources.column("importance")), minlength=count + 1
         )
-        empty = np.flatnonzero(weight[:count] == 0.0)
-        if len(empty):
-            where = list_offenders(repr(groups.keys[k]) for k in empty)
-            raise SourceDataError(
-                f"Target {self.label!r} is a mean over sources of no importance: {where}. Give them "
-                "importance, or leave the group out."
-            )
+        empty = [groups.keys[k] for k in np.flatnonzero(weight[:count] == 0.0)]
+        require_weighed(f"Target {self.label!r}", empty)
         offset = np.zeros(count)
         if self.objective.sense == "maximise":
             order = np.argsort(groups.codes, kind="stable")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -13,12 +12,11 @@ from freshopt.modelling.constraints.declared_settings import checked_labels, che
 from freshopt.modelling.constraints.groups import Groups, Labels
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.rows import RowBlock
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Tied:
     """Equal rates within each bundle of sources.
 

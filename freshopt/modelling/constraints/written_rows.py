@@ -13,7 +13,6 @@ def written(block: RowBlock, rate: Expression, value: Expression | None = None) 
 
     Parameters
     ----------
-    block : RowBlock
     rate : cvxpy expression, affine, shape (n,)
     value : cvxpy expression, shape (n,), optional
         What the coefficients multiply; the rate by default.

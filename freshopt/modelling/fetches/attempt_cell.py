@@ -47,7 +47,6 @@ class Slowed:
 
     Parameters
     ----------
-    formula : callable
     part : {"value", "marginal", "inverse"}
         What it is: a cost or gain of a rate, a marginal, or a best response to a price.
 
@@ -82,10 +81,7 @@ def slowed_kernel(kernel: Kernel, share: Array) -> Kernel:
 
 
 def attempt_kernel(importance: Array, curve: Curve, cell: Cell, success: Array) -> Kernel:
-    """Return the kernel of periodic attempts.
-
-    `cell` is the curve's periodic one.
-    """
+    """Return the kernel of periodic attempts by the curve's periodic `cell`."""
     if curve.attempts is not None:
         return curve.attempts.kernel(importance, (*curve.parameters, success))
     k, weights = geometric_nodes(success, smooth=curve.smooth)

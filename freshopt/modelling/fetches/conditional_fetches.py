@@ -57,19 +57,13 @@ def changed_costs(sources: Sources) -> Array:
 
 
 def own_sources(problem: Problem) -> Sources:
-    """Return the sources with the costs of their fetches.
-
-    Those of a problem per bandwidth used have refresh costs of 1.
-    """
+    """Return the sources with the costs of their fetches."""
     objective = problem.objective
     return objective.sources if isinstance(objective, PerBandwidth) else problem.sources
 
 
 def with_numerics(problem: Problem, rates: Array) -> tuple[Problem, Array]:
-    """Return the problem that has numerics, and its variable at some rates.
-
-    Where fetches cost what they bring, that is the problem per bandwidth used.
-    """
+    """Return the problem with numerics, and its variable at some rates."""
     twin = problem.per_bandwidth
     return (problem, rates) if twin is None else (twin, problem.used_by_source(rates))
 

@@ -40,10 +40,7 @@ class _Day(TypedDict):
 
 
 class ActiveHours(NamedTuple):
-    """Times of the week in which a watch is checked.
-
-    In seconds; None for always.
-    """
+    """Times of the week, in seconds, of checks; None for always."""
 
     times: tuple[tuple[float, float], ...] | None = None
 

@@ -72,19 +72,25 @@ def _plain(escaped: str) -> str:
     return escaped
 
 
-def literals(names: list[str], tool: str) -> polars.Series:
-    """Return URLs as SQL has them in quotes."""
-    urls = urls_of(names, tool)
-    refuse(
-        names,
-        urls.str.contains("\\", literal=True).arg_true(),
-        "has a backslash, which databases read differently. Write it %5C.",
-    )
-    return urls.str.replace_all("'", "''", literal=True)
+class SqlUpdates(IntervalFormat):
+    """SQL for the database of a reader, an update for each feed."""
+
+    __slots__ = ()
+    around: ClassVar[tuple[str, str, str]] = ("BEGIN;\n", "", "COMMIT;\n")
+
+    def text(self, names: list[str]) -> polars.Series:
+        """Return URLs as SQL has them in quotes."""
+        urls = urls_of(names, self.limits.tool)
+        refuse(
+            names,
+            urls.str.contains("\\", literal=True).arg_true(),
+            "has a backslash, which databases read differently. Write it %5C.",
+        )
+        return urls.str.replace_all("'", "''", literal=True)
 
 
 @dataclass(frozen=True, slots=True)
-class FreshRss(IntervalFormat):
+class FreshRss(SqlUpdates):
     """SQL for its database.
 
     Attributes
@@ -96,16 +102,11 @@ class FreshRss(IntervalFormat):
     table: str = "feed"
     limits: ClassVar[Limits] = _LIMITS
     never: ClassVar[str] = "as muted feeds"
-    around: ClassVar[tuple[str, str, str]] = ("BEGIN;\n", "", "COMMIT;\n")
 
     def __post_init__(self) -> None:
         """Raise if the table's name is none."""
         if not re.fullmatch(r"[A-Za-z0-9_-]+", self.table):
             raise SourceDataError(f"{self.table[:80]!r} is no name of a table. Write it such as feed.")
-
-    def text(self, names: list[str]) -> polars.Series:
-        """Return names that are URLs."""
-        return literals(names, "FreshRSS")
 
     def line(self) -> polars.Expr:
         """Return the update of a feed by its address, escaped or not."""

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, ClassVar, TypedDict
 from freshopt.errors import SourceDataError
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.tools.changedetection_api import JsonApi
-from freshopt.tools.feeds.freshrss import literals
+from freshopt.tools.feeds.freshrss import SqlUpdates
 from freshopt.tools.feeds.reader_history import Entry, KeptFeed, history_of, since_told
-from freshopt.tools.whole_seconds import NEVER, IntervalFormat, Limits
+from freshopt.tools.whole_seconds import NEVER, Limits
 
 if TYPE_CHECKING:
     import polars
@@ -111,16 +111,11 @@ def _kept(feed: KeptFeed) -> list[Entry]:
 
 
 @dataclass(frozen=True, slots=True)
-class Miniflux(IntervalFormat):
+class Miniflux(SqlUpdates):
     """SQL for its database, to run again and again."""
 
     limits: ClassVar[Limits] = Limits("Miniflux", step=60, longest=2**31 - 1, shortest=60)
     never: ClassVar[str] = "in a hundred years"
-    around: ClassVar[tuple[str, str, str]] = ("BEGIN;\n", "", "COMMIT;\n")
-
-    def text(self, names: list[str]) -> polars.Series:
-        """Return names that are URLs."""
-        return literals(names, "Miniflux")
 
     def line(self) -> polars.Expr:
         """Return the update of a feed, by its address."""
