@@ -149,7 +149,7 @@ def daily(truth: Truth, world: fo.World, learner: str, run: int) -> Iterator[Row
         if day in BY_PLAN:
             signals = table if len(table) else None
             plan = fo.plan(log, bandwidth, signals=signals, importance=importance, **ASKED)
-            apart = float(np.max(np.abs(plan.rates / solution.rates - 1.0)))
+            apart = float(np.max(np.abs(plan.rates - solution.rates)) / np.max(plan.rates))
             solution = plan.solution
         cost, really = truth.of("harmonic", solution)
         row: Row = {

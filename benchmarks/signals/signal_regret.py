@@ -127,7 +127,8 @@ def plans(many: int = 60) -> Iterator[Row]:
         plan = fo.plan(
             log, many / GAP, objective=name, signals=table, importance=importance, load_limit=1.0, draws=0
         )
-        yield {"objective": name, "apart": float(np.max(np.abs(own.rates / plan.rates - 1.0)))}
+        apart = np.max(np.abs(own.rates - plan.rates)) / np.max(plan.rates)
+        yield {"objective": name, "apart": float(apart)}
 
 
 def cells(record: Record) -> Iterator[Row]:

@@ -4,7 +4,8 @@ A source changes unannounced at the rate a, and signals come at the rate g, a sh
 likelihood of its crawls is that of `signal_likelihood`, and Δ = a + pg. Most sources have few crawls and
 fewer signals. So recall l = pg/Δ and precision have beta priors around the means of the source's host, and
 these are learnt from all of its sources and shrunk to those of all hosts; Δ has the prior of a plan without
-signals:
+signals. Sources that never signal are told from others: l̄ is that of sources that signal, times how likely
+the source is one of these.
 
     Δ ~ Gamma(α, β),   l ~ Beta(m·l̄, m(1−l̄)),   p ~ Beta(m·p̄, m(1−p̄)).
 
@@ -49,6 +50,8 @@ from freshopt.numerics.segments import segment_sums
 
 # m: changes, or signals, after which a source's own recall, or precision, weighs as much as its host's.
 STRENGTH = 8.0
+# How likely a source signals at least, so that logarithms are finite.
+SILENT = 1e-6
 # Sources by which a host's means are shrunk to those of all.
 SHRUNK = 2.0
 # Rounds end when no rate moves by more, relatively, or by themselves.
@@ -225,13 +228,13 @@ def _modes(posterior: Posterior, codes: IntArray) -> tuple[Array, Array, Array, 
     """Return the modes of a, p and g, and the posterior learnt."""
     change = posterior.shape / posterior.exposure
     a, p, g = HALF * change, posterior.precision, change
-    hosts = int(np.max(codes)) + 1
+    hosts, signals = int(np.max(codes)) + 1, np.ones(len(codes))
     for _ in range(ROUNDS):
         hidden = silent, true = posterior.crawls.hidden(a, p)
-        posterior = posterior._replace(
-            recall=_pooled(true, silent + true, codes, hosts),
-            precision=_pooled(true, posterior.many, codes, hosts),
-        )
+        recall = _pooled(true, silent + true, codes, hosts, signals)
+        signals = np.where(posterior.many > 0.0, 1.0, _signals_at_all(recall, silent, codes, signals))
+        precision = _pooled(true, posterior.many, codes, hosts, 1.0)
+        posterior = posterior._replace(recall=signals * recall, precision=precision)
         before, (a, p, g) = (a, p, g), posterior.step(a, p, g, hidden)
         if (
             max(float(np.max(np.abs(new / old - 1.0))) for new, old in zip((a, p, g), before, strict=True))
@@ -241,12 +244,26 @@ def _modes(posterior: Posterior, codes: IntArray) -> tuple[Array, Array, Array, 
     return a, p, g, posterior
 
 
-def _pooled(true: Array, of: Array, codes: IntArray, hosts: int) -> Array:
+def _signals_at_all(recall: Array, silent: Array, codes: IntArray, signals: Array) -> Array:
+    """Return how likely a source without a signal signals at all.
+
+    So many of its host's sources do, and these have no signal of so many changes with the beta-binomial's
+    chance B(m·l̄, m(1−l̄) + k)/B(m·l̄, m(1−l̄)).
+    """
+    from scipy.special import expit, gammaln, logit
+
+    of_host = (np.bincount(codes, signals) + HALF) / (np.bincount(codes) + 1.0)
+    rest = STRENGTH * (1.0 - recall)
+    chance = gammaln(rest + silent) - gammaln(rest) + gammaln(STRENGTH) - gammaln(STRENGTH + silent)
+    return np.maximum(expit(logit(of_host[codes]) + chance), SILENT)
+
+
+def _pooled(true: Array, of: Array, codes: IntArray, hosts: int, counts: Array | float) -> Array:
     """Return the share of each source's host, shrunk to that of all.
 
-    A source counts the more the more it tells, and at most as one.
+    A source counts the more the more it tells, and at most as one, or as `counts`.
     """
-    weight = 1.0 / (of + STRENGTH)
+    weight = counts / (of + STRENGTH)
     part, whole = (np.bincount(codes, each * weight, hosts).astype(np.float64) for each in (true, of))
     # Half a change or signal of each sort keeps shares off their edges.
     share = (total(part) + HALF * HALF / STRENGTH) / (total(whole) + HALF / STRENGTH)
