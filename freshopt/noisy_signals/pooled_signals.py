@@ -192,7 +192,7 @@ class PooledSignals(Estimator):
             rates.exposure,
         )
         a, p, g, self.posterior_ = _modes(self.posterior_, codes)
-        self._errors = self.posterior_.errors(a, p, g)
+        self._errors, self._silent = self.posterior_.errors(a, p, g), crawls.hidden(a, p)[0]
         change = a + p * g
         self.silent_rate_, self.signal_rate_ = a, g if some else np.zeros(n)
         self.recall_, self.precision_ = (p * g / change, p) if some else (np.zeros(n), np.ones(n))
@@ -202,12 +202,20 @@ class PooledSignals(Estimator):
 
     def shares(self, quantity: str, confidence: float = 0.95) -> tuple[Array, Array]:
         """Return credible intervals of "recall" or "precision", shape (n,) each."""
-        from scipy.special import expit, logit, ndtri
+        from scipy.special import betaincinv, expit, logit, ndtri
 
-        reach = float(ndtri(0.5 + 0.5 * check_confidence(confidence))) * self._errors[quantity]
+        level, share = 0.5 + 0.5 * check_confidence(confidence), getattr(self, f"{quantity}_")
+        reach = float(ndtri(level)) * self._errors[quantity]
         with np.errstate(divide="ignore"):
-            middle = logit(getattr(self, f"{quantity}_"))
-        return np.asarray(expit(middle - reach)), np.asarray(expit(middle + reach))
+            middle = logit(share)
+        ends = np.stack([expit(middle - reach), expit(middle + reach)])
+        # Without a signal l is of a beta distribution by itself, and its logarithm far from normal.
+        none = (self.posterior_.many == 0.0) & (quantity == "recall")
+        prior = STRENGTH * self.posterior_.recall[none]
+        rest = STRENGTH - prior + self._silent[none]
+        ends[0, none] = np.minimum(share[none], betaincinv(prior, rest, 1.0 - level))
+        ends[1, none] = np.maximum(share[none], betaincinv(prior, rest, level))
+        return ends[0], ends[1]
 
     def _distribution(self) -> RateDistribution:
         rate, error, none = (
