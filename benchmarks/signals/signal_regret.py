@@ -154,7 +154,7 @@ def tabled(record: Record) -> Iterator[Row]:
         row: Row = {"objective": name, "recall": recall}
         for precision in PRECISIONS:
             own = found[name, recall, precision]
-            row[f"{precision:g}"] = f"{own['oracle']:.2f} + {own['regret']:.3f}"
+            row[f"at {precision:g}"] = f"{own['oracle']:.2f} + {own['regret']:.3f}"
         yield row
 
 

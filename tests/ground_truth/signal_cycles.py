@@ -33,9 +33,8 @@ def cycles(waits: Any, d: Any, recall: Any, precision: Any) -> Cycles:  # noqa: 
     the copy with n of them at the time t misses Poisson((1-l)Δt) + Binomial(n, p) changes.
     """
     waits = np.atleast_2d(np.asarray(waits, dtype=np.float64))
-    each = [
-        one_cycle(*given) for given in zip(waits, *np.broadcast_arrays(d, recall, precision), strict=True)
-    ]
+    given = (np.broadcast_to(own, len(waits)).tolist() for own in (d, recall, precision))
+    each = [one_cycle(*own) for own in zip(waits, *given, strict=True)]
     return Cycles(*np.array(each).T)
 
 
