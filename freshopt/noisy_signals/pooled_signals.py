@@ -236,7 +236,8 @@ def _modes(posterior: Posterior, codes: IntArray) -> tuple[Array, Array, Array, 
     """Return the modes of a, p and g, and the posterior learnt."""
     change = posterior.shape / posterior.exposure
     a, p, g = HALF * change, posterior.precision, change
-    hosts, signals = int(np.max(codes)) + 1, np.ones(len(codes))
+    # From sources that signal alone: begun with all, recall falls before silent ones are told from others.
+    hosts, signals = int(np.max(codes)) + 1, np.where(posterior.many > 0.0, 1.0, SILENT)
     for _ in range(ROUNDS):
         hidden = silent, true = posterior.crawls.hidden(a, p)
         recall = _pooled(true, silent + true, codes, hosts, signals)
