@@ -276,6 +276,7 @@ def pages() -> list[Path]:
         "README.md",
         "benchmarks/accuracy/rules.md",
         "benchmarks/reproduce/findings.md",
+        "benchmarks/signals/signals.md",
     )
     alone = (ROOT / page for page in apart)
     every = (*sorted((ROOT / "docs").rglob("*.md")), *alone)

@@ -82,7 +82,7 @@ class SignalFeed:
         """How many signals came, and what could not be used."""
         text = f"{self.heard:,} new"
         if self.refused:
-            text += f", {self.refused:,} not used: {'; '.join(self.refusals)}"
+            text += f", {self.refused:,} not used: {'; '.join(each.rstrip('.') for each in self.refusals)}"
         return text
 
     def _new_lines(self) -> list[bytes]:

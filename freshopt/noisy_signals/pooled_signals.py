@@ -4,7 +4,8 @@ A source changes unannounced at the rate a, and signals come at the rate g, a sh
 likelihood of its crawls is that of `signal_likelihood`, and Δ = a + pg. Most sources have few crawls and
 fewer signals. So recall l = pg/Δ and precision have beta priors around the means of the source's host, and
 these are learnt from all of its sources and shrunk to those of all hosts; Δ has the prior of a plan without
-signals:
+signals. Sources that never signal are told from others: l̄ is that of sources that signal, times how likely
+the source is one of these.
 
     Δ ~ Gamma(α, β),   l ~ Beta(m·l̄, m(1−l̄)),   p ~ Beta(m·p̄, m(1−p̄)).
 
@@ -49,6 +50,8 @@ from freshopt.numerics.segments import segment_sums
 
 # m: changes, or signals, after which a source's own recall, or precision, weighs as much as its host's.
 STRENGTH = 8.0
+# How likely a source signals at least, so that logarithms are finite.
+SILENT = 1e-6
 # Sources by which a host's means are shrunk to those of all.
 SHRUNK = 2.0
 # Rounds end when no rate moves by more, relatively, or by themselves.
@@ -189,7 +192,7 @@ class PooledSignals(Estimator):
             rates.exposure,
         )
         a, p, g, self.posterior_ = _modes(self.posterior_, codes)
-        self._errors = self.posterior_.errors(a, p, g)
+        self._errors, self._silent = self.posterior_.errors(a, p, g), crawls.hidden(a, p)[0]
         change = a + p * g
         self.silent_rate_, self.signal_rate_ = a, g if some else np.zeros(n)
         self.recall_, self.precision_ = (p * g / change, p) if some else (np.zeros(n), np.ones(n))
@@ -199,12 +202,20 @@ class PooledSignals(Estimator):
 
     def shares(self, quantity: str, confidence: float = 0.95) -> tuple[Array, Array]:
         """Return credible intervals of "recall" or "precision", shape (n,) each."""
-        from scipy.special import expit, logit, ndtri
+        from scipy.special import betaincinv, expit, logit, ndtri
 
-        reach = float(ndtri(0.5 + 0.5 * check_confidence(confidence))) * self._errors[quantity]
+        level, share = 0.5 + 0.5 * check_confidence(confidence), getattr(self, f"{quantity}_")
+        reach = float(ndtri(level)) * self._errors[quantity]
         with np.errstate(divide="ignore"):
-            middle = logit(getattr(self, f"{quantity}_"))
-        return np.asarray(expit(middle - reach)), np.asarray(expit(middle + reach))
+            middle = logit(share)
+        ends = np.stack([expit(middle - reach), expit(middle + reach)])
+        # Without a signal l is of a beta distribution by itself, and its logarithm far from normal.
+        none = (self.posterior_.many == 0.0) & (quantity == "recall")
+        prior = STRENGTH * self.posterior_.recall[none]
+        rest = STRENGTH - prior + self._silent[none]
+        ends[0, none] = np.minimum(share[none], betaincinv(prior, rest, 1.0 - level))
+        ends[1, none] = np.maximum(share[none], betaincinv(prior, rest, level))
+        return ends[0], ends[1]
 
     def _distribution(self) -> RateDistribution:
         rate, error, none = (
@@ -225,13 +236,14 @@ def _modes(posterior: Posterior, codes: IntArray) -> tuple[Array, Array, Array, 
     """Return the modes of a, p and g, and the posterior learnt."""
     change = posterior.shape / posterior.exposure
     a, p, g = HALF * change, posterior.precision, change
-    hosts = int(np.max(codes)) + 1
+    # From sources that signal alone: begun with all, recall falls before silent ones are told from others.
+    hosts, signals = int(np.max(codes)) + 1, np.where(posterior.many > 0.0, 1.0, SILENT)
     for _ in range(ROUNDS):
         hidden = silent, true = posterior.crawls.hidden(a, p)
-        posterior = posterior._replace(
-            recall=_pooled(true, silent + true, codes, hosts),
-            precision=_pooled(true, posterior.many, codes, hosts),
-        )
+        recall = _pooled(true, silent + true, codes, hosts, signals)
+        signals = np.where(posterior.many > 0.0, 1.0, _signals_at_all(recall, silent, codes, signals))
+        precision = _pooled(true, posterior.many, codes, hosts, 1.0)
+        posterior = posterior._replace(recall=signals * recall, precision=precision)
         before, (a, p, g) = (a, p, g), posterior.step(a, p, g, hidden)
         if (
             max(float(np.max(np.abs(new / old - 1.0))) for new, old in zip((a, p, g), before, strict=True))
@@ -241,12 +253,26 @@ def _modes(posterior: Posterior, codes: IntArray) -> tuple[Array, Array, Array, 
     return a, p, g, posterior
 
 
-def _pooled(true: Array, of: Array, codes: IntArray, hosts: int) -> Array:
+def _signals_at_all(recall: Array, silent: Array, codes: IntArray, signals: Array) -> Array:
+    """Return how likely a source without a signal signals at all.
+
+    So many of its host's sources do, and these have no signal of so many changes with the beta-binomial's
+    chance B(m·l̄, m(1−l̄) + k)/B(m·l̄, m(1−l̄)).
+    """
+    from scipy.special import expit, gammaln, logit
+
+    of_host = (np.bincount(codes, signals) + HALF) / (np.bincount(codes) + 1.0)
+    rest = STRENGTH * (1.0 - recall)
+    chance = gammaln(rest + silent) - gammaln(rest) + gammaln(STRENGTH) - gammaln(STRENGTH + silent)
+    return np.maximum(expit(logit(of_host[codes]) + chance), SILENT)
+
+
+def _pooled(true: Array, of: Array, codes: IntArray, hosts: int, counts: Array | float) -> Array:
     """Return the share of each source's host, shrunk to that of all.
 
-    A source counts the more the more it tells, and at most as one.
+    A source counts the more the more it tells, and at most as one, or as `counts`.
     """
-    weight = 1.0 / (of + STRENGTH)
+    weight = counts / (of + STRENGTH)
     part, whole = (np.bincount(codes, each * weight, hosts).astype(np.float64) for each in (true, of))
     # Half a change or signal of each sort keeps shares off their edges.
     share = (total(part) + HALF * HALF / STRENGTH) / (total(whole) + HALF / STRENGTH)

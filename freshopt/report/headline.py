@@ -366,7 +366,8 @@ def closing(told: Context, folder: Path, files: Sequence[str], *, details: bool,
     first = next(_saving(told), None)
     spared = first is not None and first.remark.endswith(" fewer") and told.facts.within("needed") is None
     more = ["--freshness today to plan with fewer fetches"] if spared else []
-    more += [] if replayed else ["--replay to test it on your history"]
+    # Refused beside signals.
+    more += [] if replayed or told.facts.within("signals") else ["--replay to test it on your history"]
     more += [] if details else ["--details"]
     places = [f"Page: {folder / PAGE}", *(f"Tables: {folder / f'*{ending}'}" for ending in tables)]
     return "   ".join(places) + (f"\nMore: {', '.join(more)}" if more else "")

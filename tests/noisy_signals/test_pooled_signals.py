@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy.optimize import minimize
-from scipy.special import expit, logit, ndtri
+from scipy.special import betaln, expit, logit, ndtri
+from scipy.stats import beta
 
 import freshopt as fo
 from freshopt.noisy_signals import pooled_signals
@@ -158,6 +159,32 @@ def test_what_a_host_teaches_is_used_where_data_are_few() -> None:
     # A source that was hardly watched has its host's.
     quiet = np.flatnonzero(pooled.posterior_.many == 0.0)
     assert np.abs(pooled.precision_[quiet] - pooled.posterior_.precision[quiet]).max() < 0.1
+
+
+def test_sources_that_never_signal_are_told_from_those_that_do() -> None:
+    rate = np.random.default_rng(3).gamma(2.0, 0.2, 100) + 1e-3
+    recall = np.where(np.arange(100) % 10 == 0, 0.95, 0.0)
+    model = fitted(world(100, 30, 3, rate=rate, recall=recall, precision=0.9))
+    loud = recall > 0.0
+    assert np.mean(model.recall_[loud]) > 0.85
+    assert np.mean(model.recall_[~loud]) < 0.05
+    assert np.mean(np.abs(np.log(model.change_rate_[loud] / rate[loud]))) < 0.3
+    lower, upper = model.shares("recall", 0.9)
+    assert np.all((lower <= model.recall_) & (model.recall_ <= upper))
+    assert np.mean((lower <= recall + 1e-9) & (recall <= upper)) > 0.9
+    # So many changes that none was announced of: the beta-binomial's chance, and a beta distribution.
+    k = int(np.argmax(np.where(loud, 0.0, rate)))
+    silent = float(model.posterior_.crawls.hidden(model.silent_rate_, model.precision_)[0][k])
+    host, m = float(np.max(model.posterior_.recall)), STRENGTH
+    told, rest = m * host, m * (1.0 - host)
+    chance = math.exp(betaln(told, rest + silent) - betaln(told, rest))
+    signals = float(np.sum(model.posterior_.recall / host))
+    odds = (signals + 0.5) / (101.0 - signals - 0.5) * chance
+    assert model.posterior_.recall[k] / host == pytest.approx(max(odds / (1.0 + odds), 1e-6), rel=1e-4)
+    slow = int(np.argmin(np.where(loud, np.inf, rate)))
+    silent = float(model.posterior_.crawls.hidden(model.silent_rate_, model.precision_)[0][slow])
+    first = m * float(model.posterior_.recall[slow])
+    assert upper[slow] == pytest.approx(float(beta.ppf(0.95, first, m - first + silent)), rel=1e-6)
 
 
 def test_much_data_outweigh_the_host() -> None:

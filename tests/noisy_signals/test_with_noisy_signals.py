@@ -22,6 +22,7 @@ from freshopt.noisy_signals import (
 from freshopt.noisy_signals.with_signals import stale_with_signals
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness, LogFreshness
 from freshopt.solvers import Conic
+from tests.ground_truth.signal_cycles import cycles
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 DELAY, HARMONIC = AccumulatedDelay(), HarmonicStaleness()
@@ -90,6 +91,34 @@ def test_cycles_are_those_of_the_definition_and_no_other_waits_are_better(
         other = np.sort(np.array(waits) * rng.lognormal(0.0, spread, len(waits)))[::-1].tolist()
         longer, dearer = cycle(objective, other, recall, precision)
         assert dearer - eta * longer > -value
+
+
+@pytest.mark.parametrize(("recall", "precision"), QUALITIES[1:3])
+def test_rules_of_other_qualities_cost_what_quadrature_says(recall: float, precision: float) -> None:
+    # What a rule costs whose signals are not what it was made for (`benchmarks/signals`).
+    sources = fo.Sources([4.0])
+    rule = WithNoisySignals(HARMONIC, 0.6, 0.6).rule([1.1], sources)
+    assert isinstance(rule, SignalWaits)
+    found = cycles(rule.waits, 4.0, recall, precision)
+    waits = (4.0 * rule.waits[0][rule.waits[0] > 0.0]).tolist()
+    for objective, cost in ((HARMONIC, found.harmonic), (DELAY, found.missed)):
+        length, expected = cycle(objective, waits, recall, precision)
+        assert 4.0 * found.length[0] == pytest.approx(length, rel=SCALAR)
+        assert 4.0 * cost[0] == pytest.approx(expected, rel=SCALAR)
+    # Made for them, they cost what the cell says; silent sources, and all changes announced.
+    for quality in ((recall, precision), (0.0, 1.0), (1.0, 0.4)):
+        for objective in (DELAY, HARMONIC):
+            noisy = WithNoisySignals(objective, *quality)
+            rate = np.array([4.0 * quality[0] / quality[1] / 3.0 if quality[0] == 1.0 else 1.1])
+            own = noisy.rule(rate, sources)
+            assert isinstance(own, SignalWaits)
+            same = cycles(own.waits, 4.0, *quality)
+            lost = same.missed if objective is DELAY else same.harmonic
+            assert 1.0 / same.length == pytest.approx(rate, rel=SCALAR)
+            assert lost / same.length == pytest.approx(noisy.kernel(sources).cost(rate), rel=SCALAR)
+    # No rule leaves copies fresher at its rate than that of freshness.
+    stale = WithNoisySignals(BinaryFreshness(), recall, precision).kernel(sources).cost(1.0 / found.length)
+    assert found.fresh[0] / found.length[0] < 1.0 - stale[0] + EXACT
 
 
 @pytest.mark.parametrize("objective", [DELAY, HARMONIC], ids=lambda objective: type(objective).__name__)

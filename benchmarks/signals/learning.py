@@ -1,0 +1,148 @@
+"""What a plan learns from a log and signals, and what its rule costs under the true rates and qualities.
+
+`learnt` takes the steps of `fo.plan` up to its rates and leaves out what a page tells of them (a frontier, a
+curve), which takes ten times as long; `signal_regret` and `lambdacrawl_plans` hold the rates to those of
+`fo.plan` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+import freshopt as fo
+from benchmarks.harness import Record, Row
+from freshopt.noisy_signals import SignalWaits
+from freshopt.noisy_signals.pooled_signals import PooledSignals
+from freshopt.noisy_signals.signal_table import SignalTable
+from freshopt.noisy_signals.with_signals import follows_signals, learnt_signals, rule_of, with_signals
+from freshopt.planning.plan_steps import TOLERANCE
+from freshopt.planning.request import default_estimate
+from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness, LogFreshness
+from freshopt.questions.solve_with_kinks import solve_with_kinks
+from tests.ground_truth.signal_cycles import Cycles, cycles
+
+Floats = npt.NDArray[np.float64]
+# Signals of a rule before a crawl at most.
+MOST = 10_000
+
+
+class Measured(NamedTuple):
+    """An objective, and what a copy costs on average, given its cycles from crawl to crawl."""
+
+    objective: fo.Objective
+    cost: Callable[[Cycles], Floats]
+
+
+# Another objective is another row here; its name is that of `fo.plan`.
+OBJECTIVES = {
+    "harmonic": Measured(HarmonicStaleness(), lambda c: c.harmonic / c.length),
+    "delay": Measured(AccumulatedDelay(), lambda c: c.missed / c.length),
+    "binary": Measured(BinaryFreshness(), lambda c: 1.0 - c.fresh / c.length),
+    "log-freshness": Measured(LogFreshness(), lambda c: -np.log(c.fresh / c.length)),
+}
+
+
+class Truth(NamedTuple):
+    """How sources really change, and what their signals are worth."""
+
+    sources: fo.Sources
+    recall: Floats
+    precision: Floats
+
+    def best(self, name: str, bandwidth: float, *, heard: bool = True) -> float:
+        """Return the least cost that knows all this; with `heard` false no rule hears a signal."""
+        objective = OBJECTIVES[name].objective
+        if heard:
+            objective = with_signals(objective, self.recall, self.precision)
+        solution = solve_with_kinks(fo.Problem(objective, self.sources, bandwidth), TOLERANCE)
+        kernel = objective.kernel(self.sources)
+        assert kernel is not None
+        return float(np.sum(kernel.cost(solution.rates)))
+
+    def of(self, name: str, solution: fo.Solution) -> tuple[float, float]:
+        """Return what the rule of a solution costs here, and its crawls a day."""
+        d, w = (np.asarray(each) for each in (self.sources.change_rate, self.sources.importance))
+        crawled = np.flatnonzero(solution.rates > 0.0)
+        recall = self.recall if follows_signals(solution.problem.objective) else np.zeros(len(d))
+        found = cycles(waits_of(solution)[crawled], d[crawled], recall[crawled], self.precision[crawled])
+        each = np.ones(len(d)) if name == "binary" else np.full(len(d), np.inf)
+        each[crawled] = OBJECTIVES[name].cost(found)
+        return float(w @ each), float(np.sum(1.0 / found.length))
+
+
+def waits_of(solution: fo.Solution) -> Floats:
+    """Return how long copies wait with 0, 1, ... signals, shape (n, K)."""
+    problem = solution.problem
+    rule = rule_of(problem.objective, solution.rates, problem.sources)
+    if rule is None:
+        with np.errstate(divide="ignore"):
+            return 1.0 / solution.rates[:, None]
+    if isinstance(rule, SignalWaits):
+        columns, shares = list(rule.waits.T), rule.share
+    else:
+        columns, shares = [rule.waiting(0)], rule.crawl_probability
+        # A source that is never crawled waits for ever, however many signals come.
+        while np.any(np.isfinite(columns[-1]) & (columns[-1] > 0.0)) and len(columns) < MOST:
+            columns.append(rule.waiting(len(columns)))
+    assert np.all((shares == 1.0) | (solution.rates == 0.0)), "what is learnt is never perfect"
+    return np.stack(columns, axis=1)
+
+
+class Learnt(NamedTuple):
+    """What a log and its signals tell; silent rates are those that a plan without signals learns."""
+
+    heard: PooledSignals | None
+    silent: Floats
+
+    def solution(self, name: str, importance: Floats, bandwidth: float) -> fo.Solution:
+        """Return the plan's solution for an objective."""
+        objective, rates = OBJECTIVES[name].objective, self.silent
+        if self.heard is not None:
+            objective = with_signals(objective, self.heard.recall_, self.heard.precision_)
+            if follows_signals(objective):
+                rates = np.asarray(self.heard.change_rate_)
+        problem = fo.Problem(objective, fo.Sources(rates, importance), bandwidth)
+        return solve_with_kinks(problem, TOLERANCE)
+
+
+def learnt(log: fo.CrawlLog, signals: pl.DataFrame | None = None) -> Learnt:
+    """Return what a plan learns."""
+    heard = None
+    if signals is not None and len(signals):
+        heard = learnt_signals(log, SignalTable.of(log, signals), None)
+    return Learnt(heard, np.asarray(default_estimate(log).change_rate_))
+
+
+class Statement(NamedTuple):
+    """A prediction: of which rows' number, in words, and the band that it allows."""
+
+    words: str
+    part: str
+    number: str
+    rows: dict[str, tuple[Any, ...]]
+    low: float
+    high: float
+
+
+def judged(statements: Iterable[Statement], record: Record) -> Iterator[Row]:
+    """Yield each statement with the least and the largest number of its rows, and whether it held."""
+    for one in statements:
+        found = [
+            row[one.number]
+            for row in record[one.part]
+            if all(row[key] in allowed for key, allowed in one.rows.items())
+        ]
+        low, high = min(found), max(found)
+        yield {
+            "words": one.words,
+            "band": f"{one.low:g} to {one.high:g}",
+            "rows": len(found),
+            "least": low,
+            "largest": high,
+            "held": low >= one.low and high <= one.high,
+        }
