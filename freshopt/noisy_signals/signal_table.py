@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog, require_log
 from freshopt.logs.log_files import Given
 from freshopt.logs.read_events import read_events
@@ -50,9 +51,10 @@ class SignalTable:
 
     @classmethod
     def of(cls, log: Any, given: Given) -> SignalTable:  # noqa: ANN401 - checked
-        """Read the signals of a log's sources, each (source, time, kind) once."""
-        require_log(log)
-        if not log.timed:
+        """Read the signals of a log's or history's sources, each (source, time, kind) once."""
+        if not isinstance(log, ChangeHistory):
+            require_log(log)
+        if isinstance(log, CrawlLog) and not log.timed:
             raise SourceDataError(
                 "signals come at times, and the log tells only the time between crawls. Give it a column "
                 "time."

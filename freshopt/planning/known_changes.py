@@ -197,7 +197,7 @@ def _announced(left: IntArray, heard: IntArray, rate: Array, p: Array, rng: np.r
     size += xlogy(j, p[:, None]) + n_ * np.log1p(-p)[:, None] + xlogy(k_, rate[:, None])
     size = np.where(possible, size, -np.inf)
     chance = np.cumsum(np.exp(size - np.max(size, axis=1, keepdims=True)), axis=1)
-    return np.sum(chance < rng.random(len(left))[:, None] * chance[:, -1:], axis=1)
+    return np.asarray(np.sum(chance < rng.random(len(left))[:, None] * chance[:, -1:], axis=1))
 
 
 class _InInterval(NamedTuple):

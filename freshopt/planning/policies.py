@@ -307,7 +307,7 @@ def _with_signals(
     learnt, own = estimated_sources(window.past, request)
     assert isinstance(learnt, PooledSignals)
     objective = with_signals(request.objective, learnt.recall_, learnt.precision_)
-    several = []
+    several: list[Conduct] = []
     for bandwidth in bandwidths:
         problem = problem_of(replace(request, objective=objective), own, bandwidth)
         known = problem_of(request, sources, bandwidth) if objective is request.objective else problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,8 +52,8 @@ def given() -> Given:
     return Given(log, pl.DataFrame({"source": who, "time": when, "kind": "sitemap"}), history)
 
 
-def held_out(given: Given, **more: object) -> fo.BackTest:
-    asked: dict[str, object] = {"objective": "binary", "load_limit": 1.0, "signals": given.signals, **more}
+def held_out(given: Given, **more: Any) -> fo.BackTest:  # noqa: ANN401 - as backtest
+    asked: dict[str, Any] = {"objective": "binary", "load_limit": 1.0, "signals": given.signals, **more}
     return fo.backtest(given.log, BANDWIDTH, **asked)
 
 
