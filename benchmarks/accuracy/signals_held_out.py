@@ -2,13 +2,13 @@
 
     python -m benchmarks signals_held_out [--data FOLDER] [--quick] [--save]
 
-Sources that last from a history's first third to its end are drawn anew (bootstrap, 4 times) and crawled at
-exponential gaps, a week on average. Signals are made of their dates: a share is announced (recall), an hour
-late, and false ones come at random, so that a share of all is true (precision). `fo.backtest` learns from
-crawls and signals of the first half, at a crawl a source and week, and measures in three windows of the
-second, in all changes: what share of the cost crawls save that follow signals, beside a plan of as many
-crawls without them, and what share of the fetches at equal cost. Errors are of the mean over draws. "alone"
-is the first share as the log alone tells it, which draws what crawls hid; of the first draw.
+Of the sources that last from a history's first third to its end 150 are drawn anew (bootstrap), three times,
+and crawled at exponential gaps, a week on average. Signals are made of their dates: a share is announced
+(recall), an hour late, and false ones come at random, so that a share of all is true (precision).
+`fo.backtest` learns from crawls and signals of the first half, at a crawl a source and week, and measures in
+three windows of the second, in all changes: what share of the cost crawls save that follow signals, beside a
+plan of as many crawls without them, and what share of the fetches at equal cost. Errors are of the mean over
+draws. "alone" is the first share as the log alone tells it, which draws what crawls hid; of the first draw.
 FOLDER is as `histories.py` has it; without it, debian-uploads is what is measured.
 
 `STATEMENTS` were written before the first run and are left as they were, whether they held or not.
@@ -128,7 +128,7 @@ def held_out(history: History, objective: str, recall: float, precision: float, 
     }
 
 
-def histories(data: Path | None = None, draws: int = 4, most: int = 300) -> Iterator[Row]:
+def histories(data: Path | None = None, draws: int = 3, most: int = 150) -> Iterator[Row]:
     """Yield what signals save of cost and fetches in the held-out half."""
     known = [("debian-uploads", bundled("debian-uploads"))]
     if data is not None:

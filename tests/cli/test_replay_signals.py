@@ -11,6 +11,7 @@ import pytest
 import freshopt as fo
 from freshopt.noisy_signals import noisy_signals, replay_signals
 from freshopt.noisy_signals.rule_table import read_rule
+from freshopt.noisy_signals.with_signals import rule_of
 from tests.ground_truth.command_lines import Run, fields
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
@@ -92,10 +93,9 @@ def test_the_rule_of_a_plan_is_read_as_it_was_written(objective: str, run: Run) 
     plan = fo.plan("log.csv", signals="signals.csv", objective=objective, load_limit=1.0)
     plan.write("plan", csv=True)
     own = plan.problem.objective
-    assert isinstance(own, fo.noisy_signals.NoisySignalFreshness | fo.noisy_signals.WithNoisySignals)
-    thresholds = isinstance(own, fo.noisy_signals.NoisySignalFreshness)
-    rule = own.thresholds(plan.rates, plan.sources) if thresholds else own.rule(plan.rates, plan.sources)
-    path = Path("plan/thresholds.csv" if thresholds else "plan/waits.csv")
+    rule = rule_of(own, plan.rates, plan.sources)
+    assert rule is not None
+    path = Path(f"plan/{'thresholds' if objective == 'binary' else 'waits'}.csv")
     read = read_rule(path, plan.log.names)
     for signals in range(6):
         np.testing.assert_allclose(read.waiting(signals), rule.waiting(signals), rtol=EXACT)
