@@ -1,4 +1,4 @@
-"""Rules of crawls that follow signals, read from the table that a plan writes."""
+"""Rules of crawls that follow signals, from a plan's table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_WAITS = 1e8
 
 
 def read_rule(path: Path, names: npt.NDArray[Any], time_unit: str = "day") -> SignalWaits | SignalThresholds:
-    """Return the rule of a file for sources of these names; others of them are never crawled."""
+    """Return a file's rule for these sources; others are never crawled."""
     table = Table.read(path, RULE)
     position = {str(name): k for k, name in enumerate(names.tolist())}
     given = [str(name) for name in table.frame["source"].to_list()]

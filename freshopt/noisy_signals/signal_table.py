@@ -51,7 +51,7 @@ class SignalTable:
 
     @classmethod
     def of(cls, log: Any, given: Given) -> SignalTable:  # noqa: ANN401 - checked
-        """Read the signals of a log's or history's sources, each (source, time, kind) once."""
+        """Read the signals of a log's or history's sources, each once."""
         if not isinstance(log, ChangeHistory):
             require_log(log)
         if isinstance(log, CrawlLog) and not log.timed:
@@ -98,7 +98,7 @@ class SignalTable:
         return SignalTable(own, self.time[rows], self.kind[rows], self.kinds, self.unknown)
 
     def rows(self, log: CrawlLog) -> IntArray:
-        """Return the row of the crawl after each signal, -1 where no interval has it."""
+        """Return the row of the crawl after each signal, -1 without."""
         # Source by source, by time; of a signal and a crawl at one moment the signal comes first.
         keys = np.append(self.time, log.time), np.append(self.source, log.source_index)
         order = np.lexsort((np.repeat([0, 1], [len(self), len(log)]), *keys))

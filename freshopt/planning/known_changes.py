@@ -201,7 +201,7 @@ def _announced(left: IntArray, heard: IntArray, rate: Array, p: Array, rng: np.r
 
 
 class _InInterval(NamedTuple):
-    """Signals in the crawl intervals of a log in which a change was found.
+    """Signals in crawl intervals in which a change was found.
 
     `rate` and `precision` are of all rows of the log, `row` and `time` of the signals.
     """
@@ -223,7 +223,7 @@ class _InInterval(NamedTuple):
         return cls(log, rate, precision, row[kept], heard.signals_.time[kept])
 
     def latest(self, uniform: Array) -> Array:
-        """Return the last change of each interval in which one was found, NaN elsewhere.
+        """Return the last change of each interval, NaN without one.
 
         A look back over hazards, a·s of time and −ln(1−p) of each signal, ends where they are as much as an
         exponential variable that is less than all of them.

@@ -117,7 +117,7 @@ def policies_in(
     log: CrawlLog | None = None,
     statuses: Statuses | None = None,
 ) -> list[Measured]:
-    """Measure the policies of each bandwidth, then those that use what they use."""
+    """Measure the policies of each bandwidth, then those with their own."""
     window, request = with_failures(window, request, statuses)
     heard, request = request, replace(request, signals=None)
     estimate, sources = estimated_sources(window.past, request)
@@ -274,7 +274,10 @@ def _at_own_bandwidth(
     nodes: Nodes,
     following: Sequence[Conduct],
 ) -> list[Measured]:
-    """Measure what follows signals, own crawls and rules, each with a plan of as many."""
+    """Measure policies of their own bandwidth, each beside a plan of it.
+
+    These are crawls that follow signals, the log's own, and rules.
+    """
     found = [(WITH_SIGNALS, conduct) for conduct in following]
     if log is not None:
         found.append((CURRENT, own_crawls(window, request, sources, log, statuses)))
@@ -327,7 +330,7 @@ def _with_signals(
 def _following(
     window: HeldOutWindow, rule: WaitRule, signals: SignalTable, rates: Array, seed: int
 ) -> Conduct:
-    """Return what crawls do that follow a rule since the record began, at several phases."""
+    """Return what crawls by a rule do since the record began."""
     rng, begin, end = np.random.default_rng([seed, 43]), window.world.start, window.end
     runs = beginnings(window)
     check_size(runs * (end - float(np.min(begin))), float(np.sum(rates)), window.past.time_unit)
