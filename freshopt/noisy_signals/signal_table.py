@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog, require_log
 from freshopt.logs.log_files import Given
 from freshopt.logs.read_events import read_events
@@ -50,9 +51,10 @@ class SignalTable:
 
     @classmethod
     def of(cls, log: Any, given: Given) -> SignalTable:  # noqa: ANN401 - checked
-        """Read the signals of a log's sources, each (source, time, kind) once."""
-        require_log(log)
-        if not log.timed:
+        """Read the signals of a log's or history's sources, each once."""
+        if not isinstance(log, ChangeHistory):
+            require_log(log)
+        if isinstance(log, CrawlLog) and not log.timed:
             raise SourceDataError(
                 "signals come at times, and the log tells only the time between crawls. Give it a column "
                 "time."
@@ -87,8 +89,16 @@ class SignalTable:
         rows = rows[np.append(True, ~same)] if len(rows) else rows
         return SignalTable(self.source[rows], self.time[rows], self.kind[rows], self.kinds, self.unknown)
 
-    def counts(self, log: CrawlLog) -> Array:
-        """Return how many came in the interval before each crawl, shape (rows,)."""
+    def among(self, index: IntArray) -> SignalTable:
+        """Return the signals of some sources, by their positions among these."""
+        place = np.full(1 + max(np.max(index, initial=-1), np.max(self.source, initial=-1)), -1)
+        place[index] = np.arange(len(index))
+        rows = np.flatnonzero(place[self.source] >= 0)
+        own = place[self.source[rows]]
+        return SignalTable(own, self.time[rows], self.kind[rows], self.kinds, self.unknown)
+
+    def rows(self, log: CrawlLog) -> IntArray:
+        """Return the row of the crawl after each signal, -1 without."""
         # Source by source, by time; of a signal and a crawl at one moment the signal comes first.
         keys = np.append(self.time, log.time), np.append(self.source, log.source_index)
         order = np.lexsort((np.repeat([0, 1], [len(self), len(log)]), *keys))
@@ -98,7 +108,14 @@ class SignalTable:
         here = np.flatnonzero(row < log.offsets[1:][self.source])
         at = row[here]
         heard = self.time[here] > log.time[at] - np.nan_to_num(log.interval[at])
-        return np.bincount(at[heard], minlength=len(log)).astype(np.float64)
+        found = np.full(len(self), -1)
+        found[here[heard]] = at[heard]
+        return found
+
+    def counts(self, log: CrawlLog) -> Array:
+        """Return how many came in the interval before each crawl, shape (rows,)."""
+        row = self.rows(log)
+        return np.bincount(row[row >= 0], minlength=len(log)).astype(np.float64)
 
     def pending(self, log: CrawlLog) -> Array:
         """Return how many came after each source's last crawl, shape (n,)."""

@@ -63,6 +63,7 @@ def follow(
     wait: Array,
     bonus: Array,
     share: Array,
+    begin: Array,
     horizon: float,
     counts: IntArray,
     out: Array,
@@ -73,7 +74,7 @@ def follow(
     """
     at = 0
     for k in range(len(wait)):
-        last, heard = 0.0, 0.0
+        last, heard = begin[k], 0.0
         for e in range(offsets[k], offsets[k + 1] + 1):
             signal = times[e] if e < offsets[k + 1] else horizon
             while share[k] > 0.0:  # crawls that are due before the next signal

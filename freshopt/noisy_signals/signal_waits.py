@@ -28,6 +28,7 @@ def follow_waits(
     coins: Array,
     waits: Array,
     share: Array,
+    begin: Array,
     horizon: float,
     counts: IntArray,
     out: Array,
@@ -38,7 +39,7 @@ def follow_waits(
     """
     at, most = 0, waits.shape[1]
     for k in range(len(waits)):
-        last, heard = 0.0, 0
+        last, heard = begin[k], 0
         # The number of signals at which a crawl is due at once, whatever the time.
         enough = 0
         while enough < most and waits[k, enough] > 0.0:

@@ -19,12 +19,13 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError, check_seed, expect
 from freshopt.noisy_signals.signal_thresholds import SignalThresholds
 from freshopt.noisy_signals.signal_waits import SignalWaits
+from freshopt.noisy_signals.wait_rule import WaitRule
 from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, as_whole
 from freshopt.numerics.random_streams import uniforms
 from freshopt.simulation.change_processes import PoissonChanges
 from freshopt.simulation.replay_result import Replay
 from freshopt.simulation.staleness_integrals import Window, integrals
-from freshopt.simulation.standard_errors import Run, drawn_world, measured_runs, runs_wanted
+from freshopt.simulation.standard_errors import Run, drawn_world, measured_runs, runs_wanted, weights_of
 from freshopt.simulation.world import World
 
 # Keys that make the random streams of false signals, recall and rules independent of the changes'.
@@ -152,7 +153,10 @@ def replay_signals(
     *,
     delay: npt.ArrayLike = 0.0,
     signals: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    origin: float | None = None,
     skip: float = 0.0,
+    end: npt.ArrayLike | None = None,
+    importance: npt.ArrayLike | None = None,
     runs: int | None = None,
     seed: int = 0,
 ) -> Replay:
@@ -163,16 +167,23 @@ def replay_signals(
     rule : SignalThresholds, SignalWaits or SignalGreedy
         Or anything with a method ``crawls(source, time, horizon, draws)``.
     world : World
-        `World.poisson`, or `World.from_events` from time 0 on; all copies are fresh at 0.
+        `World.poisson`, or `World.from_events`, from time 0 on unless there is an origin.
     recall, precision : scalar or array_like, shape (n,)
         As the signals really are, whatever the rule believes; None of recorded ones.
     horizon : float
+        How long the rule is followed.
     delay : scalar or array_like, shape (n,)
         As in `noisy_signals`.
     signals : (source, time), optional
-        Recorded signals in place of drawn ones: positions among the world's sources, and times.
+        Recorded signals in place of drawn ones: positions among the world's sources, and the world's times.
+    origin : float, optional
+        The world's time at which crawls by thresholds or waits begin; all copies are fresh then. Default: 0.
     skip : float
         How much time passes before costs count.
+    end : scalar or array_like, shape (n,), optional
+        Until when, in the world's time, costs of a source count; by default all the time.
+    importance : array_like, scalar or shape (n,), optional
+        Default: that of the world's sources, or 1.
     runs : int, optional
         Worlds that are replayed: this one and those of the next seeds. Default: 1 if it is recorded; else
         as many as give the standard errors 20 degrees of freedom: 4 for thresholds or waits of many sources,
@@ -209,30 +220,38 @@ def replay_signals(
         as_number(horizon, "horizon", "Pass a finite time."),
     )
     drawn, wanted = runs_wanted(world, runs)
-    if not 0.0 <= skip < horizon <= world.horizon or not np.isfinite(horizon):
+    begin = 0.0 if origin is None else as_number(origin, "origin", "Pass a time.")
+    until = begin + horizon
+    if not (0.0 <= skip < horizon and until <= world.horizon and np.isfinite(until)):
         raise SourceDataError(
-            f"nothing is left to count from {skip:g} to {horizon:g} in a world that ends at "
+            f"nothing is left to count from {begin + skip:g} to {until:g} in a world that ends at "
             f"{world.horizon:g}. Choose another horizon or skip."
         )
-    if float(np.min(world.start)) < 0.0:
-        raise SourceDataError("the world begins before time 0. Shift its times.")
-    heard = _drawn_or_recorded(recall, precision, delay, signals, n, horizon)
-    weight = np.ones(n) if world.sources is None else np.array(world.sources.importance)
-    window = Window(0.0, np.maximum(world.start, skip), np.full(n, horizon))
+    if origin is None and float(np.min(world.start)) < 0.0:
+        raise SourceDataError("the world begins before time 0. Shift its times, or pass an origin.")
+    if begin != 0.0 and not isinstance(rule, WaitRule):
+        raise SourceDataError(f"an origin is for thresholds or waits, and not for {type(rule).__name__}.")
+    heard = _drawn_or_recorded(recall, precision, delay, signals, n, begin, until)
+    own = 1.0 if world.sources is None else world.sources.importance
+    weight = weights_of(own if importance is None else importance, n)
+    ends = np.minimum(as_vector(until if end is None else end, n, "end"), until)
+    window = Window(begin, np.maximum(world.start, begin + skip), ends)
+    if not bool(np.any(window.span > 0.0)):
+        raise SourceDataError("no source is left to count. Choose another end or skip.")
     shared = not isinstance(rule, SignalThresholds | SignalWaits)
 
     def one(run: int) -> Run:
         each = drawn_world(world, run)
         source, time = heard(each, (seed + run) % 2**64)
         draws = uniforms((seed + run) % 2**64 ^ DRAWS, source, np.arange(len(source)))
-        who, when = rule.crawls(source, time, horizon, draws)
-        order = np.argsort(who, kind="stable")
-        counted = when[when >= skip]
-        costs = integrals(each, (who[order], when[order]), window, None)
+        more = {"last": begin} if begin != 0.0 else {}
+        who, when = rule.crawls(source, time, until, draws, **more)
+        counted = when[(when >= window.first[who]) & (when <= window.until[who])]
+        costs = integrals(each, (who, when), window, None)
         return Run(costs, len(counted), int(np.count_nonzero(np.isin(counted, time))))
 
     found = measured_runs(one, weight, window, drawn=drawn, wanted=wanted, shared=shared)
-    return found.replay(skip, horizon, world.time_unit)
+    return found.replay(begin + skip, float(np.max(window.until)), world.time_unit)
 
 
 def _drawn_or_recorded(
@@ -241,7 +260,8 @@ def _drawn_or_recorded(
     delay: npt.ArrayLike,
     signals: tuple[npt.ArrayLike, npt.ArrayLike] | None,
     n: int,
-    horizon: float,
+    begin: float,
+    end: float,
 ) -> Callable[[World, int], tuple[IntArray, Array]]:
     """Return what makes signals of a world and a seed."""
     if signals is None:
@@ -250,13 +270,18 @@ def _drawn_or_recorded(
                 "signals are to be drawn, but recall or precision is None. Pass both, or "
                 "signals=(source, time)."
             )
-        return lambda world, seed: noisy_signals(world, recall, precision, horizon, seed, delay)
+
+        def drawn(world: World, seed: int) -> tuple[IntArray, Array]:
+            source, time = noisy_signals(world, recall, precision, end, seed, delay)
+            return source[time >= begin], time[time >= begin]
+
+        return drawn
     source, time = np.asarray(signals[0], dtype=np.int64), as_vector(signals[1], np.size(signals[1]), "time")
     if source.shape != time.shape or not bool(np.all((source >= 0) & (source < n))):
         raise SourceDataError(
             f"signals are of sources 0 to {n - 1}, one for each time. Pass positions among the world's "
             "sources."
         )
-    some = np.flatnonzero((time >= 0.0) & (time < horizon))
+    some = np.flatnonzero((time >= begin) & (time < end))
     order = some[np.lexsort((source[some], time[some]))]
     return lambda _world, _seed: (source[order], time[order])

@@ -58,20 +58,23 @@ class WaitRule:
         time: npt.ArrayLike,
         horizon: float,
         draws: npt.ArrayLike | None = None,
+        last: npt.ArrayLike = 0.0,
     ) -> tuple[IntArray, Array]:
         """Return the crawls of a crawler that follows the rule.
 
-        All copies are fresh at 0.
+        They begin after each source's last crawl, by default at 0.
 
         Parameters
         ----------
         source : array_like of int, shape (m,)
         time : array_like, shape (m,)
-            The signals in [0, horizon), sorted by time.
+            The signals from the last crawls up to the horizon, sorted by time.
         horizon : float
         draws : array_like, shape (m,), optional
             Numbers uniform in (0, 1), one per signal, where some crawls on signal are left out or wait for
             one more.
+        last : array_like, scalar or shape (n,)
+            When each source was crawled last.
 
         Returns
         -------
@@ -88,9 +91,12 @@ class WaitRule:
         """
         sources = np.asarray(source, dtype=np.int64)
         times = as_vector(time, len(sources), "time")
-        horizon = as_number(horizon, "horizon", f"Pass a finite number of {self.time_unit}s > 0.")
-        if not 0.0 < horizon < np.inf:
-            raise SourceDataError(f"horizon is {horizon} {self.time_unit}s. Pass a finite number > 0.")
+        horizon = as_number(horizon, "horizon", f"Pass a finite number of {self.time_unit}s.")
+        begin = np.array(as_vector(last, len(self), "last"))
+        if not float(np.min(begin)) < horizon < np.inf or not bool(np.all(np.isfinite(begin))):
+            raise SourceDataError(
+                f"horizon is {horizon} {self.time_unit}s. Pass a finite number after the last crawls."
+            )
         loop, columns, share, longest = self._followed()
         if draws is None and bool(np.any((share < 1.0) & (share > 0.0))):
             raise SourceDataError(
@@ -99,7 +105,8 @@ class WaitRule:
             )
         coins = as_vector(0.0 if draws is None else draws, len(sources), "draws")
         with np.errstate(over="ignore"):  # where the wait is 0, crawls follow signals alone
-            many = total(np.divide(horizon, longest, out=np.zeros(len(self)), where=longest > 0.0))
+            length = np.maximum(horizon - begin, 0.0)
+            many = total(np.divide(length, longest, out=np.zeros(len(self)), where=longest > 0.0))
         if not many <= MOST_CRAWLS:
             raise SourceDataError(
                 f"up to {horizon:g} {self.time_unit}s there may be {many:.3g} crawls, and at most "
@@ -107,7 +114,7 @@ class WaitRule:
             )
         order = np.argsort(sources, kind="stable")
         offsets = np.searchsorted(sources[order], np.arange(len(self) + 1)).astype(np.int64)
-        given = [np.ascontiguousarray(own) for own in (times[order], coins[order], *columns, share)]
+        given = [np.ascontiguousarray(own) for own in (times[order], coins[order], *columns, share, begin)]
         counts = np.zeros(len(self) + 1, dtype=np.int64)
         loop(offsets, *given, horizon, counts, np.empty(0))
         found = np.empty(int(counts[-1]))

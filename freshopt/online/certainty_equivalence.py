@@ -88,7 +88,7 @@ class LambdaLearnAndCrawl(EpochLearner):
     solver : Solver, optional
         By default `solvers.Auto`, or `solvers.LambdaCrawlApprox` if approximate.
     seed : int
-        Of the visits and of which signals are followed.
+        Of the visits and, beside random ones, of which signals are followed.
 
     Notes
     -----
@@ -315,7 +315,7 @@ class ReplanEvery(EpochLearner):
         again; 0 elsewhere.
     solver : Solver, optional
     seed : int
-        Of the visits and of which signals are followed.
+        Of the visits and, beside random ones, of which signals are followed.
 
     Notes
     -----

@@ -12,7 +12,8 @@ which no slot is left in the round is not followed. So the crawls of a round are
 signalled sources included, and no decision depends on the future.
 
 Under periodic refreshes a source is due whenever its expected number of visits since the start passes a whole
-number; the phases of the sources are spread evenly, so that equal rates make sweeps.
+number; the phases of the sources are spread evenly, so that equal rates make sweeps. Signals are counted, and
+one is followed whenever the sum of the shares to be followed passes a whole number.
 
 Cost: a few passes over the round's crawls.
 """
@@ -181,6 +182,25 @@ def periodic_visits(rates: Array, done: Array, start: float, end: float) -> tupl
     time = start + (np.floor(before)[source] + 1.0 + rank - before[source]) / rates[source]
     order = np.lexsort((source, time))
     return source[order], np.minimum(time[order], end)
+
+
+def every_nth(origin: IntArray, share: Array, owed: Array) -> tuple[BoolArray, Array]:
+    """Return which signals are followed, and what is owed after them.
+
+    Of a share 1/N it is every N-th of a source; of others N and N + 1 alternate.
+
+    Examples
+    --------
+    >>> every_nth(np.array([0, 1, 0, 0, 1, 0]), np.array([0.5, 1.0]), np.array([0.0, 0.5]))
+    (array([False,  True,  True, False,  True,  True]), array([0. , 0.5]))
+    """
+    order = np.argsort(origin, kind="stable")
+    own = origin[order]
+    number = np.arange(len(own)) - np.searchsorted(own, own)
+    before, after = (np.floor(owed[own] + k * share[own]) for k in (number, number + 1))
+    wanted = np.empty(len(own), dtype=np.bool_)
+    wanted[order] = after > before
+    return wanted, (owed + np.bincount(origin, minlength=len(share)) * share) % 1.0
 
 
 def serve(signal_time: Array, slot_time: Array) -> tuple[BoolArray, BoolArray]:

@@ -29,7 +29,15 @@ from freshopt.estimators.estimator import Estimator
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, exact_sum, total
-from freshopt.online.epoch_crawls import NO_ROWS, LogReader, drawn, periodic_visits, serve, with_rows
+from freshopt.online.epoch_crawls import (
+    NO_ROWS,
+    LogReader,
+    drawn,
+    every_nth,
+    periodic_visits,
+    serve,
+    with_rows,
+)
 from freshopt.online.learner import Course, RoundLearner
 from freshopt.online.rate_evaluation import achieved_rates, value_under, with_rates
 from freshopt.online.runs import Journal, State, world_of
@@ -256,14 +264,19 @@ class EpochRun:
     ) -> tuple[IntArray, Array, State]:
         """Return the followed signals and the updated state.
 
+        Beside equal intervals every N-th is followed, beside random ones each with a probability of its own.
         Signals are sorted by time. The state counts all of them, or those within the memory, whose times it
         then keeps.
         """
         if not self.signalled.any():
             return np.empty(0, dtype=np.int64), np.empty(0), state
         origin, moment = self.crawler.signals(start, end)  # type: ignore[attr-defined]
-        chance = state["rates"] / state["change_rate"]
+        chance = np.minimum(state["rates"] / state["change_rate"], 1.0)
         wanted = rng.random(len(origin)) < chance[origin]
+        if self.aim.refresh is Refresh.PERIODIC:
+            n = len(chance)
+            wanted, owed = every_nth(origin, chance, state.get("owed", (np.arange(n) + 0.5) / n))
+            state = {**state, "owed": owed}
         if self.memory is None:
             announced = state["announced"] + np.bincount(origin, minlength=len(chance))
             return origin[wanted], moment[wanted], {**state, "announced": announced}

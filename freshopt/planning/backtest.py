@@ -27,18 +27,21 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, expect
+from freshopt.estimators.estimator import Estimator
 from freshopt.formatting import count, number
 from freshopt.frames import POLARS, framed
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.noisy_signals.pooled_signals import PooledSignals
+from freshopt.noisy_signals.with_signals import require_signals
 from freshopt.planning.failing_window import Statuses, failure_words
 from freshopt.planning.held_out_window import SHARE, SPLITS, held_out_windows
 from freshopt.planning.measured import PARTS, Measured, MeasuredTable, RuleFacts
 from freshopt.planning.plan_steps import estimated_sources, require_static
-from freshopt.planning.policies import CURRENT, PHASED, PLAN, REPLANNED, policies_in
+from freshopt.planning.policies import CURRENT, PHASED, PLAN, REPLANNED, WITH_SIGNALS, policies_in
 from freshopt.planning.policy_cost import Measurement, PolicyCost, mean_row, saving
 from freshopt.planning.request import Log, as_crawl_log
-from freshopt.planning.verdict import JUDGED, PHASES, verdict
+from freshopt.planning.verdict import JUDGED, PHASES, SIGNALS, verdict
 from freshopt.planning.wishes import BackTestWishes, Wishes, taking
 from freshopt.plots import Plotted, measured_rows
 from freshopt.questions.todays_crawls import own_bandwidth
@@ -80,7 +83,7 @@ class BackTest(Plotted):
     rules : dict
         Of each rule that was compared (`compare_rule`): `settled`, the fetches of a source after which its
         intervals settle, `before`, those before the windows, and `needed`, the bandwidth at which the plan
-        costs as much; NaN where it is not known.
+        costs as much; NaN where it is not known. Of crawls that follow signals the last alone.
 
     Examples
     --------
@@ -141,7 +144,7 @@ class BackTest(Plotted):
         told["policies"] = [row.facts() for row in self.means]
         told["windows"] = [row.facts() for row in self.rows]
         told["over_time"] = self.details.facts()
-        used = {row.policy: row.bandwidth for row in self.means}
+        used = {row.policy: row.bandwidth for row in reversed(self.means)}
         told["rules"] = [
             {"rule": name, "used": used[name]}
             | {key: value if np.isfinite(value) else None for key, value in rule._asdict().items()}
@@ -189,6 +192,10 @@ def backtest(
         Of the log's time that is held out, in (0, 1).
     seed : int
         Of the changes that crawls hid, and of the phases of the re-planned policy.
+    signals : path or dataframe, optional
+        As in `plan`. Crawls that follow them are then one more policy: the rule is of what was learnt before
+        a window, and follows the signals in it. Beside it stands the plan without signals that makes as many
+        crawls. What crawls hid is drawn given the signals, too.
     load_limit : float
         As in `plan`; 1 leaves out the plan at good phases of the week.
     compare_rule : str, sequence of str, or mapping, optional
@@ -237,7 +244,7 @@ def backtest(
     request = Wishes.of(crawls, asked, BackTestWishes)
     if bandwidth is None:
         with request.bounded():
-            _, sources = estimated_sources(crawls, request)
+            _, sources = estimated_sources(crawls, replace(request, signals=None))
         mine = None if known is not None else crawls
         several = [own_bandwidth(request.objective, sources, request.host_limits, mine)]
         request = replace(request, bandwidth=several[0])
@@ -274,7 +281,12 @@ def hold_out(
     they are without one.
     """
     require_static(request)
-    windows = held_out_windows(log, history, share, splits, PARTS, request.seed)
+    heard: Estimator | None = None
+    if request.signals is not None:
+        require_signals(request.objective)
+        heard = estimated_sources(log, request)[0] if history is None else None
+    given = heard if isinstance(heard, PooledSignals) else None
+    windows = held_out_windows(log, history, share, splits, PARTS, request.seed, given)
     mine = history is None if crawled is None else crawled
     asked, own = bandwidths or [request.bandwidth], log if mine else None
     measured = tuple(tuple(policies_in(window, request, asked, every, own, statuses)) for window in windows)
@@ -290,7 +302,10 @@ def hold_out(
         for k, one in enumerate(group)
     ]
     means = [mean_row(*pair, maximised=table.maximised) for pair in zip(groups, plans, strict=True)]
-    rules = {group[0].policy: _rule(group) for group in groups if group[0].rule is not None}
+    ruled = [group for group in groups if group[0].rule is not None]
+    # Of several bandwidths the first is told.
+    first = {group[0].policy: group for group in reversed(ruled)}
+    rules = {name: _rule(first[name]) for name in dict.fromkeys(group[0].policy for group in ruled)}
     there = len(np.unique(np.concatenate([one.source[one.span > 0.0] for one in groups[0]])))
     return BackTest(
         tuple(rows),
@@ -323,7 +338,7 @@ def _savings(
     rules: Collection[str],
 ) -> dict[str, Measurement]:
     """Return what share of the plan's cost policies save, over bandwidths."""
-    words = {PHASED: PHASES}
+    words = {PHASED: PHASES, WITH_SIGNALS: SIGNALS}
     if every is not None:
         words[REPLANNED] = f"re-planning every {count(every, time_unit)}"
     found: dict[str, list[Measurement]] = {}
@@ -344,13 +359,15 @@ def _plans(groups: Sequence[Sequence[Measured]]) -> list[Sequence[Measured] | No
     """Return for each policy the plan of its bandwidth, if any."""
     found: list[Sequence[Measured] | None] = []
     plan: Sequence[Measured] | None = None
-    at = {group[0].policy.removeprefix(PLAN_AT): group for group in groups if is_plan(group[0].policy)}
-    for group in groups:
+    # Where none makes as many crawls as those that follow signals, the one of their bandwidth is beside them.
+    alike = iter([group for group in groups if group[0].policy == PLAN])
+    for group, after in zip(groups, [*groups[1:], None], strict=True):
         name = group[0].policy
         if name == PLAN:
             plan = group
         elif name == CURRENT or group[0].rule is not None:
-            plan = at.get(name)
+            other = next(alike, None) if name == WITH_SIGNALS else None
+            plan = after if after is not None and after[0].policy == PLAN_AT + name else other
         found.append(plan)
     return found
 

@@ -68,7 +68,7 @@ CLASHES = (
     ),
     Clash(
         "signals",
-        ("--replay", "--estimator", "--smoothing", "--half-life", "--reset", "--prior", "success", DASK),
+        ("--estimator", "--smoothing", "--half-life", "--reset", "--prior", "success", "statuses", DASK),
         "{1} does not go with {0}, from which change rates are learnt, too. Leave one of them out.",
     ),
     Clash("max_churn", ("compare",), "{0} limits changes of earlier rates. Add {1}.", needs=True),

@@ -11,9 +11,10 @@ import numpy as np
 from freshopt.errors import SourceDataError
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
+from freshopt.noisy_signals.pooled_signals import PooledSignals
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number, as_whole
 from freshopt.numerics.frozen_arrays import frozen_value
-from freshopt.planning.known_changes import drawn_changes, known_changes, world_among
+from freshopt.planning.known_changes import drawn_changes, drawn_with_signals, known_changes, world_among
 from freshopt.planning.request import default_estimate
 from freshopt.simulation.static_costs import ChangeWindow
 from freshopt.simulation.world import World
@@ -111,11 +112,13 @@ def held_out_windows(
     splits: int = SPLITS,
     parts: int = 0,
     seed: int = 0,
+    heard: PooledSignals | None = None,
 ) -> tuple[HeldOutWindow, ...]:
     """Return windows of equal length at the end of a log.
 
     Those before which nothing can be learnt are left out. What crawls hid is drawn from the posterior of the
     default estimator, given the whole log: whatever plans are tested, they are measured in the same changes.
+    Where signals were `heard`, it is drawn given these, and what the whole log tells of them.
     """
     share = as_number(share, "share", "Pass a number between 0 and 1.")
     if not 0.0 < share < 1.0:
@@ -125,7 +128,7 @@ def held_out_windows(
     length = share * (end - begin) / splits
     if not end - length > begin:
         raise SourceDataError("the log has no time to hold out. Replay a log of more than one crawl.")
-    told = known_changes(log if history is None else history)
+    told = known_changes(log, heard) if history is None else known_changes(history)
     shift = 0.0 if history is None else log.clock.shift(history.clock)
     names = np.arange(len(told)) if told.names is None else told.names
     known = np.isin(log.names, names)
@@ -136,7 +139,7 @@ def held_out_windows(
         )
     until = log.last_crawl if history is None else _known(log, history, history.end) + shift
     begun = np.full(len(until), -np.inf) if history is None else _known(log, history, history.start) + shift
-    samples = () if history is not None else _samples(log, seed)
+    samples = () if history is not None else _samples(log, seed, heard)
     found = []
     for number in range(splits, 0, -1):
         split = end - number * length
@@ -166,13 +169,16 @@ def held_out_windows(
     return tuple(found)
 
 
-def _samples(log: CrawlLog, seed: int) -> tuple[World, ...]:
+def _samples(log: CrawlLog, seed: int, heard: PooledSignals | None) -> tuple[World, ...]:
     """Return samples of the changes behind a log's crawls."""
     if not np.any(log.changed & ~np.isnan(log.interval)):
         return ()
-    estimate = default_estimate(log)
+    estimate = default_estimate(log) if heard is None else heard
     rates = estimate.draws(DRAWS, seed)
     rates = np.where(np.isnan(rates), estimate.change_rate_, rates)
+    if heard is not None:
+        silent = rates * (1.0 - heard.recall_)
+        return tuple(drawn_with_signals(log, heard, own, seed + k) for k, own in enumerate(silent))
     return tuple(drawn_changes(log, own, seed + k) for k, own in enumerate(rates))
 
 

@@ -7,6 +7,9 @@ besides, given what the crawls found and the rates of a posterior (multiple impu
 the mean cost over the draws is the expected true cost given the log, of every policy. What was found stays as
 it is, and only what crawls hid rests on the model.
 
+Where signals are known, changes are placed given these, too: at a signal that was true, or not announced.
+Spread over the interval, half of them would come after the very crawls that their signals cause.
+
 References
 ----------
 .. [1] Rubin, "Multiple Imputation for Nonresponse in Surveys", Wiley 1987, doi:10.1002/9780470316696.
@@ -14,11 +17,14 @@ References
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.noisy_signals.pooled_signals import PooledSignals
 from freshopt.numerics.arrays import Array, IntArray, labels_of
 from freshopt.simulation.world import World
 
@@ -27,13 +33,15 @@ from freshopt.simulation.world import World
 MOST = 100.0
 # Those below which a change that was found is at any moment of its interval alike.
 LEAST = 1e-9
+# Share of true signals above which each of them is taken for true.
+SURE = 1.0 - 1e-9
 
 
-def known_changes(data: CrawlLog | ChangeHistory) -> World:
+def known_changes(data: CrawlLog | ChangeHistory, heard: PooledSignals | None = None) -> World:
     """Return the recorded changes as a world to replay.
 
     A history has all changes; of a crawl log they are placed within the crawl intervals in which they were
-    found.
+    found, and where signals were heard in these, at the median place of the last change.
 
     Examples
     --------
@@ -42,7 +50,15 @@ def known_changes(data: CrawlLog | ChangeHistory) -> World:
     [1.0]
     """
     if not isinstance(data, ChangeHistory):
-        return _world(data, *_middles(data))
+        row, time = _middles(data)
+        if heard is not None:
+            told = _InInterval.of(data, heard, heard.silent_rate_)
+            several = np.bincount(row, minlength=len(data)) > 1
+            there = np.isin(row, told.row) & ~several[row]
+            if data.last_modified is not None:
+                there &= np.isnan(data.last_modified[row])
+            time = np.where(there, told.latest(np.full(len(data), 0.5))[row], time)
+        return _world(data, data.source_index[row], time)
     names = data.names
     return World.from_events(
         {"source": labels_of(names, data.source_index), "time": data.time},
@@ -83,7 +99,7 @@ def _middles(log: CrawlLog) -> tuple[IntArray, Array]:
     moment = log.time[row] - (1.0 - place) * log.interval[row]
     if log.last_modified is not None:
         moment = np.where(np.isnan(log.last_modified[row]), moment, log.last_modified[row])
-    return log.source_index[row], moment
+    return row, moment
 
 
 def drawn_changes(log: CrawlLog, rates: Array, seed: int) -> World:
@@ -118,6 +134,110 @@ def drawn_changes(log: CrawlLog, rates: Array, seed: int) -> World:
     inside = np.concatenate([last, rng.random(len(row)) * last[row]])
     row = np.concatenate([np.arange(len(found)), row])
     return _world(log, source[row], log.time[found][row] - gap[row] + inside)
+
+
+def drawn_with_signals(log: CrawlLog, heard: PooledSignals, silent: Array, seed: int) -> World:
+    """Return one sample of the changes behind a log and its signals.
+
+    `silent` are rates of unannounced changes. Exact for these and a share of true signals, at whose moments
+    changes are, by what crawls found, counted and dated.
+    """
+    rng = np.random.default_rng(seed)
+    found = np.flatnonzero(log.changed & ~np.isnan(log.interval))
+    told = _InInterval.of(log, heard, silent)
+    counted, blank = np.full(len(log), np.nan), np.full(len(log), np.nan)
+    if log.changes is not None:
+        counted[found] = np.maximum(log.changes[found], 1.0)
+    # The last change of an interval is dated, or met by a look back; of several that are counted none is.
+    last = np.where(np.isnan(counted), told.latest(rng.random(len(log))), np.nan)
+    date = blank if log.last_modified is None else log.last_modified
+    last = np.where(np.isnan(date), last, np.clip(date, log.time - log.interval, log.time))
+    ends = found[~np.isnan(last[found])]
+    end = np.where(np.isnan(last), log.time, last)
+    length = end - (log.time - log.interval)
+    before = np.isnan(last[told.row]) | (told.time < last[told.row])
+    own, moment = told.row[before], told.time[before]
+    true = rng.random(len(own)) < told.precision[own]
+    many = np.zeros(len(log), dtype=np.int64)
+    many[found] = rng.poisson(told.rate[found] * length[found])
+    rest = np.flatnonzero(~np.isnan(counted))
+    if len(rest):
+        left = (counted[rest] - ~np.isnan(last[rest])).astype(np.int64)
+        heard_there = np.bincount(own, minlength=len(log))
+        announced = np.zeros(len(log), dtype=np.int64)
+        announced[rest] = _announced(
+            left, heard_there[rest], told.rate[rest] * length[rest], told.precision[rest], rng
+        )
+        many[rest] = left - announced[rest]
+        order = np.lexsort((rng.random(len(own)), own))
+        rank = np.empty(len(own), dtype=np.int64)
+        rank[order] = np.arange(len(own)) - np.searchsorted(own, own[order])
+        true = np.where(np.isnan(counted[own]), true, rank < announced[own])
+    row = np.repeat(np.arange(len(log)), many)
+    spread = log.time[row] - log.interval[row] + rng.random(len(row)) * length[row]
+    rows = np.concatenate([ends, own[true], row])
+    return _world(log, log.source_index[rows], np.concatenate([last[ends], moment[true], spread]))
+
+
+def _announced(left: IntArray, heard: IntArray, rate: Array, p: Array, rng: np.random.Generator) -> IntArray:
+    """Return how many of so many changes had been announced, a sample.
+
+    Of `heard` signals a share p is true, beside Poisson changes of mean `rate`.
+    """
+    from scipy.special import gammaln, xlogy
+
+    j = np.arange(int(np.max(np.minimum(left, heard))) + 1)
+    n, k = heard[:, None], left[:, None]
+    possible = j <= np.minimum(n, k)
+    n_, k_ = np.maximum(n - j, 0), np.maximum(k - j, 0)
+    size = gammaln(n + 1.0) - gammaln(n_ + 1.0) - gammaln(j + 1.0) - gammaln(k_ + 1.0)
+    size += xlogy(j, p[:, None]) + n_ * np.log1p(-p)[:, None] + xlogy(k_, rate[:, None])
+    size = np.where(possible, size, -np.inf)
+    chance = np.cumsum(np.exp(size - np.max(size, axis=1, keepdims=True)), axis=1)
+    return np.asarray(np.sum(chance < rng.random(len(left))[:, None] * chance[:, -1:], axis=1))
+
+
+class _InInterval(NamedTuple):
+    """Signals in crawl intervals in which a change was found.
+
+    `rate` and `precision` are of all rows of the log, `row` and `time` of the signals.
+    """
+
+    log: CrawlLog
+    rate: Array
+    precision: Array
+    row: IntArray
+    time: Array
+
+    @classmethod
+    def of(cls, log: CrawlLog, heard: PooledSignals, silent: Array) -> _InInterval:
+        """Return the signals of the kinds that tell something."""
+        row = heard.signals_.rows(log)
+        kept = np.flatnonzero((row >= 0) & log.changed[row])
+        gap = np.where(log.interval > 0.0, log.interval, 1.0)
+        rate = np.clip(silent[log.source_index], LEAST / gap, MOST / gap)
+        precision = np.minimum(heard.precision_[log.source_index], SURE)
+        return cls(log, rate, precision, row[kept], heard.signals_.time[kept])
+
+    def latest(self, uniform: Array) -> Array:
+        """Return the last change of each interval, NaN without one.
+
+        A look back over hazards, a·s of time and −ln(1−p) of each signal, ends where they are as much as an
+        exponential variable that is less than all of them.
+        """
+        log, row = self.log, self.row
+        found = log.changed & ~np.isnan(log.interval)
+        hazard = -np.log1p(-self.precision)
+        later = np.searchsorted(row, row, side="right") - 1 - np.arange(len(row))
+        before = self.rate[row] * (log.time[row] - self.time) + hazard[row] * later
+        whole = self.rate * log.interval + hazard * np.bincount(row, minlength=len(log))
+        reach = -np.log1p(uniform * np.expm1(-whole))
+        passed = np.bincount(row[before + hazard[row] <= reach[row]], minlength=len(log))
+        back = np.clip((reach - hazard * passed) / self.rate, 0.0, log.interval)
+        last = np.where(found, log.time - back, np.nan)
+        hit = (before <= reach[row]) & (reach[row] < before + hazard[row])
+        last[row[hit]] = self.time[hit]
+        return last
 
 
 def _world(data: CrawlLog, source: IntArray, time: Array) -> World:

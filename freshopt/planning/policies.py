@@ -3,7 +3,8 @@
 A policy is a function from what is known before a window to what it does there. `POLICIES` lists those of a
 bandwidth, the plan first; a new one is a function and its row there. Each uses the same bandwidth, under the
 same bounds and host limits, and knows the same estimates. The log's own crawls have the bandwidth that they
-used, and beside them stands a plan that uses as much.
+used, and beside them stands a plan that uses as much; so do crawls that follow signals, as more or fewer of
+these come than before the window.
 """
 
 from __future__ import annotations
@@ -20,14 +21,25 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.fetches.conditional_fetches import changed_costs, rates_of_bandwidth
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
+from freshopt.noisy_signals.pooled_signals import PooledSignals
+from freshopt.noisy_signals.signal_table import SignalTable
+from freshopt.noisy_signals.wait_rule import WaitRule
+from freshopt.noisy_signals.with_signals import rule_of, with_signals
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.planning.failing_window import Statuses, recorded_attempts, with_failures
 from freshopt.planning.good_phases import at_good_phases, good_phases, phased_method, phased_problem
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.measured import Conduct, Measured, RuleFacts, measure, per_time
 from freshopt.planning.plan_steps import TOLERANCE, estimated_sources, problem_of
-from freshopt.planning.replanning import replanned_crawls
-from freshopt.planning.static_rates import Nodes, at_rates, hindsight_rates, nodes_of, predicted_cost
+from freshopt.planning.replanning import check_size, replanned_crawls
+from freshopt.planning.static_rates import (
+    Nodes,
+    at_rates,
+    beginnings,
+    hindsight_rates,
+    nodes_of,
+    predicted_cost,
+)
 from freshopt.planning.wishes import Wishes
 from freshopt.report.held_out import PLAN_AT
 from freshopt.scheduling.schedule import schedule
@@ -41,6 +53,8 @@ from freshopt.solving import solve
 PLAN, PHASED, REPLANNED, IN_FORCE = "plan", "plan, phased", "re-planned", "rates in force"
 UNIFORM, PROPORTIONAL, SQUARE_ROOT = "uniform", "proportional", "∝ √(w·Δ)"
 HINDSIGHT, CURRENT, PLAN_AT_CURRENT = "best static in hindsight", "current", f"{PLAN_AT}current"
+# A plan whose crawls follow signals, and how many times the window a wait is from which on it counts as none.
+WITH_SIGNALS, FAR = "with signals", 1e6
 # Passes that match a plan's refreshes to those of the log's crawls, and how closely.
 PASSES, MATCHED = 5, 1e-6
 # Where a plan is sought that costs as much as a rule, relative to the rule's bandwidth; how near, and in how
@@ -103,8 +117,9 @@ def policies_in(
     log: CrawlLog | None = None,
     statuses: Statuses | None = None,
 ) -> list[Measured]:
-    """Measure the policies of each bandwidth, then the log's own crawls."""
+    """Measure the policies of each bandwidth, then those with their own."""
     window, request = with_failures(window, request, statuses)
+    heard, request = request, replace(request, signals=None)
     estimate, sources = estimated_sources(window.past, request)
     nodes = nodes_of(estimate)
     found: list[Measured] = []
@@ -119,7 +134,8 @@ def policies_in(
                 # Costs over time are told of the first bandwidth.
                 conduct = conduct._replace(in_parts=False)
             found.append(measure(name, window, request.objective, sources.importance, conduct))
-    return found + _at_own_bandwidth(window, request, sources, log, statuses, nodes)
+    own = [] if heard.signals is None else _with_signals(window, heard, sources, bandwidths)
+    return found + _at_own_bandwidth(window, request, sources, log, statuses, nodes, own)
 
 
 def _phased(known: Known) -> Conduct | None:
@@ -253,13 +269,19 @@ def _at_own_bandwidth(
     log: CrawlLog | None,
     statuses: Statuses | None,
     nodes: Nodes,
+    following: Sequence[Conduct],
 ) -> list[Measured]:
-    """Measure own crawls and rules, each with a plan of as many."""
-    found = {} if log is None else {CURRENT: own_crawls(window, request, sources, log, statuses)}
+    """Measure policies of their own bandwidth, each beside a plan of it.
+
+    These are crawls that follow signals, the log's own, and rules.
+    """
+    found = [(WITH_SIGNALS, conduct) for conduct in following]
+    if log is not None:
+        found.append((CURRENT, own_crawls(window, request, sources, log, statuses)))
     rules = request.compare_rule or {}
-    found |= {name: _of_rule(window, request, sources, rule) for name, rule in rules.items()}
+    found += [(name, _of_rule(window, request, sources, rule)) for name, rule in rules.items()]
     rows: list[Measured] = []
-    for name, conduct in found.items():
+    for name, conduct in found:
         rows.append(measure(name, window, request.objective, sources.importance, conduct))
         used = conduct.bandwidth
         if used > 0.0 and not np.any(sources.min_rate > 0.0):
@@ -270,6 +292,59 @@ def _at_own_bandwidth(
                 needed = _needed(window, request, sources, *rows[-2:])
                 rows[-2] = replace(rows[-2], rule=conduct.rule._replace(needed=needed))
     return rows
+
+
+def _with_signals(
+    window: HeldOutWindow, request: Wishes, sources: Sources, bandwidths: Sequence[float]
+) -> list[Conduct]:
+    """Return what plans do whose crawls follow signals, of each bandwidth.
+
+    Recall, precision and change rates are learnt before the window. Where no signal told anything by then,
+    they are those without.
+    """
+    assert request.signals is not None, "asked before"
+    request = replace(request, signals=request.signals.among(window.index))
+    learnt, own = estimated_sources(window.past, request)
+    assert isinstance(learnt, PooledSignals)
+    objective = with_signals(request.objective, learnt.recall_, learnt.precision_)
+    several: list[Conduct] = []
+    for bandwidth in bandwidths:
+        problem = problem_of(replace(request, objective=objective), own, bandwidth)
+        known = problem_of(request, sources, bandwidth) if objective is request.objective else problem
+        rates = solve(known, tolerance=TOLERANCE).rates
+        rule = rule_of(objective, rates, own)
+        if rule is None:
+            conduct = at_rates(window, request, known, rates, bandwidth)
+        else:
+            conduct = _following(window, rule, learnt.signals_, rates, request.seed)
+            nodes = own.change_rate[:, None], np.ones((len(rates), 1))
+            conduct = conduct._replace(predicted=predicted_cost(window, problem, rates, nodes))
+        blank = float("nan")
+        several.append(conduct._replace(in_parts=not several, rule=RuleFacts(blank, blank)))
+    return several
+
+
+def _following(
+    window: HeldOutWindow, rule: WaitRule, signals: SignalTable, rates: Array, seed: int
+) -> Conduct:
+    """Return what crawls by a rule do since the record began."""
+    rng, begin, end = np.random.default_rng([seed, 43]), window.world.start, window.end
+    runs = beginnings(window)
+    check_size(runs * (end - float(np.min(begin))), float(np.sum(rates)), window.past.time_unit)
+    heard = np.flatnonzero((signals.time > begin[signals.source]) & (signals.time <= end))
+    heard = heard[np.argsort(signals.time[heard], kind="stable")]
+    source, time = signals.source[heard], signals.time[heard]
+    wait, horizon = rule.waiting(0.0), float(np.nextafter(end, np.inf))
+    wait = np.where(wait < FAR * (end - begin), wait, 0.0)
+    found = []
+    for _ in range(runs):
+        # The gap in which a record begins has begun before; signals then are not known.
+        last = begin - wait * rng.random(len(begin))
+        who, moment = rule.crawls(source, time, horizon, rng.random(len(time)), last)
+        order = np.lexsort((moment, who))
+        found.append((who[order], moment[order]))
+    used = np.mean([_counts(window, *each) for each in found], axis=0)
+    return Conduct(per_time(used, window.span), used, runs=[found] * len(window.worlds))
 
 
 def _of_rule(window: HeldOutWindow, request: Wishes, sources: Sources, rule: Rule) -> Conduct:

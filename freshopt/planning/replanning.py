@@ -49,7 +49,13 @@ def replanned_crawls(
     with each source's last one before the window. Where fetches fail, they are attempts.
     """
     bandwidth = float(solution.problem.bandwidth)
-    _check_size(window.end - window.begin, every, float(np.sum(solution.rates)), window.past.time_unit)
+    length, unit = window.end - window.begin, window.past.time_unit
+    if length > MOST_PERIODS * every:
+        raise SourceDataError(
+            f"every is {every:g} {unit}s, {length / every:.3g} plans in a window of {length:g}. Pass "
+            f"{length / MOST_PERIODS:.2g} {unit}s or more."
+        )
+    check_size(length, float(np.sum(solution.rates)), unit)
     rng = np.random.default_rng([request.seed, 19])
     random = request.objective.refresh is not Refresh.PERIODIC
     log, now, n = window.past, window.begin, len(window.past.names)
@@ -110,17 +116,13 @@ def _attempts_before(
     return own, window.begin - (passed[own] + turn) / rates[own]
 
 
-def _check_size(length: float, every: float, rate: float, time_unit: str) -> None:
-    """Raise SourceDataError if a window has too many periods or crawls."""
-    if length > MOST_PERIODS * every:
-        raise SourceDataError(
-            f"every is {every:g} {time_unit}s, {length / every:.3g} plans in a window of {length:g}. Pass "
-            f"{length / MOST_PERIODS:.2g} {time_unit}s or more."
-        )
+def check_size(length: float, rate: float, time_unit: str) -> None:
+    """Raise SourceDataError if a window has too many crawls."""
     if rate * length > MOST_CRAWLS:
         raise SourceDataError(
             f"{rate:.4g} refreshes per {time_unit} are {rate * length:.3g} in a window of {length:g} "
-            f"{time_unit}s, too many to replay one by one. Pass a smaller bandwidth, or leave every out."
+            f"{time_unit}s, too many to replay one by one. Pass a smaller bandwidth, or leave every and "
+            "signals out."
         )
 
 

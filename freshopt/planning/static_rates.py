@@ -108,7 +108,7 @@ def _attempts(window: HeldOutWindow, objective: Objective, rates: Array, seed: i
     assert window.outcomes is not None, "asked before"
     begin = float(np.min(window.world.start))
     length = window.end - begin
-    shared = _beginnings(window)
+    shared = beginnings(window)
     many = shared if shared * float(np.sum(rates)) * length <= MOST_REFRESHES else 1
     first = np.random.default_rng([seed, 23]).random(len(rates))
     runs = []
@@ -129,7 +129,7 @@ def _attempts(window: HeldOutWindow, objective: Objective, rates: Array, seed: i
 def _schedules(window: HeldOutWindow, request: Wishes, rates: Array) -> tuple[float, list[Refreshes]]:
     """Return parts of a schedule at several beginnings, and where all begin."""
     begin = max(2.0 * window.begin - window.end, float(np.min(window.world.start)))
-    horizon, shared = window.end - begin, _beginnings(window)
+    horizon, shared = window.end - begin, beginnings(window)
     source, time = method_of(request).times(rates, 2.0 * horizon)
     many = shared if len(time) * shared <= MOST_REFRESHES else 1
     runs = []
@@ -141,7 +141,7 @@ def _schedules(window: HeldOutWindow, request: Wishes, rates: Array) -> tuple[fl
     return begin, runs
 
 
-def _beginnings(window: HeldOutWindow) -> int:
+def beginnings(window: HeldOutWindow) -> int:
     """Return at how many phases schedules begin in each world."""
     return -(-BEGINNINGS // len(window.worlds))
 

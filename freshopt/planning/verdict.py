@@ -16,6 +16,7 @@ import numpy as np
 from freshopt.planning.policies import CURRENT, POLICIES, UNIFORM
 from freshopt.planning.policy_cost import Measurement
 from freshopt.report.held_out import PHASES as PHASES
+from freshopt.report.held_out import SIGNALS as SIGNALS
 
 # Two-sided probability of a normal variable beyond two standard deviations.
 LEVEL = 0.0455

@@ -420,6 +420,7 @@ class _TimedWishes(_EveryWish, total=False):
     success: Any
     retry_at_once: bool
     changed_cost: Any
+    signals: Any
 
 
 class BackTestWishes(_TimedWishes, total=False):
@@ -434,7 +435,6 @@ class PlanWishes(_TimedWishes, _PredictedWishes, total=False):
     host_gap: Time
     draws: int
     constraints: Constraints | None
-    signals: Any
     compare: Any
     max_churn: float | str | None
 

@@ -23,9 +23,13 @@ POLICIES = {
     "best static in hindsight": "best static rates in hindsight",
     "current": "the log's own crawls",
     "plan at current": "planned rates at the log's crawl rate",
+    "with signals": "planned, following signals",
+    "plan at with signals": "planned rates at as many fetches as with signals",
 }
 # Words for the plan at good phases.
 PHASES = "crawling at good phases of the week"
+# Words for crawls that follow signals.
+SIGNALS = "following signals"
 # How plans at the crawl rates of other policies begin.
 PLAN_AT = "plan at "
 # Relative differences below this are equality: with four digits they would not show.
@@ -107,7 +111,16 @@ def rule_words(rule: Facts) -> str:
     """Return what a reader should know of a rule of crawlers."""
     name, needed, settled = rule.text("rule"), rule.maybe("needed"), rule.maybe("settled")
     used, words = rule.number("used"), []
-    if needed is not None:
+    if needed is not None and name == "with signals":
+        saves = percent(abs(1.0 - used / needed), space=" ")
+        words.append(
+            f"Without signals the plan costs as much at a bandwidth of {number(needed)} in place of "
+            f"{number(used)}: they save {saves} of the fetches."
+            if used < needed
+            else f"Without signals the plan costs as much at a bandwidth of {number(needed)}, no more than "
+            f"{number(used)}: they save nothing."
+        )
+    elif needed is not None:
         share = percent(abs(1.0 - needed / used), space=" ")
         words.append(
             f"The plan costs as much as {name} at a bandwidth of {number(needed)} in place of "

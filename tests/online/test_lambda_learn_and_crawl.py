@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,41 @@ def test_signals_are_followed_with_their_probability() -> None:
     assert abs(crawls - share * announced) < 4 * np.sqrt(announced * share * (1 - share)) + 1
     assert history.spent.sum() <= history.allowed.sum()
     assert history.rates[1:] == pytest.approx(np.broadcast_to(history.rates[1], (3, 50)), abs=2.0)
+
+
+@pytest.mark.parametrize("kind", [problems.HarmonicStaleness, problems.AccumulatedDelay])
+def test_beside_equal_intervals_signals_are_counted(kind: Callable[[Refresh], fo.Objective]) -> None:
+    """Of a share 0.4 the second and the third in turn: what is planned for costs as much as is measured."""
+    sources = fo.Sources([2.0] * 50, signalled=True)
+    world = fo.World.poisson(sources, seed=3)
+    watched = Watched(world)
+    problem = fo.Problem(kind(Refresh.PERIODIC), sources, 40.0)
+    learner, end = LambdaLearnAndCrawl(epoch=100.0), 200.0
+    history = learner.run(watched, problem, end)
+    (_, first), (source, time) = (visit[:2] for visit in watched.visits)
+    assert len(first) == pytest.approx(0.4 * len(world.events(0.0, 100.0)[1]), abs=50.0)
+    share = history.rates[1] / history.rates[1][0]
+    assert share == pytest.approx(np.ones(50), rel=0.5)
+    offsets, events = world.events(100.0, end)
+    apart = []
+    for k in range(50):
+        own = events[offsets[k] : offsets[k + 1]]
+        at = np.searchsorted(own, time[source == k])
+        assert np.array_equal(own[at], time[source == k])
+        apart += [np.ptp(np.diff(at))] if len(at) > 2 else []
+    # By coins the numbers of signals between two crawls would differ by far more.
+    assert max(apart) <= 1
+    one = fo.Problem(kind(Refresh.PERIODIC), sources, 40.0)
+    every = (
+        np.concatenate([visit[0] for visit in watched.visits]),
+        np.concatenate([visit[1] for visit in watched.visits]),
+    )
+    costs = fo.simulation.missed_costs(world, *every, end)
+    name = "harmonic" if kind is problems.HarmonicStaleness else "count"
+    measured, planned = float(np.sum(getattr(costs, name))) / end, fo.solve(one).value
+    assert measured == pytest.approx(planned, rel=0.05)
+    # A share at random costs more: harmonic -ln(0.4) in place of .6, delay 1.5 in place of .75 a source.
+    assert measured < 0.8 * 50.0 * (-np.log(0.4) if name == "harmonic" else 1.5)
 
 
 def test_signalled_sources_are_counted() -> None:

@@ -222,7 +222,7 @@ def test_the_command_takes_a_file(
     assert "Signals bring" in ran.output
     assert json.loads((tmp_path / "plan/summary.json").read_text())["objective"] == "HarmonicStaleness"
     assert (tmp_path / "plan/waits.parquet").exists()
-    for more in (["--replay"], ["--prior", "host"], ["--objective", "age"]):
+    for more in (["--half-life", "5d"], ["--prior", "host"], ["--objective", "age"]):
         refused = CliRunner().invoke(main, [*words, *more, "--out", str(tmp_path / "other")])
         assert refused.exit_code != 0
         assert "Error: " in refused.output.strip().split("\n")[-1]
