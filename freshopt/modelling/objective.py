@@ -390,13 +390,13 @@ class Objective:
         return None
 
     def require_share_of_signals(self) -> None:
-        """Raise ObjectiveError where every N-th signal is followed, not a share.
+        """Raise ObjectiveError where signals are followed by a rule, not a share.
 
         That is so under periodic refreshes of a class with `counts_signals`; CVXPY declares shares alone.
         """
         if self.counts_signals and self.refresh is Refresh.PERIODIC:
             raise ObjectiveError(
-                f"{self!r} crawls signalled sources at every N-th signal, a cost that is known for fetches "
+                f"{self!r} follows every N-th signal, or waits after one, a cost that is known for fetches "
                 "that succeed and not declared in CVXPY. Use the default solver, or Refresh.POISSON."
             )
 
