@@ -13,9 +13,9 @@ on signal    1/ρ − 1/Δ, ρ ≤ Δ                    1/ρ²
 waiting      (1 − ρ/Δ)²/(2ρ), ρ ≤ Δ              (1/ρ² − 1/Δ²)/2
 ===========  ==================================  ===================================
 
-"On signal" a share of the signals is followed, beside Poisson refreshes. Beside periodic ones signalled sources
-are refreshed once a time 1/ρ − 1/Δ has passed since the first change missed, which costs less than half of that
-(`freshopt.compiled.cells.counted_signals`).
+"On signal" a share of the signals is followed, beside Poisson refreshes. Beside periodic ones signalled
+sources are refreshed once a time 1/ρ − 1/Δ has passed since the first change missed, which costs less than
+half of that (`freshopt.compiled.cells.counted_signals`).
 
 Periodic attempts that succeed with chance s = 1 − q are a sum of these. With x = 1 − e^{−u}, D = s + qx,
 m = 1 − x/u, a = u/2 − m and A = u²/2 − 1 + (1 + u)e^{−u}, no term of which cancels another:
@@ -101,6 +101,7 @@ class Age(CurveObjective):
 
     refresh: Refresh = Refresh.PERIODIC
     counts_signals: ClassVar[bool] = True
+    waits_after_signals: ClassVar[bool] = True
     on_request: ClassVar[bool] = True
     nodes: int = 2
     commands: ClassVar[tuple[Command, ...]] = (Command("age", "time since the oldest missed change"),)

@@ -242,6 +242,7 @@ class Objective:
     attempts: ClassVar[bool] = False
     window_cones: ClassVar[bool] = False
     counts_signals: ClassVar[bool] = False
+    waits_after_signals: ClassVar[bool] = False
     commands: ClassVar[tuple[Command, ...]] = ()
     # The objective of a name, on a clock: `freshopt.naming`, which knows all names, tells it.
     _of_name: ClassVar[Callable[[str, str | None], Objective] | None] = None

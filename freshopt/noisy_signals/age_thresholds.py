@@ -84,9 +84,9 @@ def follow_ages(
 class AgeThresholds(WaitRule):
     """When to crawl sources by their copies' expected age; made by `WithNoisySignals.rule`.
 
-    A crawler keeps two numbers of a copy, age 0 and fresh 1 after a crawl. In a time t without a signal the age
-    grows by t − fresh·(1 − e^{−ut})/u, u = `unheard` (by (1 − fresh)·t where that is 0), and fresh falls to
-    fresh·e^{−ut}; a signal multiplies fresh by 1 − `precision`. A crawl is due once the age is `threshold`.
+    A crawler keeps two numbers of a copy, age 0 and fresh 1 after a crawl. In a time t without a signal the
+    age grows by t − fresh·(1 − e^{−ut})/u, u = `unheard` (by (1 − fresh)·t where that is 0), and fresh falls
+    to fresh·e^{−ut}; a signal multiplies fresh by 1 − `precision`. A crawl is due once age is `threshold`.
 
     Parameters
     ----------
@@ -166,7 +166,11 @@ class AgeThresholds(WaitRule):
         """
         none = isinstance(signals, int | float) and signals == 0.0
         heard: Any = [()] * len(self) if none else signals
-        if isinstance(heard, int | float) or len(heard) != len(self) or any(np.ndim(own) != 1 for own in heard):
+        if (
+            isinstance(heard, int | float)
+            or len(heard) != len(self)
+            or any(np.ndim(own) != 1 for own in heard)
+        ):
             raise SourceDataError(
                 "signals are numbers of signals, and the age of a copy depends on when they came. Pass 0, or "
                 f"a list of times for each of {count(len(self), 'source', 'd')}."
@@ -185,8 +189,8 @@ class AgeThresholds(WaitRule):
         Returns
         -------
         polars.DataFrame
-            ``source``, ``age`` at which it is crawled (null for never), ``unheard``, and ``wait``, the time to
-            the next crawl while no signal comes (null for not before one).
+            ``source``, ``age`` at which it is crawled (null for never), ``unheard``, and ``wait``, the time
+            to the next crawl while no signal comes (null for not before one).
         """
         import polars
 

@@ -1,30 +1,30 @@
 """Renewal cycle with noisy signals, for the age of the oldest missed change.
 
-At a time t after a crawl the copy is fresh with the chance f = e^{−at}q^N of N signals, q = 1 − p, a the rate of
-changes that have no signal. The oldest missed change is older than u with the chance 1 − f(t − u), so that the
-expected age c is ∫₀ᵗ (1 − f): unlike the number of missed changes it tells signals apart by their times, moves
-by no jumps, and never falls. At the price ν the least of E ∫₀ᵀ (c − η) dt + ν is therefore reached by crawling
-once c = η, and as in `freshopt.noisy_signals.expected_costs`
+At a time t after a crawl the copy is fresh with the chance f = e^{−at}q^N of N signals, q = 1 − p, a the rate
+of changes that have no signal. The oldest missed change is older than u with the chance 1 − f(t − u), so that
+the expected age c is ∫₀ᵗ (1 − f): unlike the number of missed changes it tells signals apart by their times,
+moves by no jumps, and never falls. At the price ν the least of E ∫₀ᵀ (c − η) dt + ν is therefore reached by
+crawling once c = η, and as in `freshopt.noisy_signals.expected_costs`
 
     ψ(η) = E T,    V(η) = E ∫₀ᵀ (η − c) dt = ∫₀^η ψ,    J = η − ρV at ρ = 1/ψ(η).
 
 The copy is stale for c = η of a cycle's time, in the mean: a share ρη.
 
-**Laplace transform.** c is t − D with the exponential functional D = ∫₀ᵗ f of a Poisson process, whose moments at
-an exponential time are products (Bertoin and Yor, Probability Surveys 2, 2005, doi:10.1214/154957805100000122,
-section 3). So, with g the rate of signals and Φ(j) = aj + g(1 − q^j),
+**Laplace transform.** c is t − D with the exponential functional D = ∫₀ᵗ f of a Poisson process. Its k-th
+moment at an exponential time of rate θ is k times the one before over θ + Φ(k), since E f(t)^k = e^{−tΦ(k)}
+with Φ(k) = ak + g(1 − q^k), g the rate of signals. Summed,
 
     ∫₀^∞ e^{−θη}ψ(η) dη = S(θ, 1)/θ²,    S(θ, f) = Σ_k f^k ∏_{j≤k} θ/(θ + Φ(j)),
 
-V having θ³ and ψ' having θ. From a copy that is fresh with the chance f the time left is the same with S(θ, f).
-All singularities are on the negative axis: a hyperbola around it and the midpoint rule invert the transform, to
-1e-13 with 27 points. Where θ leans left terms grow before they fall, and the sum loses digits, unless f is
+V having θ³ and ψ' having θ. From a copy that is fresh with the chance f what is left is the same of S(θ, f).
+All singularities are on the negative axis: a hyperbola around it and the midpoint rule invert the transform,
+to 1e-13 with 30 points. Where θ leans left terms grow before they fall, and the sum loses digits, unless f is
 small or a·η is not: where it is small, the first signal after a time s, f = q·e^{−as}, is integrated over,
 
     ψ(η) = ∫₀^τ e^{−gs}(1 + g·ψ(η − c(s), f)) ds,    c(τ) = η.
 
-From η = 45 on the pole at 0 is all of it: ψ = η + 1, V = η²/2 + η + 1/Φ(2) − 1. Without signals ψ is the period;
-with perfect ones 1 + η. Time is in units of 1/Δ. Cost: 10-300 µs a threshold, most where a and p are small.
+From η = 45 on the pole at 0 is all of it: ψ = η + 1, V = η²/2 + η + 1/Φ(2) − 1. Without signals ψ is the
+period; with perfect ones 1 + η. Time is in units of 1/Δ. Cost: 10-300 µs a threshold, most where a and p are small.
 """
 
 from __future__ import annotations

@@ -125,7 +125,9 @@ def cost_row(recall: float, precision: float, changes: float, cost: Cost) -> Cos
     for j in range(len(nodes)):
         share = precision * nodes[j]
         losses[j] = -math.log1p(-share) if share < 1.0 else math.inf
-    return CostRow(1.0 - recall, precision, recall / precision, cost.linear, nodes, weights, losses, cost.of_age)
+    return CostRow(
+        1.0 - recall, precision, recall / precision, cost.linear, nodes, weights, losses, cost.of_age
+    )
 
 
 def expected_cost(s: float, n: float, q: CostRow) -> float:

@@ -87,14 +87,14 @@ class WithNoisySignals(Objective):
     ------
     ObjectiveError
         For another objective or discipline, if a share is out of range, and for delay and harmonic staleness
-        if a precision is below 0.01 (age: 0.05) where the recall is not 0: such signals are of negligible use.
+        if a precision is below 0.01 (age: 0.05) where the recall is not 0: such signals are of little use.
 
     Notes
     -----
     The cells have no form in CVXPY: the dual solves them, and the certificate proves the rates. Of sources
     with `signalled=True` nothing is asked; a recall and precision of 1 says the same. A source and price take
-    0.05-0.5 ms of harmonic staleness, 0.1-2 ms of age, 10-50 µs of delay and 2 µs of binary freshness, so that a thousand
-    noisy sources are solved in seconds to a minute; silent and perfect ones take nanoseconds.
+    0.1-2 ms of age, 0.05-0.5 ms of harmonic staleness, 10-50 µs of delay and 2 µs of binary freshness, so
+    that a thousand noisy sources are solved in seconds to a minute; silent and perfect ones take nanoseconds.
 
     Examples
     --------
@@ -174,9 +174,7 @@ class WithNoisySignals(Objective):
         """Return the value in the declared sense from the cost."""
         return self.objective.value_from_cost(cost, sources)
 
-    def rule(
-        self, rates: npt.ArrayLike, sources: Sources
-    ) -> SignalThresholds | SignalWaits | AgeThresholds:
+    def rule(self, rates: npt.ArrayLike, sources: Sources) -> SignalThresholds | SignalWaits | AgeThresholds:
         """Return when to crawl: what a crawler compares time and signals with.
 
         Parameters

@@ -17,8 +17,8 @@ binary          1        1 − 1/N         1            1 − p, that of any sha
 
 The best response to a price q = νΔ/w is Δ/N for the least N with V_N ≥ q.
 
-**Age** tells signals apart by their times: at the price ν a copy is due once so much time has passed since the
-first signal that it missed, σ, whatever came after. A cycle takes 1/Δ + σ and costs σ²/2, so that σ = 1/ρ − 1/Δ,
+**Age** tells signals apart by their times: at the price ν a copy is due once so much time has passed since
+the first signal that it missed, σ, whatever came after. A cycle takes 1/Δ + σ and costs σ²/2: σ = 1/ρ − 1/Δ,
 
     J = (1 − p)²/(2ρ),     −J' = (1/ρ² − 1/Δ²)/2,
 
