@@ -93,8 +93,9 @@ class WithNoisySignals(Objective):
     -----
     The cells have no form in CVXPY: the dual solves them, and the certificate proves the rates. Of sources
     with `signalled=True` nothing is asked; a recall and precision of 1 says the same. A source and price take
-    0.1-2 ms of age, 0.05-0.5 ms of harmonic staleness, 10-50 µs of delay and 2 µs of binary freshness, so
-    that a thousand noisy sources are solved in seconds to a minute; silent and perfect ones take nanoseconds.
+    0.05-0.5 ms of harmonic staleness and age (4 ms where one signal in ten is true), 10-50 µs of delay and
+    2 µs of binary freshness, so that a thousand noisy sources are solved in seconds to a minute; silent and
+    perfect ones take nanoseconds.
 
     Examples
     --------
