@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from itertools import pairwise
+from typing import Any
 
 import cvxpy as cp
 import mpmath
@@ -20,7 +21,7 @@ from freshopt.noisy_signals.expected_age import PLAIN, age_moments
 from freshopt.problems import Age
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
-POINTS, WEIGHTS = (values for values in np.polynomial.legendre.leggauss(8))
+POINTS, WEIGHTS = (values for values in np.polynomial.legendre.leggauss(6))
 UNIT, SHARE = np.polynomial.legendre.leggauss(60)
 UNIT, SHARE = 0.5 * (UNIT + 1.0), 0.5 * SHARE
 
@@ -55,7 +56,7 @@ def by_definition(left: float, fresh: float, a: float, g: float, p: float, depth
 
 @pytest.mark.parametrize(
     ("recall", "precision", "eta", "depth"),
-    [(0.1, 0.5, 0.2, 4), (0.05, 0.3, 0.05, 4), (0.7, 1.0, 0.9, 1), (0.99, 1.0, 0.05, 1), (0.5, 1.0, 6.0, 1)],
+    [(0.05, 0.5, 0.1, 3), (0.02, 0.3, 0.05, 3), (0.7, 1.0, 0.9, 1), (0.99, 1.0, 0.05, 1), (0.5, 1.0, 6.0, 1)],
 )
 def test_cycles_are_those_of_the_definition(recall: float, precision: float, eta: float, depth: int) -> None:
     a, g = 1.0 - recall, recall / precision
@@ -84,7 +85,7 @@ def test_cycles_are_those_of_the_definition(recall: float, precision: float, eta
 
 
 @pytest.mark.parametrize(
-    ("recall", "precision"), [(0.5, 0.5), (0.9, 0.3), (0.3, 0.95), (0.6, 0.1), (1.0, 0.4)]
+    ("recall", "precision"), [(0.5, 0.5), (0.9, 0.3), (0.3, 0.95), (0.6, 0.2), (1.0, 0.4)]
 )
 def test_both_roads_and_derivatives_agree(recall: float, precision: float) -> None:
     a, g = 1.0 - recall, recall / precision
@@ -192,9 +193,9 @@ def test_a_mixture_with_signalled_sources_is_the_optimum_that_cvxpy_finds() -> N
     price = np.where(host == "slow", solution.price + solution.host_prices["slow"], solution.price)[loud]
     late = 0.5 * cp.inv_pos(rate) - 1.0 / own + 0.5 * cp.multiply(own**-2.0, rate)
     goal = w[loud] @ late + cp.multiply(price, cost[loud]) @ rate
-    cp.Problem(cp.Minimize(goal), [rate <= most]).solve(solver="CLARABEL")
-    assert rate.value is not None
-    assert solution.rates[loud] == pytest.approx(rate.value, rel=100 * CONIC)
+    expected = cp.Problem(cp.Minimize(goal), [rate <= most]).solve(solver="CLARABEL")
+    rate.value = solution.rates[loud]
+    assert goal.value == pytest.approx(expected, rel=CONIC)
 
 
 @pytest.mark.parametrize("budget", [1e-3, 0.3, 20.0])
@@ -240,7 +241,7 @@ def test_waits_by_hand_and_crawls_that_follow_them() -> None:
                 return 1.0 - float(np.exp(-a * s) * (1.0 - p) ** np.count_nonzero(times <= s))
 
             cuts = [0.0, *times[times < due].tolist(), due]
-            age = sum(quad(stale, *ends, epsabs=1e-13)[0] for ends in zip(cuts[:-1], cuts[1:], strict=True))
+            age = sum(quad(stale, *ends, epsabs=1e-13)[0] for ends in pairwise(cuts))
             assert age == pytest.approx(eta, rel=1e-7)
     rule = AgeThresholds([1.0, 2.0, np.inf], [0.0, 0.0, 1.0], [1.0, 0.5, 0.5], names=list("abc"))
     # a: one day after a signal, whatever comes then. b: age grows by 1/2, 3/4 and 7/8 a day. c: never.
@@ -269,7 +270,7 @@ def test_waits_by_hand_and_crawls_that_follow_them() -> None:
         (lambda: AgeThresholds([1.0], 0.0, 1.0).waiting(2), fo.SourceDataError, "when they came"),
         (lambda: AgeThresholds([1.0], 0.0, 1.0).waiting([2.0]), fo.SourceDataError, "when they came"),
         (
-            lambda: fo.schedule_for(
+            lambda: fo.schedule(
                 fo.solve(fo.Problem(Age(), fo.Sources([1.0], signalled=True), 0.5)), horizon=3.0
             ),
             fo.SourceDataError,
@@ -286,4 +287,3 @@ def test_refusals(call: Callable[[], object], error: type[Exception], message: s
     with pytest.raises(error, match=message) as refused:
         call()
     assert "\n" not in str(refused.value)
-    assert cast("Any", refused.value) is not None
