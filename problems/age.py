@@ -10,7 +10,12 @@ discipline   J(ρ)                                −dJ/dρ
 Poisson      Δ/(ρ(ρ + Δ))                        Δ(2ρ + Δ)/(ρ(ρ + Δ))²
 periodic     (u/2 − 1 + (1 − e^{−u})/u)/Δ        (u²/2 − 1 + (1 + u)e^{−u})/Δ²
 on signal    1/ρ − 1/Δ, ρ ≤ Δ                    1/ρ²
+waiting      (1 − ρ/Δ)²/(2ρ), ρ ≤ Δ              (1/ρ² − 1/Δ²)/2
 ===========  ==================================  ===================================
+
+"On signal" a share of the signals is followed, beside Poisson refreshes. Beside periodic ones signalled
+sources are refreshed once a time 1/ρ − 1/Δ has passed since the first change missed, which costs less than
+half of that (`freshopt.compiled.cells.counted_signals`).
 
 Periodic attempts that succeed with chance s = 1 − q are a sum of these. With x = 1 − e^{−u}, D = s + qx,
 m = 1 − x/u, a = u/2 − m and A = u²/2 − 1 + (1 + u)e^{−u}, no term of which cancels another:
@@ -29,6 +34,7 @@ import numpy as np
 from freshopt.compiled import age_tables, cost_functions, demand_functions, proof_functions
 from freshopt.compiled.cells.attempt_proofs import ATTEMPT_AGE
 from freshopt.compiled.cells.attempt_roots import attempt_age
+from freshopt.compiled.cells.counted_signals import AGE_COUNTED, age_counted
 from freshopt.compiled.cells.request_age import request_age
 from freshopt.compiled.cells.request_proofs import REQUEST_AGE
 from freshopt.compiled.cells.window_age import window_age
@@ -96,7 +102,8 @@ class Age(CurveObjective):
     """
 
     refresh: Refresh = Refresh.PERIODIC
-    signals_worse_below: ClassVar[float] = 0.85
+    counts_signals: ClassVar[bool] = True
+    waits_after_signals: ClassVar[bool] = True
     on_request: ClassVar[bool] = True
     nodes: int = 2
     commands: ClassVar[tuple[Command, ...]] = (Command("age", "time since the oldest missed change"),)
@@ -127,6 +134,7 @@ class Age(CurveObjective):
 
     def signalled_per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare w·(1/ρ − 1/Δ)."""
+        self.require_share_of_signals()
         return cp.multiply(sources.importance, cp.inv_pos(rate) - 1.0 / sources.change_rate)
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
@@ -165,6 +173,7 @@ class Age(CurveObjective):
             ON_SIGNAL,
             attempts=ATTEMPTS,
             on_request=RequestForms(ON_REQUEST, IN_WINDOW, age_rise),
+            counted=COUNTED,
         )
 
     def never_failing(
@@ -312,6 +321,7 @@ POISSON = replace(
     inverse=_poisson_inverse,
 )
 ON_SIGNAL = Cell.compiled(demand_functions.reciprocal_root_below, proof_functions.AGE_SIGNAL)
+COUNTED = Cell.compiled(age_counted, AGE_COUNTED)
 ON_REQUEST = Cell.compiled(request_age, REQUEST_AGE)
 IN_WINDOW = Cell.compiled(window_age, WINDOW_AGE)
 ATTEMPTS = Cell.compiled(attempt_age, ATTEMPT_AGE, whole=PERIODIC)

@@ -143,7 +143,7 @@ class Conic:
             return refused
         counted = declared.counts_signals and declared.refresh is Refresh.PERIODIC
         if counted and bool(np.any(problem.sources.signalled)):
-            return "the cost of every N-th signal is not declared, use the default solver"
+            return "the cost of its rule for signals is not declared, use the default solver"
         refused = refused_attempts(declared, problem.sources)
         if refused is not None:
             return refused

@@ -2,9 +2,9 @@
 
 What signals tell is learnt at every full re-solve from all crawls and all signals so far, pooled by host,
 and change rates with it; each source then has its rule at the price in force. A source is due when the time
-since its last crawl, and its bonus for each signal since, reach the threshold (freshness), or when the wait
-for so many signals is over (delay, harmonic staleness): a signal brings it forward, and no further than the
-bandwidth, its max_rate and the turns of its host let it come.
+since its last crawl, and its bonus for each signal since, reach the threshold (freshness), when the wait for
+so many signals is over (delay, harmonic staleness), or when a copy is expected to be so old (age): a signal
+brings it forward, and no further than the bandwidth, its max_rate and the turns of its host let it come.
 
 The tables are made with the first signal; a planner without signals has none of them.
 
@@ -27,8 +27,10 @@ from freshopt.live.settings import PlannerSettings
 from freshopt.live.source_table import SourceTable
 from freshopt.logs.clock import Clock
 from freshopt.modelling.sources import Sources
+from freshopt.noisy_signals.age_thresholds import AgeThresholds, due_after
 from freshopt.noisy_signals.pooled_signals import PooledSignals
 from freshopt.noisy_signals.signal_table import UNNAMED, SignalTable
+from freshopt.noisy_signals.signal_thresholds import SignalThresholds
 from freshopt.noisy_signals.signal_waits import SignalWaits
 from freshopt.noisy_signals.with_signals import quality_of, require_signals, rule_of, with_signals
 from freshopt.numerics.arrays import Array, total
@@ -56,6 +58,18 @@ _DUE = (
     "signal_wait.source = source.id AND signal_wait.heard = signal_rule.heard), threshold - heard * bonus) "
     "FROM signal_rule WHERE signal_rule.source = source.id) WHERE active = 1 AND rate > 0 "
     "AND last_crawl IS NOT NULL AND silent_since IS NULL AND id IN (SELECT source FROM signal_rule)"
+)
+
+
+# Of rules by age, whose threshold is that age, and whose bonus the rate of changes that no signal announces.
+_AGES = (
+    "SELECT source.id, last_crawl, threshold, bonus, precise FROM signal_rule JOIN source "
+    "ON source.id = signal_rule.source WHERE active = 1 AND rate > 0 AND last_crawl IS NOT NULL "
+    "AND silent_since IS NULL"
+)
+_HEARD = (
+    "SELECT DISTINCT source, time FROM signal JOIN source AS one ON one.id = source WHERE time > last_crawl "
+    "AND kind NOT IN (SELECT kind FROM silent_kind)"
 )
 
 
@@ -111,7 +125,18 @@ def follow_rules(database: Database, number: int | None = None) -> None:
     """Set when one source, or all, are due by their rules."""
     one = ("", "", ()) if number is None else (" WHERE source = ?", " AND id = ?", (number,))
     database.run(f"{_COUNT}{one[0]}", one[2])
-    database.run(f"{_DUE}{one[1]}", one[2])
+    if not kept(database, "signal_ages"):
+        database.run(f"{_DUE}{one[1]}", one[2])
+        return
+    few = "" if number is None else " AND source.id = ?", "" if number is None else " AND one.id = ?"
+    heard: dict[int, list[float]] = {}
+    for source, time in database.rows(f"{_HEARD}{few[1]}", one[2]):
+        heard.setdefault(source, []).append(time)
+    due = []
+    for source, last, age, unheard, precise in database.rows(f"{_AGES}{few[0]}", one[2]):
+        since = [time - last for time in heard.get(source, [])]
+        due.append((last + due_after(since, age, unheard, precise), source))
+    database.run_many("UPDATE source SET next_due = ? WHERE id = ?", due)
 
 
 def learnt_signals(
@@ -176,13 +201,16 @@ def keep_rules(
     rule = rule_of(own, rate, Sources(change_rate, time_unit=settings.time_unit))
     database.run("DELETE FROM signal_rule")
     database.run("DELETE FROM signal_wait")
+    keep(database, "signal_ages", "yes" if isinstance(rule, AgeThresholds) else "")
     if rule is not None:
         recall, precision = quality_of(own)
         silent = rule.waiting(0.0)
         some = np.flatnonzero((recall > 0.0) & (rate > 0.0) & np.isfinite(silent))
         whole = silent[some]
         # More than the threshold is no more than to be due at once, as with more signals than have a wait.
-        bonus = whole if isinstance(rule, SignalWaits) else np.minimum(rule.bonus[some], whole)
+        bonus = np.minimum(rule.bonus[some], whole) if isinstance(rule, SignalThresholds) else whole
+        if isinstance(rule, AgeThresholds):
+            whole, bonus = rule.threshold[some], rule.unheard[some]
         if isinstance(rule, SignalWaits):
             row, heard = np.nonzero(rule.waits[some, 1:] > 0.0)
             each = table.id[some][row], heard + 1, rule.waits[some[row], heard + 1]

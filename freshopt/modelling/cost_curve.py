@@ -405,16 +405,12 @@ class CurveObjective(Objective):
     Attributes
     ----------
     counts_signals : bool
-        Whether signalled sources are crawled at every N-th signal under periodic refreshes: equal gaps,
-        counted in changes.
-    signals_worse_below : float or None
-        Share p of signals followed below which periodic refreshes cost less; the two are then refused in one
-        problem.
+        Whether signalled sources are crawled by the best rule under periodic refreshes: at every N-th signal,
+        or a time after the first one missed.
     """
 
     __slots__ = ()
     counts_signals: ClassVar[bool] = False
-    signals_worse_below: ClassVar[float | None] = None
 
     def curve(self, sources: Sources) -> Curve:  # noqa: ARG002
         """Return the cost curve of the sources."""
@@ -481,7 +477,4 @@ class CurveObjective(Objective):
         """
         if self.refresh is Refresh.ON_REQUEST:
             return "a copy that is refreshed on request waits for requests, not for signals"
-        if self.refresh is Refresh.PERIODIC and self.signals_worse_below is not None:
-            share = f"p < {self.signals_worse_below:g} under this objective"
-            return f"crawling on a signal is worse than periodic refreshes for {share}"
         return super().refuses_signals()

@@ -239,6 +239,7 @@ class Objective:
     attempts: ClassVar[bool] = False
     window_cones: ClassVar[bool] = False
     counts_signals: ClassVar[bool] = False
+    waits_after_signals: ClassVar[bool] = False
     commands: ClassVar[tuple[Command, ...]] = ()
     # The objective of a name, on a clock: `freshopt.naming`, which knows all names, tells it.
     _of_name: ClassVar[Callable[[str, str | None], Objective] | None] = None
@@ -387,13 +388,13 @@ class Objective:
         return None
 
     def require_share_of_signals(self) -> None:
-        """Raise ObjectiveError where every N-th signal is followed, not a share.
+        """Raise ObjectiveError where signals are followed by a rule, not a share.
 
         That is so under periodic refreshes of a class with `counts_signals`; CVXPY declares shares alone.
         """
         if self.counts_signals and self.refresh is Refresh.PERIODIC:
             raise ObjectiveError(
-                f"{self!r} crawls signalled sources at every N-th signal, a cost that is known for fetches "
+                f"{self!r} follows every N-th signal, or waits after one, a cost that is known for fetches "
                 "that succeed and not declared in CVXPY. Use the default solver, or Refresh.POISSON."
             )
 

@@ -22,6 +22,7 @@ source is then crawled when the time since its last crawl, plus ``bonus`` for ea
 >>> thresholds = objective.thresholds(solution.rates, sources).to_frame()
 """
 
+from freshopt.noisy_signals.age_thresholds import AgeThresholds as AgeThresholds
 from freshopt.noisy_signals.noisy_signal_freshness import NoisySignalFreshness as NoisySignalFreshness
 from freshopt.noisy_signals.signal_greedy import SignalCrawler as SignalCrawler
 from freshopt.noisy_signals.signal_greedy import SignalGreedy as SignalGreedy
@@ -33,6 +34,7 @@ from freshopt.noisy_signals.simulated_signals import replay_signals as replay_si
 from freshopt.noisy_signals.with_noisy_signals import WithNoisySignals as WithNoisySignals
 
 __all__ = [
+    "AgeThresholds",
     "NoisySignalFreshness",
     "NoisySignals",
     "SignalCrawler",

@@ -33,7 +33,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from freshopt.noisy_signals.cycle_terms import NOTHING, poisson_density, surely_over, tail_series
+from freshopt.noisy_signals.cycle_terms import NOTHING, growth, poisson_density, surely_over, tail_series
+from freshopt.noisy_signals.expected_age import age_moments, near_age
 from freshopt.numerics.arrays import Array
 
 LEAST_PRECISION = 0.01
@@ -81,17 +82,18 @@ class Moments(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Cost of changes missed: L, y and W."""
+    """Cost of changes missed: L, y and W; or of the age of the first one."""
 
     linear: float
     nodes: Array
     weights: Array
+    of_age: bool = False
 
 
 class CostRow(NamedTuple):
     """Cost at one source.
 
-    a, p, g, L, y, W, and −log(1 − p·y).
+    a, p, g, L, y, W, −log(1 − p·y), and whether it is of age.
     """
 
     silent: float
@@ -101,6 +103,7 @@ class CostRow(NamedTuple):
     nodes: Array
     weights: Array
     losses: Array
+    of_age: bool
 
 
 def cost_row(recall: float, precision: float, changes: float, cost: Cost) -> CostRow:
@@ -122,7 +125,9 @@ def cost_row(recall: float, precision: float, changes: float, cost: Cost) -> Cos
     for j in range(len(nodes)):
         share = precision * nodes[j]
         losses[j] = -math.log1p(-share) if share < 1.0 else math.inf
-    return CostRow(1.0 - recall, precision, recall / precision, cost.linear, nodes, weights, losses)
+    return CostRow(
+        1.0 - recall, precision, recall / precision, cost.linear, nodes, weights, losses, cost.of_age
+    )
 
 
 def expected_cost(s: float, n: float, q: CostRow) -> float:
@@ -233,6 +238,9 @@ def signals_below(eta: float, surely: bool, q: CostRow) -> float:
 def moments(eta: float, q: CostRow) -> Moments:
     """Return the moments of a cycle that ends at η."""
     g, surely = q.signals, q.silent > 0.0
+    if q.of_age:
+        own = age_moments(eta, q.silent, g, q.precision)
+        return Moments(own.length, own.value, own.slope)
     n = signals_below(eta, surely, q)
     length, value = waited_for(n, eta, q)
     slope, tau = 0.0, 0.0
@@ -251,6 +259,8 @@ def moments(eta: float, q: CostRow) -> Moments:
 
 def largest_cost(q: CostRow) -> float:
     """Return the η up to which cycles are summed."""
+    if q.of_age:
+        return math.inf
     until = min(MOST_CHANGES, MOST_SIGNALS / q.signals)
     return expected_cost(until, q.signals * until, q)
 
@@ -262,6 +272,8 @@ def threshold(target: float, of_value: bool, q: CostRow) -> tuple[float, Moments
     """
     top = largest_cost(q)
     eta, low, high = min(math.sqrt(2.0 * target) if of_value else target, 0.5 * top), 0.0, top
+    if q.of_age:
+        eta = near_age(target, of_value, q.silent, q.signals, q.precision)
     found = Moments(0.0, 0.0, 0.0)
     for _ in range(STEPS):
         found = moments(eta, q)
@@ -330,12 +342,19 @@ def evaluate(
 def waits(
     begin: int, end: int, rate: Array, recall: Array, precision: Array, cost: Cost, times: Array
 ) -> None:
-    """Write the times τ_n after which a copy is due.
+    """Write the times τ_n after which a copy is due, or the age η.
 
     In units of 1/Δ; 0 from some number n of signals on.
     """
     for k in range(begin, end):
         times[k] = 0.0
+        if cost.of_age:
+            q = cost_row(recall[k], precision[k], 1.0, cost)
+            if q.signals == 0.0:
+                times[k, 0] = growth(1.0 / rate[k])
+            elif q.silent > 0.0 or rate[k] < q.signals:
+                times[k, 0] = threshold(1.0 / rate[k], False, q)[0]
+            continue
         if recall[k] == 0.0:
             times[k, 0] = 1.0 / rate[k]
             continue

@@ -8,8 +8,10 @@ and the time since the last crawl tell of: no other rule costs less at that rate
 a source of               is crawled
 ========================  ===========================================================================
 recall 0                  at equal gaps: the objective's own periodic cell
-recall and precision 1    at every N-th signal (`freshopt.compiled.cells.counted_signals`)
-other qualities           with n signals after a time τ_n, which falls with n (`SignalWaits`)
+recall and precision 1    at every N-th signal (`freshopt.compiled.cells.counted_signals`), under age some
+                          time after the first
+other qualities           with n signals after a time τ_n, which falls with n (`SignalWaits`), under age
+                          by when its signals came (`AgeThresholds`)
 ========================  ===========================================================================
 
 Binary freshness is that of `NoisySignalFreshness`, and log freshness, −log F, is made of its freshness F.
@@ -29,7 +31,8 @@ from freshopt.compiled.columns import run_chunks_in_threads
 from freshopt.errors import ObjectiveError, list_offenders, shown
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.sources import Sources
-from freshopt.noisy_signals import cycle_terms, expected_costs, signal_rates
+from freshopt.noisy_signals import cycle_terms, expected_age, expected_costs, signal_rates
+from freshopt.noisy_signals.age_thresholds import AgeThresholds
 from freshopt.noisy_signals.expected_costs import LEAST_PRECISION, Cost, harmonic_nodes
 from freshopt.noisy_signals.noisy_signal_freshness import NoisySignalFreshness
 from freshopt.noisy_signals.renewal_cycle import stale_and_index
@@ -38,6 +41,7 @@ from freshopt.noisy_signals.signal_waits import SignalWaits
 from freshopt.numerics.arrays import Array, Formula, Index, as_vector, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.problems.accumulated_delay import AccumulatedDelay
+from freshopt.problems.age import Age
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.problems.log_freshness import LogFreshness
@@ -45,7 +49,7 @@ from freshopt.separable.kernel import Kernel
 
 loops = plain_or_compiled(
     (expected_costs.inverse, expected_costs.evaluate, expected_costs.waits),
-    (signal_rates, cycle_terms, expected_costs),
+    (signal_rates, cycle_terms, expected_age, expected_costs),
 )
 # Sources: some milliseconds, below which a thread costs more than it saves.
 PIECE = 16
@@ -53,10 +57,16 @@ PIECE = 16
 COSTS: dict[type[Objective], Callable[[], Cost]] = {
     AccumulatedDelay: lambda: Cost(1.0, np.zeros(0), np.zeros(0)),
     HarmonicStaleness: lambda: Cost(0.0, *harmonic_nodes()),
+    Age: lambda: Cost(0.0, np.zeros(0), np.zeros(0), of_age=True),
 }
 SHARES = (BinaryFreshness, LogFreshness)
 # Halvings of log₂ of a rate, from 2^±64 of the change rate to half an ulp.
 HALVINGS = 60
+
+
+def least_precision(objective: Objective) -> float:
+    """Return the precision below which an objective's signals are refused."""
+    return expected_age.LEAST_PRECISION if isinstance(objective, Age) else LEAST_PRECISION
 
 
 @frozen_arrays
@@ -67,7 +77,7 @@ class WithNoisySignals(Objective):
     Parameters
     ----------
     objective : Objective
-        `HarmonicStaleness`, `AccumulatedDelay`, `BinaryFreshness` or `LogFreshness`, periodic.
+        `HarmonicStaleness`, `AccumulatedDelay`, `Age`, `BinaryFreshness` or `LogFreshness`, periodic.
     recall : float or array_like, shape (n,)
         Share of changes that are announced, from 0 (silent) to 1.
     precision : float or array_like, shape (n,)
@@ -77,14 +87,15 @@ class WithNoisySignals(Objective):
     ------
     ObjectiveError
         For another objective or discipline, if a share is out of range, and for delay and harmonic staleness
-        if a precision is below 0.01 where the recall is not 0: such signals are of negligible use.
+        if a precision is below 0.01 (age: 0.05) where the recall is not 0: such signals are of little use.
 
     Notes
     -----
     The cells have no form in CVXPY: the dual solves them, and the certificate proves the rates. Of sources
     with `signalled=True` nothing is asked; a recall and precision of 1 says the same. A source and price take
-    0.05-0.5 ms of harmonic staleness, 10-50 µs of delay and 2 µs of binary freshness, so that a thousand
-    noisy sources are solved in seconds to a minute; silent and perfect ones take nanoseconds.
+    0.05-0.5 ms of harmonic staleness and age (4 ms where one signal in ten is true), 10-50 µs of delay and
+    2 µs of binary freshness, so that a thousand noisy sources are solved in seconds to a minute; silent and
+    perfect ones take nanoseconds.
 
     Examples
     --------
@@ -108,7 +119,7 @@ class WithNoisySignals(Objective):
         if type(objective) not in (*COSTS, *SHARES):
             raise ObjectiveError(
                 f"{shown(objective)} has no cost of noisy signals. Pass an instance of HarmonicStaleness, "
-                "AccumulatedDelay, BinaryFreshness or LogFreshness."
+                "AccumulatedDelay, Age, BinaryFreshness or LogFreshness."
             )
         if objective.refresh is not Refresh.PERIODIC:
             raise ObjectiveError(
@@ -117,11 +128,12 @@ class WithNoisySignals(Objective):
         NoisySignalFreshness(self.recall, self.precision)
         if type(objective) in COSTS:
             recall, precision = (np.atleast_1d(np.asarray(own)) for own in (self.recall, self.precision))
-            low = np.flatnonzero((precision < LEAST_PRECISION) & ((recall > 0.0) | (len(recall) == 1)))
+            least = least_precision(objective)
+            low = np.flatnonzero((precision < least) & ((recall > 0.0) | (len(recall) == 1)))
             if len(low) and bool(np.any(recall > 0.0)):
                 raise ObjectiveError(
                     f"precision {list_offenders(f'{precision[k]:g}' for k in low)} is below "
-                    f"{LEAST_PRECISION}: such signals are of negligible use. Pass a recall of 0 there."
+                    f"{least}: such signals are of negligible use. Pass a recall of 0 there."
                 )
 
     def __repr__(self) -> str:
@@ -163,7 +175,7 @@ class WithNoisySignals(Objective):
         """Return the value in the declared sense from the cost."""
         return self.objective.value_from_cost(cost, sources)
 
-    def rule(self, rates: npt.ArrayLike, sources: Sources) -> SignalThresholds | SignalWaits:
+    def rule(self, rates: npt.ArrayLike, sources: Sources) -> SignalThresholds | SignalWaits | AgeThresholds:
         """Return when to crawl: what a crawler compares time and signals with.
 
         Parameters
@@ -174,8 +186,8 @@ class WithNoisySignals(Objective):
 
         Returns
         -------
-        SignalThresholds or SignalWaits
-            The former of binary and log freshness.
+        SignalThresholds, SignalWaits or AgeThresholds
+            The first of binary and log freshness, the last of age.
         """
         n = len(sources)
         recall, precision = self._quality(n)
@@ -186,6 +198,13 @@ class WithNoisySignals(Objective):
         crawled = np.flatnonzero(rate > 0.0)
         cost = COSTS[type(self.objective)]()
         per_change = (rate / d)[crawled]
+        if cost.of_age:
+            level = np.zeros((len(crawled), 1))
+            _run("waits", (per_change, recall[crawled], precision[crawled]), cost, (level,))
+            ages = np.full(n, np.inf)
+            ages[crawled] = level[:, 0] / d[crawled]
+            unheard = (1.0 - recall) * d
+            return AgeThresholds(ages, unheard, precision, sources.names, sources.time_unit)
         # The last number of signals that leaves a copy waiting is not known before.
         room = 4
         while True:
@@ -230,7 +249,8 @@ class _Cells:
         def noisy(x: Array, r: Array, p: Array) -> Array:
             return _evaluated(x, r, p, self.noisy)[0]
 
-        return _each(rate, d, recall, precision, (self.silent.unit_cost, self.perfect.unit_cost, noisy), 1)
+        own = self.silent.unit_cost, self.perfect.unit_cost, noisy
+        return _each(rate, d, recall, precision, own, 1, self.noisy.of_age)
 
     def marginal(self, rate: Array, d: Array, recall: Array, precision: Array) -> Array:
         """Return −J' at given rates."""
@@ -239,7 +259,7 @@ class _Cells:
             return _evaluated(x, r, p, self.noisy)[1]
 
         own = self.silent.unit_marginal, self.perfect.unit_marginal, noisy
-        return _each(rate, d, recall, precision, own, 0)
+        return _each(rate, d, recall, precision, own, 0, self.noisy.of_age)
 
     def inverse(self, price: Array, d: Array, recall: Array, precision: Array) -> Array:
         """Return the rate at given prices."""
@@ -250,7 +270,7 @@ class _Cells:
             return rate
 
         own = self.silent.unit_inverse, self.perfect.unit_inverse, noisy
-        return _each(price, d, recall, precision, own, -1)
+        return _each(price, d, recall, precision, own, -1, self.noisy.of_age)
 
 
 def _each(
@@ -260,10 +280,12 @@ def _each(
     precision: Array,
     formulas: tuple[Formula, Formula, Callable[[Array, Array, Array], Array]],
     power: int,
+    of_age: bool,
 ) -> Array:
     """Return what each source's formula says.
 
     The noisy one's is in units of 1/Δ: `power` is 1 for costs, 0 for marginal values, −1 for rates at prices.
+    Ages are times, other costs numbers.
     """
     found = np.empty(len(at))
     silent = recall == 0.0
@@ -276,8 +298,9 @@ def _each(
     k = np.flatnonzero(~silent & ~perfect)
     if len(k):
         own = d[k]
-        unit = formulas[2](at[k] * own if power < 0 else at[k] / own, recall[k], precision[k])
-        found[k] = unit if power > 0 else unit / own if power == 0 else unit * own
+        scale = own if of_age else 1.0
+        unit = formulas[2](at[k] * own * scale if power < 0 else at[k] / own, recall[k], precision[k])
+        found[k] = unit / scale if power > 0 else unit / own / scale if power == 0 else unit * own
     return found
 
 
@@ -291,7 +314,7 @@ def _run(name: str, given: tuple[Array, ...], cost: Cost, written: tuple[Array, 
     """Run a pass over columns."""
     one = loops()[name]
     ready = [read_only(np.ascontiguousarray(column, dtype=np.float64)) for column in given]
-    row = Cost(cost.linear, read_only(cost.nodes), read_only(cost.weights))
+    row = cost._replace(nodes=read_only(cost.nodes), weights=read_only(cost.weights))
     run_chunks_in_threads(lambda begin, end: one(begin, end, *ready, row, *written), len(written[0]), PIECE)
 
 

@@ -16,14 +16,19 @@ from freshopt.logs.source_index import known_hosts
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.noisy_signals.expected_costs import LEAST_PRECISION
+from freshopt.noisy_signals.age_thresholds import AgeThresholds
 from freshopt.noisy_signals.noisy_signal_freshness import NoisySignalFreshness
 from freshopt.noisy_signals.pooled_signals import PooledSignals
 from freshopt.noisy_signals.renewal_cycle import stale_and_index
 from freshopt.noisy_signals.signal_table import SignalTable
 from freshopt.noisy_signals.signal_thresholds import SignalThresholds
 from freshopt.noisy_signals.signal_waits import SignalWaits, stale_between
-from freshopt.noisy_signals.with_noisy_signals import COSTS, SHARES, WithNoisySignals
+from freshopt.noisy_signals.with_noisy_signals import (
+    COSTS,
+    SHARES,
+    WithNoisySignals,
+    least_precision,
+)
 from freshopt.numerics.arrays import Array
 from freshopt.problems.binary_freshness import BinaryFreshness
 
@@ -36,7 +41,7 @@ def with_signals(objective: Objective, recall: Array, precision: Array) -> Objec
     require_signals(objective)
     if type(objective) in COSTS:
         # Signals so false are negligible, and left out.
-        recall = np.where(precision < LEAST_PRECISION, 0.0, recall)
+        recall = np.where(precision < least_precision(objective), 0.0, recall)
     if not np.any(recall > 0.0):
         return objective
     if isinstance(objective, BinaryFreshness):
@@ -49,7 +54,7 @@ def require_signals(objective: Objective) -> None:
     if type(objective) not in (*COSTS, *SHARES) or objective.refresh is not Refresh.PERIODIC:
         raise ObjectiveError(
             f"{objective!r} is not planned for with signals. Leave it out, or pass "
-            'objective="harmonic", "delay", "binary" or "log-freshness", at equal intervals.'
+            'objective="harmonic", "delay", "age", "binary" or "log-freshness", at equal intervals.'
         )
 
 
@@ -79,7 +84,9 @@ def without_signals(problem: Problem) -> Problem:
     return problem.restated(objective=flat)
 
 
-def rule_of(objective: Objective, rates: Array, sources: Sources) -> SignalThresholds | SignalWaits | None:
+def rule_of(
+    objective: Objective, rates: Array, sources: Sources
+) -> SignalThresholds | SignalWaits | AgeThresholds | None:
     """Return when a plan's sources are crawled, None without signals."""
     if isinstance(objective, NoisySignalFreshness):
         return objective.thresholds(rates, sources)
@@ -96,6 +103,8 @@ def stale_with_signals(objective: Objective, rates: Array, sources: Sources) -> 
     """Return each copy's stale share of time under the objective's rule."""
     d, (recall, precision) = np.asarray(sources.change_rate), quality_of(objective)
     rule = rule_of(objective, rates, sources)
+    if isinstance(rule, AgeThresholds):  # the age grows while the copy is stale
+        return np.clip(np.where(rates > 0.0, rates * rule.threshold, 1.0), 0.0, 1.0)
     if isinstance(rule, SignalWaits):
         return stale_between(rule, rates, d, recall, precision)
     return np.asarray(stale_and_index(rates / d, recall, precision)[0])

@@ -334,9 +334,9 @@ def plan(
         Signals that sources had changed, from a sitemap, a feed or a webhook: columns ``source``, ``time``
         and, where there are several sorts, ``kind``. Recall and precision of each source are learnt from the
         crawls, in place of `estimator`; kinds that tell nothing are left out. Of harmonic staleness, delay,
-        binary and log freshness at equal intervals: crawls follow a rule (`signals` of the plan, table
-        ``waits``, of freshness ``thresholds``), and the schedule has those that are due while no signal
-        comes. There are no posterior samples then.
+        age, binary and log freshness at equal intervals: crawls follow a rule (`signals` of the plan, table
+        ``waits``, of freshness ``thresholds``, of age ``ages``), and the schedule has those that are due
+        while no signal comes. There are no posterior samples then.
     columns : mapping of str to str, optional
         Names of the file's or dataframe's columns to those of a log, such as ``{"url": "source"}``, where
         they are not found.

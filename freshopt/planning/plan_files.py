@@ -54,15 +54,15 @@ TABLES = ("change_rates", "rates", "schedule")
 PER_SOURCE = "per_source"
 # Tables that only plans with declared constraints, beside earlier rates, with a back-test or signals have.
 CONSTRAINTS, CHANGES, HELD_OUT = "constraints", "changes", "held_out"
-# Rules of crawls that follow signals: of freshness, and of other objectives.
-THRESHOLDS, WAITS = "thresholds", "waits"
+# Rules of crawls that follow signals: of freshness, of age, and of other objectives.
+THRESHOLDS, AGES, WAITS = "thresholds", "ages", "waits"
 FILES = (
     "summary.json",
     "plan.toml",
     PAGE,
     *(
         f"{table}{ending}"
-        for table in (*TABLES, PER_SOURCE, CONSTRAINTS, CHANGES, HELD_OUT, THRESHOLDS, WAITS)
+        for table in (*TABLES, PER_SOURCE, CONSTRAINTS, CHANGES, HELD_OUT, THRESHOLDS, AGES, WAITS)
         for ending in (".csv", ".parquet")
     ),
 )
@@ -138,7 +138,7 @@ def tables(plan: Plan) -> dict[str, polars.DataFrame]:
 
 
 def _rule_table(rule: polars.DataFrame) -> str:
-    return THRESHOLDS if "threshold" in rule.columns else WAITS
+    return next(table for table in (THRESHOLDS, AGES, WAITS) if table[:-1] in rule.columns)
 
 
 def source_table(plan: Plan) -> polars.DataFrame:

@@ -149,9 +149,8 @@ class SignalsBring:
     def to_frame(self, solution: Solution, log: CrawlLog, confidence: float) -> polars.DataFrame | None:
         """Return the rule that a crawler loads, with what was learnt.
 
-        Beside `SignalThresholds.to_frame` or `SignalWaits.to_frame` it has recall and precision with their
-        intervals, and ``pending``, the signals since the last crawl of the log. None where no signal tells
-        anything.
+        Beside the columns of the rule's own `to_frame` it has recall and precision with their intervals, and
+        ``pending``, the signals since the last crawl of the log. None where no signal tells anything.
         """
         import polars
 

@@ -32,6 +32,11 @@ _ON_REQUEST = (
     "copies that are refreshed on request have no refresh times: the first request after a lifetime "
     "refreshes. Use solution.lifetimes, or a format of caches, such as --format cache-control."
 )
+_AFTER_SIGNALS = (
+    "signalled sources are crawled a time 1/rate - 1/change_rate after the first signal missed, and a "
+    "schedule has shares of signals only. Follow WithNoisySignals(objective, recall=signalled, precision=1)"
+    ".rule(rates, sources), which tells when each is due."
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,6 +158,10 @@ def read_rates(rates: Solution | Mapping[Any, float] | Any, time_unit: str | Non
     # What has rates and a problem need not be a solution of ours.
     if getattr(getattr(rates.problem, "objective", None), "refresh", None) is Refresh.ON_REQUEST:
         raise SourceDataError(_ON_REQUEST)
+    own = getattr(rates.problem, "objective", None)
+    waits = getattr(own, "waits_after_signals", False) and own.refresh is Refresh.PERIODIC
+    if waits and bool(np.any(sources.signalled)):
+        raise SourceDataError(_AFTER_SIGNALS)
     _require_unit(time_unit, sources.time_unit, "solution's rates are")
     table = _checked_rates(
         sources.names, rates.rates, sources.time_unit, sources.signalled, sources.change_rate

@@ -142,6 +142,40 @@ def test_harmonic_staleness_follows_its_waits(tmp_path: Path, heard: Any) -> Non
         assert fresh == pytest.approx(heard[1][0], abs=0.05)
 
 
+def test_age_follows_the_times_of_its_signals(tmp_path: Path, heard: Any) -> None:  # noqa: ANN401
+    planner, (fresh, _) = crawled(tmp_path / "p", hear=True, objective="age")
+    with planner:
+        rows = planner._database.rows(
+            "SELECT id, name, last_crawl, next_due, threshold, bonus, precise, heard FROM source JOIN "
+            "signal_rule ON source.id = source WHERE silent_since IS NULL"
+        )
+        assert len(rows) > 0.9 * N
+        assert any(many for *_, many in rows)
+        for number, _, last, due, age, unheard, precise, many in rows:
+            sql = "SELECT time FROM signal WHERE source = ? AND time > ?"
+            times = [time for (time,) in planner._database.rows(sql, (number, last))]
+            assert len(times) == many
+            # The age that is expected when it is due, by a sum over small steps.
+            grid = np.linspace(last, due, 20_001)
+            grid = 0.5 * (grid[1:] + grid[:-1])
+            since = np.searchsorted(np.sort(times), grid)
+            stale = 1.0 - np.exp(-unheard * (grid - last)) * (1.0 - precise) ** since
+            assert (due - last) * np.mean(stale) == pytest.approx(age, rel=1e-3)
+        # A signal brings its source forward, a later one less.
+        _, name, last, due, *_ = max((row for row in rows if not row[-1]), key=lambda row: row[3])
+        at = max(last, DAYS - STEP) + 1e-3
+
+        def moved() -> float:
+            then = planner.to_frame()
+            return float(then.filter(then["source"] == name)["next_due"][0])
+
+        assert planner.signal(name, at + 0.5)
+        later = moved()
+        assert planner.signal(name, at)
+        assert moved() < later < due
+        assert fresh == pytest.approx(heard[1][0], abs=0.05)
+
+
 def test_a_planner_that_hears_nothing_has_no_tables_of_signals(tmp_path: Path) -> None:
     with fo.Planner(tmp_path / "p", "2/day", objective="binary") as planner:
         planner.add("a")
@@ -169,7 +203,11 @@ def test_signalled_sources_are_taken(tmp_path: Path) -> None:
         ({}, ("a", 1.0, "x" * 1_000), "Pass a short text"),
         ({}, ("a", 1.0, "\0"), "Pass a short text"),
         ({"half_life": 3.0}, ("a", 1.0), "Pass half_life=inf"),
-        ({"objective": "age"}, ("a", 1.0), 'pass objective="harmonic", "delay"'),
+        (
+            {"objective": fo.problems.Age(fo.Refresh.POISSON)},
+            ("a", 1.0),
+            'pass objective="harmonic", "delay"',
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused(
@@ -232,7 +270,7 @@ def test_the_command_line_takes_a_feed(tmp_path: Path) -> None:
         assert told in refused.output
         assert not (tmp_path / "state" / FILE).exists()
     other = CliRunner().invoke(
-        main, [*words, "--objective", "age", "--signals-from", str(tmp_path / "signals.csv"), "--once"]
+        main, [*words, "--objective", "power", "--signals-from", str(tmp_path / "signals.csv"), "--once"]
     )
     assert other.exit_code != 0
     assert not (tmp_path / "state" / FILE).exists()

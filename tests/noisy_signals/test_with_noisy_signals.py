@@ -20,7 +20,14 @@ from freshopt.noisy_signals import (
     replay_signals,
 )
 from freshopt.noisy_signals.with_signals import stale_with_signals
-from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness, LogFreshness
+from freshopt.problems import (
+    AccumulatedDelay,
+    Age,
+    BinaryFreshness,
+    HarmonicStaleness,
+    LaterThan,
+    LogFreshness,
+)
 from freshopt.solvers import Conic
 from tests.ground_truth.signal_cycles import cycles
 from tests.ground_truth.tolerances import EXACT, SCALAR
@@ -144,7 +151,7 @@ def test_both_ends_are_equal_gaps_and_perfect_signals(objective: fo.Objective) -
 def test_signals_of_better_quality_cost_less_at_every_rate() -> None:
     rate = np.geomspace(0.1, 3.0, 30)
     sources = fo.Sources(np.ones(30))
-    for objective in (DELAY, HARMONIC, LogFreshness()):
+    for objective in (DELAY, HARMONIC, Age(), LogFreshness()):
         before = np.full(30, np.inf)
         for recall, precision in ((0.0, 1.0), (0.3, 0.5), (0.6, 0.5), (0.6, 0.9), (0.95, 0.95)):
             cost = WithNoisySignals(objective, recall, precision).kernel(sources).cost(rate)
@@ -190,10 +197,11 @@ def mixture(objective: fo.Objective, n: int, constrained: bool = True) -> fo.Pro
     [
         DELAY,
         pytest.param(HARMONIC, marks=pytest.mark.exhaustive),
+        Age(),
         BinaryFreshness(),
         LogFreshness(),
     ],
-    ids=["delay", "harmonic", "binary", "log"],
+    ids=["delay", "harmonic", "age", "binary", "log"],
 )
 def test_mixtures_with_hosts_and_bounds_are_certified(objective: fo.Objective) -> None:
     problem = mixture(objective, 30)
@@ -204,7 +212,7 @@ def test_mixtures_with_hosts_and_bounds_are_certified(objective: fo.Objective) -
     assert solution.host_prices["slow"] > 0.0
 
 
-@pytest.mark.parametrize("objective", [DELAY, HARMONIC], ids=["delay", "harmonic"])
+@pytest.mark.parametrize("objective", [DELAY, HARMONIC, Age()], ids=["delay", "harmonic", "age"])
 def test_rules_cost_in_a_world_what_solutions_predict(objective: fo.Objective) -> None:
     problem = mixture(objective, 30, constrained=False)
     noisy, sources = problem.objective, problem.sources
@@ -279,7 +287,7 @@ def test_waits_are_followed_by_hand() -> None:
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: WithNoisySignals(Age(), 0.5, 0.5), fo.ObjectiveError, "no cost of noisy signals"),
+        (lambda: WithNoisySignals(LaterThan(1.0), 0.5, 0.5), fo.ObjectiveError, "no cost of noisy signals"),
         (lambda: WithNoisySignals(cast("Any", "delay"), 0.5, 0.5), fo.ObjectiveError, "Pass an instance"),
         (
             lambda: WithNoisySignals(HarmonicStaleness(fo.Refresh.POISSON), 0.5, 0.5),

@@ -92,8 +92,8 @@ def test_it_keeps_its_promise(given: tuple[fo.Sources, fo.CrawlLog, pl.DataFrame
     assert found.refreshes / 350.0 == pytest.approx(plan.problem.bandwidth, rel=0.1)
 
 
-@pytest.mark.parametrize("objective", ["harmonic", "delay", "log-freshness"])
-@pytest.mark.sampled(3)
+@pytest.mark.parametrize("objective", ["harmonic", "delay", "age", "log-freshness"])
+@pytest.mark.sampled(4)
 def test_other_objectives_follow_their_own_rule(
     objective: str, given: tuple[fo.Sources, fo.CrawlLog, pl.DataFrame], tmp_path: Path
 ) -> None:
@@ -125,14 +125,15 @@ def test_other_objectives_follow_their_own_rule(
     assert summary["fresh"] == pytest.approx(told.fresh, rel=SCALAR)
     each = pl.read_csv(tmp_path / "plan/per_source.csv")
     assert float(each["fresh"].mean()) == pytest.approx(told.fresh, rel=SCALAR)  # type: ignore[arg-type]
-    table = pl.read_csv(tmp_path / f"plan/{'thresholds' if objective == 'log-freshness' else 'waits'}.csv")
+    name = {"log-freshness": "thresholds", "age": "ages"}.get(objective, "waits")
+    table = pl.read_csv(tmp_path / f"plan/{name}.csv")
     assert set(table["source"]) == set(plan.log.names.tolist())
     assert bool((table["recall_lower"] < table["recall"]).all())
     if objective != "log-freshness":
         # The schedule is of crawls while nothing is heard: a gap is no shorter than the first wait.
         schedule = pl.read_csv(tmp_path / "plan/schedule.csv").sort("source", "time")
         gaps = schedule.with_columns(gap=pl.col("time").diff().over("source"))
-        first = table.filter(pl.col("signals") == 0)
+        first = table if objective == "age" else table.filter(pl.col("signals") == 0)
         least = gaps.group_by("source").agg(pl.col("gap").min()).drop_nulls().join(first, on="source")
         assert len(least) > 0
         assert bool((least["gap"] >= least["wait"] * (1.0 - 1e-9)).all())
@@ -199,8 +200,8 @@ def test_limits_hold_beside_signals(
 
 
 def test_other_objectives_are_refused_in_a_line(given: tuple[fo.Sources, fo.CrawlLog, pl.DataFrame]) -> None:
-    for objective in ("age", fo.problems.HarmonicStaleness(fo.Refresh.POISSON)):
-        with pytest.raises(fo.ObjectiveError, match='pass objective="harmonic", "delay"'):
+    for objective in (fo.problems.LaterThan(1.0), fo.problems.HarmonicStaleness(fo.Refresh.POISSON)):
+        with pytest.raises(fo.ObjectiveError, match='pass objective="harmonic", "delay", "age"'):
             fo.plan(given[1], signals=given[2], objective=objective)
 
 
@@ -222,7 +223,7 @@ def test_the_command_takes_a_file(
     assert "Signals bring" in ran.output
     assert json.loads((tmp_path / "plan/summary.json").read_text())["objective"] == "HarmonicStaleness"
     assert (tmp_path / "plan/waits.parquet").exists()
-    for more in (["--half-life", "5d"], ["--prior", "host"], ["--objective", "age"]):
+    for more in (["--half-life", "5d"], ["--prior", "host"], ["--refresh", "poisson"]):
         refused = CliRunner().invoke(main, [*words, *more, "--out", str(tmp_path / "other")])
         assert refused.exit_code != 0
         assert "Error: " in refused.output.strip().split("\n")[-1]

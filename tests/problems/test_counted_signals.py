@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import brentq
 
 import freshopt as fo
-from freshopt.problems import AccumulatedDelay, Age, HarmonicStaleness
+from freshopt.problems import AccumulatedDelay, HarmonicStaleness
 from freshopt.solvers import ClosedForm, Conic, LambdaCrawl, WaterFilling
 from tests.ground_truth import cell_truth
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
@@ -189,5 +189,3 @@ def test_what_counted_signals_have_no_cell_for_is_refused_in_one_line() -> None:
     problem = fo.Problem(AccumulatedDelay(), fo.Sources([1.0, 2.0], signalled=True), 1.0)
     for solver in (Conic(), ClosedForm()):
         assert solver.supports(problem) is not None
-    with pytest.raises(fo.ObjectiveError, match="worse than periodic refreshes"):
-        fo.solve(fo.Problem(Age(), problem.sources, 1.0))

@@ -243,8 +243,8 @@ def test_sources(command: str, table: str, words: tuple[str, ...], folder: Path)
         if command == "solve"
         else ("--bandwidth", "2", "--objective", "harmonic", "--refresh", "periodic")
     )
-    if words[0] == "'a' is signalled":  # beside equal intervals the age alone takes no signals
-        options = (*options, "--objective", "age")
+    if words[0] == "'a' is signalled":  # a cost without a form for signals
+        options = (*options, "--objective", "binary-cost")
     refuse(folder, [command, "bad.csv", *options], words)
 
 

@@ -1,4 +1,4 @@
-"""Every N-th signal of one source: best response, cost and marginal value.
+"""Signals of all changes of one source: best response, cost and marginal value.
 
 A source that announces all its changes is known to have missed m of them at any moment, and costs c(m) then.
 At a price ν per crawl the least of E ∫ (c − η) dt + ν over a cycle, η the cost on average, is reached by
@@ -17,6 +17,13 @@ binary          1        1 − 1/N         1            1 − p, that of any sha
 
 The best response to a price q = νΔ/w is Δ/N for the least N with V_N ≥ q.
 
+**Age** tells signals apart by their times: at the price ν a copy is due once so much time has passed since
+the first signal that it missed, σ, whatever came after. A cycle takes 1/Δ + σ and costs σ²/2: σ = 1/ρ − 1/Δ,
+
+    J = (1 − p)²/(2ρ),     −J' = (1/ρ² − 1/Δ²)/2,
+
+half of what a share of signals costs and less; there are no stretches. Δ − ρ loses nothing near Δ.
+
 **Gap.** All best responses to prices within rounding of q lie between Δ/N for two such N. A rate beyond adds
 at most |m − ν| times its distance to the nearer one, and what lies between at most what rounding leaves.
 """
@@ -27,7 +34,7 @@ import math
 
 import numpy as np
 
-from freshopt.compiled.proof_functions import ROUNDING, ProofCell, Values
+from freshopt.compiled.proof_functions import ROUNDING, ProofCell, Values, reach_from_zero
 from freshopt.numerics.vector_math import fast_log
 
 # Numbers of signals beyond are no whole numbers any more.
@@ -92,6 +99,18 @@ def delay_counted(worth: float, d: float) -> float:
     return d / n if n < MOST_SIGNALS else math.sqrt(0.5 * worth) * math.sqrt(d)
 
 
+def age_counted(worth: float, d: float) -> float:
+    """Return Δ/√(1 + 2Δ²/a): age, some time after the first signal missed.
+
+    Examples
+    --------
+    >>> round(float(age_counted(2.0, 1.0)), 6), float(age_counted(1e-200, 1.0)) > 7e-101
+    (0.707107, True)
+    """
+    t = math.sqrt(2.0) * d / math.sqrt(worth)
+    return d / math.sqrt(1.0 + t * t) if t < 1e8 else math.sqrt(0.5 * worth)
+
+
 def harmonic_counted_values(rate: float, w: float, d: float) -> Values:
     """Return H(N) − N·p and w·N/Δ."""
     n = max(1.0, np.floor(min(d / rate, 1e300) * AT))
@@ -105,6 +124,13 @@ def delay_counted_values(rate: float, w: float, d: float) -> Values:
     n = max(1.0, np.floor(min(d / rate, 1e150) * AT))
     cost = max(0.5 * ((n - 1.0) + (n + 1.0) * (1.0 - n * (rate / d))), 0.0)
     return cost if rate > 0.0 else np.inf, 0.0, (w / d) * (0.5 * n * (n + 1.0)), ROUNDING
+
+
+def age_counted_values(rate: float, w: float, d: float) -> Values:
+    """Return (Δ − ρ)²/(2ρΔ²) and w·(Δ − ρ)(Δ + ρ)/(2ρ²Δ²)."""
+    left = max(d - rate, 0.0) / d
+    cost = 0.5 * left * (left / rate)
+    return cost if rate > 0.0 else np.inf, 0.0, (w / rate) * (left / rate) * (0.5 * (d + rate) / d), ROUNDING
 
 
 def reach_of_harmonic(
@@ -133,3 +159,5 @@ def beyond(rate: float, high: float, low: float, per_off: float) -> float:
 
 HARMONIC_COUNTED = ProofCell(harmonic_counted_values, reach_of_harmonic)
 DELAY_COUNTED = ProofCell(delay_counted_values, reach_of_delay)
+# The marginal value of age has an elasticity of 2/(1 − p²).
+AGE_COUNTED = ProofCell(age_counted_values, reach_from_zero)
