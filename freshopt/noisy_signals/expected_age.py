@@ -165,7 +165,7 @@ def near_age(target: float, of_value: bool, a: float, g: float, p: float) -> flo
     Newton's steps on both logarithms, of moments to a few digits and then to eight.
     """
     if of_value:
-        silent = (1.5 * target * math.sqrt(0.5 * a)) ** (2.0 / 3.0)
+        silent: float = (1.5 * target * math.sqrt(0.5 * a)) ** (2.0 / 3.0)
         eta = min(max(silent, target * g), math.sqrt(2.0 * target))
     else:
         silent = growth(a * target) / a if a > 0.0 else 0.0
