@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def due_after(times: Iterable[float], threshold: float, unheard: float, precision: float) -> float:
-    """Return the time from a crawl to the next, of signals at such times since.
+    """Return the time from a crawl to the next.
 
     Examples
     --------

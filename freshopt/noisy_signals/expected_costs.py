@@ -82,7 +82,7 @@ class Moments(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Cost of changes missed: L, y and W; or of the age of the first one."""
+    """Cost of changes missed (L, y and W), or of age."""
 
     linear: float
     nodes: Array
