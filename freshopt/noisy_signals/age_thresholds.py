@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def due_after(times: Iterable[float], threshold: float, unheard: float, precision: float) -> float:
-    """Return the time from a crawl to the next, of signals at such times since.
+    """Return the time from a crawl to the next.
 
     Examples
     --------
@@ -109,8 +109,8 @@ class AgeThresholds(WaitRule):
     A crawl one day after a signal that is surely true, and each 10 days of a source without any.
 
     >>> rule = AgeThresholds([1.0, 9.0], unheard=[0.0, 1.0], precision=1.0)
-    >>> rule.waiting().round(4), rule.waiting([[3.0], []]).round(4)
-    (array([    inf, 10.    ]), array([ 4., 10.]))
+    >>> rule.waiting().round(3).tolist(), rule.waiting([[3.0], []]).round(3).tolist()
+    ([inf, 10.0], [4.0, 10.0])
     """
 
     threshold: Array

@@ -1,4 +1,4 @@
-"""Renewal cycle with noisy signals, for the age of the oldest missed change.
+"""Renewal cycle with noisy signals, for the age of a copy.
 
 At a time t after a crawl the copy is fresh with the chance f = e^{−at}q^N of N signals, q = 1 − p, a the rate
 of changes that have no signal. The oldest missed change is older than u with the chance 1 − f(t − u), so that
@@ -69,7 +69,7 @@ class Ages(NamedTuple):
 
 
 def transform(theta: complex, fresh: float, a: float, g: float, p: float, tail: float) -> complex:
-    """Return S(θ, f); real arithmetic is five times as fast as that of complex numbers."""
+    """Return S(θ, f), in real arithmetic, which is faster."""
     x, y, power = theta.real, theta.imag, 1.0
     total, total_y, term, term_y = 1.0, 0.0, 1.0, 0.0
     square, small = fresh * fresh * (x * x + y * y), math.exp(-2.0 * tail)
@@ -88,7 +88,7 @@ def transform(theta: complex, fresh: float, a: float, g: float, p: float, tail: 
 
 
 def inverted(r: float, fresh: float, angle: float, a: float, g: float, p: float, tail: float) -> Ages:
-    """Return the moments of what is left until the age has risen by r."""
+    """Return the moments of what is left before a rise r."""
     if fresh == 0.0 or r < SHORT:
         pace = 1.0 / (1.0 - fresh)
         return Ages(r * pace, 0.5 * r * r * pace, pace)
@@ -112,7 +112,7 @@ def inverted(r: float, fresh: float, angle: float, a: float, g: float, p: float,
 
 
 def time_left(left: float, fresh: float, a: float) -> float:
-    """Return the time without signals in which the expected age rises by so much."""
+    """Return the time without signals that adds so much expected age."""
     if left <= 0.0 and fresh < 1.0:
         return 0.0
     if a == 0.0 or fresh == 0.0 or left == math.inf:
@@ -128,12 +128,12 @@ def time_left(left: float, fresh: float, a: float) -> float:
 
 
 def age_rise(time: float, fresh: float, a: float) -> float:
-    """Return by how much the expected age rises in a time without signals."""
+    """Return how much a time without signals adds to the age."""
     return (1.0 - fresh) * time + (fresh * growth(a * time) / a if a > 0.0 else 0.0)
 
 
 def age_moments(eta: float, a: float, g: float, p: float, tail: float = TAIL) -> Ages:
-    """Return the moments of a cycle that ends at the expected age η, to about e^{−tail}."""
+    """Return the moments of a cycle ending at η, to e^{−tail}."""
     if eta >= FAR:
         return Ages(eta + 1.0, eta * (0.5 * eta + 1.0) + 1.0 / (2.0 * a + g * p * (2.0 - p)) - 1.0, 1.0)
     if a * eta >= PLAIN:
@@ -165,7 +165,7 @@ def near_age(target: float, of_value: bool, a: float, g: float, p: float) -> flo
     Newton's steps on both logarithms, of moments to a few digits and then to eight.
     """
     if of_value:
-        silent = (1.5 * target * math.sqrt(0.5 * a)) ** (2.0 / 3.0)
+        silent: float = (1.5 * target * math.sqrt(0.5 * a)) ** (2.0 / 3.0)
         eta = min(max(silent, target * g), math.sqrt(2.0 * target))
     else:
         silent = growth(a * target) / a if a > 0.0 else 0.0

@@ -82,7 +82,7 @@ class Moments(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Cost of changes missed: L, y and W; or of the age of the first one."""
+    """Cost of changes missed (L, y and W), or of age."""
 
     linear: float
     nodes: Array
@@ -342,7 +342,7 @@ def evaluate(
 def waits(
     begin: int, end: int, rate: Array, recall: Array, precision: Array, cost: Cost, times: Array
 ) -> None:
-    """Write the times τ_n after which a copy is due, or the age η.
+    """Write the times τ_n of crawls, or the age η.
 
     In units of 1/Δ; 0 from some number n of signals on.
     """

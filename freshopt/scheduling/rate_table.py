@@ -156,9 +156,9 @@ def read_rates(rates: Solution | Mapping[Any, float] | Any, time_unit: str | Non
         return _rates_of_frame(rates, time_unit or "day")
     sources = rates.problem.sources
     # What has rates and a problem need not be a solution of ours.
-    if getattr(getattr(rates.problem, "objective", None), "refresh", None) is Refresh.ON_REQUEST:
+    own: Any = getattr(rates.problem, "objective", None)
+    if getattr(own, "refresh", None) is Refresh.ON_REQUEST:
         raise SourceDataError(_ON_REQUEST)
-    own = getattr(rates.problem, "objective", None)
     waits = getattr(own, "waits_after_signals", False) and own.refresh is Refresh.PERIODIC
     if waits and bool(np.any(sources.signalled)):
         raise SourceDataError(_AFTER_SIGNALS)

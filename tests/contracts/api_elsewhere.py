@@ -45,6 +45,7 @@ NAMES: dict[str, dict[str, str]] = {
     "test_poisson_check": {"goodness_of_fit": "draw interpret"},
     "test_signal_quality": {"noisy_signals": "NoisySignals"},
     "test_with_noisy_signals": {"noisy_signals": "SignalWaits"},
+    "test_expected_age": {"noisy_signals": "AgeThresholds"},
     "test_formats": {
         "tools": "CacheControl ChangeDetection Crontab Dns ExternalSecrets FreshRss Miniflux Nginx Nutch "
         "Redis StormCrawler"

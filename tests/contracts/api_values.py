@@ -142,6 +142,7 @@ def values() -> dict[str, Any]:
         *errors(),
         *EXAMPLES.values(),
         noisy_signals.SignalWaits([[2.0, 0.5]], names=["a"]),
+        noisy_signals.AgeThresholds([2.0], 0.5, 0.5, names=["a"]),
         noisy_signals.WithNoisySignals(fo.problems.AccumulatedDelay(), [0.5], [0.9]),
         noisy_signals.NoisySignals().fit(
             {

@@ -1,4 +1,4 @@
-"""Signals of all changes of one source: best response, cost and marginal value.
+"""Signals of one source: best response, cost and marginal value.
 
 A source that announces all its changes is known to have missed m of them at any moment, and costs c(m) then.
 At a price ν per crawl the least of E ∫ (c − η) dt + ν over a cycle, η the cost on average, is reached by
