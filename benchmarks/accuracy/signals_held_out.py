@@ -168,9 +168,11 @@ def in_words(record: Record) -> Iterator[str]:
         own = [row for row in record["histories"] if row["recall"] == recall]
         least, largest = (pick(row["fetches"] for row in own) for pick in (min, max))
         before, after = (f"{100 * min(row[key] for row in own):.0f}" for key in ("without", "fresh"))
+        # Of a draw in which no plan within the bandwidths that are tried costs as little, a bound is known.
+        bound = "at least " if any(row["beyond"] for row in own) else ""
         told.append(
-            f"{100 * least:.0f} to {100 * largest:.0f} % of the fetches at a recall of {recall:g} (copies at "
-            f"least {after} % of the time fresh in place of {before} %)"
+            f"{bound}{100 * least:.0f} to {100 * largest:.0f} % of the fetches at a recall of {recall:g} "
+            f"(copies at least {after} % of the time fresh in place of {before} %)"
         )
     names = " and ".join(dict.fromkeys(row["history"] for row in record["histories"]))
     yield (
