@@ -58,7 +58,7 @@ def one_cycle(waits: Array, d: float, recall: float, precision: float) -> tuple[
     def unseen(y: Array | float) -> Array:
         rate = g + a * np.atleast_1d(y)
         left = (g * (1.0 - precision * np.atleast_1d(y)) / rate)[:, None] ** n
-        return np.sum(left * gammainc(n + 1.0, rate[:, None] * some) / rate[:, None], axis=1)
+        return np.asarray(np.sum(left * gammainc(n + 1.0, rate[:, None] * some) / rate[:, None], axis=1))
 
     length = float(np.sum(time))
     harmonic = float(DY @ ((length - unseen(Y)) / Y))
