@@ -182,6 +182,6 @@ BENCH = Measurement(
     {"regret": regret, "plans": plans},
     quick={"many": 12, "worlds": 1},
     facts=("quick", "seconds"),
-    rows={"cells": cells, "tabled": tabled, "statements": statements},
+    rows={"tabled": tabled, "statements": statements},
     claims=claims,
 )
