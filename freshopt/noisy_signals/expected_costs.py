@@ -162,6 +162,9 @@ def time_until(eta: float, n: float, start: float, q: CostRow) -> float:
             missing += q.weights[j] * gone
             slope += q.weights[j] * q.nodes[j] * (1.0 + gone)
         slope *= q.silent
+        # Where s is short beside what the signals cost, rounding decides its last digits.
+        if abs(missing) <= 0.25 * ULP * eta:
+            return s
         low, high = (s, high) if missing > 0.0 else (low, s)
         onward = s + missing / slope if slope > 0.0 else math.inf
         if not low <= onward < high:

@@ -265,8 +265,12 @@ class _Cells:
         """Return the rate at given prices."""
 
         def noisy(x: Array, r: Array, p: Array) -> Array:
-            rate = np.empty(len(x))
-            _run("inverse", (np.maximum(x, 1e-250), r, p), self.noisy, (rate,))
+            rate = np.zeros(len(x))
+            # At a price without end, of a host whose limit leaves nothing, the search for a wait has no end.
+            k = np.flatnonzero(x < np.inf)
+            found = np.empty(len(k))
+            _run("inverse", (np.maximum(x[k], 1e-250), r[k], p[k]), self.noisy, (found,))
+            rate[k] = found
             return rate
 
         own = self.silent.unit_inverse, self.perfect.unit_inverse, noisy
