@@ -52,6 +52,7 @@ def follow_ages(
     unheard: Array,
     precision: Array,
     share: Array,
+    begin: Array,
     horizon: float,
     counts: IntArray,
     out: Array,
@@ -62,7 +63,7 @@ def follow_ages(
     """
     at = 0
     for k in range(len(threshold)):
-        now, left, fresh = 0.0, threshold[k], 1.0
+        now, left, fresh = begin[k], threshold[k], 1.0
         for e in range(offsets[k], offsets[k + 1] + 1 if share[k] > 0.0 else offsets[k]):
             signal = times[e] if e < offsets[k + 1] else horizon
             while True:  # crawls that are due before the signal
