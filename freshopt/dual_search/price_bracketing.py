@@ -29,6 +29,8 @@ WIDTH = 1e-13
 _LIMIT = 300
 # Log of 1e300: prices beyond are not representable.
 _LOG_RANGE = 690.0
+# The first step from a guess, in nats, and the least share of the largest that a step is.
+_FIRST_STEP, _LEAST_SHARE = 0.5, 1.0 / 32.0
 
 
 class Brackets(NamedTuple):
@@ -125,20 +127,28 @@ def trimmed(problem: Problem, rates: Array) -> Array:
 
 
 def _straddle(excess: Callable[[Array], Array], x: Array) -> tuple[Array, Array, Array, Array]:
-    """Return brackets of each group's root around x, in growing steps."""
+    """Return brackets of each group's root around x, in growing steps.
+
+    A step is twice what the last one's slope asks for, between the largest so far and `_LEAST_SHARE` of it:
+    far prices may be dear to evaluate.
+    """
     low, high = x, x
     above = below = excess(x)
-    step = 0.5
+    most, step = _FIRST_STEP, np.full(len(x), _FIRST_STEP)
     while True:
         need_high, need_low = below > 0.0, above < 0.0
-        if not bool(np.any(need_high | need_low)) or step > 2.0 * _LOG_RANGE:
+        if not bool(np.any(need_high | need_low)) or most > 2.0 * _LOG_RANGE:
             return low, above, high, below
         trial = np.where(need_high, np.minimum(high + step, _LOG_RANGE), np.maximum(low - step, -_LOG_RANGE))
         value = excess(trial)
+        most *= 4.0
+        # What is left of the excess, over what this step took of it.
+        rest, taken = np.abs(value), np.abs(np.where(need_high, below, above) - value)
+        asked = np.divide(rest, taken, out=np.full(len(x), np.inf), where=taken > 0.0)
+        step = np.clip(2.0 * step * asked, _LEAST_SHARE * most, most)
         # What was the outer end on the other side becomes the inner one.
         low, above = (
             np.where(need_low, trial, np.where(need_high, high, low)),
             np.where(need_low, value, np.where(need_high, below, above)),
         )
         high, below = np.where(need_high, trial, high), np.where(need_high, value, below)
-        step *= 4.0

@@ -90,8 +90,11 @@ class BackTest(Plotted):
     >>> import freshopt as fo
     >>> days = list(range(60))
     >>> log = fo.CrawlLog(["a"] * 60 + ["b"] * 60, days * 2, [0, 1] * 30 + [0, 0, 0, 1] * 15)
-    >>> fo.backtest(log, splits=1).to_frame()["policy"].to_list()[:3]
+    >>> found = fo.backtest(log, splits=1)
+    >>> found.to_frame()["policy"].to_list()[:3]
     ['plan', 'rates in force', 'uniform']
+    >>> str(found)[:30]
+    'BackTest(2 sources, 1 window: '
     """
 
     rows: tuple[PolicyCost, ...]
@@ -108,6 +111,11 @@ class BackTest(Plotted):
     failures: str = ""
     library: str = POLARS
     rules: Mapping[str, RuleFacts] = field(default_factory=dict, hash=False)
+
+    def __repr__(self) -> str:
+        """Return one line: how much was held out, and what it shows."""
+        held = f"{count(self.sources, 'source')}, {count(self.splits, 'window')}"
+        return f"BackTest({held}: {self.verdict.rstrip('.')})"
 
     @framed
     def to_frame(self) -> polars.DataFrame:

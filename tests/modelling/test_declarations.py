@@ -233,12 +233,12 @@ def test_signals_without_their_cell_are_refused() -> None:
         fo.Problem(Plain(), fo.Sources([1.0, 2.0], names=["a", "b"], signalled=[False, True]), 1.0)
 
 
-def test_signals_beside_periodic_refreshes_are_not_for_the_age() -> None:
+def test_signals_beside_periodic_refreshes_are_for_objectives_that_tell_their_cost() -> None:
     sources = fo.Sources([1.0, 2.0], signalled=[True, False])
-    fo.Problem(BINARY_PERIODIC, sources, 1.0)
-    fo.Problem(HARMONIC_PERIODIC, sources, 1.0)
-    with pytest.raises(fo.ObjectiveError, match=r"source 0 is signalled, but .*periodic.*signalled=False"):
-        fo.Problem(fo.problems.Age(), sources, 1.0)
+    for objective in (BINARY_PERIODIC, HARMONIC_PERIODIC, fo.problems.Age()):
+        assert fo.Problem(objective, sources, 1.0).numerics is not None
+    with pytest.raises(fo.ObjectiveError, match=r"source 0 is signalled, but LaterThan .*signalled=False"):
+        fo.Problem(fo.problems.LaterThan(1.0), sources, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -363,10 +363,6 @@ def test_disciplines_and_signals_that_are_refused() -> None:
         fo.ObjectiveError,
         "source 0 is signalled",
     )
-    periodic = AGE_PERIODIC
-    refused(
-        solve_with(periodic, signalled=[False, True]), fo.ObjectiveError, "source 1 is signalled, .* p < 0.85"
-    )
 
 
 def test_declarations_print_on_one_line_without_arrays() -> None:

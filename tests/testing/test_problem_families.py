@@ -14,7 +14,7 @@ from tests.ground_truth.strata import stratified
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 DELAY = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
-REFUSING = (fo.problems.Age(fo.Refresh.PERIODIC), fo.problems.PollingKnapsack())
+REFUSING = (fo.problems.LaterThan(1.0), fo.problems.PollingKnapsack())
 
 
 ON_REQUEST = fo.Refresh.ON_REQUEST
