@@ -137,11 +137,11 @@ def _straddle(excess: Callable[[Array], Array], x: Array) -> tuple[Array, Array,
     most, step = _FIRST_STEP, np.full(len(x), _FIRST_STEP)
     while True:
         need_high, need_low = below > 0.0, above < 0.0
-        if not bool(np.any(need_high | need_low)) or most > 2.0 * _LOG_RANGE:
+        if not bool(np.any((need_high & (high < _LOG_RANGE)) | (need_low & (low > -_LOG_RANGE)))):
             return low, above, high, below
         trial = np.where(need_high, np.minimum(high + step, _LOG_RANGE), np.maximum(low - step, -_LOG_RANGE))
         value = excess(trial)
-        most *= 4.0
+        most = min(4.0 * most, 2.0 * _LOG_RANGE)
         # What is left of the excess, over what this step took of it.
         rest, taken = np.abs(value), np.abs(np.where(need_high, below, above) - value)
         asked = np.divide(rest, taken, out=np.full(len(x), np.inf), where=taken > 0.0)
