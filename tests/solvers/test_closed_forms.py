@@ -134,13 +134,14 @@ OBJECTIVES: dict[str, Objective] = {
 
 
 def ill(objective: Objective, kind: str, budget: float, seed: int) -> fo.Problem | None:
-    """Return an ill-scaled problem, or None where the objective admits no signals."""
+    """Return an ill-scaled problem, or None where the objective declares no cost of signals."""
     rng = np.random.default_rng(seed)
     change_rate, importance = 10.0 ** rng.uniform(-6.0, 4.0, N), 10.0 ** rng.uniform(-6.0, 6.0, N)
     bandwidth = budget * float(change_rate.sum())
     draws = rng.random(N)
     signalled = draws < {"some signals": 0.5, "hosts, signals": 1.0, "all signals": 1.0}.get(kind, 0.0)
-    if bool(np.any(signalled)) and objective.refuses_signals():
+    counts = objective.counts_signals and objective.refresh is PERIODIC
+    if bool(np.any(signalled)) and (counts or objective.refuses_signals()):
         return None
     host = rng.integers(0, 5, N)
     limits = (
