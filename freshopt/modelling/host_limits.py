@@ -138,7 +138,7 @@ class HostPrices(Mapping[Any, float]):
     >>> sources = fo.Sources([1.0, 1.0], host=["a", "b"])
     >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
     >>> problem = fo.Problem(objective, sources, bandwidth=3.0, host_limits={"b": 1.0})
-    >>> fo.solve(problem).host_prices
+    >>> {host: round(price, 9) for host, price in fo.solve(problem).host_prices.items()}
     {'b': 0.75}
     """
 

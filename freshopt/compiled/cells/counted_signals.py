@@ -157,7 +157,13 @@ def beyond(rate: float, high: float, low: float, per_off: float) -> float:
     return max(rate - high, low - rate, 0.0) + ROUNDING * (rate + 2.0 * per_off * (high - low))
 
 
+def reach_of_age(rate: float, w: float, off: float, paid: float, rises: bool, falls: bool, d: float) -> float:
+    """Return the distance to a rate; −J'' is at least w/Δ³."""
+    most = max(rate, d)
+    return min(reach_from_zero(rate, w, off, paid, rises, falls, d), (off * (most / w)) * most * most)
+
+
 HARMONIC_COUNTED = ProofCell(harmonic_counted_values, reach_of_harmonic)
 DELAY_COUNTED = ProofCell(delay_counted_values, reach_of_delay)
 # The marginal value of age has an elasticity of 2/(1 − p²).
-AGE_COUNTED = ProofCell(age_counted_values, reach_from_zero)
+AGE_COUNTED = ProofCell(age_counted_values, reach_of_age)
