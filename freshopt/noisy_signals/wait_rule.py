@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
@@ -14,7 +15,7 @@ from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, tota
 MOST_CRAWLS = 1e9
 
 
-class WaitRule:
+class WaitRule(ABC):
     """Rule of what is due, by last crawls and signals since.
 
     A rule has `waiting` and `_followed`.
@@ -23,17 +24,17 @@ class WaitRule:
     __slots__ = ()
     time_unit: str
 
+    @abstractmethod
     def waiting(self, signals: npt.ArrayLike) -> Array:
         """Return the times from a crawl to the next, shape (n,)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def __len__(self) -> int:
         """Return the number of sources."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _followed(self) -> tuple[Callable[..., None], tuple[Array, ...], Array, Array]:
         """Return the loop, its columns, shares, and waits without signals."""
-        raise NotImplementedError
 
     def due(self, signals: npt.ArrayLike, elapsed: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Return which sources are to be crawled now.

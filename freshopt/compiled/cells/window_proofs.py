@@ -80,9 +80,8 @@ def window_harmonic(rate: float, w: float, d: float, asked: float, window: float
     >>> [round(float(x), 6) for x in window_harmonic(1.0, 3.0, 1.0, 2.0, 0.0)[:3]]
     [0.11539, 0.0, 0.985355]
     """
-    within = (asked - rate) / asked if rate < asked else 0.0
-    u, k, x, y = d / rate * within, inside(d / asked), asked * window, d * window
-    x, y = x if x < MANY_REQUESTS else MANY_REQUESTS, y if y < LARGEST else LARGEST
+    within, u, ratio, x, y = in_window_of(rate, d, asked, window)
+    k = inside(ratio)
     index, ein = index_and_ein(u)
     mean = ein - index / u if u > 0.0 else 0.0
     finite = u if u < LARGEST else LARGEST
@@ -99,9 +98,7 @@ def window_age(rate: float, w: float, d: float, asked: float, window: float) -> 
     >>> [round(float(x), 6) for x in window_age(0.5, 3.0, 1.0, 1.0, 0.0)[:3]]
     [0.06606, 0.0, 1.810915]
     """
-    within = (asked - rate) / asked if rate < asked else 0.0
-    u, k, x, y = d / rate * within, d / asked, asked * window, d * window
-    x, y = x if x < MANY_REQUESTS else MANY_REQUESTS, y if y < LARGEST else LARGEST
+    within, u, k, x, y = in_window_of(rate, d, asked, window)
     index, index_of_age = index_and_age(u)
     mean = index - index_of_age / u if u > 0.0 else 0.0
     fetched = rate / asked if rate < asked else 1.0
@@ -160,9 +157,8 @@ def reach_of_window_harmonic(
     window: float,
 ) -> float:
     """Return the reach of harmonic staleness, with a window."""
-    within = (asked - rate) / asked if rate < asked else 0.0
-    u, k, x, y = d / rate * within, inside(d / asked), asked * window, d * window
-    x, y = x if x < MANY_REQUESTS else MANY_REQUESTS, y if y < LARGEST else LARGEST
+    _, u, ratio, x, y = in_window_of(rate, d, asked, window)
+    k = inside(ratio)
     finite = u if u < LARGEST else LARGEST
     slope = in_window(finite, k, x, y) + fast_exp(-x) * fallen(finite + y)[3]
     apart = BEND * (off / slope) * (rate / w)
@@ -181,9 +177,7 @@ def reach_of_window_age(
     window: float,
 ) -> float:
     """Return the reach of age, with a window."""
-    within = (asked - rate) / asked if rate < asked else 0.0
-    u, k, x, y = d / rate * within, d / asked, asked * window, d * window
-    x, y = x if x < MANY_REQUESTS else MANY_REQUESTS, y if y < LARGEST else LARGEST
+    within, u, k, x, y = in_window_of(rate, d, asked, window)
     value, slope = value_and_slope(u, k, bend_of(k, x, y))
     apart = (off * (d / w)) * d
     share = within * (apart / value if apart < value else 1.0)
@@ -191,6 +185,16 @@ def reach_of_window_age(
     less = ((off / slope) * (rate / w)) * rate
     down = rate * (less if less < 1.0 else 1.0) if falls else 0.0
     return down if down > up else up
+
+
+def in_window_of(
+    rate: float, d: float, asked: float, window: float
+) -> tuple[float, float, float, float, float]:
+    """Return 1 − ρ/ζ, u, κ, x and y."""
+    within = (asked - rate) / asked if rate < asked else 0.0
+    x, y = asked * window, d * window
+    most, largest = (x if x < MANY_REQUESTS else MANY_REQUESTS), (y if y < LARGEST else LARGEST)
+    return within, d / rate * within, d / asked, most, largest
 
 
 def bent(k: float, load: float) -> float:
