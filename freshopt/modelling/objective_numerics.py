@@ -48,8 +48,8 @@ def numerics_of(objective: Objective, sources: Sources) -> tuple[Numerics | None
     if refusal is not None:
         first = sources.label(int(np.flatnonzero(signalled)[0]))
         raise ObjectiveError(
-            f"{first} is signalled, but {refusal}. Pass signalled=False for these sources, or refresh="
-            "Refresh.POISSON to the objective."
+            f"{first} is signalled, but {refusal}. Pass signalled=False for these sources, or use another "
+            "objective or discipline."
         )
     try:
         silent = None if least else _kind(objective, sources, signalled=False)

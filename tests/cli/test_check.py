@@ -194,10 +194,10 @@ def test_a_named_solver_that_applies_to_nothing_fails(run: Run, sources: Path) -
 def test_what_does_not_exist_is_skipped_unless_it_is_all(run: Run, folder: Path) -> None:
     Path("signalled.csv").write_text("source,change_rate,signalled\na,1,1\nb,2,0\n")
     output = run("check", "signalled.csv").output
-    assert re.search(r"^  harmonic periodic, signalled\.csv: 'a' is signalled, but", output, re.MULTILINE)
+    assert re.search(r"^ +polls periodic, signalled\.csv.*: 'a' is signalled, but", output, re.MULTILINE)
     assert re.search(r"^  deadline periodic, .*: --objective deadline needs one", output, re.MULTILINE)
     assert "harmonic poisson, signalled.csv\n" in output
-    periodic = ["check", "signalled.csv", "--objective", "harmonic", "--refresh", "periodic"]
+    periodic = ["check", "signalled.csv", "--objective", "polls", "--refresh", "periodic"]
     refuse(folder, periodic, ("'a' is signalled", "signalled=False"))
     polls = ["check", "--objective", "polls", "--refresh", "poisson"]
     refuse(folder, polls, ("polls has no poisson cell", "Use --refresh periodic"))
