@@ -9,7 +9,7 @@ Where fetches cost what they bring, costs and marginal values are per bandwidth 
 
 Cost: a solve and a certificate for each of 35 bandwidths, begun at the last one's price; for each of 13 where
 there are many sources, and of 5 where there are very many (2 s for 10⁶, more if the price of one takes a
-longer search).
+longer search) or hundreds with noisy signals.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from freshopt.modelling.fetches.conditional_fetches import with_numerics
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.problem import Problem
+from freshopt.noisy_signals.with_noisy_signals import WithNoisySignals
 from freshopt.noisy_signals.with_signals import follows_signals, stale_with_signals, without_signals
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, total
 from freshopt.planning.declared import discipline_of
@@ -51,6 +52,8 @@ SOME = 100_000
 # Of more than `MANY` sources, and under declared constraints, where a solve may take seconds.
 FEW = (0.5, 0.75, 1.0, 1.5, 2.0)
 MANY = 300_000
+# As many sources of plain formulas take as long as one whose crawls follow noisy signals.
+EACH_NOISY = 1_000
 # Bandwidths of the curve of freshness, and of more than `SOME` sources.
 CURVE, FEW_OF_CURVE = 25, 7
 MORE = 1.1  # times the bandwidth: a raise that somebody may ask for
@@ -134,7 +137,9 @@ def frontier_of(solution: Solution) -> list[dict[str, Any]]:
     As `freshopt.frontier`, but no solution is kept: a dozen of ten million sources would take a gigabyte.
     """
     problem = solution.problem
-    n = len(solution.rates) if problem.program is None else MANY + 1
+    n = len(solution.rates) * (EACH_NOISY if isinstance(problem.objective, WithNoisySignals) else 1)
+    if problem.program is not None:
+        n = MANY + 1
     multiples = MULTIPLES if n <= SOME else FEWER if n <= MANY else FEW
     points: list[dict[str, Any]] = []
     for bandwidth, found in _solved_down(problem, [problem.bandwidth * each for each in multiples], solution):

@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.planning.findings import FEW, FEWER, LISTED, MORE, MULTIPLES, findings, freshness_along
+from freshopt.noisy_signals.with_noisy_signals import WithNoisySignals
+from freshopt.planning.findings import (
+    EACH_NOISY,
+    FEW,
+    FEWER,
+    LISTED,
+    MORE,
+    MULTIPLES,
+    findings,
+    freshness_along,
+)
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from freshopt.solvers import Uniform
 from tests.ground_truth.named import PERIODIC, POISSON
@@ -169,6 +179,13 @@ def test_many_sources_are_solved_at_fewer_bandwidths(monkeypatch: pytest.MonkeyP
         assert [point["bandwidth"] for point in points] == [10.0 * multiple for multiple in multiples]
         assert points[multiples.index(1.0)]["value"] == plan.value
         assert multiples.count(1.0) == 1
+
+
+def test_a_source_with_noisy_signals_counts_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    objective = WithNoisySignals(AccumulatedDelay(PERIODIC), recall=0.5, precision=0.8)
+    plan = solved(objective, 3.0, sources(n=6))
+    monkeypatch.setattr("freshopt.planning.findings.MANY", 6 * EACH_NOISY - 1)
+    assert [point["bandwidth"] for point in findings(plan, {})["frontier"]] == [3.0 * each for each in FEW]
 
 
 def test_extreme_bandwidths_are_left_out_rather_than_refused() -> None:
