@@ -184,7 +184,8 @@ def test_many_sources_are_solved_at_fewer_bandwidths(monkeypatch: pytest.MonkeyP
 def test_a_source_with_noisy_signals_counts_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
     objective = WithNoisySignals(AccumulatedDelay(PERIODIC), recall=0.5, precision=0.8)
     plan = solved(objective, 3.0, sources(n=6))
-    monkeypatch.setattr("freshopt.planning.findings.MANY", 6 * EACH_NOISY - 1)
+    for limit in ("SOME", "MANY"):
+        monkeypatch.setattr(f"freshopt.planning.findings.{limit}", 6 * EACH_NOISY - 1)
     assert [point["bandwidth"] for point in findings(plan, {})["frontier"]] == [3.0 * each for each in FEW]
 
 
