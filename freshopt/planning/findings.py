@@ -53,7 +53,7 @@ SOME = 100_000
 FEW = (0.5, 0.75, 1.0, 1.5, 2.0)
 MANY = 300_000
 # As many sources of plain formulas take as long as one whose crawls follow noisy signals.
-EACH_NOISY = 1_000
+EACH_NOISY = 500
 # Bandwidths of the curve of freshness, and of more than `SOME` sources.
 CURVE, FEW_OF_CURVE = 25, 7
 MORE = 1.1  # times the bandwidth: a raise that somebody may ask for
