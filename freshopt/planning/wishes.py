@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, TypeVar, cast
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from freshopt.errors import ObjectiveError, SourceDataError, check_seed, expect, refuse_unknown
 from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.features.source_features import SourceFeatures
 from freshopt.estimators.weekly_profile import check_load_limit
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.source_index import hosts_of_urls
@@ -41,6 +42,7 @@ from freshopt.planning.request import (
     a_limit,
     a_rate,
     as_is,
+    featured_estimate,
     fit_of,
     limits_of,
     per_source,
@@ -216,6 +218,15 @@ class Wishes:
         group="estimates",
         help="Table of signals of change, as a sitemap's or feed's dates: source, time, kind if several.",
     )
+    features: SourceFeatures | None = wish(
+        None,
+        lambda _name, given, log: SourceFeatures.of(log, given),
+        kind=Path,
+        metavar="FILE",
+        group="estimates",
+        help="Table with a row a source, also of new ones, and columns that may tell how often it changes; "
+        "url for what the URLs tell.",
+    )
     confidence: float = wish(
         0.95,
         as_is,
@@ -357,6 +368,8 @@ class Wishes:
         today = {"freshness as today"} if made.get("freshness") == AS_TODAY else set()
         kinds = {ON_REQUEST} if on_request else set()
         refuse_clashes({*told, *other, *today, *kinds}, lambda name: other.get(name, name))
+        if "features" in made:
+            made["estimator"] = partial(featured_estimate, made["features"])
         for rate, interval in (("max_rate", "min_interval"), ("min_rate", "max_interval")):
             if interval in made:
                 made[rate] = 1.0 / made[interval]
@@ -421,6 +434,7 @@ class _TimedWishes(_EveryWish, total=False):
     retry_at_once: bool
     changed_cost: Any
     signals: Any
+    features: Any
 
 
 class BackTestWishes(_TimedWishes, total=False):
