@@ -259,7 +259,8 @@ class SharedPrior:
 def _shifts(evidence: RateEvidence) -> list[Array]:
     """Return ln s for each s.
 
-    It is 1, and the sources' mean gaps, and times between changes that their priors expect, where these differ.
+    It is 1, and the sources' mean gaps, and times between changes that their priors expect, where these
+    differ.
     """
     gap = evidence.gap
     told = ~np.isnan(gap)

@@ -74,7 +74,7 @@ CLASHES = (
     Clash(
         "features",
         ("estimator", "--estimator", "--smoothing", "--half-life", "--reset", "--prior", "signals", DASK),
-        "{1} does not go with {0}, whose regression is the prior of maximum likelihood. Leave one of them out.",
+        "{1} does not go with {0}, which are the prior of maximum likelihood. Leave one of them out.",
     ),
     Clash("max_churn", ("compare",), "{0} limits changes of earlier rates. Add {1}.", needs=True),
     *(

@@ -19,8 +19,8 @@ from freshopt.units import duration
 class FeaturesBring:
     """Features of a plan's sources, and what they tell.
 
-    `share` is that of the variance of ln Δ over sources that features explain, each source held out; `new` the
-    number of sources without crawls, and `between` the smallest and the largest rate that features expect
+    `share` is that of the variance of ln Δ over sources that features explain, each source held out; `new`
+    the number of sources without crawls, and `between` the smallest and the largest rate that features expect
     of these, per time unit.
     """
 

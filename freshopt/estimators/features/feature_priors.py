@@ -132,12 +132,12 @@ class FeaturePriors:
         learners = np.flatnonzero(observed.known)
         if len(learners) < LEAST:
             raise SourceDataError(
-                f"features are learnt from sources that were crawled twice, and the log has {len(learners)} of "
-                f"them, where {LEAST} are needed. Leave features out."
+                f"features are learnt from sources that were crawled twice, and the log has {len(learners)} "
+                f"of them, where {LEAST} are needed. Leave features out."
             )
         pooled = GammaPrior.from_likelihood(observed, log.time_unit, few=few_crawls(log))
         rows, own = table.rows_of(log.names), observed.select(learners)
-        regression = _Regression.of(own, table, rows[learners], pooled.shape / pooled.exposure)
+        regression = _Regression.of(own, table, rows[learners])
         if not regression.designed(np.arange(len(learners))).matrix(rows[:1]).shape[1]:
             raise SourceDataError(
                 f"no feature tells sources that were crawled twice apart: {', '.join(table.columns)}. Add a "
@@ -210,9 +210,9 @@ class _Regression(NamedTuple):
     fold: IntArray
 
     @classmethod
-    def of(cls, observed: CrawlLikelihood, table: SourceFeatures, rows: IntArray, mean: float) -> _Regression:
-        """Return the rows of a likelihood; sources change at a mean rate."""
-        n = len(rows)
+    def of(cls, observed: CrawlLikelihood, table: SourceFeatures, rows: IntArray) -> _Regression:
+        """Return the rows of a likelihood."""
+        n, mean = len(rows), _changes_per_time(observed)
         each = np.repeat(np.arange(n), observed.found)
         length = np.round(STEPS * np.log2(observed.intervals)).astype(np.int64)
         length -= np.min(length, initial=0)
@@ -222,9 +222,9 @@ class _Regression(NamedTuple):
         source = code // (1 + np.max(length, initial=0))
         gap = np.bincount(at, observed.intervals, len(code)) / many
         time = observed.exposure + np.bincount(each, observed.intervals, n)
-        # ln(1−e^{−x}) = ln x − x/2 + O(x²): a counted change is a crawl after a short gap, with half of it more.
+        # ln(1−e^{−x}) = ln x − x/2 + O(x²): a counted change is a crawl after a short gap, half of it not still.
         short = SHORT * (time + 1.0 / mean) / (observed.found + observed.counted + 1.0)
-        still = observed.exposure / short + 0.5 * observed.counted
+        still = np.maximum(observed.exposure / short - 0.5 * observed.counted, 0.0)
         counted, quiet = np.flatnonzero(observed.counted > 0.0), np.flatnonzero(still > 0.0)
         parts = [(source, gap, np.ones(len(code)), many.astype(np.float64))]
         parts += [(counted, short[counted], np.ones(len(counted)), observed.counted[counted])]
@@ -266,16 +266,21 @@ class _Regression(NamedTuple):
         some = np.arange(len(self.rows))
         if len(some) > CHOOSERS:
             some = np.sort(np.random.default_rng(1).choice(some, CHOOSERS, replace=False))
-        part = _Regression.of(self.observed.select(some), self.table, self.rows[some], self.mean)
+        part = _Regression.of(self.observed.select(some), self.table, self.rows[some])
         tried = []
         for precision in PRECISIONS:
             deformed = _in_units(part.observed, part.held_out(precision, shape))
-            changes = float(np.sum(deformed.found + deformed.counted))
-            mean = changes / float(np.sum(deformed.exposure) + 0.5 * np.sum(deformed.intervals))
+            mean = _changes_per_time(deformed)
             evidence = MarginalLikelihood.of(deformed, mean, shape)
             tried += [(evidence.best(own, own / mean)[0], precision, own) for own in shape * SPREADS]
         _, precision, own = max(tried)
         return precision, float(own)
+
+
+def _changes_per_time(observed: CrawlLikelihood) -> float:
+    """Return the mean rate of all sources, those of many crawls first."""
+    changes = float(np.sum(observed.found + observed.counted))
+    return changes / float(np.sum(observed.exposure) + 0.5 * np.sum(observed.intervals))
 
 
 def _in_units(observed: CrawlLikelihood, level: Array) -> CrawlLikelihood:

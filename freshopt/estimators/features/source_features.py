@@ -82,8 +82,8 @@ class SourceFeatures:
         if len(new) == len(text) - len(known) > 0 and are_text(log.names) != are_text(names):
             kinds = ["integers", "text"][:: -1 if are_text(log.names) else 1]
             raise SourceDataError(
-                f"sources are {kinds[0]} in the log and {kinds[1]} in {where}, such as {new[0]!r}. Write them "
-                "alike in both."
+                f"sources are {kinds[0]} in the log and {kinds[1]} in {where}, such as {new[0]!r}. Write "
+                "them alike in both."
             )
         told = {name: column for name, column in _of_urls(text).items() if name not in columns}
         columns |= {name: column for name, column in told.items() if len(np.unique(column)) > 1}
