@@ -55,8 +55,9 @@ class MaximumLikelihood(BatchEstimator):
         day, whatever the scale of the log. 0.5 is that of [1]_, 0 adds none.
     prior : GammaPrior, HostPriors or FeaturePriors, optional
         Prior of the change rates over all sources, such as ``GammaPrior.from_log(log)``, over those of each
-        host, ``HostPriors.from_log(log, host)``, or by features, `FeaturePriors`. It takes the place of the smoothing: estimates are the
-        posterior mode of ln Δ given the crawls and the prior.
+        host, ``HostPriors.from_log(log, host)``, or by features, ``FeaturePriors.from_log(log, features)``.
+        It takes the place of the smoothing: estimates are the posterior mode of ln Δ given the crawls and the
+        prior.
     half_life : float, optional
         Age in *days*, whatever the log's time unit, at which a crawl counts half, for rates that drift; ages
         count from the newest crawl of the log, which must have times. By default all crawls count alike. The

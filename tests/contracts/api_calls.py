@@ -32,6 +32,8 @@ from freshopt.cvx import cp
 from tests.contracts import discovery
 from tests.contracts.api_fixtures import (
     COUNTED,
+    FEATURED,
+    FEATURES,
     GREEDY,
     GROUPED,
     IN_POLICY,
@@ -283,6 +285,9 @@ CALLS: dict[str, Call] = {
     ),
     "estimators.resetting_prior": Call(estimators.resetting_prior, {"log": LOG, "reset": "auto"}),
     "estimators.Hoeffding": interval(estimators.Hoeffding, MATCHED),
+    "estimators.FeaturePriors": Call(
+        estimators.FeaturePriors.from_log, {"log": FEATURED, "features": FEATURES}
+    ),
     "estimators.HostPriors": Call(estimators.HostPriors.from_log, {"log": LOG, "host": ["x", "x", "y"]}),
     "online.LambdaLearnAndCrawl": acted(
         online.LambdaLearnAndCrawl,

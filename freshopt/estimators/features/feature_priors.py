@@ -53,7 +53,7 @@ PRECISIONS, CHOOSERS = (0.3, 3.0, 30.0, 300.0), 2000
 SPREADS = np.array([0.7, 1.0, 1.5, 2.5, 4.0, 7.0, 12.0])
 # Time that stands for a moment, in units of a source's own time between changes; largest gradient and
 # number of steps.
-SHORT, PRECISE, MOST_STEPS = 0.1, 1e-8, 200
+SHORT, PRECISE, MOST_STEPS = 0.03, 1e-8, 200
 # Gaps of a source that found a change are taken together within an eighth of an octave.
 STEPS = 8.0
 
@@ -222,7 +222,7 @@ class _Regression(NamedTuple):
         source = code // (1 + np.max(length, initial=0))
         gap = np.bincount(at, observed.intervals, len(code)) / many
         time = observed.exposure + np.bincount(each, observed.intervals, n)
-        # ln(1−e^{−x}) = ln x − x/2 + O(x²): a counted change is a crawl after a short gap, half of it not still.
+        # ln(1−e^{−x}) = ln x − x/2 + O(x²): a counted change is a crawl after a gap, half of it not still.
         short = SHORT * (time + 1.0 / mean) / (observed.found + observed.counted + 1.0)
         still = np.maximum(observed.exposure / short - 0.5 * observed.counted, 0.0)
         counted, quiet = np.flatnonzero(observed.counted > 0.0), np.flatnonzero(still > 0.0)

@@ -68,9 +68,11 @@ class SourceFeatures:
             return given
         columns: dict[str, npt.NDArray[Any]] = {}
         names, where = log.names, "the features"
-        if not (isinstance(given, str) and given.strip().lower() == FROM_URL):
-            is_file = isinstance(given, str | os.PathLike)
-            path: Path = Path(given) if is_file else Frame.of(given, "the table of features")
+        path: Path = (
+            Path(given) if isinstance(given, str | os.PathLike) else Frame.of(given, "the table of features")
+        )
+        # In a file of settings it has a folder before it.
+        if path.name != FROM_URL or path.exists():
             table, where = Table.read(path, FEATURES).frame, str(path)
             names, columns = table["source"].to_numpy(), _columns(table, where)
         text, known = names.astype(np.str_), log.names.astype(np.str_)
@@ -181,8 +183,8 @@ def with_new_sources(log: CrawlLog, new: npt.NDArray[Any]) -> CrawlLog:
         return log
     if not log.timed:
         raise SourceDataError(
-            f"the log has no times, and no end at which {list_offenders(map(repr, new.tolist()))} could begin. "
-            "Give it a column time, or leave new sources out of the features."
+            f"the log has no times, and so no end at which {list_offenders(map(repr, new.tolist()))} could "
+            "begin. Give it a column time, or leave new sources out of the features."
         )
     own = np.arange(len(new))
     every, code = joined_names([log.names, np.sort(new)], [log.source_index, own])
