@@ -28,11 +28,7 @@ from freshopt.noisy_signals.with_signals import called, follows_signals, with_si
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.planning.findings import findings, freshness_along, time_fresh
-from freshopt.planning.good_phases import (
-    GoodPhases,
-    phase_savings,
-    phased_problem,
-)
+from freshopt.planning.good_phases import GoodPhases, phase_savings, phased_problem
 from freshopt.planning.plan_files import Solved, source_table, summary, tables, told_of, write_plan
 from freshopt.planning.plan_steps import TOLERANCE as TOLERANCE
 from freshopt.planning.plan_steps import (
@@ -116,7 +112,7 @@ class Plan(Solved, Plotted):
     signals : SignalsBring or None
         What the signals that were passed tell, and what they bring.
     features : FeaturesBring or None
-        What the features that were passed tell of the change rates.
+        What the features that were passed tell.
     seconds : dict
         Time of each step.
     crawled : bool
@@ -343,11 +339,9 @@ def plan(
         ``waits``, of freshness ``thresholds``, of age ``ages``), and the schedule has those that are due
         while no signal comes. There are no posterior samples then.
     features : dataframe, path or "url", optional
-        A row for each source of the log, column source, and numbers or words that may tell how often it
-        changes; sources beyond those of the log are new, and planned for as if first fetched at its end. A
-        regression on the log is the prior of each source's rate, in place of `estimator`
-        (`freshopt.estimators.FeaturePriors`; ``freshopt[features]``). What URLs tell is added; "url" is that
-        alone.
+        A row for each source, new ones too, and columns that may tell how often it changes: a regression is
+        then the prior of rates, in place of `estimator` (`freshopt.estimators.FeaturePriors`). New sources
+        count as first fetched when the log ends. What URLs tell is added; "url" is that alone.
     columns : mapping of str to str, optional
         Names of the file's or dataframe's columns to those of a log, such as ``{"url": "source"}``, where
         they are not found.
@@ -384,7 +378,7 @@ def plan(
     """
     crawls, known = as_crawl_log(log, time_unit, columns)
     if wishes.get("features") is not None:
-        wishes["features"] = told = SourceFeatures.of(crawls, wishes["features"])
+        wishes["features"] = told = SourceFeatures.of(crawls.names, wishes["features"])
         crawls = with_new_sources(crawls, told.new)
     asked = {"bandwidth": bandwidth, "horizon": horizon, **wishes}
     request = Wishes.of(crawls, asked, PlanWishes)
@@ -483,26 +477,6 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress | None, *, crawl
     found["freshness"] = freshness_along(solution, marked)
     step("done")
     seconds.pop("done")
-    return Plan(
-        log,
-        estimate,
-        lower,
-        upper,
-        solution,
-        times,
-        value,
-        baselines,
-        request,
-        found,
-        uncertainty,
-        forecast,
-        phases,
-        needed,
-        today,
-        changes,
-        few,
-        brought,
-        features_bring(estimate),
-        seconds,
-        crawled,
-    )
+    made = (log, estimate, lower, upper, solution, times, value, baselines, request, found)
+    told = (uncertainty, forecast, phases, needed, today, changes, few, brought, features_bring(estimate))
+    return Plan(*made, *told, seconds, crawled)

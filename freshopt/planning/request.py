@@ -79,7 +79,7 @@ def as_crawl_log(
     return read_log(log, unit, columns=columns), None
 
 
-def featured_estimate(features: SourceFeatures, log: CrawlLog) -> Estimator:
+def featured_estimate(log: CrawlLog, features: SourceFeatures) -> Estimator:
     """Return the default estimator with priors by features, fitted."""
     made = MaximumLikelihood(prior=FeaturePriors.from_log(log, features)).fit(log)
     new = np.isin(log.names, features.new)
@@ -161,6 +161,11 @@ def a_flag(name: str, given: Any, _log: CrawlLog | Clock) -> bool:  # noqa: ANN4
 def values_of(what: str) -> Read:
     """Return the reader of values by source, in tables' column `what`."""
     return lambda _name, given, log: per_source(given, what, log)
+
+
+def features_of(_name: str, given: Any, log: CrawlLog | Clock) -> SourceFeatures:  # noqa: ANN401 - a table
+    """Return the features of a log's sources, and of new ones."""
+    return SourceFeatures.of(log.names, given)
 
 
 def windows_of(name: str, given: Any, log: CrawlLog | Clock) -> PerSource:  # noqa: ANN401 - whatever names sources

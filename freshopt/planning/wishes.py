@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, TypeVar, cast
 
@@ -42,7 +42,7 @@ from freshopt.planning.request import (
     a_limit,
     a_rate,
     as_is,
-    featured_estimate,
+    features_of,
     fit_of,
     limits_of,
     per_source,
@@ -220,12 +220,11 @@ class Wishes:
     )
     features: SourceFeatures | None = wish(
         None,
-        lambda _name, given, log: SourceFeatures.of(log, given),
+        features_of,
         kind=Path,
         metavar="FILE",
         group="estimates",
-        help="Table with a row a source, also of new ones, and columns that may tell how often it changes; "
-        "url for what the URLs tell.",
+        help="Table with a row a source, new ones too, and columns that may tell its change rate; or url.",
     )
     confidence: float = wish(
         0.95,
@@ -368,8 +367,6 @@ class Wishes:
         today = {"freshness as today"} if made.get("freshness") == AS_TODAY else set()
         kinds = {ON_REQUEST} if on_request else set()
         refuse_clashes({*told, *other, *today, *kinds}, lambda name: other.get(name, name))
-        if "features" in made:
-            made["estimator"] = partial(featured_estimate, made["features"])
         for rate, interval in (("max_rate", "min_interval"), ("min_rate", "max_interval")):
             if interval in made:
                 made[rate] = 1.0 / made[interval]

@@ -17,11 +17,10 @@ from freshopt.units import duration
 
 @frozen_value(repr=False)
 class FeaturesBring:
-    """Features of a plan's sources, and what they tell.
+    """What features tell.
 
-    `share` is that of the variance of ln Δ over sources that features explain, each source held out; `new`
-    the number of sources without crawls, and `between` the smallest and the largest rate that features expect
-    of these, per time unit.
+    The `share` of the variance of ln Δ that they explain, each source held out, the number of `new` sources,
+    and `between` which rates these are expected, per time unit.
     """
 
     priors: FeaturePriors

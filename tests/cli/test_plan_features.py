@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.ground_truth.command_lines import Run, refuse
 from tests.planning.test_features import log_and_features
 
@@ -33,7 +35,8 @@ def test_urls_alone_are_features_again_by_the_file_of_settings(run: Run) -> None
     assert [each["feature"] for each in first["features"]["columns"]] == ["host"]
 
 
-def test_what_does_not_fit_is_refused(run: Run) -> None:
+@pytest.mark.usefixtures("run")
+def test_what_does_not_fit_is_refused() -> None:
     log, features = log_and_features()
     log.to_frame().write_csv("log.csv")
     features.head(39).write_csv("features.csv")

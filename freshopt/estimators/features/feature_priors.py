@@ -2,21 +2,16 @@
 
 A crawl after a gap a finds a change with probability 1 − e^{−aΔ}: if ln Δ is linear in features, that is a
 binomial regression with the complementary log-log link and the offset ln a. Counted and dated changes are its
-limit of short gaps. Effects have a normal prior (a ridge), whose width predicts held-out sources best: words
-of few sources, such as hosts, are shrunk towards the others, and what separates changes perfectly has a
-finite effect.
+limit of short gaps. Effects have a normal prior, whose width predicts held-out sources best: words of few
+sources, such as hosts, are shrunk, and what separates changes perfectly has a finite effect. The crawls of a
+source of m expected changes weigh 1/(1 + m/a), as a negative binomial count does.
 
-Rates differ beyond what features tell: Δ = e^η·ε. Each source's η is predicted by a regression on four fifths
-of the sources, its own not among them, and ε is gamma distributed: its prior is that of `GammaPrior`, learnt
-from the same crawls with time counted in units of e^{−η}. So the spread of ε has the errors of predictions in
-it. The prior of a source is the Gamma of e^η·ε: with much history of its own that counts for little. A word
-that was not learnt, such as a new host, adds the variance of the effects of those that were.
+Rates differ beyond what features tell: Δ = e^η·ε. η is predicted by a regression on the sources of other
+folds, and ε is gamma distributed as `GammaPrior` learns it from the same crawls with time in units of e^{−η}:
+its spread has the errors of predictions in it. A word that was not learnt, such as a new host, adds the
+variance of the effects of those that were.
 
-A source of many expected changes m tells no more of the effects than its one ε does, and its crawls weigh
-1/(1 + m/a), as those of a negative binomial count; a is the shape of the pooled prior.
-
-Cost: 6 regressions by glum, and 20 of 2 000 sources, of a row a source and one for each length of gap that
-found a change; 10⁶ rows with 50 hosts take 1.5 s each.
+Cost: 6 regressions by glum, and 20 of 2 000 sources; 10⁶ rows with 50 hosts take 1.5 s each.
 """
 
 from __future__ import annotations
@@ -27,9 +22,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from freshopt.errors import FreshoptError, SourceDataError, expect, list_offenders
+from freshopt.errors import FreshoptError, SourceDataError, expect
 from freshopt.estimators.crawl_likelihood import CrawlLikelihood
 from freshopt.estimators.crawl_rows import GammaParameters
 from freshopt.estimators.features.source_features import Design, SourceFeatures
@@ -54,8 +48,6 @@ SPREADS = np.array([0.7, 1.0, 1.5, 2.5, 4.0, 7.0, 12.0])
 # Time that stands for a moment, in units of a source's own time between changes; largest gradient and
 # number of steps.
 SHORT, PRECISE, MOST_STEPS = 0.03, 1e-8, 200
-# Gaps of a source that found a change are taken together within an eighth of an octave.
-STEPS = 8.0
 
 
 @frozen_value(repr=False)
@@ -64,8 +56,8 @@ class FeaturePriors:
 
     Attributes
     ----------
-    names : ndarray, shape (n,)
-        The sources of the log, sorted.
+    table : SourceFeatures
+        Features of n sources.
     mean, shape : ndarray of float, shape (n,)
         Mean change rate, per time unit, and shape of each source's prior; the relative spread is 1/√shape.
     birth_rate : ndarray of float, shape (n,)
@@ -82,23 +74,19 @@ class FeaturePriors:
 
     Examples
     --------
-    Of forty pages those on one host change ten times as often; one of each was never crawled twice.
+    Pages on one host change ten times as often as on another; two were never crawled.
 
     >>> import polars as pl
     >>> rng = np.random.default_rng(0)
-    >>> host = np.repeat(["slow", "fast"], 20)
-    >>> changed = rng.random((20, 40)) < np.where(host == "fast", 0.5, 0.05)
-    >>> changed[1:, [0, 20]] = False
-    >>> time = np.repeat(np.arange(20), 40)
-    >>> rows = (time == 0) | ~np.isin(np.tile(np.arange(40), 20), [0, 20])
-    >>> log = CrawlLog(np.tile(np.arange(40), 20)[rows], time[rows], changed.ravel()[rows])
-    >>> frame = pl.DataFrame({"source": np.arange(40), "host": host})
-    >>> priors = FeaturePriors.from_log(log, frame)
-    >>> priors.mean[[0, 20]].round(2).tolist()
-    []
+    >>> changed = rng.random((20, 40)) < np.repeat([0.05, 0.5], 20)
+    >>> log = CrawlLog(np.tile(np.arange(40), 20), np.repeat(np.arange(20), 40), changed.ravel())
+    >>> host = ["slow"] * 20 + ["fast"] * 20 + ["slow", "fast"]
+    >>> frame = pl.DataFrame({"source": np.arange(42), "host": host})
+    >>> FeaturePriors.from_log(log, frame).mean[-2:].round(2).tolist()
+    [0.03, 0.63]
     """
 
-    names: npt.NDArray[Any]
+    table: SourceFeatures
     mean: Array
     shape: Array
     birth_rate: Array
@@ -127,7 +115,7 @@ class FeaturePriors:
             Without glum, which ``freshopt[features]`` brings.
         """
         expect(log, CrawlLog, "log", "Pass a freshopt.CrawlLog")
-        table = SourceFeatures.of(log, features)
+        table = SourceFeatures.of(log.names, features)
         observed = CrawlLikelihood.of(log)
         learners = np.flatnonzero(observed.known)
         if len(learners) < LEAST:
@@ -136,9 +124,10 @@ class FeaturePriors:
                 f"of them, where {LEAST} are needed. Leave features out."
             )
         pooled = GammaPrior.from_likelihood(observed, log.time_unit, few=few_crawls(log))
-        rows, own = table.rows_of(log.names), observed.select(learners)
-        regression = _Regression.of(own, table, rows[learners])
-        if not regression.designed(np.arange(len(learners))).matrix(rows[:1]).shape[1]:
+        own, rows = observed.select(learners), table.rows_of(log.names)[learners]
+        regression = _Regression.of(own, table, rows)
+        every, all_rows = np.arange(len(rows)), np.arange(len(table.names))
+        if not regression.designed(every).matrix(rows[:1]).shape[1]:
             raise SourceDataError(
                 f"no feature tells sources that were crawled twice apart: {', '.join(table.columns)}. Add a "
                 "column, or leave features out."
@@ -147,26 +136,24 @@ class FeaturePriors:
         held = regression.held_out(precision, shape)
         residual = GammaPrior.from_likelihood(_in_units(own, held), log.time_unit, few=few_crawls(log))
         gain = _gain(own, held, residual, pooled)
-        (level, variance), spread = np.zeros((2, len(rows))), {}
+        (level, variance), spread = np.zeros((2, len(all_rows))), {}
         if gain > TELLING:
-            design, start, effects = regression.fitted(precision, shape, np.arange(len(learners)))
-            matrix = design.matrix(rows)
-            level = start + matrix @ effects
-            parts = {name: matrix[:, at] @ effects[at] for name, at in design.parts().items()}
-            spread = {name: float(np.std(part)) for name, part in parts.items()}
-            variance = design.unseen(rows, effects, rows[learners])
-            level[learners], variance[learners] = held, 0.0
+            design, start, effects = regression.fitted(precision, shape, every)
+            matrix = design.matrix(all_rows)
+            level, variance = start + matrix @ effects, design.unseen(all_rows, effects, rows)
+            level[rows], variance[rows] = held, 0.0
+            spread = {k: float(np.std(matrix[:, at] @ effects[at])) for k, at in design.parts().items()}
         else:
             residual = pooled
         # A Gamma of mean m, ln m normal: the mean, and the squared relative spread (1+1/a)e^v − 1.
         wide = 1.0 / ((1.0 + 1.0 / residual.shape) * np.exp(variance) - 1.0)
         mean = residual.shape / residual.exposure * np.exp(level + 0.5 * variance)
         births = residual.birth_rate * np.exp(level)
-        return cls(log.names, mean, wide, births, spread, gain, pooled, residual.shape)
+        return cls(table, mean, wide, births, spread, gain, pooled, residual.shape)
 
     def __repr__(self) -> str:
         """Return the columns, and what they tell."""
-        told = f"{len(self.names)} sources, gain={self.gain:.3g}, within={self.within:.3g}"
+        told = f"{len(self.mean)} sources, gain={self.gain:.3g}, within={self.within:.3g}"
         return f"FeaturePriors({told}: {', '.join(self.spread) or 'no feature tells'})"
 
     def parameters(self, log: CrawlLog) -> GammaParameters:
@@ -177,15 +164,9 @@ class FeaturePriors:
         Raises
         ------
         SourceDataError
-            If a source is not one of those that the priors were learnt with.
+            If the features have no row of a source.
         """
-        own, text = self.names.astype(np.str_), log.names.astype(np.str_)
-        order = np.argsort(own)
-        at = order[np.minimum(np.searchsorted(own, text, sorter=order), len(own) - 1)]
-        missing = text[own[at] != text].tolist()
-        if missing:
-            few = list_offenders(map(repr, missing))
-            raise SourceDataError(f"the priors know nothing of {few}. Learn them from this log.")
+        at = self.table.rows_of(log.names)
         unit = convert_time(1.0, log.time_unit, self.pooled.time_unit)
         shape, mean = self.shape[at], self.mean[at] * unit
         return GammaParameters(shape, shape / mean, self.birth_rate[at] * unit)
@@ -214,24 +195,18 @@ class _Regression(NamedTuple):
         """Return the rows of a likelihood."""
         n, mean = len(rows), _changes_per_time(observed)
         each = np.repeat(np.arange(n), observed.found)
-        length = np.round(STEPS * np.log2(observed.intervals)).astype(np.int64)
-        length -= np.min(length, initial=0)
-        code, at, many = np.unique(
-            each * (1 + np.max(length, initial=0)) + length, return_inverse=True, return_counts=True
-        )
-        source = code // (1 + np.max(length, initial=0))
-        gap = np.bincount(at, observed.intervals, len(code)) / many
         time = observed.exposure + np.bincount(each, observed.intervals, n)
         # ln(1−e^{−x}) = ln x − x/2 + O(x²): a counted change is a crawl after a gap, half of it not still.
         short = SHORT * (time + 1.0 / mean) / (observed.found + observed.counted + 1.0)
         still = np.maximum(observed.exposure / short - 0.5 * observed.counted, 0.0)
         counted, quiet = np.flatnonzero(observed.counted > 0.0), np.flatnonzero(still > 0.0)
-        parts = [(source, gap, np.ones(len(code)), many.astype(np.float64))]
+        one = np.ones(len(each))
+        parts = [(each, observed.intervals, one, one)]
         parts += [(counted, short[counted], np.ones(len(counted)), observed.counted[counted])]
         parts += [(quiet, short[quiet], np.zeros(len(quiet)), still[quiet])]
         fold = np.random.default_rng(0).permutation(n) % FOLDS
-        columns = map(np.concatenate, zip(*parts, strict=True))
-        return cls(observed, table, rows, mean, *columns, time, fold)
+        source, gap, found, weight = map(np.concatenate, zip(*parts, strict=True))
+        return cls(observed, table, rows, mean, source, gap, found, weight, time, fold)
 
     def designed(self, some: IntArray) -> Design:
         """Return the design that some of the sources allow."""

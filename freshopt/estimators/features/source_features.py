@@ -62,12 +62,12 @@ class SourceFeatures:
     new: npt.NDArray[Any]
 
     @classmethod
-    def of(cls, log: CrawlLog, given: Any) -> SourceFeatures:  # noqa: ANN401 - a path, a dataframe or "url"
-        """Read the features of a log's sources, and of new ones."""
+    def of(cls, own: npt.NDArray[Any], given: Any) -> SourceFeatures:  # noqa: ANN401 - a path, a dataframe or "url"
+        """Read the features of sources of a log, and of new ones."""
         if isinstance(given, cls):
             return given
         columns: dict[str, npt.NDArray[Any]] = {}
-        names, where = log.names, "the features"
+        names, where = own, "the features"
         path: Path = (
             Path(given) if isinstance(given, str | os.PathLike) else Frame.of(given, "the table of features")
         )
@@ -75,14 +75,14 @@ class SourceFeatures:
         if path.name != FROM_URL or path.exists():
             table, where = Table.read(path, FEATURES).frame, str(path)
             names, columns = table["source"].to_numpy(), _columns(table, where)
-        text, known = names.astype(np.str_), log.names.astype(np.str_)
+        text, known = names.astype(np.str_), own.astype(np.str_)
         missing = np.setdiff1d(known, text).tolist()
         if missing:
             few = list_offenders(map(repr, missing))
             raise SourceDataError(f"{where} has no row of {few}, which the log has. Add a row for each.")
         new = names[~np.isin(text, known)]
-        if len(new) == len(text) - len(known) > 0 and are_text(log.names) != are_text(names):
-            kinds = ["integers", "text"][:: -1 if are_text(log.names) else 1]
+        if len(new) == len(text) - len(known) > 0 and are_text(own) != are_text(names):
+            kinds = ["integers", "text"][:: -1 if are_text(own) else 1]
             raise SourceDataError(
                 f"sources are {kinds[0]} in the log and {kinds[1]} in {where}, such as {new[0]!r}. Write "
                 "them alike in both."
@@ -102,13 +102,12 @@ class SourceFeatures:
 
     def rows_of(self, names: npt.NDArray[Any]) -> IntArray:
         """Return the positions of sources."""
-        text, order = names.astype(np.str_), np.argsort(self.names)
-        place = np.minimum(np.searchsorted(self.names, text, sorter=order), len(order) - 1)
-        missing = text[self.names[order[place]] != text].tolist()
+        place = {name: k for k, name in enumerate(self.names.tolist())}
+        text = names.astype(np.str_).tolist()
+        missing = [repr(name) for name in text if name not in place]
         if missing:
-            few = list_offenders(map(repr, missing))
-            raise SourceDataError(f"there are no features of {few}. Add a row for each.")
-        return order[place].astype(np.int64)
+            raise SourceDataError(f"there are no features of {list_offenders(missing)}. Add a row for each.")
+        return np.array([place[name] for name in text], dtype=np.int64)
 
     def design(self, rows: IntArray) -> Design:
         """Return the design that is learnt from some sources."""

@@ -159,7 +159,7 @@ def test_rows_have_the_likelihood_of_the_crawls() -> None:
     log = CrawlLog.from_columns({"source": source, "elapsed": gap, "changed": changes > 0, "changes": counts})
     observed = CrawlLikelihood.of(log)
     frame = pl.DataFrame({"source": np.arange(40), "x": rng.normal(size=40)})
-    rows = _Regression.of(observed, SourceFeatures.of(log, frame), np.arange(40))
+    rows = _Regression.of(observed, SourceFeatures.of(log.names, frame), np.arange(40))
     values = []
     for rate in (0.1, 0.3, 0.6):
         passed = rows.gap * rate
@@ -177,7 +177,7 @@ def test_priors_are_of_the_time_unit_of_the_log_and_of_known_sources(known: Know
     hours = CrawlLog.from_columns({**rows, "changed": log.changed}, time_unit="hour")
     own, other = priors.parameters(log), priors.parameters(hours)
     np.testing.assert_allclose(other.exposure, 24.0 * own.exposure, rtol=1e-12)
-    with pytest.raises(SourceDataError, match="know nothing of '999'"):
+    with pytest.raises(SourceDataError, match="no features of '999'"):
         priors.parameters(CrawlLog([999, 999], [0.0, 1.0], [0, 1]))
 
 

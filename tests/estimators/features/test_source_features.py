@@ -16,29 +16,29 @@ from freshopt.logs.crawl_log import CrawlLog
 LOG = CrawlLog(["a", "a", "b", "b"], [0.0, 2.0, 0.0, 3.0], [0, 1, 0, 0])
 
 
-def table(**columns: Any) -> pl.DataFrame:
+def table(**columns: list[Any]) -> pl.DataFrame:
     return pl.DataFrame({"source": ["a", "b", "c"], **columns})
 
 
 def test_numbers_and_words_are_read_from_files_and_frames(tmp_path: Path) -> None:
     path = tmp_path / "features.csv"
     path.write_text("url,size,kind,code\na,1e3,html,x1\nb,20,pdf,7\nc,3,html,7\n")
-    found = SourceFeatures.of(LOG, path)
+    found = SourceFeatures.of(LOG.names, path)
     assert found.columns["size"].tolist() == [1000.0, 20.0, 3.0]
     assert found.columns["kind"].tolist() == ["html", "pdf", "html"]
     assert found.columns["code"].tolist() == ["x1", "7", "7"]
     assert found.new.tolist() == ["c"]
     frame = table(size=[1000, 20, 3], kind=["html", "pdf", "html"], flag=[True, False, True])
-    own = SourceFeatures.of(LOG, frame.to_pandas())
+    own = SourceFeatures.of(LOG.names, frame.to_pandas())
     assert own.columns["size"].tolist() == [1000.0, 20.0, 3.0]
     assert own.columns["flag"].tolist() == ["true", "false", "true"]
-    assert SourceFeatures.of(LOG, own) is own
+    assert SourceFeatures.of(LOG.names, own) is own
 
 
 def test_urls_tell_host_folder_depth_and_ending() -> None:
     names = ["https://x.org/news/a.HTML?q=1.pdf", "https://y.org/news/b/c.pdf", "www.z.org/d", "plain"]
     log = CrawlLog(names * 2, [0.0] * 4 + [1.0] * 4, [0] * 8)
-    found = SourceFeatures.of(log, "url")
+    found = SourceFeatures.of(log.names, "url")
     at = found.rows_of(np.array(names))
     told = {name: column[at].tolist() for name, column in found.columns.items()}
     assert told == {
@@ -70,26 +70,26 @@ def test_urls_tell_host_folder_depth_and_ending() -> None:
 )
 def test_columns_that_tell_nothing_are_refused(columns: dict[str, Any], words: str) -> None:
     with pytest.raises(SourceDataError) as error:
-        SourceFeatures.of(LOG, table(**columns))
+        SourceFeatures.of(LOG.names, table(**columns))
     assert words in str(error.value)
 
 
 def test_sources_without_a_row_or_of_another_kind_are_refused() -> None:
     with pytest.raises(SourceDataError, match="has no row of 'b', which the log has"):
-        SourceFeatures.of(LOG, pl.DataFrame({"source": ["a", "c"], "size": [1.0, 2.0]}))
+        SourceFeatures.of(LOG.names, pl.DataFrame({"source": ["a", "c"], "size": [1.0, 2.0]}))
     numbered = CrawlLog([1, 1, 2, 2], [0.0, 1.0] * 2, [0] * 4)
     frame = pl.DataFrame({"source": ["1", "2", "c"], "size": [1.0, 2.0, 3.0]})
     with pytest.raises(SourceDataError, match=r"integers in the log and text in .*, such as 'c'"):
-        SourceFeatures.of(numbered, frame)
+        SourceFeatures.of(numbered.names, frame)
     twice = pl.DataFrame({"source": ["a", "a", "b"], "size": [1.0, 2.0, 3.0]})
     with pytest.raises(SourceDataError, match="names 'a' more than once"):
-        SourceFeatures.of(LOG, twice)
+        SourceFeatures.of(LOG.names, twice)
 
 
 def test_a_design_is_bounded_and_knows_what_it_has_not_seen() -> None:
     size, kind = [1.0, 2.0, 3.0, 4.0, 1e9, -1e9], ["x", "x", "y", "y", "z", "x"]
     log = CrawlLog(np.arange(6), np.zeros(6), np.zeros(6))
-    found = SourceFeatures.of(log, pl.DataFrame({"source": np.arange(6), "size": size, "kind": kind}))
+    found = SourceFeatures.of(log.names, pl.DataFrame({"source": np.arange(6), "size": size, "kind": kind}))
     learners = np.arange(4)
     design = found.design(learners)
     matrix = design.matrix(np.arange(6)).toarray()
