@@ -1,4 +1,4 @@
-"""What features tell of change rates, and of sources that were never crawled."""
+"""What features tell of change rates, and of new sources."""
 
 from __future__ import annotations
 

@@ -38,12 +38,11 @@ SOLUTION = fo.solve(PROBLEM)
 TIMES = np.array([0.0, 1.0, 2.0, 4.0, 0.0, 3.0, 0.5, 1.5])
 LOG = fo.CrawlLog(["a", "a", "a", "a", "b", "b", "c", "c"], TIMES, [0, 1, 0, 1, 0, 1, 0, 0])
 # Forty sources, the first half of which changes every other day.
-FEATURED = fo.CrawlLog(
-    np.repeat(np.arange(40), 10),
-    np.tile(np.arange(10.0), 40),
-    (np.arange(400) < 200) & (np.arange(400) % 3 > 0),
-)
-FEATURES = pl.DataFrame({"source": np.arange(40), "half": np.repeat(["first", "second"], 20)})
+_DAYS = np.arange(400)
+FEATURED = {
+    "log": fo.CrawlLog(_DAYS // 10, _DAYS % 10, (_DAYS < 200) & (_DAYS % 3 > 0)),
+    "features": pl.DataFrame({"source": np.arange(40), "half": np.repeat(["first", "second"], 20)}),
+}
 COUNTED = fo.CrawlLog(
     ["a", "a", "b", "b", "c", "c"], [0, 1, 0, 2, 0, 3], [0, 1, 0, 1, 0, 0], changes=[0, 2, 0, 1, 0, 0]
 )

@@ -1,1 +1,1 @@
-"""Change rates of sources without history, from what is known of the sources themselves."""
+"""Change rates of sources without history, from features."""

@@ -1,4 +1,4 @@
-"""`SourceFeatures`: what is known of sources besides their crawls, and its design matrix.
+"""`SourceFeatures`: tables of features, and their design matrices.
 
 A table of features has a row for each source, columns of numbers and columns of words. What a URL tells is
 added where it tells sources apart: host, first folder, depth and ending of the path. Sources that the log has
