@@ -163,7 +163,8 @@ def plan(
     if in_memory and by_host and "hosts" not in asked:
         asked["hosts"] = origin.hosts()
     rules = {"compare_rule": asked.pop("compare_rule")} if "compare_rule" in asked else {}
-    asked["estimator"] = partial(estimation.fit, hosts=asked.get("hosts"))
+    if "features" not in asked:
+        asked["estimator"] = partial(estimation.fit, hosts=asked.get("hosts"))
     if refresh == "on-request":
         warn("--refresh on-request is now a command of its own, freshopt lifetimes, with the same options.")
         plan_on_request(

@@ -6,7 +6,8 @@ crawl before, not how often; the estimators differ in how they use that.
 * ``MaximumLikelihood(prior=GammaPrior.from_log(log))`` for the rates of many sources; `fo.plan` does so by
   default, with ``GammaPrior.weak(log)`` below 30 sources. For a single source ``MaximumLikelihood()``, whose
   estimates are posterior medians under Jeffreys' prior and scale with the log.
-* ``reset="auto"`` beside a prior if rates do not last; `HostPriors` if hosts differ.
+* ``reset="auto"`` beside a prior if rates do not last; `HostPriors` if hosts differ,
+  `FeaturePriors` if other features tell how often sources change.
 * `LawOfLargeNumbers` where crawls cannot be stored, and their intervals are exponential at known rates;
   `StochasticApproximation` and `MomentumStochasticApproximation` need the same and err more unless changes
   outrun crawls.
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from freshopt.estimators.changes_per_time import FullObservation, Naive
     from freshopt.estimators.default_prior import resetting_prior
     from freshopt.estimators.estimator import Exact, Hoeffding, LikelihoodRatio, Posterior, Published
+    from freshopt.estimators.features.feature_priors import FeaturePriors
     from freshopt.estimators.gamma_prior import GammaPrior
     from freshopt.estimators.host_prior import HostPriors
     from freshopt.estimators.known_crawl_rate import LawOfLargeNumbers
@@ -70,6 +72,7 @@ _NAMES = {
     "changes_per_time": ("FullObservation", "Naive"),
     "default_prior": ("resetting_prior",),
     "estimator": ("Exact", "Hoeffding", "LikelihoodRatio", "Posterior", "Published"),
+    "features.feature_priors": ("FeaturePriors",),
     "gamma_prior": ("GammaPrior",),
     "host_prior": ("HostPriors",),
     "known_crawl_rate": ("LawOfLargeNumbers",),
@@ -81,6 +84,7 @@ _NAMES = {
 }
 __all__ = [
     "Exact",
+    "FeaturePriors",
     "FullObservation",
     "GammaPrior",
     "Hoeffding",

@@ -12,6 +12,7 @@ Newton step, about five steps. The posterior median costs what an interval does,
 from __future__ import annotations
 
 from types import NoneType
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from freshopt.errors import SourceDataError, expect
 from freshopt.estimators.crawl_likelihood import CrawlLikelihood
 from freshopt.estimators.crawl_rows import Forgetting, GammaParameters
 from freshopt.estimators.estimator import BatchEstimator, IntervalMethod, LikelihoodRatio
+from freshopt.estimators.features.feature_priors import FeaturePriors
 from freshopt.estimators.gamma_prior import GammaPrior
 from freshopt.estimators.host_prior import HostPriors
 from freshopt.estimators.marginal_likelihood import posterior_mode
@@ -30,6 +32,8 @@ from freshopt.estimators.sufficient_statistics import as_the_others, flags_of
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, as_positive
 from freshopt.units import convert_time
+
+Prior: TypeAlias = GammaPrior | HostPriors | FeaturePriors
 
 
 class MaximumLikelihood(BatchEstimator):
@@ -49,10 +53,11 @@ class MaximumLikelihood(BatchEstimator):
         added to each source, one with a change and one without, in place of Jeffreys' prior: estimates are
         then of maximum likelihood, and those of sources with few crawls are shrunk towards ln 2/smoothing per
         day, whatever the scale of the log. 0.5 is that of [1]_, 0 adds none.
-    prior : GammaPrior or HostPriors, optional
-        Prior of the change rates over all sources, such as ``GammaPrior.from_log(log)``, or over those of
-        each host, ``HostPriors.from_log(log, host)``. It takes the place of the smoothing: estimates are the
-        posterior mode of ln Δ given the crawls and the prior.
+    prior : GammaPrior, HostPriors or FeaturePriors, optional
+        Prior of the change rates over all sources, such as ``GammaPrior.from_log(log)``, over those of each
+        host, ``HostPriors.from_log(log, host)``, or by features, ``FeaturePriors.from_log(log, features)``.
+        It takes the place of the smoothing: estimates are the posterior mode of ln Δ given the crawls and the
+        prior.
     half_life : float, optional
         Age in *days*, whatever the log's time unit, at which a crawl counts half, for rates that drift; ages
         count from the newest crawl of the log, which must have times. By default all crawls count alike. The
@@ -138,14 +143,15 @@ class MaximumLikelihood(BatchEstimator):
     def __init__(
         self,
         smoothing: float | None = None,
-        prior: GammaPrior | HostPriors | None = None,
+        prior: Prior | None = None,
         half_life: float | None = None,
         reset: Resets | None = None,
     ) -> None:
         if smoothing is not None:
             remedy = "Pass a length in days > 0, or 0 for none."
             smoothing = as_positive(smoothing, "smoothing", remedy, zero=True)
-        expect(prior, (GammaPrior, HostPriors, NoneType), "prior", "Pass a GammaPrior, HostPriors or None")
+        kinds = (GammaPrior, HostPriors, FeaturePriors, NoneType)
+        expect(prior, kinds, "prior", "Pass a GammaPrior, HostPriors, FeaturePriors or None")
         self.smoothing = smoothing
         self.prior = prior
         reset = check_reset(reset)
@@ -211,9 +217,7 @@ class MaximumLikelihood(BatchEstimator):
         return self._likelihood.profile(rate, 0.5 * float(chdtri(1, 1.0 - confidence)))
 
 
-def _check_alone(
-    prior: GammaPrior | HostPriors | None, smoothing: float | None, half_life: float | None
-) -> None:
+def _check_alone(prior: Prior | None, smoothing: float | None, half_life: float | None) -> None:
     """Raise unless resets come with a prior and nothing else."""
     if prior is None:
         raise SourceDataError(

@@ -180,6 +180,8 @@ class RateEvidence:
         Sources of which a change was seen, and those whose crawls any rate explains, however large.
     gap : ndarray of float, shape (n,)
         Mean time between crawls; NaN where there are none, or their number is not kept.
+    expected : ndarray of float, shape (n,), or None
+        Mean of each source's own prior, where these differ.
 
     Examples
     --------
@@ -195,6 +197,7 @@ class RateEvidence:
     changed: BoolArray
     open: BoolArray
     gap: Array
+    expected: Array | None = None
 
     @classmethod
     def of_counts(cls, changes: Array, time: Array) -> RateEvidence:

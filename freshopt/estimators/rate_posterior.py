@@ -91,7 +91,10 @@ class RatePosterior:
         endless = (observed.found > 0) & (observed.counted == 0) & (observed.exposure == 0)
         time = observed.exposure + segment_sums(observed.intervals, observed.offsets)
         range_ = crawled_range(log.interval[~np.isnan(log.interval)], time, observed.counted)
-        return RateEvidence(value, *range_, changed, endless, mean_gaps(log))
+        expected = None if self.prior is None else self.prior.shape / self.prior.exposure
+        if expected is not None and not np.ptp(expected) > 0.0:
+            expected = None
+        return RateEvidence(value, *range_, changed, endless, mean_gaps(log), expected)
 
     def _observed(self, *, jeffreys: bool) -> CrawlLikelihood:
         """Return the likelihood of the crawls, old ones weighed less."""

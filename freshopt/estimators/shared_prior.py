@@ -9,8 +9,8 @@ about a logistic one with a location, a scale for either side, and a concentrati
 narrow one lets ten sources tell where an eleventh lies, a wide one bends to two kinds of sources; its tails
 are power laws of Δ, which is how much faster a source may be that changed at every crawl. The location has as
 hyperprior the half-Cauchy law of √(Δ·gap), averaged over the sources' gaps: with one source nearly Jeffreys'
-prior. s is 1, or the source's own mean gap where that makes the log likelier: a crawler that follows its
-sources has rates that go with gaps.
+prior. s is 1, or where that makes the log likelier the source's own mean gap, as a crawler that follows its
+sources has rates that go with gaps, or the time between changes that its own prior expects.
 
 Gibbs' sampler draws rates, prior and its parameters in turn; and since sources of which little is known keep
 each other where they are, it moves all of them together, too.
@@ -259,13 +259,16 @@ class SharedPrior:
 def _shifts(evidence: RateEvidence) -> list[Array]:
     """Return ln s for each s.
 
-    It is 1, and the sources' mean gaps where these differ.
+    It is 1, and the sources' mean gaps, and times between changes that their priors expect, where these
+    differ.
     """
     gap = evidence.gap
     told = ~np.isnan(gap)
     shifts = [np.zeros(len(gap))]
     if np.any(told) and np.max(gap[told]) > math.exp(WIDTH) * np.min(gap[told]):
         shifts.append(np.log(np.where(told, gap, np.median(gap[told]))))
+    if evidence.expected is not None:
+        shifts.append(-np.log(evidence.expected))
     return shifts
 
 

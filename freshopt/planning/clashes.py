@@ -71,6 +71,11 @@ CLASHES = (
         ("--estimator", "--smoothing", "--half-life", "--reset", "--prior", "success", "statuses", DASK),
         "{1} does not go with {0}, from which change rates are learnt, too. Leave one of them out.",
     ),
+    Clash(
+        "features",
+        ("estimator", "--estimator", "--smoothing", "--half-life", "--reset", "--prior", "signals", DASK),
+        "{1} does not go with {0}, which are the prior of maximum likelihood. Leave one of them out.",
+    ),
     Clash("max_churn", ("compare",), "{0} limits changes of earlier rates. Add {1}.", needs=True),
     *(
         Clash(first, ("constraints",), "{1} does not go with {0}, which " + why + ". Leave it out.")

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from freshopt.certificates.solution import Solution
 from freshopt.errors import by_weight, hearing
 from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.features.source_features import SourceFeatures, with_new_sources
 from freshopt.frames import framed
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.noisy_signals.pooled_signals import PooledSignals
@@ -27,11 +28,7 @@ from freshopt.noisy_signals.with_signals import called, follows_signals, with_si
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.planning.findings import findings, freshness_along, time_fresh
-from freshopt.planning.good_phases import (
-    GoodPhases,
-    phase_savings,
-    phased_problem,
-)
+from freshopt.planning.good_phases import GoodPhases, phase_savings, phased_problem
 from freshopt.planning.plan_files import Solved, source_table, summary, tables, told_of, write_plan
 from freshopt.planning.plan_steps import TOLERANCE as TOLERANCE
 from freshopt.planning.plan_steps import (
@@ -54,6 +51,7 @@ from freshopt.planning.value_forecast import ValueForecast, value_forecast
 from freshopt.planning.wishes import PlanWishes, Wishes, taking
 from freshopt.plots import Plotted, axes_for, draw_achieved, draw_intervals
 from freshopt.questions.bandwidth_for import BandwidthFor
+from freshopt.questions.features_bring import FeaturesBring, features_bring
 from freshopt.questions.few_changes import FewChanges, with_few_changes
 from freshopt.questions.rate_changes import RateChanges, rate_changes
 from freshopt.questions.rates_in_force import old_rates
@@ -113,6 +111,8 @@ class Plan(Solved, Plotted):
         What a limit on these changes costs.
     signals : SignalsBring or None
         What the signals that were passed tell, and what they bring.
+    features : FeaturesBring or None
+        What the features that were passed tell.
     seconds : dict
         Time of each step.
     crawled : bool
@@ -148,6 +148,7 @@ class Plan(Solved, Plotted):
     changes: RateChanges | None = None
     few: FewChanges | None = None
     signals: SignalsBring | None = None
+    features: FeaturesBring | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     crawled: bool = True
     warnings: tuple[str, ...] = ()
@@ -337,6 +338,10 @@ def plan(
         age, binary and log freshness at equal intervals: crawls follow a rule (`signals` of the plan, table
         ``waits``, of freshness ``thresholds``, of age ``ages``), and the schedule has those that are due
         while no signal comes. There are no posterior samples then.
+    features : dataframe, path or "url", optional
+        A row for each source, new ones too, and columns that may tell how often it changes: a regression is
+        then the prior of rates, in place of `estimator` (`freshopt.estimators.FeaturePriors`). New sources
+        count as first fetched when the log ends. What URLs tell is added; "url" is that alone.
     columns : mapping of str to str, optional
         Names of the file's or dataframe's columns to those of a log, such as ``{"url": "source"}``, where
         they are not found.
@@ -372,6 +377,9 @@ def plan(
     ('optimal', [2.0, 1.0])
     """
     crawls, known = as_crawl_log(log, time_unit, columns)
+    if wishes.get("features") is not None:
+        wishes["features"] = told = SourceFeatures.of(crawls.names, wishes["features"])
+        crawls = with_new_sources(crawls, told.new)
     asked = {"bandwidth": bandwidth, "horizon": horizon, **wishes}
     request = Wishes.of(crawls, asked, PlanWishes)
     return make_plan(crawls, request, on_progress, crawled=known is None)
@@ -469,25 +477,6 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress | None, *, crawl
     found["freshness"] = freshness_along(solution, marked)
     step("done")
     seconds.pop("done")
-    return Plan(
-        log,
-        estimate,
-        lower,
-        upper,
-        solution,
-        times,
-        value,
-        baselines,
-        request,
-        found,
-        uncertainty,
-        forecast,
-        phases,
-        needed,
-        today,
-        changes,
-        few,
-        brought,
-        seconds,
-        crawled,
-    )
+    made = (log, estimate, lower, upper, solution, times, value, baselines, request, found)
+    told = (uncertainty, forecast, phases, needed, today, changes, few, brought, features_bring(estimate))
+    return Plan(*made, *told, seconds, crawled)

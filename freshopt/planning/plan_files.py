@@ -277,6 +277,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "phases": None if plan.phases is None else plan.phases.facts(),
         "today": today,
         **({} if plan.signals is None else {"signals": plan.signals.facts()}),
+        **({} if plan.features is None else {"features": plan.features.facts()}),
         "changes": None if plan.changes is None else plan.changes.facts(),
         "few_changes": None if plan.few is None else plan.few.facts(),
         "intervals": interval_facts(solution.rates, log.names, plan.estimate.flag_),

@@ -44,7 +44,7 @@ from freshopt.planning.good_phases import (
     phased_problem,
     sampled_sources,
 )
-from freshopt.planning.request import PerSource, default_estimate
+from freshopt.planning.request import PerSource, default_estimate, featured_estimate
 from freshopt.planning.wishes import Wishes
 from freshopt.questions.bandwidth_for import BandwidthFor
 from freshopt.questions.solve_with_kinks import solve_with_kinks
@@ -76,7 +76,9 @@ _OWN_BANDWIDTH = "This bandwidth is that of the log's own crawls; set another (-
 
 def estimated_sources(log: CrawlLog, request: Wishes) -> tuple[Estimator, Sources]:
     """Estimate change rates; return the estimator and the sources to plan for."""
-    if request.signals is None:
+    if request.features is not None:
+        estimate: Estimator = featured_estimate(log, request.features)
+    elif request.signals is None:
         estimate = (request.estimator or default_estimate)(log)
     else:
         hosts = None if request.hosts is None else request.hosts(log.names)

@@ -29,6 +29,8 @@ from freshopt import problems
 from freshopt.errors import SourceDataError, expect, list_offenders
 from freshopt.estimators.default_prior import default_prior
 from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.features.feature_priors import FeaturePriors
+from freshopt.estimators.features.source_features import SourceFeatures
 from freshopt.estimators.known_crawl_rate import KnownCrawlRate
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.logs.change_history import ChangeHistory
@@ -37,13 +39,15 @@ from freshopt.logs.file_kinds import Frame
 from freshopt.logs.read_crawls import read_log
 from freshopt.logs.schema import HOST_LIMITS, SOURCE_LIMITS, Schema, Table
 from freshopt.modelling.objective import Objective, Refresh
-from freshopt.numerics.arrays import Array, as_number, shape_of
+from freshopt.numerics.arrays import Array, as_number, read_only, shape_of
 from freshopt.questions.bandwidth_for import AS_TODAY
 from freshopt.scheduling.rate_table import RateTable, read_rates
 from freshopt.units import Time, check_time_unit, convert_time, duration_of, gap_of, rate_of
 
 # Rows of the daily log that a change history becomes; a longer one is crawled less often than daily.
 MOST_ROWS = 2_000_000
+# Flag of a source that the log has not.
+NEVER_CRAWLED = "never crawled"
 PerSource: TypeAlias = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 Log: TypeAlias = CrawlLog | ChangeHistory | str | os.PathLike[str] | Any
 
@@ -73,6 +77,14 @@ def as_crawl_log(
         return log.to_log(max(day, float(np.sum(log.end - log.start)) / MOST_ROWS)), log
     unit = "day" if time_unit is None else check_time_unit(time_unit)
     return read_log(log, unit, columns=columns), None
+
+
+def featured_estimate(log: CrawlLog, features: SourceFeatures) -> Estimator:
+    """Return the default estimator with priors by features, fitted."""
+    made = MaximumLikelihood(prior=FeaturePriors.from_log(log, features)).fit(log)
+    new = np.isin(log.names, features.new)
+    made.flag_ = read_only(np.where(new, NEVER_CRAWLED, made.flag_))
+    return made
 
 
 class Clock(NamedTuple):
@@ -149,6 +161,11 @@ def a_flag(name: str, given: Any, _log: CrawlLog | Clock) -> bool:  # noqa: ANN4
 def values_of(what: str) -> Read:
     """Return the reader of values by source, in tables' column `what`."""
     return lambda _name, given, log: per_source(given, what, log)
+
+
+def features_of(_name: str, given: Any, log: CrawlLog | Clock) -> SourceFeatures:  # noqa: ANN401 - a table
+    """Return the features of a log's sources, and of new ones."""
+    return SourceFeatures.of(log.names, given)
 
 
 def windows_of(name: str, given: Any, log: CrawlLog | Clock) -> PerSource:  # noqa: ANN401 - whatever names sources

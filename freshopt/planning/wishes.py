@@ -20,6 +20,7 @@ import numpy as np
 
 from freshopt.errors import ObjectiveError, SourceDataError, check_seed, expect, refuse_unknown
 from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.features.source_features import SourceFeatures
 from freshopt.estimators.weekly_profile import check_load_limit
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.source_index import hosts_of_urls
@@ -41,6 +42,7 @@ from freshopt.planning.request import (
     a_limit,
     a_rate,
     as_is,
+    features_of,
     fit_of,
     limits_of,
     per_source,
@@ -215,6 +217,14 @@ class Wishes:
         metavar="FILE",
         group="estimates",
         help="Table of signals of change, as a sitemap's or feed's dates: source, time, kind if several.",
+    )
+    features: SourceFeatures | None = wish(
+        None,
+        features_of,
+        kind=Path,
+        metavar="FILE",
+        group="estimates",
+        help="Table with a row a source, new ones too, and columns that may tell its change rate; or url.",
     )
     confidence: float = wish(
         0.95,
@@ -421,6 +431,7 @@ class _TimedWishes(_EveryWish, total=False):
     retry_at_once: bool
     changed_cost: Any
     signals: Any
+    features: Any
 
 
 class BackTestWishes(_TimedWishes, total=False):

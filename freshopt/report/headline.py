@@ -34,6 +34,7 @@ _FLAGS = {
     "never changed": "never changed",
     "always changed": "changed at every crawl",
     "baseline only": "crawled only once",
+    "never crawled": "not crawled yet",
 }
 
 

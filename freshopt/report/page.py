@@ -127,6 +127,7 @@ def findings(
             source_findings.rates(told, folder),
             plan_findings.phases(told),
             plan_findings.signals(told),
+            plan_findings.features(told),
             saving.bandwidth(told),
             saving.fetches(told),
             frontier(told, folder),

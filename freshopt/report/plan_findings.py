@@ -107,6 +107,17 @@ def signals(told: Context) -> Finding | None:
     return Finding("signals", "signals", found.text("sentence")).section("Signals", table=table)
 
 
+def features(told: Context) -> Finding | None:
+    """Return what features tell of the change rates, and of which."""
+    found = told.facts.within("features")
+    if found is None:
+        return None
+    rows = [[name(row.text("feature")), amount(row.number("factor"))] for row in found.rows("columns")]
+    columns = [Column("feature"), Column("typical factor", "number")]
+    table = Table("How far each feature moves change rates", columns, rows) if rows else None
+    return Finding("features", "features", found.text("sentence")).section("Features", table=table)
+
+
 def constraints(told: Context) -> Finding | None:
     """Return declared constraints: what they use, their limits, their shadow prices."""
     found = told.facts.within("constraints")

@@ -60,6 +60,7 @@ GROUPS: dict[str, dict[str, Group]] = {
                 "seed",
                 "draws",
                 "signals",
+                "features",
             ),
         ),
         "Advanced": Group((), ("engine", "scheduler")),

@@ -33,6 +33,7 @@ TABLES: dict[str, Callable[[Path, str], Any]] = {
     "compare": tables.rates_in_force_of,
     # Read with the log, on its clock.
     "signals": lambda path, _: path,
+    "features": lambda path, _: path,
 }
 
 # Options with a letter, too.

@@ -32,6 +32,7 @@ from freshopt.cvx import cp
 from tests.contracts import discovery
 from tests.contracts.api_fixtures import (
     COUNTED,
+    FEATURED,
     GREEDY,
     GROUPED,
     IN_POLICY,
@@ -283,6 +284,7 @@ CALLS: dict[str, Call] = {
     ),
     "estimators.resetting_prior": Call(estimators.resetting_prior, {"log": LOG, "reset": "auto"}),
     "estimators.Hoeffding": interval(estimators.Hoeffding, MATCHED),
+    "estimators.FeaturePriors": Call(estimators.FeaturePriors.from_log, FEATURED),
     "estimators.HostPriors": Call(estimators.HostPriors.from_log, {"log": LOG, "host": ["x", "x", "y"]}),
     "online.LambdaLearnAndCrawl": acted(
         online.LambdaLearnAndCrawl,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
 import freshopt as fo
 from freshopt import estimators, noisy_signals, problems, scheduling
@@ -36,6 +37,12 @@ LIMITED = fo.Problem(DELAY, SOURCES, 4.0, constraints=[fo.Budget(2.0, cost=[1.0,
 SOLUTION = fo.solve(PROBLEM)
 TIMES = np.array([0.0, 1.0, 2.0, 4.0, 0.0, 3.0, 0.5, 1.5])
 LOG = fo.CrawlLog(["a", "a", "a", "a", "b", "b", "c", "c"], TIMES, [0, 1, 0, 1, 0, 1, 0, 0])
+# Forty sources, the first half of which changes every other day.
+_DAYS = np.arange(400)
+FEATURED = {
+    "log": fo.CrawlLog(_DAYS // 10, _DAYS % 10, (_DAYS < 200) & (_DAYS % 3 > 0)),
+    "features": pl.DataFrame({"source": np.arange(40), "half": np.repeat(["first", "second"], 20)}),
+}
 COUNTED = fo.CrawlLog(
     ["a", "a", "b", "b", "c", "c"], [0, 1, 0, 2, 0, 3], [0, 1, 0, 1, 0, 0], changes=[0, 2, 0, 1, 0, 0]
 )

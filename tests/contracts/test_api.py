@@ -107,7 +107,8 @@ def test_every_public_name_is_covered() -> None:
 def test_a_name_that_comes_on_use_is_that_of_no_file(package: str) -> None:
     """A file takes its name in the package as soon as anything imports it."""
     module = importlib.import_module(f"freshopt.{package}")
-    files = {path.stem for path in Path(str(module.__file__)).parent.glob("*.py")}
+    folder = Path(str(module.__file__)).parent
+    files = {".".join(path.relative_to(folder).with_suffix("").parts) for path in folder.rglob("*.py")}
     assert module._NAMES.keys() <= files
     assert files.isdisjoint(module.__all__)
     assert sorted(name for names in module._NAMES.values() for name in names) == sorted(module.__all__)

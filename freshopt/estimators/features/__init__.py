@@ -1,0 +1,1 @@
+"""Change rates of sources without history, from features."""
