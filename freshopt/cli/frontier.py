@@ -35,7 +35,7 @@ POINTS = 9
 
 @command()
 @click.argument("sources", type=click.Path(path_type=Path))
-@inputs.goal_options(OBJECTIVES)
+@inputs.goal_options(OBJECTIVES, own=True)
 @options.refresh_option
 @click.option(
     "--bandwidths",

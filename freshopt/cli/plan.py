@@ -57,7 +57,7 @@ OF_LIFETIMES = {*LifetimeWishes.__annotations__, "bandwidth"}
 @options.log_argument
 @options.example_option
 @origin_options
-@inputs.goal_options(PLANNED)
+@inputs.goal_options(PLANNED, own=True)
 @options.solve_refresh_option
 @wish_options("bandwidth", "horizon")
 @options.requests_option

@@ -162,7 +162,7 @@ def _resets(model: Estimator) -> list[tuple[str, str]]:
 
 @command()
 @click.argument("sources", type=click.Path(path_type=Path))
-@inputs.goal_options(OBJECTIVES)
+@inputs.goal_options(OBJECTIVES, own=True)
 @options.solve_refresh_option
 @wish_option("bandwidth")
 @wish_option("host_limits")
