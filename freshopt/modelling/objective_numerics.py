@@ -66,15 +66,15 @@ def gap_costs(objective: Objective, sources: Sources) -> GapCosts | str:
     """Return what gaps cost that an objective declares by rates, or why it is not known."""
     if objective.refresh is not Refresh.PERIODIC:
         return (
-            f"{objective!r} is a cost of rates under {objective.refresh.value} refreshes, which tells no cost "
-            "of age. Declare refresh = fo.Refresh.PERIODIC and the cost of equal gaps, or write a curve(sources)"
+            f"{objective!r} is a cost of rates under {objective.refresh.value} refreshes, which tells no "
+            "cost of age; declare refresh = fo.Refresh.PERIODIC and the cost of equal gaps"
         )
     numerics, unknown = numerics_of(objective, sources.never_failing())
     if numerics is None:
-        return f"{objective!r} uses the atom {unknown}, whose derivatives are not known. Register it"
+        return f"{objective!r} uses the atom {unknown}, whose derivatives are not known; register it"
     found = GapCosts(numerics)
     refused = found.refused(len(sources))
-    return found if refused is None else f"{objective!r} tells no cost of age: {refused}. Use a schedule alone"
+    return found if refused is None else f"{objective!r} tells no cost of age: {refused}"
 
 
 def _has_derived_attempts(objective: Objective, sources: Sources) -> bool:
@@ -128,6 +128,6 @@ def _kind(objective: Objective, sources: Sources, *, signalled: bool) -> Kernel 
         )
     sign = 1.0 if objective.sense == "minimise" else -1.0
     node = compile_expression(declaration.expression, rate)
-    numerics = DerivedNumerics(node, sign, sources.change_rate)
+    numerics = DerivedNumerics(node, sign, sources.scale)
     require_registered(numerics, declaration.expression, rate, sources, chosen)
     return numerics

@@ -193,7 +193,9 @@ def backtest(
         Refreshes per time unit, or with its unit; of several each has its rows. By default as many as the
         log's own crawls.
     objective, importance, hosts, host_limits, estimator, columns, time_unit
-        As in `plan`.
+        As in `plan`. Changes do not show what an objective of your own costs: it is what is expected of each
+        policy under the posterior of the change rates given the whole log. Crawls at other times than those
+        of a rate are left out where no cost of age is known.
     min_interval, max_interval, limits, min_rate, max_rate
         As in `plan`.
     history : ChangeHistory, optional
@@ -217,7 +219,7 @@ def backtest(
         "stormcrawler-news", "news-crawl", "miniflux", "changedetection", "backoff", an interval such as "6h",
         or a mapping from names to rules with other settings. Each begins with the log and makes as many
         fetches as it does; beside it stands the plan that makes as many.
-    success, retry_at_once, changed_cost
+    source_columns, success, retry_at_once, changed_cost
         As in `plan`. With `success` fetches fail at random by these chances, those of one moment alike for
         all policies; no rates are best in hindsight then, nor with `changed_cost`.
     statuses : (source, status, time), optional

@@ -215,7 +215,10 @@ def _expected(
     if conduct.rates is not None:
         return costs.of_rates(conduct.rates) * changes.span
     assert conduct.runs is not None, "rates or crawls"
-    given = (costs.of_crawls(window.world.start, each, changes.first, changes.until) for each in conduct.runs[world])
+    given = (
+        costs.of_crawls(window.world.start, each, changes.first, changes.until)
+        for each in conduct.runs[world]
+    )
     return np.asarray(np.mean([*given], axis=0))
 
 

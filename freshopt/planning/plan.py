@@ -337,6 +337,9 @@ def plan(
         age, binary and log freshness at equal intervals: crawls follow a rule (`signals` of the plan, table
         ``waits``, of freshness ``thresholds``, of age ``ages``), and the schedule has those that are due
         while no signal comes. There are no posterior samples then.
+    source_columns : dataframe or mapping, optional
+        Columns of your own for objectives and constraints of your own, ``sources["size"]``: a dataframe with
+        the column source, or a mapping of their names to values, each given as `importance` is.
     columns : mapping of str to str, optional
         Names of the file's or dataframe's columns to those of a log, such as ``{"url": "source"}``, where
         they are not found.

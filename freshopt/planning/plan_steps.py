@@ -107,6 +107,7 @@ def sources_of(estimate: Estimator, log: CrawlLog, request: Wishes) -> Sources:
         stale_while_revalidate=by_source(request.stale_while_revalidate),
         success=by_source(request.success),
         changed_cost=0.0 if request.changed_cost is None else request.changed_cost(log.names),
+        columns={name: values(log.names) for name, values in (request.source_columns or {}).items()},
     )
     made = made.of_library(log.library)
     return retried_at_once(made) if request.retry_at_once else made
@@ -247,8 +248,8 @@ def method_of(request: Wishes, problem: Problem | None = None) -> Periodic | Poi
 def schedule_value_of(times: Schedule, solution: Solution, log: CrawlLog) -> float:
     """Return the objective's expected value over the schedule's horizon.
 
-    What good phases save is that of the long run. NaN of crawls that follow signals, whose times are open, and
-    of an objective that tells no cost of age.
+    What good phases save is that of the long run. NaN of crawls that follow signals, whose times are open,
+    and of an objective that tells no cost of age.
     """
     problem = solution.problem
     if isinstance(problem.objective, Spend):

@@ -41,6 +41,7 @@ from freshopt.planning.request import (
     a_limit,
     a_rate,
     as_is,
+    columns_of,
     fit_of,
     limits_of,
     per_source,
@@ -311,6 +312,7 @@ class Wishes:
         help="Extra cost of a fetch that finds a change, relative to one that finds none (a 304), such"
         " as 20. --bandwidth and --host-limits are then in that unit.",
     )
+    source_columns: Mapping[str, PerSource] | None = wish(None, columns_of)
     compare_rule: Mapping[str, Rule] | None = wish(
         None,
         lambda name, given, _log: _rules(name, given),
@@ -421,6 +423,7 @@ class _TimedWishes(_EveryWish, total=False):
     retry_at_once: bool
     changed_cost: Any
     signals: Any
+    source_columns: Any
 
 
 class BackTestWishes(_TimedWishes, total=False):

@@ -3,7 +3,7 @@
 An objective that is declared by rates says what a rate costs a source of some change rate, and not what each
 missed change does. Held out, it is therefore expected: under the posterior of the change rates given the
 whole log, of whatever rates or crawls a policy has. Under the model no policy is favoured by that, however
-its rates were found: the posterior has all that the log tells. A drift of the rates within the log is averaged.
+its rates were found: the posterior has all that the log tells. A drift within the log is averaged.
 
 Cost: for each Gauss node of the posteriors one evaluation, of rates or of all gaps; then one for each end of
 a window.

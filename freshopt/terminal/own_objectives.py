@@ -84,7 +84,9 @@ def is_own(text: str) -> bool:
 
 def live_objective_of(text: str) -> Objective:
     """Return the objective of a planner that a text names."""
-    return OwnObjective.parsed(text).made(None) if is_own(text) else objective_named(text, "day", None, PLANNED)
+    return (
+        OwnObjective.parsed(text).made(None) if is_own(text) else objective_named(text, "day", None, PLANNED)
+    )
 
 
 def imported(module_name: str, name: str, option: str, written: str) -> object:

@@ -4,8 +4,8 @@ Periodic refreshes at rate ρ cost J(ρ) = ρ·C(1/ρ), the mean of a cost of ag
 
     C(τ) = τ·J(1/τ),    c(τ) = C'(τ) = J(ρ) − ρ·J'(ρ) at ρ = 1/τ.
 
-J is convex just where c does not fall, since C is the perspective of J. What a refresh costs itself, the slope
-of J at infinite rates, is C(0): each gap has it, whatever its length. Under Poisson refreshes J is a
+J is convex just where c does not fall, since C is the perspective of J. What a refresh costs itself, the
+slope of J at infinite rates, is C(0): each gap has it, whatever its length. Under Poisson refreshes J is a
 Laplace transform of c, which no values of J at floats give back.
 
 Attempts at equal gaps, of which each succeeds with chance s, follow from C as for every other curve
