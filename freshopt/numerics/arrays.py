@@ -281,13 +281,9 @@ def own_columns(
         if column.dtype.kind not in "USO":
             column = as_vector(value, n, f"column {name!r}")
             if not all_finite(once(column)):
-                raise SourceDataError(
-                    f"column {name!r} has entries that are no finite numbers. Correct them."
-                )
+                raise SourceDataError(f"column {name!r} has entries that are not finite. Correct them.")
         elif column.dtype.kind == "O" and not all(isinstance(each, str) for each in column.ravel().tolist()):
-            raise SourceDataError(
-                f"column {name!r} has entries that are no text. Pass numbers, or text alone."
-            )
+            raise SourceDataError(f"column {name!r} has entries of several kinds. Pass numbers, or text.")
         elif column.shape not in ((), (n,)):
             raise SourceDataError(
                 f"column {name!r} has shape {column.shape} but there are {n} sources. Pass one entry each."

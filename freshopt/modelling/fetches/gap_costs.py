@@ -40,11 +40,6 @@ class GapCosts:
         with np.errstate(all="ignore"):
             return length * self.numerics.cost(1.0 / length)
 
-    def at(self, age: Array) -> Array:
-        """Return the cost c of copies of an age > 0, shape (n,)."""
-        rate = 1.0 / age
-        return self.numerics.cost(rate) + rate * self.numerics.marginal(rate)
-
     def take(self, index: Index) -> GapCosts:
         """Return the costs of some of the sources."""
         return GapCosts(self.numerics.take(index))
@@ -65,6 +60,7 @@ def derived_attempts(numerics: Numerics, success: Array) -> Kernel:
     cell = Cell(*(_OfPlace(numerics, part) for part in ("cost", "marginal", "inverse_marginal")))
     n = len(success)
     # Mean and index at a period are cost and marginal at its rate; the cell alone is asked here.
+    # What is declared may be sharp where it is smooth: each term is summed.
     curve = Curve((np.arange(float(n)),), cell.cost, cell.cost, cell.marginal, cell.inverse, rate_at=None)
     return attempt_kernel(np.ones(n), curve, cell, success)
 
