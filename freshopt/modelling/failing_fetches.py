@@ -136,7 +136,8 @@ def _no_form(objective: Objective, sources: Sources, success: Array) -> str:
 
 
 def _remedy(objective: Objective) -> str:
-    if type(objective).attempt_kernel is not Objective.attempt_kernel:
+    kinds = type(objective)
+    if kinds.attempt_kernel is not Objective.attempt_kernel or kinds.kernel is Objective.kernel:
         return "Use Refresh.POISSON, or fo.solve"
     poisson = "use Refresh.POISSON, or " if Refresh.POISSON in objective.disciplines else ""
     text = f"{poisson}leave success out"

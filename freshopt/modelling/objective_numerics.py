@@ -82,7 +82,7 @@ def _has_derived_attempts(objective: Objective, sources: Sources) -> bool:
     success = sources.failing
     if success is None or objective.attempts or objective.refresh is not Refresh.PERIODIC:
         return False
-    if type(objective).attempt_kernel is not Objective.attempt_kernel:
+    if type(objective).kernel is not Objective.kernel:
         return False
     return objective.never_failing(sources.never_failing(), success, Refresh.PERIODIC) is None
 
