@@ -111,7 +111,7 @@ CLASHES = (
     Clash(
         "--source-columns",
         ("constraints", "changed_cost", "own objective"),
-        "--source-columns is for --budget, --nested, --target and an objective of your own, or has the column "
+        "--source-columns is for --budget, --nested, --target and your own objective, or has the column "
         "changed_cost. Give one of these, or leave it out.",
         needs=True,
     ),
