@@ -216,7 +216,7 @@ class PartitionedSources:
 
 
 def carried(columns: Iterable[str]) -> list[str]:
-    """Return those of the columns that are numbers of sources, one's own among them."""
+    """Return the columns with numbers of sources, one's own among them."""
     return [name for name in columns if name in NUMBERS or name not in KNOWN]
 
 

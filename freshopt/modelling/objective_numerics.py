@@ -63,7 +63,7 @@ def numerics_of(objective: Objective, sources: Sources) -> tuple[Numerics | None
 
 
 def gap_costs(objective: Objective, sources: Sources) -> GapCosts | str:
-    """Return what gaps cost that an objective declares by rates, or why it is not known."""
+    """Return what gaps cost by a declaration, or why nobody knows."""
     if objective.refresh is not Refresh.PERIODIC:
         return (
             f"{objective!r} is a cost of rates under {objective.refresh.value} refreshes, which tells no "

@@ -240,7 +240,7 @@ class Sources:
         return len(self._change_rate)
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        """Return a column by name, one of your own or an attribute, shape (n,)."""
+        """Return a column of your own, or another, by name."""
         found = self.columns.get(name) if name in self.columns or name not in COLUMNS else getattr(self, name)
         if found is None:
             known = ", ".join(map(repr, self.columns)) or "none of your own"

@@ -152,7 +152,7 @@ def values_of(what: str) -> Read:
 
 
 def columns_of(name: str, given: Any, log: CrawlLog | Clock) -> dict[str, PerSource]:  # noqa: ANN401
-    """Return further columns of the sources: of a mapping by name, or a dataframe by source."""
+    """Return columns of one's own, of a mapping or a dataframe."""
     if isinstance(given, Mapping):
         return {str(each): per_source(values, str(each), log) for each, values in given.items()}
     if not hasattr(given, "columns"):

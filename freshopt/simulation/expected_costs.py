@@ -70,9 +70,9 @@ class ExpectedCosts:
         return None
 
     def of_crawls(self, start: Array, refreshes: Refreshes, first: Array, until: Array) -> Array:
-        """Return the cost of each source from `first` to `until`, with a fresh copy at the start.
+        """Return the cost of each source from `first` to `until`.
 
-        Crawls are given source by source, in order of time.
+        Its copy is fresh at the start. Crawls are given source by source, in order of time.
         """
         known = next((one for one in self._elapsed if one[0] is refreshes), None)
         if known is None:
@@ -91,7 +91,7 @@ class ExpectedCosts:
         return spent_until(until) - spent_until(first)
 
     def _until_each(self, start: Array, refreshes: Refreshes) -> tuple[Array, Array]:
-        """Return start and crawls of each source, and what was spent by then."""
+        """Return start and crawls of each source, and costs until then."""
         source, time = refreshes
         n = len(start)
         own = np.concatenate([np.arange(n), source])

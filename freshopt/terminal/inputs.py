@@ -113,7 +113,7 @@ class Goal:
 def goal_options(
     names: Iterable[str], *, default: str | None = "harmonic", own: bool = False
 ) -> options.Decorator:
-    """Return the options of an objective, perhaps your own, and its parameters, as `goal`."""
+    """Return the options of an objective and its parameters, as `goal`."""
     objective = options.objective_option(names, default=default, own=own)
     return options.bundled("goal", (objective, options.exponent_option, options.deadline_option), Goal)
 

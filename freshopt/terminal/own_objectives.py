@@ -52,7 +52,7 @@ class OwnObjective(NamedTuple):
         return cls(module, own.id, tuple(map(_literal, node.args)), settings)
 
     def made(self, refresh: str | None) -> Objective:
-        """Return the objective; `refresh` is the discipline that is asked for, if any."""
+        """Return the objective, under the discipline that is asked for."""
         found = imported(self.module, self.name, "--objective", WRITTEN)
         where = f"--objective: {self.module}:{self.name}"
         if isinstance(found, type) and issubclass(found, Objective):
@@ -90,7 +90,7 @@ def live_objective_of(text: str) -> Objective:
 
 
 def imported(module_name: str, name: str, option: str, written: str) -> object:
-    """Return what a module has by a name; the module may lie in the current folder."""
+    """Import a module, perhaps of this folder; return what a name is."""
     folder = os.getcwd()
     if folder not in sys.path:
         sys.path.insert(0, folder)

@@ -65,7 +65,7 @@ def sources_of(
 
 
 def own_columns_of(table: Table) -> list[str]:
-    """Return the columns of a table that no other wish reads, and that are filled."""
+    """Return the filled columns that nothing else reads."""
     known = {"source", "name", "time_unit", *COLUMNS, *NAMES}
     frame = table.frame
     return [name for name in frame.columns if name not in known and not frame[name].null_count()]

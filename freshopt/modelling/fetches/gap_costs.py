@@ -35,7 +35,7 @@ class GapCosts:
     numerics: Numerics
 
     def gap_cost(self, gap: Array) -> Array:
-        """Return C(τ) of gaps, shape (n,); that of 0 is what a refresh costs itself."""
+        """Return C(τ) of gaps, C(0) being what a refresh costs itself."""
         length = np.maximum(gap, 1.0 / LARGEST)
         with np.errstate(all="ignore"):
             return length * self.numerics.cost(1.0 / length)
