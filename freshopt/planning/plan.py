@@ -90,7 +90,8 @@ class Plan(Solved, Plotted):
     schedule : Schedule
         Offsets count from the end of the log, which is its `start` where the log has dates.
     schedule_value : float
-        The objective's expected value over the schedule's horizon, given each source's last crawl in the log.
+        The objective's expected value over the schedule's horizon, given each source's last crawl in the log;
+        NaN where no cost of age is known.
     baselines : dict
         The long-run value of simple rules (uniform, proportional, square-root) at the same bandwidth.
     request : Wishes

@@ -256,11 +256,9 @@ def schedule_value_of(times: Schedule, solution: Solution, log: CrawlLog) -> flo
         return total(problem.sources.refresh_cost[times.source]) / times.horizon
     if follows_signals(problem.objective):
         return math.nan
-    if not isinstance(problem.objective, CurveObjective):
-        told = gap_costs(problem.objective, problem.sources)
-        if isinstance(told, str):
-            warn(f"the schedule's own value is left out: {told}.")
-            return math.nan
+    own = not isinstance(problem.objective, CurveObjective)
+    if own and isinstance(gap_costs(problem.objective, problem.sources), str):
+        return math.nan
     value = expected_value(times, problem.objective, problem.sources, log.age)
     saved = total(phase_savings(problem, solution.rates))
     return value - saved if problem.objective.sense == "minimise" else value + saved

@@ -86,7 +86,7 @@ class ExpectedCosts:
             # The start comes before all crawls of a source.
             at = first_beyond(time, ends[:-1], ends[1:], moment) + np.arange(len(start))
             gap = np.maximum(moment - last[at], 0.0)
-            return spent[at] + self._of_gaps(np.arange(len(start)), gap)
+            return np.asarray(spent[at] + self._of_gaps(np.arange(len(start)), gap))
 
         return spent_until(until) - spent_until(first)
 

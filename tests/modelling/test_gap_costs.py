@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -52,7 +53,7 @@ def bill(rate: Expression, sources: fo.Sources, price: float) -> Expression:
 
 
 # What is declared, its cost of age, and what a refresh costs itself.
-KNOWN = {
+KNOWN: dict[str, tuple[Callable[..., Expression], Callable[..., Any], float]] = {
     "delay": (delay, lambda s, d: d * s, 0.0),
     "power": (partial(power, exponent=0.3), lambda s, _: s**0.3, 0.0),
     "steep": (partial(power, exponent=3.0), lambda s, _: s**3, 0.0),

@@ -57,11 +57,11 @@ class GapCosts:
 
 def derived_attempts(numerics: Numerics, success: Array) -> Kernel:
     """Return the numerics of periodic attempts that succeed with these chances."""
-    cell = Cell(*(_OfPlace(numerics, part) for part in ("cost", "marginal", "inverse_marginal")))
-    n = len(success)
+    cost, n = _OfPlace(numerics, "cost"), len(success)
+    cell = Cell(cost, _OfPlace(numerics, "marginal"), _OfPlace(numerics, "inverse_marginal"))
     # Mean and index at a period are cost and marginal at its rate; the cell alone is asked here.
     # What is declared may be sharp where it is smooth: each term is summed.
-    curve = Curve((np.arange(float(n)),), cell.cost, cell.cost, cell.marginal, cell.inverse, rate_at=None)
+    curve = Curve((np.arange(float(n)),), cost, cost, cell.marginal, cell.inverse, rate_at=None)
     return attempt_kernel(np.ones(n), curve, cell, success)
 
 
