@@ -71,10 +71,10 @@ def gap_costs(objective: Objective, sources: Sources) -> GapCosts | str:
         )
     numerics, unknown = numerics_of(objective, sources.never_failing())
     if numerics is None:
-        return f"{objective!r} uses the atom {unknown}, whose derivatives are not known; register it"
+        return f"{objective!r} tells no cost of age: {unknown.rstrip('.')}"
     found = GapCosts(numerics)
     refused = found.refused(len(sources))
-    return found if refused is None else f"{objective!r} tells no cost of age: {refused}"
+    return found if refused is None else f"{objective!r} tells no cost of age: {refused}. Use its rates alone"
 
 
 def _has_derived_attempts(objective: Objective, sources: Sources) -> bool:
