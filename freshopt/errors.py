@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import sys
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields
@@ -18,6 +18,7 @@ from numbers import Real
 from typing import Any, TypeVar
 
 Choice = TypeVar("Choice")
+Given = TypeVar("Given")
 
 # Offenders listed by name; a longer list hides the remedy.
 SHOWN = 5
@@ -345,6 +346,27 @@ def shown(value: object) -> str:
     ('[1.0, None]', 99)
     """
     return shortened(" ".join(repr(value).split()))
+
+
+def guarded(call: Callable[[], Given]) -> Given | BaseException:
+    """Return what foreign code returns or raises.
+
+    The one place where anything may be caught: foreign code may raise anything, and that it did, with what,
+    is a result to report and hides nothing. Besides exceptions that means an exit (a solver must not end its
+    caller) and a panic of a Rust extension, a BaseException of no importable type. Interrupts, and whatever
+    else is meant for the caller, pass.
+
+    Examples
+    --------
+    >>> guarded(lambda: 1), guarded(lambda: 1 / 0)
+    (1, ZeroDivisionError('division by zero'))
+    """
+    try:
+        return call()
+    except BaseException as error:
+        if not isinstance(error, Exception | SystemExit) and type(error).__name__ != "PanicException":
+            raise
+        return error
 
 
 def list_offenders(offenders: Iterable[str]) -> str:

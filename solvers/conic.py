@@ -360,7 +360,7 @@ def _declared(
 def _even_rates(problem: Problem) -> Array:
     """Return rates ∝ change rates that meet the limits on rates."""
     program = problem.program
-    rates = np.array(problem.sources.change_rate)
+    rates = np.array(problem.sources.scale)
     if program is None or problem.bundles is not None:
         return rates
     rows = program.rows

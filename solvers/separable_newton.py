@@ -177,7 +177,7 @@ def declared_numerics(problem: Problem, pick: IntArray | None = None) -> Numeric
             node = compile_expression(declaration.expression, rate)
         except UnknownAtomError as error:
             return str(error).rstrip(".")
-        kinds.append(DerivedNumerics(node, sign, sources.change_rate))
+        kinds.append(DerivedNumerics(node, sign, sources.scale))
     silent, announced = kinds
     if silent is not None and announced is not None:
         return MixedNumerics(sources.signalled, silent, announced)
@@ -195,7 +195,7 @@ def _difference(problem: Problem, few: Numerics, pick: IntArray) -> str | None:
     """Return how a few sources' declared and kernel marginals differ, or None."""
     if problem.numerics is None:
         return None
-    kernel, change_rate = problem.numerics.take(pick), problem.sources.change_rate[pick]
+    kernel, change_rate = problem.numerics.take(pick), problem.sources.scale[pick]
     worst = 0.0
     for share in (0.01, 0.3, 0.9):
         rate = np.minimum(share * change_rate, problem.upper[pick])

@@ -15,7 +15,7 @@ import numpy as np
 from freshopt.certificates.best_response import limit_term, limit_terms, source_terms
 from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import Array, as_float64, chunks, exact_sum, sum_of_one_sign
+from freshopt.numerics.arrays import Array, chunks, exact_sum, sum_of_one_sign
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.kernel import Numerics
 from freshopt.separable.tangents import Contradiction, contradiction
@@ -141,7 +141,7 @@ class Gap:
                 else:
                     cost, slope = self.known_cost[part], self.known_slope[part]
                 bounds = self.problem.lower[part], self.problem.upper[part]
-                typical = as_float64(self.problem.sources.column("change_rate")[part])
+                typical = self.problem.sources.scale[part]
                 found = contradiction(numerics, rates, cost, slope, *bounds, typical)
                 if found is not None:
                     return found._replace(source=part.start + step * found.source)
@@ -161,7 +161,7 @@ class Gap:
         """Return the gaps of a chunk at what its sources pay."""
         numerics, problem = self.numerics.take(part), self.problem
         bounds = problem.lower[part], problem.upper[part]
-        typical = as_float64(problem.sources.column("change_rate")[part])
+        typical = problem.sources.scale[part]
         most = problem.bandwidth / problem.sources.refresh_cost[part]
         with np.errstate(all="ignore"):
             slope = self._slope(part, numerics)

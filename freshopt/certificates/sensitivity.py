@@ -345,7 +345,7 @@ def _by_label(given: Mapping[str, float], labels: tuple[str, ...], what: str) ->
 def _capped(problem: Problem, held: BoolArray, codes: IntArray | None) -> BoolArray:
     """Return the signalled sources that their change rates hold."""
     sources = problem.sources
-    capped: BoolArray = held & sources.signalled & (problem.upper == sources.change_rate)
+    capped: BoolArray = held & sources.signalled & (problem.upper == sources.scale)
     if codes is None or not bool(np.any(capped)):
         return capped
     # Of tied sources the one with the least bound holds all.

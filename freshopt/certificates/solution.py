@@ -297,10 +297,13 @@ class Solution(Plotted):
 
     def _draw(self, axes: Axes) -> None:
         """Draw refresh rates against change rates; a cross is never refreshed."""
-        unit, changes = self.problem.sources.time_unit, self.problem.sources.change_rate
+        unit, changes = self.problem.sources.time_unit, self.problem.sources.scale
         scatter(axes, changes, self.rates, "never refreshed")
         price = "" if math.isnan(self.price) else f", shadow price {number(self.price)} per refresh/{unit}"
-        axes.set(xlabel=f"changes per {unit}", ylabel=f"refreshes per {unit}")
+        axes.set(
+            xlabel=f"changes per {unit}" if self.problem.sources.rated else "change rates are not known",
+            ylabel=f"refreshes per {unit}",
+        )
         axes.set_title(f"Refresh rates of {count(len(changes), 'source')}{price}", fontsize="medium")
         if axes.get_legend_handles_labels()[0]:
             axes.legend(frameon=False)

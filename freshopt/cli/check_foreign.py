@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,14 +17,15 @@ from freshopt.errors import (
     InfeasibleProblemError,
     ObjectiveError,
     SourceDataError,
-    list_offenders,
+    guarded,
 )
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.naming import NAMES, Parameters, objective_of
 from freshopt.terminal.console import heartbeat, progress
 from freshopt.terminal.options import Decorator
-from freshopt.testing.foreign_runs import Outcome, Verdict, as_function, attempt, guarded
+from freshopt.terminal.own_objectives import imported
+from freshopt.testing.foreign_runs import Outcome, Verdict, as_function, attempt
 from freshopt.testing.problem_families import MOST, SCALES, SIZES
 from freshopt.testing.recipe import Recipe
 from freshopt.testing.validation import validate, validate_on
@@ -192,26 +191,7 @@ def load(path: str) -> object:
     module_name, _, name = path.partition(":")
     if not module_name or not name:
         raise SourceDataError(f"--solver: {path!r} names no function in a module. {WRITTEN}")
-    folder = os.getcwd()
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    module = guarded(lambda: importlib.import_module(module_name))
-    if (
-        isinstance(module, ModuleNotFoundError)
-        and module.name
-        and f"{module_name}.".startswith(f"{module.name}.")
-    ):
-        raise SourceDataError(
-            f"--solver: there is no module {module_name!r} in {folder} or among the installed ones. {WRITTEN}"
-        )
-    if isinstance(module, BaseException):
-        kind = type(module).__name__
-        raise SourceDataError(f"--solver: importing {module_name!r} fails with {kind}: {module}. Mend it.")
-    if not hasattr(module, name):
-        own = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        has = f" It has {list_offenders(own)}." if own else ""
-        raise SourceDataError(f"--solver: module {module_name!r} has no {name!r}. {WRITTEN}{has}")
-    solver = getattr(module, name)
+    solver = imported(module_name, name, "--solver", WRITTEN)
     made = guarded(solver) if isinstance(solver, type) else solver
     if isinstance(made, BaseException):
         raise SourceDataError(

@@ -23,6 +23,7 @@ from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.commands import command
 from freshopt.terminal.console import fitted, number, working
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
+from freshopt.terminal.own_objectives import is_own
 from freshopt.terminal.source_columns import SourceColumns
 from freshopt.terminal.wish_options import RateLimits, given_options, rate_limits, refuse, wish_option
 from freshopt.units import rate_of
@@ -35,7 +36,7 @@ POINTS = 9
 
 @command()
 @click.argument("sources", type=click.Path(path_type=Path))
-@inputs.goal_options(OBJECTIVES)
+@inputs.goal_options(OBJECTIVES, own=True)
 @options.refresh_option
 @click.option(
     "--bandwidths",
@@ -75,7 +76,9 @@ def frontier(
         table_ending(out)
         inputs.require_other(sources, out)
     with complete_file(out, overwrite) if out else nullcontext() as staging:
-        known, columns, table = tables.sources_of(sources, time_unit, bounds.on)
+        known, columns, table = tables.sources_of(
+            sources, time_unit, bounds.on, own=is_own(str(goal.objective))
+        )
         unit = known.time_unit
         if bandwidths is None:
             wanted = (float(np.sum(known.change_rate)) * np.geomspace(*SPAN, POINTS)).tolist()

@@ -17,6 +17,7 @@ from freshopt.cli.report import command_line
 from freshopt.errors import warn
 from freshopt.logs.atomic_output import complete_folder
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.logs.schema import SOURCE_ROWS, Table
 from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
@@ -27,13 +28,14 @@ from freshopt.planning.plan import plan as make_plan
 from freshopt.planning.plan_files import FILES, write_files
 from freshopt.planning.wishes import BackTestWishes, LifetimeWishes
 from freshopt.questions.bandwidth_for import AS_TODAY
-from freshopt.terminal import inputs, options
+from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.commands import command
 from freshopt.terminal.console import count, progress
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
 from freshopt.terminal.estimator_options import Estimation, estimation_options
 from freshopt.terminal.log_inputs import Found, Origin, origin_options
 from freshopt.terminal.own_crawls import crontab_line, with_own_crawls
+from freshopt.terminal.own_objectives import is_own
 from freshopt.terminal.settings_file import write_settings
 from freshopt.terminal.source_columns import SourceColumns
 from freshopt.terminal.telling import Told, tell_plan
@@ -57,7 +59,7 @@ OF_LIFETIMES = {*LifetimeWishes.__annotations__, "bandwidth"}
 @options.log_argument
 @options.example_option
 @origin_options
-@inputs.goal_options(PLANNED)
+@inputs.goal_options(PLANNED, own=True)
 @options.solve_refresh_option
 @wish_options("bandwidth", "horizon")
 @options.requests_option
@@ -159,6 +161,9 @@ def plan(
     asked = {"bandwidth": None if limited else AS_TODAY, **read_wishes(given, time_unit)}
     made_goal = goal.made(refresh, time_unit)
     asked["objective"] = Spend() if constraints.cheapest else made_goal
+    if in_memory and source_columns is not None and is_own(str(goal.objective)):
+        table = Table.read(source_columns, SOURCE_ROWS)
+        asked["source_columns"] = table.frame.select("source", *tables.own_columns_of(table))
     by_host = "host_limits" in asked or "host_gap" in asked or estimation.by_host
     if in_memory and by_host and "hosts" not in asked:
         asked["hosts"] = origin.hosts()
@@ -250,6 +255,7 @@ def _refuse(
         OF_TIMES: next((said[name] for name in given if name not in OF_LIFETIMES), ""),
         "constraints": next(iter(constraints.given()), ""),
         "other objective": "" if objective == "binary" else objective,
+        "own objective": objective if is_own(objective) and engine == "memory" else "",
         "--load-limit above 1": "--load-limit" if given.get("load_limit", 1.0) > 1.0 else "",
         "--host-limits of partitions": "--host-limits" if engine == "dask" and "host_limits" in given else "",
         "--prior host": "--prior host" if estimation.by_host else "",

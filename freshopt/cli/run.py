@@ -27,13 +27,13 @@ from freshopt.live.sqlite_store import holds_planner
 from freshopt.logs.log_files import is_table
 from freshopt.logs.schema import LISTED, Table
 from freshopt.logs.source_index import hosts_of_urls
-from freshopt.naming import objective_of
 from freshopt.noisy_signals.with_signals import require_signals
 from freshopt.numerics.arrays import labels_of
 from freshopt.planning.request import Clock
 from freshopt.terminal import inputs, options
 from freshopt.terminal.commands import OneOf, command
 from freshopt.terminal.console import count, show
+from freshopt.terminal.own_objectives import live_objective_of
 from freshopt.terminal.tables import host_limits_with_units
 from freshopt.terminal.wish_options import (
     RateLimits,
@@ -153,7 +153,7 @@ def run(
     for name, value in settings.items():
         SETTINGS[name].read(option_of(name), value, Clock("day"))
     if objective is not None:
-        settings["objective"] = objective_of(objective, None)
+        settings["objective"] = live_objective_of(objective)
         if signals_from is not None:
             require_signals(settings["objective"])
     if _is_new(folder) and ("bandwidth" not in settings or listed is None):

@@ -10,10 +10,10 @@ import click
 
 from freshopt.errors import FreshoptError
 from freshopt.live.settings import SETTINGS
-from freshopt.naming import objective_of
 from freshopt.planning.request import Clock
 from freshopt.terminal import options
 from freshopt.terminal.commands import command
+from freshopt.terminal.own_objectives import live_objective_of
 from freshopt.terminal.wish_options import option_of, wish_option
 
 
@@ -60,7 +60,7 @@ def serve(
     for name, value in settings.items():
         SETTINGS[name].read(option_of(name), value, Clock("day"))
     if objective is not None:
-        settings["objective"] = objective_of(objective, None)
+        settings["objective"] = live_objective_of(objective)
     try:
         server.serve(
             folder,

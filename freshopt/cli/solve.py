@@ -41,6 +41,7 @@ from freshopt.terminal.console import columns, plain, show, working
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
 from freshopt.terminal.estimator_options import Estimation, estimation_options
 from freshopt.terminal.log_inputs import Origin, origin_options, outcome
+from freshopt.terminal.own_objectives import is_own
 from freshopt.terminal.request_words import request_rates
 from freshopt.terminal.source_columns import SourceColumns
 from freshopt.terminal.wish_options import RateLimits, given_options, rate_limits, refuse, wish_option
@@ -162,7 +163,7 @@ def _resets(model: Estimator) -> list[tuple[str, str]]:
 
 @command()
 @click.argument("sources", type=click.Path(path_type=Path))
-@inputs.goal_options(OBJECTIVES)
+@inputs.goal_options(OBJECTIVES, own=True)
 @options.solve_refresh_option
 @wish_option("bandwidth")
 @wish_option("host_limits")
@@ -249,7 +250,7 @@ def solve(
         inputs.require_other(sources, written)
     more = complete_file(beside, overwrite) if declared else nullcontext()
     with complete_file(out, overwrite) as staging, more as rows:
-        known, own, listed = tables.sources_of(sources, time_unit, bounds.on)
+        known, own, listed = tables.sources_of(sources, time_unit, bounds.on, own=is_own(str(goal.objective)))
         unit = known.time_unit
         if retry_at_once:
             if known.success is None:

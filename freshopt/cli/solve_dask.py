@@ -22,6 +22,7 @@ from freshopt.planning.declared import DeclaredRows, price_sentences
 from freshopt.terminal import inputs, tables
 from freshopt.terminal.console import plain, progress
 from freshopt.terminal.constraint_options import ConstraintOptions
+from freshopt.terminal.own_objectives import is_own
 from freshopt.units import rate_of
 
 # Solvers for partitioned sources.
@@ -49,7 +50,8 @@ def solve_in_partitions(
         raise click.UsageError(f"--engine dask solves by {SOLVERS[1]}, not by {solver}. Leave --solver out.")
     known = PartitionedSources.from_parquet(sources, time_unit)
     unit = _unit(known, time_unit)
-    own = sorted(set(OBJECTIVES[str(goal.objective)].uses) & set(column_names(known.parts[0].path)))
+    uses = () if is_own(str(goal.objective)) else OBJECTIVES[str(goal.objective)].uses
+    own = sorted(set(uses) & set(column_names(known.parts[0].path)))
     if own and not constraints.cheapest:
         raise SourceDataError(
             f"{sources} has the columns {list_offenders(own)} for --objective {goal.objective}, which "

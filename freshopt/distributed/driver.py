@@ -180,7 +180,7 @@ class DistributedSolve:
         """
         passes, most = Passes(on_progress), np.array(list(limits.values()), dtype=np.float64)
         unit = partitions.time_unit or "day"
-        terms = PartitionedProblem(objective, bandwidth, tuple(limits), partitions.columns, unit)
+        terms = PartitionedProblem(objective, bandwidth, tuple(limits), partitions.with_own(objective), unit)
         parts = list(zip(partitions.parts, partitions.labels, partitions.first, strict=True))
         own = whole_shares(objective, rows_of(objective, partitions, passes), len(parts))
         size = max(1, -(-sample // len(parts)))

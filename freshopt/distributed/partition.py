@@ -8,16 +8,17 @@ large, else from its numerics in chunks. Hosts are numbered by the position of t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from freshopt.compiled import backend
 from freshopt.compiled.columns import Columns
 from freshopt.distributed.dask_passes import unpack
-from freshopt.distributed.partitioned_sources import NUMBERS, Table
+from freshopt.distributed.partitioned_sources import NUMBERS, Table, carried
 from freshopt.dual_search.problem_columns import numerics_columns
 from freshopt.errors import FreshoptError, ObjectiveError, SourceDataError
 from freshopt.modelling.objective import Objective
@@ -63,7 +64,7 @@ class PartitionedProblem:
 
     def priced(self) -> list[str]:
         """Return the columns that prices and rates depend on."""
-        own = [name for name in NUMBERS if name in self.columns]
+        own = carried(self.columns)
         return [*own, "host"] if self.hosts else own
 
 
@@ -221,17 +222,35 @@ def piece_of(
         If a value is missing or out of range, or the objective is refused.
     """
     codes = codes_of(table, label, first, terms.hosts) if terms.hosts else None
-    sources = sources_of(table, label, first, terms.time_unit)
+    sources = sources_of(table, label, first, terms)
     return naming_rows(
         label, first, lambda: Partition.of(objective, sources, terms.bandwidth, codes, len(terms.hosts))
     )
 
 
-def sources_of(table: Table, label: str, first: int, time_unit: str) -> Sources:
+class Terms(Protocol):
+    """Which columns sources have, and their time unit."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Their names."""
+
+    @property
+    def time_unit(self) -> str:
+        """That of all rates."""
+
+
+def sources_of(table: Table, label: str, first: int, terms: Terms) -> Sources:
     """Return a table's sources, without names and hosts."""
-    present = [name for name in NUMBERS if name in table.column_names]
-    columns = {name: numbers_of(table, name, label, first) for name in present}
-    return naming_rows(label, first, lambda: Sources(**columns, time_unit=time_unit))
+    columns = {name: numbers_of(table, name, label, first) for name in carried(terms.columns)}
+    return naming_rows(label, first, lambda: sources_from(columns, terms))
+
+
+def sources_from(columns: Mapping[str, npt.NDArray[Any]], terms: Terms) -> Sources:
+    """Return sources of columns by name, one's own among them."""
+    present = {name: columns[name] for name in carried(terms.columns)}
+    own = {name: present.pop(name) for name in [*present] if name not in NUMBERS}
+    return Sources(**present, time_unit=terms.time_unit, columns=own)
 
 
 def naming_rows(label: str, first: int, make: Callable[[], Made]) -> Made:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.modelling.objective import Objective
 from freshopt.units import check_time_unit
 
 # Rows of a partition: 16 MB per pair of columns, and some 0.1 s of work per pass.
@@ -28,6 +29,9 @@ _UNKNOWN = {
     "request_rate": "fetches that wait for no request",
     "stale_while_revalidate": "fetches that wait for no request",
 }
+
+# What stands beside columns where sources are gathered.
+_GATHERED = ("place", "code", "lower", "upper", "limit", "reserve")
 
 Table: TypeAlias = Any  # pyarrow.Table
 Frame: TypeAlias = Any  # a pandas partition, or the Dask DataFrame itself
@@ -68,7 +72,7 @@ class PartitionedSources:
     time_unit : str or None
         The unit of the rates; None stands for what a column ``time_unit`` says, else day.
     others : tuple of str
-        Further columns, which declared constraints may name.
+        Further columns, which declared constraints and an objective's `columns` may name.
     """
 
     parts: tuple[Any, ...]
@@ -181,6 +185,19 @@ class PartitionedSources:
         labels = tuple(f"partition {k} of the Dask DataFrame" for k in range(len(parts)))
         return cls(parts, labels, (0,) * len(parts), None, present, unit, further)
 
+    def with_own(self, objective: Objective) -> tuple[str, ...]:
+        """Return the columns, and those of its own that an objective reads."""
+        clash = [repr(name) for name in objective.columns if name in (*KNOWN, *_GATHERED)]
+        if clash:
+            raise SourceDataError(f"a column of one's own is named {list_offenders(clash)} here. Rename it.")
+        missing = [repr(name) for name in objective.columns if name not in self.others]
+        if missing:
+            raise SourceDataError(
+                f"{type(objective).__name__} reads the column {list_offenders(missing)}, which not all "
+                "partitions have. Add it, or pass it in others= of from_dask."
+            )
+        return (*self.columns, *objective.columns)
+
     @classmethod
     def from_sources(
         cls, sources: object, time_unit: str | None = None, others: Sequence[str] = ()
@@ -196,6 +213,11 @@ class PartitionedSources:
         if isinstance(sources, str | os.PathLike | list | tuple):
             return cls.from_parquet(sources, time_unit)
         return cls.from_dask(sources, time_unit, others)
+
+
+def carried(columns: Iterable[str]) -> list[str]:
+    """Return the columns with numbers of sources, one's own among them."""
+    return [name for name in columns if name in NUMBERS or name not in KNOWN]
 
 
 def read(part: FilePart | Frame, columns: Iterable[str], label: str) -> Table:

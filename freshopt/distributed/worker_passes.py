@@ -12,8 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.distributed.partition import Partition, PartitionedProblem, codes_of, piece_of, sources_of
-from freshopt.distributed.partitioned_sources import NUMBERS, UNIT, FilePart, Frame, Table, read
+from freshopt.distributed.partition import (
+    Partition,
+    PartitionedProblem,
+    codes_of,
+    piece_of,
+    sources_from,
+    sources_of,
+)
+from freshopt.distributed.partitioned_sources import UNIT, FilePart, Frame, Table, carried, read
 from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, exact_sum
@@ -67,7 +74,7 @@ def scan(
     FreshoptError
         If a value is missing or out of range, a source occurs twice, or the objective is refused.
     """
-    own = [name for name in (*NUMBERS, "source", UNIT) if name in terms.columns]
+    own = [*carried(terms.columns), *(name for name in ("source", UNIT) if name in terms.columns)]
     table = read(part, [*own, "host"] if terms.hosts else own, label)
     hosts = len(terms.hosts)
     n = table.num_rows
@@ -75,7 +82,7 @@ def scan(
         return Scan(0, 0.0, 0.0, np.zeros(hosts), np.zeros(hosts, dtype=np.int64), (), {})
     _require_names(table, label, first)
     units = tuple(table.column(UNIT).unique().to_pylist()) if UNIT in own else ()
-    sources = sources_of(table, label, first, terms.time_unit)
+    sources = sources_of(table, label, first, terms)
     codes = codes_of(table, label, first, terms.hosts) if hosts else None
     used = sources.refresh_cost * sources.min_rate
     lower = exact_sum([float(np.sum(used))])
@@ -188,7 +195,7 @@ def collect(
     terms, wanted = message
     table = read(part, terms.priced(), label)
     codes = codes_of(table, label, first, terms.hosts)
-    sources = sources_of(table, label, first, terms.time_unit)
+    sources = sources_of(table, label, first, terms)
     return _columns(sources, codes, np.flatnonzero(np.append(wanted, False)[codes]), terms.columns)
 
 
@@ -198,7 +205,7 @@ def pooled(drawn: list[dict[str, npt.NDArray[Any]]], rows: list[int], terms: Par
     codes = columns.pop("code", None)
     starts = np.cumsum([0, *rows[:-1]])
     place = columns.pop("place") + np.repeat(starts, [len(one["place"]) for one in drawn])
-    sources = Sources(**columns, time_unit=terms.time_unit)
+    sources = sources_from(columns, terms)
     return Partition.of(terms.objective.take(place), sources, terms.bandwidth, codes, len(terms.hosts))
 
 
@@ -218,8 +225,8 @@ def _columns(
 ) -> dict[str, npt.NDArray[Any]]:
     """Return columns, places and host positions of some sources."""
     found: dict[str, npt.NDArray[Any]] = {"place": place}
-    for key in (name for name in NUMBERS if name in present):
-        found[key] = np.ascontiguousarray(getattr(sources, key)[place])
+    for key in carried(present):
+        found[key] = np.ascontiguousarray(sources[key][place])
     if codes is not None:
         found["code"] = codes[place]
     return found

@@ -213,7 +213,7 @@ def first_models(
     hosts = len(problem.hosts)
     models, share = _unevaluated(problem, numerics, pinned)
     unknown = np.broadcast_to(np.nan, share.shape)
-    first = np.where(share > 0.0, share, problem.sources.change_rate)
+    first = np.where(share > 0.0, share, problem.sources.scale)
     models = models.evaluated(first, unknown).models
     start = typical_log_price([e.level for e in models.pieces if isinstance(e, LocalModel | KinkedModel)])
     return models, DualPoint(share, math.nan, np.zeros(hosts), unknown, start, np.full(hosts, start))
@@ -298,7 +298,7 @@ def _unevaluated(
     share = np.clip(np.full(len(cost), problem.bandwidth / total(cost)), problem.lower, upper)
     if pinned is not None:
         upper = np.where(pinned, problem.lower, upper)
-    rates = np.where(share > 0.0, share, problem.sources.change_rate)
+    rates = np.where(share > 0.0, share, problem.sources.scale)
     passes = model_passes(len(rates))
     size = SIZE if passes is None or kinked(numerics) else COMPILED_SIZE
 

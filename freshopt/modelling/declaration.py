@@ -199,7 +199,8 @@ def _written(
         except ValueError as error:  # CVXPY's word on shapes that do not fit
             raise ObjectiveError(
                 f"{where} cannot be built for {len(sources)} sources: {str(error).rstrip('. ')}. Correct the "
-                "shapes: scalars, or one entry per source."
+                "shapes: scalars, or one entry per source. Arrays that ride along belong into "
+                "Sources(columns=...), or are cut by the objective's take(index)."
             ) from error
 
 

@@ -108,7 +108,7 @@ def retried_at_once(sources: Sources) -> Sources:
     if sources.success is None:
         return sources
     return Sources(
-        sources.column("change_rate"),
+        sources.column("change_rate") if sources.rated else None,
         sources.column("importance"),
         sources.names,
         sources.host,
@@ -120,6 +120,7 @@ def retried_at_once(sources: Sources) -> Sources:
         sources.request_rate,
         sources.stale_while_revalidate,
         changed_cost=0.0 if sources.changed_cost is None else sources.changed_cost,
+        columns=sources.columns,
     )
 
 
@@ -135,7 +136,8 @@ def _no_form(objective: Objective, sources: Sources, success: Array) -> str:
 
 
 def _remedy(objective: Objective) -> str:
-    if type(objective).attempt_kernel is not Objective.attempt_kernel:
+    kinds = type(objective)
+    if kinds.attempt_kernel is not Objective.attempt_kernel or kinds.kernel is Objective.kernel:
         return "Use Refresh.POISSON, or fo.solve"
     poisson = "use Refresh.POISSON, or " if Refresh.POISSON in objective.disciplines else ""
     text = f"{poisson}leave success out"

@@ -182,7 +182,7 @@ def general_program(
         blocks += fair
     rows = Rows.gather(blocks, n)
     require_labels(rows.labels)
-    program = Program(problem.numerics, problem.lower, problem.upper, sources.change_rate, rows, level)
+    program = Program(problem.numerics, problem.lower, problem.upper, sources.scale, rows, level)
     if problem.bundles is not None:
         program = bundled(program, problem.bundles, once)
     require_open_cycles(program.rows, sources, problem.bundles)

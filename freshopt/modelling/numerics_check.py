@@ -113,12 +113,12 @@ class _Few(NamedTuple):
         """Choose from the sources of one kind."""
         index = np.flatnonzero(chosen & (sources.importance > 0.0))
         if len(index):
-            changes = sources.change_rate[index]
+            changes = sources.scale[index]
             some = (0, len(index) // 2, len(index) - 1, int(np.argmin(changes)), int(np.argmax(changes)))
             index = index[np.unique(some)]
         few = sources.take(index)
-        upper = np.where(few.signalled, np.minimum(few.max_rate, few.change_rate), few.max_rate)
-        typical = np.minimum(np.maximum(few.change_rate, _SPREAD * few.min_rate), upper)
+        upper = np.where(few.signalled, np.minimum(few.max_rate, few.scale), few.max_rate)
+        typical = np.minimum(np.maximum(few.scale, _SPREAD * few.min_rate), upper)
         rates = np.stack([typical / _SPREAD, typical, typical * _SPREAD])
         return cls(index, few, sources, few.min_rate, upper, np.clip(rates, few.min_rate, upper), told)
 
@@ -156,7 +156,7 @@ def _derived(
         node = compile_expression(expression, rate)
     except UnknownAtomError:
         return None
-    return DerivedNumerics(node, 1.0 if objective.sense == "minimise" else -1.0, sources.change_rate)
+    return DerivedNumerics(node, 1.0 if objective.sense == "minimise" else -1.0, sources.scale)
 
 
 def _require_value(objective: Objective, kernel: Kernel, declared: Array, few: _Few, at: Array) -> None:
@@ -195,6 +195,6 @@ def _require_inverse(kernel: Kernel, few: _Few, at: Array) -> None:
 def _require_tangents(numerics: Kernel | DerivedNumerics, few: _Few, at: Array) -> None:
     with np.errstate(all="ignore"):
         given = at, numerics.cost(at), numerics.marginal(at)
-        wrong = contradiction(numerics, *given, few.lower, few.upper, few.sources.change_rate)
+        wrong = contradiction(numerics, *given, few.lower, few.upper, few.sources.scale)
     if wrong is not None:
         raise ObjectiveError(f"{few.told} is refused: {wrong.sentence(few.label(wrong.source))}")

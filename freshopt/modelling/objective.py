@@ -189,6 +189,8 @@ class Objective:
         fetches that never fail, and is handed what succeeds of a rate.
     window_cones : bool
         Whether its declaration knows stale-while-revalidate windows.
+    columns : tuple of str
+        Columns of your own that it reads of sources in partitions, whose other columns stay in their files.
     commands : tuple of Command
         Names of an objective of `freshopt.problems` on the command line; the class's own if there are none.
 
@@ -240,6 +242,7 @@ class Objective:
     window_cones: ClassVar[bool] = False
     counts_signals: ClassVar[bool] = False
     waits_after_signals: ClassVar[bool] = False
+    columns: ClassVar[tuple[str, ...]] = ()
     commands: ClassVar[tuple[Command, ...]] = ()
     # The objective of a name, on a clock: `freshopt.naming`, which knows all names, tells it.
     _of_name: ClassVar[Callable[[str, str | None], Objective] | None] = None

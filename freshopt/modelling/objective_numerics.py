@@ -10,8 +10,9 @@ from freshopt.errors import ObjectiveError
 from freshopt.modelling.declaration import declare, name_of
 from freshopt.modelling.failing_fetches import kernel_in_attempts
 from freshopt.modelling.fetches.conditional_fetches import PerBandwidth
+from freshopt.modelling.fetches.gap_costs import GapCosts, derived_attempts
 from freshopt.modelling.numerics_check import require_declared, require_registered
-from freshopt.modelling.objective import Objective
+from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.phased_objective import PhasedObjective
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
@@ -61,6 +62,31 @@ def numerics_of(objective: Objective, sources: Sources) -> tuple[Numerics | None
     return MixedNumerics(signalled, silent, announced), ""
 
 
+def gap_costs(objective: Objective, sources: Sources) -> GapCosts | str:
+    """Return what gaps cost by a declaration, or why nobody knows."""
+    if objective.refresh is not Refresh.PERIODIC:
+        return (
+            f"{objective!r} is a cost of rates under {objective.refresh.value} refreshes, which tells no "
+            "cost of age; declare refresh = fo.Refresh.PERIODIC and the cost of equal gaps"
+        )
+    numerics, unknown = numerics_of(objective, sources.never_failing())
+    if numerics is None:
+        return f"{objective!r} tells no cost of age: {unknown.rstrip('.')}"
+    found = GapCosts(numerics)
+    refused = found.refused(len(sources))
+    return found if refused is None else f"{objective!r} tells no cost of age: {refused}. Use its rates alone"
+
+
+def _has_derived_attempts(objective: Objective, sources: Sources) -> bool:
+    """Return whether periodic attempts follow from the cost of rates alone."""
+    success = sources.failing
+    if success is None or objective.attempts or objective.refresh is not Refresh.PERIODIC:
+        return False
+    if type(objective).kernel is not Objective.kernel:
+        return False
+    return objective.never_failing(sources.never_failing(), success, Refresh.PERIODIC) is None
+
+
 def _trusted(objective: Objective, *, signalled: bool) -> bool:
     """Return whether a declaration beside a kernel needs no check.
 
@@ -80,6 +106,10 @@ def _kind(objective: Objective, sources: Sources, *, signalled: bool) -> Kernel 
 
     They are of full length n: the kernel, or derived from the declaration.
     """
+    if not signalled and _has_derived_attempts(objective, sources):
+        plain = sources.never_failing()
+        assert sources.success is not None, "some fetches fail"
+        return derived_attempts(_kind(objective, plain, signalled=False), sources.success)
     kernel = kernel_in_attempts(objective, sources, signalled=signalled)
     method = objective.signalled_per_source if signalled else objective.per_source
     if kernel is not None and _trusted(objective, signalled=signalled):
@@ -98,6 +128,6 @@ def _kind(objective: Objective, sources: Sources, *, signalled: bool) -> Kernel 
         )
     sign = 1.0 if objective.sense == "minimise" else -1.0
     node = compile_expression(declaration.expression, rate)
-    numerics = DerivedNumerics(node, sign, sources.change_rate)
+    numerics = DerivedNumerics(node, sign, sources.scale)
     require_registered(numerics, declaration.expression, rate, sources, chosen)
     return numerics

@@ -253,7 +253,7 @@ def _curve(part: Part, sources: Sources, label: str) -> tuple[Numerics, float]:
         constants = tuple(_scattered(constant, where, n) for constant in node.constants)
         node = replace(node, constants=constants)
     sign = 1.0 if function.is_convex() else -1.0
-    return DerivedNumerics(node, sign, sources.change_rate), sign
+    return DerivedNumerics(node, sign, sources.scale), sign
 
 
 def _scattered(constant: Array, where: IntArray, n: int) -> Array:

@@ -5,15 +5,16 @@ They are validated once and frozen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, list_offenders, shortened
+from freshopt.errors import SourceDataError, list_offenders
 from freshopt.frames import POLARS, framed
 from freshopt.moved import Renamed, keywords
 from freshopt.numerics.arrays import (
@@ -23,16 +24,17 @@ from freshopt.numerics.arrays import (
     BoolArray,
     as_column,
     as_float64,
-    as_objects,
     as_vector,
     chunks,
+    common_length,
     extremes,
-    is_listed_text,
     is_scalar,
     label_array,
     once,
+    own_columns,
     read_only,
     repeated,
+    require_unique,
 )
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.units import check_time_unit, crossed_bounds
@@ -68,8 +70,8 @@ class Sources:
 
     Parameters
     ----------
-    change_rate : array_like, scalar or shape (n,)
-        Poisson rate of changes Δ > 0, per time unit.
+    change_rate : array_like, scalar or shape (n,), optional
+        Poisson rate of changes Δ > 0, per time unit. An objective of your own may do without.
     importance : array_like, optional
         Weight w ≥ 0 of a source in the objective. Default: `request_rate` if that is given, else 1.
     names : sequence of str, optional
@@ -95,6 +97,9 @@ class Sources:
         that fail included, and so are bounds and bandwidth.
     changed_cost : array_like, optional
         Bandwidth that a fetch uses besides `refresh_cost` if the source has changed, ≥ 0. Default 0.
+    columns : mapping of str to array_like, optional
+        Further columns of your own, finite numbers or text, for objectives and constraints of your own:
+        ``sources["size"]``.
 
     Attributes
     ----------
@@ -105,6 +110,7 @@ class Sources:
     names, host : ndarray of shape (n,), or None
     request_rate, stale_while_revalidate, success, changed_cost : ndarray of float, shape (n,), or None
         Windows and costs that are all 0 are None.
+    columns : mapping of str to ndarray of shape (n,)
 
     Raises
     ------
@@ -126,6 +132,8 @@ class Sources:
     >>> sources = Sources(change_rate=[0.5, 2.0], importance=[1.0, 3.0], names=["a", "b"])
     >>> sources
     Sources(n=2, change_rate=0.5..2 per day, importance=1..3)
+    >>> Sources([0.5, 2.0], columns={"size": [10.0, 3.0]}).take(slice(1))["size"]
+    array([10.])
     """
 
     _change_rate: npt.NDArray[Any]
@@ -141,12 +149,14 @@ class Sources:
     stale_while_revalidate: Array | None
     success: Array | None
     changed_cost: Array | None
+    columns: Mapping[str, npt.NDArray[Any]]
+    rated: bool = field(init=False)
     library: str = field(init=False)
     name = Renamed("names")
 
     def __init__(
         self,
-        change_rate: npt.ArrayLike,
+        change_rate: npt.ArrayLike | None = None,
         importance: npt.ArrayLike | None = None,
         names: npt.ArrayLike | None = None,
         host: npt.ArrayLike | None = None,
@@ -159,7 +169,10 @@ class Sources:
         stale_while_revalidate: npt.ArrayLike | None = None,
         success: npt.ArrayLike | None = None,
         changed_cost: npt.ArrayLike = 0.0,
+        columns: Mapping[str, npt.ArrayLike] | None = None,
     ) -> None:
+        if change_rate is importance is names is host is None and not columns:
+            raise SourceDataError("there are no sources. Pass change_rate=, or columns= of your own.")
         if importance is None:
             importance = 1.0 if request_rate is None else request_rate
         if stale_while_revalidate is not None and request_rate is None:
@@ -171,7 +184,7 @@ class Sources:
         }
         asked = {key: value for key, value in optional.items() if value is not None}
         numbers: dict[str, npt.ArrayLike] = {
-            "change_rate": change_rate,
+            "change_rate": 1.0 if change_rate is None else change_rate,
             **asked,
             "importance": importance,
             "min_rate": min_rate,
@@ -179,19 +192,22 @@ class Sources:
             "refresh_cost": refresh_cost,
             "changed_cost": changed_cost,
         }
-        n = _length({**numbers, "names": names, "host": host, "signalled": signalled})
+        own = columns if isinstance(columns, Mapping) else {}
+        n = common_length({**numbers, "names": names, "host": host, "signalled": signalled, **own})
         labels = _labels(names, n, "names")
         store = partial(object.__setattr__, self)
         store("time_unit", check_time_unit(time_unit))
         store("library", POLARS)
+        store("rated", change_rate is not None)
+        store("columns", MappingProxyType(own_columns(columns, n, ("names", "time_unit", *COLUMNS))))
         store("names", labels)
         store("host", _labels(host, n, "host"))
         for key in optional:
             store(key, None)
-        store("signalled", _flags(signalled, n))
+        store("signalled", _flags(signalled, n, rated=change_rate is not None))
         for key, value in numbers.items():
             store(f"_{key}" if key in NARROW else key, as_column(value, n, key, narrow=key in NARROW))
-        _require_unique(labels)
+        require_unique(labels)
         for key in ("change_rate", "refresh_cost", *(["request_rate"] if request_rate is not None else [])):
             self._require(key, lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
         if self.success is not None:
@@ -223,9 +239,23 @@ class Sources:
         """Return the number of sources."""
         return len(self._change_rate)
 
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        """Return a column of your own, or another, by name."""
+        found = self.columns.get(name) if name in self.columns or name not in COLUMNS else getattr(self, name)
+        if found is None:
+            known = ", ".join(map(repr, self.columns)) or "none of your own"
+            remedy = f"Pass fo.Sources(..., columns={{{name!r}: ...}}), or fo.plan(..., source_columns=...)."
+            raise SourceDataError(f"the sources have no column {name!r}, but {known}. {remedy}")
+        return found
+
     @property
     def change_rate(self) -> Array:
-        """Changes per time unit, shape (n,)."""
+        """Changes per time unit, shape (n,); SourceDataError where none were given."""
+        return as_float64(self.column("change_rate"))
+
+    @property
+    def scale(self) -> Array:
+        """Rates near which searches begin, shape (n,): those of changes, or 1."""
         return as_float64(self._change_rate)
 
     @property
@@ -264,13 +294,16 @@ class Sources:
 
         float32 stays float32, and costs no memory.
         """
+        if key == "change_rate" and not self.rated:
+            raise SourceDataError("the sources have no change rates. Pass fo.Sources(change_rate=...).")
         column: npt.NDArray[Any] = getattr(self, f"_{key}")
         return column
 
     def __repr__(self) -> str:
         """Return the size and the ranges, never the arrays."""
-        rates = f"{_span(self._change_rate)} per {self.time_unit}"
-        return f"Sources(n={len(self)}, change_rate={rates}, importance={_span(self._importance)})"
+        rates = f"change_rate={_span(self._change_rate)} per {self.time_unit}, " if self.rated else ""
+        own = "".join(f", {name}" for name in self.columns)
+        return f"Sources(n={len(self)}, {rates}importance={_span(self._importance)}{own})"
 
     def label(self, k: SupportsIndex) -> str:
         """Return source k's name in messages.
@@ -285,7 +318,9 @@ class Sources:
         for key in ("names", *(f"_{key}" if key in NARROW else key for key in COLUMNS)):
             column = getattr(self, key)
             object.__setattr__(part, key, None if column is None else read_only(column[index]))
-        for key in ("time_unit", "library"):
+        own = {name: read_only(column[index]) for name, column in self.columns.items()}
+        object.__setattr__(part, "columns", MappingProxyType(own))
+        for key in ("time_unit", "library", "rated"):
             object.__setattr__(part, key, getattr(self, key))
         return part
 
@@ -307,6 +342,7 @@ class Sources:
         object.__setattr__(
             other, "_change_rate", as_column(change_rate, len(self), "change_rate", narrow=True)
         )
+        object.__setattr__(other, "rated", True)
         other._require("change_rate", lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
         return other
 
@@ -326,7 +362,12 @@ class Sources:
         return other
 
     @classmethod
-    def from_frame(cls, frame: Any, time_unit: str = "day") -> Sources:  # noqa: ANN401 - any dataframe library's frame
+    def from_frame(
+        cls,
+        frame: Any,  # noqa: ANN401 - any dataframe library's frame
+        time_unit: str = "day",
+        columns: Sequence[str] = (),
+    ) -> Sources:
         """Build from a dataframe of any library, a row per source.
 
         Parameters
@@ -338,6 +379,8 @@ class Sources:
             ignored.
         time_unit : str
             The unit of the rates.
+        columns : sequence of str
+            Columns of your own that are taken along.
 
         Raises
         ------
@@ -355,14 +398,19 @@ class Sources:
 
         given = Frame.of(frame, "the table of sources")
         table = Table.read(given, CHANGE_RATE_COLUMNS)
-        columns = {key: key for key in COLUMNS if key in table.frame.columns}
+        missing = [name for name in columns if name not in table.frame.columns]
+        if missing:
+            raise SourceDataError(f"the table of sources has no column {missing[0]!r}. Correct the name.")
+        known = {key: key for key in COLUMNS if key in table.frame.columns}
         for key in ("name", "source"):
             if key in table.frame.columns:
-                columns["names"] = key
-        for column in columns.values():
+                known["names"] = key
+        for column in (*known.values(), *columns):
             table.cells.require_filled(table.frame[column])
         made = cls(
-            **{key: table.frame[name].to_numpy() for key, name in columns.items()}, time_unit=time_unit
+            **{key: table.frame[name].to_numpy() for key, name in known.items()},
+            time_unit=time_unit,
+            columns={name: table.frame[name].to_numpy() for name in columns},
         )
         return made.of_library(given.library)
 
@@ -376,7 +424,9 @@ class Sources:
         import polars
 
         names = np.arange(len(self)) if self.names is None else self.names
-        columns: dict[str, npt.NDArray[Any]] = {"source": names, "change_rate": self.change_rate}
+        columns: dict[str, npt.NDArray[Any]] = {"source": names}
+        if self.rated:
+            columns["change_rate"] = self.change_rate
         limits = {"min_rate": 0.0, "max_rate": np.inf}
         for key, value in {"importance": 1.0, "signalled": False, **limits, "refresh_cost": 1.0}.items():
             column = getattr(self, key)
@@ -385,6 +435,7 @@ class Sources:
         for key in ("host", "request_rate", "stale_while_revalidate", "success", "changed_cost"):
             if getattr(self, key) is not None:
                 columns[key] = getattr(self, key)
+        columns |= self.columns
         return polars.DataFrame({key: np.ascontiguousarray(column) for key, column in columns.items()})
 
     def _require(
@@ -414,34 +465,6 @@ class Sources:
             )
 
 
-def _length(arguments: dict[str, npt.ArrayLike | None]) -> int:
-    """Return the common length of the array arguments.
-
-    Scalars have none.
-    """
-    lengths: dict[str, int] = {}
-    for key, value in arguments.items():
-        if value is None or type(value) in (float, bool, int):
-            continue
-        try:
-            shape = as_objects(value).shape if is_listed_text(value) else np.shape(value)
-        except ValueError:
-            raise SourceDataError(f"{key} has entries of different lengths. Give one per source.") from None
-        if shape:
-            lengths[key] = int(shape[0])
-    if not lengths:
-        return 1
-    key, n = max(lengths.items(), key=lambda item: item[1])
-    if n == 0:
-        raise SourceDataError("there are no sources (length 0). Pass at least one.")
-    for other, length in lengths.items():
-        if length != n:
-            raise SourceDataError(
-                f"{other} has length {length} but {key} has {n}. Give one entry per source."
-            )
-    return n
-
-
 def _labels(value: npt.ArrayLike | None, n: int, what: str) -> npt.NDArray[Any] | None:
     """Return names or hosts as a read-only vector of n labels."""
     if value is None:
@@ -456,8 +479,10 @@ def _labels(value: npt.ArrayLike | None, n: int, what: str) -> npt.NDArray[Any] 
     return read_only(labels)
 
 
-def _flags(value: npt.ArrayLike, n: int) -> BoolArray:
+def _flags(value: npt.ArrayLike, n: int, *, rated: bool) -> BoolArray:
     """Return `signalled` as a read-only boolean vector."""
+    if not rated and np.any(value):
+        raise SourceDataError("signalled sources need change rates. Pass change_rate= too.")
     if type(value) is bool:
         return repeated(value, n)
     numbers = as_vector(value, n, "signalled")
@@ -467,26 +492,6 @@ def _flags(value: npt.ArrayLike, n: int) -> BoolArray:
     if is_scalar(numbers):
         return repeated(bool(numbers[0]), n)
     return read_only(numbers.astype(np.bool_))
-
-
-def _require_unique(names: npt.NDArray[Any] | None) -> None:
-    """Raise SourceDataError if a name, which results match, occurs twice."""
-    # Names of a log are sorted: no two that stand side by side are equal then, and no others.
-    if names is None:
-        return
-    alike = names.dtype.kind in "iuU" or all(isinstance(name, str) for name in names.tolist())
-    if alike and bool(np.all(names[1:] > names[:-1])):
-        return
-    seen: set[object] = set()
-    twice: list[str] = []
-    for name in names.tolist():
-        if isinstance(name, list | dict | set | np.ndarray):
-            raise SourceDataError(f"a name is {shortened(repr(name))}. Names are text or integers.")
-        if name in seen:
-            twice.append(repr(name))
-        seen.add(name)
-    if twice:
-        raise SourceDataError(f"a name occurs more than once: {list_offenders(twice)}. Names must be unique.")
 
 
 def _span(values: Array) -> str:

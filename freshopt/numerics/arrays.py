@@ -8,14 +8,14 @@ importance of a hundred million sources costs eight bytes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, list_offenders, shortened
 
 Array: TypeAlias = npt.NDArray[np.float64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
@@ -230,6 +230,68 @@ def label_array(labels: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - any array_li
     return np.asarray(labels)
 
 
+def common_length(arguments: dict[str, npt.ArrayLike | None]) -> int:
+    """Return the common length of the array arguments.
+
+    Scalars have none.
+    """
+    lengths: dict[str, int] = {}
+    for key, value in arguments.items():
+        if value is None or type(value) in (float, bool, int):
+            continue
+        try:
+            shape = as_objects(value).shape if is_listed_text(value) else np.shape(value)
+        except ValueError:
+            raise SourceDataError(f"{key} has entries of different lengths. Give one per source.") from None
+        if shape:
+            lengths[key] = int(shape[0])
+    if not lengths:
+        return 1
+    key, n = max(lengths.items(), key=lambda item: item[1])
+    if n == 0:
+        raise SourceDataError("there are no sources (length 0). Pass at least one.")
+    for other, length in lengths.items():
+        if length != n:
+            raise SourceDataError(
+                f"{other} has length {length} but {key} has {n}. Give one entry per source."
+            )
+    return n
+
+
+def own_columns(
+    given: Mapping[str, npt.ArrayLike] | None, n: int, taken: Collection[str]
+) -> dict[str, npt.NDArray[Any]]:
+    """Return further columns by name, read-only, shape (n,): finite numbers or text.
+
+    Examples
+    --------
+    >>> own_columns({"size": [1, 2], "kind": "page"}, 2, ())
+    {'size': array([1., 2.]), 'kind': array(['page', 'page'], dtype='<U4')}
+    """
+    if not isinstance(given or {}, Mapping):
+        raise SourceDataError(f"columns is {_describe(given)}. Pass a mapping such as {{'size': sizes}}.")
+    found = {}
+    for name, value in (given or {}).items():
+        if not isinstance(name, str) or not name or name in taken:
+            raise SourceDataError(
+                f"columns has {_describe(name)}, which is no name that is free. Rename it, or pass it as the "
+                "argument of that name."
+            )
+        column = label_array(value) if is_listed_text(value) or isinstance(value, str) else np.asarray(value)
+        if column.dtype.kind not in "USO":
+            column = as_vector(value, n, f"column {name!r}")
+            if not all_finite(once(column)):
+                raise SourceDataError(f"column {name!r} has entries that are not finite. Correct them.")
+        elif column.dtype.kind == "O" and not all(isinstance(each, str) for each in column.ravel().tolist()):
+            raise SourceDataError(f"column {name!r} has entries of several kinds. Pass numbers, or text.")
+        elif column.shape not in ((), (n,)):
+            raise SourceDataError(
+                f"column {name!r} has shape {column.shape} but there are {n} sources. Pass one entry each."
+            )
+        found[name] = read_only(column if column.ndim else np.broadcast_to(column, (n,)))
+    return found
+
+
 def is_listed_text(labels: object) -> bool:
     """Return whether labels are a list that begins with text."""
     return isinstance(labels, list | tuple) and len(labels) > 0 and isinstance(labels[0], str)
@@ -239,6 +301,26 @@ def as_objects(labels: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - any array_lik
     """Return an array of the very objects that a list has."""
     objects: npt.NDArray[Any] = np.asarray(labels, dtype=object)
     return objects
+
+
+def require_unique(names: npt.NDArray[Any] | None) -> None:
+    """Raise SourceDataError if a name, which results match, occurs twice."""
+    # Names of a log are sorted: no two that stand side by side are equal then, and no others.
+    if names is None:
+        return
+    alike = names.dtype.kind in "iuU" or all(isinstance(name, str) for name in names.tolist())
+    if alike and bool(np.all(names[1:] > names[:-1])):
+        return
+    seen: set[object] = set()
+    twice: list[str] = []
+    for name in names.tolist():
+        if isinstance(name, list | dict | set | np.ndarray):
+            raise SourceDataError(f"a name is {shortened(repr(name))}. Names are text or integers.")
+        if name in seen:
+            twice.append(repr(name))
+        seen.add(name)
+    if twice:
+        raise SourceDataError(f"a name occurs more than once: {list_offenders(twice)}. Names must be unique.")
 
 
 def are_text(labels: npt.NDArray[Any]) -> bool:

@@ -32,6 +32,7 @@ from freshopt.formatting import count, number
 from freshopt.frames import POLARS, framed
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.spend import Spend
 from freshopt.noisy_signals.pooled_signals import PooledSignals
 from freshopt.noisy_signals.with_signals import require_signals
 from freshopt.planning.failing_window import Statuses, failure_words
@@ -40,17 +41,22 @@ from freshopt.planning.measured import PARTS, Measured, MeasuredTable, RuleFacts
 from freshopt.planning.plan_steps import estimated_sources, require_static
 from freshopt.planning.policies import CURRENT, PHASED, PLAN, REPLANNED, WITH_SIGNALS, policies_in
 from freshopt.planning.policy_cost import Measurement, PolicyCost, mean_row, saving
-from freshopt.planning.request import Log, as_crawl_log
+from freshopt.planning.request import Log, as_crawl_log, default_estimate
+from freshopt.planning.static_rates import nodes_of
 from freshopt.planning.verdict import JUDGED, PHASES, SIGNALS, verdict
 from freshopt.planning.wishes import BackTestWishes, Wishes, taking
 from freshopt.plots import Plotted, measured_rows
 from freshopt.questions.todays_crawls import own_bandwidth
 from freshopt.report.held_out import PLAN_AT, is_plan, policy_words
+from freshopt.simulation.staleness_integrals import is_measured
 from freshopt.units import Time, duration_of, rate_of
 
 if TYPE_CHECKING:
     import polars
     from matplotlib.axes import Axes
+
+# Said of objectives whose costs no change shows.
+EXPECTED = " Costs are those expected under what the whole log tells of change rates."
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +193,9 @@ def backtest(
         Refreshes per time unit, or with its unit; of several each has its rows. By default as many as the
         log's own crawls.
     objective, importance, hosts, host_limits, estimator, columns, time_unit
-        As in `plan`.
+        As in `plan`. Changes do not show what an objective of your own costs: it is what is expected of each
+        policy under the posterior of the change rates given the whole log. Crawls at other times than those
+        of a rate are left out where no cost of age is known.
     min_interval, max_interval, limits, min_rate, max_rate
         As in `plan`.
     history : ChangeHistory, optional
@@ -211,7 +219,7 @@ def backtest(
         "stormcrawler-news", "news-crawl", "miniflux", "changedetection", "backoff", an interval such as "6h",
         or a mapping from names to rules with other settings. Each begins with the log and makes as many
         fetches as it does; beside it stands the plan that makes as many.
-    success, retry_at_once, changed_cost
+    source_columns, success, retry_at_once, changed_cost
         As in `plan`. With `success` fetches fail at random by these chances, those of one moment alike for
         all policies; no rates are best in hindsight then, nor with `changed_cost`.
     statuses : (source, status, time), optional
@@ -297,7 +305,11 @@ def hold_out(
     windows = held_out_windows(log, history, share, splits, PARTS, request.seed, given)
     mine = history is None if crawled is None else crawled
     asked, own = bandwidths or [request.bandwidth], log if mine else None
-    measured = tuple(tuple(policies_in(window, request, asked, every, own, statuses)) for window in windows)
+    measured_by_changes = is_measured(request.objective) or isinstance(request.objective, Spend)
+    learnt = None if measured_by_changes else nodes_of(default_estimate(log))
+    measured = tuple(
+        tuple(policies_in(window, request, asked, every, own, statuses, learnt)) for window in windows
+    )
     # A window in which nobody crawled has no plan of as many crawls.
     everywhere = set.intersection(*({one.policy for one in each} for each in measured))
     known = [[one for one in each if one.policy in everywhere] for each in measured]
@@ -318,7 +330,7 @@ def hold_out(
     return BackTest(
         tuple(rows),
         tuple(means),
-        verdict(_savings(groups, plans, every, log.time_unit, rules), rules),
+        verdict(_savings(groups, plans, every, log.time_unit, rules), rules) + (EXPECTED if learnt else ""),
         windows[0].begin,
         windows[-1].end,
         len(windows),

@@ -115,9 +115,9 @@ CLASHES = (
     ),
     Clash(
         "--source-columns",
-        ("constraints", "changed_cost"),
-        "--source-columns is for --budget, --nested and --target, or has the column changed_cost. Give one "
-        "of these, or leave it out.",
+        ("constraints", "changed_cost", "own objective"),
+        "--source-columns is for --budget, --nested, --target and your own objective, or has the column "
+        "changed_cost. Give one of these, or leave it out.",
         needs=True,
     ),
     *(

@@ -21,6 +21,7 @@ from freshopt.simulation.world import World
 
 if TYPE_CHECKING:
     from freshopt.planning.failing_window import Outcomes
+    from freshopt.simulation.expected_costs import ExpectedCosts
 
 # Of the log's time that is held out, and the windows that it is cut into.
 SHARE, SPLITS, MOST_SPLITS = 0.5, 3, 100
@@ -50,6 +51,8 @@ class HeldOutWindow:
     drawn : tuple of HeldOutWindow
         The same window with changes drawn given what the crawls found, which is what costs are measured in;
         none where all changes are known.
+    expected : ExpectedCosts or None
+        Of an objective that these changes do not show.
     """
 
     past: CrawlLog
@@ -62,6 +65,7 @@ class HeldOutWindow:
     parts: tuple[ChangeWindow, ...] = ()
     outcomes: Outcomes | None = None
     drawn: tuple[HeldOutWindow, ...] = ()
+    expected: ExpectedCosts | None = None
 
     @classmethod
     def of(

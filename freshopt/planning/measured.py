@@ -21,6 +21,7 @@ from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.problems.binary_freshness import BinaryFreshness
+from freshopt.simulation.expected_costs import ExpectedCosts
 from freshopt.simulation.replay_result import NAMED
 from freshopt.simulation.staleness_integrals import Refreshes, Window, integrals
 from freshopt.simulation.static_costs import ChangeWindow, static_costs
@@ -106,6 +107,8 @@ class Measured:
         Cost in each part of the window, of the sources that are there; NaN where it is not measured.
     rule : RuleFacts or None
         As in `Conduct`.
+    importance : ndarray, shape (n,), or None
+        Where costs are expected ones, by importance: weights are 1 then. None where they are measured.
     """
 
     policy: str
@@ -123,6 +126,12 @@ class Measured:
     predicted: Array | None
     over_time: Array
     rule: RuleFacts | None = None
+    importance: Array | None = None
+
+    @property
+    def whole(self) -> float:
+        """What a maximised objective is at no cost."""
+        return float(np.sum(self.weight[self.span > 0.0])) if self.importance is None else 0.0
 
 
 def measure(
@@ -133,8 +142,10 @@ def measure(
     worlds = list(enumerate(window.worlds))
     drawn = worlds[1:] or worlds
     both = (objective, BinaryFreshness(objective.refresh))
+    importance, weight = (None, weight) if window.expected is None else (weight, np.ones(len(weight)))
     cost, stale = np.mean([_costs(window, conduct, both, k, one.changes) for k, one in drawn], axis=0)
     shown = _costs(window, conduct, both[:1], 0, window.changes)[0] if window.drawn else None
+    shown = shown if importance is None else None
     over_time = np.full(len(window.parts), np.nan)
     for number, part in enumerate(window.parts if conduct.in_parts else ()):
         each = [_costs(window, conduct, both[:1], k, one.parts[number])[0] for k, one in drawn]
@@ -155,6 +166,7 @@ def measure(
         conduct.predicted,
         over_time,
         conduct.rule,
+        importance,
     )
 
 
@@ -175,6 +187,9 @@ def _costs(
     window: HeldOutWindow, conduct: Conduct, kinds: Sequence[Objective], world: int, changes: ChangeWindow
 ) -> list[Array]:
     """Return the costs of each source in a world, or a part."""
+    if window.expected is not None and kinds[0] is window.expected.objective:
+        own = _expected(window, conduct, world, changes, window.expected)
+        return [own, *(_costs(window, conduct, kinds[1:], world, changes) if kinds[1:] else ())]
     rates, runs = conduct.rates, conduct.runs
     if runs is None:
         assert rates is not None, "rates or crawls"
@@ -191,6 +206,20 @@ def _costs(
         np.where(conduct.placed, each, static_costs(changes, rates, kind))
         for each, kind in zip(costs, kinds, strict=True)
     ]
+
+
+def _expected(
+    window: HeldOutWindow, conduct: Conduct, world: int, changes: ChangeWindow, costs: ExpectedCosts
+) -> Array:
+    """Return what is expected of each source, by importance."""
+    if conduct.rates is not None:
+        return costs.of_rates(conduct.rates) * changes.span
+    assert conduct.runs is not None, "rates or crawls"
+    given = (
+        costs.of_crawls(window.world.start, each, changes.first, changes.until)
+        for each in conduct.runs[world]
+    )
+    return np.asarray(np.mean([*given], axis=0))
 
 
 @frozen_value(repr=False)
@@ -229,8 +258,7 @@ class MeasuredTable:
         for policy, rows in self._policies().items():
             parts = []
             for one in rows:
-                whole = float(np.sum(one.weight[one.span > 0.0])) if self.maximised else 0.0
-                parts.append(whole - one.over_time if self.maximised else one.over_time)
+                parts.append(one.whole - one.over_time if self.maximised else one.over_time)
             found[policy] = np.concatenate(parts)
         return found
 

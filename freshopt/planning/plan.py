@@ -88,7 +88,8 @@ class Plan(Solved, Plotted):
     schedule : Schedule
         Offsets count from the end of the log, which is its `start` where the log has dates.
     schedule_value : float
-        The objective's expected value over the schedule's horizon, given each source's last crawl in the log.
+        The objective's expected value over the schedule's horizon, given each source's last crawl in the log;
+        NaN where no cost of age is known.
     baselines : dict
         The long-run value of simple rules (uniform, proportional, square-root) at the same bandwidth.
     request : Wishes
@@ -342,6 +343,9 @@ def plan(
         A row for each source, new ones too, and columns that may tell how often it changes: a regression is
         then the prior of rates, in place of `estimator` (`freshopt.estimators.FeaturePriors`). New sources
         count as first fetched when the log ends. What URLs tell is added; "url" is that alone.
+    source_columns : dataframe or mapping, optional
+        Columns of your own for objectives and constraints of your own, ``sources["size"]``: a dataframe with
+        the column source, or a mapping of their names to values, each given as `importance` is.
     columns : mapping of str to str, optional
         Names of the file's or dataframe's columns to those of a log, such as ``{"url": "source"}``, where
         they are not found.

@@ -16,9 +16,11 @@ from freshopt.certificates.solver_protocol import SolveOptions, Solver, run_solv
 from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders, warn
 from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.cost_curve import CurveObjective
 from freshopt.modelling.expected import Expected
 from freshopt.modelling.failing_fetches import retried_at_once
 from freshopt.modelling.objective import Refresh
+from freshopt.modelling.objective_numerics import gap_costs
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
@@ -107,6 +109,7 @@ def sources_of(estimate: Estimator, log: CrawlLog, request: Wishes) -> Sources:
         stale_while_revalidate=by_source(request.stale_while_revalidate),
         success=by_source(request.success),
         changed_cost=0.0 if request.changed_cost is None else request.changed_cost(log.names),
+        columns={name: values(log.names) for name, values in (request.source_columns or {}).items()},
     )
     made = made.of_library(log.library)
     return retried_at_once(made) if request.retry_at_once else made
@@ -247,12 +250,16 @@ def method_of(request: Wishes, problem: Problem | None = None) -> Periodic | Poi
 def schedule_value_of(times: Schedule, solution: Solution, log: CrawlLog) -> float:
     """Return the objective's expected value over the schedule's horizon.
 
-    What good phases save is that of the long run. NaN of crawls that follow signals, whose times are open.
+    What good phases save is that of the long run. NaN of crawls that follow signals, whose times are open,
+    and of an objective that tells no cost of age.
     """
     problem = solution.problem
     if isinstance(problem.objective, Spend):
         return total(problem.sources.refresh_cost[times.source]) / times.horizon
     if follows_signals(problem.objective):
+        return math.nan
+    own = not isinstance(problem.objective, CurveObjective)
+    if own and isinstance(gap_costs(problem.objective, problem.sources), str):
         return math.nan
     value = expected_value(times, problem.objective, problem.sources, log.age)
     saved = total(phase_savings(problem, solution.rates))

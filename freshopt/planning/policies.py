@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from freshopt.certificates.solution import Solution
+from freshopt.errors import ObjectiveError
 from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.fetches.conditional_fetches import changed_costs, rates_of_bandwidth
@@ -43,6 +44,7 @@ from freshopt.planning.static_rates import (
 from freshopt.planning.wishes import Wishes
 from freshopt.report.held_out import PLAN_AT
 from freshopt.scheduling.schedule import schedule
+from freshopt.simulation.expected_costs import ExpectedCosts
 from freshopt.simulation.rules import Rule, rule_crawls, settling
 from freshopt.simulation.staleness_integrals import Refreshes
 from freshopt.simulation.static_costs import has_static_cost
@@ -116,12 +118,26 @@ def policies_in(
     every: float | None = None,
     log: CrawlLog | None = None,
     statuses: Statuses | None = None,
+    learnt: Nodes | None = None,
 ) -> list[Measured]:
-    """Measure the policies of each bandwidth, then those with their own."""
+    """Measure the policies of each bandwidth, then those with their own.
+
+    `learnt` are change rates of the whole log, by which costs are expected that changes do not show.
+    """
+    request = replace(request, objective=request.objective.take(window.index))
     window, request = with_failures(window, request, statuses)
     heard, request = request, replace(request, signals=None)
     estimate, sources = estimated_sources(window.past, request)
     nodes = nodes_of(estimate)
+    if learnt is not None:
+        each = learnt[0][window.index].T
+        own = tuple(sources.with_change_rate(rate) for rate in each)
+        expected = ExpectedCosts(request.objective, own, learnt[1][window.index])
+        window = replace(window, expected=expected)
+    # Where rates have costs and crawls have none, only rates are policies.
+    alone = None if window.expected is None else window.expected.refuses_crawls()
+    if alone is not None and (every is not None or heard.signals is not None or request.compare_rule):
+        raise ObjectiveError(f"crawls at other times than those of a rate cannot be priced: {alone}")
     found: list[Measured] = []
     for number, bandwidth in enumerate(bandwidths):
         solution = solve(problem_of(request, sources, bandwidth), tolerance=TOLERANCE)
@@ -134,8 +150,10 @@ def policies_in(
                 # Costs over time are told of the first bandwidth.
                 conduct = conduct._replace(in_parts=False)
             found.append(measure(name, window, request.objective, sources.importance, conduct))
-    own = [] if heard.signals is None else _with_signals(window, heard, sources, bandwidths)
-    return found + _at_own_bandwidth(window, request, sources, log, statuses, nodes, own)
+    if alone is not None:
+        return found
+    following = [] if heard.signals is None else _with_signals(window, heard, sources, bandwidths)
+    return found + _at_own_bandwidth(window, request, sources, log, statuses, nodes, following)
 
 
 def _phased(known: Known) -> Conduct | None:

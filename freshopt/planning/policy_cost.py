@@ -91,9 +91,13 @@ class Measurement:
             ratio = np.divide(other.value, self.value)
             residual = np.divide(self.residual - other.residual, self.value)
             hidden = np.divide(self.hidden - other.hidden, self.value)
-        if self.hidden > MOST_HIDDEN * self.value:
+        if self.hidden > MOST_HIDDEN * abs(self.value):
             hidden = np.inf
-        return Measurement(float(1.0 - ratio), residual, self.there | other.there, float(hidden))
+        # A gain is a negative cost, of which less is more.
+        sign = -1.0 if self.value < 0.0 else 1.0
+        return Measurement(
+            float(sign * (1.0 - ratio)), sign * residual, self.there | other.there, float(hidden)
+        )
 
     def scaled(self, value: float, factor: float) -> Measurement:
         """Return another value, which differs by a factor where this does."""
@@ -192,7 +196,7 @@ def mean_row(found: Sequence[Measured], plan: Sequence[Measured] | None, *, maxi
     """Return the mean of a policy over windows, in the objective's sense."""
     cost = cost_of(found)
     saved = None if plan is None else saving(found, plan)
-    whole = float(np.mean([np.sum(one.weight[one.span > 0.0]) for one in found]))
+    whole = float(np.mean([one.whole for one in found]))
     predicted, realised = _predicted(found), cost.value
     if maximised:
         predicted, realised = None if predicted is None else whole - predicted, whole - realised
@@ -220,6 +224,6 @@ def _predicted(rows: Sequence[Measured]) -> float | None:
 
 def _stale(rows: Measured) -> float:
     """Return the share of the time that copies were stale, by importance."""
-    there = rows.span > 0.0
-    whole = float(rows.weight[there] @ rows.span[there])
-    return float(rows.weight[there] @ rows.stale[there]) / whole if whole else float("nan")
+    there, weight = rows.span > 0.0, rows.weight if rows.importance is None else rows.importance
+    whole = float(weight[there] @ rows.span[there])
+    return float(weight[there] @ rows.stale[there]) / whole if whole else float("nan")

@@ -168,6 +168,19 @@ def features_of(_name: str, given: Any, log: CrawlLog | Clock) -> SourceFeatures
     return SourceFeatures.of(log.names, given)
 
 
+def columns_of(name: str, given: Any, log: CrawlLog | Clock) -> dict[str, PerSource]:  # noqa: ANN401
+    """Return columns of one's own, of a mapping or a dataframe."""
+    if isinstance(given, Mapping):
+        return {str(each): per_source(values, str(each), log) for each, values in given.items()}
+    if not hasattr(given, "columns"):
+        raise SourceDataError(
+            f"{name} is {type(given).__name__}. Pass a dataframe with the column source and your own, or a "
+            "mapping of names to one value for each source."
+        )
+    own = [str(each) for each in given.columns if each != "source"]
+    return {each: per_source(given, each, log) for each in own}
+
+
 def windows_of(name: str, given: Any, log: CrawlLog | Clock) -> PerSource:  # noqa: ANN401 - whatever names sources
     """Return windows by source; text is a duration for all."""
     known = duration_of(name, given, log.time_unit) if isinstance(given, str | timedelta) else given

@@ -60,6 +60,8 @@ def at_rates(
     """
     expected = None if nodes is None else predicted_cost(window, problem, rates, nodes)
     conduct = Conduct(bandwidth, rates * window.span, rates, predicted=expected)
+    if window.expected is not None and window.outcomes is None:
+        return conduct
     if window.outcomes is not None:
         tried = _attempts(window, request.objective, rates, request.seed)
         return conduct._replace(runs=[tried] * len(window.worlds))

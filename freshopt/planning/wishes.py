@@ -43,6 +43,7 @@ from freshopt.planning.request import (
     a_rate,
     as_is,
     features_of,
+    columns_of,
     fit_of,
     limits_of,
     per_source,
@@ -321,6 +322,7 @@ class Wishes:
         help="Extra cost of a fetch that finds a change, relative to one that finds none (a 304), such"
         " as 20. --bandwidth and --host-limits are then in that unit.",
     )
+    source_columns: Mapping[str, PerSource] | None = wish(None, columns_of)
     compare_rule: Mapping[str, Rule] | None = wish(
         None,
         lambda name, given, _log: _rules(name, given),
@@ -432,6 +434,7 @@ class _TimedWishes(_EveryWish, total=False):
     changed_cost: Any
     signals: Any
     features: Any
+    source_columns: Any
 
 
 class BackTestWishes(_TimedWishes, total=False):

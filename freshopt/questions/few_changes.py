@@ -242,7 +242,7 @@ def _solved(problem: Problem, old: Array, chosen: BoolArray) -> tuple[Array, Arr
     """Return some sources' best rates beside the others', and their prices."""
     sources = problem.sources
     fixed = Sources(
-        sources.change_rate,
+        sources.change_rate if sources.rated else None,
         sources.importance,
         sources.names,
         sources.host,
@@ -254,6 +254,7 @@ def _solved(problem: Problem, old: Array, chosen: BoolArray) -> tuple[Array, Arr
         sources.request_rate,
         sources.stale_while_revalidate,
         sources.success,
+        columns=sources.columns,
     )
     own = problem.restated(fixed)
     found = Auto().solve(own, options_from(own, None, 1e-9, certify=False))

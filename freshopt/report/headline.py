@@ -332,7 +332,9 @@ def _than_alike(told: Context) -> str:
     if gain is None or abs(gain) < SAME:
         return ""
     more = "more" if (gain > 0.0) == told.maximised else "less"
-    return f"{rough(abs(gain))} {more} {told.goal.noun} than all alike"
+    # Of one's own only the class has a name.
+    noun = "" if told.goal.noun == "objective" else f" {told.goal.noun}"
+    return f"{rough(abs(gain))} {more}{noun} than all alike"
 
 
 def _whose(end: Facts) -> str:

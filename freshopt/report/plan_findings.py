@@ -161,6 +161,8 @@ def load(told: Context, folder: PlanFolder | None = None) -> Finding | None:
     text = f"{count(planned, told.words.rate)} in {duration(horizon, told.unit)} {_method(method)}"
     if value is not None:
         text += f"; {told.goal.noun} over that time {told.shown(value)}{_ages(told, value)}"
+    elif told.goal.noun == "objective":
+        text += f"; no value over that time, as {told.facts.text('objective')} tells no cost of age"
     finding = Finding("load", "schedule", text)
     if folder is None:
         return finding

@@ -25,7 +25,9 @@ import numpy.typing as npt
 
 from freshopt.errors import ObjectiveError, SourceDataError
 from freshopt.modelling.cost_curve import Curve, CurveObjective
+from freshopt.modelling.fetches.gap_costs import GapCosts
 from freshopt.modelling.objective import Objective
+from freshopt.modelling.objective_numerics import gap_costs
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray, exact_sum
 from freshopt.scheduling.refresh_order import check_ages
@@ -45,7 +47,8 @@ def expected_value(
     schedule : Schedule
         Refresh times in [0, horizon).
     objective : Objective
-        One that is a cost of age, as the named ones are; its own discipline does not matter here.
+        One that is a cost of age, as the named ones are; its own discipline does not matter then. Or one of
+        your own under periodic refreshes, whose cost of age is derived from that of rates.
     sources : Sources
         In the schedule's order; none of them signalled. With `success`, what is scheduled are attempts.
     age : array_like, scalar or shape (n,)
@@ -69,11 +72,7 @@ def expected_value(
             "a signalled source has no refresh times to price. Leave signalled sources out."
         )
     ages = check_ages(age, n)
-    if not isinstance(objective, CurveObjective):
-        raise ObjectiveError(
-            f"{objective!r} has no cost of age to price gaps by. Use an objective with a curve(sources)."
-        )
-    curve, weight = objective.curve(sources), sources.importance
+    curve, weight = priced_gaps(objective, sources)
     order = np.argsort(schedule.source, kind="stable")  # by source, then time
     source, time = schedule.source[order], schedule.time[order]
     first = np.ones(len(source), dtype=np.bool_)
@@ -81,10 +80,10 @@ def expected_value(
     previous = np.where(first, -ages[source], np.concatenate(([0.0], time[:-1])))
     last = np.array(-ages)
     last[source] = time  # the last assignment to a source stays
-    gains = objective.sense == "maximise" and curve.mean_gain is not None
+    gains = objective.sense == "maximise" and isinstance(curve, Curve) and curve.mean_gain is not None
 
-    def measured(own: Curve, gap: Array) -> Array:
-        return own.gap_gain(gap) if gains else own.gap_cost(gap)
+    def measured(own: Curve | GapCosts, gap: Array) -> Array:
+        return own.gap_gain(gap) if gains and isinstance(own, Curve) else own.gap_cost(gap)
 
     kept: Iterable[Array]
     if sources.failing is None:
@@ -101,6 +100,24 @@ def expected_value(
     parts = (*kept, -weight * measured(curve, np.array(ages)))
     mean = exact_sum(float(np.sum(part)) for part in parts) / schedule.horizon
     return mean if gains else objective.value_from_cost(mean, sources)
+
+
+def priced_gaps(objective: Objective, sources: Sources) -> tuple[Curve | GapCosts, Array]:
+    """Return what gaps cost, and the weights of the sources.
+
+    A cost of age is stated for unit importance; one that is derived from a cost of rates has it already.
+
+    Raises
+    ------
+    ObjectiveError
+        If the objective is neither.
+    """
+    if isinstance(objective, CurveObjective):
+        return objective.curve(sources), sources.importance
+    found = gap_costs(objective, sources)
+    if isinstance(found, str):
+        raise ObjectiveError(f"{found}.")
+    return found, np.ones(len(sources))
 
 
 class _Attempts(NamedTuple):

@@ -163,10 +163,9 @@ def read_rates(rates: Solution | Mapping[Any, float] | Any, time_unit: str | Non
     if waits and bool(np.any(sources.signalled)):
         raise SourceDataError(_AFTER_SIGNALS)
     _require_unit(time_unit, sources.time_unit, "solution's rates are")
-    table = _checked_rates(
-        sources.names, rates.rates, sources.time_unit, sources.signalled, sources.change_rate
-    )
-    known = replace(table, importance=sources.importance, change_rate=sources.change_rate)
+    changes = sources.change_rate if sources.rated else None
+    table = _checked_rates(sources.names, rates.rates, sources.time_unit, sources.signalled, changes)
+    known = replace(table, importance=sources.importance, change_rate=changes)
     return replace(known, success=sources.failing, library=getattr(sources, "library", POLARS))
 
 

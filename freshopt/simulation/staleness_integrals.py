@@ -272,9 +272,14 @@ def window_of(world: World, begin: float, skip: float, end: npt.ArrayLike, horiz
     return Window(begin, first, until)
 
 
+def is_measured(objective: Objective) -> bool:
+    """Return whether known changes and crawls show what an objective costs."""
+    return type(objective) in {*NAMED, ExpectedPenalty, SynchronizationCost}
+
+
 def require_measured(objective: Objective | None) -> None:
     """Raise ObjectiveError if an objective cannot be measured in a replay."""
-    if objective is not None and type(objective) not in {*NAMED, ExpectedPenalty, SynchronizationCost}:
+    if objective is not None and not is_measured(objective):
         raise ObjectiveError(
             f"{objective!r} cannot be measured. Pass an ExpectedPenalty or a SynchronizationCost, or none."
         )

@@ -19,6 +19,7 @@ from freshopt.logs.read_crawls import read_log
 from freshopt.modelling.objective import Objective
 from freshopt.naming import OBJECTIVES, Parameters, objective_of
 from freshopt.terminal import options
+from freshopt.terminal.own_objectives import OwnObjective, is_own
 from freshopt.units import duration_of
 
 
@@ -100,12 +101,20 @@ class Goal:
 
     def made(self, refresh: str | None, time_unit: str, columns: Parameters = _NONE) -> Objective:
         """Return the objective, with parameters that columns of a table give."""
+        if is_own(str(self.objective)):
+            if self.exponent is not None or self.deadline is not None:
+                raise SourceDataError(
+                    f"--exponent and --deadline are not for --objective {self.objective}. Leave them out."
+                )
+            return OwnObjective.parsed(str(self.objective)).made(refresh)
         return objective_of(str(self.objective), refresh, self.parameters(columns, time_unit))
 
 
-def goal_options(names: Iterable[str], *, default: str | None = "harmonic") -> options.Decorator:
+def goal_options(
+    names: Iterable[str], *, default: str | None = "harmonic", own: bool = False
+) -> options.Decorator:
     """Return the options of an objective and its parameters, as `goal`."""
-    objective = options.objective_option(names, default=default)
+    objective = options.objective_option(names, default=default, own=own)
     return options.bundled("goal", (objective, options.exponent_option, options.deadline_option), Goal)
 
 

@@ -14,6 +14,7 @@ from freshopt import solvers
 from freshopt.datasets.change_histories import EXAMPLES
 from freshopt.naming import EXPONENT, OBJECTIVES, PLANNED, solvers_of
 from freshopt.terminal.commands import PARAMETERS, OneOf
+from freshopt.terminal.own_objectives import is_own
 from freshopt.units import SECONDS
 
 SOLVERS = solvers_of(solvers)
@@ -88,11 +89,20 @@ _BRIEF = {
 
 
 class ObjectiveName(OneOf):
-    """Name of an objective, perhaps with its parameter: power:0.5, deadline:2d."""
+    """Name of an objective, perhaps with its parameter: power:0.5, deadline:2d.
+
+    Or, where they may be, one's own: MODULE:CLASS(ARGUMENTS).
+    """
+
+    def __init__(self, names: Iterable[str], *, own: bool = False) -> None:
+        super().__init__([*names])
+        self.own = own
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401 - as in click
         """Return the text if it is one."""
         name, colon, parameter = str(value).partition(":")
+        if self.own and is_own(str(value)):
+            return str(value)
         found = super().convert(name, param, ctx)
         if colon and found not in PARAMETERS:
             self.fail(f"{found!r} takes no parameter. Leave {colon + parameter!r} out.", param, ctx)
@@ -101,18 +111,20 @@ class ObjectiveName(OneOf):
         return f"{found}{colon}{parameter}"
 
 
-def objective_option(names: Iterable[str], *, default: str | None = "harmonic") -> Decorator:
+def objective_option(
+    names: Iterable[str], *, default: str | None = "harmonic", own: bool = False
+) -> Decorator:
     """Return the option --objective with its names, all by default, explained."""
     named = list(names)
     brief = (_BRIEF.get(name, name) for name in named)
     begin = "What to optimise (default: all): " if default is None else "What to optimise: "
     return click.option(
         "--objective",
-        type=ObjectiveName(named),
+        type=ObjectiveName(named, own=own),
         metavar="NAME",
         default=default,
         show_default=default is not None,
-        help=f"{begin}{', '.join(brief)}.",
+        help=f"{begin}{', '.join(brief)}{'; or your own, MODULE:CLASS(2.0)' if own else ''}.",
     )
 
 
@@ -158,8 +170,9 @@ answers_option: Decorator = click.option(
 )
 live_objective: Decorator = click.option(
     "--objective",
-    type=OneOf([name for name in PLANNED if not OBJECTIVES[name].command.needs]),
-    help="What to optimise, as of freshopt plan. By default harmonic; later it changes it.",
+    type=ObjectiveName([name for name in PLANNED if not OBJECTIVES[name].command.needs], own=True),
+    help="What to optimise, as of freshopt plan. By default harmonic; later it changes it. One of your own, "
+    "MODULE:CLASS(2.0), is named at each start.",
 )
 time_unit_option: Decorator = click.option(
     "--time-unit",

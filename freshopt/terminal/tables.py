@@ -18,7 +18,7 @@ from freshopt.logs import schema
 from freshopt.logs.log_files import is_access_log
 from freshopt.logs.schema import Table, column_of, naming
 from freshopt.logs.tables import UNIT
-from freshopt.modelling.sources import Sources
+from freshopt.modelling.sources import COLUMNS, Sources
 from freshopt.naming import NAMES, Parameters
 from freshopt.numerics.arrays import Array
 from freshopt.planning.request import SourceLimits, limits_in
@@ -45,8 +45,13 @@ def sources_of(
     path: Path,
     time_unit: str | None,
     within: Callable[[polars.DataFrame, str], polars.DataFrame] = lambda frame, _: frame,
+    *,
+    own: bool = False,
 ) -> SourceTable:
-    """Return sources, `within` bounds, of a table or plan's change rates."""
+    """Return sources, `within` bounds, of a table or plan's change rates.
+
+    With `own` further columns ride along, those that are filled.
+    """
     path = _table_in(path, "change_rates")
     if path.is_file() and is_access_log(path):
         raise _no_sources(path)
@@ -55,8 +60,15 @@ def sources_of(
         raise _no_sources(path)
     unit = table.unit(time_unit)
     with naming(path):
-        sources = Sources.from_frame(within(table.frame, unit), unit)
+        sources = Sources.from_frame(within(table.frame, unit), unit, own_columns_of(table) if own else ())
     return SourceTable(sources, Parameters(**{name: _parameter(table, name) for name in NAMES}), table)
+
+
+def own_columns_of(table: Table) -> list[str]:
+    """Return the filled columns that nothing else reads."""
+    known = {"source", "name", "time_unit", *COLUMNS, *NAMES}
+    frame = table.frame
+    return [name for name in frame.columns if name not in known and not frame[name].null_count()]
 
 
 def rates_of(

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,15 +19,13 @@ import numpy.typing as npt
 from freshopt.certificates.certificate import Certificate
 from freshopt.certificates.solution import Status
 from freshopt.certificates.solver_protocol import SolveOptions, Solver, refusal, run_solver
-from freshopt.errors import SolverRefusedError, list_offenders
+from freshopt.errors import SolverRefusedError, guarded, list_offenders
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array
 from freshopt.testing.optimality import judge
 from freshopt.testing.recipe import Recipe
 
 Foreign: TypeAlias = Callable[[Problem], Any]  # what it returns is judged, not trusted
-
-T = TypeVar("T")
 
 
 class Verdict(enum.Enum):
@@ -126,27 +124,6 @@ def attempt(solve: Foreign, recipe: Recipe, tolerance: float) -> Outcome:
         detail = f"it changed {list_offenders(changed)} of its input. {detail}".strip()
         verdict = Verdict.CHANGED_INPUT
     return Outcome(verdict, detail, proof, seconds)
-
-
-def guarded(call: Callable[[], T]) -> T | BaseException:
-    """Return what foreign code returns or raises.
-
-    The one place where anything may be caught: foreign code may raise anything, and that it did, with what,
-    is a result to report and hides nothing. Besides exceptions that means an exit (a solver must not end its
-    caller) and a panic of a Rust extension, a BaseException of no importable type. Interrupts, and whatever
-    else is meant for the caller, pass.
-
-    Examples
-    --------
-    >>> guarded(lambda: 1), guarded(lambda: 1 / 0)
-    (1, ZeroDivisionError('division by zero'))
-    """
-    try:
-        return call()
-    except BaseException as error:
-        if not isinstance(error, Exception | SystemExit) and type(error).__name__ != "PanicException":
-            raise
-        return error
 
 
 def _answer(solve: Foreign, problem: Problem) -> tuple[object, npt.NDArray[Any]]:

@@ -265,6 +265,10 @@ class Recipe:
     host_limits : dict of host to float
     time_unit : str
     constraints : tuple of Constraint
+    columns : dict of str to ndarray, shape (n,)
+        The user's own.
+    rated : bool
+        Whether change rates are those of the sources; they have none otherwise.
     """
 
     objective: Objective
@@ -284,6 +288,8 @@ class Recipe:
     constraints: tuple[Any, ...] = ()
     request_rate: Array | None = None
     stale_while_revalidate: Array | None = None
+    columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    rated: bool = True
     name = Renamed("names")
 
     @classmethod
@@ -311,6 +317,8 @@ class Recipe:
             host_limits=problem.host_limits if problem.short[1] else {},
             time_unit=sources.time_unit,
             constraints=copy.deepcopy(problem.constraints),
+            columns={name: np.array(column) for name, column in sources.columns.items()},
+            rated=sources.rated,
         )
 
     def problem(self) -> Problem:
@@ -325,7 +333,10 @@ class Recipe:
         labels: dict[str, Any] = {
             key: None if (x := getattr(self, key)) is None else np.array(x) for key in OPTIONAL
         }
-        sources = Sources(**columns, **labels, time_unit=self.time_unit)
+        if not self.rated:
+            del columns["change_rate"]
+        own = {name: np.array(column) for name, column in self.columns.items()}
+        sources = Sources(**columns, **labels, time_unit=self.time_unit, columns=own)
         given = copy.deepcopy(self.constraints)
         return Problem(self.objective, sources, self.bandwidth, dict(self.host_limits), given)
 
@@ -356,6 +367,7 @@ class Recipe:
         """
         taken = {key: getattr(self, key)[index] for key in COLUMNS}
         taken |= {key: None if (x := getattr(self, key)) is None else x[index] for key in OPTIONAL}
+        taken["columns"] = {name: column[index] for name, column in self.columns.items()}
         present = set() if taken["host"] is None else set(taken["host"].tolist())
         limits = {host: limit for host, limit in self.host_limits.items() if host in present}
         parts = (cut(one, index, self.host) for one in self.constraints)
@@ -409,7 +421,7 @@ class Recipe:
             objective = spell(self.objective, imports)
         except ObjectiveError as error:
             objective = f"...  # {error}"
-        arguments = {"change_rate": spell(self.change_rate, imports)}
+        arguments = {"change_rate": spell(self.change_rate, imports)} if self.rated else {}
         for key, default in DEFAULTS.items():
             column = getattr(self, key)
             if not bool(np.all(column == default)):
@@ -418,6 +430,8 @@ class Recipe:
         for key in OPTIONAL:
             if getattr(self, key) is not None:
                 arguments[key] = spell(getattr(self, key), imports)
+        if self.columns:
+            arguments["columns"] = spell(self.columns, imports)
         if self.time_unit != "day":
             arguments["time_unit"] = spell(self.time_unit, imports)
         limits = "" if self.bandwidth is None else f", bandwidth={spell(self.bandwidth, imports)}"
@@ -440,7 +454,7 @@ class Recipe:
 
 def column_of(sources: Sources, key: str) -> npt.NDArray[Any]:
     """Return a copy of a column, or its default."""
-    column = getattr(sources, key)
+    column = getattr(sources, "scale" if key == "change_rate" else key)
     return np.full(len(sources), DEFAULTS[key]) if column is None else np.array(column)
 
 

@@ -23,6 +23,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import freshopt as fo
+from freshopt.cvx import Expression, cp
 from freshopt.distributed import DistributedPlan, PartitionedSources
 from freshopt.problems import HarmonicStaleness
 from freshopt.separable.kernel import Kernel
@@ -289,3 +290,27 @@ def test_what_is_on_the_client_is_small(client: Any, tmp_path: Path) -> None:  #
     files = write(tmp_path / "in", frame, 10)
     found = fo.distributed.solve(HARMONIC, files, 2_000.0, out=tmp_path / "out")
     assert len(pickle.dumps(found)) < 20_000  # nothing in it grows with the sources
+
+
+class Sized(fo.Objective):
+    """Of a column of its own."""
+
+    columns = ("size",)
+
+    def per_source(self, rate: Expression, sources: fo.Sources) -> Expression:
+        return cp.multiply(sources.importance * sources["size"], cp.inv_pos(rate))
+
+
+@pytest.mark.parametrize("limits", [{}, {"a": 0.5}])
+def test_columns_of_ones_own_are_read_from_partitions(limits: dict[str, float], tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    size = rng.lognormal(sigma=2.0, size=60)
+    frame = pl.DataFrame({"change_rate": 1.0, "size": size, "host": ["a", "b", "c"] * 20, "note": ["x"] * 60})
+    folder = write(tmp_path / "in", frame, 3)
+    found = fo.distributed.solve(Sized(), folder, 9.0, limits, out=tmp_path / "out")
+    sources = fo.Sources.from_frame(frame, columns=["size"])
+    known = fo.solve(fo.Problem(Sized(), sources, 9.0, limits or None))
+    assert found.value == pytest.approx(known.value, rel=1e-12)
+    assert rates_of(found) == pytest.approx(known.rates, rel=1e-9)
+    missing = write(tmp_path / "without", frame.drop("size"), 2)
+    refused(r"Sized reads the column 'size', which not all", fo.distributed.solve, Sized(), missing, 9.0)

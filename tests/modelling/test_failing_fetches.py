@@ -289,8 +289,10 @@ def test_own_declarations() -> None:
     named = fo.solve(fo.Problem(SquareRoot(), fo.Sources(d / s), bandwidth=3.0))
     assert np.allclose(first.rates, second.rates, rtol=1e-9)
     assert np.allclose(first.rates, named.rates, rtol=1e-9)
-    with pytest.raises(ObjectiveError, match=r"fetches of source 1 may fail, and .*periodic attempts"):
-        fo.Problem(Periodically(), fo.Sources(d, success=s), bandwidth=3.0)
+    # Of periodic attempts only the numerics are derived (tests/modelling/test_gap_costs.py).
+    periodic = fo.Problem(Periodically(), fo.Sources(d, success=s), bandwidth=3.0)
+    with pytest.raises(ObjectiveError, match=r"source 1 may fail, and .*periodic attempts\. Use .* fo.solve"):
+        periodic.to_cvxpy()
 
 
 def test_uncertain_change_rates_mix_the_cells() -> None:

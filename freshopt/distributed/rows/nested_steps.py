@@ -12,15 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.distributed.partition import naming_rows
-from freshopt.distributed.partitioned_sources import NUMBERS, FilePart, Frame
+from freshopt.distributed.partition import naming_rows, sources_from
+from freshopt.distributed.partitioned_sources import FilePart, Frame, carried
 from freshopt.distributed.rows.nested_pieces import NestedDecision, NestedPiece
 from freshopt.distributed.rows.nested_search import Bounds, OwnPrices, end_trials, search_bounds
 from freshopt.distributed.rows.row_pieces import PartitionedRows, RowColumns, columns_of_part, own_objectives
 from freshopt.distributed.rows.row_steps import Shares
 from freshopt.dual_search.trial_search import Trials
 from freshopt.modelling.general_program import FAR
-from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.segments import group_sums
 
@@ -185,9 +184,8 @@ def collect_height(
     own = piece.take(some).after(decision.heights)
     found: dict[str, npt.NDArray[Any]] = {"place": some, "limit": numbers[0], "reserve": numbers[1]}
     found |= {"lower": own.lower, "upper": own.upper}
-    for name in NUMBERS:
-        if name in terms.columns:
-            found[name] = np.ascontiguousarray(getattr(columns.sources, name)[some])
+    for name in carried(terms.columns):
+        found[name] = np.ascontiguousarray(columns.sources[name][some])
     return found, len(piece)
 
 
@@ -211,7 +209,7 @@ def end_height(
         {**one, "place": one["place"] + start} for (one, _), start in zip(found, starts, strict=False) if one
     ]
     columns = {key: np.concatenate([one[key] for one in parts]) for key in parts[0]}
-    sources = Sources(**{key: columns[key] for key in NUMBERS if key in columns}, time_unit=terms.time_unit)
+    sources = sources_from(columns, terms)
     objective = terms.objective.take(columns["place"])
     nowhere = np.zeros(len(sources), dtype=np.int64)
     piece = NestedPiece.of(RowColumns(sources, (), ()), objective, nowhere)

@@ -15,8 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.distributed.dask_passes import unpack
-from freshopt.distributed.partition import codes_of, compiled_by_size, naming_rows, numbers_of, sources_of
-from freshopt.distributed.partitioned_sources import NUMBERS, FilePart, Frame, Table, read
+from freshopt.distributed.partition import (
+    codes_of,
+    compiled_by_size,
+    naming_rows,
+    numbers_of,
+    sources_from,
+    sources_of,
+)
+from freshopt.distributed.partitioned_sources import FilePart, Frame, Table, carried, read
 from freshopt.distributed.rows.column_rows import ColumnRows
 from freshopt.errors import ObjectiveError, SourceDataError, list_offenders
 from freshopt.interior_point.compiled_row_passes import passes_in_parts
@@ -83,7 +90,7 @@ class PartitionedRows:
 
     def wanted(self, *, names: bool = False) -> list[str]:
         """Return the columns that rates depend on, perhaps with names."""
-        own = [name for name in NUMBERS if name in self.columns]
+        own = carried(self.columns)
         own += ["source"] if names and "source" in self.columns else []
         further = [name for one in self.constraints for name in one.columns]
         return list(dict.fromkeys([*own, *further]))
@@ -120,7 +127,7 @@ class RowColumns:
         SourceDataError
             If a value is missing or out of range, naming file and row.
         """
-        sources = sources_of(table, label, first, terms.time_unit)
+        sources = sources_of(table, label, first, terms)
         constraints = terms.constraints
         return cls(
             sources,
@@ -131,8 +138,8 @@ class RowColumns:
     def drawn(self, place: IntArray, present: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
         """Return the columns of some sources, to be joined with others'."""
         found: dict[str, npt.NDArray[Any]] = {"place": place}
-        for key in (name for name in NUMBERS if name in present):
-            found[key] = np.ascontiguousarray(getattr(self.sources, key)[place])
+        for key in carried(present):
+            found[key] = np.ascontiguousarray(self.sources[key][place])
         for k, (codes, cost) in enumerate(zip(self.codes, self.costs, strict=True)):
             found[f"group {k}"] = codes[place]
             if cost is not None:
@@ -143,10 +150,9 @@ class RowColumns:
     def joined(cls, drawn: Sequence[dict[str, npt.NDArray[Any]]], terms: PartitionedRows) -> RowColumns:
         """Return the columns of samples, one after the other."""
         columns = {key: np.concatenate([one[key] for one in drawn]) for key in drawn[0]}
-        own = {key: columns[key] for key in NUMBERS if key in columns}
         count = range(len(terms.constraints))
         return cls(
-            Sources(**own, time_unit=terms.time_unit),
+            sources_from(columns, terms),
             tuple(columns[f"group {k}"] for k in count),
             tuple(columns.get(f"cost {k}") for k in count),
         )
