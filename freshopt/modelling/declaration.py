@@ -23,6 +23,8 @@ from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import IntArray
 
 # Atoms that change shapes alone; what is separable has one entry per source before and after them.
+# NumPy's word on an array where CVXPY expects a number, as the exponent of cp.power.
+_SCALARS = "arrays can be converted to Python scalars"
 SHAPES = ("Promote", "broadcast_to", "reshape", "transpose")
 _AFFINE = ("AddExpression", "NegExpression", "multiply", "DivExpression", *SAME)
 
@@ -196,6 +198,13 @@ def _written(
             return method(rate, sources)
         except FreshoptError:
             raise
+        except TypeError as error:  # CVXPY's, of exponents that are an array
+            if _SCALARS not in str(error):
+                raise
+            raise ObjectiveError(
+                f"{where} raises the rate to an array of powers, and cp.power takes one number. Use "
+                "fo.power(rate, exponents), with an exponent for each source."
+            ) from error
         except ValueError as error:  # CVXPY's word on shapes that do not fit
             raise ObjectiveError(
                 f"{where} cannot be built for {len(sources)} sources: {str(error).rstrip('. ')}. Correct the "

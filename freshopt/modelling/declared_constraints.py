@@ -88,12 +88,16 @@ def declared(constraints: tuple[Constraint | Written, ...], sources: Sources) ->
     ties = [one for one in constraints if isinstance(one, Tied)]
     if len(ties) > 1:
         raise ObjectiveError("ties are declared twice. Pass one fo.Tied with all bundles.")
+    written = 0
     for place, one in enumerate(constraints):
         if isinstance(one, Constraint):
             found = one.blocks(sources)
         else:
             found = []
-            for block in _recognised(one, sources, couplings):
+            rate = cp.Variable(len(sources), nonneg=True, name="rate")
+            made = labelled(one, rate, written)
+            written += len(made)
+            for block in _recognised(made, rate, sources, couplings):
                 single, rest = _single_sources(block)
                 if len(single.keys):
                     _tighten(single, lower, upper)
@@ -119,8 +123,11 @@ def require_labels(labels: Sequence[str]) -> None:
     )
 
 
-def labelled(function: Written, rate: Expression) -> list[Expression]:
-    """Return the labelled CVXPY constraints of a function of the rate."""
+def labelled(function: Written, rate: Expression, before: int = 0) -> list[Expression]:
+    """Return the labelled CVXPY constraints of a function of the rate.
+
+    Those without a label have numbers, which go on from the constraints `before` of other functions.
+    """
     with quiet:
         made = function(rate)
     if isinstance(made, cp.constraints.constraint.Constraint):
@@ -128,7 +135,7 @@ def labelled(function: Written, rate: Expression) -> list[Expression]:
     if isinstance(made, str) or not isinstance(made, Iterable):
         raise ObjectiveError(f"constraints(rate) returned {made!r}. Return a list of CVXPY constraints.")
     found = []
-    for k, constraint in enumerate(made, start=1):
+    for k, constraint in enumerate(made, start=before + 1):
         if not isinstance(constraint, cp.constraints.constraint.Constraint):
             raise ObjectiveError(
                 f"constraints(rate) returned {constraint!r}, which is no CVXPY constraint. Drop it."
@@ -137,11 +144,12 @@ def labelled(function: Written, rate: Expression) -> list[Expression]:
     return found
 
 
-def _recognised(function: Written, sources: Sources, couplings: list[str]) -> list[RowBlock]:
-    """Return the rows of a function of the rate; extend `couplings`."""
-    rate = cp.Variable(len(sources), nonneg=True, name="rate")
+def _recognised(
+    made: list[Expression], rate: Expression, sources: Sources, couplings: list[str]
+) -> list[RowBlock]:
+    """Return the rows of CVXPY constraints on the rate; extend `couplings`."""
     blocks: list[RowBlock] = []
-    for constraint in labelled(function, rate):
+    for constraint in made:
         try:
             blocks += recognise(constraint, rate, sources, constraint.label)
         except UnknownCouplingError as error:
