@@ -8,6 +8,7 @@ entry may touch the rates, and every constant must be finite numbers, one or one
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,8 +24,6 @@ from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import IntArray
 
 # Atoms that change shapes alone; what is separable has one entry per source before and after them.
-# NumPy's word on an array where CVXPY expects a number, as the exponent of cp.power.
-_SCALARS = "arrays can be converted to Python scalars"
 SHAPES = ("Promote", "broadcast_to", "reshape", "transpose")
 _AFFINE = ("AddExpression", "NegExpression", "multiply", "DivExpression", *SAME)
 
@@ -198,18 +197,24 @@ def _written(
             return method(rate, sources)
         except FreshoptError:
             raise
-        except TypeError as error:  # CVXPY's, of exponents that are an array
-            if _SCALARS not in str(error):
-                raise
-            raise ObjectiveError(
-                f"{where} raises the rate to an array of powers, and cp.power takes one number. Use "
-                "fo.power(rate, exponents), with an exponent for each source."
-            ) from error
+        except TypeError as error:
+            refuse_array(error, where)
+            raise
         except ValueError as error:  # CVXPY's word on shapes that do not fit
             raise ObjectiveError(
                 f"{where} cannot be built for {len(sources)} sources: {str(error).rstrip('. ')}. Correct the "
                 "shapes: scalars, or one entry per source."
             ) from error
+
+
+def refuse_array(error: TypeError, where: str) -> None:
+    """Raise ObjectiveError for an array that CVXPY takes for a number, as an exponent."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    if frame.f_globals.get("__name__", "").startswith("cvxpy."):
+        raise ObjectiveError(
+            f"{where} cannot be built: {str(error).rstrip('. ')}. Where cp.power has an exponent for each source, "
+            "use fo.power(rate, exponents)."
+        ) from error
 
 
 def _parts(declared: Any, where: str) -> tuple[Expression, list[Expression]]:  # noqa: ANN401

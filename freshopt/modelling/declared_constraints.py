@@ -13,6 +13,7 @@ from freshopt.cvx import Expression, cp, quiet
 from freshopt.errors import ObjectiveError, SourceDataError, list_offenders, shortened
 from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.constraints.tied import Tied
+from freshopt.modelling.declaration import refuse_array
 from freshopt.modelling.row_recognition import UnknownCouplingError, recognise
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray
@@ -129,7 +130,11 @@ def labelled(function: Written, rate: Expression, before: int = 0) -> list[Expre
     Those without a label have numbers, which go on from the constraints `before` of other functions.
     """
     with quiet:
-        made = function(rate)
+        try:
+            made = function(rate)
+        except TypeError as error:
+            refuse_array(error, "constraints(rate)")
+            raise
     if isinstance(made, cp.constraints.constraint.Constraint):
         made = [made]
     if isinstance(made, str) or not isinstance(made, Iterable):
