@@ -99,8 +99,8 @@ class Conic:
         ``pip install "freshopt[ecos]"``; HIGHS solves linear programs only (piecewise linear costs).
     ladder : bool
         Whether to try again, with a sharper scaling and then with another solver, when an attempt ends
-        without rates or its certified relative gap exceeds the tolerance. The note tells how many attempts it took and
-        who answered.
+        without rates or its certified relative gap exceeds the tolerance. The note tells how many attempts
+        it took and who answered.
 
     Examples
     --------

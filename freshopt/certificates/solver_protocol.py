@@ -213,12 +213,7 @@ def certified_solution(
             proof = certify_rows(problem, problem.program, answer.rates, multipliers, path)
     else:
         proof = certify(problem, answer.rates, answer.price, answer.host_prices)
-    if (
-        problem.program is None
-        and proof.reason
-        and math.isfinite(proof.gap)
-        and not options.met_by(proof)
-    ):
+    if problem.program is None and proof.reason and math.isfinite(proof.gap) and not options.met_by(proof):
         # A price for a limit and rounding is a poor one where rounding is much of what min_rate leaves free.
         searched = certify(problem, answer.rates)
         proof = min(proof, searched, key=lambda one: one.beyond_rounding)
@@ -299,9 +294,7 @@ def refusal(solver: Solver, problem: Problem) -> str | None:
     )
 
 
-def _status(
-    solver: Solver, answer: Answer, proof: Certificate, options: SolveOptions
-) -> tuple[Status, str]:
+def _status(solver: Solver, answer: Answer, proof: Certificate, options: SolveOptions) -> tuple[Status, str]:
     """Return the status that the certificate supports, and a sentence."""
     # That something is optimal is for the proof to say, also where a solver stopped short of its own aim.
     unsettled = (None, Status.OPTIMAL, Status.ITERATION_LIMIT)
@@ -312,9 +305,8 @@ def _status(
     if not math.isfinite(proof.gap):
         return Status.INACCURATE, f"Nothing is proved: {proof.reason}"
     why = _EXEMPT[gap_is_expected(solver)]
-    shortfall = (
-        f"{why}the certified relative gap {proof.relative_gap:.2g} exceeds the tolerance {options.tolerance:g}."
-    )
+    gap, most = proof.relative_gap, options.tolerance
+    shortfall = f"{why}the certified relative gap {gap:.2g} exceeds the tolerance {most:g}."
     return Status.INACCURATE, " ".join(part for part in (shortfall, proof.reason, answer.note) if part)
 
 

@@ -212,8 +212,8 @@ def refuse_array(error: TypeError, where: str) -> None:
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     if frame.f_globals.get("__name__", "").startswith("cvxpy."):
         raise ObjectiveError(
-            f"{where} cannot be built: {str(error).rstrip('. ')}. Where cp.power has an exponent for each source, "
-            "use fo.power(rate, exponents)."
+            f"{where} cannot be built: {str(error).rstrip('. ')}. Where cp.power has an exponent for each "
+            "source, use fo.power(rate, exponents)."
         ) from error
 
 
