@@ -8,6 +8,7 @@ q^k·(1 − s(ρd − k)), q = 1 − s, k = ⌊ρd⌋: the deadline of `Piecewis
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -58,8 +59,12 @@ class LaterThan(Objective):
     array([0.351347, 0.648653])
     """
 
-    age: npt.ArrayLike
+    age: float | Array
     refresh: Refresh = Refresh.PERIODIC
+
+    if TYPE_CHECKING:
+
+        def __init__(self, age: npt.ArrayLike, refresh: Refresh = Refresh.PERIODIC) -> None: ...
 
     def __post_init__(self) -> None:
         """Raise ObjectiveError unless age and discipline are usable."""

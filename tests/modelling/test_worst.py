@@ -104,7 +104,7 @@ def test_an_array_of_exponents_is_told_of_power() -> None:
 def test_the_users_own_type_errors_stay_theirs() -> None:
     class Own(fo.Objective):
         def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
-            return float(sources.change_rate) * cp.inv_pos(rate)  # type: ignore[arg-type]
+            return float(sources.change_rate) * cp.inv_pos(rate)
 
     with pytest.raises(TypeError, match="arrays can be converted"):
         fo.Problem(Own(), fo.Sources(D), bandwidth=9.0)
