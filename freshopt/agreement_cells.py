@@ -12,7 +12,7 @@ from freshopt.certificates.solver_protocol import gap_is_expected
 from freshopt.formatting import WIDTH
 from freshopt.sampled_gap import AGREES, DISAGREES, SampledGap
 
-COLUMNS = ("solver", "status", "value", "certified gap", "largest rate difference", "seconds", "verdict")
+COLUMNS = ("solver", "status", "value", "relative gap", "largest rate difference", "seconds", "verdict")
 # Relative differences below this are lost in the rounding of a sum of float64.
 RESOLVED = 1e-15
 # Characters below which the last column of a table is not wrapped.

@@ -163,7 +163,7 @@ class Agreement:
                 "solver": name,
                 "status": solution.status.value,
                 "value": None if math.isnan(solution.value) else solution.value,
-                "certified gap": solution.certificate.relative_gap if solution.certificate else None,
+                "relative gap": solution.certificate.relative_gap if solution.certificate else None,
                 "largest rate difference": None if math.isnan(difference) else difference,
                 "seconds": solution.seconds,
                 "verdict": verdict(solution, sample),
@@ -369,7 +369,8 @@ def _called(function: Function, problem: Problem, options: SolveOptions) -> Solu
     if proof.infeasibility > options.tolerance:
         note = f"the rates are infeasible by {proof.infeasibility:.2g}, relative to a bound or limit."
     elif not proof.confirms(options.tolerance):
-        note = f"the certified gap {proof.relative_gap:.2g} exceeds the tolerance {options.tolerance:g}."
+        gap = proof.relative_gap
+        note = f"the certified relative gap {gap:.2g} exceeds the tolerance {options.tolerance:g}."
     return Solution(
         problem=problem,
         status=Status.INACCURATE if note else Status.OPTIMAL,

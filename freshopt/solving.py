@@ -35,6 +35,7 @@ def solve(
     solver: Solver | None = None,
     *,
     tolerance: float = 1e-6,
+    absolute_tolerance: float = 0.0,
     throw: bool = True,
     certify: bool = True,
     warm_start: float | Solution | None = None,
@@ -47,6 +48,7 @@ def solve(
     solver: Solver | None = None,
     *,
     tolerance: float = 1e-6,
+    absolute_tolerance: float = 0.0,
     throw: bool = True,
     certify: bool = True,
     warm_start: float | None = None,
@@ -59,6 +61,7 @@ def solve(
     solver: Solver | None = None,
     *,
     tolerance: float = 1e-6,
+    absolute_tolerance: float = 0.0,
     throw: bool = True,
     certify: bool = True,
     warm_start: float | Solution | None = None,
@@ -74,6 +77,9 @@ def solve(
         ``solvers.WaterFillingCuda()`` for columns on a device.
     tolerance : float
         Relative duality gap above which the status is inaccurate.
+    absolute_tolerance : float
+        A duality gap, in the objective's units, that is good enough whatever the relative one: for costs
+        whose optimum is 0 or tiny. 0 for none.
     throw : bool
         Raise on refusal, failure or inaccuracy; False returns them as a status. Baselines never raise for a
         duality gap.
@@ -106,15 +112,24 @@ def solve(
     >>> solution = fo.solve(fo.Problem(objective, sources, bandwidth=2.0))
     >>> solution.status.value, solution.certificate.relative_gap < 1e-12
     ('optimal', True)
+
+    Equal rates cost 0.29 more than the best, which may be good enough:
+
+    >>> from freshopt.solvers import Uniform
+    >>> fo.solve(solution.problem, Uniform(), absolute_tolerance=0.3).status.value
+    'optimal'
     """
     expect(problem, (Problem, DeviceProblem), "problem", "Pass a freshopt.Problem")
     for what, flag in (("throw", throw), ("certify", certify)):
         expect(flag, (int, np.bool_), what, "Pass True or False")
     if isinstance(problem, DeviceProblem):
-        return _solve_on_device(problem, solver, warm_start, SolveOptions(tolerance, certify), throw=throw)
+        asked = SolveOptions(tolerance, certify, absolute_tolerance=absolute_tolerance)
+        return _solve_on_device(problem, solver, warm_start, asked, throw=throw)
     check_solver(solver)
     chosen: Solver = solver if solver is not None else Auto()
-    options = options_from(problem, warm_start, tolerance, certify=certify)
+    options = options_from(
+        problem, warm_start, tolerance, certify=certify, absolute_tolerance=absolute_tolerance
+    )
     solution = run_solver(chosen, problem, options)
     if _LOGGER.isEnabledFor(logging.DEBUG):
         found = f"{solution.status.value}, value {solution.value:.9g}, price {solution.price:.6g}"

@@ -7,22 +7,34 @@ q^k·(1 − s(ρd − k)), q = 1 − s, k = ⌊ρd⌋: the deadline of `Piecewis
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from freshopt.compiled import cost_functions, demand_functions, proof_functions
 from freshopt.cvx import Expression, cp
-from freshopt.errors import ObjectiveError, shortened, shown
+from freshopt.errors import ObjectiveError, shown
 from freshopt.modelling.cost_curve import Cell
 from freshopt.modelling.objective import Objective, Refresh, require_discipline
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import LARGEST, SMALLEST, Array
+from freshopt.numerics.arrays import (
+    LARGEST,
+    SMALLEST,
+    Array,
+    Index,
+    as_numbers,
+    as_vector,
+    is_scalar,
+    repeated,
+)
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.problems.piecewise_linear_cost import KINKED, deadline_cost
 from freshopt.separable.kernel import Kernel
 
 
-@dataclass(frozen=True, slots=True)
+@frozen_value(repr=False)
 class LaterThan(Objective):
     """Minimise Σ w·P(age of the copy > d).
 
@@ -30,8 +42,8 @@ class LaterThan(Objective):
 
     Parameters
     ----------
-    age : float
-        d > 0, in the sources' time unit.
+    age : float or array_like, shape (n,)
+        d > 0, in the sources' time unit; of all sources, or each its own.
     refresh : Refresh
         ``PERIODIC`` (default), max(0, 1 − ρd), or ``POISSON``, e^{−ρd}.
 
@@ -42,34 +54,58 @@ class LaterThan(Objective):
     >>> objective = LaterThan(3.0, refresh=fo.Refresh.POISSON)
     >>> fo.solve(fo.Problem(objective, sources, bandwidth=1.0)).rates.round(6)
     array([0.384475, 0.615525])
+    >>> each = LaterThan([3.0, 1.0], refresh=fo.Refresh.POISSON)
+    >>> fo.solve(fo.Problem(each, sources, bandwidth=1.0)).rates.round(6)
+    array([0.351347, 0.648653])
     """
 
-    age: float
+    age: float | Array
     refresh: Refresh = Refresh.PERIODIC
+
+    if TYPE_CHECKING:
+
+        def __init__(self, age: npt.ArrayLike, refresh: Refresh = Refresh.PERIODIC) -> None: ...
 
     def __post_init__(self) -> None:
         """Raise ObjectiveError unless age and discipline are usable."""
         require_discipline(self)
-        remedy = "Pass a number > 0, in the sources' time unit."
-        if isinstance(self.age, bool) or not isinstance(self.age, int | float | np.number):
+        remedy = "Pass a number > 0, in the sources' time unit, or one for each source."
+        ages = as_numbers(self.age, "age of LaterThan")
+        if ages.ndim > 1 or isinstance(self.age, bool):
             raise ObjectiveError(f"age of LaterThan is {shown(self.age)}. {remedy}")
-        if not SMALLEST <= self.age <= LARGEST:
-            raise ObjectiveError(f"age of LaterThan is {shortened(str(self.age))}. {remedy}")
+        bad = np.flatnonzero(~((ages >= SMALLEST) & (ages <= LARGEST)))
+        if len(bad):
+            where = f" of source {bad[0]}" if ages.ndim else ""
+            raise ObjectiveError(f"age of LaterThan{where} is {np.atleast_1d(ages)[bad[0]]:g}. {remedy}")
+        object.__setattr__(self, "age", ages if ages.ndim else float(ages))
+
+    def __repr__(self) -> str:
+        """Return one line, never the array."""
+        shown_age = f"<{np.size(self.age)} values>" if np.ndim(self.age) else repr(self.age)
+        return f"LaterThan(age={shown_age}, refresh={self.refresh})"
+
+    def take(self, index: Index) -> LaterThan:
+        """Return the objective for some of the sources."""
+        return replace(self, age=np.asarray(self.age)[index]) if np.ndim(self.age) else self
+
+    def _ages(self, sources: Sources) -> Array:
+        """Return d of each source; raise SourceDataError for another number of them."""
+        return as_vector(self.age, len(sources), "age of LaterThan")
 
     def per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare w·P(age > d)."""
         if self.refresh is Refresh.PERIODIC:
-            return cp.multiply(sources.importance, cp.pos(1.0 - self.age * rate))
-        return cp.multiply(sources.importance, cp.exp(-self.age * rate))
+            return cp.multiply(sources.importance, cp.pos(1.0 - cp.multiply(self._ages(sources), rate)))
+        return cp.multiply(sources.importance, cp.exp(-cp.multiply(self._ages(sources), rate)))
 
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics under the discipline."""
-        importance, n = sources.column("importance"), len(sources)
+        importance, age = sources.column("importance"), self._ages(sources)
         if self.refresh is Refresh.PERIODIC:
             # A deadline's cost: d is gained below the kink 1/d, and nothing is left there.
-            own = (0.0, 1.0 / self.age, self.age)
-            return KINKED.kernel(importance, tuple(np.broadcast_to(np.float64(one), (n,)) for one in own))
-        return POISSON.kernel(importance, (np.broadcast_to(np.float64(self.age), (n,)),))
+            rate = repeated(1.0 / float(age[0]), len(age)) if is_scalar(age) else 1.0 / age
+            return KINKED.kernel(importance, (repeated(0.0, len(age)), rate, age))
+        return POISSON.kernel(importance, (age,))
 
     def attempt_kernel(self, sources: Sources, success: Array) -> Kernel:
         """Return the numerics of periodic attempts."""

@@ -250,8 +250,9 @@ def _curve(objective: Objective, problem: Problem, slots_per_time: float) -> tup
     """Return importances, to a common factor, and parameters of a known cost."""
     n, w = len(problem.sources), problem.sources.importance
     if isinstance(objective, LaterThan):
-        late = -objective.age * slots_per_time
-        return w, np.tile([0.0, 1.0, 0.0, late], (n, 1))
+        lines = np.tile([0.0, 1.0, 0.0, 0.0], (n, 1))
+        lines[:, 3] = -np.asarray(objective.age) * slots_per_time
+        return w, lines
     if not isinstance(objective, SynchronizationCost):
         return w, None
     parameters = objective.curve(problem.sources).parameters

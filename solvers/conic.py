@@ -99,8 +99,8 @@ class Conic:
         ``pip install "freshopt[ecos]"``; HIGHS solves linear programs only (piecewise linear costs).
     ladder : bool
         Whether to try again, with a sharper scaling and then with another solver, when an attempt ends
-        without rates or its certified gap exceeds the tolerance. The note tells how many attempts it took and
-        who answered.
+        without rates or its certified relative gap exceeds the tolerance. The note tells how many attempts
+        it took and who answered.
 
     Examples
     --------
@@ -159,7 +159,7 @@ class Conic:
     def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
         """Scale, solve, repair and certify."""
         return certified_solution(
-            self, problem, options, lambda problem, start: self._climb(problem, start, options.tolerance)
+            self, problem, options, lambda problem, start: self._climb(problem, start, options)
         )
 
     def to_cvxpy(self, problem: Problem) -> ScaledProgram:
@@ -209,7 +209,7 @@ class Conic:
         others = [] if other == self.backend else [Rung(other, 0.7, 10.0), Rung(other, 0.05, 3.0)]
         return [first, Rung(self.backend, 0.05, 3.0), *others]
 
-    def _climb(self, problem: Problem, start: float | None, tolerance: float) -> Answer:
+    def _climb(self, problem: Problem, start: float | None, options: SolveOptions) -> Answer:
         """Return the first certified answer, or the best one seen."""
         best, smallest, steps = Answer(None, status=Status.FAILED), np.inf, 0
         for attempt, rung in enumerate(self.rungs(), start=1):
@@ -222,7 +222,7 @@ class Conic:
             proof = certify(problem, answer.rates)
             if best.rates is None or proof.beyond_rounding < smallest:
                 best, smallest = replace(answer, note=told), proof.beyond_rounding
-            if proof.confirms(tolerance) or problem.numerics is None:
+            if options.met_by(proof) or problem.numerics is None:
                 break
         return replace(best, iterations=steps)
 

@@ -58,7 +58,7 @@ def refusing(problem: fo.Problem) -> None:
         (lambda problem: fo.solve(problem).rates, fo.Status.OPTIMAL, ""),
         (lambda problem: fo.solve(problem).rates.tolist(), fo.Status.OPTIMAL, ""),
         (fo.solve, fo.Status.OPTIMAL, ""),
-        (lambda _: [1.5, 1.5], fo.Status.INACCURATE, "the certified gap 0.053 exceeds"),
+        (lambda _: [1.5, 1.5], fo.Status.INACCURATE, "the certified relative gap 0.053 exceeds"),
         (lambda problem: 2.0 * fo.solve(problem).rates, fo.Status.INACCURATE, "infeasible by 1,"),
         (lambda _: [1.0], fo.Status.FAILED, "rates"),
         (lambda _: [1.0, math.nan], fo.Status.FAILED, "not finite"),
@@ -136,7 +136,7 @@ def test_the_table_has_a_row_per_solver_and_nulls_without_answers() -> None:
     table = fo.cross_check(HARMONIC, [WaterFilling(), ClosedForm()]).to_frame()
     assert table.columns == [*COLUMNS, "note"]
     assert COLUMNS[:3] == ("solver", "status", "value")
-    assert table["value"].null_count() == table["certified gap"].null_count() == 1
+    assert table["value"].null_count() == table["relative gap"].null_count() == 1
     assert table["largest rate difference"].to_list() == [0.0, None]
 
 

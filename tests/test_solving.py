@@ -317,3 +317,22 @@ def test_a_solution_is_a_table_of_sources() -> None:
     assert table["source"].to_list() == ["a", "b", "c<d>"]
     assert table["interval"].to_list()[2] is None  # never refreshed
     assert abs(table["rate"][0] * table["interval"][0] - 1.0) <= EXACT
+
+
+def test_an_absolute_tolerance_is_as_good_as_a_relative_one() -> None:
+    best = fo.solve(PROBLEM)
+    loss = fo.solve(PROBLEM, Uniform()).value - best.value
+    for solver in (
+        Uniform(),
+        Pretender(Answer(np.array(fo.solve(PROBLEM, Uniform()).rates), price=best.price)),
+    ):
+        within = fo.solve(PROBLEM, solver, absolute_tolerance=1.001 * loss)
+        assert within.status is fo.Status.OPTIMAL
+        assert within.certificate.gap == pytest.approx(loss, rel=CONIC)
+        short = fo.solve(PROBLEM, solver, absolute_tolerance=0.999 * loss, throw=False)
+        assert short.status is fo.Status.INACCURATE
+
+
+@pytest.mark.parametrize("wrong", [-1.0, math.nan, "x", None])
+def test_an_absolute_tolerance_that_is_none(wrong: Any) -> None:  # noqa: ANN401
+    refused("absolute_tolerance is", lambda: fo.solve(PROBLEM, absolute_tolerance=wrong))

@@ -128,12 +128,13 @@ class Certificate:
     rows: RowTable | None = None
     multipliers: Array | None = None
 
-    def confirms(self, tolerance: float) -> bool:
-        """Return whether the duality gap proves optimality to a relative tolerance.
+    def confirms(self, tolerance: float, absolute: float = 0.0) -> bool:
+        """Return whether the duality gap proves optimality.
 
-        Rounding of a limit that min_rate nearly fills is no gap; `reason` then says so.
+        It does where the relative gap is within `tolerance`, or the gap itself within `absolute`, in the
+        objective's units. Rounding of a limit that min_rate nearly fills is no gap; `reason` then says so.
         """
-        return self.beyond_rounding <= tolerance
+        return self.beyond_rounding <= tolerance or self.gap <= absolute
 
     def to_frame(self) -> polars.DataFrame:
         """Return a dataframe of polars with one row per constraint.

@@ -66,6 +66,8 @@ class SolveOptions:
         The bandwidth that the same sources use at that price, if that is known.
     multipliers : ndarray, shape (m,), or None
         Dual variables of the rows of declared constraints to start from.
+    absolute_tolerance : float
+        Duality gap, in the objective's units, that is as good as `tolerance`; 0 for none.
     """
 
     tolerance: float = 1e-6
@@ -73,12 +75,21 @@ class SolveOptions:
     warm_start: float | None = None
     bandwidth_used: float | None = None
     multipliers: Array | None = None
+    absolute_tolerance: float = 0.0
 
     def __post_init__(self) -> None:
-        """Raise SourceDataError unless the tolerance is a number >= 0."""
-        remedy = "Pass a relative gap >= 0, such as 1e-6."
-        if not as_number(self.tolerance, "tolerance", remedy) >= 0.0:
-            raise SourceDataError(f"tolerance is {self.tolerance}. {remedy}")
+        """Raise SourceDataError unless the tolerances are numbers >= 0."""
+        for name, remedy in (
+            ("tolerance", "Pass a relative gap >= 0, such as 1e-6."),
+            ("absolute_tolerance", "Pass a gap >= 0 in the objective's units, or 0 for none."),
+        ):
+            given = getattr(self, name)
+            if not as_number(given, name, remedy) >= 0.0:
+                raise SourceDataError(f"{name} is {given}. {remedy}")
+
+    def met_by(self, proof: Certificate) -> bool:
+        """Return whether a certificate proves optimality to either tolerance."""
+        return proof.confirms(self.tolerance, self.absolute_tolerance)
 
 
 DEFAULT = SolveOptions()
@@ -202,16 +213,11 @@ def certified_solution(
             proof = certify_rows(problem, problem.program, answer.rates, multipliers, path)
     else:
         proof = certify(problem, answer.rates, answer.price, answer.host_prices)
-    if (
-        problem.program is None
-        and proof.reason
-        and math.isfinite(proof.gap)
-        and not proof.confirms(options.tolerance)
-    ):
+    if problem.program is None and proof.reason and math.isfinite(proof.gap) and not options.met_by(proof):
         # A price for a limit and rounding is a poor one where rounding is much of what min_rate leaves free.
         searched = certify(problem, answer.rates)
         proof = min(proof, searched, key=lambda one: one.beyond_rounding)
-    status, note = _status(solver, answer, proof, options.tolerance)
+    status, note = _status(solver, answer, proof, options)
     return Solution(
         problem=problem,
         status=status,
@@ -265,9 +271,9 @@ def _off_segments(
     if not options.certify:
         return chosen
     proof = certify(problem, best, solution.price, solution.host_prices)
-    note = "" if proof.confirms(options.tolerance) else NOT_CONVEX
+    note = "" if options.met_by(proof) else NOT_CONVEX
     answer = Answer(best, status=None if solution.status is Status.INACCURATE else solution.status, note=note)
-    status, note = _status(solver, answer, proof, options.tolerance)
+    status, note = _status(solver, answer, proof, options)
     return replace(chosen, rates=proof.rates, value=proof.value, certificate=proof, status=status, note=note)
 
 
@@ -288,18 +294,19 @@ def refusal(solver: Solver, problem: Problem) -> str | None:
     )
 
 
-def _status(solver: Solver, answer: Answer, proof: Certificate, tolerance: float) -> tuple[Status, str]:
+def _status(solver: Solver, answer: Answer, proof: Certificate, options: SolveOptions) -> tuple[Status, str]:
     """Return the status that the certificate supports, and a sentence."""
     # That something is optimal is for the proof to say, also where a solver stopped short of its own aim.
     unsettled = (None, Status.OPTIMAL, Status.ITERATION_LIMIT)
-    if answer.status not in unsettled or (answer.status in unsettled[2:] and not proof.confirms(tolerance)):
+    if answer.status not in unsettled or (answer.status in unsettled[2:] and not options.met_by(proof)):
         return answer.status, answer.note
-    if proof.confirms(tolerance):
+    if options.met_by(proof):
         return Status.OPTIMAL, " ".join(part for part in (proof.reason, answer.note) if part)
     if not math.isfinite(proof.gap):
         return Status.INACCURATE, f"Nothing is proved: {proof.reason}"
     why = _EXEMPT[gap_is_expected(solver)]
-    shortfall = f"{why}the certified gap {proof.relative_gap:.2g} exceeds the tolerance {tolerance:g}."
+    gap, most = proof.relative_gap, options.tolerance
+    shortfall = f"{why}the certified relative gap {gap:.2g} exceeds the tolerance {most:g}."
     return Status.INACCURATE, " ".join(part for part in (shortfall, proof.reason, answer.note) if part)
 
 
@@ -378,7 +385,12 @@ def _uncertified_rows(
 
 
 def options_from(
-    problem: Problem, warm_start: float | Solution | None, tolerance: float, *, certify: bool = True
+    problem: Problem,
+    warm_start: float | Solution | None,
+    tolerance: float,
+    *,
+    certify: bool = True,
+    absolute_tolerance: float = 0.0,
 ) -> SolveOptions:
     """Return options with a price or an earlier solution to start from."""
     price: float | None
@@ -392,7 +404,7 @@ def options_from(
         # A price of 0, say, of a bandwidth that did not bind (complementary slackness), is no start.
         price, used = None, None
     multipliers = _multipliers(warm_start, problem) if isinstance(warm_start, Solution) else None
-    return SolveOptions(tolerance, certify, price, used, multipliers)
+    return SolveOptions(tolerance, certify, price, used, multipliers, absolute_tolerance)
 
 
 def _bandwidth_used(earlier: Solution, problem: Problem) -> float | None:

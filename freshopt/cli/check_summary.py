@@ -19,7 +19,7 @@ from freshopt.report.markup import Html, escaped
 from freshopt.sampled_gap import DISAGREES
 from freshopt.terminal.console import count
 
-HEAD = ("solver", "problems", "proved", "short", "largest gap", "seconds", "falls short most on")
+HEAD = ("solver", "problems", "proved", "short", "largest relative gap", "seconds", "falls short most on")
 
 
 class Checked(NamedTuple):
@@ -153,7 +153,7 @@ class Digest:
         else:
             text += ", and no solver contradicts another"
         if short and not self.named:
-            text += f". {count(short, 'answer')} fell short of it, as a certified gap shows"
+            text += f". {count(short, 'answer')} fell short of it, as a certified relative gap shows"
         elif short:
             text += f". {count(short, 'answer')} fell short of it"
         if silent:

@@ -103,7 +103,7 @@ def solve_on_device(
         proof = columns.prove(answer.rates, price or TINY_PRICE)
         value = proof.gain if problem.objective.sense == "maximise" else proof.cost
         certificate = _certificate(problem, columns, answer, proof, value)
-        status, note = _verdict(certificate, options.tolerance)
+        status, note = _verdict(certificate, options)
         if not options.certify:
             status, certificate, note = Status.OPTIMAL, None, ""
     return DeviceSolution(
@@ -148,11 +148,11 @@ def _certificate(
     )
 
 
-def _verdict(certificate: Certificate, tolerance: float) -> tuple[Status, str]:
+def _verdict(certificate: Certificate, options: SolveOptions) -> tuple[Status, str]:
     """Return the status that a certificate supports, and a sentence."""
-    if certificate.confirms(tolerance):
+    if options.met_by(certificate):
         return Status.OPTIMAL, certificate.reason
     if not math.isfinite(certificate.gap):
         return Status.INACCURATE, f"Nothing is proved: {certificate.reason}"
-    gap = certificate.relative_gap
-    return Status.INACCURATE, f"the certified gap {gap:.2g} exceeds the tolerance {tolerance:g}."
+    gap, most = certificate.relative_gap, options.tolerance
+    return Status.INACCURATE, f"the certified relative gap {gap:.2g} exceeds the tolerance {most:g}."

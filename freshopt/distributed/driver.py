@@ -110,7 +110,7 @@ def judge(
         relative = relative.unless_nothing(cost, gap, lambda: exact_sum(one.unrefreshed for one in found))
     value = exact_sum(one.value for one in found)
     good = relative.beyond_rounding <= tolerance and infeasibility <= tolerance
-    shortfall = f"The certified gap {relative.relative:.2g} exceeds the tolerance {tolerance:g}."
+    shortfall = f"The certified relative gap {relative.relative:.2g} exceeds the tolerance {tolerance:g}."
     note = " ".join(part for part in ("" if good else shortfall, relative.reason) if part)
     if infeasibility > tolerance:
         note = f"Limits are exceeded by {infeasibility:.2g} of them."

@@ -153,7 +153,7 @@ def descend(
     path.judge()
     if path.gap <= enough:
         return path.answer(None, "")
-    note = f"After {path.evaluations} evaluations the certified gap is {path.gap:.2g}."
+    note = f"After {path.evaluations} evaluations the certified relative gap is {path.gap:.2g}."
     return path.answer(Status.ITERATION_LIMIT, note)
 
 

@@ -128,7 +128,7 @@ class _Search:
             gap,
             iterations,
             point.passes,
-            None if why is None else f"{why}; the gap reached is {gap:.1e}",
+            None if why is None else f"{why}; the relative gap reached is {gap:.1e}",
             tuple(self._kept),
             level,
         )

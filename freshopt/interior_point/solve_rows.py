@@ -316,7 +316,7 @@ class _Search:
             gap,
             iterations,
             rows.passes_made,
-            None if why is None else f"{why}; the gap reached is {gap:.1e}",
+            None if why is None else f"{why}; the relative gap reached is {gap:.1e}",
             tuple(self._kept),
             level,
         )

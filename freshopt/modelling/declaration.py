@@ -8,6 +8,7 @@ entry may touch the rates, and every constant must be finite numbers, one or one
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -196,12 +197,25 @@ def _written(
             return method(rate, sources)
         except FreshoptError:
             raise
+        except TypeError as error:
+            refuse_array(error, where)
+            raise
         except ValueError as error:  # CVXPY's word on shapes that do not fit
             raise ObjectiveError(
                 f"{where} cannot be built for {len(sources)} sources: {str(error).rstrip('. ')}. Correct the "
                 "shapes: scalars, or one entry per source. Arrays that ride along belong into "
                 "Sources(columns=...), or are cut by the objective's take(index)."
             ) from error
+
+
+def refuse_array(error: TypeError, where: str) -> None:
+    """Raise ObjectiveError for an array that CVXPY takes for a number, as an exponent."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    if frame.f_globals.get("__name__", "").startswith("cvxpy."):
+        raise ObjectiveError(
+            f"{where} cannot be built: {str(error).rstrip('. ')}. Where cp.power has an exponent for each "
+            "source, use fo.power(rate, exponents)."
+        ) from error
 
 
 def _parts(declared: Any, where: str) -> tuple[Expression, list[Expression]]:  # noqa: ANN401

@@ -13,6 +13,7 @@ from freshopt.cvx import Expression, cp, quiet
 from freshopt.errors import ObjectiveError, SourceDataError, list_offenders, shortened
 from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.constraints.tied import Tied
+from freshopt.modelling.declaration import refuse_array
 from freshopt.modelling.row_recognition import UnknownCouplingError, recognise
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray
@@ -88,12 +89,16 @@ def declared(constraints: tuple[Constraint | Written, ...], sources: Sources) ->
     ties = [one for one in constraints if isinstance(one, Tied)]
     if len(ties) > 1:
         raise ObjectiveError("ties are declared twice. Pass one fo.Tied with all bundles.")
+    written = 0
     for place, one in enumerate(constraints):
         if isinstance(one, Constraint):
             found = one.blocks(sources)
         else:
             found = []
-            for block in _recognised(one, sources, couplings):
+            rate = cp.Variable(len(sources), nonneg=True, name="rate")
+            made = labelled(one, rate, written)
+            written += len(made)
+            for block in _recognised(made, rate, sources, couplings):
                 single, rest = _single_sources(block)
                 if len(single.keys):
                     _tighten(single, lower, upper)
@@ -119,16 +124,23 @@ def require_labels(labels: Sequence[str]) -> None:
     )
 
 
-def labelled(function: Written, rate: Expression) -> list[Expression]:
-    """Return the labelled CVXPY constraints of a function of the rate."""
+def labelled(function: Written, rate: Expression, before: int = 0) -> list[Expression]:
+    """Return the labelled CVXPY constraints of a function of the rate.
+
+    Those without a label have numbers, which go on from the constraints `before` of other functions.
+    """
     with quiet:
-        made = function(rate)
+        try:
+            made = function(rate)
+        except TypeError as error:
+            refuse_array(error, "constraints(rate)")
+            raise
     if isinstance(made, cp.constraints.constraint.Constraint):
         made = [made]
     if isinstance(made, str) or not isinstance(made, Iterable):
         raise ObjectiveError(f"constraints(rate) returned {made!r}. Return a list of CVXPY constraints.")
     found = []
-    for k, constraint in enumerate(made, start=1):
+    for k, constraint in enumerate(made, start=before + 1):
         if not isinstance(constraint, cp.constraints.constraint.Constraint):
             raise ObjectiveError(
                 f"constraints(rate) returned {constraint!r}, which is no CVXPY constraint. Drop it."
@@ -137,11 +149,12 @@ def labelled(function: Written, rate: Expression) -> list[Expression]:
     return found
 
 
-def _recognised(function: Written, sources: Sources, couplings: list[str]) -> list[RowBlock]:
-    """Return the rows of a function of the rate; extend `couplings`."""
-    rate = cp.Variable(len(sources), nonneg=True, name="rate")
+def _recognised(
+    made: list[Expression], rate: Expression, sources: Sources, couplings: list[str]
+) -> list[RowBlock]:
+    """Return the rows of CVXPY constraints on the rate; extend `couplings`."""
     blocks: list[RowBlock] = []
-    for constraint in labelled(function, rate):
+    for constraint in made:
         try:
             blocks += recognise(constraint, rate, sources, constraint.label)
         except UnknownCouplingError as error:

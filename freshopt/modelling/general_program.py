@@ -178,7 +178,7 @@ def general_program(
     level = None
     if worst is not None:
         fair = worst.blocks(sources)
-        level = np.concatenate([np.zeros(sum(map(len, blocks))), *(np.ones(len(block)) for block in fair)])
+        level = np.concatenate([np.zeros(sum(map(len, blocks))), *map(worst.units, fair)])
         blocks += fair
     rows = Rows.gather(blocks, n)
     require_labels(rows.labels)

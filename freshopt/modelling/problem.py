@@ -480,10 +480,14 @@ class Problem:
                 members = np.flatnonzero(self.hosts.codes == code)
                 label = f"{self.labels[1]}[{name}]"
                 constraints.append((cost[members] @ rate[members] <= limit).set_label(label))
+        written = 0
         for one in self.constraints:
-            constraints += (
-                one.constraints_on(rate, self.sources) if isinstance(one, Constraint) else labelled(one, rate)
-            )
+            if isinstance(one, Constraint):
+                constraints += one.constraints_on(rate, self.sources)
+            else:
+                made = labelled(one, rate, written)
+                written += len(made)
+                constraints += made
         once = any(isinstance(one, Tied) and one.cost == "once" for one in self.constraints)
         if once and self.program is not None and self.bundles is not None:
             return charged_once(constraints, rate, self.program.rows, self.bundles)

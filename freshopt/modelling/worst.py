@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from freshopt.cvx import Expression, cp
-from freshopt.errors import ObjectiveError, one_of, shown
-from freshopt.modelling.constraints.declared_settings import checked_labels
+from freshopt.errors import ObjectiveError, list_offenders, one_of, shown
+from freshopt.modelling.constraints.declared_settings import checked_labels, checked_number
 from freshopt.modelling.constraints.groups import Labels
 from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.declaration import declared_entries
 from freshopt.modelling.objective import Objective, Refresh, as_objective, require_sense
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Index
+from freshopt.numerics.arrays import Array, Index
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.rows import RowBlock
 
@@ -30,12 +31,14 @@ class Worst(Objective):
     ----------
     objective : Objective or str
         Its importance-weighted mean over each group is compared. A group of one source has that source's
-        cost, whatever its importance: for max_k w_k·J_k the objective has w_k in its own formula.
+        cost, whatever its importance: max_k w_k·J_k is said with `weights`.
     by : array_like of labels, shape (n,), or "host"
         Group of each source; None for a source of no group.
     then : {"stop", "next"}
         Whether groups that are not worst share what is left so that the next worst is as well off as it can
         be, and so on: the leximin solution.
+    weights : mapping of group to float, optional
+        The means are multiplied by these, all > 0, before they are compared; None leaves them as they are.
 
     Examples
     --------
@@ -44,16 +47,27 @@ class Worst(Objective):
     >>> fairest = fo.Worst(fo.problems.AccumulatedDelay(fo.Refresh.POISSON), by=["eu", "us"])
     >>> fo.solve(fo.Problem(fairest, sources, bandwidth=2.0)).rates.round(9)
     array([0.5, 1.5])
+
+    A copy of "us" may be three times as late as one of "eu":
+
+    >>> late = fo.Worst("delay", by=["eu", "us"], weights={"eu": 3.0, "us": 1.0})
+    >>> fo.solve(fo.Problem(late, sources, bandwidth=2.0)).rates.round(9)
+    array([1., 1.])
     """
 
     objective: Objective
     by: Labels
     then: Literal["stop", "next"] = "stop"
+    weights: Mapping[Any, float] | None = None
 
     if TYPE_CHECKING:
         # The objective is given by name, too.
         def __init__(
-            self, objective: Objective | str, by: Labels, then: Literal["stop", "next"] = "stop"
+            self,
+            objective: Objective | str,
+            by: Labels,
+            then: Literal["stop", "next"] = "stop",
+            weights: Mapping[Any, float] | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -65,6 +79,14 @@ class Worst(Objective):
         one_of(self.then, ("stop", "next"), "then of Worst", ObjectiveError)
         if self.by is not None:
             object.__setattr__(self, "by", checked_labels(self.by, "by of Worst"))
+        if self.weights is not None:
+            if not isinstance(self.weights, Mapping):
+                raise ObjectiveError(f"weights of Worst are {shown(self.weights)}. Pass {{group: weight}}.")
+            weights = {
+                key: checked_number(each, f"the weight of {shown(key)} in Worst", positive=True)
+                for key, each in self.weights.items()
+            }
+            object.__setattr__(self, "weights", weights)
 
     @property
     def sense(self) -> Literal["minimise", "maximise"]:  # type: ignore[override]
@@ -97,17 +119,28 @@ class Worst(Objective):
         target = self.target()
         (block,) = target.blocks(sources)
         entries, auxiliary = declared_entries(self.objective, rate, sources)
-        means = []
+        means, units = [], self.units(block)
         for j in range(len(block)):
             own = block.row == j
-            means.append(block.coefficient[own] @ entries[block.source[own]])
+            means.append(block.coefficient[own] @ entries[block.source[own]] / units[j])
         if self.sense == "maximise":
             return level, [*auxiliary, *(mean >= level for mean in means)]
         return level, [*auxiliary, *(mean <= level for mean in means)]
 
+    def units(self, block: RowBlock) -> Array:
+        """Return what a level of 1 is of each group's mean: 1 over its weight."""
+        if self.weights is None:
+            return np.ones(len(block))
+        missing = [key for key in block.keys if key not in self.weights]
+        if missing:
+            raise ObjectiveError(
+                f"weights of Worst lack {list_offenders(map(repr, missing))}. Pass a weight for each group."
+            )
+        return 1.0 / np.array([self.weights[key] for key in block.keys])
+
     def blocks(self, sources: Sources) -> list[RowBlock]:
         """Return a row per group, its mean at most t = 0.
 
-        A minimised mean is ≤ t, a maximised one ≥ −t.
+        A minimised mean is ≤ t, a maximised one ≥ −t, in `units`.
         """
         return self.target().blocks(sources)

@@ -157,7 +157,7 @@ def test_without_names_a_solver_may_fall_short_if_another_proves_the_optimum(
     monkeypatch.setattr(options, "SOLVERS", evenly)
     output = run(*OWN).output
     assert "1 of 2 prove the optimum to a relative gap of 1e-06; not so evenly." in output
-    assert " ".join(output.split()).endswith("2 answers fell short of it, as a certified gap shows.")
+    assert " ".join(output.split()).endswith("2 answers fell short of it, as a certified relative gap shows.")
     assert re.search(r"^evenly +2 +0 +2 +\d\.\de-\d\d +0\.0  delay p", output, re.MULTILINE)
     run(*OWN, "--solvers", "evenly", code=1)
     run(*OWN, "--solvers", "evenly,water-filling", code=1)
@@ -246,6 +246,6 @@ def test_the_page_opens_where_somebody_falls_short() -> None:
     )
     text = page(digest, about=["two problems"])
     assert text.count("<details>") == text.count("<details open>") == 1
-    assert "evenly: the certified gap" in text
+    assert "evenly: the certified relative gap" in text
     assert 'class="outcome good"' in text
     assert 'class="outcome bad"' in page(Digest(("evenly",), digest.checked), about=[])

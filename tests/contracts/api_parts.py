@@ -61,7 +61,7 @@ CONSTRAINTS: dict[str, Call] = {
     "freshopt.Tied": constrained(fo.Tied, bundle=["a", "a", None], cost="once", name="tied"),
     "freshopt.Worst": Call(
         lambda **given: fo.solve(fo.Problem(fo.Worst(**given), SOURCES, 2.0)),
-        {"objective": HARMONIC, "by": ["x", "x", "y"], "then": "stop"},
+        {"objective": HARMONIC, "by": ["x", "x", "y"], "then": "stop", "weights": {"x": 2.0, "y": 1.0}},
     ),
 }
 

@@ -32,6 +32,7 @@ NAMES = [
     "09_all_objectives_all_solvers",
     "10_a_crawler_that_plans_for_itself",
     "11_copies_that_are_not_pages",
+    "12_problems_from_elsewhere",
 ]
 PACKAGES = set(fo._PACKAGES)
 OTHERS = {

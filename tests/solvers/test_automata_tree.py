@@ -91,7 +91,7 @@ def test_in_a_table_of_solvers_it_is_judged_by_its_seeds() -> None:
     assert agreement.agrees
     assert agreement.to_frame()["verdict"].to_list() == ["proved optimal", "agrees within 2 s.e.", "baseline"]
     note = agreement.solutions[1].note
-    assert note.startswith("Learnt from a finite number of samples: the certified gap")
+    assert note.startswith("Learnt from a finite number of samples: the certified relative gap")
     assert note.endswith("50,000 polls were simulated.")
     loose = fo.cross_check(problem, [AutomataTree(200_000)], tolerance=0.5)
     assert loose.to_frame()["verdict"].to_list() == ["proved optimal"]

@@ -106,7 +106,7 @@ def judge_rows(
         exceeded = [f"{labels[j]} by {over[j]:.2g} of it" for j in np.argsort(-over) if over[j] > tolerance]
         note = f"Limits are exceeded: {list_offenders(exceeded)}."
     elif not good:
-        shortfall = f"The certified gap {relative.relative:.2g} exceeds the tolerance {tolerance:g}."
+        shortfall = f"The certified relative gap {relative.relative:.2g} exceeds the tolerance {tolerance:g}."
         note = " ".join(part for part in (shortfall, relative.reason) if part)
     if not good and why is not None:
         note = f"{note} The search ended: {why}."

@@ -46,9 +46,9 @@ def checked_limit(limit: object, what: str, *, positive: bool) -> float | dict[A
         If one is no finite number, or with `positive` not > 0.
     """
     if not isinstance(limit, Mapping):
-        return _number(limit, f"the limit of {what}", positive=positive)
+        return checked_number(limit, f"the limit of {what}", positive=positive)
     return {
-        key: _number(value, f"the limit of {what} for {shown(key)}", positive=positive)
+        key: checked_number(value, f"the limit of {what} for {shown(key)}", positive=positive)
         for key, value in limit.items()
     }
 
@@ -112,7 +112,8 @@ def require_groups(limit: object, by: object, what: str) -> None:
         raise SourceDataError(f"{what} has limits by group but no groups. Pass by=, a group per source.")
 
 
-def _number(value: object, what: str, *, positive: bool) -> float:
+def checked_number(value: object, what: str, *, positive: bool) -> float:
+    """Return a finite number, with `positive` one > 0; raise SourceDataError for others."""
     remedy = "Pass a number > 0." if positive else "Pass a finite number, or leave it out."
     number = as_number(value, what, remedy)
     if not (SMALLEST if positive else -LARGEST) <= number <= LARGEST:
