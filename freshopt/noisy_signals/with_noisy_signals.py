@@ -35,6 +35,7 @@ from freshopt.noisy_signals import cycle_terms, expected_age, expected_costs, si
 from freshopt.noisy_signals.age_thresholds import AgeThresholds
 from freshopt.noisy_signals.expected_costs import LEAST_PRECISION, Cost, harmonic_nodes
 from freshopt.noisy_signals.noisy_signal_freshness import NoisySignalFreshness
+from freshopt.noisy_signals.quality_tables import with_tables
 from freshopt.noisy_signals.renewal_cycle import stale_and_index
 from freshopt.noisy_signals.signal_thresholds import SignalThresholds
 from freshopt.noisy_signals.signal_waits import SignalWaits
@@ -167,9 +168,13 @@ class WithNoisySignals(Objective):
             return binary
         parameters = (sources.change_rate, recall, precision)
         if isinstance(self.objective, LogFreshness):
-            return Kernel(sources.importance, parameters, _log_cost, _log_marginal, _log_inverse)
-        own = _Cells(self.objective, COSTS[type(self.objective)](), sources)
-        return Kernel(sources.importance, parameters, own.cost, own.marginal, own.inverse)
+            return with_tables(
+                Kernel(sources.importance, parameters, _log_cost, _log_marginal, _log_inverse), None
+            )
+        noisy = COSTS[type(self.objective)]()
+        own = _Cells(self.objective, noisy, sources)
+        kernel = Kernel(sources.importance, parameters, own.cost, own.marginal, own.inverse)
+        return with_tables(kernel, None if noisy.of_age else noisy)
 
     def value_from_cost(self, cost: float, sources: Sources) -> float:
         """Return the value in the declared sense from the cost."""
