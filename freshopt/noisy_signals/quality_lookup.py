@@ -7,9 +7,11 @@ of which the ends have lengths below and above 1/x, with V̂'' ≥ −κ in t,
 
     η − x·(V̂ + ε)  ≤  J(x)  ≤  η − x·(V̂ − ε) + e,    e = |h − xV̂'| + xκ/2.
 
-The left side is a line in x on or below J everywhere: with it a price is answered by a rate between those of
-the ends of v's row, so that a source adds to the gap no more than 2xε + e + |V̂ ± ε − v|·(the distance to the
-farther end).
+A source adds to the gap no more than the right side and xv less one of two bounds on min J + xv:
+
+  - any η with V̂(η) + ε ≤ v: close to what rates from prices cost;
+  - the left side, a line in x on or below J everywhere, at the rates between those of the ends of v's row that
+    are within the source's bounds: exact where it is at one of them.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ from freshopt.numerics.arrays import Array, IntArray
 SHIFT = 50
 # V of an end is right to this, relatively; η, and what is made of it, to a few ulp.
 NEAR, ULP = 1e-11, 4e-15
-# Newton's steps from a root of the first three coefficients.
-STEPS = 3
+# V is sought below a price by so many errors of V: what a bound loses.
+BELOW = 1.5
 
 
 def cell_of(value: float) -> int:
@@ -44,13 +46,15 @@ def row_of(value: float, head: IntArray, places: IntArray, rows: Array) -> int:
 
 
 def place_of(value: float, row: Array) -> float:
-    """Return about the t, of 0 to 1, at which a row has a value."""
+    """Return about the t, of 0 to 1, at which a row has a value.
+
+    One of Newton's steps from a root of the first three coefficients is right to 1e-5 or better.
+    """
     missing = value - row[VALUE]
     slope, turn = row[3], row[4]
     t = 2.0 * missing / (slope + np.sqrt(slope * slope + 4.0 * turn * missing))
-    for _ in range(STEPS):
-        off, rise = ends_at(t, row)
-        t += (value - off) / rise
+    off, rise = ends_at(t, row)
+    t += (value - off) / rise
     return min(1.0, max(0.0, t))
 
 
@@ -133,7 +137,7 @@ def prove(
         row = rows[at]
         h, off = row[WIDTH], row[OFF]
         t = place_of(value, row) if at == own else 0.5
-        for _ in range(1 if at == own else 8):
+        for _ in range(2 if at == own else 8):
             # Newton's step to the row's own V̂' = 1/x; whatever t is, all below holds.
             bend = 2.0 * row[4] + t * (6.0 * row[5] + t * (12.0 * row[6] + t * 20.0 * row[7]))
             if bend > 0.0:
@@ -148,8 +152,17 @@ def prove(
         least, limit = lower[k] / d[k], upper[k] / d[k]
         more = min(limit, max(least, (1.0 + NEAR) / low)) - x
         less = x - min(limit, max(least, (1.0 - NEAR) / high))
-        term = 2.0 * x * off + apart
-        term += max(0.0, found + off - value) * max(0.0, more) + max(0.0, value - found + off) * max(0.0, less)
+        beside = 2.0 * x * off + apart
+        beside += max(0.0, found + off - value) * max(0.0, more) + max(0.0, value - found + off) * max(0.0, less)
+        # Newton's next step from where V̂ is the price leads to V̂ + ε below it.
+        given = rows[own]
+        s = t if at == own else place_of(value, given)
+        for _ in range(2):
+            reached, rise = ends_at(s, given)
+            s = min(1.0, max(0.0, s + (value - BELOW * given[OFF] - reached) / rise))
+        term = eta - (given[ETA] + s * given[WIDTH]) + x * (value - found + off) + apart + ULP * eta
+        if not (ends_at(s, given)[0] + given[OFF] <= value and term < beside):
+            term = beside
         cost[k], gap[k] = w[k] * (eta - x * (found - off) + apart), w[k] * term
         halving[k] = w[k] * 0.5 * x * max(0.0, found - off)
 
