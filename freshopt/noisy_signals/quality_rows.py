@@ -47,6 +47,8 @@ KINKS = 6.0
 ROUNDED = 1e-12
 # Beyond its mode a density falls so fast that what is left out of M is less than 1 % of it.
 NEGLIGIBLE, MARGIN = 1e-9, 1.01
+# τ_n that are kept; and changes in a cycle from which on more error is allowed: such sources cost little.
+SIGNALS, LONG = 256, 4.0
 # Of rows: shorter ones are given up, and the next is so much longer at most.
 SHORTEST, LONGER, SHORTER, SAFE = 1e-7, 2.0, 0.2, 0.9
 BINOMIAL = np.array(
@@ -98,12 +100,20 @@ def bound_of(n: float, low: float, high: float, q: CostRow, memory: Array) -> fl
     return total
 
 
-def fifth_derivative(low: float, high: float, q: CostRow, memory: Array) -> float:
-    """Return a bound on |ψ⁽⁵⁾| between two thresholds."""
+def fifth_derivative(low: float, high: float, q: CostRow, memory: Array, times: Array) -> float:
+    """Return a bound on |ψ⁽⁵⁾| between two thresholds.
+
+    `times` has τ_n of the first, where it is known, and gets those of the second.
+    """
     n, total, before, after = signals_below(low, True, q), 0.0, 0.0, 0.0
+    times[1] = math.nan
     while expected_cost(0.0, n, q) < high:
-        after = time_until(high, n, after, q)
-        before = time_until(low, n, before, q) if expected_cost(0.0, n, q) < low else 0.0
+        k = min(int(n), times.shape[1] - 1)
+        before = times[0, k]
+        if not (before >= 0.0 and n == k):
+            before = time_until(low, n, after, q) if expected_cost(0.0, n, q) < low else 0.0
+        after = time_until(high, n, before if before > 0.0 else after, q)
+        times[1, k] = after
         more = bound_of(n, before * (1.0 - ROUNDED), after * (1.0 + ROUNDED), q, memory)
         total += more
         if n > q.signals * after + KINKS and more < NEGLIGIBLE * total:
@@ -141,7 +151,7 @@ def rows_of(
 
     One more has the end of the last. They may end before `high` where there is no room for more.
     """
-    memory, ends = np.empty((4, 6)), np.empty((2, 4))
+    memory, ends, times = np.empty((4, 6)), np.empty((2, 4)), np.full((2, SIGNALS), np.nan)
     q = cost_row(recall, precision, 1.5 * high + 1.0, cost)
     top = 0.999 * largest_cost(q)
     eta = threshold(low, True, q)[0] * (1.0 - SHORTEST)
@@ -159,8 +169,9 @@ def rows_of(
             if end < kink:
                 break
             end = kink
-        bend = fifth_derivative(left[0], end, q, memory)
-        wrong = (end - left[0]) ** 6 / 46080.0 * bend / (tolerance * left[1])
+        bend = fifth_derivative(left[0], end, q, memory, times)
+        allowed = tolerance * left[1] * max(1.0, left[2] / LONG)
+        wrong = (end - left[0]) ** 6 / 46080.0 * bend / allowed
         factor = LONGER if wrong == 0.0 else SAFE * wrong ** (-1.0 / 6.0)
         if wrong > 1.0:
             step = (end - left[0]) * max(SHORTER, factor)
@@ -170,7 +181,7 @@ def rows_of(
         step, count = max(step, (end - left[0]) * min(LONGER, factor)) if end == kink else (
             end - left[0]
         ) * min(LONGER, factor), count + 1
-        left[:] = right
+        left[:], times[0] = right, times[1]
         q = cost_row(recall, precision, 4.0 * left[2] + 1.0, cost)
     out[count] = 0.0
     out[count, ETA], out[count, VALUE], out[count, LENGTH] = left[0], left[1], left[2]
