@@ -25,6 +25,8 @@ FIRST, SPARSE = 128, 64
 # What samples' prices, and the bandwidth that all use, may be off by.
 ROUGH, FINE, CLOSE = 1e-2, 1e-5, 1e-6
 PASSES = 8
+# What prices may be, over that of a sample; hosts' own are above it.
+BESIDE, OF_HOSTS = 2.0, 8.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +90,7 @@ def fill_quickly(
     numerics = QuickNumerics(kernel, quick, np.arange(n))
     if not math.isfinite(x):
         return None, numerics
-    quick.cover(math.exp(x) * cost)
+    quick.cover(math.exp(x) * cost, OF_HOSTS if len(problem.hosts) else BESIDE)
     if (
         len(problem.hosts)
         or total(cost * upper) <= problem.bandwidth * (1.0 + ROUNDED)
@@ -111,13 +113,19 @@ def fill_quickly(
         if abs(off) * used <= CLOSE * room:
             rates += inside * ((problem.bandwidth - used) / room)
             rates = np.clip(rates, lower, upper)
-            return Answer(trimmed(problem, rates), math.exp(x), problem.hosts.named(np.zeros(0)), passes), numerics
+            return Answer(
+                trimmed(problem, rates), math.exp(x), problem.hosts.named(np.zeros(0)), passes
+            ), numerics
         seen.append((off, x))
         if passes == 1:
             apart = off_at(x, many, weight) - off
             x = root(lambda x: off_at(x, many, weight) - apart, x, FINE * FINE)  # noqa: B023 - called here
         else:
-            x = interpolated(seen[-3:], 0.0) if len({own for own, _ in seen[-3:]}) == len(seen[-3:]) else math.nan
+            x = (
+                interpolated(seen[-3:], 0.0)
+                if len({own for own, _ in seen[-3:]}) == len(seen[-3:])
+                else math.nan
+            )
     return None, numerics
 
 

@@ -10,8 +10,8 @@ of which the ends have lengths below and above 1/x, with V̂'' ≥ −κ in t,
 A source adds to the gap no more than the right side and xv less one of two bounds on min J + xv:
 
   - any η with V̂(η) + ε ≤ v: close to what rates from prices cost;
-  - the left side, a line in x on or below J everywhere, at the rates between those of the ends of v's row that
-    are within the source's bounds: exact where it is at one of them.
+  - the left side, a line on or below J, at the rates between those of the ends of v's row, clipped to the
+    source's bounds: exact where it is at one of them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def place_of(value: float, row: Array) -> float:
     t = 2.0 * missing / (slope + np.sqrt(slope * slope + 4.0 * turn * missing))
     off, rise = ends_at(t, row)
     t += (value - off) / rise
-    return min(1.0, max(0.0, t))
+    found: float = min(1.0, max(0.0, t))
+    return found
 
 
 def ends_at(t: float, row: Array) -> tuple[float, float]:
@@ -153,7 +154,9 @@ def prove(
         more = min(limit, max(least, (1.0 + NEAR) / low)) - x
         less = x - min(limit, max(least, (1.0 - NEAR) / high))
         beside = 2.0 * x * off + apart
-        beside += max(0.0, found + off - value) * max(0.0, more) + max(0.0, value - found + off) * max(0.0, less)
+        beside += max(0.0, found + off - value) * max(0.0, more) + max(0.0, value - found + off) * max(
+            0.0, less
+        )
         # Newton's next step from where V̂ is the price leads to V̂ + ε below it.
         given = rows[own]
         s = t if at == own else place_of(value, given)

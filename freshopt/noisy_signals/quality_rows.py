@@ -51,9 +51,7 @@ NEGLIGIBLE, MARGIN = 1e-9, 1.01
 SIGNALS, LONG = 256, 4.0
 # Of rows: shorter ones are given up, and the next is so much longer at most.
 SHORTEST, LONGER, SHORTER, SAFE = 1e-7, 2.0, 0.2, 0.9
-BINOMIAL = np.array(
-    [[1.0, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 2, 1, 0, 0], [1, 3, 3, 1, 0], [1, 4, 6, 4, 1]]
-)
+BINOMIAL = np.array([[1.0, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 2, 1, 0, 0], [1, 3, 3, 1, 0], [1, 4, 6, 4, 1]])
 
 
 def peak(n: float, low: float, high: float) -> float:
@@ -108,12 +106,13 @@ def fifth_derivative(low: float, high: float, q: CostRow, memory: Array, times: 
     n, total, before, after = signals_below(low, True, q), 0.0, 0.0, 0.0
     times[1] = math.nan
     while expected_cost(0.0, n, q) < high:
-        k = min(int(n), times.shape[1] - 1)
-        before = times[0, k]
-        if not (before >= 0.0 and n == k):
+        k, kept = int(n), n < times.shape[1]
+        before = times[0, k] if kept else math.nan
+        if not before >= 0.0:
             before = time_until(low, n, after, q) if expected_cost(0.0, n, q) < low else 0.0
         after = time_until(high, n, before if before > 0.0 else after, q)
-        times[1, k] = after
+        if kept:
+            times[1, k] = after
         more = bound_of(n, before * (1.0 - ROUNDED), after * (1.0 + ROUNDED), q, memory)
         total += more
         if n > q.signals * after + KINKS and more < NEGLIGIBLE * total:
@@ -129,7 +128,11 @@ def write_row(row: Array, left: Array, right: Array, bend: float) -> None:
     a = right[1] - left[1] - slope - 0.5 * turn
     b, c = h * right[2] - slope - turn, h * h * right[3] - turn
     row[ETA], row[WIDTH], row[VALUE], row[3], row[4] = left[0], h, left[1], slope, 0.5 * turn
-    row[5], row[6], row[7] = 10.0 * a - 4.0 * b + 0.5 * c, -15.0 * a + 7.0 * b - c, 6.0 * a - 3.0 * b + 0.5 * c
+    row[5], row[6], row[7] = (
+        10.0 * a - 4.0 * b + 0.5 * c,
+        -15.0 * a + 7.0 * b - c,
+        6.0 * a - 3.0 * b + 0.5 * c,
+    )
     row[LENGTH] = left[2]
     row[OFF] = h**6 / 46080.0 * bend + ROUNDED * right[1]
     # V̂'' in t is no less than the least of its Bernstein coefficients.
@@ -173,14 +176,17 @@ def rows_of(
         allowed = tolerance * left[1] * max(1.0, left[2] / LONG)
         wrong = (end - left[0]) ** 6 / 46080.0 * bend / allowed
         factor = LONGER if wrong == 0.0 else SAFE * wrong ** (-1.0 / 6.0)
-        if wrong > 1.0:
+        if not wrong <= 1.0:
             step = (end - left[0]) * max(SHORTER, factor)
             continue
         write_end(right, end, q)
         write_row(out[count], left, right, bend)
-        step, count = max(step, (end - left[0]) * min(LONGER, factor)) if end == kink else (
-            end - left[0]
-        ) * min(LONGER, factor), count + 1
+        step, count = (
+            max(step, (end - left[0]) * min(LONGER, factor))
+            if end == kink
+            else (end - left[0]) * min(LONGER, factor),
+            count + 1,
+        )
         left[:], times[0] = right, times[1]
         q = cost_row(recall, precision, 4.0 * left[2] + 1.0, cost)
     out[count] = 0.0

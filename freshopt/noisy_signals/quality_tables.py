@@ -33,11 +33,13 @@ SHARED = 256
 MANY = 512
 # Rows of a table, and V's relative error there. A gap is as small.
 ROOM, TOLERANCE = 800, 4e-10
-# Prices beside those of the sources that tables hold, and those that are tried for hosts.
+# How far beside those of the sources prices are held in tables.
 BESIDE = 2.0
 # Sources of a share of a pass, and tables of one.
 PIECE, FEW = 4096, 64
-loops = plain_or_compiled((quality_rows.tables,), (signal_rates, cycle_terms, expected_age, expected_costs, quality_rows))
+loops = plain_or_compiled(
+    (quality_rows.tables,), (signal_rates, cycle_terms, expected_age, expected_costs, quality_rows)
+)
 passes = plain_or_compiled(
     (quality_lookup.respond, quality_lookup.prove, quality_lookup.coded, quality_lookup.spans),
     (quality_lookup,),
@@ -72,8 +74,8 @@ class QualityTables:
     seen: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     tabled: tuple[IntArray, IntArray, Array] | None = None
 
-    def cover(self, paid: Array) -> None:
-        """Make the tables for prices about these, if that pays."""
+    def cover(self, paid: Array, beyond: float = BESIDE) -> None:
+        """Make the tables for prices from about these to `beyond` times as much, if that pays."""
         d, recall, precision = self._columns()
         w, n = as_float64(self.kernel.importance), len(d)
         if self.cost is None or n < SHARED:
@@ -87,7 +89,7 @@ class QualityTables:
         low, high = np.full(many, np.inf), np.zeros(many)
         counts = np.zeros(many, dtype=np.int64)
         passes()["spans"](0, n, _ready(paid), _ready(w), d, self.codes, low, high, counts)
-        high = np.minimum(high, self.most * (1.0 - 1e-6)) * (BESIDE if self.most == np.inf else 1.0)
+        high = np.minimum(high, self.most * (1.0 - 1e-6)) * (beyond if self.most == np.inf else 1.0)
         shared = np.flatnonzero((counts >= SHARED) & (low / BESIDE < high))
         self.tabled = self._made(recall[self.seen], precision[self.seen], low / BESIDE, high, shared)
 
@@ -136,24 +138,26 @@ class QualityTables:
         return rates
 
     def prove(self, rates: Array, paid: Array, lower: Array, upper: Array) -> tuple[float, float, float]:
-        """Return the cost of rates, their gap, and what half of them lose at least."""
+        """Return bounds on the cost of rates, their gap, and what half of them lose."""
+        pieces = np.arange(0, len(rates), PIECE)
+        sums = [exact_sum(np.add.reduceat(one, pieces)) for one in self.terms(rates, paid, lower, upper)]
+        return sums[0], sums[1], sums[2]
+
+    def terms(self, rates: Array, paid: Array, lower: Array, upper: Array) -> Array:
+        """Return the same of each source, shape (3, n)."""
         if self.tabled is None:
             self.cover(paid)
-        n = len(rates)
-        cost, gap, halving = np.full((3, n), np.nan)
+        found = np.full((3, len(rates)), np.nan)
         if self.tabled is not None and self.codes is not None:
-            w = _ready(as_float64(self.kernel.importance))
-            given = _ready(rates), _ready(paid), _ready(lower), _ready(upper), w, self._columns()[0]
-            _run("prove", (*given, self.codes, self.most, *self.tabled), (cost, gap, halving))
-        rest = np.flatnonzero(np.isnan(cost))
+            columns = rates, paid, lower, upper, as_float64(self.kernel.importance), self._columns()[0]
+            _run("prove", (*map(_ready, columns), self.codes, self.most, *self.tabled), tuple(found))
+        rest = np.flatnonzero(np.isnan(found[0]))
         if len(rest):
-            few, own, nu = self.kernel.take(rest), rates[rest], paid[rest]
-            cost[rest], slope = few.cost(own), few.marginal(own)
-            bounds = lower[rest], upper[rest]
-            gap[rest] = beside_terms(few, own, slope, nu, *bounds, few.parameters[0])
-            halving[rest] = 0.5 * slope * own
-        sums = [exact_sum(np.add.reduceat(each, np.arange(0, n, PIECE)).tolist()) for each in (cost, gap, halving)]
-        return sums[0], sums[1], sums[2]
+            few, own = self.kernel.take(rest), rates[rest]
+            slope, bounds = few.marginal(own), (lower[rest], upper[rest])
+            gap = beside_terms(few, own, slope, paid[rest], *bounds, as_float64(few.parameters[0]))
+            found[:, rest] = few.cost(own), gap, 0.5 * slope * own
+        return found
 
     def _columns(self) -> tuple[Array, Array, Array]:
         d, recall, precision = self.kernel.parameters

@@ -60,15 +60,13 @@ class Numerics(Protocol):
 class Quick(Protocol):
     """Protocol of a kernel's best responses, to some digits, and proofs of rates."""
 
-    def cover(self, paid: Array) -> None:
-        """Prepare for sources that pay about so much."""
+    def cover(self, paid: Array, beyond: float = ...) -> None:
+        """Prepare for sources that pay about so much, or `beyond` times as much."""
 
     def respond(self, paid: Array, index: Index) -> Array:
         """Return the best responses of some sources to what they pay."""
 
-    def prove(
-        self, rates: Array, paid: Array, lower: Array, upper: Array
-    ) -> tuple[float, float, float]:
+    def prove(self, rates: Array, paid: Array, lower: Array, upper: Array) -> tuple[float, float, float]:
         """Return bounds on the cost, the gap, and what half the rates lose."""
 
 
