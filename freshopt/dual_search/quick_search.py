@@ -1,8 +1,8 @@
 """Few passes over sources whose best responses are dear, or from tables.
 
 A sample tells the price, a larger one corrects it, and two or three passes over all sources, by secants of
-the logarithms, use the bandwidth to 1e-6; what is left goes to all rates between their bounds. A gap is of
-second order: 1e-12. Hosts, and demand that jumps, are for the general search, with the same best responses.
+the logarithms, use the bandwidth to 1e-9; what is left goes to all rates between their bounds. Hosts, and
+demand that jumps, are for the general search, with the same best responses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from freshopt.separable.kernel import Kernel, Numerics, Quick
 # Sources of the first sample, and of the second, of which there is one in so many.
 FIRST, SPARSE = 128, 64
 # What samples' prices, and the bandwidth that all use, may be off by.
-ROUGH, FINE, CLOSE = 1e-2, 1e-5, 1e-6
+ROUGH, FINE, CLOSE = 1e-2, 1e-5, 1e-9
 PASSES = 8
 # What prices may be, over that of a sample; hosts' own are above it.
 BESIDE, OF_HOSTS = 2.0, 8.0

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from freshopt.certificates.best_response import beside_terms
 from freshopt.compiled.backend import compiled, plain_or_compiled
 from freshopt.compiled.columns import run_chunks_in_threads
 from freshopt.noisy_signals import (
@@ -24,7 +23,7 @@ from freshopt.noisy_signals import (
 from freshopt.noisy_signals.expected_costs import Cost
 from freshopt.noisy_signals.quality_lookup import SHIFT
 from freshopt.noisy_signals.quality_rows import COLUMNS, VALUE
-from freshopt.numerics.arrays import Array, Index, IntArray, as_float64, exact_sum, read_only
+from freshopt.numerics.arrays import Array, Index, IntArray, as_float64, read_only
 from freshopt.separable.kernel import Kernel
 
 # A table takes as long as the kernel for so many sources; and qualities are no more than one in so many.
@@ -137,26 +136,14 @@ class QualityTables:
             rates[rest] = self.kernel.take(places).inverse_marginal(paid[rest])
         return rates
 
-    def prove(self, rates: Array, paid: Array, lower: Array, upper: Array) -> tuple[float, float, float]:
-        """Return bounds on the cost of rates, their gap, and what half of them lose."""
-        pieces = np.arange(0, len(rates), PIECE)
-        sums = [exact_sum(np.add.reduceat(one, pieces)) for one in self.terms(rates, paid, lower, upper)]
-        return sums[0], sums[1], sums[2]
-
-    def terms(self, rates: Array, paid: Array, lower: Array, upper: Array) -> Array:
-        """Return the same of each source, shape (3, n)."""
+    def prove(self, rates: Array, paid: Array, lower: Array, upper: Array) -> Array:
+        """Return each source's bounds on cost, gap, and what half the rate loses; NaN without a table."""
         if self.tabled is None:
             self.cover(paid)
         found = np.full((3, len(rates)), np.nan)
         if self.tabled is not None and self.codes is not None:
             columns = rates, paid, lower, upper, as_float64(self.kernel.importance), self._columns()[0]
             _run("prove", (*map(_ready, columns), self.codes, self.most, *self.tabled), tuple(found))
-        rest = np.flatnonzero(np.isnan(found[0]))
-        if len(rest):
-            few, own = self.kernel.take(rest), rates[rest]
-            slope, bounds = few.marginal(own), (lower[rest], upper[rest])
-            gap = beside_terms(few, own, slope, paid[rest], *bounds, as_float64(few.parameters[0]))
-            found[:, rest] = few.cost(own), gap, 0.5 * slope * own
         return found
 
     def _columns(self) -> tuple[Array, Array, Array]:

@@ -66,8 +66,11 @@ class Quick(Protocol):
     def respond(self, paid: Array, index: Index) -> Array:
         """Return the best responses of some sources to what they pay."""
 
-    def prove(self, rates: Array, paid: Array, lower: Array, upper: Array) -> tuple[float, float, float]:
-        """Return bounds on the cost, the gap, and what half the rates lose."""
+    def prove(self, rates: Array, paid: Array, lower: Array, upper: Array) -> Array:
+        """Return each source's bounds on cost, gap, and what half the rate loses.
+
+        Shape (3, n); NaN where the formulas have to tell.
+        """
 
 
 @frozen_value()

@@ -30,6 +30,9 @@ FORMS: dict[str, Any] = {
 }
 
 
+KINDS = ["binary", "delay", pytest.param("harmonic", marks=pytest.mark.exhaustive)]
+
+
 def rows(recall: float, precision: float, high: float, cost: Cost) -> Array:
     """Rows from 1e-4 to a value, and the end of the last."""
     out = np.empty((800, COLUMNS))
@@ -113,13 +116,12 @@ def prepared(problem: fo.Problem, price: float) -> tuple[QualityTables, Array]:
     return kernel.quick, paid
 
 
-@pytest.mark.parametrize("kind", FORMS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_proofs_claim_no_more_than_is_true(kind: str) -> None:
     """Of rates from best to far off, at bounds or between, costs and gaps are no less than exact ones."""
     problem = problem_of(kind, 1500, 1)
     n, random = 1500, np.random.default_rng(2)
     tables, paid = prepared(problem, 0.5)
-    assert tables.codes is not None
     best = tables.kernel.inverse_marginal(paid)
     few = np.flatnonzero(np.isfinite(best) & (best > 0.0))
     answered = tables.respond(paid, slice(None))
@@ -128,25 +130,25 @@ def test_proofs_claim_no_more_than_is_true(kind: str) -> None:
         rates = np.where(np.isfinite(best), best, 1.0) * np.exp(spread * random.normal(0.0, 1.0, n))
         lower, upper = rates * random.choice([0.0, 0.5, 1.0], n), rates * random.choice([1.0, 2.0, 1e9], n)
         with np.errstate(all="ignore"):
-            cost, gap, halving = tables.terms(rates, paid, lower, upper)
+            cost, gap, halving = tables.prove(rates, paid, lower, upper)
         exact = tables.kernel.cost(rates)
         clipped = np.clip(best, lower, upper)
         with np.errstate(invalid="ignore"):
             least = tables.kernel.cost(clipped) + paid * clipped
         true = exact + paid * rates - least
         scale = exact + paid * (rates + clipped)
-        own = np.isfinite(true)
+        own = np.isfinite(true) & np.isfinite(cost)
+        assert np.mean(own) > 0.5
         assert np.all((cost >= exact * (1.0 - 1e-12))[own])
-        assert np.all((cost - exact <= 1e-7 * scale)[own])
         assert np.all((gap - true >= -1e-12 * scale)[own])
         lost = tables.kernel.cost(0.5 * rates) - exact
         assert np.all((halving <= lost * (1.0 + 1e-12) + 1e-12 * scale)[own & np.isfinite(lost)])
         if spread <= 1e-6:
-            shared = own & (tables.codes >= 0)
-            assert np.sum((gap - true)[shared]) <= 2e-9 * np.sum(scale[shared])
+            assert np.all((cost - exact <= 1e-7 * scale)[own])
+            assert np.sum((gap - true)[own]) <= 2e-9 * np.sum(scale[own])
 
 
-@pytest.mark.parametrize("kind", FORMS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("limits", ["bandwidth", "bounds", "hosts"])
 def test_the_answer_is_that_of_all_best_responses(
     kind: str, limits: str, monkeypatch: pytest.MonkeyPatch
