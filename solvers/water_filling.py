@@ -33,11 +33,12 @@ from freshopt.dual_search.batch_water_filling import batch_cell, solve_alone
 from freshopt.dual_search.compiled_water_filling import TINY_PRICE, fill_compiled
 from freshopt.dual_search.price_bracketing import BEYOND, WIDTH, edge_prices, search_prices, trimmed
 from freshopt.dual_search.problem_columns import columns_of
+from freshopt.dual_search.quick_search import fill_quickly
 from freshopt.dual_search.segment_ends import at_segment_ends
 from freshopt.modelling.bounds_check import require_finite
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, chunks, exact_sum, total
-from freshopt.separable.kernel import Numerics
+from freshopt.separable.kernel import Kernel, Numerics
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,8 @@ def fill(
         return Answer(None, status=Status.REFUSED, note=problem.unknown_atom)
     columns = columns_of(problem, numerics, counted=counted)
     found = None if columns is None else fill_compiled(problem, numerics, columns, start, bandwidth_used)
+    if isinstance(numerics, Kernel) and numerics.quick is not None:
+        found, numerics = fill_quickly(problem, numerics, numerics.quick, start)
     if found is not None:
         return found
     dual = _DualProblem(problem, numerics, width)

@@ -27,6 +27,8 @@ from freshopt.separable.tangents import OF_RATES, cost_rounding
 NEGLIGIBLE = 1e-16
 # Up to this share of what the sources pay a gap may be overstated, eightfold.
 ALLOTTED = 1e-12
+# So much of it, where marginal values are so dear that one has to do.
+BESIDE = 1e-11
 # Nearer to the rate than this share of it, steps outwards grow eightfold.
 PUSH = 1e-6
 SEVERAL_ULP = 8 * np.finfo(float).eps
@@ -110,6 +112,29 @@ def source_terms(
     step[short] = far
     terms = gap_terms(step, np.abs(excess, out=excess))
     terms[short] = np.fmin(terms[short], _dual_terms(few, own, slope[short], nu, there))
+    return terms
+
+
+def beside_terms(
+    numerics: Marginals,
+    rates: Array,
+    slope: Array,
+    paid: Array,
+    lower: Array,
+    upper: Array,
+    typical: Array,
+) -> Array:
+    """Return the shares of rates that are right to 1e-6, by one more marginal.
+
+    They are overstated up to `BESIDE`; other rates' are those of `source_terms`.
+    """
+    excess = slope - paid
+    step, settled = _near(numerics, rates, paid, paid, excess, lower, upper, BESIDE)
+    terms, far = gap_terms(step, np.abs(excess)), np.flatnonzero(~settled)
+    if len(far):
+        few, nu = numerics.take(far), paid[far]
+        own = rates[far], slope[far], nu, nu, lower[far], upper[far], typical[far]
+        terms[far] = source_terms(few, *own)
     return terms
 
 

@@ -17,11 +17,13 @@ from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, chunks, exact_sum, sum_of_one_sign
 from freshopt.separable.derived_kernel import DerivedNumerics
-from freshopt.separable.kernel import Numerics
+from freshopt.separable.kernel import Kernel, Numerics
 from freshopt.separable.tangents import Contradiction, contradiction
 
 # Sources whose tangents are checked beside a compiled pass: .1 ms.
 SAMPLE = 1024
+# Where formulas are dear and the kernel proves the gap itself.
+DEAR = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,7 +133,8 @@ class Gap:
         a nanosecond a source, a sample of many sources has to do.
         """
         n = len(self.rates)
-        step = 1 if self.known_cost is not None else -(-n // SAMPLE)
+        dear = isinstance(self.numerics, Kernel) and self.numerics.quick is not None
+        step = 1 if self.known_cost is not None else -(-n // (DEAR if dear else SAMPLE))
         with np.errstate(all="ignore"):
             for block in chunks(-(-n // step)):
                 part = slice(block.start * step, block.stop * step, step)

@@ -15,14 +15,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from freshopt.certificates.best_response import limit_term
+from freshopt.certificates.best_response import beside_terms, limit_term
 from freshopt.certificates.duality_gap import Gap
 from freshopt.compiled.columns import column
 from freshopt.compiled.penalty_tables import PENALTY, tables_for
-from freshopt.compiled.proof_columns import Proof, ProofColumns, enabled
+from freshopt.compiled.proof_columns import INFLATION, Proof, ProofColumns, enabled
 from freshopt.modelling.problem import FEW_ULP, Problem
-from freshopt.numerics.arrays import Array, exact_sum, read_only
-from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
+from freshopt.numerics.arrays import Array, as_float64, chunks, exact_sum, read_only, sum_of_one_sign
+from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics, Quick
 
 # Returns the sums of a solver's rates at a price.
 Prover: TypeAlias = Callable[[float], Proof]
@@ -126,6 +126,8 @@ def proved_gap(
         return None
     if prove is not None:
         return gap_of_proof(problem, rates, price, host_prices, prove(price))
+    if isinstance(numerics, Kernel) and numerics.quick is not None:
+        return _quickly_proved(problem, numerics, numerics.quick, rates, price, host_prices)
     columns = proof_columns(problem)
     # Loops read where arrays say: of another length, or kind, nothing is read here.
     if columns is None or rates.shape != (columns.n,) or rates.dtype != np.float64:
@@ -142,6 +144,32 @@ def proved_gap(
         return columns.prove(read_only(fewer), price).cost - proof.cost
 
     return gap_of_proof(problem, rates, price, host_prices, proof, halved)
+
+
+def _quickly_proved(
+    problem: Problem, kernel: Kernel, quick: Quick, rates: Array, price: float, host_prices: Array
+) -> ProvedGap | None:
+    """Return the duality gap of feasible rates by a kernel's own proof, or None.
+
+    Sources that it does not know are proved by one more marginal.
+    """
+    cost, lower, upper, hosts = problem.sources.refresh_cost, problem.lower, problem.upper, problem.hosts
+    if rates.shape != cost.shape or not bool(np.all((rates >= lower) & (rates <= upper))):
+        return None
+    each = hosts.broadcast_to_sources(price + host_prices, price) if len(hosts) else price
+    paid = cost * each
+    found = quick.prove(rates, paid, lower, upper)
+    rest = np.flatnonzero(np.isnan(found[0]))
+    if len(rest):
+        few, own, typical = kernel.take(rest), rates[rest], as_float64(kernel.parameters[0])[rest]
+        slope = few.marginal(own)
+        gaps = beside_terms(few, own, slope, paid[rest], lower[rest], upper[rest], typical)
+        found[:, rest] = few.cost(own), gaps, 0.5 * slope * own
+    total, gap, lost = (exact_sum(float(np.sum(one[part])) for part in chunks(len(rates))) for one in found)
+    used = exact_sum(sum_of_one_sign(cost[part] * rates[part]) for part in chunks(len(rates)))
+    by_host = hosts.totals(cost * rates) if len(hosts) else np.zeros(0)
+    proof = Proof(total, 0.0, used, INFLATION * gap, 0.0, by_host)
+    return gap_of_proof(problem, rates, price, host_prices, proof, lambda: lost)
 
 
 def gap_of_proof(

@@ -100,7 +100,7 @@ def sampled_search(
 
     if start is None:
         few = sample.n > FIRST  # then a smaller sample tells where to begin
-        x = _root(lambda x: excess(x, 0.0), math.log(first_price(columns, bandwidth)) if few else 0.0)
+        x = root(lambda x: excess(x, 0.0), math.log(first_price(columns, bandwidth)) if few else 0.0)
     else:
         x = math.log(start)
     abrupt = columns.formula in ABRUPT
@@ -112,7 +112,7 @@ def sampled_search(
     if start is not None and used_at_start is not None and abs(used_at_start / bandwidth - 1.0) > EXACT:
         off, given = math.log(used_at_start / bandwidth), 1
         seen, ratios = [(off, x)], [(x, off - excess(x, 0.0))]
-        x = _root(lambda x: excess(x, ratios[0][1]), x)
+        x = root(lambda x: excess(x, ratios[0][1]), x)
         error = min(1.0, abs(off))
     for passes in range(1 + given, PASSES + 1 + given):
         if not low < x < high:  # also NaN, or a price that was tried: the demand jumps
@@ -147,7 +147,7 @@ def sampled_search(
             if any(x == place for place, _ in ratios):
                 return None
             ratios.append((x, off - excess(x, 0.0)))
-            x = _root(lambda x: excess(x, interpolated(ratios, x)), x)
+            x = root(lambda x: excess(x, interpolated(ratios, x)), x)
         else:
             offs = {value for value, _ in seen[-3:]}
             x = interpolated(seen[-3:], 0.0) if len(offs) == 3 else math.nan  # demand is flat
@@ -168,7 +168,7 @@ def first_price(columns: Columns, bandwidth: float, size: int = FIRST) -> float:
     few = columns.sample(size)
     weight, target = columns.n / few.n, math.log(bandwidth)
     tiny = np.finfo(float).tiny
-    x = _root(lambda x: math.log(max(tiny, min(1.0 / tiny, few.demand(math.exp(x)) * weight))) - target, 0.0)
+    x = root(lambda x: math.log(max(tiny, min(1.0 / tiny, few.demand(math.exp(x)) * weight))) - target, 0.0)
     return math.exp(x) if math.isfinite(x) else 1.0
 
 
@@ -229,13 +229,13 @@ def interpolated(points: list[tuple[float, float]], x: float) -> float:
     return value
 
 
-def _root(excess: Callable[[float], float], x: float) -> float:
+def root(excess: Callable[[float], float], x: float, fine: float = _FINE) -> float:
     """Return a decreasing function's root by bracketed secants, or NaN."""
     low, high = -math.inf, math.inf
     before, value_before, reach = x, math.nan, 1.0
     for _ in range(_STEPS):
         value = excess(x)
-        if abs(value) <= _FINE:
+        if abs(value) <= fine:
             return x
         low, high = (x, high) if value > 0.0 else (low, x)
         if high - low <= _NEAR and abs(value) > _STEEP * (high - low):

@@ -28,6 +28,8 @@ import numpy.typing as npt
 from freshopt.errors import ObjectiveError
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.sources import Sources
+from freshopt.noisy_signals.expected_costs import Cost
+from freshopt.noisy_signals.quality_tables import with_tables
 from freshopt.noisy_signals.renewal_cycle import bonus, rate_at_index, stale_and_index, threshold_of_length
 from freshopt.noisy_signals.signal_thresholds import SignalThresholds
 from freshopt.numerics.arrays import Array, Index, as_numbers, as_vector, total
@@ -110,7 +112,8 @@ class NoisySignalFreshness(Objective):
         """Return the exact numerics of the stale part."""
         recall, precision = self._quality(len(sources))
         parameters = (sources.change_rate, recall, precision)
-        return Kernel(sources.importance, parameters, _cost, _marginal, _inverse)
+        kernel = Kernel(sources.importance, parameters, _cost, _marginal, _inverse)
+        return with_tables(kernel, Cost(0.0, np.ones(1), np.ones(1)), 1.0)
 
     def value_from_cost(self, cost: float, sources: Sources) -> float:
         """Return Σw − (stale part)."""

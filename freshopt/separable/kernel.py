@@ -57,6 +57,22 @@ class Numerics(Protocol):
         """Return the numerics of some of the sources."""
 
 
+class Quick(Protocol):
+    """Protocol of a kernel's best responses, to some digits, and proofs of rates."""
+
+    def cover(self, paid: Array, beyond: float = ...) -> None:
+        """Prepare for sources that pay about so much, or `beyond` times as much."""
+
+    def respond(self, paid: Array, index: Index) -> Array:
+        """Return the best responses of some sources to what they pay."""
+
+    def prove(self, rates: Array, paid: Array, lower: Array, upper: Array) -> Array:
+        """Return each source's bounds on cost, gap, and what half the rate loses.
+
+        Shape (3, n); NaN where the formulas have to tell.
+        """
+
+
 @frozen_value()
 class Kernel:
     """Hand-written numerics of a cost curve under a refresh discipline.
@@ -95,6 +111,8 @@ class Kernel:
     tables_of : callable, optional
         Returns the tables of `freshopt.compiled.penalty_tables`, by which compiled passes evaluate many
         sources whose kernel has no formulas for them.
+    quick : Quick, optional
+        Of many sources whose formulas are dear: a search asks it for most best responses, a proof for sums.
     """
 
     importance: Array
@@ -109,6 +127,7 @@ class Kernel:
     unit_proof: ProofCell | None = None
     proof_parameters: tuple[Array, ...] | None = None
     tables_of: TablesOf | None = None
+    quick: Quick | None = None
 
     def cost(self, rate: Array) -> Array:
         """Return w·J(ρ); 0 where the importance is 0, even at rate 0."""
@@ -165,6 +184,7 @@ class Kernel:
             parameters=tuple(parameter[index] for parameter in self.parameters),
             demand_parameters=taken(self.demand_parameters),
             proof_parameters=taken(self.proof_parameters),
+            quick=None,
         )
 
 

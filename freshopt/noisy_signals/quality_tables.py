@@ -1,0 +1,162 @@
+"""`QualityTables`: many sources' best responses and proofs, each on its own best road.
+
+Sources of a quality that many share are answered and proved by its table
+(`freshopt.noisy_signals.quality_lookup`), all others by the kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from freshopt.compiled.backend import compiled, plain_or_compiled
+from freshopt.compiled.columns import run_chunks_in_threads
+from freshopt.noisy_signals import (
+    cycle_terms,
+    expected_age,
+    expected_costs,
+    quality_lookup,
+    quality_rows,
+    signal_rates,
+)
+from freshopt.noisy_signals.expected_costs import Cost
+from freshopt.noisy_signals.quality_lookup import SHIFT
+from freshopt.noisy_signals.quality_rows import COLUMNS, VALUE
+from freshopt.numerics.arrays import Array, Index, IntArray, as_float64, read_only
+from freshopt.separable.kernel import Kernel
+
+# A table takes as long as the kernel for so many sources; and qualities are no more than one in so many.
+SHARED = 256
+# Fewer sources are solved by all their best responses.
+MANY = 512
+# Rows of a table, and V's relative error there. A gap is as small.
+ROOM, TOLERANCE = 800, 4e-10
+# How far beside those of the sources prices are held in tables.
+BESIDE = 2.0
+# Sources of a share of a pass, and tables of one.
+PIECE, FEW = 4096, 64
+loops = plain_or_compiled(
+    (quality_rows.tables,), (signal_rates, cycle_terms, expected_age, expected_costs, quality_rows)
+)
+passes = plain_or_compiled(
+    (quality_lookup.respond, quality_lookup.prove, quality_lookup.coded, quality_lookup.spans),
+    (quality_lookup,),
+)
+
+
+def with_tables(kernel: Kernel, cost: Cost | None, most: float = np.inf) -> Kernel:
+    """Return a kernel of many noisy signals with their tables."""
+    if len(kernel.importance) < MANY or not compiled():
+        return kernel
+    return replace(kernel, quick=QualityTables(kernel, cost, most))
+
+
+@dataclass(slots=True, eq=False)
+class QualityTables:
+    """Tables of the qualities of a kernel's sources.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        Of change rates, recalls and precisions; the exact numerics.
+    cost : Cost or None
+        The row of the objective; None where there are no tables.
+    most : float
+        V from which on a source is not crawled.
+    """
+
+    kernel: Kernel
+    cost: Cost | None
+    most: float
+    codes: IntArray | None = None
+    seen: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    tabled: tuple[IntArray, IntArray, Array] | None = None
+
+    def cover(self, paid: Array, beyond: float = BESIDE) -> None:
+        """Make the tables for prices from about these to `beyond` times as much, if that pays."""
+        d, recall, precision = self._columns()
+        w, n = as_float64(self.kernel.importance), len(d)
+        if self.cost is None or n < SHARED:
+            return
+        if self.codes is None:
+            self.codes, seen = np.empty(n, dtype=np.int64), np.zeros(n // SHARED + 1, dtype=np.int64)
+            slots = np.full(8 * len(seen), -1)
+            passes()["coded"](0, n, recall, precision, slots, self.codes, seen)
+            self.seen = seen[: seen[-1]]
+        many = len(self.seen)
+        low, high = np.full(many, np.inf), np.zeros(many)
+        counts = np.zeros(many, dtype=np.int64)
+        passes()["spans"](0, n, _ready(paid), _ready(w), d, self.codes, low, high, counts)
+        high = np.minimum(high, self.most * (1.0 - 1e-6)) * (beyond if self.most == np.inf else 1.0)
+        shared = np.flatnonzero((counts >= SHARED) & (low / BESIDE < high))
+        self.tabled = self._made(recall[self.seen], precision[self.seen], low / BESIDE, high, shared)
+
+    def _made(
+        self, recall: Array, precision: Array, low: Array, high: Array, shared: IntArray
+    ) -> tuple[IntArray, IntArray, Array]:
+        """Return heads, cells and rows of tables."""
+        heads, cells, rows = np.zeros((len(recall), 4), dtype=np.int64), [np.zeros(0, np.int64)], []
+        begin = filled = 0
+        assert self.cost is not None
+        cost = self.cost._replace(nodes=read_only(self.cost.nodes), weights=read_only(self.cost.weights))
+        for start in range(0, len(shared), FEW):
+            some = shared[start : start + FEW]
+            out, counts = np.empty((len(some), ROOM, COLUMNS)), np.zeros(len(some), dtype=np.int64)
+            given = recall[some], precision[some], low[some], high[some]
+
+            def part(a: int, b: int) -> None:
+                loops()["tables"](a, b, *given, TOLERANCE, cost, out, counts)  # noqa: B023 - called here
+
+            run_chunks_in_threads(part, len(some), 1)
+            for k, own, count in zip(some, out, counts.tolist(), strict=True):
+                values = own[: count + 1, VALUE]
+                least, last = (values[[0, -1]].view(np.int64) >> SHIFT).tolist()
+                edges = (np.arange(least, last + 1) << SHIFT).view(np.float64)
+                place = np.clip(np.searchsorted(values, edges, "right") - 1, 0, max(0, count - 1))
+                heads[k] = begin, begin + count, filled, least
+                cells.append(place + begin)
+                rows.append(own[: count + 1].copy())
+                begin, filled = begin + count + 1, filled + len(place)
+        # A quality without a table has no row: 0 ≤ V < 0.
+        rows.append(np.zeros((1, COLUMNS)))
+        heads[np.setdiff1d(np.arange(len(heads)), shared)] = begin, begin, 0, 0
+        return heads, np.concatenate(cells), np.concatenate(rows)
+
+    def respond(self, paid: Array, index: Index) -> Array:
+        """Return best responses of some sources, to 1e-9."""
+        rates = np.full(len(paid), np.nan)
+        if self.tabled is not None and self.codes is not None:
+            w, d = as_float64(self.kernel.importance)[index], self._columns()[0][index]
+            given = _ready(paid), _ready(w), _ready(d), self.codes[index], self.most, *self.tabled
+            _run("respond", given, (rates,))
+        rest = np.flatnonzero(np.isnan(rates))
+        if len(rest):
+            places = np.arange(len(self.kernel.importance))[index][rest]
+            rates[rest] = self.kernel.take(places).inverse_marginal(paid[rest])
+        return rates
+
+    def prove(self, rates: Array, paid: Array, lower: Array, upper: Array) -> Array:
+        """Return each source's bounds on cost, gap, and what half the rate loses; NaN without a table."""
+        if self.tabled is None:
+            self.cover(paid)
+        found = np.full((3, len(rates)), np.nan)
+        if self.tabled is not None and self.codes is not None:
+            columns = rates, paid, lower, upper, as_float64(self.kernel.importance), self._columns()[0]
+            _run("prove", (*map(_ready, columns), self.codes, self.most, *self.tabled), tuple(found))
+        return found
+
+    def _columns(self) -> tuple[Array, Array, Array]:
+        d, recall, precision = self.kernel.parameters
+        return _ready(as_float64(d)), _ready(recall), _ready(precision)
+
+
+def _ready(column: Array) -> Array:
+    """Return a column as loops take it."""
+    return read_only(np.ascontiguousarray(column, dtype=np.float64))
+
+
+def _run(name: str, given: tuple[object, ...], written: tuple[Array, ...]) -> None:
+    """Run a pass over columns."""
+    one = passes()[name]
+    run_chunks_in_threads(lambda begin, end: one(begin, end, *given, *written), len(written[0]), PIECE)

@@ -1,0 +1,185 @@
+"""Tables of qualities: the bound by mpmath, rows by exact cycles, proofs that claim no more than is true."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+import freshopt as fo
+from freshopt.noisy_signals import NoisySignalFreshness, WithNoisySignals, quality_tables
+from freshopt.noisy_signals.expected_costs import Cost
+from freshopt.noisy_signals.quality_lookup import ends_at
+from freshopt.noisy_signals.quality_rows import COLUMNS, ETA, OFF, ROUNDED, VALUE, WIDTH, rows_of
+from freshopt.noisy_signals.quality_tables import QualityTables
+from freshopt.noisy_signals.renewal_cycle import cycle, split
+from freshopt.numerics.arrays import Array
+from freshopt.problems import AccumulatedDelay, Age, HarmonicStaleness, LogFreshness
+
+PERIODIC = fo.Refresh.PERIODIC
+BINARY = Cost(0.0, np.ones(1), np.ones(1))
+TWO_NODES = Cost(0.3, np.array([0.2, 0.9]), np.array([1.5, 0.4]))
+LINEAR = Cost(1.0, np.zeros(0), np.zeros(0))
+QUALITIES = [(0.5, 0.6), (0.9, 0.3), (0.3, 1.0), (0.85, 0.9)]
+FORMS: dict[str, Any] = {
+    "binary": NoisySignalFreshness,
+    "delay": lambda *quality: WithNoisySignals(AccumulatedDelay(PERIODIC), *quality),
+    "harmonic": lambda *quality: WithNoisySignals(HarmonicStaleness(PERIODIC), *quality),
+}
+
+
+KINDS = ["binary", "delay", pytest.param("harmonic", marks=pytest.mark.exhaustive)]
+
+
+def rows(recall: float, precision: float, high: float, cost: Cost) -> Array:
+    """Rows from 1e-4 to a value, and the end of the last."""
+    out = np.empty((800, COLUMNS))
+    count = rows_of(recall, precision, 1e-4, high, 4e-10, cost, out)
+    assert 10 < count < 799
+    return out[: count + 1]
+
+
+def length(eta: Any, recall: float, precision: float, cost: Cost) -> Any:  # noqa: ANN401
+    """ψ(η) by the definition: each wait by root finding, each tail an incomplete gamma function."""
+    a, g, total, n = 1 - mpmath.mpf(recall), mpmath.mpf(recall) / mpmath.mpf(precision), mpmath.mpf(0), 0
+
+    def missing(s: Any, n: int) -> Any:  # noqa: ANN401 - mpmath numbers
+        kept = [(1 - precision * mpmath.mpf(y)) ** n * mpmath.exp(-a * y * s) for y in cost.nodes]
+        told = sum(w * (1 - k) for w, k in zip(cost.weights, kept, strict=True))
+        return cost.linear * (a * s + n * mpmath.mpf(precision)) + told - eta
+
+    while missing(mpmath.mpf(0), n) < 0 and n < 40:
+        high = mpmath.mpf(1)
+        while missing(high, n) < 0:
+            high *= 2
+        tau = mpmath.findroot(lambda s, n=n: missing(s, n), (mpmath.mpf(0), high), solver="anderson")
+        total += mpmath.gammainc(n + 1, 0, g * tau, regularized=True) / g
+        n += 1
+    return total
+
+
+@pytest.mark.parametrize("cost", [BINARY, LINEAR, TWO_NODES], ids=["binary", "delay", "two nodes"])
+@pytest.mark.parametrize(("recall", "precision"), QUALITIES[:3])
+def test_the_fifth_derivative_is_within_its_bound(cost: Cost, recall: float, precision: float) -> None:
+    table = rows(recall, precision, 0.9, cost)
+    with mpmath.workdps(40):
+        for row in table[np.linspace(1, len(table) - 3, 5).astype(int)]:
+            bend = (row[OFF] - ROUNDED * row[VALUE]) * 46080.0 / row[WIDTH] ** 6
+            for t in (0.2, 0.5, 0.8):
+                eta = mpmath.mpf(row[ETA]) + t * mpmath.mpf(row[WIDTH])
+                step = mpmath.mpf(row[WIDTH]) / 100
+                at = [length(eta + k * step, recall, precision, cost) for k in range(-3, 4)]
+                # Central differences of the fifth order, of an error of a hundredth.
+                fifth = (-at[0] + 4 * at[1] - 5 * at[2] + 5 * at[4] - 4 * at[5] + at[6]) / (2 * step**5)
+                assert abs(fifth) <= bend * 1.001
+
+
+@pytest.mark.parametrize(("recall", "precision"), QUALITIES)
+def test_rows_are_right_to_their_bound_by_another_formula(recall: float, precision: float) -> None:
+    """V and ψ of binary freshness by `renewal_cycle`, which shares no sums with the rows."""
+    table = rows(recall, precision, 0.99, BINARY)
+    t = np.random.default_rng(1).random(len(table) - 1)
+    found = np.array([ends_at(t[k], table[k])[0] for k in range(len(t))])
+    eta = table[:-1, ETA] + t * table[:-1, WIDTH]
+    quality = np.full(len(t), recall), np.full(len(t), precision)
+    exact = cycle(*split(-np.log1p(-eta) / (1.0 - recall), *quality), *quality)
+    off = np.abs(exact.marginal - found)
+    assert np.all(off <= table[:-1, OFF])
+    # The bound is of use: rows are as long as a tolerance of 4e-10 allows, kinks and the end apart.
+    assert np.median(table[:-1, OFF] / table[:-1, VALUE]) > 5e-11
+
+
+def problem_of(kind: str, n: int, seed: int) -> fo.Problem:
+    """Shared, own, silent, perfect, certain and complete signals; ties, ill scales, no importance."""
+    random = np.random.default_rng(seed)
+    d, w = np.exp(random.normal(0.0, 2.0, (2, n)))
+    w[::17] *= 1e-6
+    d[::19] *= 1e3
+    w[5::50], d[7::40], w[7::40] = 0.0, 1.0, 1.0
+    quality = np.array(QUALITIES)[random.integers(0, 2, n)].T
+    own = random.random(n) < 0.05
+    quality[:, own] = random.uniform(0.1, 0.9, (2, int(np.sum(own))))
+    quality[:, 3::31] = np.array([[0.0], [1.0]])
+    quality[:, 4::31] = 1.0
+    quality[:, 6::31] = np.array([[1.0], [0.6]])
+    sources = fo.Sources(d, w, refresh_cost=np.exp(random.normal(0.0, 1.0, n)))
+    return fo.Problem(FORMS[kind](*quality), sources, 0.2 * float(np.sum(d)))
+
+
+def prepared(problem: fo.Problem, price: float) -> tuple[QualityTables, Array]:
+    kernel: Any = problem.numerics
+    paid = price * np.asarray(problem.sources.refresh_cost)
+    kernel.quick.cover(paid)
+    assert len(kernel.quick.tabled[2]) > 50
+    return kernel.quick, paid
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_proofs_claim_no_more_than_is_true(kind: str) -> None:
+    """Of rates from best to far off, at bounds or between, costs and gaps are no less than exact ones."""
+    problem = problem_of(kind, 1500, 1)
+    n, random = 1500, np.random.default_rng(2)
+    tables, paid = prepared(problem, 0.5)
+    best = tables.kernel.inverse_marginal(paid)
+    few = np.flatnonzero(np.isfinite(best) & (best > 0.0))
+    answered = tables.respond(paid, slice(None))
+    assert np.all(np.abs(answered - best)[few] <= 1e-4 * best[few])
+    for spread in (0.0, 1e-9, 1e-6, 1e-2, 1.0):
+        rates = np.where(np.isfinite(best), best, 1.0) * np.exp(spread * random.normal(0.0, 1.0, n))
+        lower, upper = rates * random.choice([0.0, 0.5, 1.0], n), rates * random.choice([1.0, 2.0, 1e9], n)
+        with np.errstate(all="ignore"):
+            cost, gap, halving = tables.prove(rates, paid, lower, upper)
+        exact = tables.kernel.cost(rates)
+        clipped = np.clip(best, lower, upper)
+        with np.errstate(invalid="ignore"):
+            least = tables.kernel.cost(clipped) + paid * clipped
+        true = exact + paid * rates - least
+        scale = exact + paid * (rates + clipped)
+        own = np.isfinite(true) & np.isfinite(cost)
+        assert np.mean(own) > 0.5
+        assert np.all((cost >= exact * (1.0 - 1e-12))[own])
+        assert np.all((gap - true >= -1e-12 * scale)[own])
+        lost = tables.kernel.cost(0.5 * rates) - exact
+        assert np.all((halving <= lost * (1.0 + 1e-12) + 1e-12 * scale)[own & np.isfinite(lost)])
+        if spread <= 1e-6:
+            assert np.all((cost - exact <= 1e-7 * scale)[own])
+            assert np.sum((gap - true)[own]) <= 2e-9 * np.sum(scale[own])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("limits", ["bandwidth", "bounds", "hosts"])
+def test_the_answer_is_that_of_all_best_responses(
+    kind: str, limits: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n, random = 600, np.random.default_rng(4)
+    plain, total, more, hosts = problem_of(kind, 600, 3), 0.0, {}, None
+    d = np.asarray(plain.sources.change_rate)
+    if limits == "bounds":
+        more = {"min_rate": 0.01 * d, "max_rate": d * random.choice([0.3, 5.0], n)}
+    if limits == "hosts":
+        more, total = {"host": random.integers(0, 5, n).astype(str)}, float(np.sum(d))
+        hosts = {"0": 0.01 * total, "1": 0.005 * total}
+    sources = fo.Sources(d, plain.sources.importance, refresh_cost=plain.sources.refresh_cost, **more)
+    problem = fo.Problem(plain.objective, sources, plain.bandwidth, hosts)
+    found = fo.solve(problem)
+    monkeypatch.setattr(quality_tables, "MANY", n + 1)
+    plain = fo.Problem(plain.objective, sources, plain.bandwidth, hosts)
+    expected = fo.solve(plain)
+    assert found.certificate is not None
+    assert found.certificate.relative_gap < 1e-9
+    assert found.value == pytest.approx(expected.value, rel=1e-9)
+    assert found.price == pytest.approx(expected.price, rel=1e-5)
+    assert fo.certify(plain, found.rates, found.price, found.host_prices).relative_gap < 1e-9
+
+
+@pytest.mark.parametrize("objective", [Age(PERIODIC), LogFreshness(PERIODIC)], ids=["age", "log"])
+def test_objectives_without_tables_take_few_passes(objective: fo.Objective) -> None:
+    random = np.random.default_rng(5)
+    d, w = random.lognormal(0.0, 1.0, (2, 520))
+    with_signals = WithNoisySignals(objective, random.uniform(0.1, 0.8, 520), 0.7)
+    solution = fo.solve(fo.Problem(with_signals, fo.Sources(d, w), 0.3 * float(np.sum(d))))
+    assert solution.certificate is not None
+    assert solution.certificate.relative_gap < 1e-9
+    assert solution.iterations <= 5
