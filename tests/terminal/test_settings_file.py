@@ -148,7 +148,20 @@ def test_the_file_that_a_plan_leaves_is_toml_for_any_sign(run: Run, log: Path) -
 
 def test_a_flag_of_the_file_is_taken_back(run: Run, log: Path) -> None:
     Path("own.toml").write_text("replay = true\ncsv = true\n")
-    run("plan", str(log), "--config", "own.toml", "--no-replay", "--no-csv", "-b", "6", "-o", "first", "--draws", "0")
+    run(
+        "plan",
+        str(log),
+        "--config",
+        "own.toml",
+        "--no-replay",
+        "--no-csv",
+        "-b",
+        "6",
+        "-o",
+        "first",
+        "--draws",
+        "0",
+    )
     assert "backtest" not in facts("first")
     assert Path("first/rates.parquet").exists()
     assert tomllib.loads(Path("first/plan.toml").read_text())["test"]["replay"] is False
