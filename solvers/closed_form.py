@@ -22,7 +22,7 @@ import numpy as np
 from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.errors import list_offenders
-from freshopt.modelling.objective import Refresh
+from freshopt.modelling.objective import Refresh, counts_signals
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import Array, total
 from freshopt.problems.accumulated_delay import AccumulatedDelay
@@ -81,8 +81,7 @@ def _rule(problem: Problem) -> Rule | None:
     """Return the closed-form rule of the problem, or None."""
     objective, sources = problem.objective, problem.sources
     w, cost, signalled = sources.importance, sources.refresh_cost, sources.signalled
-    counted = objective.counts_signals and objective.refresh is Refresh.PERIODIC
-    if counted and bool(np.any(signalled)):
+    if counts_signals(objective) and bool(np.any(signalled)):
         return None
     if isinstance(objective, AccumulatedDelay):
         factor = 0.5 if objective.refresh is Refresh.PERIODIC else 1.0

@@ -27,7 +27,7 @@ from freshopt.errors import SolverRefusedError, expect_settings, shortened
 from freshopt.modelling.declaration import declare_part, declare_total
 from freshopt.modelling.failing_fetches import in_attempts, refused_attempts
 from freshopt.modelling.fetches.conditional_fetches import PerBandwidth
-from freshopt.modelling.objective import ConeForm, Objective, Refresh
+from freshopt.modelling.objective import ConeForm, Objective, Refresh, counts_signals
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.worst import Worst
@@ -141,8 +141,7 @@ class Conic:
             return f"{type(problem.objective).__name__} has numerics only, and declares no expression"
         if isinstance(declared, PerBandwidth) and (refused := declared.without_cone()):
             return refused
-        counted = declared.counts_signals and declared.refresh is Refresh.PERIODIC
-        if counted and bool(np.any(problem.sources.signalled)):
+        if counts_signals(declared) and bool(np.any(problem.sources.signalled)):
             return "the cost of its rule for signals is not declared, use the default solver"
         refused = refused_attempts(declared, problem.sources)
         if refused is not None:

@@ -145,6 +145,11 @@ def require_requests(objective: Objective, sources: Sources) -> None:
         )
 
 
+def counts_signals(objective: Objective) -> bool:
+    """Return whether signals are followed by their number, not by a share."""
+    return objective.counts_signals and objective.refresh is Refresh.PERIODIC
+
+
 def require_nodes(objective: Any) -> None:  # noqa: ANN401 - any frozen record with nodes
     """Raise ObjectiveError unless `nodes` is a whole number of quadrature nodes."""
     nodes = objective.nodes
@@ -395,7 +400,7 @@ class Objective:
 
         That is so under periodic refreshes of a class with `counts_signals`; CVXPY declares shares alone.
         """
-        if self.counts_signals and self.refresh is Refresh.PERIODIC:
+        if counts_signals(self):
             raise ObjectiveError(
                 f"{self!r} follows every N-th signal, or waits after one, a cost that is known for fetches "
                 "that succeed and not declared in CVXPY. Use the default solver, or Refresh.POISSON."

@@ -68,7 +68,7 @@ def test_without_options_it_fetches_as_often_as_the_log_does(run: Run, log: Path
     own = crawls.select(pl.col("len") / pl.col("span").dt.total_microseconds() * 86_400e6).to_series().sum()
     assert shown["bandwidth"] == pytest.approx(own, rel=SCALAR)
     assert shown["horizon"] == 7.0
-    assert run("plan", str(log), "-b", f"{own!r}/day", "-o", "quiet", "-q").output == ""
+    assert run("plan", str(log), "-b", f"{own!r}/day", "-o", "quiet", "-q", "--draws", "0").output == ""
     mine, same = (
         pl.read_parquet(f"{folder}/rates.parquet")["rate"].to_numpy() for folder in ("plan", "quiet")
     )
@@ -221,7 +221,8 @@ def test_old_copies_explain_the_value_over_the_horizon(run: Run) -> None:
     frame = crawl_log()
     late = frame.filter((pl.col("source") != "page/7") | (pl.col("time") < BEGIN + timedelta(days=2)))
     late.write_parquet("log.parquet")
-    shown = fields(run("plan", "--details", "log.parquet", *MAIN_JOB, "--out", "plan").output)
+    job = ("--details", *MAIN_JOB, "--draws", "0", "--out", "plan")
+    shown = fields(run("plan", "log.parquet", *job).output)
     assert re.search(r": 1 source was last crawled 1[89]\.\d+ days before it begins$", shown["schedule"])
 
 
@@ -321,13 +322,16 @@ def test_host_limits_hold_and_cost_what_they_must(run: Run, log: Path) -> None:
     assert values[0] < values[1]
 
 
+TIGHT = ("--max-rate", "0.5/day", "--draws", "0", "--out", "tight")
+LATE = ("--objective", "deadline", "--deadline", "100d", "--draws", "0", "--out", "late")
+
+
 def test_bandwidth_that_limits_leave_unused_is_called_so(run: Run, log: Path) -> None:
     of_no_use = "0: maximum rates or host limits are reached, or nothing is left to gain"
-    tight = run("plan", "--details", str(log), *MAIN_JOB, "--max-rate", "0.5/day", "--out", "tight").output
+    tight = run("plan", "--details", str(log), *MAIN_JOB, *TIGHT).output
     assert fields(tight)["bandwidth"] == "4 of 6 refreshes per day used"
     assert fields(tight)["shadow price"] == of_no_use
-    late = ("--objective", "deadline", "--deadline", "100d")
-    enough = run("plan", "--details", str(log), *MAIN_JOB, *late, "--out", "late").output
+    enough = run("plan", "--details", str(log), *MAIN_JOB, *LATE).output
     assert fields(enough)["bandwidth"] == "0.08 of 6 refreshes per day used"
     assert fields(enough)["shadow price"] == of_no_use
 

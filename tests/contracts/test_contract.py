@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from freshopt.certificates.solver_protocol import Solver, gap_is_expected, refus
 from freshopt.cvx import cp
 from freshopt.modelling.declaration import declare_total
 from freshopt.modelling.failing_fetches import in_attempts
+from freshopt.modelling.objective import counts_signals
 from freshopt.solvers import ClosedForm, Conic, WaterFilling
 from tests.contracts import discovery
 from tests.ground_truth import kkt, strategies, truth
@@ -26,7 +28,6 @@ from tests.ground_truth.strategies import (
     BUDGETS,
     FAMILIES,
     PLAIN,
-    admits_signals,
     constrained,
     instances,
     sample,
@@ -269,7 +270,7 @@ def test_cone_form_changes_as_the_numerics_do(cell: str, signalled: bool) -> Non
     plain = numerical(cell, "none", 6)
     if plain is None or plain.numerics is None or (signalled and plain.objective.refuses_signals()):
         return
-    if signalled and plain.objective.counts_signals and plain.objective.refresh is fo.Refresh.PERIODIC:
+    if signalled and counts_signals(plain.objective):
         # The declared form is of a share of the signals, which CVXPY is refused for it.
         with pytest.raises(fo.ObjectiveError, match="not declared in CVXPY"):
             plain.objective.require_share_of_signals()
@@ -486,4 +487,9 @@ def test_each_kind_of_fetches_is_the_truth_in_the_corners(discipline: str) -> No
 def test_signals_are_tried_wherever_they_are_admitted() -> None:
     for curve, discipline in TRUE_CELLS + TRUE_FETCHES:
         plain = sample(6, curve, discipline, "signals", 10)
-        assert bool(np.any(plain.signalled)) == admits_signals(curve, discipline)
+        try:
+            as_problem(replace(plain, signalled=np.ones(10, dtype=bool), lower=np.zeros(10)))
+        except fo.ObjectiveError:
+            assert not np.any(plain.signalled)
+        else:
+            assert np.any(plain.signalled)

@@ -268,7 +268,10 @@ def test_samples_follow_no_order_of_the_sources() -> None:
         assert np.mean(drawn == 2.0) == pytest.approx(1.0 / period, rel=0.1)
 
 
-@pytest.mark.parametrize("objective", [BINARY_PERIODIC, PollingKnapsack("materials")])
+# The loops of each objective are compiled anew, which takes ten times as long as they run.
+@pytest.mark.parametrize(
+    "objective", [BINARY_PERIODIC, pytest.param(PollingKnapsack("materials"), marks=pytest.mark.exhaustive)]
+)
 @pytest.mark.parametrize("share", [1e-6, 0.5, 1.0 - 1e-9, 1.0])
 @pytest.mark.sampled(3)
 def test_a_host_whose_search_gives_up_is_solved_alone(

@@ -164,6 +164,7 @@ def test_the_prior_of_success_rates_is_the_highest_peak(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [3001, 3002, 3004, 3005, 3007, 3008, 3009, 3011])
+@pytest.mark.sampled(3)
 def test_host_priors_do_not_depend_on_where_their_search_begins(seed: int) -> None:
     log = dated_log(seed)
     code = np.random.default_rng(seed).integers(0, 6, len(log.names))

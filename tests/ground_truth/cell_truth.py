@@ -97,6 +97,10 @@ def cost(
         d, r, s = mp.mpf(change_rate), mp.mpf(rate), mp.mpf(success)
         if r == 0:
             return mp.mpf(1) if curve == "binary" else mp.inf
+        if discipline == "n-th signal":  # linear between its costs at two whole numbers of signals
+            n = max(mp.floor(d / r), 1)
+            counted = mp.harmonic(n) - 1 if curve == "harmonic" else (n - 1) / 2
+            return counted + (d / n - r) * _fall(curve, n) / d
         if discipline == "on request":
             x = d * (1 / r - 1 / mp.mpf(asked))
             index = x + mp.expm1(-x)
@@ -213,12 +217,19 @@ def slopes(
         return wide(value / d + here / asked)
     if discipline == "periodic":
         return wide(_attempt_index(curve, wide(d / rate), success) / d)
+    if discipline == "n-th signal":
+        return wide(_fall(curve, np.maximum(np.floor(d / rate), 1)) / d)
     r = success * rate
     if discipline == "on signal":
         found = {"binary": 1 / d, "harmonic": 1 / r, "count": d / r / r}[curve]
     else:
         found = {"binary": d / (d + r) ** 2, "harmonic": d / r / (r + d), "count": d / r / r}[curve]
     return wide(success * found)
+
+
+def _fall(curve: str, n: Any) -> Any:  # noqa: ANN401 - of NumPy or mpmath
+    """Return −J'·Δ between the rates Δ/(n + 1) and Δ/n of crawls at each n-th signal."""
+    return n if curve == "harmonic" else n * (n + 1) / 2
 
 
 def wide(values: Any) -> Wide:  # noqa: ANN401 - whatever NumPy takes

@@ -94,7 +94,11 @@ def marginals(problem: Instance, rates: Floats) -> Floats:
     d, r = problem.change_rate, problem.success * rates
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         u = d / r
-        on_signal = {"binary": 1.0 / d, "harmonic": 1.0 / r, "count": u / r}[problem.curve]
+        if problem.announced == "n-th signal":
+            n = np.maximum(np.floor(u), 1.0)
+            on_signal = n / d * (1.0 if problem.curve == "harmonic" else (n + 1.0) / 2.0)
+        else:
+            on_signal = {"binary": 1.0 / d, "harmonic": 1.0 / r, "count": u / r}[problem.curve]
         if problem.discipline == "poisson":
             of_rate = {"binary": 1.0 / d / (1.0 + r / d) ** 2, "harmonic": u / (r + d), "count": u / r}
             plain = problem.success * of_rate[problem.curve]
@@ -127,7 +131,9 @@ def violations(problem: Instance, rates: Floats, price: float, host_prices: npt.
     paid = used_per_rate(problem, rates) * (price + np.append(mu, 0.0)[problem.host])
     # Near the rate of requests marginal values vanish: the rounding of a rate, and what it was changed by to
     # fill the bandwidth, is many times the marginal value there. The condition holds of a rate beside it.
-    beside = EXACT if problem.discipline == "on request" else 0.0
+    # So it does where a rate is that of each n-th signal: marginal values fall there at once.
+    steps = problem.announced == "n-th signal" and bool(np.any(problem.signalled))
+    beside = EXACT if problem.discipline == "on request" or steps else 0.0
     gain = marginals(problem, np.minimum(rates * (1.0 + beside), upper)) - paid
     loss = paid - marginals(problem, np.maximum(rates * (1.0 - beside), lower))
     too_low = gain * (rates < upper)  # would buy more, and may

@@ -24,9 +24,12 @@ FETCHED = (
 
 
 def admits_signals(curve: str, discipline: str) -> bool:
-    """Signals go with Poisson refreshes; with periodic ones in the binary cell only."""
+    """Signals go with gaps of either kind; where each n-th is followed fetches succeed."""
     gaps, _, fetches = discipline.partition(", ")
-    return fetches != "conditional" and (gaps == "poisson" or (gaps == "periodic" and curve == "binary"))
+    counted = gaps == "periodic" and curve != "binary"
+    return gaps != "on request" and fetches not in (
+        ("failing", "conditional") if counted else ("conditional",)
+    )
 
 
 @st.composite

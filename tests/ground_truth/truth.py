@@ -9,7 +9,7 @@ found) of the bandwidth.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,8 +43,18 @@ class Instance:
     asked: Floats  # requests per time, inf where nothing waits for them
     window: Floats  # of stale-while-revalidate, in time units
 
+    @property
+    def announced(self) -> str:
+        """How signals are followed: a share of them, or each n-th beside equal gaps of other sources."""
+        return "n-th signal" if self.discipline == "periodic" and self.curve != "binary" else "on signal"
+
+    def without_counted(self) -> Instance:
+        """Return it without signals of which each n-th is followed: not smooth, and not declared."""
+        counted = self.announced == "n-th signal"
+        return replace(self, signalled=self.signalled & (not counted))
+
     def discipline_of(self, k: int) -> str:
-        return "on signal" if self.signalled[k] else self.discipline
+        return self.announced if self.signalled[k] else self.discipline
 
     def caps(self) -> Floats:
         """The upper bounds; a signalled source is refreshed at most once per change, others per request."""
@@ -155,7 +165,7 @@ def _slopes(problem: Instance, rate: Wide) -> Wide:
     d, success, asked, window, w = (column.astype(np.longdouble) for column in columns)
     found = cell_truth.slopes(problem.curve, problem.discipline, d, rate, success, asked, window)
     if np.any(problem.signalled):
-        announced = cell_truth.slopes(problem.curve, "on signal", d, rate, success, asked)
+        announced = cell_truth.slopes(problem.curve, problem.announced, d, rate, success, asked)
         found = np.where(problem.signalled, announced, found)
     return w * found
 

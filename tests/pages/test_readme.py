@@ -19,6 +19,7 @@ from freshopt.cli import main
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PYTHON = (ROOT / "docs" / "start" / "python.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "start" / "plan-from-your-log.md").read_text(encoding="utf-8")
 BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 COMMANDS = [text.strip() for kind, text in BLOCKS if kind == "sh"]
 INSTALL = "python3 -m venv .venv && .venv/bin/pip install {} && "
@@ -47,6 +48,7 @@ def test_the_main_job_prints_the_sample_output(monkeypatch: pytest.MonkeyPatch, 
     (sample,) = (text for kind, text in BLOCKS if kind == "text")
     assert sample.splitlines() == result.stdout.strip("\n").splitlines()
     assert len(sample.splitlines()) <= 12
+    assert f"```text\n{sample}```" in GUIDE
     assert (tmp_path / "plan" / "report.html").exists()
 
 

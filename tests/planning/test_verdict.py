@@ -283,7 +283,7 @@ def test_a_log_that_hid_most_decides_nothing() -> None:
     assert not supported(saved)
     assert verdict({"uniform": saved}) == "Between the plan and equal rates this log does not decide."
     assert verdict({PHASES: saved}) == "Crawling at good phases of the week: not supported."
-    log, _ = poisson(40, 200.0, 10.0, 1)
+    log, _ = poisson(12, 200.0, 10.0, 1)
     found = fo.backtest(log, 20.0, objective=HarmonicStaleness(PERIODIC), splits=1)
     plan_row, *others = found.means
     assert plan_row.hidden > 0.5

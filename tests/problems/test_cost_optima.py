@@ -255,9 +255,9 @@ def test_piecewise_linear_values_are_those_of_the_linear_program(seed: int) -> N
     assert abs(solution.value - exact) <= SCALAR * (abs(exact) + solution.price * bandwidth)
 
 
-@pytest.mark.parametrize("kinks", [1, 3])
+@pytest.mark.parametrize("kinks", [pytest.param(1, marks=pytest.mark.exhaustive), 3])
 @pytest.mark.parametrize("share", [1e-6, 0.3, 0.99, 1.5])
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_compiled_kinks_are_those_of_the_greedy_knapsack(kinks: int, share: float) -> None:
     """Stretches between kinks, steepest first, are what a linear program buys; weights differ by 1e12."""
     rng = np.random.default_rng(kinks)

@@ -44,6 +44,8 @@ def test_costs_are_those_of_the_definition_and_linear_between(curve: str, scale:
                 # As the rate was rounded: on the straight line through the two.
                 part = (mpmath.mpf(rate[0]) - ends[0]) / (ends[1] - ends[0])
                 expected = costs[0] + part * (costs[1] - costs[0])
+                true = cell_truth.cost(curve, "n-th signal", scale, float(rate[0]))
+                assert abs(true - expected) <= EXACT * max(expected, 1e-3)
                 found = kernel.cost(rate)
                 assert abs(found[0] - expected) <= EXACT * max(expected, 1e-3), (n, share)
                 assert found[1] == pytest.approx(3.0 * found[0], rel=EXACT)

@@ -276,7 +276,7 @@ def made(days):
     # The largest of this process: getrusage's is at least that of the one which started it.
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
 before = made(2.0)  # with all that is loaded
-print((made(10.0) - before) / (8.0 * 1e6))
+print((made(6.0) - before) / (4.0 * 1e6))
 """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", script, f"{folder}/times.parquet"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.modelling.objective import Objective
+from freshopt.modelling.objective import Objective, counts_signals
 from freshopt.problems import (
     AccumulatedDelay,
     ExpectedPenalty,
@@ -140,8 +140,7 @@ def ill(objective: Objective, kind: str, budget: float, seed: int) -> fo.Problem
     bandwidth = budget * float(change_rate.sum())
     draws = rng.random(N)
     signalled = draws < {"some signals": 0.5, "hosts, signals": 1.0, "all signals": 1.0}.get(kind, 0.0)
-    counts = objective.counts_signals and objective.refresh is PERIODIC
-    if bool(np.any(signalled)) and (counts or objective.refuses_signals()):
+    if bool(np.any(signalled)) and (counts_signals(objective) or objective.refuses_signals()):
         return None
     host = rng.integers(0, 5, N)
     limits = (

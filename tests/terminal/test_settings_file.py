@@ -69,8 +69,9 @@ def test_a_template_explains_all_settings_and_changes_nothing(run: Run, log: Pat
     apart = {"out", "overwrite", "details", "json", "quiet", "config", "init", "verbose"}
     assert names == {each.replace("-", "_") for each in set(options) - apart - MOVED["plan"]}
     assert "already exists" in run("plan", "--init", code=2).output
-    run("plan", str(log), *MAIN_JOB, "--config", "plan.toml", "-o", "a", "-q")
-    run("plan", str(log), *MAIN_JOB, "-o", "b", "-q")
+    asked = ("plan", str(log), *MAIN_JOB, "--draws", "0", "-q")
+    run(*asked, "--config", "plan.toml", "-o", "a")
+    run(*asked, "-o", "b")
     assert Path("a/rates.parquet").read_bytes() == Path("b/rates.parquet").read_bytes()
 
 
@@ -116,7 +117,7 @@ def test_a_flag_takes_the_place_of_what_a_file_has_for_the_same(run: Run, log: P
 
 
 def test_an_objective_of_the_command_line_wins_over_the_parameter_of_a_file(run: Run, log: Path) -> None:
-    run("plan", str(log), "-b", "6", "--objective", "power:0.5", "-o", "half")
+    run("plan", str(log), "-b", "6", "--draws", "0", "--objective", "power:0.5", "-o", "half")
     again = ("plan", "--config", "half/plan.toml", "--objective")
     run(*again, "power:0.7", "-o", "more")
     run(*again, "power", "-o", "same")
@@ -130,7 +131,7 @@ def test_paths_lead_to_the_log_where_folders_are_links(run: Run, log: Path) -> N
     Path("far/away").mkdir(parents=True)
     Path("near").symlink_to("far/away", target_is_directory=True)
     Path("latest.parquet").symlink_to(log.name)
-    run("plan", "latest.parquet", "-b", "6", "-o", "near/first")
+    run("plan", "latest.parquet", "-b", "6", "--draws", "0", "-o", "near/first")
     assert '"../../../latest.parquet"' in Path("near/first/plan.toml").read_text()
     run("plan", "--config", "near/first/plan.toml", "-o", "again")
     assert facts("again")["counts"] == facts("near/first")["counts"]
@@ -139,7 +140,7 @@ def test_paths_lead_to_the_log_where_folders_are_links(run: Run, log: Path) -> N
 def test_the_file_that_a_plan_leaves_is_toml_for_any_sign(run: Run, log: Path) -> None:
     name = "a\x7fb\x85'\"ü.parquet"
     log.rename(name)
-    run("plan", name, "-b", "6", "-o", "first")
+    run("plan", name, "-b", "6", "--draws", "0", "-o", "first")
     assert "\\u007f" in Path("first/plan.toml").read_text(encoding="utf-8")
     run("plan", "--config", "first/plan.toml", "-o", "again")
     assert facts("again")["counts"] == facts("first")["counts"]
@@ -147,7 +148,20 @@ def test_the_file_that_a_plan_leaves_is_toml_for_any_sign(run: Run, log: Path) -
 
 def test_a_flag_of_the_file_is_taken_back(run: Run, log: Path) -> None:
     Path("own.toml").write_text("replay = true\ncsv = true\n")
-    run("plan", str(log), "--config", "own.toml", "--no-replay", "--no-csv", "-b", "6", "-o", "first")
+    run(
+        "plan",
+        str(log),
+        "--config",
+        "own.toml",
+        "--no-replay",
+        "--no-csv",
+        "-b",
+        "6",
+        "-o",
+        "first",
+        "--draws",
+        "0",
+    )
     assert "backtest" not in facts("first")
     assert Path("first/rates.parquet").exists()
     assert tomllib.loads(Path("first/plan.toml").read_text())["test"]["replay"] is False

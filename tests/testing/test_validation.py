@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import freshopt as fo
 from freshopt.solvers import ClosedForm, WaterFilling
 from freshopt.testing import Recipe, instances, validate, validate_on
 from freshopt.testing.foreign_runs import Verdict, attempt
+from freshopt.testing.problem_families import SIZES
 from freshopt.testing.validation import shrink
 from tests.ground_truth.tolerances import CONIC
 
@@ -187,13 +189,14 @@ def from_thirty(problem: fo.Problem) -> np.ndarray[Any, Any]:
     return rates
 
 
-def test_a_fault_that_begins_at_thirty_sources_is_found_in_one_run() -> None:
-    report = validate(from_thirty, [DELAY], scales=["benign"], smallest=False)
-    assert {len(run.instance.problem.sources) for run in report.runs} == {1, 2, 10, 30, 300}
+@pytest.mark.parametrize("sizes", [(29, 30), pytest.param(SIZES, marks=pytest.mark.exhaustive)])
+def test_a_fault_that_begins_at_thirty_sources_is_found_in_one_run(sizes: tuple[int, ...]) -> None:
+    assert signature(validate).parameters["n"].default == SIZES == (1, 2, 10, 30, 300)
+    report = validate(from_thirty, [DELAY], n=sizes, scales=["benign"], smallest=False)
+    assert {len(run.instance.problem.sources) for run in report.runs} == {1, *sizes}
     wrong = {len(run.instance.problem.sources) for run in report.shortfalls}
-    assert wrong == {30, 300}
+    assert wrong == {n for n in sizes if n >= 30}
     assert {run.outcome.kind for run in report.shortfalls} == {"not optimal"}
-    assert not validate(from_thirty, [DELAY], n=(10, 29), scales=["benign"], smallest=False).shortfalls
     with pytest.raises(fo.SourceDataError, match="n is empty"):
         validate(from_thirty, [DELAY], n=())
 
