@@ -38,6 +38,7 @@ from freshopt.planning.plan_steps import (
     at_phases_that_pay,
     doubt_extremes,
     has_uncertainty,
+    prices_of_promises,
     problem_asked,
     schedule_value_of,
     simple_rules,
@@ -55,6 +56,7 @@ from freshopt.planning.wishes import PlanWishes, Wishes, taking
 from freshopt.plots import Plotted, axes_for, draw_achieved, draw_intervals
 from freshopt.questions.bandwidth_for import BandwidthFor
 from freshopt.questions.few_changes import FewChanges, with_few_changes
+from freshopt.questions.promises import PromisePrice
 from freshopt.questions.rate_changes import RateChanges, rate_changes
 from freshopt.questions.rates_in_force import old_rates
 from freshopt.questions.signals_bring import SignalsBring, signals_bring
@@ -120,6 +122,8 @@ class Plan(Solved, Plotted):
     warnings : tuple of str
         What was warned of while the log was read and the plan was made; first what may make the change rates
         wrong, and with them all that the plan promises.
+    promises : tuple of PromisePrice
+        What each promise needs and costs, and last all of several together.
 
     Examples
     --------
@@ -151,6 +155,7 @@ class Plan(Solved, Plotted):
     seconds: dict[str, float] = field(default_factory=dict)
     crawled: bool = True
     warnings: tuple[str, ...] = ()
+    promises: tuple[PromisePrice, ...] = ()
 
     @framed
     def to_frame(self) -> polars.DataFrame:
@@ -337,6 +342,15 @@ def plan(
         age, binary and log freshness at equal intervals: crawls follow a rule (`signals` of the plan, table
         ``waits``, of freshness ``thresholds``, of age ``ages``), and the schedule has those that are due
         while no signal comes. There are no posterior samples then.
+    promise : str or sequence of str, optional
+        Least shares of time that copies are younger than an age: "95% younger than 2h" since their fetch,
+        "99% less than 1d behind" the oldest change that they miss, and "always younger than 1h"; after a
+        pattern of names and a colon of some sources, "news/*: 95% younger than 2h". `promises` of the plan
+        tells what they cost.
+    hours : str or sequence of str, optional
+        Times of the week at which fetches are allowed, on the clock of UTC or of a zone: "workdays
+        8:00-20:00 Europe/Berlin", "not 22-6". Intervals keep to their bounds by the clock; promises count
+        all hours. There is no weekly cycle then.
     columns : mapping of str to str, optional
         Names of the file's or dataframe's columns to those of a log, such as ``{"url": "source"}``, where
         they are not found.
@@ -421,9 +435,9 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress | None, *, crawl
         solution = few.solution
     step("weekly cycle")
     flat, phases = solution, None
-    if few is None:
+    if few is None and request.hours is None:
         solution, phases = at_phases_that_pay(log, estimate, flat, request.load_limit)
-    elif phased_problem(log, estimate, problem, request.load_limit) is not None:
+    elif few is not None and phased_problem(log, estimate, problem, request.load_limit) is not None:
         few = replace(few, no_cycle=True)
     if phases is not None:
         shares = time_fresh(flat.problem, {"flat": flat})
@@ -463,6 +477,10 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress | None, *, crawl
     if heard is not None:
         step("signals")
         brought = signals_bring(solution, heard, goal_of(type(called(problem.objective)).__name__).noun)
+    promises: tuple[PromisePrice, ...] = ()
+    if request.promise:
+        step("promises")
+        promises = prices_of_promises(request, estimate, log, solution.rates, crawled=crawled)
     step("findings")
     found = findings(solution, simple)
     marked = [problem.bandwidth, *(() if today is None else today.compared)]
@@ -490,4 +508,5 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress | None, *, crawl
         brought,
         seconds,
         crawled,
+        promises=promises,
     )

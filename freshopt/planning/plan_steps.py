@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import SolveOptions, Solver, run_solver
 from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders, warn
 from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.week_clock import seconds_of, utc_moment
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.expected import Expected
 from freshopt.modelling.failing_fetches import retried_at_once
@@ -28,7 +30,7 @@ from freshopt.noisy_signals.with_signals import (
     silent_rates,
     without_signals,
 )
-from freshopt.numerics.arrays import Array, total
+from freshopt.numerics.arrays import LARGEST, Array, total
 from freshopt.planning.declared import (
     constraints_for,
     depends_on_change_rates,
@@ -47,11 +49,13 @@ from freshopt.planning.good_phases import (
 from freshopt.planning.request import PerSource, default_estimate
 from freshopt.planning.wishes import Wishes
 from freshopt.questions.bandwidth_for import BandwidthFor
+from freshopt.questions.promises import PromisePrice, promise_price, rates_for_gaps
 from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.questions.todays_crawls import needed_bandwidth, own_bandwidth
 from freshopt.report.context import PROVED
 from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.host_gap import with_host_gap
+from freshopt.scheduling.hours import WithinHours
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.refresh_order import PLANNED_BYTES, check_size
@@ -59,7 +63,7 @@ from freshopt.scheduling.schedule import Schedule, schedule
 from freshopt.solvers.proportional import Proportional
 from freshopt.solvers.square_root import SquareRoot
 from freshopt.solvers.uniform import Uniform
-from freshopt.units import duration
+from freshopt.units import duration, rate_text
 
 # Sizes up to which uncertainty is estimated: with 20 samples the whole job takes about 4 s of one core.
 MOST_SOURCES, MOST_CRAWLS = 30_000, 1_000_000
@@ -93,13 +97,15 @@ def sources_of(estimate: Estimator, log: CrawlLog, request: Wishes) -> Sources:
 
     lower, upper = request.min_rate, request.max_rate
     bounds = (lower, upper) if request.limits is None else request.limits.around(log.names, lower, upper)
+    least, most = bounds_in_time(request, *bounds, log.time_unit)
+    promised = promised_rates(request, estimate.change_rate_, log)
     made = Sources(
         estimate.change_rate_,
         by_source(request.importance),
         names=log.names,
         host=by_source(request.hosts),
-        min_rate=bounds[0],
-        max_rate=bounds[1],
+        min_rate=reduce(np.maximum, promised, least),
+        max_rate=most,
         time_unit=log.time_unit,
         request_rate=by_source(request.requests),
         stale_while_revalidate=by_source(request.stale_while_revalidate),
@@ -108,6 +114,51 @@ def sources_of(estimate: Estimator, log: CrawlLog, request: Wishes) -> Sources:
     )
     made = made.of_library(log.library)
     return retried_at_once(made) if request.retry_at_once else made
+
+
+def promised_rates(request: Wishes, change_rate: Array, log: CrawlLog) -> list[Array]:
+    """Return each promise's least rates, of attempts."""
+    if not request.promise:
+        return []
+    success = None if request.success is None else np.asarray(request.success(log.names), dtype=np.float64)
+    # What is retried at once succeeds at its rate, and takes more attempts.
+    once = success is not None and request.retry_at_once
+    refresh = method_refresh(request)
+    given = (change_rate, None if once else success, refresh, request.hours, log.time_unit)
+    scale = success if once and success is not None else 1.0
+    found = [each.least_rates(log.names, *given) / scale for each in request.promise]
+    most = (
+        request.max_rate
+        if request.limits is None
+        else request.limits.around(log.names, 0.0, request.max_rate)[1]
+    )
+    for promise, least in zip(request.promise, found, strict=True):
+        over = np.flatnonzero(least > most)
+        if len(over):
+            raise InfeasibleProblemError(
+                f"promise {promise.text!r} needs {rate_text(least[over[0]], log.time_unit)} of "
+                f"{list_offenders([repr(name) for name in log.names[over].tolist()])}, more than the largest "
+                "rate. Promise less, or shorten the least interval."
+            )
+    return found
+
+
+def bounds_in_time(request: Wishes, least: Any, most: Any, unit: str) -> tuple[Any, Any]:  # noqa: ANN401 - bounds
+    """Return bounds of rates that keep intervals to theirs within hours."""
+    hours = request.hours
+    by_interval = request.max_interval is not None or (
+        request.limits is not None and request.limits.by_interval
+    )
+    if hours is None:
+        return least, most
+    least, most = np.atleast_1d(np.asarray(least, dtype=np.float64)), np.asarray(most, dtype=np.float64)
+    if by_interval and bool(np.any(least > 0.0)):
+        with np.errstate(divide="ignore"):
+            kept = rates_for_gaps(1.0 / least[least > 0.0], hours, unit)
+        least = least.copy()
+        least[least > 0.0] = kept
+    # A gap of open time is at least as long by the clock.
+    return least if least.size > 1 else float(least[0]), most * hours.share
 
 
 def _require_known(estimate: Estimator) -> None:
@@ -176,6 +227,10 @@ def problem_asked(
 
     Where it asks for a freshness the least bandwidth for that comes with them. `log` has crawls of its own.
     """
+    if request.hours is not None and request.host_limits is not None:
+        # What a host may take at any time it takes at its open hours alone.
+        open_limits = {host: limit * request.hours.share for host, limit in request.host_limits.items()}
+        request = replace(request, host_limits=open_limits)
     given, needed = (request.objective, sources, request.host_limits), None
     if request.freshness is not None:
         needed = needed_bandwidth(*given, request.freshness, log)
@@ -222,6 +277,15 @@ def times_of(request: Wishes, solution: Solution, log: CrawlLog, phases: GoodPha
     rates = silent_rates(solution.problem.objective, solution.rates, sources)
     check_size(rates, request.horizon, log.time_unit, PLANNED_BYTES)
     planned = solution if rates is solution.rates else replace(solution, rates=rates)
+    if request.hours is not None:
+        moment = log.clock.date(log.end)
+        if moment is None:
+            raise SourceDataError("hours are of the clock, and the log has numbers for times. Pass dates.")
+        if request.host_gap > 0.0:
+            raise SourceDataError(
+                "hours do not go with host_gap, which moves fetches. Leave one of them out."
+            )
+        method = WithinHours(method, request.hours, seconds_of(utc_moment(moment)), log.time_unit)
     times = schedule(planned, request.horizon, method, start=begin)
     if request.host_gap > 0.0 and sources.host is not None:
         # Kept also by what is moved: no source is refreshed sooner than 1/max_rate after its last refresh.
@@ -234,12 +298,34 @@ def method_of(request: Wishes, problem: Problem | None = None) -> Periodic | Poi
 
     Bandwidth itself has none: that of the problem's targets is meant.
     """
-    if problem is not None:
-        refresh = discipline_of(problem)
-    else:
-        listed = () if callable(request.constraints) else request.constraints or ()
-        refresh = discipline_under(request.objective, listed)
+    refresh = method_refresh(request) if problem is None else discipline_of(problem)
     return Periodic() if refresh is Refresh.PERIODIC else PoissonArrivals(request.seed)
+
+
+def method_refresh(request: Wishes) -> Refresh:
+    """Return the discipline that a request's schedule realises."""
+    listed = () if callable(request.constraints) else request.constraints or ()
+    return discipline_under(request.objective, listed)
+
+
+def prices_of_promises(
+    request: Wishes, estimate: Estimator, log: CrawlLog, rates: Array, *, crawled: bool
+) -> tuple[PromisePrice, ...]:
+    """Return what each promise of a plan costs, and all of several together."""
+    own = log if crawled else None
+    bare = replace(request, promise=None)
+    problem, *_ = problem_asked(bare, sources_of(estimate, log, bare), own)
+    without, found = solve_with_kinks(problem, TOLERANCE, PROVED), []
+    promises = request.promise or ()
+    for some in [*((each,) for each in promises), *([promises] if len(promises) > 1 else [])]:
+        asked = replace(request, promise=some, bandwidth=np.inf, freshness=None)
+        sources = sources_of(estimate, log, asked)
+        least = reduce(np.maximum, promised_rates(asked, estimate.change_rate_, log))
+        limits, constraints = problem.host_limits or None, problem.constraints
+        alone = Problem(problem.objective, sources, LARGEST, limits, constraints)
+        text = some[0].text if len(some) == 1 else f"all {len(some)} promises"
+        found.append(promise_price(text, least, alone, without, rates))
+    return tuple(found)
 
 
 def schedule_value_of(times: Schedule, solution: Solution, log: CrawlLog) -> float:

@@ -42,7 +42,7 @@ GROUPS: dict[str, dict[str, Group]] = {
             ("min-interval", "max-interval", "host-limits"),
             (
                 *("limits", "host-gap", "hosts", *_RATES, "budget", "target", "nested", "nested-limits"),
-                *("source-columns", "load-limit"),
+                *("source-columns", "load-limit", "promise", "hours"),
             ),
         ),
         "Test and compare": Group(("replay",), ("compare-rule", "compare", "max-churn", "every")),
