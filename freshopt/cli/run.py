@@ -32,6 +32,7 @@ from freshopt.noisy_signals.with_signals import require_signals
 from freshopt.numerics.arrays import labels_of
 from freshopt.planning.request import Clock
 from freshopt.terminal import inputs, options
+from freshopt.terminal.alarms import Alarm
 from freshopt.terminal.commands import OneOf, command
 from freshopt.terminal.console import count, show
 from freshopt.terminal.tables import host_limits_with_units
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
 @options.answers_option
 @wish_option("host_limits", SETTINGS)
 @wish_option("host_gap", SETTINGS)
+@wish_option("hours", SETTINGS)
 @rate_limits
 @wish_option("burst", SETTINGS)
 @options.live_objective
@@ -191,6 +193,35 @@ def run(
         show([*told, *planner.status().rows()])
     if tally.failed:
         click.get_current_context().exit(1)
+
+
+@command()
+@click.argument("folder")
+@click.option(
+    "--fail-if",
+    multiple=True,
+    metavar="WORDS",
+    help="Exit with 1 and one line if so: 'fresh < 90%', 'down > 10', 'idle > 2h' since any crawl, "
+    "'5% older than 2h', 'news/*: 5% older than 2h' (repeatable).",
+)
+def status(folder: str, fail_if: tuple[str, ...]) -> None:
+    """Show the state of a live plan, or fail a job where it is not as it should be.
+
+    FOLDER is that of freshopt run or serve, or the address of a database. With --fail-if one line is printed.
+    """
+    alarms = [Alarm.of(text) for text in fail_if]
+    if _is_new(folder):
+        raise SourceDataError(f"there is no planner in '{folder}'. Name the folder of freshopt run.")
+    with Planner(folder) as planner:
+        found = planner.status()
+        if not alarms:
+            show(found.rows())
+            return
+        raised = [why for each in alarms if (why := each.raised(planner, found)) is not None]
+    if raised:
+        click.echo(f"alarm: {'; '.join(raised)}")
+        click.get_current_context().exit(1)
+    click.echo(f"ok: {count(found.sources, 'source')}, none of {count(len(alarms), 'alarm')}")
 
 
 def _is_new(place: str) -> bool:

@@ -166,10 +166,6 @@ class Hours:
         """Return a moment, or the next opening if it is closed."""
         return second if self.allow(second) else float(self.moments(self.opened(np.array([second])))[0])
 
-    def later(self, second: float, open_gap: float) -> float:
-        """Return the moment an open time later."""
-        return float(self.moments(self.opened(np.array([second])) + open_gap)[0])
-
     def gaps(self, open_gap: Array) -> tuple[Array, Array]:
         """Return lengths of gaps of an open time, and their shares.
 
@@ -211,6 +207,34 @@ class Hours:
         """Return beginnings and ends of windows, and the open time before each."""
         begin, end = np.array(self.windows).T
         return begin, end, np.concatenate([[0.0], np.cumsum(end - begin)[:-1]])
+
+
+@dataclass(frozen=True, slots=True)
+class HoursOnClock:
+    """Hours on a clock that counts units from `zero`, in seconds since 1970.
+
+    Spans are of open time over the open share: in the mean they are as long as by the clock.
+    """
+
+    hours: Hours
+    zero: float
+    unit: float
+
+    def following(self, time: float) -> float:
+        """Return a moment, or the next opening if it is closed."""
+        second = self.zero + time * self.unit
+        return time if self.hours.allow(second) else (self.hours.following(second) - self.zero) / self.unit
+
+    def span(self, begin: float, end: float) -> float:
+        """Return the open time between moments, over the open share."""
+        first, last = self.hours.opened(self.zero + self.unit * np.array([begin, end]))
+        return float(last - first) / (self.unit * self.hours.share)
+
+    def later(self, time: float, span: float) -> float:
+        """Return the moment that is a span later."""
+        opened = self.hours.opened(np.array([self.zero + time * self.unit]))
+        moment = self.hours.moments(opened + span * self.unit * self.hours.share)
+        return (float(moment[0]) - self.zero) / self.unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ GROUPS: dict[str, dict[str, Group]] = {
     },
     "run": {
         "Sources": Group(("sources", "log", "bandwidth", "objective"), ("answers-are-changes", "burst")),
-        "Limits": Group((*_BOUNDS, "host-gap"), _RATES),
+        "Limits": Group((*_BOUNDS, "host-gap"), (*_RATES, "hours")),
         "Run": Group(
             ("command", "changed-by", "jobs", "timeout", "once", "for"), ("signals-from", "verbose")
         ),
