@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -178,7 +179,7 @@ def test_a_plan_keeps_its_promises_and_their_price_is_right() -> None:
     plain = fo.plan(log, bandwidth="15/day", draws=0)
     made = fo.plan(log, bandwidth="15/day", promise=promises, draws=0)
     news = np.array([str(name).startswith("news/") for name in made.sources.names])
-    assert np.all(1.0 - 1.0 / 1.5 * 0 - np.maximum(0.0, 1.0 - made.rates[news] * 16 / 24) >= 0.95 - 1e-12)
+    assert np.all(1.0 - np.maximum(0.0, 1.0 - made.rates[news] * 16 / 24) >= 0.95 - 1e-12)
     only, behind, both = made.promises
     assert (only.sources, behind.sources) == (6, 12)
     assert only.needs == pytest.approx(6 * 0.95 * 1.5)
@@ -195,7 +196,7 @@ def test_a_plan_keeps_its_promises_and_their_price_is_right() -> None:
 def test_the_cheapest_plan_and_a_freshness_go_with_promises() -> None:
     log = log_of()
     target = [fo.Target(fo.problems.BinaryFreshness(), at_least=0.6, name="fresh")]
-    given = {"objective": fo.Spend(), "constraints": target, "draws": 0}
+    given: dict[str, Any] = {"objective": fo.Spend(), "constraints": target, "draws": 0}
     cheapest, bare = fo.plan(log, promise="always younger than 2d", **given), fo.plan(log, **given)
     extra = cheapest.solution.value - bare.solution.value
     assert cheapest.promises[0].extra == pytest.approx(extra, rel=1e-6)
@@ -238,7 +239,7 @@ def test_a_plan_within_hours_fetches_in_no_blackout() -> None:
         ),
     ],
 )
-def test_what_cannot_be_promised_is_said(given: dict[str, str], words: str) -> None:
+def test_what_cannot_be_promised_is_said(given: dict[str, Any], words: str) -> None:
     with pytest.raises((SourceDataError, InfeasibleProblemError), match=words):
         fo.plan(log_of(20), draws=0, **given)
 
@@ -247,3 +248,13 @@ def test_numbers_for_times_have_no_hours() -> None:
     log = fo.CrawlLog(["a", "a", "b", "b"], [0.0, 2.0, 0.0, 1.0], [0, 1, 0, 1])
     with pytest.raises(SourceDataError, match="Pass dates"):
         fo.plan(log, hours="8-9", draws=0)
+
+
+def test_what_is_to_be_fresh_by_seven_on_workdays_is_fetched_before() -> None:
+    log = log_of(30)
+    made = fo.plan(log, bandwidth="12/day", horizon="21d", hours="workdays 5-7", min_rate="5/7d", draws=0)
+    clock = made.schedule.time + log.end
+    for k in range(len(made.rates)):
+        days = np.floor(clock[made.schedule.source == k])
+        assert np.unique(days).size == 15
+        assert np.all((clock[made.schedule.source == k] % 1.0 * 24 >= 5 - 1e-9) & (days % 7 < 5))
