@@ -23,7 +23,7 @@ from freshopt.planning.request import Clock, as_is, limits_of, objective_from, o
 from freshopt.planning.wishes import Wish, wish, wishes_of
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.scheduling.host_gap import JITTER
-from freshopt.scheduling.hours import Hours, HoursOnClock
+from freshopt.scheduling.hours import HOURS_HELP, Hours, HoursOnClock
 from freshopt.units import SECONDS, Time, check_time_unit, convert_time, duration_of, gap_of, rate_of
 
 
@@ -61,10 +61,6 @@ def _gap(name: str, given: Time, clock: CrawlLog | Clock) -> float:
     value = gap_of(name, given, clock.time_unit)
     remedy = f'Pass a duration ≥ 0, such as "1d"; numbers are in units of a {clock.time_unit}.'
     return _within(name, value, value < math.inf, remedy)
-
-
-def _hours(name: str, given: Any, _clock: CrawlLog | Clock) -> Hours | None:  # noqa: ANN401 - words
-    return None if given == "" else Hours.of(name, given)
 
 
 def _share(name: str, given: float, _clock: CrawlLog | Clock) -> float:
@@ -132,12 +128,7 @@ class PlannerSettings:
     )
     explore: float = wish(0.02, _share, usual=0.02)
     hours: Hours | None = wish(
-        None,
-        _hours,
-        usual="",
-        metavar="WORDS",
-        help="Fetch at these hours of the week alone: 'workdays 8:00-20:00; not 12-13', with a time zone at "
-        "the end if it is not UTC. It is kept; '' ends it.",
+        None, Hours.read, usual="", metavar="WORDS", help=f"{HOURS_HELP} It is kept; '' ends it."
     )
     host_limits: Mapping[str, float] = wish(
         None,

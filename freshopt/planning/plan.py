@@ -27,11 +27,7 @@ from freshopt.noisy_signals.with_signals import called, follows_signals, with_si
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.planning.findings import findings, freshness_along, time_fresh
-from freshopt.planning.good_phases import (
-    GoodPhases,
-    phase_savings,
-    phased_problem,
-)
+from freshopt.planning.good_phases import GoodPhases, phase_savings, phased_problem
 from freshopt.planning.plan_files import Solved, source_table, summary, tables, told_of, write_plan
 from freshopt.planning.plan_steps import TOLERANCE as TOLERANCE
 from freshopt.planning.plan_steps import (
@@ -123,7 +119,7 @@ class Plan(Solved, Plotted):
         What was warned of while the log was read and the plan was made; first what may make the change rates
         wrong, and with them all that the plan promises.
     promises : tuple of PromisePrice
-        What each promise needs and costs, and last all of several together.
+        What each promise needs and costs, and last all of several.
 
     Examples
     --------
@@ -343,14 +339,10 @@ def plan(
         ``waits``, of freshness ``thresholds``, of age ``ages``), and the schedule has those that are due
         while no signal comes. There are no posterior samples then.
     promise : str or sequence of str, optional
-        Least shares of time that copies are younger than an age: "95% younger than 2h" since their fetch,
-        "99% less than 1d behind" the oldest change that they miss, and "always younger than 1h"; after a
-        pattern of names and a colon of some sources, "news/*: 95% younger than 2h". `promises` of the plan
-        tells what they cost.
+        Least shares of time: "95% younger than 2h" since the fetch, "99% less than 1d behind" the oldest
+        change missed, "news/*: always younger than 1h" of a pattern of names. `promises` tells their prices.
     hours : str or sequence of str, optional
-        Times of the week at which fetches are allowed, on the clock of UTC or of a zone: "workdays
-        8:00-20:00 Europe/Berlin", "not 22-6". Intervals keep to their bounds by the clock; promises count
-        all hours. There is no weekly cycle then.
+        Of the week with fetches: "workdays 8:00-20:00 Europe/Berlin", "not 22-6". No weekly cycle.
     columns : mapping of str to str, optional
         Names of the file's or dataframe's columns to those of a log, such as ``{"url": "source"}``, where
         they are not found.
@@ -477,10 +469,6 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress | None, *, crawl
     if heard is not None:
         step("signals")
         brought = signals_bring(solution, heard, goal_of(type(called(problem.objective)).__name__).noun)
-    promises: tuple[PromisePrice, ...] = ()
-    if request.promise:
-        step("promises")
-        promises = prices_of_promises(request, estimate, log, solution.rates, crawled=crawled)
     step("findings")
     found = findings(solution, simple)
     marked = [problem.bandwidth, *(() if today is None else today.compared)]
@@ -508,5 +496,5 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress | None, *, crawl
         brought,
         seconds,
         crawled,
-        promises=promises,
+        promises=prices_of_promises(request, estimate, log, crawled=crawled) if request.promise else (),
     )

@@ -59,11 +59,11 @@ from freshopt.scheduling.hours import WithinHours
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.refresh_order import PLANNED_BYTES, check_size
-from freshopt.scheduling.schedule import Schedule, schedule
+from freshopt.scheduling.schedule import Method, Schedule, schedule
 from freshopt.solvers.proportional import Proportional
 from freshopt.solvers.square_root import SquareRoot
 from freshopt.solvers.uniform import Uniform
-from freshopt.units import duration, rate_text
+from freshopt.units import duration
 
 # Sizes up to which uncertainty is estimated: with 20 samples the whole job takes about 4 s of one core.
 MOST_SOURCES, MOST_CRAWLS = 30_000, 1_000_000
@@ -97,8 +97,8 @@ def sources_of(estimate: Estimator, log: CrawlLog, request: Wishes) -> Sources:
 
     lower, upper = request.min_rate, request.max_rate
     bounds = (lower, upper) if request.limits is None else request.limits.around(log.names, lower, upper)
-    least, most = bounds_in_time(request, *bounds, log.time_unit)
-    promised = promised_rates(request, estimate.change_rate_, log)
+    least, most = open_bounds(request, *bounds, log.time_unit)
+    promised = promised_rates(request, estimate.change_rate_, log, most)
     made = Sources(
         estimate.change_rate_,
         by_source(request.importance),
@@ -116,49 +116,38 @@ def sources_of(estimate: Estimator, log: CrawlLog, request: Wishes) -> Sources:
     return retried_at_once(made) if request.retry_at_once else made
 
 
-def promised_rates(request: Wishes, change_rate: Array, log: CrawlLog) -> list[Array]:
-    """Return each promise's least rates, of attempts."""
-    if not request.promise:
-        return []
+def promised_rates(request: Wishes, change_rate: Array, log: CrawlLog, most: Array | float) -> list[Array]:
+    """Return each promise's least rates, of attempts, up to the largest."""
     success = None if request.success is None else np.asarray(request.success(log.names), dtype=np.float64)
     # What is retried at once succeeds at its rate, and takes more attempts.
-    once = success is not None and request.retry_at_once
-    refresh = method_refresh(request)
-    given = (change_rate, None if once else success, refresh, request.hours, log.time_unit)
-    scale = success if once and success is not None else 1.0
-    found = [each.least_rates(log.names, *given) / scale for each in request.promise]
-    most = (
-        request.max_rate
-        if request.limits is None
-        else request.limits.around(log.names, 0.0, request.max_rate)[1]
-    )
-    for promise, least in zip(request.promise, found, strict=True):
-        over = np.flatnonzero(least > most)
+    once, tried = (success, None) if request.retry_at_once else (None, success)
+    given, found = (method_refresh(request), request.hours, log.time_unit), []
+    for promise in request.promise or ():
+        found.append(
+            promise.least_rates(log.names, change_rate, tried, *given) / (1.0 if once is None else once)
+        )
+        over = np.flatnonzero(found[-1] > most)
         if len(over):
             raise InfeasibleProblemError(
-                f"promise {promise.text!r} needs {rate_text(least[over[0]], log.time_unit)} of "
-                f"{list_offenders([repr(name) for name in log.names[over].tolist()])}, more than the largest "
-                "rate. Promise less, or shorten the least interval."
+                f"promise {promise.text!r} needs more than the largest rate of "
+                f"{list_offenders(map(repr, log.names[over].tolist()))}. "
+                "Promise less, or shorten the least interval."
             )
     return found
 
 
-def bounds_in_time(request: Wishes, least: Any, most: Any, unit: str) -> tuple[Any, Any]:  # noqa: ANN401 - bounds
+def open_bounds(request: Wishes, least: Array | float, most: Array | float, unit: str) -> tuple[Any, Any]:
     """Return bounds of rates that keep intervals to theirs within hours."""
-    hours = request.hours
+    if request.hours is None:
+        return least, most
     by_interval = request.max_interval is not None or (
         request.limits is not None and request.limits.by_interval
     )
-    if hours is None:
-        return least, most
-    least, most = np.atleast_1d(np.asarray(least, dtype=np.float64)), np.asarray(most, dtype=np.float64)
-    if by_interval and bool(np.any(least > 0.0)):
-        with np.errstate(divide="ignore"):
-            kept = rates_for_gaps(1.0 / least[least > 0.0], hours, unit)
-        least = least.copy()
-        least[least > 0.0] = kept
+    given = np.array(least, dtype=np.float64, ndmin=1)
+    if by_interval:
+        given[given > 0.0] = rates_for_gaps(1.0 / given[given > 0.0], request.hours, unit)
     # A gap of open time is at least as long by the clock.
-    return least if least.size > 1 else float(least[0]), most * hours.share
+    return given if np.ndim(least) else given[0], most * request.hours.share
 
 
 def _require_known(estimate: Estimator) -> None:
@@ -227,11 +216,10 @@ def problem_asked(
 
     Where it asks for a freshness the least bandwidth for that comes with them. `log` has crawls of its own.
     """
-    if request.hours is not None and request.host_limits is not None:
-        # What a host may take at any time it takes at its open hours alone.
-        open_limits = {host: limit * request.hours.share for host, limit in request.host_limits.items()}
-        request = replace(request, host_limits=open_limits)
-    given, needed = (request.objective, sources, request.host_limits), None
+    # What a host may take at any time it takes at open hours alone.
+    share, limits = 1.0 if request.hours is None else request.hours.share, request.host_limits
+    limits = None if limits is None else {host: limit * share for host, limit in limits.items()}
+    given, needed = (request.objective, sources, limits), None
     if request.freshness is not None:
         needed = needed_bandwidth(*given, request.freshness, log)
         request = replace(request, bandwidth=needed.bandwidth)
@@ -242,7 +230,7 @@ def problem_asked(
         request = replace(request, bandwidth=own_bandwidth(*given, log))
     bandwidth = None if constraints and math.isinf(request.bandwidth) else request.bandwidth
     try:
-        problem = Problem(request.objective, sources, bandwidth, request.host_limits, constraints)
+        problem = Problem(request.objective, sources, bandwidth, limits, constraints)
     except InfeasibleProblemError as error:
         if own and error.conflict is None and "but bandwidth is" in str(error):
             raise InfeasibleProblemError(f"{error} {_OWN_BANDWIDTH}") from None
@@ -272,18 +260,18 @@ def times_of(request: Wishes, solution: Solution, log: CrawlLog, phases: GoodPha
     Of crawls that follow signals it has those that are due while none comes.
     """
     sources = solution.problem.sources
-    method = method_of(request, solution.problem) if phases is None else phased_method(phases)
+    method: Method = method_of(request, solution.problem) if phases is None else phased_method(phases)
     begin = log.clock.date(log.end) if phases is None or log.origin is not None else log.end
     rates = silent_rates(solution.problem.objective, solution.rates, sources)
     check_size(rates, request.horizon, log.time_unit, PLANNED_BYTES)
     planned = solution if rates is solution.rates else replace(solution, rates=rates)
     if request.hours is not None:
         moment = log.clock.date(log.end)
-        if moment is None:
-            raise SourceDataError("hours are of the clock, and the log has numbers for times. Pass dates.")
-        if request.host_gap > 0.0:
+        if moment is None or request.host_gap > 0.0:
             raise SourceDataError(
-                "hours do not go with host_gap, which moves fetches. Leave one of them out."
+                "hours are of the clock, and the log has numbers for times. Pass dates."
+                if moment is None
+                else "hours do not go with host_gap, which moves fetches. Leave one of them out."
             )
         method = WithinHours(method, request.hours, seconds_of(utc_moment(moment)), log.time_unit)
     times = schedule(planned, request.horizon, method, start=begin)
@@ -309,22 +297,20 @@ def method_refresh(request: Wishes) -> Refresh:
 
 
 def prices_of_promises(
-    request: Wishes, estimate: Estimator, log: CrawlLog, rates: Array, *, crawled: bool
+    request: Wishes, estimate: Estimator, log: CrawlLog, *, crawled: bool
 ) -> tuple[PromisePrice, ...]:
     """Return what each promise of a plan costs, and all of several together."""
-    own = log if crawled else None
     bare = replace(request, promise=None)
-    problem, *_ = problem_asked(bare, sources_of(estimate, log, bare), own)
+    problem, *_ = problem_asked(bare, sources_of(estimate, log, bare), log if crawled else None)
     without, found = solve_with_kinks(problem, TOLERANCE, PROVED), []
     promises = request.promise or ()
     for some in [*((each,) for each in promises), *([promises] if len(promises) > 1 else [])]:
-        asked = replace(request, promise=some, bandwidth=np.inf, freshness=None)
-        sources = sources_of(estimate, log, asked)
-        least = reduce(np.maximum, promised_rates(asked, estimate.change_rate_, log))
-        limits, constraints = problem.host_limits or None, problem.constraints
-        alone = Problem(problem.objective, sources, LARGEST, limits, constraints)
+        asked = replace(request, promise=some)
+        least = reduce(np.maximum, promised_rates(asked, estimate.change_rate_, log, np.inf))
+        limits, sources = problem.host_limits or None, sources_of(estimate, log, asked)
+        alone = Problem(problem.objective, sources, LARGEST, limits, problem.constraints)
         text = some[0].text if len(some) == 1 else f"all {len(some)} promises"
-        found.append(promise_price(text, least, alone, without, rates))
+        found.append(promise_price(text, least, alone, without))
     return tuple(found)
 
 

@@ -52,10 +52,10 @@ from freshopt.planning.request import (
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.questions.bandwidth_for import AS_TODAY
-from freshopt.questions.promises import Promise, promises_of
+from freshopt.questions.promises import PROMISE_HELP, Promise, promises_of
 from freshopt.questions.todays_crawls import freshness_of
 from freshopt.report.held_out import is_plan, policy_words
-from freshopt.scheduling.hours import Hours
+from freshopt.scheduling.hours import HOURS_HELP, Hours
 from freshopt.scheduling.rate_table import RateTable
 from freshopt.simulation.rules import RULES, Rule, rules_of
 from freshopt.units import Time, bounds_as_intervals, share_of
@@ -286,22 +286,8 @@ class Wishes:
         help="With --compare: change at most this share of the intervals, such as 10%: those whose "
         "change brings most.",
     )
-    promise: tuple[Promise, ...] | None = wish(
-        None,
-        lambda name, given, log: promises_of(name, given, log.time_unit),
-        metavar="WORDS",
-        group="promises",
-        help="Keep a promise and tell its price: '95% younger than 2h' since the fetch, '99% less than 1d "
-        "behind' the changes, 'news/*: always younger than 1h' (repeatable).",
-    )
-    hours: Hours | None = wish(
-        None,
-        lambda name, given, _log: Hours.of(name, given),
-        metavar="WORDS",
-        group="hours",
-        help="Fetch at these hours of the week alone: 'workdays 8:00-20:00; not 12-13', with a time zone "
-        "at the end if it is not UTC.",
-    )
+    promise: tuple[Promise, ...] | None = wish(None, promises_of, metavar="WORDS", help=PROMISE_HELP)
+    hours: Hours | None = wish(None, Hours.read, metavar="WORDS", group="hours", help=HOURS_HELP)
     success: PerSource | None = wish(None, values_of("success"))
     retry_at_once: bool = wish(
         False,

@@ -4,10 +4,9 @@
 that at a random moment 95 % of all copies are, of any group of them, however they are weighed. What is meant
 by age is said with it:
 
-* *younger than* T: the time since the last fetch that succeeded. The same share of the changes is fetched
-  within T, since they come at random moments.
-* *less than* T *behind*: the time since the oldest change that the copy misses. What hardly changes may be
-  fetched rarely.
+* *younger than* T: the time since the last fetch that succeeded. Changes come at random moments, so that the
+  same share of them is fetched within T.
+* *less than* T *behind*: the time since the oldest change that the copy misses.
 
 Both shares rise with the rate, so that a promise is a least rate of each source. A gap g costs the time
 C(g) that a copy is late in it, (g − T)⁺ or x − (1 − e^{−Δx})/Δ with x = (g − T)⁺. At equal gaps of open time
@@ -30,13 +29,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import count as count_from
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.certificates.solution import Solution
-from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders, shown
+from freshopt.errors import InfeasibleProblemError, SourceDataError, expect, list_offenders, shown
 from freshopt.formatting import count, percent
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
@@ -51,8 +50,12 @@ from freshopt.units import SECONDS, parse_duration, rate_text
 GRAMMAR = (
     'Write such as "95% younger than 2h", "99% less than 1d behind" or "news/*: always younger than 30min"'
 )
+PROMISE_HELP = (
+    "Keep a promise and tell its price: '95% younger than 2h' since the fetch, '99% less than 1d behind' the "
+    "changes, 'news/*: always younger than 1h' (repeatable)."
+)
 _WORDS = re.compile(
-    r"(?:(?P<who>.+?)\s*:\s+)?(?:(?P<share>[\d.]+)\s*%|(?P<always>always))\s+(?:of\s+the\s+time\s+)?"
+    r"(?:(?P<who>.+?)\s*:\s+)?(?:(?P<share>\d+(?:\.\d+)?)\s*%|(?P<always>always))\s+(?:of\s+the\s+time\s+)?"
     r"(?:younger\s+than\s+(?P<age>.+)|less\s+than\s+(?P<lag>.+?)\s+behind)"
 )
 # Relative differences that are rounding of a solve.
@@ -196,15 +199,25 @@ def _least(late: Callable[[Array], Array], allowed: float, age: Array) -> Array:
     return np.exp(high)
 
 
-def promises_of(name: str, given: str | Iterable[str | Promise], unit: str) -> tuple[Promise, ...]:
+class _Timed(Protocol):
+    """What has a time unit."""
+
+    @property
+    def time_unit(self) -> str:
+        """Its name."""
+
+
+def promises_of(name: str, given: str | Iterable[str | Promise], clock: _Timed) -> tuple[Promise, ...]:
     """Return promises in words, on a clock.
 
     Examples
     --------
-    >>> [own] = promises_of("promise", "news/*: 95% younger than 2h", "hour")
+    >>> from freshopt.modelling.sources import Sources
+    >>> [own] = promises_of("promise", "news/*: 95% younger than 2h", Sources([1.0], time_unit="hour"))
     >>> own.who, own.share, own.age, own.behind
     ('news/*', 0.95, 2.0, False)
     """
+    expect(given, (str, Promise, Iterable), name, GRAMMAR)
     found = []
     for each in [given] if isinstance(given, str | Promise) else given:
         if isinstance(each, Promise):
@@ -213,11 +226,11 @@ def promises_of(name: str, given: str | Iterable[str | Promise], unit: str) -> t
         words = _WORDS.fullmatch(str(each).strip())
         if words is None:
             raise SourceDataError(f"{name} {shown(each)} cannot be read. {GRAMMAR}.")
-        share = 1.0 if words["always"] else float(words["share"].strip(".") or 0.0) / 100.0
+        share = 1.0 if words["always"] else float(words["share"]) / 100.0
         if not 0.0 < share <= 1.0:
             raise SourceDataError(f"{name} {shown(each)} is not of more than 0 and up to 100 %. {GRAMMAR}.")
         try:
-            age = parse_duration((words["age"] or words["lag"]).strip(), unit)
+            age = parse_duration((words["age"] or words["lag"]).strip(), clock.time_unit)
         except SourceDataError as error:
             raise SourceDataError(f"{name} {shown(each)}: {error}") from None
         found.append(Promise(str(each).strip(), words["who"], share, age, words["lag"] is not None))
@@ -225,22 +238,14 @@ def promises_of(name: str, given: str | Iterable[str | Promise], unit: str) -> t
 
 
 class PromisePrice(NamedTuple):
-    """What a promise needs, and what it costs.
+    """What a promise of some sources needs, and what it costs.
 
-    Attributes
-    ----------
-    sources, binding : int
-        It is of so many, and asks for the plan's rate of so many.
-    needs : float
-        The least bandwidth that keeps it, and nothing else.
-    extra : float or None
-        Bandwidth beyond `used`, which is used without it, to be as good as without it; None where no
-        bandwidth is within the limits, or there is no value to keep.
+    It needs a least bandwidth by itself. To be as good as without it takes `extra` beyond `used`, which is
+    used without it; None where no bandwidth within the limits does.
     """
 
     text: str
     sources: int
-    binding: int
     needs: float
     extra: float | None
     used: float
@@ -254,39 +259,18 @@ class PromisePrice(NamedTuple):
         if self.extra <= FREE * self.used:
             return "costs nothing: kept anyway"
         more = percent(self.extra / self.used, space=" ")
-        return (
-            f"costs {rate_text(self.extra, self.time_unit, 'fetch')}, {more} more, to be as good as without"
-        )
-
-    @property
-    def sentence(self) -> str:
-        """What it needs and costs, in words."""
-        needs = f"{rate_text(self.needs, self.time_unit, 'fetch')} at least"
-        held = f"raises {count(self.binding, 'source')} of {self.sources:,}"
-        return f"{self.text}: {needs}; {self.price}; {held}"
+        return f"{rate_text(self.extra, self.time_unit, 'fetch')} more ({more}) are as good as without"
 
     def facts(self) -> dict[str, Any]:
         """Return the numbers and words, ready for JSON."""
-        return {**self._asdict(), "price": self.price, "sentence": self.sentence}
+        needs = f"{rate_text(self.needs, self.time_unit, 'fetch')} at least"
+        sentence = f"{self.text}: {needs} for {count(self.sources, 'source')}; {self.price}"
+        return {**self._asdict(), "price": self.price, "sentence": sentence}
 
 
-def promise_price(text: str, least: Array, problem: Problem, without: Solution, rates: Array) -> PromisePrice:
-    """Return the price of a promise, by its least rates.
-
-    Parameters
-    ----------
-    least : ndarray, shape (n,)
-    problem : Problem
-        With the promise alone.
-    without : Solution
-        Of the plan without promises.
-    rates : ndarray, shape (n,)
-        Of the plan with all promises.
-    """
-    sources, used = problem.sources, without.bandwidth_used
-    cost = np.broadcast_to(sources.refresh_cost, least.shape)
-    binding = np.count_nonzero((least > 0.0) & (without.rates < least) & (rates <= least * (1.0 + FREE)))
-    extra: float | None = 0.0
+def promise_price(text: str, least: Array, problem: Problem, without: Solution) -> PromisePrice:
+    """Return the price of a promise, alone in a problem, by its least rates."""
+    sources, used, extra = problem.sources, without.bandwidth_used, 0.0
     if bool(np.any(without.rates < least)):
         try:
             if isinstance(problem.objective, Spend):
@@ -294,13 +278,11 @@ def promise_price(text: str, least: Array, problem: Problem, without: Solution, 
             else:
                 extra = bandwidth_for(problem, value=without.value).bandwidth - used
         except InfeasibleProblemError:
-            extra = None
-    return PromisePrice(
-        text,
+            extra = math.nan
+    many, needs = (
         int(np.count_nonzero(least)),
-        int(binding),
-        total(cost * least),
-        None if extra is None else max(extra, 0.0),
-        used,
-        sources.time_unit,
+        total(np.broadcast_to(sources.refresh_cost, least.shape) * least),
+    )
+    return PromisePrice(
+        text, many, needs, None if math.isnan(extra) else max(extra, 0.0), used, sources.time_unit
     )

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,12 @@ _ZONE = re.compile(r"\s+(UTC|[A-Z]\w+/[\w/+-]+)$")
 GRAMMAR = (
     'Write such as "Mon-Fri 8:00-20:00", "not 22:00-6:00" or "workdays 9-17 Europe/Berlin", several with ; '
     "between"
+)
+
+
+HOURS_HELP = (
+    "Fetch at these hours of the week alone: 'workdays 8:00-20:00; not 12-13', with a time zone at the end, "
+    "or of UTC."
 )
 
 
@@ -120,11 +127,16 @@ class Hours:
             ]
         if len(zones) > 1:
             raise SourceDataError(f"{name}: {' and '.join(sorted(zones))} are two clocks. Name one.")
-        zone = None if not zones or zones == {"UTC"} else check_time_zone(zones.pop())
+        clock = None if not zones or zones == {"UTC"} else check_time_zone(zones.pop())
         open_at = _minus(_joined(kinds[True] or [(0.0, WEEK)]), _joined(kinds[False]))
         if not texts or not open_at:
             raise SourceDataError(f"{name} {shown(given)} leave no time at all. {GRAMMAR}.")
-        return cls(tuple(open_at), zone, "; ".join(texts))
+        return cls(tuple(open_at), clock, "; ".join(texts))
+
+    @classmethod
+    def read(cls, name: str, given: Any, _clock: object) -> Hours | None:  # noqa: ANN401 - words
+        """Return hours that words tell; None for no words."""
+        return None if given == "" else cls.of(name, given)
 
     @property
     def share(self) -> float:

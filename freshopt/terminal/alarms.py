@@ -72,7 +72,8 @@ class Alarm(NamedTuple):
                     if name in SHARES
                     else float(limit)
                 )
-                return cls(text, name, compared["side"] == ">", value)
+                if not math.isnan(value):
+                    return cls(text, name, compared["side"] == ">", value)
         except (SourceDataError, ValueError) as error:
             raise SourceDataError(f"{option} {str(error).rstrip('.')}. {GRAMMAR}.") from None
         raise SourceDataError(f"{option} is no condition. {GRAMMAR}.")

@@ -175,21 +175,17 @@ def dbt_freshness(path: Paths, share: float | str = 0.95) -> polars.DataFrame:
     import polars
 
     kept = share_of("share", share)
-    if not kept > 0.0:
-        raise SourceDataError("share is 0, and nothing would be kept. Pass such as 95%.")
     latest: dict[str, tuple[str, str | None, str | None]] = {}
     for file in _artifacts(path):
         for result in read_document(file, SourcesArtifact, ANEW).results:
             where = f"criteria of {result.unique_id!r} in {file}"
             told = typed(result.criteria or {}, Criteria, where, ANEW)
             warn, error = (
-                None if span is None else span.text for span in (told.warn_after, told.error_after)
+                None if each is None else each.text for each in (told.warn_after, told.error_after)
             )
-            if result.unique_id and (warn or error):
-                found = (result.snapshotted_at, warn, error)
-                latest[result.unique_id] = max(
-                    latest.get(result.unique_id, found), found, key=lambda one: one[0]
-                )
+            before = latest.get(result.unique_id, ("", None, None))
+            if result.unique_id and (warn or error) and result.snapshotted_at >= before[0]:
+                latest[result.unique_id] = (result.snapshotted_at, warn, error)
     if not latest:
         raise SourceDataError(f"no source in {path} has warn_after or error_after. Give them in sources.yml.")
     names = sorted(latest)

@@ -12,13 +12,15 @@ import pytest
 import freshopt as fo
 from freshopt.errors import InfeasibleProblemError, SourceDataError
 from freshopt.numerics.arrays import Array
+from freshopt.planning.request import Clock
 from freshopt.questions.promises import promises_of, rates_for_gaps
 from freshopt.scheduling.hours import Hours
+from tests.ground_truth.refusals import present
 
 PERIODIC, POISSON = fo.Refresh.PERIODIC, fo.Refresh.POISSON
 NAMES = np.array(["news/1", "news/2", "docs/1"], dtype=object)
 CHANGES = np.array([0.05, 1.0, 40.0])
-DAY, MONDAY = 86_400.0, 345_600.0
+DAY, DAYS = 86_400.0, Clock("day")
 
 
 def is_open(hours: str | None, time: Array) -> np.ndarray:
@@ -32,7 +34,7 @@ def is_open(hours: str | None, time: Array) -> np.ndarray:
         & (hour < 20)
         & ~((day == 2) & (hour >= 12) & (hour < 13)),
     }
-    return known[hours]
+    return np.asarray(known[hours])
 
 
 def drawn_lateness(
@@ -71,7 +73,7 @@ def drawn_lateness(
 def test_a_promise_holds_in_drawn_histories_and_asks_for_no_more(
     text: str, hours: str | None, success: float
 ) -> None:
-    [promise] = promises_of("promise", text, "day")
+    [promise] = promises_of("promise", text, DAYS)
     known = None if hours is None else Hours.of("hours", hours)
     chance = None if success == 1.0 else np.full(3, success)
     rates = promise.least_rates(NAMES, CHANGES, chance, PERIODIC, known, "day")
@@ -90,7 +92,7 @@ def test_a_promise_holds_in_drawn_histories_and_asks_for_no_more(
 
 
 def test_missed_changes_are_those_of_quadrature() -> None:
-    [promise] = promises_of("promise", "97% less than 3d behind", "day")
+    [promise] = promises_of("promise", "97% less than 3d behind", DAYS)
     for refresh in (PERIODIC, POISSON):
         rates = promise.least_rates(NAMES, CHANGES, None, refresh, None, "day")
         for rate, change_rate in zip(rates.tolist(), CHANGES.tolist(), strict=True):
@@ -108,7 +110,7 @@ def test_missed_changes_are_those_of_quadrature() -> None:
 
 
 def test_simple_ages_have_simple_rates() -> None:
-    [share, always] = promises_of("promise", ["95% younger than 2h", "docs/*: always younger than 1d"], "day")
+    [share, always] = promises_of("promise", ["95% younger than 2h", "docs/*: always younger than 1d"], DAYS)
     at_random = share.least_rates(NAMES, CHANGES, None, POISSON, None, "day")
     np.testing.assert_allclose(share.least_rates(NAMES, CHANGES, None, PERIODIC, None, "day"), 0.95 * 12.0)
     np.testing.assert_allclose(at_random, np.log(20.0) * 12.0)
@@ -178,15 +180,16 @@ def test_a_plan_keeps_its_promises_and_their_price_is_right() -> None:
     promises = ["news/*: 95% younger than 16h", "97% less than 3d behind"]
     plain = fo.plan(log, bandwidth="15/day", draws=0)
     made = fo.plan(log, bandwidth="15/day", promise=promises, draws=0)
-    news = np.array([str(name).startswith("news/") for name in made.sources.names])
+    news = np.array([str(name).startswith("news/") for name in log.names])
     assert np.all(1.0 - np.maximum(0.0, 1.0 - made.rates[news] * 16 / 24) >= 0.95 - 1e-12)
     only, behind, both = made.promises
     assert (only.sources, behind.sources) == (6, 12)
     assert only.needs == pytest.approx(6 * 0.95 * 1.5)
-    assert both.extra >= max(only.extra, behind.extra) > 0.0
+    extra = present(both.extra)
+    assert extra >= max(present(only.extra), present(behind.extra)) > 0.0
     # With so much more the promised plan is as good as that without, and with less it is not.
-    enough = fo.plan(log, bandwidth=15.0 + both.extra, promise=promises, draws=0)
-    less = fo.plan(log, bandwidth=15.0 + 0.9 * both.extra, promise=promises, draws=0)
+    enough = fo.plan(log, bandwidth=15.0 + extra, promise=promises, draws=0)
+    less = fo.plan(log, bandwidth=15.0 + 0.9 * extra, promise=promises, draws=0)
     assert enough.solution.value == pytest.approx(plain.solution.value, rel=1e-7)
     assert less.solution.value > plain.solution.value * (1.0 + 1e-6)
     assert [each["text"] for each in made.summary()["promises"]] == [*promises, "all 2 promises"]
@@ -223,6 +226,7 @@ def test_a_plan_within_hours_fetches_in_no_blackout() -> None:
     ("given", "words"),
     [
         ({"promise": "95 younger"}, "cannot be read"),
+        ({"promise": "9.5.1% younger than 2h"}, "cannot be read"),
         ({"promise": "0% younger than 2h"}, "up to 100 %"),
         ({"promise": "95% younger than soon"}, "promise"),
         ({"promise": "blog/*: 95% younger than 2h"}, "no source is called 'blog/\\*'"),

@@ -73,7 +73,7 @@ def test_without_alarms_the_state_is_shown(folder: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["fresh", "stale > 3", "fresh < lots", "older than 2h", "5% older than soon"]
+    "words", ["fresh", "stale > 3", "fresh < lots", "down > nan", "older than 2h", "5% older than soon"]
 )
 def test_what_is_no_condition_is_said_in_a_line(folder: str, words: str) -> None:
     result = told(folder, "--fail-if", words)
