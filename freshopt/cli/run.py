@@ -20,6 +20,7 @@ from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.live.hand_out import Visit
 from freshopt.live.planner import Planner
 from freshopt.live.running import run_planner
+from freshopt.live.service.alarms import Alarm
 from freshopt.live.settings import SETTINGS
 from freshopt.live.signal_feed import SignalFeed
 from freshopt.live.source_command import Fetch, SourceCommand
@@ -32,7 +33,6 @@ from freshopt.noisy_signals.with_signals import require_signals
 from freshopt.numerics.arrays import labels_of
 from freshopt.planning.request import Clock
 from freshopt.terminal import inputs, options
-from freshopt.terminal.alarms import Alarm
 from freshopt.terminal.commands import OneOf, command
 from freshopt.terminal.console import count, show
 from freshopt.terminal.tables import host_limits_with_units
@@ -205,7 +205,7 @@ def run(
     "'5% older than 2h', 'news/*: 5% older than 2h' (repeatable).",
 )
 def status(folder: str, fail_if: tuple[str, ...]) -> None:
-    """Show the state of a live plan, or fail a job where it is not as it should be.
+    """Show the state of a live plan, or fail a job.
 
     FOLDER is that of freshopt run or serve, or the address of a database. With --fail-if one line is printed.
     """

@@ -165,7 +165,7 @@ class PlannerSettings:
         return replace(self, host_limits=limits)
 
     def hours_on(self, clock: clock_of.Clock) -> HoursOnClock | None:
-        """Return the hours on a planner's clock; raise if it has no dates."""
+        """Return the hours on a planner's clock of dates, if any."""
         if self.hours is None:
             return None
         if clock.origin is None:

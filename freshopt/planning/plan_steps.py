@@ -97,7 +97,7 @@ def sources_of(estimate: Estimator, log: CrawlLog, request: Wishes) -> Sources:
 
     lower, upper = request.min_rate, request.max_rate
     bounds = (lower, upper) if request.limits is None else request.limits.around(log.names, lower, upper)
-    least, most = open_bounds(request, *bounds, log.time_unit)
+    least, most = open_bounds(request, bounds[0], bounds[1], log.time_unit)
     promised = promised_rates(request, estimate.change_rate_, log, most)
     made = Sources(
         estimate.change_rate_,
@@ -299,7 +299,7 @@ def method_refresh(request: Wishes) -> Refresh:
 def prices_of_promises(
     request: Wishes, estimate: Estimator, log: CrawlLog, *, crawled: bool
 ) -> tuple[PromisePrice, ...]:
-    """Return what each promise of a plan costs, and all of several together."""
+    """Return what each promise costs, and all of several together."""
     bare = replace(request, promise=None)
     problem, *_ = problem_asked(bare, sources_of(estimate, log, bare), log if crawled else None)
     without, found = solve_with_kinks(problem, TOLERANCE, PROVED), []

@@ -1,4 +1,4 @@
-"""Promises on the age of copies, as people state them, and what they cost.
+"""Promises on the age of copies, and what they cost.
 
 "95% younger than 2h" is a promise for each source: its copy is younger than two hours 95 % of the time, so
 that at a random moment 95 % of all copies are, of any group of them, however they are weighed. What is meant
@@ -110,7 +110,7 @@ class Promise:
         hours: Hours | None,
         unit: str,
     ) -> Array:
-        """Return the least rate of each source that keeps it, 0 of others."""
+        """Return the least rates that keep it, 0 of others."""
         mine, found = np.flatnonzero(self.of(names)), np.zeros(len(names))
         chance = np.ones(len(mine)) if success is None else success[mine]
         what = f"promise {shown(self.text)}"
@@ -182,7 +182,7 @@ def _late(
 
 
 def _least(late: Callable[[Array], Array], allowed: float, age: Array) -> Array:
-    """Return the least rates at which no more than a share is late."""
+    """Return the least rates that leave a share late."""
     low, high = -math.log(RANGE) - np.log(age), 0.5 * math.log(RANGE) - np.log(age)
     closed = late(np.exp(high))
     allowed = max(allowed, ROUNDED) if bool(np.any(closed > 0.0)) else allowed
@@ -269,7 +269,7 @@ class PromisePrice(NamedTuple):
 
 
 def promise_price(text: str, least: Array, problem: Problem, without: Solution) -> PromisePrice:
-    """Return the price of a promise, alone in a problem, by its least rates."""
+    """Return the price of the promise in a problem."""
     sources, used, extra = problem.sources, without.bandwidth_used, 0.0
     if bool(np.any(without.rates < least)):
         try:

@@ -155,7 +155,7 @@ class Hours:
         return found
 
     def moments(self, opened: Array) -> Array:
-        """Return moments at open times; those of a closing are the next opening."""
+        """Return moments at open times; at closings the next opening."""
         begin, _, before = self._table()
         weeks = np.floor(opened / (self.share * WEEK))
         inside = opened - weeks * (self.share * WEEK)
@@ -223,9 +223,9 @@ class Hours:
 
 @dataclass(frozen=True, slots=True)
 class HoursOnClock:
-    """Hours on a clock that counts units from `zero`, in seconds since 1970.
+    """Hours on a clock that counts units from `zero`.
 
-    Spans are of open time over the open share: in the mean they are as long as by the clock.
+    That is in seconds since 1970. Spans are of open time over the open share: in the mean they are as long as by the clock.
     """
 
     hours: Hours

@@ -39,7 +39,7 @@ _OLDER = re.compile(r"(?:(?P<who>.+?)\s*:\s+)?(?P<share>[\d.]+\s*%)\s+older\s+th
 
 
 class Alarm(NamedTuple):
-    """A condition: a number beyond a limit, or a share of old copies."""
+    """A number beyond a limit, or a share of old copies."""
 
     text: str
     name: str
