@@ -225,7 +225,8 @@ class Hours:
 class HoursOnClock:
     """Hours on a clock that counts units from `zero`.
 
-    That is in seconds since 1970. Spans are of open time over the open share: in the mean they are as long as by the clock.
+    That is in seconds since 1970. Spans are of open time over the open share, so that in the mean they are
+    as long as by the clock.
     """
 
     hours: Hours
