@@ -279,7 +279,7 @@ def test_the_freshness_of_sources_yml_becomes_limits(tmp_path: Path) -> None:
     limits = dbt_freshness(tmp_path, "90%")
     assert limits.rows() == [(ORDERS, "0.9/6 hour", "1 day"), (USERS, None, "90 minute")]
     made = fo.plan(read_dbt(tmp_path), bandwidth="30/day", limits=limits, draws=0)
-    least = dict(zip(made.sources.names.tolist(), made.sources.min_rate.tolist(), strict=True))
+    least = dict(zip(made.log.names.tolist(), made.sources.min_rate.tolist(), strict=True))
     # 6 hours at 90 % need more than a day at most.
     assert least == pytest.approx({ORDERS: 3.6, USERS: 16.0})
 
