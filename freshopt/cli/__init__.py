@@ -45,6 +45,7 @@ PANELS = {
     },
     "Look and check": {
         "report": ("report", "Write the web page of a plan."),
+        "status": ("run", "Show a live plan, or fail a job on an alarm."),
         "replay": ("replay", "Measure a schedule under known changes."),
         "check": ("check", "Compare all solvers on the same problems."),
         "examples": ("solve", "List the bundled examples, or write the log of one."),

@@ -70,6 +70,8 @@ OF_LIFETIMES = {*LifetimeWishes.__annotations__, "bandwidth"}
 @options.columns_option
 @wish_options("cost")
 @constraint_options()
+@wish_option("promise", multiple=True)
+@wish_options("hours")
 @wish_options("bounds")
 @estimation_options
 @wish_options("estimates")

@@ -20,6 +20,7 @@ from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.live.hand_out import Visit
 from freshopt.live.planner import Planner
 from freshopt.live.running import run_planner
+from freshopt.live.service.alarms import Alarm
 from freshopt.live.settings import SETTINGS
 from freshopt.live.signal_feed import SignalFeed
 from freshopt.live.source_command import Fetch, SourceCommand
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
 @options.answers_option
 @wish_option("host_limits", SETTINGS)
 @wish_option("host_gap", SETTINGS)
+@wish_option("hours", SETTINGS)
 @rate_limits
 @wish_option("burst", SETTINGS)
 @options.live_objective
@@ -191,6 +193,35 @@ def run(
         show([*told, *planner.status().rows()])
     if tally.failed:
         click.get_current_context().exit(1)
+
+
+@command()
+@click.argument("folder")
+@click.option(
+    "--fail-if",
+    multiple=True,
+    metavar="WORDS",
+    help="Exit with 1 and one line if so: 'fresh < 90%', 'down > 10', 'idle > 2h' since any crawl, "
+    "'5% older than 2h', 'news/*: 5% older than 2h' (repeatable).",
+)
+def status(folder: str, fail_if: tuple[str, ...]) -> None:
+    """Show the state of a live plan, or fail a job.
+
+    FOLDER is that of freshopt run or serve, or the address of a database. With --fail-if one line is printed.
+    """
+    alarms = [Alarm.of(text) for text in fail_if]
+    if _is_new(folder):
+        raise SourceDataError(f"there is no planner in '{folder}'. Name the folder of freshopt run.")
+    with Planner(folder) as planner:
+        found = planner.status()
+        if not alarms:
+            show(found.rows())
+            return
+        raised = [why for each in alarms if (why := each.raised(planner, found)) is not None]
+    if raised:
+        click.echo(f"alarm: {'; '.join(raised)}")
+        click.get_current_context().exit(1)
+    click.echo(f"ok: {count(found.sources, 'source')}, none of {count(len(alarms), 'alarm')}")
 
 
 def _is_new(place: str) -> bool:

@@ -15,6 +15,8 @@ are up to half as long again, at random, so that crawls keep no beat. Rates keep
 signals bring crawls forward, many may come at once, and a host then takes turns at its limit, with as much
 at once as the limit leaves in the time `burst` (the generic cell rate algorithm).
 
+Outside of `hours` nothing is handed out, and within them the bandwidth of the whole week.
+
 Cost: one pass over what is due in an index, some 0.1 µs a source, and two statements for each handed out.
 """
 
@@ -139,8 +141,11 @@ def hand_out(
     limit: int | None,
 ) -> list[Visit]:
     """Lease what is due and return it, within a transaction."""
+    hours = settings.hours_on(clock)
+    if hours is not None and hours.following(now) > now:
+        return []
     before = read_bucket(database) or Bucket(0.0, now)
-    bucket = before.at(now, settings.bandwidth, settings.burst)
+    bucket = before.at(now, settings.hand_out_rate, settings.burst)
     if bucket.tokens < 0.0 or limit == 0:
         return []
     many = 2**62 if limit is None else limit
@@ -174,7 +179,7 @@ def hand_out(
             "ON CONFLICT (host) DO UPDATE SET free_at = excluded.free_at",
             turns,
         )
-    spilt = before.tokens + settings.bandwidth * (bucket.time - before.time) - bucket.tokens
+    spilt = before.tokens + settings.hand_out_rate * (bucket.time - before.time) - bucket.tokens
     waiting = math.fsum(cost for _, _, _, cost, *_ in rows[len(visits) :])
     lost = min(max(0.0, spilt), waiting)
     keep_bucket(database, bucket.after(used, lost, settings.bandwidth * settings.replan))
@@ -218,7 +223,9 @@ def hand_back(database: Database, settings: PlannerSettings, names: list[str]) -
     return many
 
 
-def next_hand_out(database: Database, settings: PlannerSettings, now: float) -> float | None:
+def next_hand_out(
+    database: Database, settings: PlannerSettings, now: float, clock: Clock | None = None
+) -> float | None:
     """Return when something can be handed out next, None without a plan."""
     moments = ["next_due", "lease_until", f"CASE WHEN max_rate IS NULL THEN NULL ELSE {_RESTED} END"]
     joined = ""
@@ -234,9 +241,10 @@ def next_hand_out(database: Database, settings: PlannerSettings, now: float) -> 
     bucket = read_bucket(database)
     filled = now
     if bucket is not None:
-        bucket = bucket.at(now, settings.bandwidth, settings.burst)
-        filled = now + max(0.0, -bucket.tokens / settings.bandwidth)
-    return max(float(rows[0][0]), filled)
+        bucket = bucket.at(now, settings.hand_out_rate, settings.burst)
+        filled = now + max(0.0, -bucket.tokens / settings.hand_out_rate)
+    found, hours = max(float(rows[0][0]), filled), None if clock is None else settings.hours_on(clock)
+    return found if hours is None else hours.following(found)
 
 
 def next_turn(database: Database, settings: PlannerSettings, now: float, due: float) -> float | None:
@@ -247,7 +255,7 @@ def next_turn(database: Database, settings: PlannerSettings, now: float, due: fl
     bucket = read_bucket(database)
     if bucket is None or not (takes_turns(database, settings) or keeps_paces(database)):
         return None
-    if bucket.at(now, settings.bandwidth, settings.burst).tokens < 0.0:
+    if bucket.at(now, settings.hand_out_rate, settings.burst).tokens < 0.0:
         return None
     sql = (
         "SELECT MIN(free_at) FROM source JOIN host_turn ON host_turn.host = source.host "

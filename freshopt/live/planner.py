@@ -70,6 +70,9 @@ class Planner(PlannerKnowledge):
     explore : float, optional
         Least rate of every source, as a share of equal rates, 0.02 by default: what is never crawled is
         never learnt. Sources crawled less than twice have half an equal rate at least.
+    hours : str or sequence of str, optional
+        Times of the week at which sources are handed out, on the clock of UTC or of a zone: "workdays
+        8:00-20:00 Europe/Berlin", "not 22-6". Gaps are counted in open hours; "" ends it. Of dates alone.
     time_unit : str, optional
         Of the clock: "second", "minute", "hour", "day" (default) or "week".
     durable : bool
@@ -437,7 +440,7 @@ class Planner(PlannerKnowledge):
         """
         with self._lock:
             clock, moment = self._state.now(now)
-            found = next_hand_out(self._database, self._state.settings(), moment)
+            found = next_hand_out(self._database, self._state.settings(), moment, clock)
             return None if found is None else clock.moment(found)
 
     def next_turn(self, now: Any, due: Any) -> float | datetime | None:  # noqa: ANN401 - times

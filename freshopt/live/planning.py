@@ -63,7 +63,7 @@ class LivePlan:
         observed = self._evidence.read(database)
         if not len(self._table):
             return
-        settings = replace(settings, host_paces=paces_at(database, settings.time_unit, now))
+        settings = replace(settings.in_open_hours, host_paces=paces_at(database, settings.time_unit, now))
         many = len(self._evidence)
         full = full or many >= GROWTH * max(record.observations, 1)
         learnt = learnt_signals(database, self._evidence, self._table, settings) if full else None
@@ -118,7 +118,7 @@ class LivePlan:
             np.isnan(new.change_rate), record.prior.shape / record.prior.exposure, new.change_rate
         )
         unknown = np.zeros(len(new), dtype=np.bool_)
-        settings = replace(settings, host_paces=record.host_paces or {})
+        settings = replace(settings.in_open_hours, host_paces=record.host_paces or {})
         among = float(cost) + total(new.refresh_cost)
         own = in_force(database, settings, new)
         problem = problem_of(new, change_rate, unknown, own, among=among)

@@ -230,7 +230,7 @@ def status_of(
         infeasibility=0.0 if proof is None else proof.infeasibility,
         freshness=freshness,
         simple=simple,
-        next_due=said(next_hand_out(database, settings, moment)),
+        next_due=said(next_hand_out(database, settings, moment, clock)),
         planned=said(record.planned),
         updated=said(updated),
         next_update=said(later),

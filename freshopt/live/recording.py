@@ -27,6 +27,7 @@ from freshopt.live.source_rows import TOGETHER
 from freshopt.logs.clock import Clock
 from freshopt.logs.row_outcomes import UNCHANGED, UNKNOWN
 from freshopt.logs.told_dates import read_dates
+from freshopt.scheduling.hours import HoursOnClock
 
 # Columns of an observation but for its source, as the table has them.
 Outcome = tuple[float, int, float | None, float | None]
@@ -69,11 +70,14 @@ class _Known:
     other: int = 0
     before: float = -math.inf
 
-    def observe(self, time: float, changed: int, *, periodic: bool) -> None:
+    def observe(self, time: float, changed: int, hours: HoursOnClock | None, *, periodic: bool) -> None:
         """Count a crawl and what it found, if it is the latest."""
         if self.last is not None and time <= self.last:
             return
-        due = next_due(self.number, self.rate, self.due, time, periodic=periodic, shortest=self.shortest)
+        planned = self.due if hours is None or self.due is None else time - hours.span(self.due, time)
+        due = next_due(self.number, self.rate, planned, time, periodic=periodic, shortest=self.shortest)
+        if hours is not None and due is not None:
+            due = max(hours.later(time, due - time), hours.following(time + self.shortest))
         if not self.moved and self.last is not None:
             self.before = self.last
         self.last, self.due, self.moved = time, due if self.active else None, True
@@ -105,8 +109,9 @@ def record(
     new = database.run_many(_INSERT, rows) if len(rows) > 1 else database.run(_INSERT, rows[0])
     if new < len(rows):
         _require_agreement(database, clock, names, rows)
+    hours = settings.hours_on(clock)
     for name, (time, changed, *_) in zip(names, outcomes, strict=True):
-        known[name].observe(time, changed, periodic=settings.periodic)
+        known[name].observe(time, changed, hours, periodic=settings.periodic)
     moved = [(each.last, each.due, each.other, each.number) for each in known.values() if each.moved]
     if len(moved) == 1:
         database.run(_UPDATE, moved[0])

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offenders
+from freshopt.logs import clock as clock_of
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.objective import NAME_OR_INSTANCE, Objective, Refresh, require_discipline
 from freshopt.naming import PLANNED, objective_named
@@ -22,7 +23,8 @@ from freshopt.planning.request import Clock, as_is, limits_of, objective_from, o
 from freshopt.planning.wishes import Wish, wish, wishes_of
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.scheduling.host_gap import JITTER
-from freshopt.units import Time, check_time_unit, convert_time, duration_of, gap_of, rate_of
+from freshopt.scheduling.hours import HOURS_HELP, Hours, HoursOnClock
+from freshopt.units import SECONDS, Time, check_time_unit, convert_time, duration_of, gap_of, rate_of
 
 
 class PlannerWishes(TypedDict, total=False):
@@ -38,6 +40,7 @@ class PlannerWishes(TypedDict, total=False):
     burst: Time | None
     host_gap: Time | None
     explore: float | None
+    hours: Any
     time_unit: str | None
 
 
@@ -124,6 +127,9 @@ class PlannerSettings:
         "random. 0 for none. It is kept.",
     )
     explore: float = wish(0.02, _share, usual=0.02)
+    hours: Hours | None = wish(
+        None, Hours.read, usual="", metavar="WORDS", help=f"{HOURS_HELP} It is kept; '' ends it."
+    )
     host_limits: Mapping[str, float] = wish(
         None,
         _limits,
@@ -145,10 +151,32 @@ class PlannerSettings:
         """Hand-outs of a host per time unit that its gap allows."""
         return 1.0 / ((1.0 + 0.5 * JITTER) * self.host_gap) if self.host_gap > 0.0 else math.inf
 
+    @property
+    def hand_out_rate(self) -> float:
+        """Bandwidth while fetches are allowed."""
+        return self.bandwidth if self.hours is None else self.bandwidth / self.hours.share
+
+    @property
+    def in_open_hours(self) -> PlannerSettings:
+        """Settings whose host limits hold on average if at open hours."""
+        if self.hours is None:
+            return self
+        limits = {host: limit * self.hours.share for host, limit in self.host_limits.items()}
+        return replace(self, host_limits=limits)
+
+    def hours_on(self, clock: clock_of.Clock) -> HoursOnClock | None:
+        """Return the hours on a planner's clock of dates, if any."""
+        if self.hours is None:
+            return None
+        if clock.origin is None:
+            raise SourceDataError("hours are of the clock, and this planner counts numbers. Pass dates.")
+        return HoursOnClock(self.hours, clock.origin.timestamp(), SECONDS[clock.unit])
+
     def to_text(self) -> str:
         """Return the settings as JSON; of an objective without a record, null."""
         own = {key: getattr(self, key) for key in ("time_unit", *SETTINGS)}
         own |= {"host_limits": dict(self.host_limits), "objective": objective_record(self.objective)}
+        own["hours"] = None if self.hours is None else self.hours.words
         return json.dumps(own)
 
 
@@ -187,6 +215,8 @@ def settings_from(text: str | None, given: Mapping[str, Any], place: str) -> Pla
     own: dict[str, Any] = {}
     for key, one in SETTINGS.items():
         own[key] = one.read(key, told[key], Clock(unit)) if key in told else kept.get(key)
+        if key == "hours" and isinstance(own[key], str):
+            own[key] = one.read(key, own[key], Clock(unit))
         if own[key] is None:
             own[key] = one.read(key, one.usual, Clock(unit))
     if text is None and "update" not in told:

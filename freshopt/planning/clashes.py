@@ -76,6 +76,12 @@ CLASHES = (
         ("estimator", "--estimator", "--smoothing", "--half-life", "--reset", "--prior", "signals", DASK),
         "{1} does not go with {0}, which are the prior of maximum likelihood. Leave one of them out.",
     ),
+    Clash("promise", ("signals", DASK), "{0} does not go with {1}. Leave one of them out."),
+    Clash(
+        "hours",
+        ("signals", "--replay", DASK),
+        "{0} does not go with {1}, which knows no closed hours. Leave one of them out.",
+    ),
     Clash("max_churn", ("compare",), "{0} limits changes of earlier rates. Add {1}.", needs=True),
     *(
         Clash(first, ("constraints",), "{1} does not go with {0}, which " + why + ". Leave it out.")

@@ -35,6 +35,7 @@ from freshopt.planning.plan_steps import (
     at_phases_that_pay,
     doubt_extremes,
     has_uncertainty,
+    prices_of_promises,
     problem_asked,
     schedule_value_of,
     simple_rules,
@@ -53,6 +54,7 @@ from freshopt.plots import Plotted, axes_for, draw_achieved, draw_intervals
 from freshopt.questions.bandwidth_for import BandwidthFor
 from freshopt.questions.features_bring import FeaturesBring, features_bring
 from freshopt.questions.few_changes import FewChanges, with_few_changes
+from freshopt.questions.promises import PromisePrice
 from freshopt.questions.rate_changes import RateChanges, rate_changes
 from freshopt.questions.rates_in_force import old_rates
 from freshopt.questions.signals_bring import SignalsBring, signals_bring
@@ -121,6 +123,8 @@ class Plan(Solved, Plotted):
     warnings : tuple of str
         What was warned of while the log was read and the plan was made; first what may make the change rates
         wrong, and with them all that the plan promises.
+    promises : tuple of PromisePrice
+        What each promise needs and costs, and last all of several.
 
     Examples
     --------
@@ -153,6 +157,7 @@ class Plan(Solved, Plotted):
     seconds: dict[str, float] = field(default_factory=dict)
     crawled: bool = True
     warnings: tuple[str, ...] = ()
+    promises: tuple[PromisePrice, ...] = ()
 
     @framed
     def to_frame(self) -> polars.DataFrame:
@@ -346,6 +351,11 @@ def plan(
     source_columns : dataframe or mapping, optional
         Columns of your own for objectives and constraints of your own, ``sources["size"]``: a dataframe with
         the column source, or a mapping of their names to values, each given as `importance` is.
+    promise : str or sequence of str, optional
+        Least shares of time: "95% younger than 2h" since the fetch, "99% less than 1d behind" the oldest
+        change missed, "news/*: always younger than 1h" of a pattern of names. `promises` tells their prices.
+    hours : str or sequence of str, optional
+        Of the week with fetches: "workdays 8:00-20:00 Europe/Berlin", "not 22-6". No weekly cycle.
     columns : mapping of str to str, optional
         Names of the file's or dataframe's columns to those of a log, such as ``{"url": "source"}``, where
         they are not found.
@@ -433,9 +443,9 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress | None, *, crawl
         solution = few.solution
     step("weekly cycle")
     flat, phases = solution, None
-    if few is None:
+    if few is None and request.hours is None:
         solution, phases = at_phases_that_pay(log, estimate, flat, request.load_limit)
-    elif phased_problem(log, estimate, problem, request.load_limit) is not None:
+    elif few is not None and phased_problem(log, estimate, problem, request.load_limit) is not None:
         few = replace(few, no_cycle=True)
     if phases is not None:
         shares = time_fresh(flat.problem, {"flat": flat})
@@ -483,4 +493,5 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress | None, *, crawl
     seconds.pop("done")
     made = (log, estimate, lower, upper, solution, times, value, baselines, request, found)
     told = (uncertainty, forecast, phases, needed, today, changes, few, brought, features_bring(estimate))
-    return Plan(*made, *told, seconds, crawled)
+    promised = prices_of_promises(request, estimate, log, crawled=crawled) if request.promise else ()
+    return Plan(*made, *told, seconds, crawled, promises=promised)

@@ -278,6 +278,8 @@ def summary(plan: Plan) -> dict[str, Any]:
         "today": today,
         **({} if plan.signals is None else {"signals": plan.signals.facts()}),
         **({} if plan.features is None else {"features": plan.features.facts()}),
+        **({"promises": [each.facts() for each in plan.promises]} if plan.promises else {}),
+        **({} if plan.request.hours is None else {"hours": plan.request.hours.words}),
         "changes": None if plan.changes is None else plan.changes.facts(),
         "few_changes": None if plan.few is None else plan.few.facts(),
         "intervals": interval_facts(solution.rates, log.names, plan.estimate.flag_),

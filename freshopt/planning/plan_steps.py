@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import SolveOptions, Solver, run_solver
 from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders, warn
 from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.week_clock import seconds_of, utc_moment
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.cost_curve import CurveObjective
 from freshopt.modelling.expected import Expected
@@ -30,7 +32,7 @@ from freshopt.noisy_signals.with_signals import (
     silent_rates,
     without_signals,
 )
-from freshopt.numerics.arrays import Array, total
+from freshopt.numerics.arrays import LARGEST, Array, total
 from freshopt.planning.declared import (
     constraints_for,
     depends_on_change_rates,
@@ -49,15 +51,17 @@ from freshopt.planning.good_phases import (
 from freshopt.planning.request import PerSource, default_estimate, featured_estimate
 from freshopt.planning.wishes import Wishes
 from freshopt.questions.bandwidth_for import BandwidthFor
+from freshopt.questions.promises import PromisePrice, promise_price, rates_for_gaps
 from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.questions.todays_crawls import needed_bandwidth, own_bandwidth
 from freshopt.report.context import PROVED
 from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.host_gap import with_host_gap
+from freshopt.scheduling.hours import WithinHours
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.refresh_order import PLANNED_BYTES, check_size
-from freshopt.scheduling.schedule import Schedule, schedule
+from freshopt.scheduling.schedule import Method, Schedule, schedule
 from freshopt.solvers.proportional import Proportional
 from freshopt.solvers.square_root import SquareRoot
 from freshopt.solvers.uniform import Uniform
@@ -97,13 +101,15 @@ def sources_of(estimate: Estimator, log: CrawlLog, request: Wishes) -> Sources:
 
     lower, upper = request.min_rate, request.max_rate
     bounds = (lower, upper) if request.limits is None else request.limits.around(log.names, lower, upper)
+    least, most = open_bounds(request, bounds[0], bounds[1], log.time_unit)
+    promised = promised_rates(request, estimate.change_rate_, log, most)
     made = Sources(
         estimate.change_rate_,
         by_source(request.importance),
         names=log.names,
         host=by_source(request.hosts),
-        min_rate=bounds[0],
-        max_rate=bounds[1],
+        min_rate=reduce(np.maximum, promised, least),
+        max_rate=most,
         time_unit=log.time_unit,
         request_rate=by_source(request.requests),
         stale_while_revalidate=by_source(request.stale_while_revalidate),
@@ -113,6 +119,40 @@ def sources_of(estimate: Estimator, log: CrawlLog, request: Wishes) -> Sources:
     )
     made = made.of_library(log.library)
     return retried_at_once(made) if request.retry_at_once else made
+
+
+def promised_rates(request: Wishes, change_rate: Array, log: CrawlLog, most: Array | float) -> list[Array]:
+    """Return each promise's least rates, of attempts, up to the largest."""
+    success = None if request.success is None else np.asarray(request.success(log.names), dtype=np.float64)
+    # What is retried at once succeeds at its rate, and takes more attempts.
+    once, tried = (success, None) if request.retry_at_once else (None, success)
+    given, found = (method_refresh(request), request.hours, log.time_unit), []
+    for promise in request.promise or ():
+        found.append(
+            promise.least_rates(log.names, change_rate, tried, *given) / (1.0 if once is None else once)
+        )
+        over = np.flatnonzero(found[-1] > most)
+        if len(over):
+            raise InfeasibleProblemError(
+                f"promise {promise.text!r} needs more than the largest rate of "
+                f"{list_offenders(map(repr, log.names[over].tolist()))}. "
+                "Promise less, or shorten the least interval."
+            )
+    return found
+
+
+def open_bounds(request: Wishes, least: Array | float, most: Array | float, unit: str) -> tuple[Any, Any]:
+    """Return bounds of rates that keep intervals to theirs within hours."""
+    if request.hours is None:
+        return least, most
+    by_interval = request.max_interval is not None or (
+        request.limits is not None and request.limits.by_interval
+    )
+    given = np.array(least, dtype=np.float64, ndmin=1)
+    if by_interval:
+        given[given > 0.0] = rates_for_gaps(1.0 / given[given > 0.0], request.hours, unit)
+    # A gap of open time is at least as long by the clock.
+    return given if np.ndim(least) else given[0], most * request.hours.share
 
 
 def _require_known(estimate: Estimator) -> None:
@@ -181,7 +221,10 @@ def problem_asked(
 
     Where it asks for a freshness the least bandwidth for that comes with them. `log` has crawls of its own.
     """
-    given, needed = (request.objective, sources, request.host_limits), None
+    # What a host may take at any time it takes at open hours alone.
+    share, limits = 1.0 if request.hours is None else request.hours.share, request.host_limits
+    limits = None if limits is None else {host: limit * share for host, limit in limits.items()}
+    given, needed = (request.objective, sources, limits), None
     if request.freshness is not None:
         needed = needed_bandwidth(*given, request.freshness, log)
         request = replace(request, bandwidth=needed.bandwidth)
@@ -192,7 +235,7 @@ def problem_asked(
         request = replace(request, bandwidth=own_bandwidth(*given, log))
     bandwidth = None if constraints and math.isinf(request.bandwidth) else request.bandwidth
     try:
-        problem = Problem(request.objective, sources, bandwidth, request.host_limits, constraints)
+        problem = Problem(request.objective, sources, bandwidth, limits, constraints)
     except InfeasibleProblemError as error:
         if own and error.conflict is None and "but bandwidth is" in str(error):
             raise InfeasibleProblemError(f"{error} {_OWN_BANDWIDTH}") from None
@@ -222,11 +265,20 @@ def times_of(request: Wishes, solution: Solution, log: CrawlLog, phases: GoodPha
     Of crawls that follow signals it has those that are due while none comes.
     """
     sources = solution.problem.sources
-    method = method_of(request, solution.problem) if phases is None else phased_method(phases)
+    method: Method = method_of(request, solution.problem) if phases is None else phased_method(phases)
     begin = log.clock.date(log.end) if phases is None or log.origin is not None else log.end
     rates = silent_rates(solution.problem.objective, solution.rates, sources)
     check_size(rates, request.horizon, log.time_unit, PLANNED_BYTES)
     planned = solution if rates is solution.rates else replace(solution, rates=rates)
+    if request.hours is not None:
+        moment = log.clock.date(log.end)
+        if moment is None or request.host_gap > 0.0:
+            raise SourceDataError(
+                "hours are of the clock, and the log has numbers for times. Pass dates."
+                if moment is None
+                else "hours do not go with host_gap, which moves fetches. Leave one of them out."
+            )
+        method = WithinHours(method, request.hours, seconds_of(utc_moment(moment)), log.time_unit)
     times = schedule(planned, request.horizon, method, start=begin)
     if request.host_gap > 0.0 and sources.host is not None:
         # Kept also by what is moved: no source is refreshed sooner than 1/max_rate after its last refresh.
@@ -239,12 +291,32 @@ def method_of(request: Wishes, problem: Problem | None = None) -> Periodic | Poi
 
     Bandwidth itself has none: that of the problem's targets is meant.
     """
-    if problem is not None:
-        refresh = discipline_of(problem)
-    else:
-        listed = () if callable(request.constraints) else request.constraints or ()
-        refresh = discipline_under(request.objective, listed)
+    refresh = method_refresh(request) if problem is None else discipline_of(problem)
     return Periodic() if refresh is Refresh.PERIODIC else PoissonArrivals(request.seed)
+
+
+def method_refresh(request: Wishes) -> Refresh:
+    """Return the discipline that a request's schedule realises."""
+    listed = () if callable(request.constraints) else request.constraints or ()
+    return discipline_under(request.objective, listed)
+
+
+def prices_of_promises(
+    request: Wishes, estimate: Estimator, log: CrawlLog, *, crawled: bool
+) -> tuple[PromisePrice, ...]:
+    """Return what each promise costs, and all of several together."""
+    bare = replace(request, promise=None)
+    problem, *_ = problem_asked(bare, sources_of(estimate, log, bare), log if crawled else None)
+    without, found = solve_with_kinks(problem, TOLERANCE, PROVED), []
+    promises = request.promise or ()
+    for some in [*((each,) for each in promises), *([promises] if len(promises) > 1 else [])]:
+        asked = replace(request, promise=some)
+        least = reduce(np.maximum, promised_rates(asked, estimate.change_rate_, log, np.inf))
+        limits, sources = problem.host_limits or None, sources_of(estimate, log, asked)
+        alone = Problem(problem.objective, sources, LARGEST, limits, problem.constraints)
+        text = some[0].text if len(some) == 1 else f"all {len(some)} promises"
+        found.append(promise_price(text, least, alone, without))
+    return tuple(found)
 
 
 def schedule_value_of(times: Schedule, solution: Solution, log: CrawlLog) -> float:

@@ -55,8 +55,10 @@ from freshopt.planning.request import (
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.questions.bandwidth_for import AS_TODAY
+from freshopt.questions.promises import PROMISE_HELP, Promise, promises_of
 from freshopt.questions.todays_crawls import freshness_of
 from freshopt.report.held_out import is_plan, policy_words
+from freshopt.scheduling.hours import HOURS_HELP, Hours
 from freshopt.scheduling.rate_table import RateTable
 from freshopt.simulation.rules import RULES, Rule, rules_of
 from freshopt.units import Time, bounds_as_intervals, share_of
@@ -295,6 +297,8 @@ class Wishes:
         help="With --compare: change at most this share of the intervals, such as 10%: those whose "
         "change brings most.",
     )
+    promise: tuple[Promise, ...] | None = wish(None, promises_of, metavar="WORDS", help=PROMISE_HELP)
+    hours: Hours | None = wish(None, Hours.read, metavar="WORDS", group="hours", help=HOURS_HELP)
     success: PerSource | None = wish(None, values_of("success"))
     retry_at_once: bool = wish(
         False,
@@ -435,6 +439,7 @@ class _TimedWishes(_EveryWish, total=False):
     signals: Any
     features: Any
     source_columns: Any
+    promise: Any
 
 
 class BackTestWishes(_TimedWishes, total=False):
@@ -447,6 +452,7 @@ class PlanWishes(_TimedWishes, _PredictedWishes, total=False):
     """What `plan` takes."""
 
     host_gap: Time
+    hours: Any
     draws: int
     constraints: Constraints | None
     compare: Any

@@ -99,7 +99,7 @@ def hero(told: Context) -> str:
 
 def lines(told: Context) -> list[Line]:
     """Return the saving, what is reached, what changes, and what comes next."""
-    found = (_saving, _reached, _signals, _intervals, _moved, _limits, _next)
+    found = (_saving, _reached, _signals, _promises, _intervals, _moved, _limits, _next)
     return [line for each in found for line in each(told)]
 
 
@@ -168,6 +168,12 @@ def _signals(told: Context) -> Iterator[Line]:
         yield Line("Signals bring", found.text("headline"), remark)
     if found.text("left_out"):
         yield Line("Signals", found.text("left_out"))
+
+
+def _promises(told: Context) -> Iterator[Line]:
+    """Yield what promises cost."""
+    for k, row in enumerate(told.facts.rows("promises")):
+        yield Line("" if k else "Promised", f"{unmarked(row.text('text'))}: {row.text('price')}")
 
 
 def _unused(told: Context, used: float, own: float) -> Iterator[Line]:

@@ -135,6 +135,7 @@ def findings(
             source_findings.never(told, folder),
             plan_findings.load(told, folder),
             plan_findings.hosts(told, folder),
+            plan_findings.promises(told),
             plan_findings.constraints(told),
             held_out(told, folder),
             plan_findings.certainty(told, folder),

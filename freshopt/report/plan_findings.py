@@ -118,6 +118,27 @@ def features(told: Context) -> Finding | None:
     return Finding("features", "features", found.text("sentence")).section("Features", table=table)
 
 
+def promises(told: Context) -> Finding | None:
+    """Return what promises need and cost."""
+    rows = told.facts.rows("promises")
+    if not rows:
+        return None
+    unit = told.unit
+    cells = [
+        [
+            name(row.text("text")),
+            f"{row.whole('sources'):,}",
+            amount(row.number("needs")),
+            None if row.maybe("extra") is None else amount(row.number("extra")),
+        ]
+        for row in rows
+    ]
+    heads = ("sources", f"least bandwidth per {unit}", f"more per {unit} to be as good as without")
+    columns = [Column("promise"), *(Column(head, "number") for head in heads)]
+    texts = "\n".join(row.text("sentence") for row in rows)
+    return Finding("promises", "promises", texts).section("Promises", table=Table("Promises", columns, cells))
+
+
 def constraints(told: Context) -> Finding | None:
     """Return declared constraints: what they use, their limits, their shadow prices."""
     found = told.facts.within("constraints")

@@ -42,7 +42,7 @@ GROUPS: dict[str, dict[str, Group]] = {
             ("min-interval", "max-interval", "host-limits"),
             (
                 *("limits", "host-gap", "hosts", *_RATES, "budget", "target", "nested", "nested-limits"),
-                *("source-columns", "load-limit"),
+                *("source-columns", "load-limit", "promise", "hours"),
             ),
         ),
         "Test and compare": Group(("replay",), ("compare-rule", "compare", "max-churn", "every")),
@@ -98,7 +98,7 @@ GROUPS: dict[str, dict[str, Group]] = {
     },
     "run": {
         "Sources": Group(("sources", "log", "bandwidth", "objective"), ("answers-are-changes", "burst")),
-        "Limits": Group((*_BOUNDS, "host-gap"), _RATES),
+        "Limits": Group((*_BOUNDS, "host-gap"), (*_RATES, "hours")),
         "Run": Group(
             ("command", "changed-by", "jobs", "timeout", "once", "for"), ("signals-from", "verbose")
         ),

@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -41,7 +41,7 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import IntArray
 from freshopt.scheduling.rate_table import RateTable
 from freshopt.tools.export import Exported, refuse
-from freshopt.tools.records import Paths, Snapshot, files_of, log_of, read_document
+from freshopt.tools.records import Paths, Snapshot, files_of, log_of, read_document, typed
 from freshopt.tools.whole_seconds import (
     NEVER,
     IntervalFormat,
@@ -50,13 +50,37 @@ from freshopt.tools.whole_seconds import (
     labels,
     whole_intervals,
 )
-from freshopt.units import check_time_unit
+from freshopt.units import check_time_unit, share_of
+
+if TYPE_CHECKING:
+    import polars
 
 # Beginnings of an artifact's file name, before a date or the like.
 NAMES = ("sources", "freshness")
 # Status of a source that could not be queried.
 FAILED = "runtime error"
 ANEW = "Pass artifacts as dbt wrote them, `dbt source freshness` of schema v1 or newer."
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Time of a criterion, such as 12 hours."""
+
+    count: int | None = None
+    period: Literal["minute", "hour", "day"] | None = None
+
+    @property
+    def text(self) -> str | None:
+        """The time in words, None where it is none."""
+        return f"{self.count} {self.period}" if self.count and self.count > 0 and self.period else None
+
+
+@dataclass(frozen=True, slots=True)
+class Criteria:
+    """Ages from which dbt warns and fails."""
+
+    warn_after: Span | None = None
+    error_after: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +91,7 @@ class Freshness:
     status: str | None = None
     max_loaded_at: str | None = ""
     snapshotted_at: str = ""
+    criteria: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +133,65 @@ def read_dbt(path: Paths, time_unit: str = "day") -> CrawlLog:
     same fields, models included.
     """
     check_time_unit(time_unit)
-    files = files_of(
+    return log_of(
+        (snapshot for file in _artifacts(path) for snapshot in _snapshots(file)),
+        "max_loaded_at of {source!r} at one snapshotted_at",
+        f"{path} has no result of a freshness check that succeeded. Add artifacts of more runs.",
+        time_unit,
+    )
+
+
+def _artifacts(path: Paths) -> list[Path]:
+    """Return the artifacts of a folder, or the files given."""
+    return files_of(
         path,
         lambda file: file.suffix == ".json" and file.name.lower().startswith(NAMES),
         f"JSON file whose name begins with {' or '.join(NAMES)}. Run `dbt source freshness` and keep a copy "
         "of target/sources.json of each run.",
     )
-    return log_of(
-        (snapshot for file in files for snapshot in _snapshots(file)),
-        "max_loaded_at of {source!r} at one snapshotted_at",
-        f"{path} has no result of a freshness check that succeeded. Add artifacts of more runs.",
-        time_unit,
-    )
+
+
+def dbt_freshness(path: Paths, share: float | str = 0.95) -> polars.DataFrame:
+    """Read the freshness that dbt sources are to have, as limits.
+
+    Parameters
+    ----------
+    path : path or iterable of paths
+        As of `read_dbt`; of each source the latest artifact counts.
+    share : float or str
+        Of the time that a source is to be younger than its ``warn_after``.
+
+    Returns
+    -------
+    dataframe
+        Columns source, min_rate, which keeps that share at equal intervals, and max_interval, its
+        ``error_after``; a source without either is left out. Both are ages since it was loaded.
+
+    Raises
+    ------
+    SourceDataError
+        If there is no artifact, a file is none, or no source has any.
+    """
+    import polars
+
+    kept = share_of("share", share)
+    latest: dict[str, tuple[str, str | None, str | None]] = {}
+    for file in _artifacts(path):
+        for result in read_document(file, SourcesArtifact, ANEW).results:
+            where = f"criteria of {result.unique_id!r} in {file}"
+            told = typed(result.criteria or {}, Criteria, where, ANEW)
+            warn, error = (
+                None if each is None else each.text for each in (told.warn_after, told.error_after)
+            )
+            before = latest.get(result.unique_id, ("", None, None))
+            if result.unique_id and (warn or error) and result.snapshotted_at >= before[0]:
+                latest[result.unique_id] = (result.snapshotted_at, warn, error)
+    if not latest:
+        raise SourceDataError(f"no source in {path} has warn_after or error_after. Give them in sources.yml.")
+    names = sorted(latest)
+    rates = [None if latest[name][1] is None else f"{kept!r}/{latest[name][1]}" for name in names]
+    columns = {"source": names, "min_rate": rates, "max_interval": [latest[name][2] for name in names]}
+    return polars.DataFrame(columns, schema=dict.fromkeys(columns, polars.String))
 
 
 def _snapshots(file: Path) -> Iterator[Snapshot]:

@@ -16,7 +16,7 @@ from freshopt.tools.cache_control import CacheControl
 from freshopt.tools.changedetection import ChangeDetection, read_changedetection
 from freshopt.tools.changedetection_api import ChangeDetectionApi
 from freshopt.tools.crontab import Crontab
-from freshopt.tools.dbt import Dbt, read_dbt
+from freshopt.tools.dbt import Dbt, dbt_freshness, read_dbt
 from freshopt.tools.dns import Dns
 from freshopt.tools.export import ToolFormat
 from freshopt.tools.external_secrets import ExternalSecrets
@@ -129,6 +129,18 @@ TOOLS = (
         "Folder of sources.json files of `dbt source freshness`, one per run.",
         flag=True,
         write=Dbt,
+    ),
+    Tool(
+        "dbt-freshness",
+        dbt_freshness,
+        "Folder of sources.json files, as for dbt: a table of limits for plan --limits, by which sources are "
+        "loaded before error_after, and are younger than warn_after most of the time.",
+        makes="limits",
+        options=(
+            Setting(
+                "share", "SHARE", "share of time that they are younger than warn_after (default 95%).", "read"
+            ),
+        ),
     ),
     Tool(
         "nutch",

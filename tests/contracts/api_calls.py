@@ -90,6 +90,7 @@ CALLS: dict[str, Call] = {
             "hosts": {"a": "x", "b": "x", "c": "y"},
             "host_limits": {"x": "1/day"},
             "host_gap": 0.01,
+            "promise": "50% younger than 5d",
             "min_rate": 0.1,
             "max_rate": 4.0,
             "estimator": estimators.MaximumLikelihood(),

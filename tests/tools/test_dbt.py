@@ -15,7 +15,7 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.pipelines import AfterParents
 from freshopt.scheduling.rate_table import read_rates
 from freshopt.tools import Dbt, DbtJobs, export, read_dbt
-from freshopt.tools.dbt import RUNGS
+from freshopt.tools.dbt import RUNGS, dbt_freshness
 from freshopt.tools.dbt_project import LADDER, cron_lines, read_run_times
 from tests.ground_truth.command_lines import file_with
 from tests.ground_truth.cron_rules import CRONIE, load
@@ -265,3 +265,37 @@ def test_contradictions_are_refused(folder: Path) -> None:
     document = artifact(result(ORDERS, "2024-07-01T23:00:01Z", "2024-07-02T06:00:00.508Z"))
     (folder / "sources-wrong.json").write_text(json.dumps(document))
     refused(r"sources-wrong.json and .*sources.json have different max_loaded_at", read_dbt, folder)
+
+
+def test_the_freshness_of_sources_yml_becomes_limits(tmp_path: Path) -> None:
+    late = {"warn_after": {"count": 6, "period": "hour"}, "error_after": {"count": 1, "period": "day"}}
+    soon = {"warn_after": None, "error_after": {"count": 90, "period": "minute"}}
+    first = [result(name, "2024-07-01T00:00:00Z", "2024-07-01T06:00:00Z") for name in (ORDERS, USERS)]
+    second = [result(name, "2024-07-02T00:00:00Z", "2024-07-02T06:00:00Z") for name in (ORDERS, USERS)]
+    second[0]["criteria"], second[1]["criteria"] = late, soon
+    # The earlier run is read last.
+    for name, rows in (("sources-2.json", first), ("sources-1.json", second)):
+        (tmp_path / name).write_text(json.dumps(artifact(*rows)), encoding="utf-8")
+    limits = dbt_freshness(tmp_path, "90%")
+    assert limits.rows() == [(ORDERS, "0.9/6 hour", "1 day"), (USERS, None, "90 minute")]
+    made = fo.plan(read_dbt(tmp_path), bandwidth="30/day", limits=limits, draws=0)
+    least = dict(zip(made.log.names.tolist(), made.sources.min_rate.tolist(), strict=True))
+    # 6 hours at 90 % need more than a day at most.
+    assert least == pytest.approx({ORDERS: 3.6, USERS: 16.0})
+
+
+@pytest.mark.parametrize(
+    ("criteria", "words"),
+    [
+        (None, "has warn_after or error_after"),
+        ({"warn_after": {"count": None, "period": None}}, "has warn_after or error_after"),
+        ({"warn_after": {"count": 0, "period": "hour"}}, "has warn_after or error_after"),
+        ({"warn_after": {"count": 3, "period": "eon"}}, "eon"),
+        ({"error_after": {"count": "three", "period": "hour"}}, "expected int"),
+    ],
+)
+def test_a_freshness_that_is_none_is_said(tmp_path: Path, criteria: object, words: str) -> None:
+    told = result(ORDERS, "2024-07-01T00:00:00Z", "2024-07-01T06:00:00Z") | {"criteria": criteria}
+    (tmp_path / "sources.json").write_text(json.dumps(artifact(told)), encoding="utf-8")
+    with pytest.raises(fo.SourceDataError, match=words):
+        dbt_freshness(tmp_path)

@@ -1,0 +1,288 @@
+"""Promises on the age of copies, and what they cost.
+
+"95% younger than 2h" is a promise for each source: its copy is younger than two hours 95 % of the time, so
+that at a random moment 95 % of all copies are, of any group of them, however they are weighed. What is meant
+by age is said with it:
+
+* *younger than* T: the time since the last fetch that succeeded. Changes come at random moments, so that the
+  same share of them is fetched within T.
+* *less than* T *behind*: the time since the oldest change that the copy misses.
+
+Both shares rise with the rate, so that a promise is a least rate of each source. A gap g costs the time
+C(g) that a copy is late in it, (g − T)⁺ or x − (1 − e^{−Δx})/Δ with x = (g − T)⁺. At equal gaps of open time
+I the late share is E C(g)/E g over the lengths g of gaps (`freshopt.scheduling.hours`), of attempts that
+succeed with chance s over Σ_k s(1−s)^{k−1} gaps of k·I. At random times it is e^{−ρT}, times Δ/(Δ + ρ) where
+missed changes count. A bisection finds the rate.
+
+The price of a promise is the bandwidth that it takes to be as good as without it, less what is used
+without it; `freshopt.bandwidth_for` answers with a proof.
+
+Cost: 60 evaluations of the share for each promise, one row of all alike; one solve for each price.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import count as count_from
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from freshopt.certificates.solution import Solution
+from freshopt.errors import InfeasibleProblemError, SourceDataError, expect, list_offenders, shown
+from freshopt.formatting import count, percent
+from freshopt.modelling.objective import Refresh
+from freshopt.modelling.problem import Problem
+from freshopt.modelling.spend import Spend
+from freshopt.numerics.arrays import Array, total
+from freshopt.numerics.special_functions import mean_stale_share
+from freshopt.questions.bandwidth_for import bandwidth_for
+from freshopt.questions.solve_with_kinks import solve_with_kinks
+from freshopt.scheduling.hours import Hours
+from freshopt.units import SECONDS, parse_duration, rate_text
+
+GRAMMAR = (
+    'Write such as "95% younger than 2h", "99% less than 1d behind" or "news/*: always younger than 30min"'
+)
+PROMISE_HELP = (
+    "Keep a promise and tell its price: '95% younger than 2h' since the fetch, '99% less than 1d behind' the "
+    "changes, 'news/*: always younger than 1h' (repeatable)."
+)
+_WORDS = re.compile(
+    r"(?:(?P<who>.+?)\s*:\s+)?(?:(?P<share>\d+(?:\.\d+)?)\s*%|(?P<always>always))\s+(?:of\s+the\s+time\s+)?"
+    r"(?:younger\s+than\s+(?P<age>.+)|less\s+than\s+(?P<lag>.+?)\s+behind)"
+)
+# Relative differences that are rounding of a solve.
+FREE = 1e-9
+# Steps of bisection, and the range of rates times the age that is searched.
+STEPS, RANGE = 100, 2.0**60
+# Share of time that is rounding, where closed hours have ends.
+ROUNDED = 1e-12
+# Chance of a run of failed attempts that counts no more.
+_RARE = 1e-18
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Least share of time that copies are younger than an age.
+
+    Attributes
+    ----------
+    who : str or None
+        Pattern of names, as in file names; None for all sources.
+    age : float
+        In time units.
+    behind : bool
+        Whether the age is that of the oldest missed change, not of the fetch.
+    """
+
+    text: str
+    who: str | None
+    share: float
+    age: float
+    behind: bool
+
+    def of(self, names: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Return which sources it is of; raise if of none."""
+        if self.who is None:
+            return np.ones(len(names), dtype=np.bool_)
+        found = np.array([fnmatchcase(str(name), self.who) for name in names.tolist()], dtype=np.bool_)
+        if not found.any():
+            few = list_offenders([repr(name) for name in names[:3].tolist()])
+            raise SourceDataError(
+                f"promise {shown(self.text)}: no source is called {shown(self.who)}; some are {few}. "
+                "Correct the pattern, in which * is any text."
+            )
+        return found
+
+    def least_rates(
+        self,
+        names: npt.NDArray[Any],
+        change_rate: Array,
+        success: Array | None,
+        refresh: Refresh,
+        hours: Hours | None,
+        unit: str,
+    ) -> Array:
+        """Return the least rates that keep it, 0 of others."""
+        mine, found = np.flatnonzero(self.of(names)), np.zeros(len(names))
+        chance = np.ones(len(mine)) if success is None else success[mine]
+        what = f"promise {shown(self.text)}"
+        if self.share == 1.0 and (refresh is not Refresh.PERIODIC or bool(np.any(chance < 1.0))):
+            why = "some fetches fail" if refresh is Refresh.PERIODIC else "gaps are random"
+            raise SourceDataError(f"{what}: {why}, and nothing holds always. Promise such as 99%.")
+        if hours is not None and refresh is not Refresh.PERIODIC:
+            raise SourceDataError(f"{what} within hours is of equal intervals. Leave refresh out.")
+        # Sources that are alike have one rate.
+        missed = change_rate[mine] if self.behind else np.full(len(mine), np.inf)
+        alike, place = np.unique(np.stack([missed, chance]), axis=1, return_inverse=True)
+        age = np.full(alike.shape[1], self.age)
+        late = partial(_late, age, alike[0], alike[1], refresh, hours, unit)
+        try:
+            found[mine] = _least(late, 1.0 - self.share, age)[np.reshape(place, -1)]
+        except InfeasibleProblemError as error:
+            raise InfeasibleProblemError(f"{what} {error}") from None
+        return found
+
+
+def rates_for_gaps(longest: Array, hours: Hours, unit: str) -> Array:
+    """Return the least rates within hours at which no gap is longer.
+
+    Examples
+    --------
+    >>> rates_for_gaps(np.array([1.0]), Hours.of("hours", "not 22-6"), "day").round(6)
+    array([1.])
+    """
+    each, place = np.unique(longest, return_inverse=True)
+    late = partial(_late, each, np.full(len(each), np.inf), np.ones(len(each)), Refresh.PERIODIC, hours, unit)
+    try:
+        return _least(late, 0.0, each)[place]
+    except InfeasibleProblemError as error:
+        raise InfeasibleProblemError(f"a longest interval {error}") from None
+
+
+def _late(
+    age: Array,
+    change_rate: Array,
+    success: Array,
+    refresh: Refresh,
+    hours: Hours | None,
+    unit: str,
+    rate: Array,
+) -> Array:
+    """Return the share of time that copies are late, shape (n,).
+
+    Where every change counts from the fetch on, the change rate is inf.
+    """
+    if refresh is not Refresh.PERIODIC:
+        rate = rate * success
+        missed = np.where(np.isinf(change_rate), 1.0, 1.0 / (1.0 + rate / change_rate))
+        return np.asarray(np.exp(-rate * age) * missed)
+    found, chance = np.zeros(len(rate)), success
+    for attempt in count_from(1):
+        gap = attempt / rate
+        length, share = gap[:, None], np.ones((len(gap), 1))
+        if hours is not None:
+            length, share = hours.gaps(gap * (hours.share * SECONDS[unit]))
+            length = length / SECONDS[unit]
+        late = np.maximum(length - age[:, None], 0.0)
+        with np.errstate(invalid="ignore"):
+            stale = np.where(late > 0.0, mean_stale_share(change_rate[:, None] * late), 0.0)
+        found += chance * np.sum(share * late * stale, axis=1)
+        chance = chance * (1.0 - success)
+        if not np.max(chance, initial=0.0) > _RARE:
+            break
+    return found * rate * success
+
+
+def _least(late: Callable[[Array], Array], allowed: float, age: Array) -> Array:
+    """Return the least rates that leave a share late."""
+    low, high = -math.log(RANGE) - np.log(age), 0.5 * math.log(RANGE) - np.log(age)
+    closed = late(np.exp(high))
+    allowed = max(allowed, ROUNDED) if bool(np.any(closed > 0.0)) else allowed
+    if bool(np.any(closed > allowed)):
+        worst = percent(float(np.max(closed)), space=" ")
+        raise InfeasibleProblemError(
+            f"is out of reach: at any rate copies are later {worst} of the time, in closed hours. Promise "
+            "less, or fetch at more hours."
+        )
+    for _ in range(STEPS):
+        middle = 0.5 * (low + high)
+        kept = late(np.exp(middle)) <= allowed
+        low, high = np.where(kept, low, middle), np.where(kept, middle, high)
+    return np.exp(high)
+
+
+class _Timed(Protocol):
+    """What has a time unit."""
+
+    @property
+    def time_unit(self) -> str:
+        """Its name."""
+
+
+def promises_of(name: str, given: str | Iterable[str | Promise], clock: _Timed) -> tuple[Promise, ...]:
+    """Return promises in words, on a clock.
+
+    Examples
+    --------
+    >>> from freshopt.modelling.sources import Sources
+    >>> [own] = promises_of("promise", "news/*: 95% younger than 2h", Sources([1.0], time_unit="hour"))
+    >>> own.who, own.share, own.age, own.behind
+    ('news/*', 0.95, 2.0, False)
+    """
+    expect(given, (str, Promise, Iterable), name, GRAMMAR)
+    found = []
+    for each in [given] if isinstance(given, str | Promise) else given:
+        if isinstance(each, Promise):
+            found.append(each)
+            continue
+        words = _WORDS.fullmatch(str(each).strip())
+        if words is None:
+            raise SourceDataError(f"{name} {shown(each)} cannot be read. {GRAMMAR}.")
+        share = 1.0 if words["always"] else float(words["share"]) / 100.0
+        if not 0.0 < share <= 1.0:
+            raise SourceDataError(f"{name} {shown(each)} is not of more than 0 and up to 100 %. {GRAMMAR}.")
+        try:
+            age = parse_duration((words["age"] or words["lag"]).strip(), clock.time_unit)
+        except SourceDataError as error:
+            raise SourceDataError(f"{name} {shown(each)}: {error}") from None
+        found.append(Promise(str(each).strip(), words["who"], share, age, words["lag"] is not None))
+    return tuple(found)
+
+
+class PromisePrice(NamedTuple):
+    """What a promise of some sources needs, and what it costs.
+
+    It needs a least bandwidth by itself. To be as good as without it takes `extra` beyond `used`, which is
+    used without it; None where no bandwidth within the limits does.
+    """
+
+    text: str
+    sources: int
+    needs: float
+    extra: float | None
+    used: float
+    time_unit: str
+
+    @property
+    def price(self) -> str:
+        """What it costs, in words."""
+        if self.extra is None:
+            return "no bandwidth within the limits is as good as without"
+        if self.extra <= FREE * self.used:
+            return "costs nothing: kept anyway"
+        more = percent(self.extra / self.used, space=" ")
+        return f"{rate_text(self.extra, self.time_unit, 'fetch')} more ({more}) are as good as without"
+
+    def facts(self) -> dict[str, Any]:
+        """Return the numbers and words, ready for JSON."""
+        needs = f"{rate_text(self.needs, self.time_unit, 'fetch')} at least"
+        sentence = f"{self.text}: {needs} for {count(self.sources, 'source')}; {self.price}"
+        return {**self._asdict(), "price": self.price, "sentence": sentence}
+
+
+def promise_price(text: str, least: Array, problem: Problem, without: Solution) -> PromisePrice:
+    """Return the price of the promise in a problem."""
+    sources, used, extra = problem.sources, without.bandwidth_used, 0.0
+    if bool(np.any(without.rates < least)):
+        try:
+            if isinstance(problem.objective, Spend):
+                extra = solve_with_kinks(problem, FREE, FREE).value - used
+            else:
+                extra = bandwidth_for(problem, value=without.value).bandwidth - used
+        except InfeasibleProblemError:
+            extra = math.nan
+    many, needs = (
+        int(np.count_nonzero(least)),
+        total(np.broadcast_to(sources.refresh_cost, least.shape) * least),
+    )
+    return PromisePrice(
+        text, many, needs, None if math.isnan(extra) else max(extra, 0.0), used, sources.time_unit
+    )

@@ -1,0 +1,268 @@
+"""Promises on the age of copies: kept in drawn histories, and at the price that is told."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+import freshopt as fo
+from freshopt.errors import InfeasibleProblemError, SourceDataError
+from freshopt.numerics.arrays import Array
+from freshopt.planning.request import Clock
+from freshopt.questions.promises import promises_of, rates_for_gaps
+from freshopt.scheduling.hours import Hours
+from tests.ground_truth.refusals import present
+
+PERIODIC, POISSON = fo.Refresh.PERIODIC, fo.Refresh.POISSON
+NAMES = np.array(["news/1", "news/2", "docs/1"], dtype=object)
+CHANGES = np.array([0.05, 1.0, 40.0])
+DAY, DAYS = 86_400.0, Clock("day")
+
+
+def is_open(hours: str | None, time: Array) -> np.ndarray:
+    """Return which moments, in days since a Monday, are open; written by hand for each text."""
+    day, hour = np.floor(time) % 7, (time % 1.0) * 24.0
+    known = {
+        None: np.ones(len(time), dtype=bool),
+        "not 22-6": (hour >= 6) & (hour < 22),
+        "workdays 8-20; not Wed 12-13": (day < 5)
+        & (hour >= 8)
+        & (hour < 20)
+        & ~((day == 2) & (hour >= 12) & (hour < 13)),
+    }
+    return np.asarray(known[hours])
+
+
+def drawn_lateness(
+    rate: float, change_rate: float, age: float, *, behind: bool, hours: str | None, success: float, seed: int
+) -> tuple[float, float]:
+    """Return the late share of a drawn copy and its standard error, minute by minute of open time."""
+    rng = np.random.default_rng(seed)
+    # Minutes, or tens of them where gaps are long, so that hours are whole.
+    step = 1.0 / (1440.0 if rate > 4.0 else 144.0)
+    clock = np.arange(0.0, 7.0 * (40 + 500.0 / max(rate, 1.0)), step) + step / 2
+    passed = np.cumsum(is_open(hours, clock)) / np.sum(is_open(hours, clock[: int(7.0 / step)])) * 7.0
+    tick = np.floor(passed * rate + rng.random())
+    attempts = clock[1:][np.diff(tick) > 0.0]
+    fetches = attempts[rng.random(len(attempts)) < success]
+    begin, end = fetches[:-1], fetches[1:]
+    since = begin + rng.exponential(1.0 / change_rate, len(begin)) if behind else begin
+    lost, whole = np.maximum(end - np.maximum(since + age, begin), 0.0), end - begin
+    share = float(lost.sum() / whole.sum())
+    # Blocks of gaps hold whole cycles of the week, nearly.
+    blocks = np.array_split(lost - share * whole, 30)
+    error = float(np.std([block.sum() for block in blocks]) * np.sqrt(30.0) / whole.sum())
+    return share, error
+
+
+@pytest.mark.parametrize(
+    ("text", "hours", "success"),
+    [
+        ("95% younger than 2h", None, 1.0),
+        ("80% younger than 5h", None, 0.6),
+        ("90% less than 1d behind", None, 1.0),
+        pytest.param("60% less than 6h behind", None, 0.7, marks=pytest.mark.exhaustive),
+        ("70% younger than 9h", "not 22-6", 1.0),
+        pytest.param("80% less than 1d behind", "not 22-6", 0.8, marks=pytest.mark.exhaustive),
+        ("60% younger than 2d", "workdays 8-20; not Wed 12-13", 1.0),
+    ],
+)
+def test_a_promise_holds_in_drawn_histories_and_asks_for_no_more(
+    text: str, hours: str | None, success: float
+) -> None:
+    [promise] = promises_of("promise", text, DAYS)
+    known = None if hours is None else Hours.of("hours", hours)
+    chance = None if success == 1.0 else np.full(3, success)
+    rates = promise.least_rates(NAMES, CHANGES, chance, PERIODIC, known, "day")
+    for k in (1, 2):
+        share, error = drawn_lateness(
+            rates[k],
+            CHANGES[k],
+            promise.age,
+            behind=promise.behind,
+            hours=hours,
+            success=success,
+            seed=5,
+        )
+        # Fetches stand at whole steps, which moves a share by a part of a gap.
+        assert (
+            abs(share - (1.0 - promise.share))
+            < 4.0 * error + 2e-4 + rates[k] / (1440.0 if rates[k] > 4.0 else 144.0) * 0.2
+        )
+
+
+def test_missed_changes_are_those_of_quadrature() -> None:
+    [promise] = promises_of("promise", "97% less than 3d behind", DAYS)
+    for refresh in (PERIODIC, POISSON):
+        rates = promise.least_rates(NAMES, CHANGES, None, refresh, None, "day")
+        for rate, change_rate in zip(rates.tolist(), CHANGES.tolist(), strict=True):
+            r, d = mpmath.mpf(rate), mpmath.mpf(change_rate)
+
+            def missed(s: mpmath.mpf, d: mpmath.mpf = d) -> mpmath.mpf:
+                return -mpmath.expm1(-d * (s - 3)) if s > 3 else mpmath.mpf(0)
+
+            if refresh is PERIODIC:
+                late = r * mpmath.quad(missed, mpmath.linspace(3, 1 / r, 20)) if 1 / r > 3 else 0
+            else:
+                ends = [3, *(3 + x / (r + d) for x in (1, 5, 20, 60)), 3 + 60 / r]
+                late = mpmath.quad(lambda s, r=r: r * mpmath.exp(-r * s) * missed(s), ends)
+            assert abs(late - mpmath.mpf("0.03")) < 1e-13
+
+
+def test_simple_ages_have_simple_rates() -> None:
+    [share, always] = promises_of("promise", ["95% younger than 2h", "docs/*: always younger than 1d"], DAYS)
+    at_random = share.least_rates(NAMES, CHANGES, None, POISSON, None, "day")
+    np.testing.assert_allclose(share.least_rates(NAMES, CHANGES, None, PERIODIC, None, "day"), 0.95 * 12.0)
+    np.testing.assert_allclose(at_random, np.log(20.0) * 12.0)
+    assert always.least_rates(NAMES, CHANGES, None, PERIODIC, None, "day").tolist() == pytest.approx(
+        [0, 0, 1]
+    )
+
+
+def test_gaps_of_open_hours_are_no_longer_by_the_clock() -> None:
+    hours = Hours.of("hours", "workdays 8-20; not Wed 12-13")
+    longest = np.array([2.7, 3.0, 9.0])
+    rates = rates_for_gaps(longest, hours, "day")
+    for rate, most in zip(rates.tolist(), longest.tolist(), strict=True):
+        for phase in (0.0, 0.21, 0.77):
+            opened = (np.arange(4_000) + phase) / rate * hours.share * DAY
+            gaps = np.diff(hours.moments(opened)) / DAY
+            assert gaps.max() < most + 1e-6
+        slower = (np.arange(40_000)) / (0.99 * rate) * hours.share * DAY
+        assert np.diff(hours.moments(slower)).max() / DAY > most
+    with pytest.raises(InfeasibleProblemError, match="out of reach"):
+        rates_for_gaps(np.array([2.0]), hours, "day")
+
+
+@pytest.mark.parametrize(
+    "words", ["not 22-6", "workdays 8-20; not Wed 12-13", "Sat,Sun Europe/Berlin", "daily"]
+)
+def test_lengths_of_gaps_have_the_shares_of_drawn_ones(words: str) -> None:
+    hours, rng = Hours.of("hours", words), np.random.default_rng(0)
+    week = hours.share * 7 * DAY
+    begin = 1_700_000_000.0 + rng.uniform(0.0, 10 * 7 * DAY, 20_000)
+    begin = hours.moments(hours.opened(begin)) if hours.zone else hours.moments(rng.uniform(0, week, 20_000))
+    for open_gap in (600.0, 0.3 * DAY, 1.7 * week):
+        length, share = hours.gaps(np.array([open_gap]))
+        assert share.sum() == pytest.approx(1.0)
+        assert (length * share).sum() == pytest.approx(open_gap / hours.share)
+        if hours.zone is None:
+            drawn = hours.moments(hours.opened(begin) + open_gap) - begin
+            for power in (2, 3):
+                mean, error = np.mean(drawn**power), np.std(drawn**power) / np.sqrt(len(drawn))
+                assert abs((length**power * share).sum() - mean) < 5.0 * error + 1e-9 * mean
+
+
+def test_hours_are_on_their_own_clock() -> None:
+    hours = Hours.of("hours", "Mon-Fri 8:00-20:00 Europe/Berlin")
+    summer, winter = (datetime(2026, month, 5, 6, 30, tzinfo=UTC).timestamp() for month in (8, 1))
+    assert hours.allow(summer)
+    assert not hours.allow(winter)
+    assert hours.following(winter) == datetime(2026, 1, 5, 7, 0, tzinfo=UTC).timestamp()
+
+
+def log_of(days: int = 60) -> fo.CrawlLog:
+    rng = np.random.default_rng(3)
+    names = [f"{kind}/{k}" for kind in ("news", "docs") for k in range(6)]
+    rate = rng.lognormal(-1.5, 1.0, len(names))
+    rows = [
+        (name, day, rng.random() < -np.expm1(-own))
+        for name, own in zip(names, rate, strict=True)
+        for day in range(days)
+    ]
+    start = datetime(2026, 3, 2, tzinfo=UTC)
+    source, day, changed = zip(*rows, strict=True)
+    return fo.CrawlLog(source, [start + timedelta(days=d) for d in day], changed)
+
+
+def test_a_plan_keeps_its_promises_and_their_price_is_right() -> None:
+    log = log_of()
+    promises = ["news/*: 95% younger than 16h", "97% less than 3d behind"]
+    plain = fo.plan(log, bandwidth="15/day", draws=0)
+    made = fo.plan(log, bandwidth="15/day", promise=promises, draws=0)
+    news = np.array([str(name).startswith("news/") for name in log.names])
+    assert np.all(1.0 - np.maximum(0.0, 1.0 - made.rates[news] * 16 / 24) >= 0.95 - 1e-12)
+    only, behind, both = made.promises
+    assert (only.sources, behind.sources) == (6, 12)
+    assert only.needs == pytest.approx(6 * 0.95 * 1.5)
+    extra = present(both.extra)
+    assert extra >= max(present(only.extra), present(behind.extra)) > 0.0
+    # With so much more the promised plan is as good as that without, and with less it is not.
+    enough = fo.plan(log, bandwidth=15.0 + extra, promise=promises, draws=0)
+    less = fo.plan(log, bandwidth=15.0 + 0.9 * extra, promise=promises, draws=0)
+    assert enough.solution.value == pytest.approx(plain.solution.value, rel=1e-7)
+    assert less.solution.value > plain.solution.value * (1.0 + 1e-6)
+    assert [each["text"] for each in made.summary()["promises"]] == [*promises, "all 2 promises"]
+    assert "Promised" in repr(made)
+
+
+def test_the_cheapest_plan_and_a_freshness_go_with_promises() -> None:
+    log = log_of()
+    target = [fo.Target(fo.problems.BinaryFreshness(), at_least=0.6, name="fresh")]
+    given: dict[str, Any] = {"objective": fo.Spend(), "constraints": target, "draws": 0}
+    cheapest, bare = fo.plan(log, promise="always younger than 2d", **given), fo.plan(log, **given)
+    extra = cheapest.solution.value - bare.solution.value
+    assert cheapest.promises[0].extra == pytest.approx(extra, rel=1e-6)
+    assert extra > 0.1
+    fresh = fo.plan(log, freshness="80%", promise="docs/*: always younger than 1d", draws=0)
+    alone = fo.plan(log, freshness="80%", draws=0)
+    assert fresh.promises[0].extra == pytest.approx(fresh.problem.bandwidth - alone.problem.bandwidth)
+
+
+def test_a_plan_within_hours_fetches_in_no_blackout() -> None:
+    log = log_of()
+    words = "workdays 8-20; not Wed 12-13"
+    made = fo.plan(log, bandwidth="40/day", horizon="14d", hours=words, max_interval="3d", draws=0)
+    clock = (log.end + made.schedule.time) + (datetime(2026, 3, 2).weekday())
+    assert is_open(words, clock - log.clock.number(datetime(2026, 3, 2, tzinfo=UTC), "t")).all()
+    assert len(made.schedule) == pytest.approx(14 * 40, rel=0.05)
+    for k in range(len(made.rates)):
+        assert np.diff(made.schedule.time[made.schedule.source == k]).max() <= 3.0 + 1e-9
+    # The schedule's value counts the closed hours, which the long run's does not.
+    assert made.schedule_value > made.solution.value
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"promise": "95 younger"}, "cannot be read"),
+        ({"promise": "9.5.1% younger than 2h"}, "cannot be read"),
+        ({"promise": "0% younger than 2h"}, "up to 100 %"),
+        ({"promise": "95% younger than soon"}, "promise"),
+        ({"promise": "blog/*: 95% younger than 2h"}, "no source is called 'blog/\\*'"),
+        ({"promise": "95% younger than 1h", "bandwidth": "15/day"}, "lower bounds need"),
+        ({"promise": "95% younger than 1h", "max_rate": "1/day"}, "shorten the least"),
+        ({"promise": "95% younger than 1h", "hours": "not 22-6"}, "out of reach"),
+        ({"hours": "Mon-Fri 25:00-26:00"}, "no time of day"),
+        ({"hours": "not daily"}, "no time at all"),
+        ({"hours": "sometimes 8-9"}, "no day"),
+        ({"hours": "8-9 Europe/Nowhere"}, "time_zone"),
+        (
+            {"hours": "8-9", "host_gap": "2s", "hosts": dict.fromkeys([*log_of(2).names.tolist()], "a")},
+            "which moves fetches",
+        ),
+    ],
+)
+def test_what_cannot_be_promised_is_said(given: dict[str, Any], words: str) -> None:
+    with pytest.raises((SourceDataError, InfeasibleProblemError), match=words):
+        fo.plan(log_of(20), draws=0, **given)
+
+
+def test_numbers_for_times_have_no_hours() -> None:
+    log = fo.CrawlLog(["a", "a", "b", "b"], [0.0, 2.0, 0.0, 1.0], [0, 1, 0, 1])
+    with pytest.raises(SourceDataError, match="Pass dates"):
+        fo.plan(log, hours="8-9", draws=0)
+
+
+def test_what_is_to_be_fresh_by_seven_on_workdays_is_fetched_before() -> None:
+    log = log_of(30)
+    made = fo.plan(log, bandwidth="12/day", horizon="21d", hours="workdays 5-7", min_rate="5/7d", draws=0)
+    clock = made.schedule.time + log.end
+    for k in range(len(made.rates)):
+        days = np.floor(clock[made.schedule.source == k])
+        assert np.unique(days).size == 15
+        assert np.all((clock[made.schedule.source == k] % 1.0 * 24 >= 5 - 1e-9) & (days % 7 < 5))
