@@ -45,6 +45,7 @@ _HOME = {
     "Ratio": "freshopt.modelling.constraints.ratio",
     "Target": "freshopt.modelling.constraints.target",
     "Tied": "freshopt.modelling.constraints.tied",
+    "Curve": "freshopt.modelling.curves.curve",
     "Expected": "freshopt.modelling.expected",
     "Objective": "freshopt.modelling.objective",
     "Refresh": "freshopt.modelling.objective",
@@ -142,6 +143,7 @@ if TYPE_CHECKING:
     from freshopt.modelling.constraints.ratio import Ratio as Ratio
     from freshopt.modelling.constraints.target import Target as Target
     from freshopt.modelling.constraints.tied import Tied as Tied
+    from freshopt.modelling.curves.curve import Curve as Curve
     from freshopt.modelling.expected import Expected as Expected
     from freshopt.modelling.objective import Objective as Objective
     from freshopt.modelling.objective import Refresh as Refresh

@@ -18,7 +18,7 @@ import numpy as np
 
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
-from freshopt.compiled.penalty_tables import TablesOf
+from freshopt.compiled.penalty_tables import PENALTIES, TableCell, TablesOf
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, Formula, Index, as_float64
 from freshopt.numerics.frozen_arrays import frozen_value
@@ -95,6 +95,8 @@ class Kernel:
     tables_of : callable, optional
         Returns the tables of `freshopt.compiled.penalty_tables`, by which compiled passes evaluate many
         sources whose kernel has no formulas for them.
+    table_cell : TableCell
+        The formulas that look into these tables.
     """
 
     importance: Array
@@ -109,6 +111,7 @@ class Kernel:
     unit_proof: ProofCell | None = None
     proof_parameters: tuple[Array, ...] | None = None
     tables_of: TablesOf | None = None
+    table_cell: TableCell = PENALTIES
 
     def cost(self, rate: Array) -> Array:
         """Return w·J(ρ); 0 where the importance is 0, even at rate 0."""
