@@ -90,7 +90,7 @@ def penalty_reach(
 
 
 class TableCell(NamedTuple):
-    """Scalar formulas that look into tables, and how many of a kernel's parameters they take."""
+    """Formulas that look into tables, and how many parameters they take."""
 
     demand: Demand
     proof: ProofCell

@@ -356,7 +356,7 @@ class Objective:
         return None
 
     def interpolation_error(self, sources: Sources, cost: float) -> float:
-        """Return by how much numerics may miss the objective, in total, at a cost.
+        """Return by how much numerics may miss the total cost.
 
         It is part of every certified gap; 0 of formulas.
         """

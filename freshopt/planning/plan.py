@@ -42,6 +42,7 @@ from freshopt.planning.plan_steps import (
     schedule_value_of,
     simple_rules,
     times_of,
+    with_change_model,
 )
 from freshopt.planning.plan_steps import estimated_sources as estimated_sources
 from freshopt.planning.plan_steps import learn as learn
@@ -410,6 +411,7 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress | None, *, crawl
         request = replace(request, objective=objective, signals=None)
         if not follows_signals(request.objective):
             estimate, lower, upper, sources = learn(log, request)
+    request = with_change_model(log, request)
     step("refresh rates")
     problem, request, needed = problem_asked(request, sources, log if crawled else None)
     solution = solve_with_kinks(problem, TOLERANCE, PROVED)

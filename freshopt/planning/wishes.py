@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypedDict, TypeVar, cast
 
 import numpy as np
 
-from freshopt.errors import ObjectiveError, SourceDataError, check_seed, expect, refuse_unknown
+from freshopt.errors import ObjectiveError, SourceDataError, check_seed, expect, one_of, refuse_unknown
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.weekly_profile import check_load_limit
 from freshopt.logs.crawl_log import CrawlLog
@@ -58,6 +58,7 @@ from freshopt.scheduling.rate_table import RateTable
 from freshopt.simulation.rules import RULES, Rule, rules_of
 from freshopt.units import Time, bounds_as_intervals, share_of
 
+CHANGE_MODELS = ("poisson", "learnt")
 # Posterior samples that a plan may ask for: the relative error of their mean is then 1 %.
 MOST_DRAWS = 10_000
 
@@ -311,6 +312,14 @@ class Wishes:
         help="Extra cost of a fetch that finds a change, relative to one that finds none (a 304), such"
         " as 20. --bandwidth and --host-limits are then in that unit.",
     )
+    change_model: str = wish(
+        "poisson",
+        lambda name, given, _log: one_of(given, CHANGE_MODELS, name, SourceDataError),
+        usual="poisson",
+        metavar="MODEL",
+        help="How sources change: poisson, or learnt from the log, for --objective binary and age.",
+        group="estimates",
+    )
     compare_rule: Mapping[str, Rule] | None = wish(
         None,
         lambda name, given, _log: _rules(name, given),
@@ -421,6 +430,7 @@ class _TimedWishes(_EveryWish, total=False):
     retry_at_once: bool
     changed_cost: Any
     signals: Any
+    change_model: str
 
 
 class BackTestWishes(_TimedWishes, total=False):

@@ -1,4 +1,4 @@
-"""`Curve`: an objective from numbers, a table, a function, or pairs of rate and cost."""
+"""`Curve`: an objective from a table, a function, or pairs."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ class Curve(Objective):
         if len(parts) not in (2, 3) or any(functions) != all(functions):
             raise ObjectiveError(
                 f"cost of Curve is {shown(self.cost)}. Pass (rates, costs), (rates, costs, slopes), "
-                "a function of rates, or two functions (rate, cost) of one parameter, with a slope of the same kind."
+                "a function of rates, or two functions (rate, cost) of one parameter, with a slope of the "
+                "same kind."
             )
         if all(functions):
             found = sampled(parts, self._range())

@@ -23,7 +23,7 @@ MOST_PIECES = 2**22
 
 
 class Points(NamedTuple):
-    """Points of one curve or n of them, shape (points,) or (n, points); slopes or None."""
+    """Points of one curve, or of n in n rows; slopes or None."""
 
     rates: Array
     costs: Array
@@ -95,8 +95,8 @@ def chords_of(points: Points) -> Array:
         rates, costs = (", ".join(f"{one:.6g}" for one in part[own][k : k + 3]) for part in (x, c))
         raise ObjectiveError(
             f"Curve is not convex at points {_where(place)} to {k + 2}: at rates {rates} the costs "
-            f"are {costs}, and the slope falls from {chords[own][k]:.6g} to {chords[own][k + 1]:.6g}. Correct them, or "
-            "pass the points of the lower convex hull."
+            f"are {costs}, and the slope falls from {chords[own][k]:.6g} to {chords[own][k + 1]:.6g}. Correct "
+            "them, or pass the points of the lower convex hull."
         )
     if slopes is not None:
         above = (slopes[..., :-1] > chords + size) | (slopes[..., 1:] < chords - size)
@@ -113,7 +113,7 @@ def chords_of(points: Points) -> Array:
 
 
 def error_between(points: Points) -> Array:
-    """Return how far any convex function may be below each chord, shape (..., points − 1).
+    """Return how far a convex function may be below each chord.
 
     That is to the tangents' crossing where slopes are given, else to that of the next chords.
     """

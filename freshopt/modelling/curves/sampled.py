@@ -1,4 +1,6 @@
-"""Points of curves given as functions, as many as a bound on the error between them needs.
+"""Points of curves given as functions, with their error.
+
+As many are taken as a bound on the error between them needs.
 
 A convex function lies below the chord of two of its points and above the tangents, or the next chords. Their
 distance falls with the square of the points' own, so one coarse pass tells how many a fine one needs.
@@ -23,7 +25,7 @@ COARSE, MOST_POINTS, AIMED = 2048, 2**20, 4e-10
 
 
 class Sampled(NamedTuple):
-    """Points of a function, and by how much their curve may be off it.
+    """Points of a function, and how far off their curve may be.
 
     At most `relative` times the cost and `absolute` besides.
     """
@@ -34,7 +36,7 @@ class Sampled(NamedTuple):
 
 
 def sampled(functions: tuple[Function, ...], between: tuple[float, float]) -> Sampled:
-    """Return points of a cost, of a rate and a cost, or of these and slopes, by their parameter."""
+    """Return points of functions (rate, cost) or (rate, cost, slope)."""
     low, high = between
     at = np.geomspace(low, high, COARSE) if low > 0.0 else np.linspace(low, high, COARSE)
     points, error, allowed = _measured(functions, at)
@@ -61,7 +63,7 @@ def identity(at: Array) -> Array:
 
 
 def _measured(functions: tuple[Function, ...], at: Array) -> tuple[Points, Array, Array]:
-    """Return points in order of their rates, the error between them, and that which is allowed."""
+    """Return points by rate, the error between them, and the allowed one."""
     rates = _rate(functions, at)
     costs, *slopes = (
         _evaluated(one, at, what) for one, what in zip(functions[1:], ("cost", "slope"), strict=False)
