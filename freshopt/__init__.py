@@ -21,6 +21,7 @@ logging.getLogger("freshopt").addHandler(logging.NullHandler())
 # The public names, by the module that has them, and the public packages. Editors read the same below.
 _HOME = {
     "power": "freshopt.autodiff.own_powers",
+    "perspective": "freshopt.autodiff.perspective",
     "Certificate": "freshopt.certificates.certificate",
     "certify": "freshopt.certificates.certificate",
     "Solution": "freshopt.certificates.solution",
@@ -118,6 +119,7 @@ if TYPE_CHECKING:
     from freshopt import testing as testing
     from freshopt import tools as tools
     from freshopt.autodiff.own_powers import power as power
+    from freshopt.autodiff.perspective import perspective as perspective
     from freshopt.certificates.certificate import Certificate as Certificate
     from freshopt.certificates.certificate import certify as certify
     from freshopt.certificates.solution import Solution as Solution

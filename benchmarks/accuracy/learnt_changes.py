@@ -30,8 +30,8 @@ from freshopt.simulation.static_costs import ChangeWindow, static_costs
 READ, BUNDLED = ("eol_releases", "scoop_packages"), ("debian-uploads", "gstreamer-plugins")
 OBJECTIVES = {"binary": BinaryFreshness(), "age": Age()}
 WEEK, LENGTH, CRAWLS, MOST = 7.0, 182.0, 60, 400
-# (what, history, low, high): cost saved in percent on average over draws, binary; and whether the error of the
-# predicted cost falls on average over histories and objectives where a shape was learnt.
+# (what, history, low, high): cost saved in percent on average over draws, binary; and by how much the error of
+# the predicted cost falls on average, over histories and objectives where a shape was learnt.
 STATEMENTS = (
     ("saved", "eol_releases", -1.0, 6.0),
     ("saved", "scoop_packages", -1.5, 1.5),
@@ -54,7 +54,10 @@ def rows(data: str = "", draws: int = 6) -> Iterator[Row]:
                 continue
             log, world, weight = found
             estimate = default_estimate(log)
-            sources, window = fo.Sources(estimate.change_rate_, weight), ChangeWindow.of(world, end - LENGTH, end)
+            sources, window = (
+                fo.Sources(estimate.change_rate_, weight),
+                ChangeWindow.of(world, end - LENGTH, end),
+            )
             for kind, plain in OBJECTIVES.items():
                 learnt = with_learnt_changes(plain, log, default_estimate)
                 row: Row = {"history": name, "objective": kind, "draw": draw, "sources": len(weight)}
@@ -78,7 +81,11 @@ def claims(record: Record) -> Claims:
         if what == "saved":
             some = [r["saved"] for r in record["runs"] if (r["history"], r["objective"]) == (name, "binary")]
         else:
-            off = [[abs(np.log(r[f"{m} ratio"])) for m in ("poisson", "learnt")] for r in record["runs"] if r["nats"]]
+            off = [
+                [abs(np.log(r[f"{m} ratio"])) for m in ("poisson", "learnt")]
+                for r in record["runs"]
+                if r["nats"]
+            ]
             some = [before - after for before, after in off]
         if some:
             mean = float(np.mean(some))

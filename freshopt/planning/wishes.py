@@ -317,8 +317,9 @@ class Wishes:
         lambda name, given, _log: one_of(given, CHANGE_MODELS, name, SourceDataError),
         usual="poisson",
         metavar="MODEL",
-        help="How sources change: poisson, or learnt from the log, for --objective binary and age.",
         group="estimates",
+        help="How sources change: poisson, or learnt from the log, for --objective binary and age.",
+        told=True,
     )
     compare_rule: Mapping[str, Rule] | None = wish(
         None,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from freshopt.errors import ObjectiveError, SourceDataError
+from freshopt.errors import ObjectiveError, SourceDataError, warn
 from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
 from freshopt.modelling.curves.change_shape import ChangeShape
@@ -31,6 +31,8 @@ from freshopt.problems.binary_freshness import BinaryFreshness
 GAPS = np.geomspace(2.0**-6, 2.0**5, 67)
 # Crawls that the Poisson process counts as, those that teach, and the share of them that comes later.
 PRIOR, MOST_CRAWLS, LATER, FEWEST = 50.0, 20_000, 1.0 / 3.0, 100
+# Nats from which on evidence is strong: a likelihood ratio of 20, as Jeffreys has it.
+STRONG = 3.0
 # Rounds of EM, and samples of the sources for the interval, each from what all of them tell.
 ROUNDS, SAMPLES = 100, 30
 
@@ -80,12 +82,19 @@ def with_learnt_changes(
     """
     if type(objective) not in (BinaryFreshness, Age):
         raise ObjectiveError(
-            f"a learnt change model is for 'binary' and 'age': what {type(objective).__name__} counts, changed "
-            "and unchanged crawls do not tell. Pass one of these as objective, or leave change_model out."
+            f"a learnt change model is for 'binary' and 'age': what {type(objective).__name__} counts, "
+            "changed and unchanged crawls do not tell. Pass one of these as objective, or leave "
+            "change_model out."
         )
     found = learnt_changes(log, fit)
     assert isinstance(objective, BinaryFreshness | Age)
-    return replace(objective, changes=found) if found.evidence > 0.0 else objective
+    if not found.evidence > STRONG:
+        warn(
+            f"change_model: the log has no strong evidence against a Poisson process ({found.evidence:.1f} "
+            f"nats, {STRONG:g} asked for), which is planned for."
+        )
+        return objective
+    return replace(objective, changes=found)
 
 
 def _teaching(log: CrawlLog, fit: Callable[[CrawlLog], Estimator], seed: int) -> Teaching:

@@ -60,6 +60,7 @@ GROUPS: dict[str, dict[str, Group]] = {
                 "seed",
                 "draws",
                 "signals",
+                "change-model",
             ),
         ),
         "Advanced": Group((), ("engine", "scheduler")),

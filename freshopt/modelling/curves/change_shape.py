@@ -1,8 +1,9 @@
 """`ChangeShape`: when sources change, other than as a Poisson process.
 
-The stale share c(u) of copies that are as old as u mean gaps between changes is non-decreasing and concave for
-every stationary process: its slope is how likely a source that has just changed stays so for longer than u. Bursts bend it early, regular changes late. A polygon is all there is to know of it for freshness and
-age: with C = ∫c, D = ∫C, and for refreshes at equal gaps u,
+The stale share c(u) of copies that are as old as u mean gaps between changes is non-decreasing and concave
+for every stationary process: its slope is how likely a source that has just changed stays so for longer than
+u. Bursts bend it early, regular changes late. A polygon is all there is to know of it for freshness and age:
+with C = ∫c, D = ∫C, and for refreshes at equal gaps u,
 
     binary   mean C/u,  index V = uc − C,  V' = uc',
     age      mean D/u,  index V = uC − D,  V' = uc,
@@ -20,7 +21,7 @@ import numpy as np
 
 from freshopt.errors import ObjectiveError
 from freshopt.modelling.cost_curve import Cell, Curve
-from freshopt.numerics.arrays import LARGEST, Array, IntArray
+from freshopt.numerics.arrays import LARGEST, ROUNDED, Array, IntArray
 from freshopt.numerics.frozen_arrays import frozen_value
 
 # Octaves of x = ρ/Δ and points in which Poisson refreshes are inverted, and chords, each of which leaves a
@@ -79,12 +80,13 @@ class ChangeShape:
                 "below. Correct them."
             )
         slopes = np.diff(c) / np.diff(u)
-        if not slopes[-1] >= 0.0 or np.any(np.diff(slopes) > 1e-9 * slopes[:-1]) or not slopes[0] > 0.0:
-            k = int(np.argmax(np.append(np.diff(slopes) > 1e-9 * slopes[:-1], True)))
+        # Shares are right to their last bit, slopes to that of a share over a step.
+        bent = np.append(np.diff(slopes) > ROUNDED / np.minimum(np.diff(u)[1:], np.diff(u)[:-1]), True)
+        if not slopes[-1] >= 0.0 or np.any(bent[:-1]) or not slopes[0] > 0.0:
             raise ObjectiveError(
-                f"shares of ChangeShape do not rise ever more slowly at the age "
-                f"{u[min(k + 1, len(u) - 1)]:.6g}: that is no stale share of a stationary process. Pass their "
-                "concave hull."
+                "shares of ChangeShape do not rise ever more slowly at the age "
+                f"{u[int(np.argmax(bent)) + 1]:.6g}: that is no stale share of a stationary process. Pass "
+                "their concave hull."
             )
 
     def __repr__(self) -> str:
@@ -224,6 +226,8 @@ class _Scaled:
             here = np.minimum(k, last - 1)
             slope = u * (own.c[here] + own.slopes[here] * (u - own.u[here]))
             u = np.maximum(u - (self._index(u, here) - v) / slope, own.u[here])
+        # From 0 on the index is a cube alone, which Newton's steps would take long to follow down.
+        u = np.where(k == 0, np.cbrt(3.0 * v / own.slopes[0]), u)
         return np.where(k == last, beyond, u) / d
 
     def poisson_cost(self, rate: Array, d: Array) -> Array:

@@ -95,8 +95,8 @@ def chords_of(points: Points) -> Array:
         rates, costs = (", ".join(f"{one:.6g}" for one in part[own][k : k + 3]) for part in (x, c))
         raise ObjectiveError(
             f"Curve is not convex at points {_where(place)} to {k + 2}: at rates {rates} the costs "
-            f"are {costs}, and the slope falls from {chords[own][k]:.6g} to {chords[own][k + 1]:.6g}. Correct "
-            "them, or pass the points of the lower convex hull."
+            f"are {costs}, and the slope falls from {chords[own][k]:.6g} to {chords[own][k + 1]:.6g}. "
+            "Correct them, or pass the points of the lower convex hull."
         )
     if slopes is not None:
         above = (slopes[..., :-1] > chords + size) | (slopes[..., 1:] < chords - size)
