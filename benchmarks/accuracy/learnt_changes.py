@@ -30,8 +30,8 @@ from freshopt.simulation.static_costs import ChangeWindow, static_costs
 READ, BUNDLED = ("eol_releases", "scoop_packages"), ("debian-uploads", "gstreamer-plugins")
 OBJECTIVES = {"binary": BinaryFreshness(), "age": Age()}
 WEEK, LENGTH, CRAWLS, MOST = 7.0, 182.0, 60, 400
-# (what, history, low, high): cost saved in percent on average over draws, binary; and by how much the error of
-# the predicted cost falls on average, over histories and objectives where a shape was learnt.
+# (what, history, low, high): cost saved in percent on average over draws, binary; and by how much the error
+# of the predicted cost falls on average, over histories and objectives where a shape was learnt.
 STATEMENTS = (
     ("saved", "eol_releases", -1.0, 6.0),
     ("saved", "scoop_packages", -1.5, 1.5),

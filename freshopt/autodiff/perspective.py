@@ -83,8 +83,8 @@ class perspective_of_sources(Elementwise):  # type: ignore[misc]  # noqa: N801 -
             )
         if not (self.inner.is_convex() or self.inner.is_concave()):
             raise ObjectiveError(
-                f"g of perspective, '{self.inner}', is neither convex nor concave by the rules of CVXPY. Write "
-                "it with atoms that are."
+                f"g of perspective, '{self.inner}', is neither convex nor concave by the rules of CVXPY. "
+                "Write it with atoms that are."
             )
 
     def numeric(self, values: list[Array]) -> Array:

@@ -204,6 +204,8 @@ def backtest(
         As in `plan`. Crawls that follow them are then one more policy: the rule is of what was learnt before
         a window, and follows the signals in it. Beside it stands the plan without signals that makes as many
         crawls. What crawls hid is drawn given the signals, too.
+    change_model : str
+        As in `plan`; a shape is learnt before each window.
     load_limit : float
         As in `plan`; 1 leaves out the plan at good phases of the week.
     compare_rule : str, sequence of str, or mapping, optional

@@ -33,8 +33,8 @@ GAPS = np.geomspace(2.0**-6, 2.0**5, 67)
 PRIOR, MOST_CRAWLS, LATER, FEWEST = 50.0, 20_000, 1.0 / 3.0, 100
 # Nats from which on evidence is strong: a likelihood ratio of 20, as Jeffreys has it.
 STRONG = 3.0
-# Rounds of EM, and samples of the sources for the interval, each from what all of them tell.
-ROUNDS, SAMPLES = 100, 30
+# Rounds of EM, and samples of the sources for the interval, each with rounds from what all of them tell.
+ROUNDS, SAMPLES, MORE = 100, 30, 30
 
 
 class Teaching(NamedTuple):
@@ -143,7 +143,7 @@ def _mixture(likelihood: Array, weight: Array, start: Array | None = None) -> Ar
     """Return the weights of ramps that weighted crawls and the prior make most likely."""
     prior = _poisson()
     mixed = prior if start is None else start
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS if start is None else MORE):
         told = mixed * ((weight / (likelihood @ mixed)) @ likelihood)
         mixed = (PRIOR * prior + told) / (PRIOR + float(np.sum(weight)))
     return mixed
