@@ -178,7 +178,7 @@ def _reciprocal(rate: Array) -> tuple[Array, Array, Array]:
     return x, -x * x, 2.0 * x * x * x
 
 
-def _product(rate: Array, value: Array) -> tuple[Array, tuple[Array, ...], tuple[tuple[Array, ...], ...]]:
+def _product(rate: Array, value: Array) -> tuple[Any, ...]:
     """Return ρ·g and its derivatives in both."""
     x, none, one = np.maximum(rate, LEAST), np.zeros_like(value), np.ones_like(value)
     return x * value, (value, x), ((none, one), (one, none))

@@ -86,7 +86,7 @@ def estimated_sources(log: CrawlLog, request: Wishes) -> tuple[Estimator, Source
 
 
 def with_change_model(log: CrawlLog, request: Wishes) -> Wishes:
-    """Return a request whose objective has the change model that is asked for."""
+    """Return a request whose objective has the change model asked for."""
     if request.change_model == "poisson":
         return request
     fit = request.estimator or default_estimate

@@ -1,4 +1,4 @@
-"""`learnt_changes`: the shape of change that a log shows, beside a Poisson process.
+"""`learnt_changes`: the shape of change that a log shows.
 
 The stale share c(u) of a stationary process is concave, and so a mixture of ramps min(u/τ, 1), each that of
 regular changes τ mean gaps apart. A crawl a gap g after the last one finds a change with the probability
@@ -38,14 +38,14 @@ ROUNDS, SAMPLES, MORE = 100, 30, 30
 
 
 class Teaching(NamedTuple):
-    """Later crawls: their sources, and the likelihood of each under every ramp, shape (m, ramps)."""
+    """Later crawls: their sources, and likelihoods, shape (m, ramps)."""
 
     source: IntArray
     likelihood: Array
 
 
 def learnt_changes(log: CrawlLog, fit: Callable[[CrawlLog], Estimator], seed: int = 0) -> ChangeShape:
-    """Return the shape of change that the later crawls of a log show.
+    """Return the shape of change that later crawls show.
 
     `fit` estimates change rates from the earlier ones.
 
@@ -132,7 +132,7 @@ def _teaching(log: CrawlLog, fit: Callable[[CrawlLog], Estimator], seed: int) ->
 
 
 def _poisson() -> Array:
-    """Return the weights of ramps whose mixture is 1 − e^{−u} at every gap."""
+    """Return the weights of ramps that make 1 − e^{−u}."""
     shares = -np.expm1(-np.append(0.0, GAPS))
     slopes = np.append(np.diff(shares) / np.diff(np.append(0.0, GAPS)), 0.0)
     weights: Array = GAPS * -np.diff(slopes)
@@ -140,7 +140,7 @@ def _poisson() -> Array:
 
 
 def _mixture(likelihood: Array, weight: Array, start: Array | None = None) -> Array:
-    """Return the weights of ramps that weighted crawls and the prior make most likely."""
+    """Return the most likely weights of ramps."""
     prior = _poisson()
     mixed = prior if start is None else start
     for _ in range(ROUNDS if start is None else MORE):

@@ -181,7 +181,7 @@ def _laplace(polygon: _Polygon, x: Array, order: int) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scaled:
-    """Formulas of sources of change rate d: the polygon's at u = ds, over d^order."""
+    """The polygon's formulas at u = ds, over d^order."""
 
     polygon: _Polygon
     order: int

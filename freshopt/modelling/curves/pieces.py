@@ -23,7 +23,7 @@ MOST_PIECES = 2**22
 
 
 class Points(NamedTuple):
-    """Points of one curve, or of n in n rows; slopes or None."""
+    """Points of one curve, or of n in rows."""
 
     rates: Array
     costs: Array
