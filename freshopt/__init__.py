@@ -21,6 +21,7 @@ logging.getLogger("freshopt").addHandler(logging.NullHandler())
 # The public names, by the module that has them, and the public packages. Editors read the same below.
 _HOME = {
     "power": "freshopt.autodiff.own_powers",
+    "perspective": "freshopt.autodiff.perspective",
     "Certificate": "freshopt.certificates.certificate",
     "certify": "freshopt.certificates.certificate",
     "Solution": "freshopt.certificates.solution",
@@ -45,6 +46,7 @@ _HOME = {
     "Ratio": "freshopt.modelling.constraints.ratio",
     "Target": "freshopt.modelling.constraints.target",
     "Tied": "freshopt.modelling.constraints.tied",
+    "Curve": "freshopt.modelling.curves.curve",
     "Expected": "freshopt.modelling.expected",
     "Objective": "freshopt.modelling.objective",
     "Refresh": "freshopt.modelling.objective",
@@ -117,6 +119,7 @@ if TYPE_CHECKING:
     from freshopt import testing as testing
     from freshopt import tools as tools
     from freshopt.autodiff.own_powers import power as power
+    from freshopt.autodiff.perspective import perspective as perspective
     from freshopt.certificates.certificate import Certificate as Certificate
     from freshopt.certificates.certificate import certify as certify
     from freshopt.certificates.solution import Solution as Solution
@@ -142,6 +145,7 @@ if TYPE_CHECKING:
     from freshopt.modelling.constraints.ratio import Ratio as Ratio
     from freshopt.modelling.constraints.target import Target as Target
     from freshopt.modelling.constraints.tied import Tied as Tied
+    from freshopt.modelling.curves.curve import Curve as Curve
     from freshopt.modelling.expected import Expected as Expected
     from freshopt.modelling.objective import Objective as Objective
     from freshopt.modelling.objective import Refresh as Refresh

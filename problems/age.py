@@ -26,7 +26,7 @@ m = 1 − x/u, a = u/2 − m and A = u²/2 − 1 + (1 + u)e^{−u}, no term of w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -47,7 +47,8 @@ from freshopt.modelling.cone_forms import (
     square_over,
     within_lifetime,
 )
-from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
+from freshopt.modelling.cost_curve import NOT_POISSON, Cell, Curve, CurveObjective
+from freshopt.modelling.curves.change_shape import ChangeShape
 from freshopt.modelling.objective import (
     Command,
     ConeForm,
@@ -85,6 +86,8 @@ class Age(CurveObjective):
         ``PERIODIC`` (default), ``POISSON``, or ``ON_REQUEST`` of caches, whose `Sources` have request rates.
     nodes : int
         Quadrature nodes of the *declared* periodic cell; see Notes. The numerics are exact in any case.
+    changes : ChangeShape, optional
+        As of `BinaryFreshness`.
 
     Notes
     -----
@@ -106,6 +109,7 @@ class Age(CurveObjective):
     waits_after_signals: ClassVar[bool] = True
     on_request: ClassVar[bool] = True
     nodes: int = 2
+    changes: ChangeShape | None = field(default=None, repr=False)
     commands: ClassVar[tuple[Command, ...]] = (Command("age", "time since the oldest missed change"),)
 
     def __post_init__(self) -> None:
@@ -157,7 +161,7 @@ class Age(CurveObjective):
 
     def convex_per_bandwidth(self, sources: Sources) -> str | None:  # noqa: ARG002
         """Return None: age is convex in the bandwidth used."""
-        return None
+        return None if self.changes is None else NOT_POISSON
 
     def cost_of_freshness(self, fresh: Expression, sources: Sources) -> Expression:
         """Return w·(1 − F)²/(ΔF)."""
@@ -165,6 +169,8 @@ class Age(CurveObjective):
 
     def curve(self, sources: Sources) -> Curve:
         """Return the cost curve c(s) = s − (1 − e^{−Δs})/Δ."""
+        if self.changes is not None:
+            return self.changes.curve(sources.column("change_rate"), 1)
         return Curve.compiled(
             sources.column("change_rate"),
             _at,

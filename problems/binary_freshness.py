@@ -20,7 +20,7 @@ Periodic attempts that succeed with chance s = 1 − q are a sum of these. With 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -41,7 +41,8 @@ from freshopt.modelling.cone_forms import (
     stale_total,
     within_lifetime,
 )
-from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
+from freshopt.modelling.cost_curve import NOT_POISSON, Cell, Curve, CurveObjective
+from freshopt.modelling.curves.change_shape import ChangeShape
 from freshopt.modelling.objective import Command, ConeForm, Refresh
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.request_cell import RequestForms
@@ -58,6 +59,9 @@ class BinaryFreshness(CurveObjective):
     ----------
     refresh : Refresh
         ``PERIODIC`` (default), ``POISSON``, or ``ON_REQUEST`` of caches, whose `Sources` have request rates.
+    changes : ChangeShape, optional
+        How sources change where that is no Poisson process, as `freshopt.plan` learns it. There are then no
+        signals and no cone program.
 
     Notes
     -----
@@ -80,6 +84,7 @@ class BinaryFreshness(CurveObjective):
     """
 
     refresh: Refresh = Refresh.PERIODIC
+    changes: ChangeShape | None = field(default=None, repr=False)
     sense: ClassVar[Literal["minimise", "maximise"]] = "maximise"
     on_request: ClassVar[bool] = True
     window_cones: ClassVar[bool] = True
@@ -135,15 +140,17 @@ class BinaryFreshness(CurveObjective):
 
     def curve(self, sources: Sources) -> Curve:
         """Return the cost curve c(s) = 1 − e^{−Δs}, the stale part."""
+        if self.changes is not None:
+            return self.changes.curve(sources.column("change_rate"), 0)
         return binary_curve(sources.column("change_rate"))
 
     def change_slope(self, changes: Array) -> Array:
         """Return f' = e^{−x} of f(x) = 1 − e^{−x}."""
-        return np.exp(-changes)
+        return np.exp(-changes) if self.changes is None else self.changes.slope(changes)
 
     def convex_per_bandwidth(self, sources: Sources) -> str | None:  # noqa: ARG002
         """Return None: penalties of missed changes are convex in it."""
-        return None
+        return None if self.changes is None else NOT_POISSON
 
     def cost_of_freshness(self, fresh: Expression, sources: Sources) -> Expression:
         """Return w·F."""

@@ -19,6 +19,7 @@ import numpy as np
 from freshopt.certificates.solution import Answer, Solution
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.errors import SolverRefusedError, expect_settings
+from freshopt.modelling.cost_curve import NOT_POISSON
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import Array, total
@@ -91,6 +92,8 @@ class BinaryLambdaCrawl:
         objective = problem.objective
         if not isinstance(objective, BinaryFreshness):
             return f"it maximises BinaryFreshness, not {type(objective).__name__}"
+        if objective.changes is not None:
+            return NOT_POISSON
         if objective.refresh is not Refresh.POISSON:
             return f"its rates are of {Refresh.POISSON!r}, not {objective.refresh!r}"
         if problem.sources.failing is not None:

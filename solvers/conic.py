@@ -24,6 +24,7 @@ from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.cvx import Expression, cp, quiet
 from freshopt.errors import SolverRefusedError, expect_settings, shortened
+from freshopt.modelling.cost_curve import NOT_POISSON
 from freshopt.modelling.declaration import declare_part, declare_total
 from freshopt.modelling.failing_fetches import in_attempts, refused_attempts
 from freshopt.modelling.fetches.conditional_fetches import PerBandwidth
@@ -139,6 +140,8 @@ class Conic:
         declared = problem.objective.objective if isinstance(problem.objective, Worst) else problem.objective
         if type(declared).per_source is Objective.per_source:
             return f"{type(problem.objective).__name__} has numerics only, and declares no expression"
+        if getattr(declared, "changes", None) is not None:
+            return NOT_POISSON
         if isinstance(declared, PerBandwidth) and (refused := declared.without_cone()):
             return refused
         if counts_signals(declared) and bool(np.any(problem.sources.signalled)):

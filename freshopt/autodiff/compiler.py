@@ -48,6 +48,8 @@ _REGISTERED: dict[str | type, tuple[Rule, Parameters | None]] = {
     **{name: (rule, None) for name, rule in {**SMOOTH, **KINKED}.items()},
     "huber": (SMOOTH["huber"], lambda expression: (expression.M.value,)),
 }
+# In perspectives a rate of 0 stands for so little: what follows of it stays within the floats.
+LEAST = 1e-70
 # They were one class until CVXPY 1.7.
 _POWERS = ("power", "Power", "PowerApprox")
 SAME = ("Promote", "broadcast_to", "reshape", "transpose", "nonneg_wrap", "conj", "real")
@@ -170,6 +172,21 @@ def compile_expression(expression: Expression, rate: Expression) -> Tape:
     return Tape(tuple(compiler.steps), tuple(compiler.constants), tuple(finished))
 
 
+def _reciprocal(rate: Array) -> tuple[Array, Array, Array]:
+    """Return 1/ρ and its derivatives."""
+    x = 1.0 / np.maximum(rate, LEAST)
+    return x, -x * x, 2.0 * x * x * x
+
+
+def _product(rate: Array, value: Array) -> tuple[Any, ...]:
+    """Return ρ·g and its derivatives in both."""
+    x, none, one = np.maximum(rate, LEAST), np.zeros_like(value), np.ones_like(value)
+    return x * value, (value, x), ((none, one), (one, none))
+
+
+_RECIPROCAL, _PRODUCT = user_rule(_reciprocal), user_rule(_product)
+
+
 class _Compiler:
     """State of one compilation: steps, constants and their places."""
 
@@ -255,6 +272,8 @@ class _Compiler:
         name = kind.__name__ if kind.__module__.split(".")[0] == "cvxpy" else ""
         if name in RELATIVE:
             return self._relative(expression, RELATIVE[name])
+        if kind.__module__ == "freshopt.autodiff.perspective":
+            return self._perspective(expression)
         if name in _POWERS:
             p = expression.p
             found: tuple[Rule, Parameters | None] | None = power(float(getattr(p, "value", p))), None
@@ -286,6 +305,14 @@ class _Compiler:
         determinant = np.asarray(x.slope * y.intercept - x.intercept * y.slope)
         slots = tuple(self.place(part) for part in (x, y, difference))
         return self._append(Apply(rule, slots, (self._constant(determinant),)))
+
+    def _perspective(self, expression: Expression) -> int:
+        """Place ρ·g(a/ρ), of g's own steps at a/ρ."""
+        rate = self.place(self.parts(expression.args[0]))
+        inverse = self._append(Apply(_RECIPROCAL, (rate,), ()))
+        self._found[id(expression.period)] = AffineSum({inverse: vector(expression.scale)}, ZERO, ZERO)
+        value = self.place(self.parts(expression.inner))
+        return self._append(Apply(_PRODUCT, (rate, value), ()))
 
     def _constant(self, value: Array) -> int:
         """Return the place of a constant, or of an equal one."""

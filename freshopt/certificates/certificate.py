@@ -359,6 +359,7 @@ def _certified(
         value = problem.objective.value_from_cost(cost, problem.sources)
         short += above
         gap = replace(gap, cost=cost, value=value)
+    short += problem.objective.interpolation_error(problem.sources, gap.cost)
     return _summarise(gap, found, host_dual, infeasibility, short)
 
 

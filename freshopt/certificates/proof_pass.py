@@ -18,7 +18,7 @@ import numpy as np
 from freshopt.certificates.best_response import beside_terms, limit_term
 from freshopt.certificates.duality_gap import Gap
 from freshopt.compiled.columns import column
-from freshopt.compiled.penalty_tables import PENALTY, tables_for
+from freshopt.compiled.penalty_tables import tables_for
 from freshopt.compiled.proof_columns import INFLATION, Proof, ProofColumns, enabled
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import Array, as_float64, chunks, exact_sum, read_only, sum_of_one_sign
@@ -58,16 +58,17 @@ def tabled_columns(problem: Problem) -> ProofColumns | None:
     kernel, n = problem.numerics, len(problem.sources)
     if not isinstance(kernel, Kernel) or kernel.tables_of is None:
         return None
-    tables = tables_for(n, kernel.tables_of, lambda: enabled(n, PENALTY))
+    cell = kernel.table_cell
+    tables = tables_for(n, kernel.tables_of, lambda: enabled(n, cell.proof))
     if tables is None:
         return None
     return ProofColumns(
         n,
-        PENALTY,
+        cell.proof,
         None,
         False,
         column(kernel.importance),
-        (column(kernel.parameters[0]), tables.values),
+        (*map(column, kernel.parameters[: cell.takes]), tables.values),
         column(problem.sources.refresh_cost),
         column(problem.lower),
         column(problem.upper),
@@ -196,6 +197,7 @@ def gap_of_proof(
     gap = Gap(problem, rates, numerics, proof.cost, value, slack, host_slack, None, halved=halved)
     own = limit_term(price, slack, problem.bandwidth)
     short = (exact_sum(gap.limit_terms(price, host_prices)) if len(hosts) else own) + proof.gap
+    short += problem.objective.interpolation_error(problem.sources, gap.cost)
     return ProvedGap(gap, short if math.isfinite(short) else math.inf)
 
 

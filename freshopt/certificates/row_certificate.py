@@ -232,7 +232,7 @@ def prove_rows(
         return _unrepaired(problem, program, given)
     gap = RowGap.of(program, repaired.rates)
     y = row_multipliers(gap) if multipliers is None else multipliers
-    short = gap.at(y)
+    short = gap.at(y) + problem.objective.interpolation_error(problem.sources, gap.cost)
     proved, nothing = math.isfinite(short) and math.isfinite(gap.cost), NOTHING
     wrong = gap.contradiction() if proved else None
     if wrong is not None:

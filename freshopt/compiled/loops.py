@@ -34,6 +34,7 @@ from freshopt.compiled.cells import (
     attempt_roots,
     conditional_functions,
     counted_signals,
+    curve_table,
     request_age,
     request_functions,
     request_power,
@@ -85,6 +86,7 @@ FORMULAS = (
     attempt_functions,
     attempt_roots,
     counted_signals,
+    curve_table,
 )
 # What calls itself much is too long to be written out at each call.
 LONG = (window_harmonic,)
@@ -92,8 +94,8 @@ ORDERED = (vector_math, *FORMULAS, *LONG)
 INLINED = (inverse_tables, wide_tables, vector_math, *FORMULAS, *LONG, column_passes, host_search)
 # Calls that are left to LLVM cost a host of ten sources a fifth of its search: records are passed in memory.
 FORCED = (*FORMULAS, column_passes, host_search)
-# What few hosts call need not be inlined.
-RARE = (host_search.largest_step,)
+# What few hosts call need not be inlined, nor what is long itself.
+RARE = (host_search.largest_step, curve_table.pieces_before, curve_table.pieces_above)
 
 for _module in INLINED:
     for _, _function in inspect.getmembers(_module, inspect.isfunction):

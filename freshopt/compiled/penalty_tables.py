@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.proof_functions import ProofCell, Values
 from freshopt.numerics.arrays import Array, read_only
 from freshopt.numerics.inverse_tables import OCTAVE, octave_points, octave_rows, row_values
@@ -88,7 +89,16 @@ def penalty_reach(
     return (rate + d) * (off / paid)
 
 
+class TableCell(NamedTuple):
+    """Formulas that look into tables, and how many parameters they take."""
+
+    demand: Demand
+    proof: ProofCell
+    takes: int
+
+
 PENALTY = ProofCell(penalty_values, penalty_reach)
+PENALTIES = TableCell(penalty_response, PENALTY, 1)
 
 
 def tables_for(n: int, tables_of: TablesOf, enabled: Callable[[], bool]) -> PenaltyTables | None:

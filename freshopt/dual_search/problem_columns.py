@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from freshopt.compiled.columns import Columns, column, enabled
-from freshopt.compiled.penalty_tables import penalty_response, tables_for
+from freshopt.compiled.penalty_tables import tables_for
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
@@ -27,16 +27,17 @@ def tabled_columns(problem: Problem, kernel: Kernel, *, counted: bool = False) -
     n = len(problem.sources)
     if kernel.tables_of is None:
         return None
-    tables = tables_for(n, kernel.tables_of, lambda: enabled(n, penalty_response, counted=counted))
+    cell = kernel.table_cell
+    tables = tables_for(n, kernel.tables_of, lambda: enabled(n, cell.demand, counted=counted))
     if tables is None:
         return None
     return Columns(
         n,
-        penalty_response,
+        cell.demand,
         None,
         False,
         column(kernel.importance),
-        (column(kernel.parameters[0]), tables.response),
+        (*map(column, kernel.parameters[: cell.takes]), tables.response),
         column(problem.sources.refresh_cost),
         column(problem.lower),
         column(problem.upper),

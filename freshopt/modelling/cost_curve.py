@@ -11,7 +11,7 @@ which need integrals of their own.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,8 @@ from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.kernel import Kernel
 from freshopt.separable.mixture import Mixed, MixedInverse, MixedWith, UpTo, checked_nodes
 
+# Why what is derived for Poisson changes is refused.
+NOT_POISSON = "it is derived for Poisson changes, and the change model is learnt"
 # What a curve without compiled forms and windows says about refreshes on request.
 NO_FORMS = RequestForms()
 
@@ -411,6 +413,7 @@ class CurveObjective(Objective):
 
     __slots__ = ()
     counts_signals: ClassVar[bool] = False
+    changes: Any = None
 
     def curve(self, sources: Sources) -> Curve:  # noqa: ARG002
         """Return the cost curve of the sources."""
@@ -466,6 +469,8 @@ class CurveObjective(Objective):
         None means that the curve has no such cell.
         """
         curve = self.curve(sources)
+        if self.changes is not None:
+            return None
         if self.refresh is Refresh.PERIODIC and curve.counted is not None:
             return curve.counted.kernel(sources.column("importance"), curve.parameters)
         return curve.kernel(sources.column("importance"), Refresh.ON_SIGNAL) if curve.on_signal else None
@@ -477,4 +482,6 @@ class CurveObjective(Objective):
         """
         if self.refresh is Refresh.ON_REQUEST:
             return "a copy that is refreshed on request waits for requests, not for signals"
+        if self.changes is not None:
+            return NOT_POISSON
         return super().refuses_signals()

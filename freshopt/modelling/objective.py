@@ -363,6 +363,13 @@ class Objective:
         """
         return None
 
+    def interpolation_error(self, sources: Sources, cost: float) -> float:
+        """Return by how much numerics may miss the total cost.
+
+        It is part of every certified gap; 0 of formulas.
+        """
+        return 0.0
+
     def take(self, index: Index) -> Objective:
         """Return the objective for some of the sources.
 

@@ -214,6 +214,8 @@ def backtest(
         crawls. What crawls hid is drawn given the signals, too.
     promise : str or sequence of str, optional
         As in `plan`.
+    change_model : str
+        As in `plan`; a shape is learnt before each window.
     load_limit : float
         As in `plan`; 1 leaves out the plan at good phases of the week.
     compare_rule : str, sequence of str, or mapping, optional

@@ -40,6 +40,7 @@ from freshopt.planning.plan_steps import (
     schedule_value_of,
     simple_rules,
     times_of,
+    with_change_model,
 )
 from freshopt.planning.plan_steps import estimated_sources as estimated_sources
 from freshopt.planning.plan_steps import learn as learn
@@ -337,6 +338,10 @@ def plan(
         asking uses: a conditional fetch of what is unchanged uses 1, of what has changed 1 + changed_cost.
         Bandwidth and host limits are in that unit, rates and the schedule are of fetches. Under bandwidth,
         bounds and host limits alone; there is no weekly cycle then, and no posterior sample.
+    change_model : str
+        "poisson", or "learnt": how likely a copy of some age is stale, by later crawls of the log at change
+        rates that earlier ones taught (`problem.objective.changes`, with its evidence and interval). Of
+        binary freshness and age; without strong evidence it is a Poisson process, with a warning.
     signals : path or dataframe, optional
         Signals that sources had changed, from a sitemap, a feed or a webhook: columns ``source``, ``time``
         and, where there are several sorts, ``kind``. Recall and precision of each source are learnt from the
@@ -432,6 +437,7 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress | None, *, crawl
         request = replace(request, objective=objective, signals=None)
         if not follows_signals(request.objective):
             estimate, lower, upper, sources = learn(log, request)
+    request = with_change_model(log, request)
     step("refresh rates")
     problem, request, needed = problem_asked(request, sources, log if crawled else None)
     solution = solve_with_kinks(problem, TOLERANCE, PROVED)

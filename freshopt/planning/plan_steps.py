@@ -52,6 +52,7 @@ from freshopt.planning.request import PerSource, default_estimate, featured_esti
 from freshopt.planning.wishes import Wishes
 from freshopt.questions.bandwidth_for import BandwidthFor
 from freshopt.questions.promises import PromisePrice, promise_price, rates_for_gaps
+from freshopt.questions.learnt_changes import with_learnt_changes
 from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.questions.todays_crawls import needed_bandwidth, own_bandwidth
 from freshopt.report.context import PROVED
@@ -90,6 +91,14 @@ def estimated_sources(log: CrawlLog, request: Wishes) -> tuple[Estimator, Source
         hosts = None if request.hosts is None else request.hosts(log.names)
         estimate = learnt_signals(log, request.signals, hosts)
     return estimate, sources_of(estimate, log, request)
+
+
+def with_change_model(log: CrawlLog, request: Wishes) -> Wishes:
+    """Return a request whose objective has the change model asked for."""
+    if request.change_model == "poisson":
+        return request
+    fit = request.estimator or default_estimate
+    return replace(request, objective=with_learnt_changes(request.objective, log, fit))
 
 
 def sources_of(estimate: Estimator, log: CrawlLog, request: Wishes) -> Sources:

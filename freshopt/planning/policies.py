@@ -31,7 +31,7 @@ from freshopt.planning.failing_window import Statuses, recorded_attempts, with_f
 from freshopt.planning.good_phases import at_good_phases, good_phases, phased_method, phased_problem
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.measured import Conduct, Measured, RuleFacts, measure, per_time
-from freshopt.planning.plan_steps import TOLERANCE, estimated_sources, problem_of
+from freshopt.planning.plan_steps import TOLERANCE, estimated_sources, problem_of, with_change_model
 from freshopt.planning.replanning import check_size, replanned_crawls
 from freshopt.planning.static_rates import (
     Nodes,
@@ -128,6 +128,7 @@ def policies_in(
     window, request = with_failures(window, request, statuses)
     heard, request = request, replace(request, signals=None)
     estimate, sources = estimated_sources(window.past, request)
+    request = with_change_model(window.past, request)
     nodes = nodes_of(estimate)
     if learnt is not None:
         each = learnt[0][window.index].T

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypedDict, TypeVar, cast
 
 import numpy as np
 
-from freshopt.errors import ObjectiveError, SourceDataError, check_seed, expect, refuse_unknown
+from freshopt.errors import ObjectiveError, SourceDataError, check_seed, expect, one_of, refuse_unknown
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.features.source_features import SourceFeatures
 from freshopt.estimators.weekly_profile import check_load_limit
@@ -63,6 +63,7 @@ from freshopt.scheduling.rate_table import RateTable
 from freshopt.simulation.rules import RULES, Rule, rules_of
 from freshopt.units import Time, bounds_as_intervals, share_of
 
+CHANGE_MODELS = ("poisson", "learnt")
 # Posterior samples that a plan may ask for: the relative error of their mean is then 1 %.
 MOST_DRAWS = 10_000
 
@@ -327,6 +328,15 @@ class Wishes:
         " as 20. --bandwidth and --host-limits are then in that unit.",
     )
     source_columns: Mapping[str, PerSource] | None = wish(None, columns_of)
+    change_model: str = wish(
+        "poisson",
+        lambda name, given, _log: one_of(given, CHANGE_MODELS, name, SourceDataError),
+        usual="poisson",
+        metavar="MODEL",
+        group="estimates",
+        help="How sources change: poisson, or learnt from the log, for --objective binary and age.",
+        told=True,
+    )
     compare_rule: Mapping[str, Rule] | None = wish(
         None,
         lambda name, given, _log: _rules(name, given),
@@ -440,6 +450,7 @@ class _TimedWishes(_EveryWish, total=False):
     features: Any
     source_columns: Any
     promise: Any
+    change_model: str
 
 
 class BackTestWishes(_TimedWishes, total=False):

@@ -18,7 +18,7 @@ import numpy as np
 
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
-from freshopt.compiled.penalty_tables import TablesOf
+from freshopt.compiled.penalty_tables import PENALTIES, TableCell, TablesOf
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, Formula, Index, as_float64
 from freshopt.numerics.frozen_arrays import frozen_value
@@ -113,6 +113,8 @@ class Kernel:
         sources whose kernel has no formulas for them.
     quick : Quick, optional
         Of many sources whose formulas are dear: a search asks it for most best responses, a proof for sums.
+    table_cell : TableCell
+        The formulas that look into these tables.
     """
 
     importance: Array
@@ -128,6 +130,7 @@ class Kernel:
     proof_parameters: tuple[Array, ...] | None = None
     tables_of: TablesOf | None = None
     quick: Quick | None = None
+    table_cell: TableCell = PENALTIES
 
     def cost(self, rate: Array) -> Array:
         """Return w·J(ρ); 0 where the importance is 0, even at rate 0."""

@@ -61,6 +61,7 @@ GROUPS: dict[str, dict[str, Group]] = {
                 "draws",
                 "signals",
                 "features",
+                "change-model",
             ),
         ),
         "Advanced": Group((), ("engine", "scheduler")),

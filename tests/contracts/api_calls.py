@@ -215,6 +215,7 @@ CALLS: dict[str, Call] = {
         {"rates": {"a": 1.0, "b": 0.5}, "horizon": 3.0, "method": scheduling.Periodic(), "time_unit": "day"},
     ),
     "freshopt.power": Call(fo.power, {"x": cp.Variable(2), "exponents": [0.5, 0.25]}),
+    "freshopt.perspective": Call(fo.perspective, {"g": cp.square, "rate": cp.Variable(2), "a": [0.5, 2.0]}),
     "freshopt.solve_many": Call(fo.solve_many, GROUPED),
     "freshopt.solve": Call(
         fo.solve,

@@ -24,6 +24,16 @@ CONSTRAINTS: dict[str, Call] = {
     "freshopt.Budget": constrained(
         fo.Budget, limit={"x": 1.0, "y": 0.8}, cost=[1.0, 2.0, 1.0], by=["x", "x", "y"], name="bytes"
     ),
+    "freshopt.Curve": Call(
+        lambda **given: fo.solve(fo.Problem(fo.Curve(**given), SOURCES, 2.0)),
+        {
+            "cost": ([0.0, 1.0, 2.0], [3.0, 1.0, 0.5]),
+            "slope": [-2.5, -1.0, -0.2],
+            "refresh": fo.Refresh.POISSON,
+            "per_change": True,
+            "between": (0.1, 10.0),
+        },
+    ),
     "freshopt.Expected": Call(
         lambda **given: fo.solve(fo.Problem(fo.Expected(**given), SOURCES, 2.0)),
         {

@@ -1,0 +1,1 @@
+"""Cost curves from numbers: tables, functions, pairs, and what a log tells."""
