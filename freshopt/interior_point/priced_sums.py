@@ -1,0 +1,193 @@
+"""`solve_priced`: prices of sums that share no source and have no other row.
+
+Each sum is a search in one unknown. What it uses at a price, D(p), falls, and the use at which its cost has
+the slope p rises: they meet once, at φ'(D(p)) = p. D is near a power of p, as a secant in logarithms through
+the last two passes has it, and φ' is known: the use at which the two meet is found without a look at the
+sources, be it on a step of a tariff, at its end, at a limit or on a smooth cost. One pass over the sources
+serves all sums.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from freshopt.autodiff.kinked_atoms import LEFT, RIGHT
+from freshopt.interior_point.linear_pieces import curveless
+from freshopt.interior_point.solve_rows import RowAnswer
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray
+from freshopt.separable.derived_kernel import DerivedNumerics
+from freshopt.separable.kernel import Numerics
+from freshopt.separable.program import Program
+from freshopt.separable.rows import RATE
+from freshopt.separable.usage_costs import UsageCosts
+
+# Passes at most; 9 programs of a million sources need 4 to 9.
+_PASSES = 60
+# Logarithms of the use and of what the price is worth are this near: what is left is made up by scaling the
+# rates, whose loss is the square of it.
+_NEAR = 1e-8
+# Rounds of scaling, since sources at bounds take no part.
+_ROUNDS = 4
+# Elasticities of demand; before two passes are known it is taken for that of a cost 1/ρ.
+_FIRST, _STEEP, _FLAT = -0.5, -100.0, -1e-3
+# Halvings of log u: 1400 nats to 1e-18.
+_HALVINGS = 70
+# Sources that are looked at for curvature.
+_LOOKED_AT = 2000
+# Where demand is 0 or infinite the price moves by this factor.
+_FAR = 1e3
+
+
+class PricedSums(NamedTuple):
+    """A program of priced sums.
+
+    Attributes
+    ----------
+    n : int
+        Number of sources; the variables of sums follow.
+    row : ndarray of int, shape (n,)
+        Each source's sum, or m.
+    coefficient : ndarray, shape (n,)
+    order : ndarray of int, shape (m,)
+        The variable of each sum, among those of sums.
+    """
+
+    n: int
+    row: IntArray
+    coefficient: Array
+    order: IntArray
+
+
+def priced_sums(program: Program) -> PricedSums | None:
+    """Return the sums that a program's rows are, or None."""
+    rows, numerics = program.rows, program.numerics
+    if not isinstance(numerics, UsageCosts) or not isinstance(numerics.usages, DerivedNumerics):
+        return None
+    n, m = int(np.count_nonzero(~numerics.usage)), len(rows)
+    if len(program) - n != m or bool(np.any(rows.kind != RATE)) or bool(np.any(numerics.usage[:n])):
+        return None
+    source, own = rows.source, rows.source < n
+    if len(own) - np.count_nonzero(own) != m or bool(np.any((rows.coefficient > 0.0) != own)):
+        return None
+    if bool(np.any(np.bincount(source[own], minlength=n) > 1)):
+        return None
+    row, coefficient = np.full(n, m, dtype=np.int64), np.zeros(n)
+    row[source[own]], coefficient[source[own]] = rows.row[own], rows.coefficient[own]
+    order = np.empty(m, dtype=np.int64)
+    order[rows.row[~own]] = source[~own] - n
+    looked = np.arange(0, n, max(1, n // _LOOKED_AT))
+    low = program.lower[looked]
+    high = np.minimum(program.upper[looked], low + 2.0 * np.maximum(program.typical[looked], low))
+    with np.errstate(all="ignore"):
+        straight = curveless(numerics.sources.take(looked), low, high) & (high > low)
+    return None if bool(np.any(straight)) else PricedSums(n, row, coefficient, order)
+
+
+def solve_priced(program: Program, sums: PricedSums) -> RowAnswer | None:
+    """Return rates and prices of priced sums, None where a search stalls."""
+    with np.errstate(all="ignore"):
+        return _Search(program, sums).run()
+
+
+class _Search:
+    """Prices of all sums at once."""
+
+    def __init__(self, program: Program, sums: PricedSums) -> None:
+        numerics = program.numerics
+        assert isinstance(numerics, UsageCosts)
+        assert isinstance(numerics.usages, DerivedNumerics)
+        n, variable = sums.n, sums.n + sums.order
+        self.sums, self.m, self.passes = sums, len(sums.order), 0
+        self.sources: Numerics = numerics.sources
+        self.worth = numerics.usages.take(sums.order)
+        self.lower, self.upper = program.lower[:n], program.upper[:n]
+        self.least, self.most = program.lower[variable], program.upper[variable]
+        self.typical = program.typical[variable]
+        self.limits = program.rows.limits
+
+    def run(self) -> RowAnswer | None:
+        """Search until every sum is what its price is worth."""
+        price = self._start()
+        low, high = np.zeros(self.m), np.full(self.m, np.inf)
+        last, free = (np.full(self.m, np.nan),) * 2, np.zeros(self.m, dtype=np.bool_)
+        elasticity = np.full(self.m, _FIRST)
+        for _ in range(_PASSES):
+            rates, used = self._demand(price)
+            left, right = self._slopes(used)
+            x, y = np.log(price), np.log(used)
+            found = (y - last[1]) / (x - last[0])
+            elasticity = np.where(
+                np.isfinite(found) & (found < 0.0), np.clip(found, _STEEP, _FLAT), elasticity
+            )
+            last = np.where(np.isfinite(y), x, last[0]), np.where(np.isfinite(y), y, last[1])
+            low, high = np.where(price < left, price, low), np.where(price > right, price, high)
+            bought, following = self._meeting(x, y, elasticity)
+            met = ((left <= price) & (price <= right)) | (np.abs(y - np.log(bought)) <= _NEAR)
+            if bool(np.all(met)):
+                return self._answer(price, rates, np.where((left <= price) & (price <= right), used, bought))
+            inside = (following > low) & (following < high) & np.isfinite(y)
+            far = np.sqrt(np.maximum(low, high / _FAR**2)) * np.sqrt(np.minimum(high, low * _FAR**2))
+            far = np.where(low == 0.0, price / _FAR, np.where(np.isinf(high), price * _FAR, far))
+            # Where use is free at this price, all that costs nothing may be used.
+            gratis = (right == 0.0) & ~free
+            free |= gratis
+            following = np.where(gratis, 0.0, np.where(inside, following, far))
+            price = np.where(met, price, following)
+        return None
+
+    def _meeting(self, x: Array, y: Array, elasticity: Array) -> tuple[Array, Array]:
+        """Return uses and prices where costs' slopes meet the demand as modelled."""
+        low = np.log(np.maximum(self.least, SMALLEST))
+        high = np.log(np.minimum(self.most, LARGEST))
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            dear = np.log(-self.worth.marginal(np.exp(middle))) > x + (middle - y) / elasticity
+            low, high = np.where(dear, low, middle), np.where(dear, middle, high)
+        used = np.exp(high)
+        used = np.where(np.abs(used - self.most) <= 1e-14 * used, self.most, used)
+        left, right = self._slopes(used * (1.0 - 1e-14))[0], self._slopes(used * (1.0 + 1e-14))[1]
+        return used, np.clip(np.exp(x + (high - y) / elasticity), left, right)
+
+    def _start(self) -> Array:
+        slope = -self.worth.marginal(np.clip(self.typical, self.least, self.most))
+        usable = (slope > 0.0) & np.isfinite(slope)
+        other = float(np.median(slope[usable])) if bool(np.any(usable)) else 1.0
+        return np.where(usable, slope, other)
+
+    def _demand(self, price: Array) -> tuple[Array, Array]:
+        """Return best responses, and what each sum uses."""
+        self.passes += 1
+        paid = np.append(price, 0.0)[self.sums.row] * self.sums.coefficient
+        rates = np.clip(self.sources.inverse_marginal(paid), self.lower, self.upper)
+        rates = np.where(np.isnan(rates), self.lower, rates)
+        return rates, self._used(rates)
+
+    def _used(self, rates: Array) -> Array:
+        amounts = np.where(self.sums.coefficient > 0.0, self.sums.coefficient * rates, 0.0)
+        used = np.bincount(self.sums.row, weights=amounts, minlength=self.m + 1)[: self.m]
+        return used.astype(np.float64)
+
+    def _slopes(self, used: Array) -> tuple[Array, Array]:
+        """Return the slopes of the costs on either side of uses."""
+        at = np.clip(used, self.least, self.most)
+        left, right = -self.worth.marginal(at, LEFT), -self.worth.marginal(at, RIGHT)
+        left = np.where(used > self.most, np.inf, np.where(used <= self.least, 0.0, left))
+        right = np.where(used >= self.most, np.inf, np.where(used < self.least, 0.0, right))
+        none = np.isnan(left) | np.isnan(right)
+        return np.where(none, np.inf, np.maximum(left, 0.0)), np.where(none, np.inf, right)
+
+    def _answer(self, price: Array, rates: Array, wanted: Array) -> RowAnswer | None:
+        """Return the answer, its rates scaled to what the prices are worth."""
+        for _ in range(_ROUNDS):
+            used = self._used(rates)
+            factor = np.append(np.where(used > 0.0, wanted / used, 1.0), 1.0)
+            if bool(np.all(np.abs(factor - 1.0) <= np.finfo(float).eps)):
+                break
+            rates = np.clip(rates * factor[self.sums.row], self.lower, self.upper)
+        used = np.clip(self._used(rates), self.least, self.most)
+        variables = np.empty(self.m)
+        variables[self.sums.order] = used
+        every = np.concatenate((rates, variables))
+        return RowAnswer(every, price, np.zeros(self.m), 0.0, self.passes, self.passes, None, ())
