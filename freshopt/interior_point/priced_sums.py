@@ -23,15 +23,15 @@ from freshopt.separable.program import Program
 from freshopt.separable.rows import RATE
 from freshopt.separable.usage_costs import UsageCosts
 
-# Passes at most; 9 programs of a million sources need 4 to 9.
-_PASSES = 60
-# Logarithms of the use and of what the price is worth are this near: what is left is made up by scaling the
-# rates, whose loss is the square of it.
-_NEAR = 1e-8
+# Passes at most; 9 programs of a million sources need 4 to 9, demand that all but jumps some 60.
+_PASSES = 120
+# Logarithms of the use and of what the price is worth are this near, or those of the bracket's prices: what
+# is left is made up by mixing rates of both ends, or scaling them, whose loss is the square of it.
+_NEAR, _CLOSED = 1e-8, 1e-13
 # Rounds of scaling, since sources at bounds take no part.
 _ROUNDS = 4
 # Elasticities of demand; before two passes are known it is taken for that of a cost 1/ρ.
-_FIRST, _STEEP, _FLAT = -0.5, -100.0, -1e-3
+_FIRST, _STEEP, _FLAT = -0.5, -1e9, -1e-3
 # Halvings of log u: 1400 nats to 1e-18.
 _HALVINGS = 70
 # Sources that are looked at for curvature.
@@ -81,7 +81,8 @@ def priced_sums(program: Program) -> PricedSums | None:
     low = program.lower[looked]
     high = np.minimum(program.upper[looked], low + 2.0 * np.maximum(program.typical[looked], low))
     with np.errstate(all="ignore"):
-        straight = curveless(numerics.sources.take(looked), low, high) & (high > low)
+        looked_at = numerics.sources.take(looked)
+        straight = curveless(looked_at, low, high) & (high > low) & (looked_at.marginal(high) != 0.0)
     return None if bool(np.any(straight)) else PricedSums(n, row, coefficient, order)
 
 
@@ -113,6 +114,8 @@ class _Search:
         low, high = np.zeros(self.m), np.full(self.m, np.inf)
         last, free = (np.full(self.m, np.nan),) * 2, np.zeros(self.m, dtype=np.bool_)
         elasticity = np.full(self.m, _FIRST)
+        before = np.full(self.m, np.inf)
+        ends = [np.full(self.sums.n, np.nan)] * 2
         for _ in range(_PASSES):
             rates, used = self._demand(price)
             left, right = self._slopes(used)
@@ -123,17 +126,29 @@ class _Search:
             )
             last = np.where(np.isfinite(y), x, last[0]), np.where(np.isfinite(y), y, last[1])
             low, high = np.where(price < left, price, low), np.where(price > right, price, high)
+            for side, moved in enumerate((price < left, price > right)):
+                ends[side] = np.where(np.append(moved, False)[self.sums.row], rates, ends[side])
             bought, following = self._meeting(x, y, elasticity)
-            met = ((left <= price) & (price <= right)) | (np.abs(y - np.log(bought)) <= _NEAR)
+            inside = (left <= price) & (price <= right)
+            width = np.log(high) - np.log(low)
+            met = inside | (np.abs(y - np.log(bought)) <= _NEAR) | (width <= _CLOSED)
             if bool(np.all(met)):
-                return self._answer(price, rates, np.where((left <= price) & (price <= right), used, bought))
-            inside = (following > low) & (following < high) & np.isfinite(y)
+                return self._answer(price, rates, np.where(inside, used, bought), ends)
+            # Where nothing is used the first unit's price may do; a bracket that shrinks slowly is halved.
+            following = np.where(used == 0.0, right, following)
+            slow = width > 0.5 * before
+            before = np.where(slow, np.inf, width)
+            usable = (following > low) & (following < high) & (np.isfinite(y) | (used == 0.0)) & ~slow
             far = np.sqrt(np.maximum(low, high / _FAR**2)) * np.sqrt(np.minimum(high, low * _FAR**2))
-            far = np.where(low == 0.0, price / _FAR, np.where(np.isinf(high), price * _FAR, far))
+            far = np.where(
+                low == 0.0,
+                np.where(price > 0.0, price, high) / _FAR,
+                np.where(np.isinf(high), price * _FAR, far),
+            )
             # Where use is free at this price, all that costs nothing may be used.
             gratis = (right == 0.0) & ~free
             free |= gratis
-            following = np.where(gratis, 0.0, np.where(inside, following, far))
+            following = np.where(gratis, 0.0, np.where(usable, following, far))
             price = np.where(met, price, following)
         return None
 
@@ -178,14 +193,22 @@ class _Search:
         none = np.isnan(left) | np.isnan(right)
         return np.where(none, np.inf, np.maximum(left, 0.0)), np.where(none, np.inf, right)
 
-    def _answer(self, price: Array, rates: Array, wanted: Array) -> RowAnswer | None:
-        """Return the answer, its rates scaled to what the prices are worth."""
+    def _answer(self, price: Array, rates: Array, wanted: Array, ends: list[Array]) -> RowAnswer | None:
+        """Return the answer, its rates moved to what the prices are worth."""
+        used, group = self._used(rates), self.sums.row
+        for short, end in zip((used < wanted, used > wanted), ends, strict=True):
+            away = self._used(end) - used
+            share = np.clip((wanted - used) / away, 0.0, 1.0)
+            share = np.append(np.where(short & np.isfinite(share), share, 0.0), 0.0)[group]
+            rates = np.where(share > 0.0, rates + share * (end - rates), rates)
         for _ in range(_ROUNDS):
             used = self._used(rates)
             factor = np.append(np.where(used > 0.0, wanted / used, 1.0), 1.0)
-            if bool(np.all(np.abs(factor - 1.0) <= np.finfo(float).eps)):
-                break
-            rates = np.clip(rates * factor[self.sums.row], self.lower, self.upper)
+            rates = np.clip(
+                rates * np.where(np.abs(factor - 1.0) <= 2.0 * _NEAR, factor, 1.0)[group],
+                self.lower,
+                self.upper,
+            )
         used = np.clip(self._used(rates), self.least, self.most)
         variables = np.empty(self.m)
         variables[self.sums.order] = used

@@ -17,7 +17,7 @@ from freshopt.modelling.constraints.usages import Usage
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import LARGEST, Array, as_number
+from freshopt.numerics.arrays import LARGEST, as_number
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.rows import RowBlock
@@ -115,9 +115,11 @@ class Priced:
 
     def expression(self, rate: Expression, sources: Sources) -> Expression:
         """Return the cost at an affine `rate` as a CVXPY expression."""
+        from scipy.sparse import csr_array
+
         used = self.budget.used(sources)
-        totals = cp.hstack([used.coefficient[own] @ rate[used.source[own]] for own in _by_row(used)])
-        return cp.sum(self._formula(totals))
+        shape = len(used), len(sources)
+        return cp.sum(self._formula(csr_array((used.coefficient, (used.row, used.source)), shape) @ rate))
 
     def usage(self, sources: Sources) -> Usage:
         """Return the cost with the variables of its rows."""
@@ -196,12 +198,6 @@ def _checked_tariff(tariff: Mapping[Any, Any], what: str) -> dict[float, float]:
                 "not convex. Pass prices that rise."
             )
     return dict(steps)
-
-
-def _by_row(block: RowBlock) -> list[Array]:
-    """Return the entries of each row."""
-    order = np.argsort(block.row, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(block.row, minlength=len(block)))[:-1])
 
 
 def _below(key: object, both: bool) -> object:
