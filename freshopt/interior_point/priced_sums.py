@@ -28,6 +28,8 @@ _PASSES = 120
 # Logarithms of the use and of what the price is worth are this near, or those of the bracket's prices: what
 # is left is made up by mixing rates of both ends, or scaling them, whose loss is the square of it.
 _NEAR, _CLOSED = 1e-8, 1e-13
+# After so many passes a bracket that has not been halved is: demand then jumps.
+_PATIENT = 8
 # Rounds of scaling, since sources at bounds take no part.
 _ROUNDS = 4
 # Elasticities of demand; before two passes are known it is taken for that of a cost 1/ρ.
@@ -116,7 +118,7 @@ class _Search:
         elasticity = np.full(self.m, _FIRST)
         before = np.full(self.m, np.inf)
         ends = [np.full(self.sums.n, np.nan)] * 2
-        for _ in range(_PASSES):
+        for k in range(_PASSES):
             rates, used = self._demand(price)
             left, right = self._slopes(used)
             x, y = np.log(price), np.log(used)
@@ -133,10 +135,11 @@ class _Search:
             width = np.log(high) - np.log(low)
             met = inside | (np.abs(y - np.log(bought)) <= _NEAR) | (width <= _CLOSED)
             if bool(np.all(met)):
-                return self._answer(price, rates, np.where(inside, used, bought), ends)
+                worth = self._meeting(x, y, np.full(self.m, -np.inf))[0]
+                return self._answer(price, rates, np.where(inside, used, worth), ends)
             # Where nothing is used the first unit's price may do; a bracket that shrinks slowly is halved.
             following = np.where(used == 0.0, right, following)
-            slow = width > 0.5 * before
+            slow = (k >= _PATIENT) & (width > 0.5 * before)
             before = np.where(slow, np.inf, width)
             usable = (following > low) & (following < high) & (np.isfinite(y) | (used == 0.0)) & ~slow
             far = np.sqrt(np.maximum(low, high / _FAR**2)) * np.sqrt(np.minimum(high, low * _FAR**2))

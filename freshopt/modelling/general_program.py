@@ -212,8 +212,9 @@ def require_bounded(program: Program, sources: Sources, costly: BoolArray | None
     unbounded = np.flatnonzero(endless if costly is None else endless[: len(costly)] & ~costly)
     if len(unbounded):
         names = map(sources.label, unbounded) if len(program) >= len(sources) else map(str, unbounded)
+        none = "" if len(program.rows) else "there is no bandwidth: "
         raise SourceDataError(
-            f"no constraint bounds the rate of {list_offenders(names)}, and more always helps. Pass "
+            f"{none}no constraint bounds the rate of {list_offenders(names)}, and more always helps. Pass "
             "bandwidth=, a Budget or a price with a positive cost there, or max_rate."
         )
 
