@@ -172,7 +172,9 @@ def _too_many(program: Program | None) -> str | None:
 def _declared_upper(problem: Problem) -> Array:
     """Return the upper bounds without those that rows imply."""
     upper, bundles = problem.upper, problem.bundles
-    return upper if bundles is None else -bundles.largest(-upper)
+    if bundles is not None:
+        return -bundles.largest(-upper)
+    return np.concatenate((upper, *(own.upper for own in problem.usages)))
 
 
 def _without_slack_rows(program: Program, found: RowAnswer) -> Array:

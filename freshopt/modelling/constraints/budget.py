@@ -100,8 +100,15 @@ class Budget:
         """Label under which prices and messages name it."""
         return self.name or ("bandwidth" if self.cost is None else "budget")
 
+    @property
+    def bounded(self) -> bool:
+        """Whether there is any bound."""
+        return any(getattr(self, side) is not None for side in _SIDES)
+
     def blocks(self, sources: Sources) -> list[RowBlock]:
         """Return one row per group and bound."""
+        if not self.bounded:
+            raise SourceDataError(f"{self._what} bounds nothing. Pass limit=, or price it with fo.Priced.")
         found = []
         for value, name, reserve in (
             (self.limit if self.exactly is None else self.exactly, self.label, False),

@@ -111,7 +111,7 @@ class Priced:
 
     def constraints_on(self, rate: Expression, sources: Sources) -> list[Expression]:
         """Return the budget's limits on an affine `rate` as labelled CVXPY constraints."""
-        return self.budget.constraints_on(rate, sources)
+        return self.budget.constraints_on(rate, sources) if self.budget.bounded else []
 
     def expression(self, rate: Expression, sources: Sources) -> Expression:
         """Return the cost at an affine `rate` as a CVXPY expression."""

@@ -46,8 +46,11 @@ def without_outer(constraint: Expression) -> Expression:
     way = _WAYS.get((type(atom).__name__, rising))
     if way is None or not np.isfinite(limit) or getattr(atom, "axis", None) is not None:
         return constraint
-    moved = way(atom, limit if rising else -limit)
-    return constraint if moved is None else moved.set_label(constraint.label)
+    sides = way(atom, limit if rising else -limit)
+    if sides is None:
+        return constraint
+    # Times the factor, as the limit is, so that a multiplier is the price of that.
+    return (factor * sides[0] <= factor * sides[1]).set_label(constraint.label)
 
 
 def _flat(expression: Expression) -> Expression:
@@ -59,19 +62,20 @@ def _size(expression: Expression) -> Expression:
     return own if own.is_nonneg() else cp.abs(own)
 
 
-def _norm(atom: Expression, limit: float) -> Expression | None:
+def _norm(atom: Expression, limit: float) -> tuple[Expression, float] | None:
+    """Return (c/p)Σ|x/c|^p and c/p, whose slope in c is that of the norm's limit where it is met."""
     power = float(atom.original_p if hasattr(atom, "original_p") else atom.p)
     if not (power > 1.0 and limit > 0.0):
         return None
-    # Over the limit, whose power may be no float.
-    return cp.sum(cp.power(_size(atom.args[0]) / limit, power)) <= 1.0
+    share = limit / power
+    return share * cp.sum(cp.power(_size(atom.args[0]) / limit, power)), share
 
 
-_WAYS: dict[tuple[str, bool], Callable[[Expression, float], Expression | None]] = {
-    ("max", True): lambda atom, limit: _flat(atom.args[0]) <= limit,
-    ("min", False): lambda atom, limit: _flat(atom.args[0]) >= limit,
-    ("norm_inf", True): lambda atom, limit: _size(atom.args[0]) <= limit,
-    ("log_sum_exp", True): lambda atom, limit: cp.sum(cp.exp(_flat(atom.args[0]) - limit)) <= 1.0,
+_WAYS: dict[tuple[str, bool], Callable[[Expression, float], tuple[Expression, float] | None]] = {
+    ("max", True): lambda atom, limit: (_flat(atom.args[0]), limit),
+    ("min", False): lambda atom, limit: (-_flat(atom.args[0]), -limit),
+    ("norm_inf", True): lambda atom, limit: (_size(atom.args[0]), limit),
+    ("log_sum_exp", True): lambda atom, limit: (cp.sum(cp.exp(_flat(atom.args[0]) - limit)), 1.0),
     ("Pnorm", True): _norm,
     ("PnormApprox", True): _norm,
 }
