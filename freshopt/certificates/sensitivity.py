@@ -321,8 +321,7 @@ def _program(problem: Problem) -> Program:
         raise ObjectiveError(f"{problem.couplings[0]} Derivatives need constraints that are rows.")
     if problem.usages:
         raise ObjectiveError(
-            f"derivatives beside {problem.usages[0].name} are not available. Pass a Budget of the use that was "
-            "found."
+            f"derivatives beside {problem.usages[0].name} are not available. Pass a Budget of the use found."
         )
     objective = problem.objective
     if isinstance(objective, Worst) and objective.then == "next":

@@ -58,7 +58,7 @@ COSTS: dict[str, tuple[Any, Any, Callable[[Any], Any], Callable[[Any], Any]]] = 
     "power": (lambda u: cp.power(u, 1.5), np.inf, lambda u: 1.5 * np.sqrt(u), lambda u: u * np.sqrt(u)),
     "congestion": (
         lambda u: 50.0 * cp.inv_pos(400.0 - u) - 0.125,
-        np.inf,
+        399.0,
         lambda u: 50.0 / (400.0 - u) ** 2 if u < 400.0 else LONG(np.inf),
         lambda u: 50.0 / (400.0 - u) - LONG(0.125),
     ),

@@ -187,7 +187,9 @@ def _checked_tariff(tariff: Mapping[Any, Any], what: str) -> dict[float, float]:
     steps = sorted(
         (as_number(key, what, _REMEDY), as_number(value, what, _REMEDY)) for key, value in tariff.items()
     )
-    steps = steps if steps and steps[0][0] == 0.0 else [(0.0, 0.0), *steps]
+    if not steps:
+        raise SourceDataError(f"{what} has no price. {_REMEDY}")
+    steps = steps if steps[0][0] == 0.0 else [(0.0, 0.0), *steps]
     bad = [number for step in steps for number in step if not 0.0 <= number <= LARGEST]
     if bad:
         raise SourceDataError(f"{what} has the number {bad[0]:g}. Pass numbers >= 0.")
