@@ -35,7 +35,7 @@ from freshopt.interior_point.barrier_rows import solve_barrier
 from freshopt.interior_point.infeasibility import explain
 from freshopt.interior_point.kink_windows import solve_windows
 from freshopt.interior_point.linear_pieces import jumps, sampled_pieces
-from freshopt.interior_point.priced_sums import priced_sums, solve_priced
+from freshopt.interior_point.priced_sums import solve_priced
 from freshopt.interior_point.row_layout import arrow_of
 from freshopt.interior_point.solve_rows import CONFLICT, RowAnswer, solve_rows
 from freshopt.modelling.constraints.usages import rates_of
@@ -129,8 +129,7 @@ class InteriorPoint:
     def _found(self, program: Program, start: Array | None) -> tuple[RowAnswer, str]:
         """Return the answer of the search that suits, and a note."""
         first, why = None, "sources without curvature have best responses that jump"
-        sums = priced_sums(program)
-        alone = None if sums is None else solve_priced(program, sums)
+        alone = solve_priced(program)
         if alone is not None:
             return alone, "The search was over the price of each sum alone."
         looked = sampled_pieces(program)

@@ -9,16 +9,13 @@ serves all sums.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from freshopt.autodiff.kinked_atoms import LEFT, RIGHT
 from freshopt.interior_point.linear_pieces import curveless
 from freshopt.interior_point.solve_rows import RowAnswer
-from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array
 from freshopt.separable.derived_kernel import DerivedNumerics
-from freshopt.separable.kernel import Numerics
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RATE
 from freshopt.separable.usage_costs import UsageCosts
@@ -42,73 +39,50 @@ _LOOKED_AT = 2000
 _FAR = 1e3
 
 
-class PricedSums(NamedTuple):
-    """A program of priced sums.
-
-    Attributes
-    ----------
-    n : int
-        Number of sources; the variables of sums follow.
-    row : ndarray of int, shape (n,)
-        Each source's sum, or m.
-    coefficient : ndarray, shape (n,)
-    order : ndarray of int, shape (m,)
-        The variable of each sum, among those of sums.
-    """
-
-    n: int
-    row: IntArray
-    coefficient: Array
-    order: IntArray
-
-
-def priced_sums(program: Program) -> PricedSums | None:
-    """Return the sums that a program's rows are, or None."""
+def solve_priced(program: Program) -> RowAnswer | None:
+    """Return rates and prices of priced sums; None for other programs, and where a search stalls."""
     rows, numerics = program.rows, program.numerics
     if not isinstance(numerics, UsageCosts) or not isinstance(numerics.usages, DerivedNumerics):
         return None
-    n, m = int(np.count_nonzero(~numerics.usage)), len(rows)
-    if len(program) - n != m or bool(np.any(rows.kind != RATE)) or bool(np.any(numerics.usage[:n])):
-        return None
-    source, own = rows.source, rows.source < n
-    if len(own) - np.count_nonzero(own) != m or bool(np.any((rows.coefficient > 0.0) != own)):
+    n, m, source = int(np.argmax(numerics.usage)), len(rows), rows.source
+    own = source < n
+    if (
+        len(program) - n != m
+        or bool(np.any(rows.kind != RATE))
+        or bool(np.any((rows.coefficient > 0.0) != own))
+    ):
         return None
     if bool(np.any(np.bincount(source[own], minlength=n) > 1)):
         return None
-    row, coefficient = np.full(n, m, dtype=np.int64), np.zeros(n)
-    row[source[own]], coefficient[source[own]] = rows.row[own], rows.coefficient[own]
-    order = np.empty(m, dtype=np.int64)
-    order[rows.row[~own]] = source[~own] - n
     looked = np.arange(0, n, max(1, n // _LOOKED_AT))
     low = program.lower[looked]
     high = np.minimum(program.upper[looked], low + 2.0 * np.maximum(program.typical[looked], low))
     with np.errstate(all="ignore"):
-        looked_at = numerics.sources.take(looked)
-        straight = curveless(looked_at, low, high) & (high > low) & (looked_at.marginal(high) != 0.0)
-    return None if bool(np.any(straight)) else PricedSums(n, row, coefficient, order)
-
-
-def solve_priced(program: Program, sums: PricedSums) -> RowAnswer | None:
-    """Return rates and prices of priced sums, None where a search stalls."""
-    with np.errstate(all="ignore"):
-        return _Search(program, sums).run()
+        some = numerics.sources.take(looked)
+        straight = curveless(some, low, high) & (high > low) & (some.marginal(high) != 0.0)
+        return None if bool(np.any(straight)) else _Search(program, numerics, n).run()
 
 
 class _Search:
     """Prices of all sums at once."""
 
-    def __init__(self, program: Program, sums: PricedSums) -> None:
-        numerics = program.numerics
-        assert isinstance(numerics, UsageCosts)
+    def __init__(self, program: Program, numerics: UsageCosts, n: int) -> None:
+        rows, self.m, self.passes = program.rows, len(program.rows), 0
+        own = rows.source < n
+        # Each source's sum, or m, and each sum's variable.
+        self.group, self.coefficient = np.full(n, self.m, dtype=np.int64), np.zeros(n)
+        self.group[rows.source[own]], self.coefficient[rows.source[own]] = (
+            rows.row[own],
+            rows.coefficient[own],
+        )
+        self.variable = np.empty(self.m, dtype=np.int64)
+        self.variable[rows.row[~own]] = rows.source[~own] - n
         assert isinstance(numerics.usages, DerivedNumerics)
-        n, variable = sums.n, sums.n + sums.order
-        self.sums, self.m, self.passes = sums, len(sums.order), 0
-        self.sources: Numerics = numerics.sources
-        self.worth = numerics.usages.take(sums.order)
+        self.sources, self.worth = numerics.sources, numerics.usages.take(self.variable)
         self.lower, self.upper = program.lower[:n], program.upper[:n]
-        self.least, self.most = program.lower[variable], program.upper[variable]
-        self.typical = program.typical[variable]
-        self.limits = program.rows.limits
+        self.least, self.most, self.typical = (
+            column[n + self.variable] for column in (program.lower, program.upper, program.typical)
+        )
 
     def run(self) -> RowAnswer | None:
         """Search until every sum is what its price is worth."""
@@ -117,7 +91,7 @@ class _Search:
         last, free = (np.full(self.m, np.nan),) * 2, np.zeros(self.m, dtype=np.bool_)
         elasticity = np.full(self.m, _FIRST)
         before = np.full(self.m, np.inf)
-        ends = [np.full(self.sums.n, np.nan)] * 2
+        ends = [np.full(len(self.group), np.nan)] * 2
         for k in range(_PASSES):
             rates, used = self._demand(price)
             left, right = self._slopes(used)
@@ -129,7 +103,7 @@ class _Search:
             last = np.where(np.isfinite(y), x, last[0]), np.where(np.isfinite(y), y, last[1])
             low, high = np.where(price < left, price, low), np.where(price > right, price, high)
             for side, moved in enumerate((price < left, price > right)):
-                ends[side] = np.where(np.append(moved, False)[self.sums.row], rates, ends[side])
+                ends[side] = np.where(np.append(moved, False)[self.group], rates, ends[side])
             bought, following = self._meeting(x, y, elasticity)
             inside = (left <= price) & (price <= right)
             width = np.log(high) - np.log(low)
@@ -143,11 +117,8 @@ class _Search:
             before = np.where(slow, np.inf, width)
             usable = (following > low) & (following < high) & (np.isfinite(y) | (used == 0.0)) & ~slow
             far = np.sqrt(np.maximum(low, high / _FAR**2)) * np.sqrt(np.minimum(high, low * _FAR**2))
-            far = np.where(
-                low == 0.0,
-                np.where(price > 0.0, price, high) / _FAR,
-                np.where(np.isinf(high), price * _FAR, far),
-            )
+            price_below = np.where(price > 0.0, price, high) / _FAR
+            far = np.where(low == 0.0, price_below, np.where(np.isinf(high), price * _FAR, far))
             # Where use is free at this price, all that costs nothing may be used.
             gratis = (right == 0.0) & ~free
             free |= gratis
@@ -177,14 +148,14 @@ class _Search:
     def _demand(self, price: Array) -> tuple[Array, Array]:
         """Return best responses, and what each sum uses."""
         self.passes += 1
-        paid = np.append(price, 0.0)[self.sums.row] * self.sums.coefficient
+        paid = np.append(price, 0.0)[self.group] * self.coefficient
         rates = np.clip(self.sources.inverse_marginal(paid), self.lower, self.upper)
         rates = np.where(np.isnan(rates), self.lower, rates)
         return rates, self._used(rates)
 
     def _used(self, rates: Array) -> Array:
-        amounts = np.where(self.sums.coefficient > 0.0, self.sums.coefficient * rates, 0.0)
-        used = np.bincount(self.sums.row, weights=amounts, minlength=self.m + 1)[: self.m]
+        amounts = np.where(self.coefficient > 0.0, self.coefficient * rates, 0.0)
+        used = np.bincount(self.group, weights=amounts, minlength=self.m + 1)[: self.m]
         return used.astype(np.float64)
 
     def _slopes(self, used: Array) -> tuple[Array, Array]:
@@ -198,7 +169,7 @@ class _Search:
 
     def _answer(self, price: Array, rates: Array, wanted: Array, ends: list[Array]) -> RowAnswer | None:
         """Return the answer, its rates moved to what the prices are worth."""
-        used, group = self._used(rates), self.sums.row
+        used, group = self._used(rates), self.group
         for short, end in zip((used < wanted, used > wanted), ends, strict=True):
             away = self._used(end) - used
             share = np.clip((wanted - used) / away, 0.0, 1.0)
@@ -214,6 +185,6 @@ class _Search:
             )
         used = np.clip(self._used(rates), self.least, self.most)
         variables = np.empty(self.m)
-        variables[self.sums.order] = used
+        variables[self.variable] = used
         every = np.concatenate((rates, variables))
         return RowAnswer(every, price, np.zeros(self.m), 0.0, self.passes, self.passes, None, ())

@@ -109,6 +109,8 @@ GROUPS: dict[str, tuple[fo.Budget, Any]] = {
     "power": (fo.Budget(by=np.arange(30) % 3), lambda u: 0.02 * cp.square(u)),
     "steps": (fo.Budget(by=np.arange(30) % 3), {0: 0.01, 2: 0.3, 6: 2.0}),
     "limits": (fo.Budget({0: 2.0, 1: 5.0}, by=np.arange(30) % 3), 0.1),
+    "a reserve": (fo.Budget(by=np.arange(30) % 3, at_least=3.5), {0: 0.5, 3: 0.7}),
+    "fair below a limit": (fo.Budget({0: 2.0, 2: 3.0}, by=np.arange(30) % 3), lambda u: -5.0 * cp.log(u)),
     "fair": (fo.Budget(by=np.arange(30) % 3), lambda u: -5.0 * cp.log(u)),
     "saturation": (fo.Budget(by=np.arange(30) % 3), lambda u: 8.0 * cp.exp(-u)),
     "near 5": (fo.Budget(by=np.arange(30) % 3), lambda u: cp.square(u - 5.0)),

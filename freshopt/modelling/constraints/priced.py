@@ -138,7 +138,9 @@ class Priced:
             rising = ~(numerics.marginal(least) > 0.0)
             falling = numerics.marginal(np.minimum(most, LARGEST)) >= 0.0
         middle = np.clip(np.where(rising, least, np.where(falling, most, cheapest)), least, most)
-        up, down = np.flatnonzero(~(falling & ~rising)), np.flatnonzero(~rising)
+        # A bound holds on its side, whether or not the cost pulls there.
+        up = np.flatnonzero(~falling | rising | np.isfinite(most))
+        down = np.flatnonzero(~rising | (least > 0.0))
         chosen = np.concatenate((up, down))
         both = np.intersect1d(up, down)
         offset = float(np.sum(numerics.take(both).cost(middle[both])))

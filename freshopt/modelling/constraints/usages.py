@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freshopt.cvx import Expression, cp
+from freshopt.cvx import Expression
 from freshopt.numerics.arrays import LARGEST, Array, IntArray, total
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.segments import group_sums
@@ -88,39 +88,27 @@ class Usage:
 
 
 def with_usages(program: Program, usages: Sequence[Usage]) -> Program:
-    """Return a program with a variable more for every row of usages.
-
-    The program's rows have entries of these variables.
-    """
+    """Return a program with a variable more for every row of usages, which its rows have entries of."""
     if not usages or program.numerics is None:
         return program
-    q = sum(map(len, usages))
-    usage = np.concatenate((np.zeros(len(program), dtype=np.bool_), np.ones(q, dtype=np.bool_)))
-    numerics = UsageCosts(usage, program.numerics, joined([own.numerics for own in usages]))
+    costs: DerivedNumerics | UsageCosts = usages[0].numerics
+    count = len(usages[0])
+    for own in usages[1:]:
+        costs = UsageCosts(np.arange(count + len(own)) >= count, costs, own.numerics)
+        count += len(own)
     columns = {
         key: np.concatenate((getattr(program, key), *(getattr(own, key) for own in usages)))
         for key in ("lower", "upper", "typical")
     }
-    return replace(program, numerics=numerics, **columns)
-
-
-def joined(parts: Sequence[DerivedNumerics]) -> DerivedNumerics | UsageCosts:
-    """Return numerics one after the other."""
-    found: DerivedNumerics | UsageCosts = parts[0]
-    for part in parts[1:]:
-        before = len(found.usage if isinstance(found, UsageCosts) else found.scale)
-        usage = np.arange(before + len(part.scale)) >= before
-        found = UsageCosts(usage, found, part)
-    return found
+    usage = np.arange(len(program) + count) >= len(program)
+    return replace(program, numerics=UsageCosts(usage, program.numerics, costs), **columns)
 
 
 def variables_of(problem: Problem, rates: Array) -> Array:
     """Return a program's variables from the sources' rates."""
     if problem.bundles is not None:
         return problem.bundles.common(rates)
-    return (
-        np.concatenate((rates, *(own.amounts(rates) for own in problem.usages))) if problem.usages else rates
-    )
+    return np.concatenate((rates, *(own.amounts(rates) for own in problem.usages)))
 
 
 def rates_of(problem: Problem, variables: Array) -> Array:
@@ -151,6 +139,5 @@ def expression_of(problem: Problem, rate: Expression) -> Expression | float:
     terms = [
         one.expression(rate, problem.sources) for one in problem.constraints if hasattr(one, "expression")
     ]
-    if not terms:
-        return 0.0
-    return cp.sum(cp.hstack(terms)) if problem.objective.sense == "minimise" else -cp.sum(cp.hstack(terms))
+    total_cost = sum(terms[1:], terms[0]) if terms else 0.0
+    return total_cost if problem.objective.sense == "minimise" else -total_cost
