@@ -133,6 +133,17 @@ def test_costs_of_groups_beside_a_bandwidth(name: str, objective: str) -> None:
     assert solution.bandwidth_used <= 12.0 * (1.0 + 1e-14)
 
 
+def test_a_cost_of_use_beside_a_target() -> None:
+    own = sources(30, 1.0)
+    old = fo.Target(fo.problems.LaterThan(3.0, fo.Refresh.POISSON), at_most=1e-4)
+    tariffs = [fo.Priced(fo.Budget(), {0: 0.05, 5: 0.2}), fo.Priced(fo.Budget(cost=2.0), 0.1)]
+    problem = fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.POISSON), own, constraints=[old, *tariffs])
+    solution = fo.solve(problem)
+    assert solution.prices["LaterThan"] > 0.0
+    assert solution.certificate.relative_gap < 1e-10
+    assert solution.value == pytest.approx(problem.to_cvxpy().solve(solver="CLARABEL"), rel=1e-6)
+
+
 def test_many_groups_have_prices_of_their_own() -> None:
     own, by = sources(3000, 2.0), np.arange(3000) % 100
     problem = fo.Problem(DELAY, own, constraints=[fo.Priced(fo.Budget(by=by), STEPS)])

@@ -17,6 +17,7 @@ from freshopt.numerics.arrays import LARGEST, Array, IntArray, total
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.segments import group_sums
 from freshopt.separable.derived_kernel import DerivedNumerics
+from freshopt.separable.linear_cost import LinearCost
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock
 from freshopt.separable.usage_costs import UsageCosts
@@ -100,8 +101,10 @@ def with_usages(program: Program, usages: Sequence[Usage]) -> Program:
         key: np.concatenate((getattr(program, key), *(getattr(own, key) for own in usages)))
         for key in ("lower", "upper", "typical")
     }
-    usage = np.arange(len(program) + count) >= len(program)
-    return replace(program, numerics=UsageCosts(usage, program.numerics, costs), **columns)
+    usage, nothing = np.arange(len(program) + count) >= len(program), LinearCost(np.zeros(count))
+    curves = tuple(UsageCosts(usage, curve, nothing) for curve in program.rows.curves)
+    rows, numerics = replace(program.rows, curves=curves), UsageCosts(usage, program.numerics, costs)
+    return replace(program, numerics=numerics, rows=rows, **columns)
 
 
 def variables_of(problem: Problem, rates: Array) -> Array:
