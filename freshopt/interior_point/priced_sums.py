@@ -1,4 +1,4 @@
-"""`solve_priced`: prices of sums that share no source and have no other row.
+"""`solve_priced`: prices of sums that share no source.
 
 Each sum is a search in one unknown. What it uses at a price, D(p), falls, and the use at which its cost has
 the slope p rises: they meet once, at φ'(D(p)) = p. D is near a power of p, as a secant in logarithms through
@@ -22,8 +22,8 @@ from freshopt.separable.usage_costs import UsageCosts
 
 # Passes at most; 9 programs of a million sources need 4 to 9, demand that all but jumps some 60.
 _PASSES = 120
-# Logarithms of the use and of what the price is worth are this near, or those of the bracket's prices: what
-# is left is made up by mixing rates of both ends, or scaling them, whose loss is the square of it.
+# Logarithms of the use and of where its cost has the price for slope are this near, or those of the bracket's
+# prices: what is left is made up by mixing rates of both ends, or scaling them, at a loss of its square.
 _NEAR, _CLOSED = 1e-8, 1e-13
 # After so many passes a bracket that has not been halved is: demand then jumps.
 _PATIENT = 8
@@ -40,7 +40,10 @@ _FAR = 1e3
 
 
 def solve_priced(program: Program) -> RowAnswer | None:
-    """Return rates and prices of priced sums; None for other programs, and where a search stalls."""
+    """Return rates and prices of priced sums, else None.
+
+    The sums share no source and there are no other rows; None where a search stalls, too.
+    """
     rows, numerics = program.rows, program.numerics
     if not isinstance(numerics, UsageCosts) or not isinstance(numerics.usages, DerivedNumerics):
         return None
@@ -78,14 +81,14 @@ class _Search:
         self.variable = np.empty(self.m, dtype=np.int64)
         self.variable[rows.row[~own]] = rows.source[~own] - n
         assert isinstance(numerics.usages, DerivedNumerics)
-        self.sources, self.worth = numerics.sources, numerics.usages.take(self.variable)
+        self.sources, self.costs = numerics.sources, numerics.usages.take(self.variable)
         self.lower, self.upper = program.lower[:n], program.upper[:n]
         self.least, self.most, self.typical = (
             column[n + self.variable] for column in (program.lower, program.upper, program.typical)
         )
 
     def run(self) -> RowAnswer | None:
-        """Search until every sum is what its price is worth."""
+        """Search until every price is the slope of its cost."""
         price = self._start()
         low, high = np.zeros(self.m), np.full(self.m, np.inf)
         last, free = (np.full(self.m, np.nan),) * 2, np.zeros(self.m, dtype=np.bool_)
@@ -109,8 +112,8 @@ class _Search:
             width = np.log(high) - np.log(low)
             met = inside | (np.abs(y - np.log(bought)) <= _NEAR) | (width <= _CLOSED)
             if bool(np.all(met)):
-                worth = self._meeting(x, y, np.full(self.m, -np.inf))[0]
-                return self._answer(price, rates, np.where(inside, used, worth), ends)
+                supply = self._meeting(x, y, np.full(self.m, -np.inf))[0]
+                return self._answer(price, rates, np.where(inside, used, supply), ends)
             # Where nothing is used the first unit's price may do; a bracket that shrinks slowly is halved.
             following = np.where(used == 0.0, right, following)
             slow = (k >= _PATIENT) & (width > 0.5 * before)
@@ -132,7 +135,7 @@ class _Search:
         high = np.log(np.minimum(self.most, LARGEST))
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
-            dear = np.log(-self.worth.marginal(np.exp(middle))) > x + (middle - y) / elasticity
+            dear = np.log(-self.costs.marginal(np.exp(middle))) > x + (middle - y) / elasticity
             low, high = np.where(dear, low, middle), np.where(dear, middle, high)
         used = np.exp(high)
         used = np.where(np.abs(used - self.most) <= 1e-14 * used, self.most, used)
@@ -140,7 +143,7 @@ class _Search:
         return used, np.clip(np.exp(x + (high - y) / elasticity), left, right)
 
     def _start(self) -> Array:
-        slope = -self.worth.marginal(np.clip(self.typical, self.least, self.most))
+        slope = -self.costs.marginal(np.clip(self.typical, self.least, self.most))
         usable = (slope > 0.0) & np.isfinite(slope)
         other = float(np.median(slope[usable])) if bool(np.any(usable)) else 1.0
         return np.where(usable, slope, other)
@@ -161,14 +164,14 @@ class _Search:
     def _slopes(self, used: Array) -> tuple[Array, Array]:
         """Return the slopes of the costs on either side of uses."""
         at = np.clip(used, self.least, self.most)
-        left, right = -self.worth.marginal(at, LEFT), -self.worth.marginal(at, RIGHT)
+        left, right = -self.costs.marginal(at, LEFT), -self.costs.marginal(at, RIGHT)
         left = np.where(used > self.most, np.inf, np.where(used <= self.least, 0.0, left))
         right = np.where(used >= self.most, np.inf, np.where(used < self.least, 0.0, right))
         none = np.isnan(left) | np.isnan(right)
         return np.where(none, np.inf, np.maximum(left, 0.0)), np.where(none, np.inf, right)
 
     def _answer(self, price: Array, rates: Array, wanted: Array, ends: list[Array]) -> RowAnswer | None:
-        """Return the answer, its rates moved to what the prices are worth."""
+        """Return the answer, its rates moved to the uses that are wanted."""
         used, group = self._used(rates), self.group
         for short, end in zip((used < wanted, used > wanted), ends, strict=True):
             away = self._used(end) - used

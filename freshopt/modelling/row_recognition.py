@@ -123,7 +123,7 @@ def named(label: str) -> str:
 
 
 def _both(found: RowBlock, linear: bool, constraint: Expression) -> list[RowBlock]:
-    """Return the rows of sums that must be met, a budget and a reserve of each."""
+    """Return a budget and a reserve of each sum that must be met."""
     sign = np.sign(found.coefficient[np.unique(found.row, return_index=True)[1]])
     alone = np.bincount(found.row, minlength=len(found)) < 2
     if not linear or bool(np.any(alone)) or bool(np.any(np.sign(found.coefficient) != sign[found.row])):
@@ -138,7 +138,10 @@ def _both(found: RowBlock, linear: bool, constraint: Expression) -> list[RowBloc
 
 
 def _check(constraint: Expression, rate: Expression, label: str) -> bool:
-    """Raise ObjectiveError unless a constraint is convex, in the rates alone; return whether it is exact."""
+    """Return whether a constraint is an equation.
+
+    Raise ObjectiveError unless it is convex, and of the rates alone.
+    """
     foreign = [v.name() for v in constraint.variables() if v.id != rate.id]
     if foreign:
         raise ObjectiveError(

@@ -1,4 +1,4 @@
-"""`UsageCosts`: costs of sources and, behind them, of what groups of them use.
+"""`UsageCosts`: costs of sources, then of what groups use.
 
 A convex cost φ of a sum, Σ f_k(ρ_k) + φ(Σ c_k ρ_k), is separable once the sum is a variable t of its own:
 the row Σ c_k ρ_k − t ≤ 0 for a φ that rises, t − Σ c_k ρ_k ≤ 0 for one that falls. Its dual variable is the

@@ -135,7 +135,7 @@ def test_costs_of_groups_beside_a_bandwidth(name: str, objective: str) -> None:
 
 def test_a_cost_of_use_beside_a_target() -> None:
     own = sources(30, 1.0)
-    old = fo.Target(fo.problems.LaterThan(3.0, fo.Refresh.POISSON), at_most=1e-4)
+    old = fo.Target(fo.problems.LaterThan(3.0, fo.Refresh.POISSON), at_most=1e-3)
     tariffs = [fo.Priced(fo.Budget(), {0: 0.05, 5: 0.2}), fo.Priced(fo.Budget(cost=2.0), 0.1)]
     problem = fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.POISSON), own, constraints=[old, *tariffs])
     solution = fo.solve(problem)

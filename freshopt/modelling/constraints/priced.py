@@ -38,7 +38,7 @@ class CostOfUse(Objective):
 
 @frozen_value(repr=False)
 class Priced:
-    """Convex cost φ(Σ cost·ρ) of what sources use, on top of the objective.
+    """Convex cost φ(Σ cost·ρ) of what sources use, beside the objective.
 
     Of a maximised objective it is taken off. The optimal price p of the use u has p ∈ ∂φ(u): prices by steps,
     congestion, take-or-pay, soft limits, and (where φ falls) the utility of what a group gets.

@@ -1,4 +1,4 @@
-"""`as_sum`, `without_outer`: atoms that are no sums as they are written, and are sums of single sources.
+"""`as_sum`, `without_outer`: sums over sources in other words.
 
 A sum of squares or of absolute values is one; a maximum, a norm or a log-sum-exp is one once its limit is
 moved through it: ‖x‖_p ≤ c is Σ|x|^p ≤ c^p, and max x ≤ c is x ≤ c.
@@ -30,7 +30,7 @@ def as_sum(expression: Expression) -> Expression | None:
 
 
 def without_outer(constraint: Expression) -> Expression:
-    """Return an inequality with its only outer atom moved to the limit, or itself."""
+    """Return an inequality with its outer atom moved to the limit."""
     expression = constraint.expr
     terms = expression.args if type(expression).__name__ == "AddExpression" else [expression]
     varying = [term for term in terms if not term.is_constant()]
@@ -63,7 +63,7 @@ def _size(expression: Expression) -> Expression:
 
 
 def _norm(atom: Expression, limit: float) -> tuple[Expression, float] | None:
-    """Return (c/p)Σ|x/c|^p and c/p, whose slope in c is that of the norm's limit where it is met."""
+    """Return (c/p)Σ|x/c|^p and c/p: met, they have the norm's price."""
     power = float(atom.original_p if hasattr(atom, "original_p") else atom.p)
     if not (power > 1.0 and limit > 0.0):
         return None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @frozen_value()
 class Usage:
-    """Costs of what groups of sources use, with a variable for each row.
+    """Costs of what groups use, with a variable for each row.
 
     A cost that rises has the row Σ c·ρ − t ≤ 0, one that falls t − Σ c·ρ ≤ 0. One that does both has both
     rows, and two variables on either side of its minimum.
@@ -89,7 +89,7 @@ class Usage:
 
 
 def with_usages(program: Program, usages: Sequence[Usage]) -> Program:
-    """Return a program with a variable more for every row of usages, which its rows have entries of."""
+    """Return a program with the variables of usages, which its rows have."""
     if not usages or program.numerics is None:
         return program
     costs: DerivedNumerics | UsageCosts = usages[0].numerics
@@ -122,13 +122,13 @@ def rates_of(problem: Problem, variables: Array) -> Array:
 
 
 def usage_value(problem: Problem, rates: Array) -> float:
-    """Return what usages add to a value in the declared sense, 0 without any."""
+    """Return what usages add to a value in the declared sense."""
     sign = 1.0 if problem.objective.sense == "minimise" else -1.0
     return sign * sum(own.cost(rates) for own in problem.usages)
 
 
 def priced_without_end(usages: Sequence[Usage], n: int) -> Array:
-    """Return which sources some usage makes costly however much they use, shape (n,)."""
+    """Return which sources pay for ever more use, shape (n,)."""
     found = np.zeros(n, dtype=np.bool_)
     for own in usages:
         rises = (own.sign > 0.0) & ~(own.numerics.marginal(np.minimum(own.upper, LARGEST)) >= 0.0)
