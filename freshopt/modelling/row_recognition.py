@@ -123,7 +123,7 @@ def named(label: str) -> str:
 
 
 def _both(found: RowBlock, linear: bool, constraint: Expression) -> list[RowBlock]:
-    """Return a budget and a reserve of each sum that must be met."""
+    """Return a budget and a reserve of each exact sum."""
     sign = np.sign(found.coefficient[np.unique(found.row, return_index=True)[1]])
     alone = np.bincount(found.row, minlength=len(found)) < 2
     if not linear or bool(np.any(alone)) or bool(np.any(np.sign(found.coefficient) != sign[found.row])):
