@@ -43,6 +43,7 @@ _HOME = {
     "solve_many": "freshopt.many",
     "Budget": "freshopt.modelling.constraints.budget",
     "Nested": "freshopt.modelling.constraints.nested",
+    "Priced": "freshopt.modelling.constraints.priced",
     "Ratio": "freshopt.modelling.constraints.ratio",
     "Target": "freshopt.modelling.constraints.target",
     "Tied": "freshopt.modelling.constraints.tied",
@@ -142,6 +143,7 @@ if TYPE_CHECKING:
     from freshopt.many import solve_many as solve_many
     from freshopt.modelling.constraints.budget import Budget as Budget
     from freshopt.modelling.constraints.nested import Nested as Nested
+    from freshopt.modelling.constraints.priced import Priced as Priced
     from freshopt.modelling.constraints.ratio import Ratio as Ratio
     from freshopt.modelling.constraints.target import Target as Target
     from freshopt.modelling.constraints.tied import Tied as Tied

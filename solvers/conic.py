@@ -24,6 +24,7 @@ from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.cvx import Expression, cp, quiet
 from freshopt.errors import SolverRefusedError, expect_settings, shortened
+from freshopt.modelling.constraints.usages import expression_of
 from freshopt.modelling.cost_curve import NOT_POISSON
 from freshopt.modelling.declaration import declare_part, declare_total
 from freshopt.modelling.failing_fetches import in_attempts, refused_attempts
@@ -273,7 +274,8 @@ def _scaling(problem: Problem, rung: Rung, start: float | None) -> _Scaling:
     everyone = np.arange(n)
     if problem.program is not None:
         even = _even_rates(problem)
-        unit = abs(total(problem.program.cost(even))) if problem.bundles is None else 1.0
+        usual = problem.bundles is None and not problem.usages
+        unit = abs(total(problem.program.cost(even))) if usual else 1.0
         return _Scaling(everyone, even, np.zeros(n), unit if 0.0 < unit < np.inf else 1.0)
     if numerics is None:
         equal = np.full(n, problem.bandwidth / total(cost))
@@ -356,14 +358,15 @@ def _declared(
         value, constraints = problem.objective.declared_level(rate, problem.sources)
     else:
         value, constraints = _total(problem, scaling, y)
-    return cp.Problem(sense(value / scaling.unit), [*constraints, *problem.constraints_on(rate)])
+    value = (value + expression_of(problem, rate)) / scaling.unit
+    return cp.Problem(sense(value), [*constraints, *problem.constraints_on(rate)])
 
 
 def _even_rates(problem: Problem) -> Array:
     """Return rates ∝ change rates that meet the limits on rates."""
     program = problem.program
     rates = np.array(problem.sources.scale)
-    if program is None or problem.bundles is not None:
+    if program is None or problem.bundles is not None or problem.usages:
         return rates
     rows = program.rows
     linear = (

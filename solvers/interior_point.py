@@ -35,8 +35,10 @@ from freshopt.interior_point.barrier_rows import solve_barrier
 from freshopt.interior_point.infeasibility import explain
 from freshopt.interior_point.kink_windows import solve_windows
 from freshopt.interior_point.linear_pieces import jumps, sampled_pieces
+from freshopt.interior_point.priced_sums import solve_priced
 from freshopt.interior_point.row_layout import arrow_of
 from freshopt.interior_point.solve_rows import CONFLICT, RowAnswer, solve_rows
+from freshopt.modelling.constraints.usages import rates_of
 from freshopt.modelling.general_program import general_program
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.worst import Worst
@@ -111,7 +113,7 @@ class InteriorPoint:
             if conflict is not None:
                 raise InfeasibleProblemError(str(conflict), conflict)
         found = replace(found, multipliers=_without_slack_rows(program, found))
-        rates = found.rates if problem.bundles is None else problem.bundles.of_sources(found.rates)
+        rates = rates_of(problem, found.rates)
         if problem.program is None:
             return _short_form(problem, found, rates, note)
         status = Status.ITERATION_LIMIT if found.why is not None and found.iterations >= self.limit else None
@@ -127,6 +129,9 @@ class InteriorPoint:
     def _found(self, program: Program, start: Array | None) -> tuple[RowAnswer, str]:
         """Return the answer of the search that suits, and a note."""
         first, why = None, "sources without curvature have best responses that jump"
+        alone = solve_priced(program)
+        if alone is not None:
+            return alone, "The search was over the price of each sum alone."
         looked = sampled_pieces(program)
         if bool(np.any(looked.crowded)):
             near = solve_windows(program, self.tolerance, iterations=self.limit)
@@ -166,7 +171,9 @@ def _too_many(program: Program | None) -> str | None:
 def _declared_upper(problem: Problem) -> Array:
     """Return the upper bounds without those that rows imply."""
     upper, bundles = problem.upper, problem.bundles
-    return upper if bundles is None else -bundles.largest(-upper)
+    if bundles is not None:
+        return -bundles.largest(-upper)
+    return np.concatenate((upper, *(own.upper for own in problem.usages)))
 
 
 def _without_slack_rows(program: Program, found: RowAnswer) -> Array:
@@ -176,6 +183,8 @@ def _without_slack_rows(program: Program, found: RowAnswer) -> Array:
     with np.errstate(all="ignore"):
         size = limits if bool(np.all(limits)) else row_sizes(program, found.rates)
         kept = np.where(gap.slack > LOOSE * size, 0.0, y)
+        if np.array_equal(kept, y):
+            return y
     return kept if gap.at(kept) <= gap.at(y) else y
 
 

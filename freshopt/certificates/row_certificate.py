@@ -31,9 +31,10 @@ from freshopt.certificates.row_table import RowTable
 from freshopt.certificates.strict_interior import interior_points
 from freshopt.certificates.vanishing_cost import cost_without_refreshes
 from freshopt.errors import SourceDataError, list_offenders, shortened
+from freshopt.modelling.constraints.usages import rates_of, usage_value, variables_of
 from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import Array, as_number, read_only
+from freshopt.numerics.arrays import Array, as_number, read_only, total
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RATE
 
@@ -224,12 +225,14 @@ def prove_rows(
     path : sequence of ndarray
         Strictly feasible rates of the program's variables, for repairs.
     """
-    bundles = problem.bundles
-    own = given if bundles is None else bundles.common(given)
-    untied = 0.0 if bundles is None else _relative_distance(given, bundles.of_sources(own))
+    own = variables_of(problem, given)
+    untied = _relative_distance(given, rates_of(problem, own))
     repaired = repair_rows(program, own, path)
     if repaired is None:
         return _unrepaired(problem, program, given)
+    if problem.usages:  # mended rates may use less
+        tight = variables_of(problem, rates_of(problem, repaired.rates))
+        repaired = repaired._replace(rates=tight)
     gap = RowGap.of(program, repaired.rates)
     y = row_multipliers(gap) if multipliers is None else multipliers
     short = gap.at(y) + problem.objective.interpolation_error(problem.sources, gap.cost)
@@ -246,8 +249,7 @@ def prove_rows(
             gap.cost, short, lambda: cost_without_refreshes(numerics, repaired.rates)
         )
     kept = repaired.infeasibility == 0.0 and untied == 0.0
-    mended = repaired.rates if bundles is None else bundles.of_sources(repaired.rates)
-    rates = given if kept else read_only(mended)
+    rates = given if kept else read_only(rates_of(problem, repaired.rates))
     return RowProof(
         rates,
         max(repaired.infeasibility, untied),
@@ -277,12 +279,15 @@ def _value(problem: Problem, rates: Array, cost: float) -> float:
     """Return the value in the declared sense."""
     if problem.numerics is None:
         return cost if problem.objective.sense == "minimise" else -cost
-    return value_at(problem.objective, problem.numerics, problem.sources, rates, cost)
+    if problem.usages:
+        cost = total(problem.numerics.cost(rates))
+    own = value_at(problem.objective, problem.numerics, problem.sources, rates, cost)
+    return own + usage_value(problem, rates)
 
 
 def _unrepaired(problem: Problem, program: Program, given: Array) -> RowProof:
     """Return a proof of nothing, for rates that stay infeasible."""
-    over, size = excess(program, given if problem.bundles is None else problem.bundles.common(given))
+    over, size = excess(program, variables_of(problem, given))
     worst = int(np.argmax(over / np.abs(size)))
     share = float(over[worst] / abs(size[worst]))
     reason = (

@@ -15,6 +15,7 @@ from freshopt.certificates.row_gap import RowGap
 from freshopt.errors import LONGEST
 from freshopt.numerics.arrays import Array, IntArray, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays, frozen_value
+from freshopt.separable.usage_costs import UsageCosts
 
 if TYPE_CHECKING:
     import polars
@@ -175,7 +176,13 @@ class RowTable:
         whole = gap.at(multipliers) if short is None else short
         terms = gap.row_terms(y)
         share = terms / whole if np.isfinite(whole) and whole > 0.0 else np.zeros(len(terms))
-        return cls(rows.labels, rows.declared(gap.used), rows.declared(gap.limits), gap.slack, y, share)
+        # A priced sum is compared with its own variable.
+        own = 0.0
+        if isinstance(gap.program.numerics, UsageCosts):
+            priced = np.where(gap.program.numerics.usage, gap.rates, 0.0)
+            own = -rows.used(priced)
+        used, limits = rows.declared(gap.used + own), rows.declared(gap.limits + own)
+        return cls(rows.labels, used, limits, gap.slack, y, share)
 
     @classmethod
     def of_limits(cls, gap: Gap, price: float, host_prices: Array, short: float) -> RowTable:

@@ -319,6 +319,10 @@ def _program(problem: Problem) -> Program:
     """Return the general form of a problem, or raise ObjectiveError."""
     if problem.couplings:
         raise ObjectiveError(f"{problem.couplings[0]} Derivatives need constraints that are rows.")
+    if problem.usages:
+        raise ObjectiveError(
+            f"derivatives beside {problem.usages[0].name} are not available. Pass a Budget of the use found."
+        )
     objective = problem.objective
     if isinstance(objective, Worst) and objective.then == "next":
         raise ObjectiveError(

@@ -31,6 +31,7 @@ from freshopt.errors import (
     SourceDataError,
     shortened,
 )
+from freshopt.modelling.constraints.usages import usage_value
 from freshopt.modelling.fetches.arc_rounding import NOT_CONVEX, problems_on_arcs
 from freshopt.modelling.fetches.conditional_fetches import UNKNOWN, PerBandwidth, rates_of_bandwidth
 from freshopt.modelling.objective import value_at
@@ -364,6 +365,7 @@ def _uncertified_rows(
     if problem.numerics is not None:
         cost = total(problem.numerics.cost(rates))
         value = value_at(problem.objective, problem.numerics, problem.sources, rates, cost)
+        value += usage_value(problem, rates)
     first = int(math.isfinite(problem.bandwidth))
     hosts = (
         np.full(len(problem.hosts), math.nan) if known is None else known[first : first + len(problem.hosts)]

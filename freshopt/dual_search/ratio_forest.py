@@ -27,6 +27,7 @@ from freshopt.numerics.bracketed_roots import next_fraction
 from freshopt.separable.forest import Forest
 from freshopt.separable.linear_cost import LinearCost
 from freshopt.separable.program import Program
+from freshopt.separable.usage_costs import UsageCosts
 
 # Log of 1e300: prices beyond are not representable.
 _LOG_RANGE = 690.0
@@ -67,7 +68,10 @@ class _Look(NamedTuple):
 
 def forest_of(program: Program) -> Forest | None:
     """Return the forest that a program's rows are, or None."""
-    if program.level is not None or program.numerics is None or isinstance(program.numerics, LinearCost):
+    if program.level is not None or program.numerics is None:
+        return None
+    # Costs of these rise: no source keeps to a ratio for their sake.
+    if isinstance(program.numerics, LinearCost | UsageCosts):
         return None
     return Forest.from_rows(program.rows)
 

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from freshopt.certificates.solution import Answer
+from freshopt.modelling.constraints.usages import rates_of
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array
 from freshopt.separable.program import Program
@@ -61,5 +62,4 @@ class RowStructure(Generic[Shape]):
         if program is None or shape is None:
             raise ValueError("supports() refuses such a problem")
         rates, multipliers, evaluations = self.fill(program, shape)
-        rates = rates if problem.bundles is None else problem.bundles.of_sources(rates)
-        return Answer(rates, iterations=evaluations, multipliers=multipliers)
+        return Answer(rates_of(problem, rates), iterations=evaluations, multipliers=multipliers)

@@ -12,6 +12,7 @@ from freshopt.interior_point.row_layout import Arrow, arrow_of
 from freshopt.interior_point.row_passes import ArrowGram, Evaluation, NumpyRowPasses, RowPasses
 from freshopt.numerics.arrays import Array
 from freshopt.separable.program import Program
+from freshopt.separable.usage_costs import UsageCosts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +42,39 @@ class CompiledRowPasses:
         return Evaluation(rates, used, ArrowGram(*matrix))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinedRowPasses:
+    """Passes over sources, and over what they use, one after the other."""
+
+    parts: tuple[RowPasses, ...]
+
+    def __len__(self) -> int:
+        """Return the number m of rows."""
+        return len(self.parts[0])
+
+    @property
+    def limits(self) -> Array:
+        """Limits of the rows, shape (m,)."""
+        return self.parts[0].limits
+
+    @property
+    def arrow(self) -> Arrow | None:
+        """Which rows the parts of an `ArrowGram` belong to."""
+        return self.parts[0].arrow
+
+    def evaluate(self, multipliers: Array, *, gram: bool = True) -> Evaluation:
+        """Return best responses, used amounts and, with `gram`, the matrix."""
+        found = [part.evaluate(multipliers, gram=gram) for part in self.parts]
+        rates = np.concatenate([one.rates for one in found])
+        matrix, *others = (one.gram for one in found)
+        for other in others:
+            if isinstance(matrix, ArrowGram) and isinstance(other, ArrowGram):
+                matrix = ArrowGram(*(one + two for one, two in zip(matrix, other, strict=True)))
+            elif isinstance(matrix, np.ndarray) and isinstance(other, np.ndarray):
+                matrix = matrix + other
+        return Evaluation(rates, np.sum([one.used for one in found], axis=0), matrix)
+
+
 def row_passes(program: Program) -> RowPasses:
     """Return the fastest passes over a program's sources."""
     return passes_in_parts(program, arrow_of(program.rows))
@@ -48,6 +82,11 @@ def row_passes(program: Program) -> RowPasses:
 
 def passes_in_parts(program: Program, arrow: Arrow | None) -> RowPasses:
     """Return the same, with the matrix in given parts."""
+    if isinstance(program.numerics, UsageCosts):
+        # Each kind keeps the closed form of its best responses, and its loops.
+        first = int(np.argmax(program.numerics.usage))
+        own = passes_in_parts(program.take(slice(0, first)), arrow)
+        return JoinedRowPasses((own, NumpyRowPasses(program.take(slice(first, len(program))), arrow)))
     disjoint = None
     if arrow is not None:
         disjoint = np.zeros(len(program.rows), dtype=np.bool_)

@@ -18,6 +18,7 @@ from freshopt.separable.kernel import Numerics
 from freshopt.separable.linear_cost import LinearCost
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RATE, Rows
+from freshopt.separable.usage_costs import UsageCosts
 
 # Where the curvature of three rates is looked at, as shares of the way between bounds; a function that is
 # piecewise linear has none at two of them, since a difference of slopes sees a kink at one at most.
@@ -246,10 +247,11 @@ def linear_pieces(program: Program) -> LinearPieces:
 def sampled_pieces(program: Program) -> LinearPieces:
     """Return some 2000 of the sources in pieces."""
     n = len(program)
+    looked = np.arange(0, n, max(1, n // _LOOKED_AT))
+    if isinstance(program.numerics, UsageCosts):  # of which there may be one, the last
+        looked = np.union1d(looked, np.flatnonzero(program.numerics.usage)[:_LOOKED_AT])
     with np.errstate(all="ignore"):
-        return linear_pieces(
-            program.take(slice(None) if n <= _LOOKED_AT else np.arange(0, n, n // _LOOKED_AT))
-        )
+        return linear_pieces(program.take(slice(None) if n <= _LOOKED_AT else looked))
 
 
 def jumps(own: LinearPieces) -> bool:

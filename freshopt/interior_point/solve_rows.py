@@ -39,6 +39,7 @@ from freshopt.interior_point.row_scaling import ScaledRows
 from freshopt.interior_point.row_start import Start, start_near, starting_multipliers
 from freshopt.numerics.arrays import Array, total
 from freshopt.separable.program import Program
+from freshopt.separable.usage_costs import UsageCosts
 
 # Sources of a sample, and of programs that are not sampled; a sample is this share of the sources at most.
 SAMPLE, SHARE = 20_000, 0.2
@@ -62,6 +63,9 @@ def sampled_multipliers(program: Program, solve: Callable[[Program], _Multiplier
     """Return multipliers of a sample, or None where none helps."""
     n, rows = len(program), program.rows
     size = min(SAMPLE, int(SHARE * n))
+    # A sum's variable stands for all of its sources.
+    if isinstance(program.numerics, UsageCosts):
+        return None
     if n <= SAMPLE or program.level is not None or len(rows.row) * (size / n) < _ENTRIES * len(rows):
         return None
     chosen = np.sort(np.random.default_rng(_SEED).choice(n, size, replace=False))

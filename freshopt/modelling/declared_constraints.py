@@ -12,7 +12,9 @@ import numpy as np
 from freshopt.cvx import Expression, cp, quiet
 from freshopt.errors import ObjectiveError, SourceDataError, list_offenders, shortened
 from freshopt.modelling.constraints.constraint import Constraint
+from freshopt.modelling.constraints.priced import Priced
 from freshopt.modelling.constraints.tied import Tied
+from freshopt.modelling.constraints.usages import Usage
 from freshopt.modelling.declaration import refuse_array
 from freshopt.modelling.row_recognition import UnknownCouplingError, recognise
 from freshopt.modelling.sources import Sources
@@ -37,6 +39,8 @@ class Declared:
         Whether a bundle's refresh costs what its dearest source's does.
     couplings : tuple of str
         Why constraints have no rows, one sentence each.
+    usages : tuple of Usage
+        What is priced.
     """
 
     blocks: tuple[RowBlock, ...]
@@ -46,6 +50,7 @@ class Declared:
     bundles: Bundles | None
     once: bool
     couplings: tuple[str, ...]
+    usages: tuple[Usage, ...]
 
     @property
     def bounded(self) -> bool:
@@ -106,10 +111,16 @@ def declared(constraints: tuple[Constraint | Written, ...], sources: Sources) ->
                     found.append(rest)
         blocks += found
         origins += [place] * len(found)
-    require_labels([block.name for block in blocks])
+    usages = tuple(one.usage(sources) for one in constraints if isinstance(one, Priced))
+    require_labels([*(block.name for block in blocks), *(own.name for own in usages)])
+    if usages and (ties or couplings):
+        raise ObjectiveError(
+            f"{usages[0].name} is not solved beside {'ties' if ties else 'rows that are no sums'}: "
+            f"{couplings[0] if couplings else 'a bundle has one rate.'} Drop one of them."
+        )
     bundles = Bundles.of(ties[0].bundles(sources)) if ties else None
     once = bool(ties) and ties[0].cost == "once"
-    return Declared(tuple(blocks), tuple(origins), lower, upper, bundles, once, tuple(couplings))
+    return Declared(tuple(blocks), tuple(origins), lower, upper, bundles, once, tuple(couplings), usages)
 
 
 def require_labels(labels: Sequence[str]) -> None:

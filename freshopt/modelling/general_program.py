@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders
+from freshopt.modelling.constraints.usages import priced_without_end, with_usages
 from freshopt.modelling.declared_constraints import require_labels
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.worst import Worst
-from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.separable.bundles import Bundles, bundled
 from freshopt.separable.kernel import Kernel
 from freshopt.separable.lagrangian import Lagrangian
@@ -180,30 +181,41 @@ def general_program(
         fair = worst.blocks(sources)
         level = np.concatenate([np.zeros(sum(map(len, blocks))), *map(worst.units, fair)])
         blocks += fair
-    rows = Rows.gather(blocks, n)
+    variables = n
+    for own in problem.usages:
+        blocks.append(own.block(variables))
+        variables += len(own)
+    rows = Rows.gather(blocks, variables)
     require_labels(rows.labels)
     program = Program(problem.numerics, problem.lower, problem.upper, sources.scale, rows, level)
+    program = with_usages(program, problem.usages)
     if problem.bundles is not None:
         program = bundled(program, problem.bundles, once)
     require_open_cycles(program.rows, sources, problem.bundles)
     _require_feasible_rows(program, sources)
     program = replace(program, upper=implied_upper(program.rows, program.lower, program.upper))
     if not problem.couplings:  # which may bound what the rows leave open
-        require_bounded(program, sources)
+        bounded = priced_without_end(problem.usages, n) if problem.usages else None
+        require_bounded(program, sources, bounded)
     return program
 
 
-def require_bounded(program: Program, sources: Sources) -> None:
-    """Raise SourceDataError if a rate has no bound, and more always helps."""
+def require_bounded(program: Program, sources: Sources, costly: BoolArray | None = None) -> None:
+    """Raise SourceDataError if a rate has no bound, and more always helps.
+
+    Sources that are `costly` have a price that bounds them.
+    """
     if program.numerics is None:
         return
     far = program.typical * FAR
-    unbounded = np.flatnonzero(np.isinf(program.upper) & (program.numerics.marginal(far) > 0.0))
+    endless = np.isinf(program.upper) & (program.numerics.marginal(far) > 0.0)
+    unbounded = np.flatnonzero(endless if costly is None else endless[: len(costly)] & ~costly)
     if len(unbounded):
-        names = map(sources.label, unbounded) if len(program) == len(sources) else map(str, unbounded)
+        names = map(sources.label, unbounded) if len(program) >= len(sources) else map(str, unbounded)
+        none = "" if len(program.rows) else "there is no bandwidth: "
         raise SourceDataError(
-            f"no constraint bounds the rate of {list_offenders(names)}, and more always helps. Pass "
-            "bandwidth=, a Budget with a positive cost there, or max_rate."
+            f"{none}no constraint bounds the rate of {list_offenders(names)}, and more always helps. Pass "
+            "bandwidth=, a Budget or a price with a positive cost there, or max_rate."
         )
 
 

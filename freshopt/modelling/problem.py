@@ -31,6 +31,7 @@ from freshopt.modelling.constraints.charged_once import charged_once
 from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.constraints.limit_changes import constraint_with_limit, unknown_limit
 from freshopt.modelling.constraints.tied import Tied
+from freshopt.modelling.constraints.usages import Usage, expression_of
 from freshopt.modelling.declaration import declare_total
 from freshopt.modelling.declared_constraints import Written, as_constraints, declared, labelled
 from freshopt.modelling.domain_check import require_domain
@@ -114,6 +115,8 @@ class Problem:
         Tied sources.
     couplings : tuple of str
         Why constraints have no rows, one sentence each; such a problem is solved by `Conic` and not proved.
+    usages : tuple of Usage
+        Sums that have a cost (`Priced`), each a further variable of the program.
     program : Program or None
         The general form; None where bandwidth, bounds and host limits are all.
     per_bandwidth : Problem or None
@@ -156,6 +159,7 @@ class Problem:
     short: tuple[bool, bool]
     bundles: Bundles | None
     couplings: tuple[str, ...]
+    usages: tuple[Usage, ...]
     program: Program | None
     per_bandwidth: Problem | None
 
@@ -180,8 +184,6 @@ class Problem:
         if profile is not None:
             objective = phased(objective, sources, profile, load_limit)
         given = as_constraints(constraints)
-        if bandwidth is None and not given:
-            raise SourceDataError("there is no bandwidth. Pass bandwidth=, or constraints=[...].")
         found = declared(given, sources) if given else None
         hosts = HostLimits.of(sources, host_limits)
         most = None if bandwidth is None else bandwidth_of(bandwidth, sources.time_unit)
@@ -222,6 +224,7 @@ class Problem:
             "short": (bandwidth is not None, bool(host_limits)),
             "bundles": None if found is None else found.bundles,
             "couplings": () if found is None else found.couplings,
+            "usages": () if found is None else found.usages,
             "program": None,
             "per_bandwidth": None,
         }
@@ -232,7 +235,9 @@ class Problem:
             object.__setattr__(self, "per_bandwidth", Problem(own, twin, most, host_limits))
             return
         require_room(self)
-        general = found is not None and (short.rest or found.bundles or found.couplings)
+        if worst is not None and found is not None and found.usages:
+            raise ObjectiveError(f"Worst has no cost to add {found.usages[0].name} to. Bound it by a Budget.")
+        general = found is not None and (short.rest or found.bundles or found.couplings or found.usages)
         if isinstance(objective, PhasedObjective) and (general or (found is not None and found.bounded)):
             raise ObjectiveError(
                 "constraints beside bandwidth, bounds and host limits are not solved with a profile. Drop "
@@ -444,6 +449,7 @@ class Problem:
             total_value, cones = self.objective.declared_level(rate, self.sources)
         else:
             total_value, cones = declare_total(self.objective, rate, self.sources)
+        total_value += expression_of(self, rate)
         goal = cp.Minimize(total_value) if self.objective.sense == "minimise" else cp.Maximize(total_value)
         return cp.Problem(goal, [*cones, *constraints])
 

@@ -19,6 +19,7 @@ from freshopt.autodiff.compiler import SAME, UnknownAtomError, compile_expressio
 from freshopt.autodiff.tape import Tape
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError
+from freshopt.modelling.constraints.separable_atoms import as_sum, without_outer
 from freshopt.modelling.declaration import show
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray
@@ -75,8 +76,8 @@ def recognise(constraint: Expression, rate: Expression, sources: Sources, label:
     UnknownCouplingError
         If it couples sources by a term that is no sum of functions of single sources.
     """
-    _check(constraint, rate, label)
-    walked = _walk(constraint.expr, rate, label)
+    exactly = _check(constraint, rate, label)
+    walked = _walk(without_outer(constraint).expr, rate, label)
     count = len(walked.constant)
     curves: list[Numerics] = []
     columns: list[tuple[IntArray, IntArray, IntArray, Array]] = []
@@ -101,20 +102,19 @@ def recognise(constraint: Expression, rate: Expression, sources: Sources, label:
     linear = np.bincount(row[kept], weights=kinds[kept] > 0, minlength=count) == 0.0
     falling = np.bincount(row[kept], weights=merged[merged != 0.0] > 0.0, minlength=count) == 0.0
     direction = np.where(linear & falling, -1.0, 1.0)  # written as reserves, Σ a·ρ >= b
-    return [
-        RowBlock(
-            label,
-            (None,) if count == 1 else tuple(range(count)),
-            source[kept],
-            row[kept],
-            kinds[kept],
-            merged[merged != 0.0],
-            tuple(curves),
-            -walked.constant,
-            direction,
-            np.zeros(count),
-        )
-    ]
+    found = RowBlock(
+        label,
+        (None,) if count == 1 else tuple(range(count)),
+        source[kept],
+        row[kept],
+        kinds[kept],
+        merged[merged != 0.0],
+        tuple(curves),
+        -walked.constant,
+        direction,
+        np.zeros(count),
+    )
+    return _both(found, bool(np.all(linear)), constraint) if exactly else [found]
 
 
 def named(label: str) -> str:
@@ -122,8 +122,26 @@ def named(label: str) -> str:
     return label if label.startswith("constraint ") else f"constraint {label!r}"
 
 
-def _check(constraint: Expression, rate: Expression, label: str) -> None:
-    """Raise ObjectiveError unless a constraint is a convex inequality on the rates."""
+def _both(found: RowBlock, linear: bool, constraint: Expression) -> list[RowBlock]:
+    """Return a budget and a reserve of each exact sum."""
+    sign = np.sign(found.coefficient[np.unique(found.row, return_index=True)[1]])
+    alone = np.bincount(found.row, minlength=len(found)) < 2
+    if not linear or bool(np.any(alone)) or bool(np.any(np.sign(found.coefficient) != sign[found.row])):
+        raise UnknownCouplingError(
+            f"{named(found.name)} is no inequality: '{show(constraint)}'. Write <= or >=; equal rates are "
+            "fo.Tied."
+        )
+    most = replace(found, coefficient=np.abs(found.coefficient), limits=sign * found.limits)
+    most = replace(most, direction=np.ones(len(found)))
+    least = replace(most, coefficient=-most.coefficient, limits=-most.limits, direction=-most.direction)
+    return [most, replace(least, name=f"{found.name} reserve")]
+
+
+def _check(constraint: Expression, rate: Expression, label: str) -> bool:
+    """Return whether a constraint is an equation.
+
+    Raise ObjectiveError unless it is convex, and of the rates alone.
+    """
     foreign = [v.name() for v in constraint.variables() if v.id != rate.id]
     if foreign:
         raise ObjectiveError(
@@ -134,10 +152,13 @@ def _check(constraint: Expression, rate: Expression, label: str) -> None:
             f"{named(label)} is not convex by the DCP rules: '{show(constraint)}'. Write it as convex "
             "<= concave."
         )
+    if type(constraint).__name__ == "Equality":
+        return True
     if type(constraint).__name__ not in ("Inequality", "NonPos", "NonNeg"):
         raise UnknownCouplingError(
             f"{named(label)} is no inequality: '{show(constraint)}'. Write <= or >=; equal rates are fo.Tied."
         )
+    return False
 
 
 def _walk(expression: Expression, rate: Expression, label: str) -> Walked:
@@ -152,7 +173,9 @@ def _walk(expression: Expression, rate: Expression, label: str) -> Walked:
     if expression is rate:
         every = np.arange(size)
         return Walked((Part(every, every, every, np.ones(size), expression, expression),), np.zeros(size))
-    kind = type(expression).__name__
+    kind, summed = type(expression).__name__, as_sum(expression)
+    if summed is not None:
+        return _walk(summed, rate, label)
     if kind == "AddExpression":
         return _added([_promoted(_walk(argument, rate, label), size) for argument in arguments])
     if kind == "NegExpression":

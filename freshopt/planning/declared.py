@@ -18,6 +18,7 @@ from freshopt.errors import SourceDataError
 from freshopt.formatting import finite, number, percent
 from freshopt.modelling.constraints.budget import Budget
 from freshopt.modelling.constraints.nested import Nested
+from freshopt.modelling.constraints.priced import Priced
 from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.declared_constraints import as_constraints
 from freshopt.modelling.general_program import general_program
@@ -99,7 +100,7 @@ class DeclaredRows(NamedTuple):
     def per_time(self) -> tuple[str, ...]:
         """Names of limits on costs per time unit."""
         names = (one.label for one in self.constraints if isinstance(one, Budget | Nested))
-        reserves = (f"{one.label} reserve" for one in self.constraints if isinstance(one, Nested))
+        reserves = (f"{one.label} reserve" for one in self.constraints if isinstance(one, Budget | Nested))
         return (*self.labels, *names, *reserves)
 
 
@@ -191,6 +192,7 @@ def price_sentences(given: Solution | DeclaredRows, most: int = SENTENCES) -> li
         return []
     table, at_least, shares = declared.table, declared.at_least, declared.shares
     objective, unit, rates = declared.objective, declared.time_unit, declared.per_time
+    costs = tuple(one.label for one in declared.constraints if isinstance(one, Priced))
     noun = goal_of(type(called(objective)).__name__).noun
     verb = "raise" if objective.sense == "maximise" else "lower"
     priced = [(k, row) for k, row in _ordered(table) if row.price > 0.0]
@@ -198,6 +200,9 @@ def price_sentences(given: Solution | DeclaredRows, most: int = SENTENCES) -> li
     found = []
     for k, row in priced[:most]:
         share = _is_named(row.label, shares)
+        if _is_named(row.label, costs):
+            found.append(f"{row.label}: of {number(row.used)} per {unit}; one more costs {number(row.price)}")
+            continue
         time = f" per {unit}" if _is_named(row.label, rates) else ""
         looser, gain = _loosened(row, least=bool(at_least[k]), share=share)
         found.append(f"{row.label}: {_state(row, time, least=bool(at_least[k]), share=share)}; ")

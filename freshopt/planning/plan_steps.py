@@ -51,8 +51,8 @@ from freshopt.planning.good_phases import (
 from freshopt.planning.request import PerSource, default_estimate, featured_estimate
 from freshopt.planning.wishes import Wishes
 from freshopt.questions.bandwidth_for import BandwidthFor
-from freshopt.questions.promises import PromisePrice, promise_price, rates_for_gaps
 from freshopt.questions.learnt_changes import with_learnt_changes
+from freshopt.questions.promises import PromisePrice, promise_price, rates_for_gaps
 from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.questions.todays_crawls import needed_bandwidth, own_bandwidth
 from freshopt.report.context import PROVED

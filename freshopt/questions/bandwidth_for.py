@@ -21,6 +21,7 @@ from freshopt.errors import InfeasibleProblemError, ObjectiveError, SourceDataEr
 from freshopt.formatting import number, percent
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.constraints.budget import Budget
+from freshopt.modelling.constraints.priced import Priced
 from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
 from freshopt.modelling.objective import Objective, Refresh
@@ -223,7 +224,10 @@ def bandwidth_for(
         wanted = as_number(asked, "freshness" if value is None else "value", "Pass a number.")
     _require_within(wanted, objective, sources, weight, fresh=freshness is not None)
     mean = wanted if freshness is not None else wanted / weight
-    others = [one for one in problem.constraints if not _is_bandwidth(one)]
+    # Of a priced use its limits count here, not its cost, which is no bandwidth.
+    given = [one.budget if isinstance(one, Priced) else one for one in problem.constraints]
+    bounds = [one for one in given if not isinstance(one, Budget) or one.bounded]
+    others = [one for one in bounds if not _is_bandwidth(one)]
     # The problem's own target of freshness, which is kept, has the shorter name.
     taken = any(isinstance(one, Target) and one.label == "freshness" for one in others)
     name = None if freshness is None else "freshness promised" if taken else "freshness"
@@ -340,4 +344,4 @@ def _require_within(
 
 
 def _is_bandwidth(one: object) -> bool:
-    return isinstance(one, Budget) and one.cost is None and one.by is None
+    return isinstance(one, Budget) and one.cost is None and one.by is None and one.at_least is None

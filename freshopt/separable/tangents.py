@@ -30,6 +30,7 @@ from freshopt.separable.hull_numerics import HullNumerics
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
 from freshopt.separable.lagrangian import Lagrangian
 from freshopt.separable.linear_cost import LinearCost
+from freshopt.separable.usage_costs import UsageCosts
 
 # Distance of the other rate: share of the rate itself, or of a typical one where that is 0. A wrong slope
 # shows where its error exceeds half of this times the curvature, and less moves a cost by some 1e-9 of it.
@@ -81,6 +82,8 @@ def checkable(numerics: Numerics) -> bool:
         return checkable(numerics.silent_sources) and checkable(numerics.signalled_sources)
     if isinstance(numerics, BundledNumerics):
         return checkable(numerics.each)
+    if isinstance(numerics, UsageCosts):
+        return checkable(numerics.sources) and checkable(numerics.usages)
     return isinstance(numerics, Kernel | DerivedNumerics)
 
 
@@ -168,6 +171,11 @@ def cost_rounding(numerics: object, rates: Array, cost: Array) -> Array:
     if isinstance(numerics, BundledNumerics):
         each = numerics.bundles.of_sources(rates)
         return numerics.bundles.totals(cost_rounding(numerics.each, each, numerics.each.cost(each)))
+    if isinstance(numerics, UsageCosts):
+        found, usage = np.empty(len(rates)), numerics.usage
+        found[~usage] = cost_rounding(numerics.sources, rates[~usage], cost[~usage])
+        found[usage] = cost_rounding(numerics.usages, rates[usage], cost[usage])
+        return found
     if isinstance(numerics, ConditionalHull | HullNumerics):
         return cost_rounding(numerics.curve, rates, cost)
     if isinstance(numerics, LinearCost):

@@ -14,6 +14,7 @@ from freshopt.certificates.certificate import Certificate, certify
 from freshopt.certificates.duality_gap import Gap
 from freshopt.certificates.row_gap import RowGap
 from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offenders
+from freshopt.modelling.constraints.usages import variables_of
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import Array, as_number, as_vector, total
@@ -215,7 +216,7 @@ def _infinite(problem: Problem, certificate: Certificate, costs: Array) -> str:
 def violated_rows(problem: Problem, program: Program, rates: Array) -> list[tuple[float, str]]:
     """Return each row's relative violation, with a sentence; ties come first."""
     bundles, rows = problem.bundles, program.rows
-    own = rates if bundles is None else bundles.common(rates)
+    own = variables_of(problem, rates)
     found: list[tuple[float, str]] = []
     if bundles is not None:
         apart = np.abs(bundles.of_sources(own) - rates) / np.maximum(own.max(), np.finfo(float).tiny)
@@ -239,7 +240,7 @@ def row_losses(problem: Problem, program: Program, certificate: Certificate) -> 
     multipliers, rows = certificate.multipliers, certificate.rows
     if multipliers is None or rows is None or not certificate.gap < np.inf:
         return f"Nothing is proved: {certificate.reason or 'the cost, or the bound on it, is infinite.'}"
-    own = certificate.rates if problem.bundles is None else problem.bundles.common(certificate.rates)
+    own = variables_of(problem, certificate.rates)
     gap = RowGap.of(program, own)
     terms = gap.source_terms(multipliers)
     found = [

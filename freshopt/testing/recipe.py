@@ -166,9 +166,12 @@ def cut(constraint: object, index: Index, host: npt.NDArray[Any] | None) -> obje
 
 
 def _budget(one: Budget, index: Index, host: npt.NDArray[Any] | None) -> Budget | None:
-    limit = _kept(one.limit, one.by, index, host)
-    changes: dict[str, Any] = {"limit": limit, "by": _part(one.by, index), "cost": _part(one.cost, index)}
-    return None if isinstance(limit, dict) and not limit else replace(one, **changes)
+    changes: dict[str, Any] = {"by": _part(one.by, index), "cost": _part(one.cost, index)}
+    for side in ("limit", "at_least", "exactly"):
+        limit = _kept(getattr(one, side), one.by, index, host)
+        changes[side] = None if limit == {} else limit
+    bounded = any(changes[side] is not None for side in ("limit", "at_least", "exactly"))
+    return replace(one, **changes) if bounded else None
 
 
 def _target(one: Target, index: Index, host: npt.NDArray[Any] | None) -> Target | None:

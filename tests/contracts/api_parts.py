@@ -22,7 +22,12 @@ from tests.ground_truth.named import BINARY_ON_REQUEST, BINARY_PERIODIC, HARMONI
 
 CONSTRAINTS: dict[str, Call] = {
     "freshopt.Budget": constrained(
-        fo.Budget, limit={"x": 1.0, "y": 0.8}, cost=[1.0, 2.0, 1.0], by=["x", "x", "y"], name="bytes"
+        fo.Budget,
+        limit={"x": 1.0, "y": 0.8},
+        cost=[1.0, 2.0, 1.0],
+        by=["x", "x", "y"],
+        name="bytes",
+        at_least={"x": 0.5},
     ),
     "freshopt.Curve": Call(
         lambda **given: fo.solve(fo.Problem(fo.Curve(**given), SOURCES, 2.0)),
@@ -48,6 +53,9 @@ CONSTRAINTS: dict[str, Call] = {
         at_most={"x": 1.0},
         at_least={"c": 0.5},
         name="nested",
+    ),
+    "freshopt.Priced": constrained(
+        fo.Priced, budget=fo.Budget(by=["x", "x", "y"]), cost={0.0: 0.1, 1.0: 0.5}, name="tariff"
     ),
     "freshopt.Ratio": constrained(fo.Ratio, of=[-1, 0, 0], at_most=[1.0, 2.0, 0.5], name="ratio"),
     "freshopt.Spend": Call(

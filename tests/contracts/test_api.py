@@ -222,7 +222,7 @@ MANY = (
 )  # fmt: skip
 WORDS: dict[str, Any] = {"weekly": "weekly", "periodic": "periodic", "half": 0.5}
 SINGLE = [kind for kind in HOSTILE if kind not in MANY]
-CONSTRAINTS = ("Budget", "Nested", "Ratio", "Spend", "Target", "Tied", "Worst")
+CONSTRAINTS = ("Budget", "Nested", "Priced", "Ratio", "Spend", "Target", "Tied", "Worst")
 
 
 def public(name: str) -> Any:  # noqa: ANN401

@@ -381,7 +381,16 @@ def test_wishes_of_earlier_pickles_are_the_same(log: fo.CrawlLog) -> None:
     copy = pickle.loads(pickle.dumps(asked))
     # Earlier ones are a list, in which bounds come before hosts.
     first = ["objective", "bandwidth", "horizon", "importance", "min_rate", "max_rate", "hosts"]
-    later = ["min_interval", "max_interval", "limits", "compare_rule", "signals", "source_columns", "promise", "hours"]
+    later = [
+        "min_interval",
+        "max_interval",
+        "limits",
+        "compare_rule",
+        "signals",
+        "source_columns",
+        "promise",
+        "hours",
+    ]
     names = first + [name for name in WISHES if name not in first + later]
     earlier = Wishes.__new__(Wishes)
     earlier.__setstate__([getattr(asked, name) for name in names])

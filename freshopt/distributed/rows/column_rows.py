@@ -205,6 +205,10 @@ def _of(constraint: Constraint | Written) -> list[ColumnRows]:
         cost = constraint.cost
         if not (cost is None or isinstance(cost, str | float)):
             raise _array("cost", what)
+        if constraint.limit is None or constraint.at_least is not None:
+            raise SourceDataError(
+                f"{what} is no limit alone: over partitions use must not be met. Pass limit=."
+            )
         return [_rows(constraint.label, None, cost, _column(constraint.by, what), constraint.limit)]
     if isinstance(constraint, Nested):
         return _levels(constraint)

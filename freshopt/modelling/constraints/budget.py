@@ -1,10 +1,11 @@
-"""`Budget`: limit on the total cost of refreshes, in any unit."""
+"""`Budget`: bounds on the total cost of refreshes, in any unit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from freshopt.cvx import Expression
@@ -23,6 +24,9 @@ from freshopt.numerics.arrays import Array, as_vector
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.rows import RowBlock
 
+# Ways to bound the use.
+_SIDES = ("limit", "at_least", "exactly")
+
 
 @frozen_value(repr=False)
 class Budget:
@@ -30,7 +34,7 @@ class Budget:
 
     Parameters
     ----------
-    limit : float, or mapping of group to float
+    limit : float, or mapping of group to float, optional
         Per time unit, > 0. One number with `by` holds for each group on its own.
     cost : array_like, scalar or shape (n,), optional
         What one refresh uses, ≥ 0, in the budget's own unit. Default: the sources' `refresh_cost`.
@@ -39,6 +43,10 @@ class Budget:
         Group of each source; None for a source of no group. The name of a column there.
     name : str, optional
         Label in prices and messages; "bandwidth" without `cost`, else "budget".
+    at_least : float, or mapping of group to float, optional
+        What must be used, > 0; labelled "name reserve".
+    exactly : float, or mapping of group to float, optional
+        Both in one.
 
     Examples
     --------
@@ -52,51 +60,95 @@ class Budget:
     array([1.25, 0.75])
     """
 
-    limit: float | Mapping[Any, float]
+    limit: float | Mapping[Any, float] | None = None
     cost: npt.ArrayLike | None = None
     by: Labels | None = None
     name: str | None = None
+    at_least: float | Mapping[Any, float] | None = None
+    exactly: float | Mapping[Any, float] | None = None
 
     def __post_init__(self) -> None:
         """Raise SourceDataError or TypeError for unusable settings."""
         if self.name is not None:
             checked_name(self.name, "a Budget")
         what = f"Budget {self.label!r}"
-        object.__setattr__(self, "limit", checked_limit(self.limit, what, positive=True))
+        for side in _SIDES:
+            if getattr(self, side) is not None:
+                object.__setattr__(self, side, checked_limit(getattr(self, side), what, positive=True))
+        if self.exactly is not None and (self.limit is not None or self.at_least is not None):
+            raise SourceDataError(f"{what} has exactly= and another bound. Pass exactly= alone.")
         if self.cost is not None:
             object.__setattr__(self, "cost", checked_costs(self.cost, f"cost of {what}"))
         if self.by is not None:
             object.__setattr__(self, "by", checked_labels(self.by, f"by of {what}", columns=True))
-        require_groups(self.limit, self.by, what)
+        for side in _SIDES:
+            require_groups(getattr(self, side), self.by, what)
 
     def __repr__(self) -> str:
-        """Return the limit and the label."""
-        limit = f"{len(self.limit)} limits" if isinstance(self.limit, Mapping) else f"{self.limit:g}"
-        return f"Budget({limit}, name={self.label!r})"
+        """Return the bounds and the label."""
+        given = ((side, getattr(self, side)) for side in _SIDES)
+        sides = [
+            ("" if side == "limit" else f"{side}=")
+            + (f"{len(v)} limits" if isinstance(v, Mapping) else f"{v:g}")
+            for side, v in given
+            if v is not None
+        ]
+        return f"Budget({', '.join([*sides, f'name={self.label!r}'])})"
 
     @property
     def label(self) -> str:
         """Label under which prices and messages name it."""
         return self.name or ("bandwidth" if self.cost is None else "budget")
 
+    @property
+    def bounded(self) -> bool:
+        """Whether there is any bound."""
+        return any(getattr(self, side) is not None for side in _SIDES)
+
     def blocks(self, sources: Sources) -> list[RowBlock]:
-        """Return one row per group."""
-        groups = Groups.of(self.limit, self.by, sources, f"Budget {self.label!r}")
-        members = groups.members
-        return [
-            RowBlock.linear(
-                self.label,
-                groups.keys,
-                members,
-                groups.codes[members],
-                self._cost(sources)[members],
-                groups.values,
+        """Return one row per group and bound."""
+        if not self.bounded:
+            raise SourceDataError(f"{self._what} bounds nothing. Pass limit=, or price it with fo.Priced.")
+        found = []
+        for value, name, reserve in (
+            (self.limit if self.exactly is None else self.exactly, self.label, False),
+            (self.at_least if self.exactly is None else self.exactly, f"{self.label} reserve", True),
+        ):
+            if value is not None:
+                found.append(
+                    self._block(
+                        Groups.of(value, self.by, sources, self._what), name, sources, reserve=reserve
+                    )
+                )
+        return found
+
+    def used(self, sources: Sources) -> RowBlock:
+        """Return what each group uses, as rows without a limit."""
+        return self._block(Groups.of(0.0, self.by, sources, self._what), self.label, sources, reserve=False)
+
+    def bounds(self, sources: Sources) -> tuple[Array, Array]:
+        """Return the least and the most that each group may use."""
+        keys = self.used(sources).keys
+        found = []
+        for value, none in ((self.at_least, 0.0), (self.limit, np.inf)):
+            known = (
+                {} if value is None else value if isinstance(value, Mapping) else dict.fromkeys(keys, value)
             )
-        ]
+            found.append(np.array([float(known.get(key, none)) for key in keys]))
+        return found[0], found[1]
 
     def constraints_on(self, rate: Expression, sources: Sources) -> list[Expression]:
         """Return the budget on an affine `rate` as labelled CVXPY constraints."""
         return [constraint for block in self.blocks(sources) for constraint in written(block, rate)]
+
+    @property
+    def _what(self) -> str:
+        return f"Budget {self.label!r}"
+
+    def _block(self, groups: Groups, name: str, sources: Sources, *, reserve: bool) -> RowBlock:
+        members = groups.members
+        codes, cost = groups.codes[members], self._cost(sources)[members]
+        return RowBlock.linear(name, groups.keys, members, codes, cost, groups.values, at_least=reserve)
 
     def _cost(self, sources: Sources) -> Array:
         if self.cost is None:

@@ -11,6 +11,7 @@ from freshopt.modelling.constraints.budget import Budget
 from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.constraints.groups import Groups
 from freshopt.modelling.constraints.nested import Nested
+from freshopt.modelling.constraints.priced import Priced
 from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.sources import Sources
 
@@ -38,12 +39,29 @@ def constraint_with_limit(one: Constraint, label: str, value: float, sources: So
                 part: dict[str, Any] = {side: {**limits, key[0]: value}}
                 return replace(one, **part)
         return None
+    if isinstance(one, Priced):
+        changed = constraint_with_limit(one.budget, label, value, sources)
+        return None if changed is None else replace(one, budget=changed)
+    reserve = f"{one.label} reserve"
+    if isinstance(one, Budget) and (label == reserve or label.startswith(f"{reserve}[")):
+        label = one.label + label[len(reserve) :]
+        return _with_side(one, "at_least" if one.exactly is None else "exactly", label, value, sources)
     if label != one.label and not label.startswith(f"{one.label}["):
         return None
     if not isinstance(one, Budget | Target):
         raise SourceDataError(f"{shortened(label)} has no limit of its own. Declare the problem anew.")
-    side = "limit" if isinstance(one, Budget) else "at_least" if one.at_most is None else "at_most"
+    if isinstance(one, Budget):
+        return _with_side(one, "limit" if one.exactly is None else "exactly", label, value, sources)
+    return _with_side(one, "at_least" if one.at_most is None else "at_most", label, value, sources)
+
+
+def _with_side(
+    one: Budget | Target, side: str, label: str, value: float, sources: Sources
+) -> Constraint | None:
+    """Return a constraint with another limit on one side."""
     limits = getattr(one, side)
+    if limits is None:
+        return None
     if label == one.label:
         if isinstance(limits, Mapping):
             raise SourceDataError(_several(label, limits))

@@ -1,0 +1,146 @@
+"""`Usage`: a priced sum of rates, as variables beside the sources' rates.
+
+A program with usages has n + q variables: the rates, then what groups use. `variables_of` and `rates_of` lead
+from one to the other, as they do where sources are tied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from freshopt.cvx import Expression
+from freshopt.numerics.arrays import LARGEST, Array, IntArray, total
+from freshopt.numerics.frozen_arrays import frozen_value
+from freshopt.numerics.segments import group_sums
+from freshopt.separable.derived_kernel import DerivedNumerics
+from freshopt.separable.linear_cost import LinearCost
+from freshopt.separable.program import Program
+from freshopt.separable.rows import RowBlock
+from freshopt.separable.usage_costs import UsageCosts
+
+if TYPE_CHECKING:
+    from freshopt.modelling.problem import Problem
+
+
+@frozen_value()
+class Usage:
+    """Costs of what groups use, with a variable for each row.
+
+    A cost that rises has the row Σ c·ρ − t ≤ 0, one that falls t − Σ c·ρ ≤ 0. One that does both has both
+    rows, and two variables on either side of its minimum.
+
+    Attributes
+    ----------
+    name : str
+    keys : tuple, one per row
+    source, row : ndarray of int, shape (entries,)
+    coefficient : ndarray, shape (entries,)
+        c > 0.
+    sign : ndarray, shape (rows,)
+        +1 of rows for a cost that rises, −1 for one that falls.
+    numerics : DerivedNumerics
+        φ of each row.
+    lower, upper, typical : ndarray, shape (rows,)
+        Bounds of t.
+    offset : float
+        What the costs of all rows are too much by.
+    """
+
+    name: str
+    keys: tuple[object, ...]
+    source: IntArray
+    row: IntArray
+    coefficient: Array
+    sign: Array
+    numerics: DerivedNumerics
+    lower: Array
+    upper: Array
+    typical: Array
+    offset: float
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.keys)
+
+    def amounts(self, rates: Array) -> Array:
+        """Return t of each row at the sources' rates."""
+        used = group_sums(self.coefficient * rates[self.source], self.row, len(self))
+        return np.clip(used, self.lower, self.upper)
+
+    def cost(self, rates: Array) -> float:
+        """Return what the groups pay at the sources' rates."""
+        return total(self.numerics.cost(self.amounts(rates))) - self.offset
+
+    def block(self, first: int) -> RowBlock:
+        """Return the rows; `first` is the position of the first variable."""
+        every = np.arange(len(self))
+        return RowBlock.linear(
+            self.name,
+            self.keys,
+            np.concatenate((self.source, first + every)),
+            np.concatenate((self.row, every)),
+            np.concatenate((self.sign[self.row] * self.coefficient, -self.sign)),
+            np.zeros(len(self)),
+        )
+
+
+def with_usages(program: Program, usages: Sequence[Usage]) -> Program:
+    """Return a program with the variables of usages, which its rows have."""
+    if not usages or program.numerics is None:
+        return program
+    costs: DerivedNumerics | UsageCosts = usages[0].numerics
+    count = len(usages[0])
+    for own in usages[1:]:
+        costs = UsageCosts(np.arange(count + len(own)) >= count, costs, own.numerics)
+        count += len(own)
+    columns = {
+        key: np.concatenate((getattr(program, key), *(getattr(own, key) for own in usages)))
+        for key in ("lower", "upper", "typical")
+    }
+    usage, nothing = np.arange(len(program) + count) >= len(program), LinearCost(np.zeros(count))
+    curves = tuple(UsageCosts(usage, curve, nothing) for curve in program.rows.curves)
+    rows, numerics = replace(program.rows, curves=curves), UsageCosts(usage, program.numerics, costs)
+    return replace(program, numerics=numerics, rows=rows, **columns)
+
+
+def variables_of(problem: Problem, rates: Array) -> Array:
+    """Return a program's variables from the sources' rates."""
+    if problem.bundles is not None:
+        return problem.bundles.common(rates)
+    return np.concatenate((rates, *(own.amounts(rates) for own in problem.usages)))
+
+
+def rates_of(problem: Problem, variables: Array) -> Array:
+    """Return the sources' rates from a program's variables."""
+    if problem.bundles is not None:
+        return problem.bundles.of_sources(variables)
+    return variables[: len(problem.sources)]
+
+
+def usage_value(problem: Problem, rates: Array) -> float:
+    """Return what usages add to a value in the declared sense."""
+    sign = 1.0 if problem.objective.sense == "minimise" else -1.0
+    return sign * sum(own.cost(rates) for own in problem.usages)
+
+
+def priced_without_end(usages: Sequence[Usage], n: int) -> Array:
+    """Return which sources pay for ever more use, shape (n,)."""
+    found = np.zeros(n, dtype=np.bool_)
+    for own in usages:
+        rises = (own.sign > 0.0) & ~(own.numerics.marginal(np.minimum(own.upper, LARGEST)) >= 0.0)
+        rises |= np.isfinite(own.upper) & (own.sign > 0.0)
+        found[own.source[rises[own.row]]] = True
+    return found
+
+
+def expression_of(problem: Problem, rate: Expression) -> Expression | float:
+    """Return what usages add to a declared objective, 0 without any."""
+    terms = [
+        one.expression(rate, problem.sources) for one in problem.constraints if hasattr(one, "expression")
+    ]
+    total_cost = sum(terms[1:], terms[0]) if terms else 0.0
+    return total_cost if problem.objective.sense == "minimise" else -total_cost
