@@ -24,6 +24,13 @@ class Clash(NamedTuple):
 ON_REQUEST, DASK = "--refresh on-request", "--engine dask"
 # Any wish that lifetimes do not take.
 OF_TIMES = "a wish of refresh times"
+# What those that are of the other discipline are told: plans of times, and of lifetimes.
+DISCIPLINES = {
+    False: "copies that are refreshed on request, which have lifetimes and no schedule. Use "
+    "freshopt.plan_lifetimes with a log of the requests.",
+    True: "{} refreshes, and lifetimes are of copies that are refreshed on request. Pass "
+    "refresh=Refresh.ON_REQUEST, or use freshopt.plan.",
+}
 CLASHES = (
     Clash(
         ON_REQUEST,

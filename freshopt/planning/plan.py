@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 from freshopt.certificates.solution import Solution
 from freshopt.errors import by_weight, hearing
 from freshopt.estimators.estimator import Estimator
-from freshopt.estimators.features.source_features import SourceFeatures, with_new_sources
 from freshopt.frames import framed
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.noisy_signals.pooled_signals import PooledSignals
@@ -47,7 +46,7 @@ from freshopt.planning.plan_steps import learn as learn
 from freshopt.planning.plan_steps import method_of as method_of
 from freshopt.planning.plan_steps import sources_of as sources_of
 from freshopt.planning.realised_ratios import ratios_or_none
-from freshopt.planning.request import Log, as_crawl_log
+from freshopt.planning.request import Log, as_crawl_log, with_featured_sources
 from freshopt.planning.uncertainty import PlanUncertainty, draws_for, rate_draws, uncertainty_under
 from freshopt.planning.value_forecast import ValueForecast, value_forecast
 from freshopt.planning.wishes import PlanWishes, Wishes, taking
@@ -396,10 +395,8 @@ def plan(
     ('optimal', [2.0, 1.0])
     """
     crawls, known = as_crawl_log(log, time_unit, columns)
-    if wishes.get("features") is not None:
-        wishes["features"] = told = SourceFeatures.of(crawls.names, wishes["features"])
-        crawls = with_new_sources(crawls, told.new)
-    asked = {"bandwidth": bandwidth, "horizon": horizon, **wishes}
+    crawls, features = with_featured_sources(crawls, wishes.get("features"))
+    asked = {"bandwidth": bandwidth, "horizon": horizon, **wishes, "features": features}
     request = Wishes.of(crawls, asked, PlanWishes)
     return make_plan(crawls, request, on_progress, crawled=known is None)
 

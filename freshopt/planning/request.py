@@ -30,7 +30,7 @@ from freshopt.errors import SourceDataError, expect, list_offenders
 from freshopt.estimators.default_prior import default_prior
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.features.feature_priors import FeaturePriors
-from freshopt.estimators.features.source_features import SourceFeatures
+from freshopt.estimators.features.source_features import SourceFeatures, with_new_sources
 from freshopt.estimators.known_crawl_rate import KnownCrawlRate
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.logs.change_history import ChangeHistory
@@ -41,7 +41,9 @@ from freshopt.logs.schema import HOST_LIMITS, SOURCE_LIMITS, Schema, Table
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.numerics.arrays import Array, as_number, read_only, shape_of
 from freshopt.questions.bandwidth_for import AS_TODAY
+from freshopt.report.held_out import is_plan, policy_words
 from freshopt.scheduling.rate_table import RateTable, read_rates
+from freshopt.simulation.rules import Rule, rules_of
 from freshopt.units import Time, check_time_unit, convert_time, duration_of, gap_of, rate_of
 
 # Rows of the daily log that a change history becomes; a longer one is crawled less often than daily.
@@ -166,6 +168,14 @@ def values_of(what: str) -> Read:
 def features_of(_name: str, given: Any, log: CrawlLog | Clock) -> SourceFeatures:  # noqa: ANN401 - a table
     """Return the features of a log's sources, and of new ones."""
     return SourceFeatures.of(log.names, given)
+
+
+def with_featured_sources(log: CrawlLog, given: Any) -> tuple[CrawlLog, SourceFeatures | None]:  # noqa: ANN401
+    """Return a log with the new sources of a table of features, and these."""
+    if given is None:
+        return log, None
+    told = SourceFeatures.of(log.names, given)
+    return with_new_sources(log, told.new), told
 
 
 def columns_of(name: str, given: Any, log: CrawlLog | Clock) -> dict[str, PerSource]:  # noqa: ANN401
@@ -390,6 +400,22 @@ def _record(value: object) -> Any:  # noqa: ANN401 - JSON
             return None
         found[each.name] = own
     return found
+
+
+def own_rules(name: str, given: object, _log: CrawlLog | Clock) -> dict[str, Rule]:
+    """Return rules under names that no policy has."""
+    found = rules_of(name, given)
+    for each in found:
+        if is_plan(each) or each != policy_words(each):
+            raise SourceDataError(f"{name} has the name {each!r}, which a policy has. Pass another.")
+    return found
+
+
+def as_told(value: Any) -> Any:  # noqa: ANN401 - a setting
+    """Return a setting as JSON has it."""
+    if isinstance(value, Objective):
+        return repr(value)
+    return None if value == np.inf else value
 
 
 def _made(record: dict[str, Any]) -> object:

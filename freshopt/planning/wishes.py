@@ -29,7 +29,7 @@ from freshopt.modelling.objective import NAME_OR_INSTANCE, Objective, Refresh
 from freshopt.naming import PLANNED, objective_named
 from freshopt.noisy_signals.signal_table import SignalTable
 from freshopt.numerics.arrays import as_whole
-from freshopt.planning.clashes import ON_REQUEST, refuse_clashes
+from freshopt.planning.clashes import DISCIPLINES, ON_REQUEST, refuse_clashes
 from freshopt.planning.declared import Constraints
 from freshopt.planning.request import (
     Clock,
@@ -42,10 +42,12 @@ from freshopt.planning.request import (
     a_limit,
     a_rate,
     as_is,
+    as_told,
     columns_of,
     features_of,
     fit_of,
     limits_of,
+    own_rules,
     per_source,
     rates_in_force,
     source_limits,
@@ -57,10 +59,9 @@ from freshopt.problems.harmonic_staleness import HarmonicStaleness
 from freshopt.questions.bandwidth_for import AS_TODAY
 from freshopt.questions.promises import PROMISE_HELP, Promise, promises_of
 from freshopt.questions.todays_crawls import freshness_of
-from freshopt.report.held_out import is_plan, policy_words
 from freshopt.scheduling.hours import HOURS_HELP, Hours
 from freshopt.scheduling.rate_table import RateTable
-from freshopt.simulation.rules import RULES, Rule, rules_of
+from freshopt.simulation.rules import RULES, Rule
 from freshopt.units import Time, bounds_as_intervals, share_of
 
 CHANGE_MODELS = ("poisson", "learnt")
@@ -339,7 +340,7 @@ class Wishes:
     )
     compare_rule: Mapping[str, Rule] | None = wish(
         None,
-        lambda name, given, _log: _rules(name, given),
+        own_rules,
         metavar="RULE",
         group="rules",
         help="Test the plan on your history as --replay does, beside a rule that crawlers run (repeatable): "
@@ -377,7 +378,7 @@ class Wishes:
         goal = told.setdefault("objective", kind(Refresh.ON_REQUEST if on_request else Refresh.PERIODIC))
         expect(goal, Objective, "objective", NAME_OR_INSTANCE)
         if on_request != (goal.refresh is Refresh.ON_REQUEST):
-            raise ObjectiveError(f"{goal!r} is of {_DISCIPLINES[on_request].format(goal.refresh.value)}")
+            raise ObjectiveError(f"{goal!r} is of {DISCIPLINES[on_request].format(goal.refresh.value)}")
         made = {name: WISHES[name].read(name, value, log) for name, value in told.items() if name in WISHES}
         other = {} if isinstance(goal, BinaryFreshness) else {"other objective": type(goal).__name__}
         today = {"freshness as today"} if made.get("freshness") == AS_TODAY else set()
@@ -399,16 +400,9 @@ class Wishes:
         """Return settings, among `takes`, that nothing else in a summary tells."""
         names = [name for name, one in WISHES.items() if one.told and (takes is None or name in takes)]
         found = {name: getattr(self, name) for name in names}
-        return {name: _plain(value) for name, value in found.items()}
+        return {name: as_told(value) for name, value in found.items()}
 
 
-# What those that are of the other discipline are told: plans of times, and of lifetimes.
-_DISCIPLINES = {
-    False: "copies that are refreshed on request, which have lifetimes and no schedule. Use "
-    "freshopt.plan_lifetimes with a log of the requests.",
-    True: "{} refreshes, and lifetimes are of copies that are refreshed on request. Pass "
-    "refresh=Refresh.ON_REQUEST, or use freshopt.plan.",
-}
 WISHES = wishes_of(Wishes)
 
 
@@ -501,19 +495,3 @@ def taking(takes: type, usual: Mapping[str, Any] | None = None) -> Callable[[F],
         return cast(F, checked)
 
     return spelled_out
-
-
-def _rules(name: str, given: object) -> dict[str, Rule]:
-    """Return rules under names that no policy has."""
-    found = rules_of(name, given)
-    for each in found:
-        if is_plan(each) or each != policy_words(each):
-            raise SourceDataError(f"{name} has the name {each!r}, which a policy has. Pass another.")
-    return found
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - a setting
-    """Return a setting as JSON has it."""
-    if isinstance(value, Objective):
-        return repr(value)
-    return None if value == np.inf else value
