@@ -30,7 +30,7 @@ FORMS: dict[str, Any] = {
 }
 
 
-KINDS = ["binary", "delay", pytest.param("harmonic", marks=pytest.mark.exhaustive)]
+KINDS = ["binary", *(pytest.param(kind, marks=pytest.mark.exhaustive) for kind in ("delay", "harmonic"))]
 
 
 def rows(recall: float, precision: float, high: float, cost: Cost) -> Array:
