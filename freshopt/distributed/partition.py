@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -222,35 +222,23 @@ def piece_of(
         If a value is missing or out of range, or the objective is refused.
     """
     codes = codes_of(table, label, first, terms.hosts) if terms.hosts else None
-    sources = sources_of(table, label, first, terms)
+    sources = sources_of(table, label, first, terms.columns, terms.time_unit)
     return naming_rows(
         label, first, lambda: Partition.of(objective, sources, terms.bandwidth, codes, len(terms.hosts))
     )
 
 
-class Terms(Protocol):
-    """Which columns sources have, and their time unit."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Their names."""
-
-    @property
-    def time_unit(self) -> str:
-        """That of all rates."""
-
-
-def sources_of(table: Table, label: str, first: int, terms: Terms) -> Sources:
+def sources_of(table: Table, label: str, first: int, carrying: Sequence[str], time_unit: str) -> Sources:
     """Return a table's sources, without names and hosts."""
-    columns = {name: numbers_of(table, name, label, first) for name in carried(terms.columns)}
-    return naming_rows(label, first, lambda: sources_from(columns, terms))
+    columns = {name: numbers_of(table, name, label, first) for name in carried(carrying)}
+    return naming_rows(label, first, lambda: sources_from(columns, carrying, time_unit))
 
 
-def sources_from(columns: Mapping[str, npt.NDArray[Any]], terms: Terms) -> Sources:
+def sources_from(columns: Mapping[str, npt.NDArray[Any]], carrying: Sequence[str], time_unit: str) -> Sources:
     """Return sources of columns by name, one's own among them."""
-    present = {name: columns[name] for name in carried(terms.columns)}
+    present = {name: columns[name] for name in carried(carrying)}
     own = {name: present.pop(name) for name in [*present] if name not in NUMBERS}
-    return Sources(**present, time_unit=terms.time_unit, columns=own)
+    return Sources(**present, time_unit=time_unit, columns=own)
 
 
 def naming_rows(label: str, first: int, make: Callable[[], Made]) -> Made:

@@ -82,7 +82,7 @@ def scan(
         return Scan(0, 0.0, 0.0, np.zeros(hosts), np.zeros(hosts, dtype=np.int64), (), {})
     _require_names(table, label, first)
     units = tuple(table.column(UNIT).unique().to_pylist()) if UNIT in own else ()
-    sources = sources_of(table, label, first, terms)
+    sources = sources_of(table, label, first, terms.columns, terms.time_unit)
     codes = codes_of(table, label, first, terms.hosts) if hosts else None
     used = sources.refresh_cost * sources.min_rate
     lower = exact_sum([float(np.sum(used))])
@@ -195,7 +195,7 @@ def collect(
     terms, wanted = message
     table = read(part, terms.priced(), label)
     codes = codes_of(table, label, first, terms.hosts)
-    sources = sources_of(table, label, first, terms)
+    sources = sources_of(table, label, first, terms.columns, terms.time_unit)
     return _columns(sources, codes, np.flatnonzero(np.append(wanted, False)[codes]), terms.columns)
 
 
@@ -205,7 +205,7 @@ def pooled(drawn: list[dict[str, npt.NDArray[Any]]], rows: list[int], terms: Par
     codes = columns.pop("code", None)
     starts = np.cumsum([0, *rows[:-1]])
     place = columns.pop("place") + np.repeat(starts, [len(one["place"]) for one in drawn])
-    sources = sources_from(columns, terms)
+    sources = sources_from(columns, terms.columns, terms.time_unit)
     return Partition.of(terms.objective.take(place), sources, terms.bandwidth, codes, len(terms.hosts))
 
 

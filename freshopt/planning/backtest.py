@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Said of objectives whose costs no change shows.
-EXPECTED = " Costs are those expected under what the whole log tells of change rates."
+EXPECTED = " Costs are those expected under the change rates that the whole log gives."
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,8 @@ def log() -> fo.CrawlLog:
     days = np.array([day for day in range(80) if day % 7])
     rate = np.array([0.02, 0.05, 0.1, 0.3, 0.7, 1.5])
     rows = [(f"s{k}", day, rng.random() < -np.expm1(-d)) for k, d in enumerate(rate) for day in days]
-    return fo.CrawlLog(*zip(*rows, strict=True))
+    source, time, changed = zip(*rows, strict=True)
+    return fo.CrawlLog(source, time, changed)
 
 
 WEIGHT = {f"s{k}": 1.0 + k % 3 for k in range(6)}
@@ -108,7 +109,7 @@ def test_costs_that_changes_do_not_show_are_those_of_a_replay(log: fo.CrawlLog) 
 
 def test_a_back_test_says_how_costs_are_expected(log: fo.CrawlLog) -> None:
     found = fo.backtest(log, "3/day", objective=Delay(), importance=WEIGHT)
-    assert found.verdict.endswith("Costs are those expected under what the whole log tells of change rates.")
+    assert found.verdict.endswith("Costs are those expected under the change rates that the whole log gives.")
     saved = found.to_frame().filter(pl.col("policy") == "uniform")["saving"]
     assert bool((saved < 0.0).all())
     fresh = fo.backtest(log, "3/day", objective=AccumulatedDelay(PERIODIC), importance=WEIGHT)
@@ -123,7 +124,8 @@ def test_expected_costs_are_close_to_measured_ones_under_the_model() -> None:
     rng = np.random.default_rng(11)
     rate = rng.lognormal(-1.0, 1.0, 60)
     rows = [(f"s{k}", day, rng.random() < -np.expm1(-d)) for k, d in enumerate(rate) for day in range(1, 60)]
-    log = fo.CrawlLog(*zip(*rows, strict=True))
+    source, time, changed = zip(*rows, strict=True)
+    log = fo.CrawlLog(source, time, changed)
     own = fo.backtest(log, "25/day", objective=Delay(), splits=1)
     known = fo.backtest(log, "25/day", objective=AccumulatedDelay(PERIODIC), splits=1)
     for policy in ("plan", "uniform", "current"):

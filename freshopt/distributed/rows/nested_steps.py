@@ -209,7 +209,7 @@ def end_height(
         {**one, "place": one["place"] + start} for (one, _), start in zip(found, starts, strict=False) if one
     ]
     columns = {key: np.concatenate([one[key] for one in parts]) for key in parts[0]}
-    sources = sources_from(columns, terms)
+    sources = sources_from(columns, terms.columns, terms.time_unit)
     objective = terms.objective.take(columns["place"])
     nowhere = np.zeros(len(sources), dtype=np.int64)
     piece = NestedPiece.of(RowColumns(sources, (), ()), objective, nowhere)

@@ -127,7 +127,7 @@ class RowColumns:
         SourceDataError
             If a value is missing or out of range, naming file and row.
         """
-        sources = sources_of(table, label, first, terms)
+        sources = sources_of(table, label, first, terms.columns, terms.time_unit)
         constraints = terms.constraints
         return cls(
             sources,
@@ -152,7 +152,7 @@ class RowColumns:
         columns = {key: np.concatenate([one[key] for one in drawn]) for key in drawn[0]}
         count = range(len(terms.constraints))
         return cls(
-            sources_from(columns, terms),
+            sources_from(columns, terms.columns, terms.time_unit),
             tuple(columns[f"group {k}"] for k in count),
             tuple(columns.get(f"cost {k}") for k in count),
         )
