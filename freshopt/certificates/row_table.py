@@ -177,10 +177,10 @@ class RowTable:
         terms = gap.row_terms(y)
         share = terms / whole if np.isfinite(whole) and whole > 0.0 else np.zeros(len(terms))
         # A priced sum is compared with its own variable.
-        own = 0.0
-        if isinstance(gap.program.numerics, UsageCosts):
-            priced = np.where(gap.program.numerics.usage, gap.rates, 0.0)
-            own = -rows.used(priced)
+        own, numerics = np.zeros(len(rows)), gap.program.numerics
+        if isinstance(numerics, UsageCosts):
+            priced = np.flatnonzero(numerics.usage[rows.source])
+            np.subtract.at(own, rows.row[priced], rows.coefficient[priced] * gap.rates[rows.source[priced]])
         used, limits = rows.declared(gap.used + own), rows.declared(gap.limits + own)
         return cls(rows.labels, used, limits, gap.slack, y, share)
 

@@ -140,6 +140,8 @@ def test_a_cost_of_use_beside_a_target() -> None:
     problem = fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.POISSON), own, constraints=[old, *tariffs])
     solution = fo.solve(problem)
     assert solution.prices["LaterThan"] > 0.0
+    assert solution.certificate.rows["LaterThan"].used == pytest.approx(1e-3)
+    assert solution.certificate.rows["cost of bandwidth"].used == pytest.approx(solution.bandwidth_used)
     assert solution.certificate.relative_gap < 1e-10
     assert solution.value == pytest.approx(problem.to_cvxpy().solve(solver="CLARABEL"), rel=1e-6)
 

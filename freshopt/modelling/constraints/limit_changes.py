@@ -41,7 +41,7 @@ def constraint_with_limit(one: Constraint, label: str, value: float, sources: So
         return None
     if isinstance(one, Priced):
         changed = constraint_with_limit(one.budget, label, value, sources)
-        return None if changed is None else replace(one, budget=changed)
+        return replace(one, budget=changed) if isinstance(changed, Budget) else None
     reserve = f"{one.label} reserve"
     if isinstance(one, Budget) and (label == reserve or label.startswith(f"{reserve}[")):
         label = one.label + label[len(reserve) :]

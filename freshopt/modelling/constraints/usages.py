@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from freshopt.cvx import Expression
-from freshopt.numerics.arrays import LARGEST, Array, IntArray, total
+from freshopt.numerics.arrays import LARGEST, Array, BoolArray, IntArray, total
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.segments import group_sums
 from freshopt.separable.derived_kernel import DerivedNumerics
@@ -97,7 +97,7 @@ def with_usages(program: Program, usages: Sequence[Usage]) -> Program:
     for own in usages[1:]:
         costs = UsageCosts(np.arange(count + len(own)) >= count, costs, own.numerics)
         count += len(own)
-    columns = {
+    columns: dict[str, Any] = {
         key: np.concatenate((getattr(program, key), *(getattr(own, key) for own in usages)))
         for key in ("lower", "upper", "typical")
     }
@@ -127,7 +127,7 @@ def usage_value(problem: Problem, rates: Array) -> float:
     return sign * sum(own.cost(rates) for own in problem.usages)
 
 
-def priced_without_end(usages: Sequence[Usage], n: int) -> Array:
+def priced_without_end(usages: Sequence[Usage], n: int) -> BoolArray:
     """Return which sources pay for ever more use, shape (n,)."""
     found = np.zeros(n, dtype=np.bool_)
     for own in usages:
