@@ -48,7 +48,7 @@ from freshopt.modelling.cone_forms import (
     within_lifetime,
 )
 from freshopt.modelling.cost_curve import NOT_POISSON, Cell, Curve, CurveObjective
-from freshopt.modelling.curves.change_shape import ChangeShape
+from freshopt.modelling.curves.change_shape import ChangeShape, require_changes
 from freshopt.modelling.objective import (
     Command,
     ConeForm,
@@ -116,6 +116,7 @@ class Age(CurveObjective):
         """Raise ObjectiveError unless discipline and `nodes` are supported."""
         require_discipline(self)
         require_nodes(self)
+        require_changes(self.changes)
 
     def per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare w·J(ρ).

@@ -42,7 +42,7 @@ from freshopt.modelling.cone_forms import (
     within_lifetime,
 )
 from freshopt.modelling.cost_curve import NOT_POISSON, Cell, Curve, CurveObjective
-from freshopt.modelling.curves.change_shape import ChangeShape
+from freshopt.modelling.curves.change_shape import ChangeShape, require_changes
 from freshopt.modelling.objective import Command, ConeForm, Refresh
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.request_cell import RequestForms
@@ -89,6 +89,11 @@ class BinaryFreshness(CurveObjective):
     on_request: ClassVar[bool] = True
     window_cones: ClassVar[bool] = True
     commands: ClassVar[tuple[Command, ...]] = (Command("binary", "share of time that copies are fresh"),)
+
+    def __post_init__(self) -> None:
+        """Raise unless the discipline is supported and changes are a shape."""
+        CurveObjective.__post_init__(self)
+        require_changes(self.changes)
 
     def per_source(self, rate: Expression, sources: Sources) -> Expression:
         """Declare w·F(ρ).

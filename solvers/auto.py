@@ -124,7 +124,7 @@ def _by_declaration(problem: Problem) -> bool:
 
 
 def _slack(problem: Problem) -> bool:
-    """Return whether of some sources none gains by more than its share of the bandwidth.
+    """Return whether no sampled source gains beyond its share of bandwidth.
 
     Costs that rise with the rate have their least below it, and Newton's method no price to step to.
     """

@@ -124,7 +124,7 @@ def beside_terms(
     upper: Array,
     typical: Array,
 ) -> Array:
-    """Return the shares of rates that are right to 1e-6, by one more marginal.
+    """Return the shares of rates right to 1e-6, by one more marginal.
 
     They are overstated up to `BESIDE`; other rates' are those of `source_terms`.
     """

@@ -150,7 +150,7 @@ def proved_gap(
 def _quickly_proved(
     problem: Problem, kernel: Kernel, quick: Quick, rates: Array, price: float, host_prices: Array
 ) -> ProvedGap | None:
-    """Return the duality gap of feasible rates by a kernel's own proof, or None.
+    """Return the gap of feasible rates by a kernel's own proof.
 
     Sources that it does not know are proved by one more marginal.
     """

@@ -69,7 +69,7 @@ class QuickNumerics:
 def fill_quickly(
     problem: Problem, kernel: Kernel, quick: Quick, start: float | None
 ) -> tuple[Answer | None, Numerics]:
-    """Return rates with their price, or None and numerics for a general search."""
+    """Return rates with their price, or None for a general search."""
     cost, lower, upper, n = problem.sources.refresh_cost, problem.lower, problem.upper, len(problem.sources)
     log_bandwidth, everyone = math.log(problem.bandwidth), slice(None)
 
@@ -134,11 +134,12 @@ def _spread(n: int, size: int) -> IntArray:
     stride = max(1, n // size)
     first = np.arange(0, n, stride)
     place = (stride * (np.arange(len(first)) * GOLDEN_RATIO % 1.0)).astype(np.int64)
-    return np.minimum(first + place, n - 1)
+    found: IntArray = np.minimum(first + place, n - 1)
+    return found
 
 
 def _typical_price(problem: Problem, kernel: Kernel, few: IntArray) -> float:
-    """Return the logarithm of a price that sampled sources pay at equal rates."""
+    """Return the logarithm of a sampled price at equal rates."""
     cost = problem.sources.refresh_cost[few]
     share = problem.bandwidth / total(problem.sources.refresh_cost)
     slope = kernel.marginal(np.full(len(few), share)) / cost

@@ -209,7 +209,7 @@ def _written(
 
 
 def refuse_array(error: TypeError, where: str) -> None:
-    """Raise ObjectiveError for an array that CVXPY takes for a number, as an exponent."""
+    """Raise ObjectiveError for an array that CVXPY takes for a number."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     if frame.f_globals.get("__name__", "").startswith("cvxpy."):
         raise ObjectiveError(

@@ -1,4 +1,4 @@
-"""Best responses of sources, and proofs of their rates, from tables of qualities.
+"""Best responses of sources and their proofs, from tables of qualities.
 
 A price v per crawl and change has the threshold V(η) = v and the rate 1/ψ(η). Rates are found by the rows of
 `freshopt.noisy_signals.quality_rows`, and not trusted: a proof takes any rate x and price, and the rows'
@@ -46,7 +46,7 @@ def row_of(value: float, head: IntArray, places: IntArray, rows: Array) -> int:
 
 
 def place_of(value: float, row: Array) -> float:
-    """Return about the t, of 0 to 1, at which a row has a value.
+    """Return about the t in [0, 1] where a row has a value.
 
     One of Newton's steps from a root of the first three coefficients is right to 1e-5 or better.
     """
@@ -110,7 +110,7 @@ def prove(
     gap: Array,
     halving: Array,
 ) -> None:
-    """Write bounds on costs, on gaps, and on what half the rates lose.
+    """Write bounds on costs, gaps, and what half the rates lose.
 
     NaN where no table has them. The last is at least ½xV, as J is convex.
     """

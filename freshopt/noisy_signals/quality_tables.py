@@ -1,4 +1,4 @@
-"""`QualityTables`: many sources' best responses and proofs, each on its own best road.
+"""`QualityTables`: many sources' best responses and proofs.
 
 Sources of a quality that many share are answered and proved by its table
 (`freshopt.noisy_signals.quality_lookup`), all others by the kernel.
@@ -74,7 +74,7 @@ class QualityTables:
     tabled: tuple[IntArray, IntArray, Array] | None = None
 
     def cover(self, paid: Array, beyond: float = BESIDE) -> None:
-        """Make the tables for prices from about these to `beyond` times as much, if that pays."""
+        """Make tables for these prices, and up to `beyond` times as much."""
         d, recall, precision = self._columns()
         w, n = as_float64(self.kernel.importance), len(d)
         if self.cost is None or n < SHARED:
@@ -137,7 +137,7 @@ class QualityTables:
         return rates
 
     def prove(self, rates: Array, paid: Array, lower: Array, upper: Array) -> Array:
-        """Return each source's bounds on cost, gap, and what half the rate loses; NaN without a table."""
+        """Return each source's bounds on cost and gap; NaN without a table."""
         if self.tabled is None:
             self.cover(paid)
         found = np.full((3, len(rates)), np.nan)

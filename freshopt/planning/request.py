@@ -171,7 +171,7 @@ def features_of(_name: str, given: Any, log: CrawlLog | Clock) -> SourceFeatures
 
 
 def with_featured_sources(log: CrawlLog, given: Any) -> tuple[CrawlLog, SourceFeatures | None]:  # noqa: ANN401
-    """Return a log with the new sources of a table of features, and these."""
+    """Return a log with new sources of a table of features."""
     if given is None:
         return log, None
     told = SourceFeatures.of(log.names, given)

@@ -58,16 +58,16 @@ class Numerics(Protocol):
 
 
 class Quick(Protocol):
-    """Protocol of a kernel's best responses, to some digits, and proofs of rates."""
+    """Protocol of a kernel's approximate best responses, and proofs of rates."""
 
     def cover(self, paid: Array, beyond: float = ...) -> None:
-        """Prepare for sources that pay about so much, or `beyond` times as much."""
+        """Prepare for prices about these, or `beyond` times as much."""
 
     def respond(self, paid: Array, index: Index) -> Array:
         """Return the best responses of some sources to what they pay."""
 
     def prove(self, rates: Array, paid: Array, lower: Array, upper: Array) -> Array:
-        """Return each source's bounds on cost, gap, and what half the rate loses.
+        """Return bounds on cost, gap, and what half the rate loses.
 
         Shape (3, n); NaN where the formulas have to tell.
         """

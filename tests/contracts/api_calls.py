@@ -7,7 +7,6 @@ a call here gets one from its fields, with their values as `tests.contracts.disc
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -56,6 +55,7 @@ from tests.contracts.api_fixtures import (
     known_rate,
     problem,
     scheduled,
+    settings,
     solved,
     sources,
     synchronized,
@@ -481,13 +481,6 @@ def derived(known: Collection[str] = ()) -> dict[str, Call]:
         suited = (each for each in discovery.objectives().values() if suits(one, each))
         found[f"solvers.{name}"] = solved(owner, next(suited, None), **settings(one))
     return found
-
-
-def settings(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any frozen record
-    """Return the arguments that make a record."""
-    if not dataclasses.is_dataclass(record):
-        return {}
-    return {each.name: getattr(record, each.name) for each in dataclasses.fields(record) if each.init}
 
 
 def suits(solver: Any, objective: fo.Objective) -> bool:  # noqa: ANN401

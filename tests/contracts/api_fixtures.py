@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -29,6 +30,13 @@ def sources(**changes: Any) -> fo.Sources:  # noqa: ANN401
 
 def problem(objective: fo.Objective | None = None) -> fo.Problem:
     return fo.Problem(objective or BINARY, sources(), 2.0)
+
+
+def settings(record: Any) -> dict[str, Any]:  # noqa: ANN401 - any frozen record
+    """Return the arguments that make a record."""
+    if not dataclasses.is_dataclass(record):
+        return {}
+    return {each.name: getattr(record, each.name) for each in dataclasses.fields(record) if each.init}
 
 
 SOURCES = sources()

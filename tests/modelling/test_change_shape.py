@@ -98,16 +98,17 @@ def test_shapes_that_are_none_are_refused() -> None:
 def log_of(kind: str, n: int = 150, crawls: int = 30) -> fo.CrawlLog:
     """A log of sources that change as a renewal process of some regularity."""
     rng = np.random.default_rng(11)
-    rows: tuple[list[str], list[float], list[bool]] = ([], [], [])
+    source, times, changed = list[str](), list[float](), list[bool]()
     for k in range(n):
         mean = 1.0 / (0.02 + rng.gamma(1.5, 0.3))
         time = np.cumsum(rng.exponential(3.0, crawls))
         shape = {"poisson": 1.0, "regular": 400.0, "bursts": 0.2}[kind]
         gaps = rng.gamma(shape, mean / shape, int(9.0 * time[-1] / mean) + 200)
         passed = np.searchsorted(np.cumsum(gaps) - rng.random() * gaps[0], np.append(0.0, time))
-        for column, own in zip(rows, ([f"s{k}"] * crawls, time, np.diff(passed) > 0), strict=True):
-            column.extend(own)
-    return fo.CrawlLog(*rows)
+        source += [f"s{k}"] * crawls
+        times += time.tolist()
+        changed += (np.diff(passed) > 0).tolist()
+    return fo.CrawlLog(source, times, changed)
 
 
 def at(shape: ChangeShape, ages: Array, shares: Array | None = None) -> Array:

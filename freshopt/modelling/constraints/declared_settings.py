@@ -113,7 +113,7 @@ def require_groups(limit: object, by: object, what: str) -> None:
 
 
 def checked_number(value: object, what: str, *, positive: bool) -> float:
-    """Return a finite number, with `positive` one > 0; raise SourceDataError for others."""
+    """Return a finite number, or a positive one; else raise SourceDataError."""
     remedy = "Pass a number > 0." if positive else "Pass a finite number, or leave it out."
     number = as_number(value, what, remedy)
     if not (SMALLEST if positive else -LARGEST) <= number <= LARGEST:

@@ -18,8 +18,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from freshopt.errors import ObjectiveError
+from freshopt.errors import ObjectiveError, expect
 from freshopt.modelling.cost_curve import Cell, Curve
 from freshopt.numerics.arrays import LARGEST, ROUNDED, Array, IntArray
 from freshopt.numerics.frozen_arrays import frozen_value
@@ -62,8 +63,8 @@ class ChangeShape:
     0.75
     """
 
-    ages: Array
-    shares: Array
+    ages: npt.ArrayLike
+    shares: npt.ArrayLike
     evidence: float = np.nan
     lower: Array | None = None
     upper: Array | None = None
@@ -131,7 +132,7 @@ class _Polygon:
     first: Array
     second: Array
     index: tuple[Array, Array]
-    table: tuple[Array, Array, Array, Array]
+    table: tuple[Array, ...]
 
     @classmethod
     def of(cls, shape: ChangeShape) -> _Polygon:
@@ -152,6 +153,11 @@ class _Polygon:
     def place(self, u: Array) -> IntArray:
         """Return the piece of each age."""
         return np.maximum(np.searchsorted(self.u, u, side="right") - 1, 0)
+
+
+def require_changes(changes: ChangeShape | None) -> None:
+    """Raise TypeError unless a shape of changes is one."""
+    expect(changes, ChangeShape | None, "changes", "Pass a ChangeShape, or None")
 
 
 @lru_cache(maxsize=64)
@@ -228,7 +234,8 @@ class _Scaled:
             u = np.maximum(u - (self._index(u, here) - v) / slope, own.u[here])
         # From 0 on the index is a cube alone, which Newton's steps would take long to follow down.
         u = np.where(k == 0, np.cbrt(3.0 * v / own.slopes[0]), u)
-        return np.where(k == last, beyond, u) / d
+        found: Array = np.where(k == last, beyond, u) / d
+        return found
 
     def poisson_cost(self, rate: Array, d: Array) -> Array:
         found = _laplace(self.polygon, np.ravel(rate / d), self.order)[0].reshape(np.shape(rate / d))

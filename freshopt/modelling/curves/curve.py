@@ -11,7 +11,7 @@ import numpy.typing as npt
 from freshopt.compiled.cells.array_edition import COST, MARGINAL, OfPrice, OfRate
 from freshopt.compiled.cells.curve_table import CURVE, curve_response, curve_values
 from freshopt.compiled.penalty_tables import PenaltyTables, TableCell
-from freshopt.errors import ObjectiveError, SourceDataError, shown
+from freshopt.errors import ObjectiveError, SourceDataError, expect, shown
 from freshopt.modelling.curves.pieces import Points, pieces_of
 from freshopt.modelling.curves.sampled import identity, sampled
 from freshopt.modelling.objective import Objective, Refresh
@@ -87,6 +87,7 @@ class Curve(Objective):
     def __post_init__(self) -> None:
         """Make the pieces, or raise ObjectiveError."""
         Objective.__post_init__(self)
+        expect(self.per_change, bool, "per_change", "Pass True or False")
         parts = self.cost if isinstance(self.cost, tuple | list) else (identity, self.cost)
         parts = (*parts, *(() if self.slope is None else (self.slope,)))
         functions = [callable(one) for one in parts]
@@ -118,14 +119,13 @@ class Curve(Objective):
         first = np.broadcast_to(0.0, (n,)) if curves == 1 else pieces * np.arange(float(n))
         scale = sources.change_rate if self.per_change else np.broadcast_to(1.0, (n,))
         table = self._pieces.reshape(6, -1)
-        tables = PenaltyTables(table, table)
         return Kernel(
             sources.column("importance"),
             (scale, first, np.broadcast_to(float(pieces), (n,))),
             _In(OfRate(curve_values, COST), table),
             _In(OfRate(curve_values, MARGINAL), table),
             _In(OfPrice(curve_response), table),
-            tables_of=_Made(tables),
+            tables_of=_Made(table),
             table_cell=TABLES,
         )
 
@@ -171,13 +171,11 @@ class _In:
         return np.asarray(self.formula(at, *parameters, self.table), dtype=np.float64)
 
 
+@frozen_value()
 class _Made:
     """Tables that are at hand, whether asked for or not."""
 
-    __slots__ = ("tables",)
-
-    def __init__(self, tables: PenaltyTables) -> None:
-        self.tables = tables
+    table: Array
 
     def __call__(self, _make: bool) -> PenaltyTables | None:
-        return self.tables
+        return PenaltyTables(self.table, self.table)
