@@ -128,7 +128,7 @@ class Worst(Objective):
         return level, [*auxiliary, *(mean <= level for mean in means)]
 
     def units(self, block: RowBlock) -> Array:
-        """Return a level of 1 in each group's mean: 1 over its weight."""
+        """Return 1 over the weight of each group's mean."""
         if self.weights is None:
             return np.ones(len(block))
         missing = [key for key in block.keys if key not in self.weights]

@@ -46,7 +46,7 @@ def row_of(value: float, head: IntArray, places: IntArray, rows: Array) -> int:
 
 
 def place_of(value: float, row: Array) -> float:
-    """Return about the t in [0, 1] where a row has a value.
+    """Return about the t where a row has a value.
 
     One of Newton's steps from a root of the first three coefficients is right to 1e-5 or better.
     """

@@ -15,7 +15,7 @@ from freshopt.numerics.arrays import Array
 from freshopt.planning.request import default_estimate
 from freshopt.questions.learnt_changes import GAPS, learnt_changes
 
-BENT = ChangeShape([0.0, 0.3, 1.0, 2.5], [0.0, 0.4, 0.8, 0.95])
+BENT = ChangeShape(np.array([0.0, 0.3, 1.0, 2.5]), np.array([0.0, 0.4, 0.8, 0.95]))
 D = np.array([0.2, 1.0, 30.0])
 OBJECTIVES = {"binary": fo.problems.BinaryFreshness, "age": fo.problems.Age}
 
@@ -87,7 +87,7 @@ def test_shapes_that_are_none_are_refused() -> None:
         ([0.0, 1.0, 1.0], [0.0, 0.5, 0.6]),
     ):
         with pytest.raises(fo.ObjectiveError, match="ChangeShape"):
-            ChangeShape(ages, shares)
+            ChangeShape(np.array(ages), np.array(shares))
     learnt = fo.problems.BinaryFreshness(changes=BENT)
     with pytest.raises(fo.SolverRefusedError, match="change model is learnt"):
         fo.solve(fo.Problem(learnt, fo.Sources(D), 3.0), fo.solvers.Conic())

@@ -18,7 +18,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from freshopt.errors import ObjectiveError, expect
 from freshopt.modelling.cost_curve import Cell, Curve
@@ -63,8 +62,8 @@ class ChangeShape:
     0.75
     """
 
-    ages: npt.ArrayLike
-    shares: npt.ArrayLike
+    ages: Array
+    shares: Array
     evidence: float = np.nan
     lower: Array | None = None
     upper: Array | None = None
@@ -157,7 +156,7 @@ class _Polygon:
 
 def require_changes(changes: ChangeShape | None) -> None:
     """Raise TypeError unless a shape of changes is one."""
-    expect(changes, ChangeShape | None, "changes", "Pass a ChangeShape, or None")
+    expect(changes, (ChangeShape, type(None)), "changes", "Pass a ChangeShape, or None")
 
 
 @lru_cache(maxsize=64)

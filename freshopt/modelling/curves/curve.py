@@ -6,7 +6,6 @@ from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from freshopt.compiled.cells.array_edition import COST, MARGINAL, OfPrice, OfRate
 from freshopt.compiled.cells.curve_table import CURVE, curve_response, curve_values
@@ -159,13 +158,12 @@ class Curve(Objective):
         return low, high
 
 
+@frozen_value()
 class _In:
     """Formula of a source's rate or price with its table."""
 
-    __slots__ = ("formula", "table")
-
-    def __init__(self, formula: Formula, table: npt.NDArray[Any]) -> None:
-        self.formula, self.table = formula, table
+    formula: Formula
+    table: Array
 
     def __call__(self, at: Array, *parameters: Array) -> Array:
         return np.asarray(self.formula(at, *parameters, self.table), dtype=np.float64)
