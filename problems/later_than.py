@@ -56,7 +56,7 @@ class LaterThan(Objective):
     array([0.384475, 0.615525])
     >>> each = LaterThan([3.0, 1.0], refresh=fo.Refresh.POISSON)
     >>> fo.solve(fo.Problem(each, sources, bandwidth=1.0)).rates.round(6)
-    array([0.351347, 0.648653])
+    array([0.351366, 0.648634])
     """
 
     age: float | Array

@@ -385,9 +385,9 @@ def _record(value: object) -> Any:  # noqa: ANN401 - JSON
         return None
     found: dict[str, Any] = {"name": kind.__name__}
     for each in fields(value):
-        if not each.init:
-            continue
         own = getattr(value, each.name)
+        if not each.init or own is None:
+            continue
         if isinstance(own, Refresh):
             own = own.value
         elif isinstance(own, np.ndarray) and own.ndim == 0:
