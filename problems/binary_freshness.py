@@ -43,7 +43,7 @@ from freshopt.modelling.cone_forms import (
 )
 from freshopt.modelling.cost_curve import NOT_POISSON, Cell, Curve, CurveObjective
 from freshopt.modelling.curves.change_shape import ChangeShape, require_changes
-from freshopt.modelling.objective import Command, ConeForm, Refresh
+from freshopt.modelling.objective import Command, ConeForm, Objective, Refresh
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.request_cell import RequestForms
 from freshopt.modelling.sources import Sources
@@ -166,7 +166,21 @@ class BinaryFreshness(CurveObjective):
         return total(sources.column("importance")) - cost
 
 
-def mean_freshness(sources: Sources, rates: Array, refresh: Refresh) -> float:
+def freshness_like(objective: Objective, refresh: Refresh | None = None) -> BinaryFreshness:
+    """Return freshness under an objective's discipline and change model.
+
+    Examples
+    --------
+    >>> from freshopt.problems import Age
+    >>> freshness_like(Age(Refresh.POISSON))
+    BinaryFreshness(refresh=Refresh.POISSON)
+    """
+    return BinaryFreshness(refresh or objective.refresh, getattr(objective, "changes", None))
+
+
+def mean_freshness(
+    sources: Sources, rates: Array, refresh: Refresh, changes: ChangeShape | None = None
+) -> float:
     """Return the share of time that copies are fresh, by importance.
 
     Parameters
@@ -176,6 +190,8 @@ def mean_freshness(sources: Sources, rates: Array, refresh: Refresh) -> float:
     rates : ndarray, shape (n,)
     refresh : Refresh
         How the rates are carried out.
+    changes : ChangeShape, optional
+        When sources change, other than as a Poisson process.
 
     Examples
     --------
@@ -183,7 +199,7 @@ def mean_freshness(sources: Sources, rates: Array, refresh: Refresh) -> float:
     >>> round(mean_freshness(Sources([1.0, 3.0]), np.array([1.0, 1.0]), Refresh.POISSON), 3)
     0.375
     """
-    numerics = numerics_of(BinaryFreshness(refresh), sources)[0]
+    numerics = numerics_of(BinaryFreshness(refresh, changes), sources)[0]
     assert numerics is not None, "every cell has a kernel"
     return 1.0 - total(numerics.cost(rates)) / total(sources.column("importance"))
 

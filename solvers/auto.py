@@ -132,8 +132,8 @@ def _slack(problem: Problem) -> bool:
         return False
     sources, n = problem.sources, len(problem.sources)
     some = np.unique(np.linspace(0, n - 1, _ASKED).astype(np.int64))
-    share = problem.bandwidth / total(sources.refresh_cost * sources.change_rate)
-    rates = np.clip(share * sources.change_rate[some], problem.lower[some], problem.upper[some])
+    share = problem.bandwidth / total(sources.refresh_cost * sources.scale)
+    rates = np.clip(share * sources.scale[some], problem.lower[some], problem.upper[some])
     with np.errstate(all="ignore"):
         return bool(np.all(problem.numerics.take(some).marginal(rates) <= 0.0))
 

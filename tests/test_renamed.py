@@ -78,7 +78,7 @@ def test_a_check_is_drawn_by_its_earlier_name(tmp_path: Path) -> None:
         (lambda: fo.plan(LOG, horizn=7), r"plan\(\) .* Did you mean 'horizon'\?$"),  # type: ignore[call-arg]
         (lambda: fo.Problem("age", SOURCES, bandwith=3), r"Problem\(\) .*\. Did you mean 'bandwidth'\?$"),  # type: ignore[call-arg]
         (lambda: fo.Sources(change_rates=[1.0]), r"Sources\(\) .*\. Did you mean 'change_rate'\?$"),  # type: ignore[call-arg]
-        (lambda: fo.Sources([1.0], colour="red"), r"'colour'\.$"),  # type: ignore[call-arg]
+        (lambda: fo.Sources([1.0], zzz=1), r"'zzz'\.$"),  # type: ignore[call-arg]
         (lambda: fo.Planner("x", bandwith=3), r"^Planner\(\) .*\. Did you mean 'bandwidth'\?$"),  # type: ignore[call-arg]
     ],
     ids=["plan", "Problem", "Sources", "unlike all", "Planner"],

@@ -212,7 +212,7 @@ def backtest(
         As in `plan`. Crawls that follow them are then one more policy: the rule is of what was learnt before
         a window, and follows the signals in it. Beside it stands the plan without signals that makes as many
         crawls. What crawls hid is drawn given the signals, too.
-    promise : str or sequence of str, optional
+    promise, features : optional
         As in `plan`.
     change_model : str
         As in `plan`; a shape is learnt before each window.

@@ -27,13 +27,14 @@ from freshopt.formatting import finite, plain_name
 from freshopt.modelling.fetches.conditional_fetches import with_numerics
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.objective_numerics import numerics_of
+from freshopt.modelling.phased_objective import plain
 from freshopt.modelling.problem import Problem
 from freshopt.noisy_signals.with_noisy_signals import WithNoisySignals
 from freshopt.noisy_signals.with_signals import follows_signals, stale_with_signals, without_signals
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, total
 from freshopt.planning.declared import discipline_of
 from freshopt.planning.good_phases import at_good_phases, phase_savings
-from freshopt.problems.binary_freshness import BinaryFreshness
+from freshopt.problems.binary_freshness import BinaryFreshness, freshness_like
 from freshopt.questions.bandwidth_for import freshness_objective
 from freshopt.separable.kernel import Numerics
 from freshopt.solvers.uniform import Uniform
@@ -117,7 +118,7 @@ def time_fresh(problem: Problem, solutions: Mapping[str, Solution]) -> dict[str,
             stale_weight = sources.importance * stale_with_signals(own, each.rates, sources)
             shares[key] = 1.0 - total(stale_weight) / weight
             continue
-        stale = numerics_of(BinaryFreshness(refresh), sources)[0]
+        stale = numerics_of(freshness_like(plain(own), refresh), sources)[0]
         assert stale is not None, "every cell has a kernel"
         shares[key] = 1.0 - _stale(stale.cost(each.rates), each) / weight
     return shares

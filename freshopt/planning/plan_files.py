@@ -34,7 +34,7 @@ from freshopt.planning.declared import constraint_facts, discipline_of, row_tabl
 from freshopt.planning.good_phases import phase_savings
 from freshopt.planning.interval_facts import interval_facts, moved_facts
 from freshopt.planning.uncertainty import PlanUncertainty, told
-from freshopt.problems.binary_freshness import BinaryFreshness
+from freshopt.problems.binary_freshness import BinaryFreshness, freshness_like
 from freshopt.questions.bandwidth_for import BandwidthFor
 from freshopt.questions.rates_in_force import attempted
 from freshopt.questions.todays_crawls import needed_facts
@@ -185,7 +185,7 @@ def stale_shares(solution: Solution) -> Array | None:
         request_rate=sources.request_rate,
         stale_while_revalidate=sources.stale_while_revalidate,
     )
-    numerics = numerics_of(BinaryFreshness(refresh), alike)[0]
+    numerics = numerics_of(freshness_like(own, refresh), alike)[0]
     assert numerics is not None, "every cell has a kernel"
     cost = numerics.cost(solution.rates)
     saved = phase_savings(problem, solution.rates, alike, BinaryFreshness(Refresh.PERIODIC))

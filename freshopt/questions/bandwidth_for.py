@@ -35,7 +35,7 @@ from freshopt.moved import keywords
 from freshopt.noisy_signals.with_signals import follows_signals, freshness_with_signals
 from freshopt.numerics.arrays import LARGEST, Array, as_number, total
 from freshopt.numerics.frozen_arrays import frozen_value
-from freshopt.problems.binary_freshness import BinaryFreshness
+from freshopt.problems.binary_freshness import BinaryFreshness, freshness_like
 from freshopt.questions.rates_in_force import cut_to_limits, rates_of
 from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.units import rate_text, share_of
@@ -218,7 +218,7 @@ def bandwidth_for(
         used = total(sources.refresh_cost * rates)
         beyond = cut_to_limits(problem, rates) is not None
         # Rates in force are of crawls that follow no signals.
-        known = objective if freshness is None else BinaryFreshness(objective.refresh)
+        known = objective if freshness is None else freshness_like(objective)
         wanted = _value(known, sources, rates) / scale
     else:
         wanted = as_number(asked, "freshness" if value is None else "value", "Pass a number.")
@@ -285,7 +285,7 @@ def freshness_objective(problem: Problem) -> Objective:
         return freshness_with_signals(own)
     if isinstance(own, BinaryFreshness):
         return own
-    return BinaryFreshness(own.refresh)
+    return freshness_like(own)
 
 
 def _with_mean(problem: Problem) -> Objective:

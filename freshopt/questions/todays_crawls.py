@@ -119,20 +119,21 @@ def todays_crawls(problem: Problem, log: CrawlLog) -> TodaysCrawls | None:
     None where the question has no answer: no source was crawled twice, or nothing matters, or there are more
     than `MOST` sources.
     """
-    sources, refresh = problem.sources, freshness_objective(problem).refresh
+    sources, own = problem.sources, freshness_objective(problem)
+    refresh, changes = own.refresh, getattr(own, "changes", None)
     none_known = not bool(np.any(log.crawl_rate > 0.0))
     weightless = not total(sources.column("importance")) > 0.0
     if len(sources) > MOST or none_known or weightless or bool(np.any(sources.signalled)):
         return None
     rates = rates_of(sources, log)
-    used, fresh = total(sources.refresh_cost * rates), mean_freshness(sources, rates, refresh)
+    used, fresh = total(sources.refresh_cost * rates), mean_freshness(sources, rates, refresh, changes)
     # At shares that float64 does not tell from 0 or 1 there is nothing to plan.
     if not 0.0 < fresh < 1.0:
         return None
     within = cut_to_limits(problem, rates)
     cut = None
     if within is not None:
-        cut = total(sources.refresh_cost * within), mean_freshness(sources, within, refresh)
+        cut = total(sources.refresh_cost * within), mean_freshness(sources, within, refresh, changes)
         if not cut[1] > 0.0:
             reason = "They exceed maximum rates or host limits, cut to which nothing is kept fresh"
             return TodaysCrawls(rates, used, fresh, None, reason, cut=cut)

@@ -242,7 +242,9 @@ def test_what_has_no_derivatives_says_so() -> None:
     fairest = fo.Worst(DELAY, by=["a", "b"], then="next")
     with pytest.raises(ObjectiveError, match="leximin"):
         Sensitivity.at(fo.Problem(fairest, sources, bandwidth=3.0), [1.0, 2.0], {})
-    coupled = fo.Problem(DELAY, sources, 3.0, constraints=lambda rate: [cp.norm(rate) <= 2.5])
+    coupled = fo.Problem(
+        DELAY, sources, 3.0, constraints=lambda rate: [cp.norm(np.ones((2, 2)) @ rate) <= 9.0]
+    )
     with pytest.raises(ObjectiveError, match="Derivatives need constraints that are rows"):
         Sensitivity.at(coupled, [1.0, 2.0], {})
     refused = ClosedForm().solve(fo.Problem(AGE, sources, bandwidth=3.0))

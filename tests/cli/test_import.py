@@ -122,7 +122,7 @@ LOGS = [name for name, tool in READ.items() if tool.makes == "log" and tool.meta
 
 def test_every_tool_that_is_read_has_a_case() -> None:
     assert set(MADE) == set(LOGS)
-    others = {"miniflux", "opml", "sitemap-signals", "feed-signals", "push-signals"}
+    others = {"dbt-freshness", "miniflux", "opml", "sitemap-signals", "feed-signals", "push-signals"}
     assert READ.keys() - MADE.keys() == others
 
 

@@ -110,9 +110,11 @@ def test_bounds_of_single_sources_become_bounds() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[cp.Variable], cp.Constraint], str]] = {
-    "a norm": (lambda rate: cp.norm(rate) <= 2.0, "couples sources by the term 'Pnorm"),
-    "a maximum over sources": (lambda rate: cp.max(rate) <= 2.0, "couples sources by the term 'max(rate"),
-    "log_sum_exp": (lambda rate: cp.log_sum_exp(rate) <= 2.0, "couples sources by the term 'log_sum_exp"),
+    "a norm of sums": (lambda rate: cp.norm(R @ rate) <= 2.0, "couples sources by the term"),
+    "a norm of differences": (
+        lambda rate: cp.norm(cp.diff(rate)) <= 2.0,
+        "couples different sources in the term",
+    ),
     "a quadratic form": (
         lambda rate: cp.quad_form(rate, R.T @ R) <= 2.0,
         "couples sources by the term 'QuadForm",
@@ -122,7 +124,7 @@ REFUSED: dict[str, tuple[Callable[[cp.Variable], cp.Constraint], str]] = {
         lambda rate: cp.sum(cp.square(rate[:3] - rate[3:6])) <= 2.0,
         "couples different sources in the term",
     ),
-    "an equality": (lambda rate: cp.sum(rate) == 2.0, "is no inequality"),
+    "an equation of two rates": (lambda rate: rate[0] - rate[1] == 0.0, "is no inequality"),
 }
 
 

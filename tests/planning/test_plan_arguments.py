@@ -390,6 +390,8 @@ def test_wishes_of_earlier_pickles_are_the_same(log: fo.CrawlLog) -> None:
         "source_columns",
         "promise",
         "hours",
+        "features",
+        "change_model",
     ]
     names = first + [name for name in WISHES if name not in first + later]
     earlier = Wishes.__new__(Wishes)

@@ -18,7 +18,7 @@ import freshopt as fo
 from freshopt.compiled.backend import fast
 from freshopt.errors import ObjectiveError, SourceDataError
 from freshopt.modelling.objective import Refresh
-from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness, PollingKnapsack
+from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from freshopt.scheduling import Carousel, EarliestDeadline, Periodic, PoissonArrivals, Schedule, refresh_loops
 from freshopt.scheduling import refresh_order as order_module
 from freshopt.scheduling.expected_cost import expected_value
@@ -229,13 +229,8 @@ class Undeclared(fo.Objective):
             "age has shape",
         ),
         (lambda s: expected_value(s, Undeclared(), fo.Sources([1.0, 1.0])), ObjectiveError, "no cost of age"),
-        (
-            lambda s: expected_value(s, PollingKnapsack(), fo.Sources([1.0, 1.0])),
-            ObjectiveError,
-            "no cost of age",
-        ),
     ],
-    ids=["sources", "signalled", "negative", "nan", "shape", "undeclared", "knapsack"],
+    ids=["sources", "signalled", "negative", "nan", "shape", "undeclared"],
 )
 def test_refusals(call: Callable[[Schedule], float], error: type[Exception], message: str) -> None:
     refused(message, call, Schedule([0, 1], [0.0, 0.5], horizon=1.0, rates=[1.0, 1.0]), error=error)

@@ -125,7 +125,7 @@ class Priced:
         """Return the cost with the variables of its rows."""
         used = self.budget.used(sources)
         count = len(used)
-        rates = sources.change_rate[used.source]
+        rates = sources.scale[used.source]
         typical = np.bincount(used.row, weights=used.coefficient * rates, minlength=count)
         typical = np.where(typical > 0.0, typical, 1.0)
         least, most = self.budget.bounds(sources)
