@@ -357,7 +357,7 @@ def plan(
         the column source, or a mapping of their names to values, each given as `importance` is.
     promise : str or sequence of str, optional
         Least shares of time: "95% younger than 2h" since the fetch, "99% less than 1d behind" the oldest
-        change missed, "news/*: always younger than 1h" of a pattern of names. `promises` tells their prices.
+        change missed, ``"news/*: always younger than 1h"`` of names. `promises` tells their prices.
     hours : str or sequence of str, optional
         Of the week with fetches: "workdays 8:00-20:00 Europe/Berlin", "not 22-6". No weekly cycle.
     columns : mapping of str to str, optional
