@@ -95,9 +95,10 @@ class WithNoisySignals(Objective):
     The cells have no form in CVXPY: the dual solves them, and the certificate proves the rates. Of sources
     with `signalled=True` nothing is asked; a recall and precision of 1 says the same. A source and price take
     0.05-0.5 ms of harmonic staleness and age (4 ms where one signal in ten is true), 10-50 µs of delay and
-    2 µs of binary freshness; silent and perfect ones take nanoseconds. So do those of a recall and precision
-    that hundreds share, but for log freshness and age: tables with a proved error answer for them, which
-    take some ms a quality, 20-80 of harmonic staleness. Otherwise some six evaluations a source suffice.
+    2 µs of binary freshness; silent and perfect ones take nanoseconds. Those of a recall and precision that
+    hundreds share take about a microsecond in all, but for log freshness and age: tables with a proved error
+    answer for them, made in some ms a quality, 20-80 of harmonic staleness. For many others a sample finds
+    the price first.
 
     Examples
     --------
