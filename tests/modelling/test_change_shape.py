@@ -142,6 +142,11 @@ def test_a_learnt_model_is_planned_for() -> None:
     assert objective.changes is not None
     assert plan.solution.certificate.relative_gap < 1e-9
     assert plan.summary()["settings"]["change_model"] == "learnt"
+    # Shares of time are of the shape, too: of the plan, and of the crawls that it is compared with.
+    told = plan.summary()
+    assert told["findings"]["fresh"]["plan"] == pytest.approx(plan.solution.value / 80, rel=1e-12)
+    crawled = 1.0 - np.mean(objective.kernel(plan.sources).cost(log.crawl_rate))
+    assert told["today"]["fresh"] == pytest.approx(crawled, rel=1e-12)
     # Sources that are Poisson are planned for as such, and it is said.
     with pytest.warns(fo.SourceDataWarning, match="no strong evidence against a Poisson process"):
         kept = fo.plan(log_of("poisson", 60, 20), objective="age", change_model="learnt", draws=0)
