@@ -97,7 +97,7 @@ class WithNoisySignals(Objective):
     0.05-0.5 ms of harmonic staleness and age (4 ms where one signal in ten is true), 10-50 µs of delay and
     2 µs of binary freshness; silent and perfect ones take nanoseconds. Those of a recall and precision that
     hundreds share take about a microsecond in all, but for log freshness and age: tables with a proved error
-    answer for them, made in some ms a quality, 20-80 of harmonic staleness. For many others a sample finds
+    answer for them, made in some ms a quality, 300 of harmonic staleness. For many others a sample finds
     the price first.
 
     Examples
