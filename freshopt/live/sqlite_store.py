@@ -135,7 +135,8 @@ def _require_ours(folder: Path, file: Path, *, create: bool) -> None:
         raise SourceDataError(f"'{folder}' cannot hold a planner: {said}. Pass a folder.") from None
     if others:
         raise SourceDataError(
-            f"'{folder}' has other files, such as '{others[0]}', and no planner. Pass a planner's folder, or a new one."
+            f"'{folder}' has other files, such as '{others[0]}', and no planner. "
+            "Pass a planner's folder, or a new one."
         )
     if not create:
         raise SourceDataError(
