@@ -31,8 +31,8 @@ READ, BUNDLED = ("eol_releases", "scoop_packages"), ("debian-uploads", "gstreame
 OBJECTIVES = {"binary": BinaryFreshness(), "age": Age()}
 WEEK, LENGTH, CRAWLS, MOST = 7.0, 182.0, 60, 400
 # (history, low, high): cost saved in percent on average over draws, binary. One more was written before the
-# run and failed: that the error of the logarithm of the predicted cost falls by 0 to 0.5 on average where a shape
-# was learnt. It rose by 0.13 (gstreamer-plugins, 2 draws): a learnt shape is no better prediction there.
+# run and failed: that the error of the logarithm of the predicted cost falls by 0 to 0.5 on average where
+# a shape was learnt. It rose by 0.13 (gstreamer-plugins, 2 draws): its prediction is no better there.
 STATEMENTS = (
     ("eol_releases", -1.0, 6.0),
     ("scoop_packages", -1.5, 1.5),
