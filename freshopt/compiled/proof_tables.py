@@ -25,6 +25,8 @@ from freshopt.numerics.special_functions import (
 # Octaves of u that the tables cover.
 LOW, HIGH = -53, 54
 SMALLEST_GAP, LARGEST_GAP = 2.0**LOW, 2.0**HIGH * (1.0 - 2.0**-53)
+# A v whose reciprocal is a float.
+FINITE = 1e300
 # Terms of the series below `_FEW`, of which 2^30/30!² is 1e-23, and of the continued fraction above.
 _FEW, _SERIES, _FRACTION = 2.0, 30, 60
 
@@ -147,8 +149,8 @@ def fallen(v: float) -> tuple[float, float, float, float]:
     >>> [round(float(each), 6) for each in fallen(1.0)]
     [0.632121, 0.264241, 0.367879, 0.632121]
     """
-    finite = v if v < LARGEST_GAP else LARGEST_GAP
+    finite = v if v < FINITE else FINITE
     share, rest = finite / (1.0 + finite), 1.0 / (1.0 + finite)
-    scaled = ratio_at(GAMMA, max(finite, SMALLEST_GAP)) * share
+    scaled = ratio_at(GAMMA, min(max(finite, SMALLEST_GAP), LARGEST_GAP)) * share
     index, part = scaled * share, scaled * rest
     return share + rest * index, index, share - rest * part, rest * (1.0 + part)
