@@ -417,6 +417,9 @@ def main(words: Sequence[str] | None = None) -> None:
     broken = [] if quick and bench.large else broken
     for claim in broken:
         print(f"does not hold: {claim}")
+    none = [part for part in names or bench.parts if record.get(part) == []]
+    if folder == ROOT and none:
+        raise SystemExit(f"nothing is saved: nothing was measured of {', '.join(none)}. Is --data missing?")
     if folder:
         old = saved(name, folder) if path_of(name, folder).exists() else {}
         merged = bench.merge(old, record) if bench.merge else (old if names else {}) | record

@@ -10,6 +10,7 @@ import numpy as np
 from freshopt.autodiff.tape_description import describe
 from freshopt.certificates.solution import Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver
+from freshopt.compiled.columns import spread
 from freshopt.formatting import count
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.worst import Worst
@@ -130,8 +131,8 @@ def _slack(problem: Problem) -> bool:
     """
     if problem.numerics is None:
         return False
-    sources, n = problem.sources, len(problem.sources)
-    some = np.unique(np.linspace(0, n - 1, _ASKED).astype(np.int64))
+    sources = problem.sources
+    some = spread(len(sources), _ASKED)
     share = problem.bandwidth / total(sources.refresh_cost * sources.scale)
     rates = np.clip(share * sources.scale[some], problem.lower[some], problem.upper[some])
     with np.errstate(all="ignore"):

@@ -79,6 +79,19 @@ def enabled(n: int, formula: Demand, announced: Demand | None = None, *, counted
     return backend.takes((formula, announced), n, 0.0 if counted else work)
 
 
+def spread(n: int, size: int) -> IntArray:
+    """Return about `size` places of n, one of each stretch.
+
+    Stretches are equally long. The places in them follow the golden ratio, so that no regular order tells on
+    the sample.
+    """
+    stride = max(1, n // max(1, size))
+    first = np.arange(0, n, stride)
+    place = (stride * (np.arange(len(first)) * GOLDEN_RATIO % 1.0)).astype(np.int64)
+    found: IntArray = np.minimum(first + place, n - 1)
+    return found
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
     """Columns of a pass: n entries each, or single numbers.
@@ -126,15 +139,9 @@ class Columns:
         return used
 
     def sample(self, size: int) -> Columns:
-        """Return about `size` of the sources, one of each stretch.
-
-        Stretches have equally many sources. The places in them follow the golden ratio, so that no regular
-        order of sources tells on the sample.
-        """
-        stride = max(1, self.n // max(1, size))
-        first = np.arange(0, self.n, stride)
-        place = (stride * (np.arange(len(first)) * GOLDEN_RATIO % 1.0)).astype(np.int64)
-        return self.take(np.minimum(first + place, self.n - 1), len(first))
+        """Return about `size` of the sources, one of each stretch."""
+        index = spread(self.n, size)
+        return self.take(index, len(index))
 
     def take(self, index: slice | IntArray, n: int) -> Columns:
         """Return the n sources that an index picks."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.certificates.solution import Answer
-from freshopt.compiled.columns import GOLDEN_RATIO
+from freshopt.compiled.columns import spread
 from freshopt.dual_search.price_bracketing import trimmed
 from freshopt.dual_search.sampled_search import interpolated, root
 from freshopt.modelling.problem import FEW_ULP, Problem
@@ -84,7 +84,7 @@ def fill_quickly(
         used = weight * total(cost[index] * rates_at(x, index))
         return math.log(used) - log_bandwidth if 0.0 < used < math.inf else math.copysign(1e3, used - 1.0)
 
-    few, many = _spread(n, FIRST), _spread(n, max(FIRST, n // SPARSE))
+    few, many = spread(n, FIRST), spread(n, max(FIRST, n // SPARSE))
     x = math.log(start) if start else _typical_price(problem, kernel.take(few), few)
     x = root(lambda x: off_at(x, few, n / len(few)), x, ROUGH)
     numerics = QuickNumerics(kernel, quick, np.arange(n))
@@ -119,23 +119,11 @@ def fill_quickly(
         seen.append((off, x))
         if passes == 1:
             apart = off_at(x, many, weight) - off
-            x = root(lambda x: off_at(x, many, weight) - apart, x, FINE * FINE)  # noqa: B023 - called here
+            x = root(lambda x, apart=apart: off_at(x, many, weight) - apart, x, FINE * FINE)
         else:
-            x = (
-                interpolated(seen[-3:], 0.0)
-                if len({own for own, _ in seen[-3:]}) == len(seen[-3:])
-                else math.nan
-            )
+            latest = seen[-3:]
+            x = interpolated(latest, 0.0) if len({own for own, _ in latest}) == len(latest) else math.nan
     return None, numerics
-
-
-def _spread(n: int, size: int) -> IntArray:
-    """Return about `size` places, one of each stretch."""
-    stride = max(1, n // size)
-    first = np.arange(0, n, stride)
-    place = (stride * (np.arange(len(first)) * GOLDEN_RATIO % 1.0)).astype(np.int64)
-    found: IntArray = np.minimum(first + place, n - 1)
-    return found
 
 
 def _typical_price(problem: Problem, kernel: Kernel, few: IntArray) -> float:

@@ -52,6 +52,14 @@ def with_tables(kernel: Kernel, cost: Cost | None, most: float = np.inf) -> Kern
     return replace(kernel, quick=QualityTables(kernel, cost, most))
 
 
+def _tables(given: tuple[Array, ...], cost: Cost) -> tuple[Array, IntArray]:
+    """Return rows of some qualities, and how many each has."""
+    n = len(given[0])
+    out, counts = np.empty((n, ROOM, COLUMNS)), np.zeros(n, dtype=np.int64)
+    run_chunks_in_threads(lambda a, b: loops()["tables"](a, b, *given, TOLERANCE, cost, out, counts), n, 1)
+    return out, counts
+
+
 @dataclass(slots=True, eq=False)
 class QualityTables:
     """Tables of the qualities of a kernel's sources.
@@ -102,13 +110,7 @@ class QualityTables:
         cost = self.cost._replace(nodes=read_only(self.cost.nodes), weights=read_only(self.cost.weights))
         for start in range(0, len(shared), FEW):
             some = shared[start : start + FEW]
-            out, counts = np.empty((len(some), ROOM, COLUMNS)), np.zeros(len(some), dtype=np.int64)
-            given = recall[some], precision[some], low[some], high[some]
-
-            def part(a: int, b: int) -> None:
-                loops()["tables"](a, b, *given, TOLERANCE, cost, out, counts)  # noqa: B023 - called here
-
-            run_chunks_in_threads(part, len(some), 1)
+            out, counts = _tables((recall[some], precision[some], low[some], high[some]), cost)
             for k, own, count in zip(some, out, counts.tolist(), strict=True):
                 values = own[: count + 1, VALUE]
                 least, last = (values[[0, -1]].view(np.int64) >> SHIFT).tolist()

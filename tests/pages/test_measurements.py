@@ -127,6 +127,8 @@ def test_what_is_unknown_or_incomplete_is_refused(capsys: pytest.CaptureFixture[
         assert told in capsys.readouterr().err
     with pytest.raises(SystemExit, match="NAME is one of"):
         harness.main(["rubbish"])
+    with pytest.raises(SystemExit, match="nothing was measured of histories. Is --data missing"):
+        harness.main(["held_out_sources", "--save"])
 
 
 @pytest.mark.parametrize("name", NAMES)
