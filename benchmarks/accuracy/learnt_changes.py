@@ -30,15 +30,17 @@ from freshopt.simulation.static_costs import ChangeWindow, static_costs
 READ, BUNDLED = ("eol_releases", "scoop_packages"), ("debian-uploads", "gstreamer-plugins")
 OBJECTIVES = {"binary": BinaryFreshness(), "age": Age()}
 WEEK, LENGTH, CRAWLS, MOST = 7.0, 182.0, 60, 400
-# (history, low, high): cost saved in percent on average over draws, binary. One more was written before the
-# run and failed: that the error of the logarithm of the predicted cost falls by 0 to 0.5 on average where
-# a shape was learnt. It rose by 0.13 (gstreamer-plugins, 2 draws): its prediction is no better there.
+# (what, history, low, high): cost saved in percent on average over draws, binary; and by how much the error
+# of the predicted cost falls on average, over histories and objectives where a shape was learnt.
 STATEMENTS = (
-    ("eol_releases", -1.0, 6.0),
-    ("scoop_packages", -1.5, 1.5),
-    ("debian-uploads", -1.5, 1.5),
-    ("gstreamer-plugins", -2.0, 2.0),
+    ("saved", "eol_releases", -1.0, 6.0),
+    ("saved", "scoop_packages", -1.5, 1.5),
+    ("saved", "debian-uploads", -1.5, 1.5),
+    ("saved", "gstreamer-plugins", -2.0, 2.0),
+    ("nearer", "", 0.0, 0.5),
 )
+# Failed in the run that is saved: where a shape was learnt, the predicted cost came no nearer.
+FAILED = ("nearer",)
 
 
 def rows(data: str = "", draws: int = 6) -> Iterator[Row]:
@@ -77,11 +79,23 @@ def rows(data: str = "", draws: int = 6) -> Iterator[Row]:
 
 def claims(record: Record) -> Claims:
     """Yield whether each statement held."""
-    for name, low, high in STATEMENTS:
-        some = [r["saved"] for r in record["runs"] if (r["history"], r["objective"]) == (name, "binary")]
+    for what, name, low, high in STATEMENTS:
+        if what == "saved":
+            some = [r["saved"] for r in record["runs"] if (r["history"], r["objective"]) == (name, "binary")]
+        else:
+            off = [
+                [abs(np.log(r[f"{m} ratio"])) for m in ("poisson", "learnt")]
+                for r in record["runs"]
+                if r["nats"]
+            ]
+            some = [before - after for before, after in off]
         if some:
             mean = float(np.mean(some))
-            yield f"saved {name}: {mean:.3f}, from {low} to {high}", low <= mean <= high
+            failed = ", which fails as in the first run" if what in FAILED else ""
+            yield (
+                f"{what} {name}: {mean:.3f}, from {low} to {high}{failed}",
+                (low <= mean <= high) == (what not in FAILED),
+            )
 
 
 BENCH = Measurement({"runs": rows}, quick={"draws": 1}, facts=("draws",), claims=claims)

@@ -127,7 +127,7 @@ def test_what_is_unknown_or_incomplete_is_refused(capsys: pytest.CaptureFixture[
         assert told in capsys.readouterr().err
     with pytest.raises(SystemExit, match="NAME is one of"):
         harness.main(["rubbish"])
-    with pytest.raises(SystemExit, match="nothing was measured of histories. Is --data missing"):
+    with pytest.raises(SystemExit, match=r"nothing was measured of histories\. Is --data"):
         harness.main(["held_out_sources", "--save"])
 
 
