@@ -40,7 +40,8 @@ def perspective(g: Outer, rate: Any, a: npt.ArrayLike = 1.0) -> Expression:  # n
     Raises
     ------
     ObjectiveError
-        If g is neither convex nor concave by the rules of CVXPY, returns another shape, or a is not > 0.
+        If g is neither convex nor concave by the rules of CVXPY, returns another shape, or a is not > 0 or of
+        another shape.
 
     Examples
     --------
@@ -70,7 +71,13 @@ class perspective_of_sources(Elementwise):  # type: ignore[misc]  # noqa: N801 -
     def __init__(self, rate: Any, a: npt.ArrayLike, g: Outer) -> None:  # noqa: ANN401 - a CVXPY expression
         super().__init__(rate)
         self.outer = g
-        self.scale = read_only(np.broadcast_to(as_numbers(a, "a of perspective"), self.shape))
+        scale = as_numbers(a, "a of perspective")
+        if scale.shape not in {(), self.shape}:
+            raise ObjectiveError(
+                f"a of perspective has shape {scale.shape}, the rate {self.shape}. Pass one number, or one "
+                "for each entry of the rate."
+            )
+        self.scale = read_only(np.broadcast_to(scale, self.shape))
         if not bool(np.all((self.scale > 0.0) & np.isfinite(self.scale))):
             raise ObjectiveError("a of perspective must be > 0 and finite. Correct it.")
         self.period = cp.Variable(self.shape, nonneg=True)

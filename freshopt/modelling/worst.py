@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -87,6 +87,9 @@ class Worst(Objective):
                 for key, each in self.weights.items()
             }
             object.__setattr__(self, "weights", weights)
+            if not isinstance(self.by, str):
+                labels = dict.fromkeys(() if self.by is None else self.by.tolist())
+                self._weights_of([each for each in labels if each is not None] if labels else [None])
 
     @property
     def sense(self) -> Literal["minimise", "maximise"]:  # type: ignore[override]
@@ -131,12 +134,17 @@ class Worst(Objective):
         """Return 1 over the weight of each group's mean."""
         if self.weights is None:
             return np.ones(len(block))
-        missing = [key for key in block.keys if key not in self.weights]
+        return 1.0 / np.array(self._weights_of(block.keys))
+
+    def _weights_of(self, groups: Collection[Any]) -> list[float]:
+        """Return the weight of each group; raise ObjectiveError if one has none."""
+        assert self.weights is not None
+        missing = [key for key in groups if key not in self.weights]
         if missing:
             raise ObjectiveError(
                 f"weights of Worst lack {list_offenders(map(repr, missing))}. Pass a weight for each group."
             )
-        return 1.0 / np.array([self.weights[key] for key in block.keys])
+        return [self.weights[key] for key in groups]
 
     def blocks(self, sources: Sources) -> list[RowBlock]:
         """Return a row per group, its mean at most t = 0.

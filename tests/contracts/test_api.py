@@ -191,6 +191,7 @@ RELATIVE = {
     ("freshopt.Budget", "by"): "the name of a column, of sources in memory",
     ("freshopt.Budget", "cost"): "the name of a column, of sources in memory",
     ("freshopt.Target", "by"): "the name of a column, of sources in memory",
+    ("freshopt.Priced", "cost"): "a function, of what is used",
     ("freshopt.Ratio", "at_most"): "a ratio under which nothing is refreshed",
     ("freshopt.Target", "at_most"): "less than any rates reach",
     ("online.AdaptiveRates", "batch"): "too short for the horizon",

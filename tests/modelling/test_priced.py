@@ -201,6 +201,7 @@ def test_refusals() -> None:
     refused("not >= 0|numbers >= 0", fo.Priced, budget, -1.0)
     refused("exactly=", fo.Priced, fo.Budget(exactly=1.0), 1.0)
     refused("Pass fo.Budget", fo.Priced, 3.0, 1.0, error=TypeError)
+    refused("the class Problem", fo.Priced, budget, fo.Problem, error=TypeError)
     refused("bounds nothing", fo.Problem, DELAY, own, constraints=[budget])
     refused("exactly= alone", fo.Budget, 1.0, exactly=2.0)
     concave = fo.Priced(budget, lambda u: cp.sqrt(u))
@@ -304,3 +305,15 @@ def test_log_sum_exp_is_a_row() -> None:
     assert solution.rates == pytest.approx([2.0, 2.0, 2.0], rel=1e-10)
     assert [*solution.prices.values()] == pytest.approx([3 / 4], rel=1e-8)  # −d(3/ρ)/dρ, ρ = c − log 3
     assert solution.certificate.relative_gap < 1e-11
+
+
+@pytest.mark.parametrize("by", [None, ["a", "b", "a", "b"]])
+@pytest.mark.parametrize("cost", [0.0, {0: 0.0, 1.0: 0.0}, {0.0: 0.0, 1e9: 1.0}])
+def test_what_is_free_leaves_the_solution_as_it_is(by: list[str] | None, cost: float | dict[float, float]) -> None:
+    given = sources(4, 1.0)
+    plain = fo.solve(fo.Problem(DELAY, given, 2.0))
+    for limit in (None, 1.5):
+        budget = fo.Budget(limit, by=by, name="own")
+        free = fo.solve(fo.Problem(DELAY, given, 2.0, constraints=[fo.Priced(budget, cost)]))
+        held = fo.solve(fo.Problem(DELAY, given, 2.0, constraints=[budget])) if limit else plain
+        np.testing.assert_allclose(free.value, held.value, rtol=1e-9)

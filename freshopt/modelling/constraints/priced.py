@@ -92,6 +92,8 @@ class Priced:
             raise SourceDataError(
                 f"Priced {self.label!r} prices a use that is fixed. Pass the Budget alone, with exactly=."
             )
+        if isinstance(self.cost, type):
+            raise TypeError(f"the cost of Priced is the class {self.cost.__name__}. {_REMEDY}")
         if not callable(self.cost):
             tariff = self.cost if isinstance(self.cost, Mapping) else {0.0: self.cost}
             object.__setattr__(self, "cost", _checked_tariff(tariff, f"the cost of Priced {self.label!r}"))
@@ -138,8 +140,8 @@ class Priced:
             rising = ~(numerics.marginal(least) > 0.0)
             falling = numerics.marginal(np.minimum(most, LARGEST)) >= 0.0
         middle = np.clip(np.where(rising, least, np.where(falling, most, cheapest)), least, most)
-        # A bound holds on its side, whether or not the cost pulls there.
-        up = np.flatnonzero(~falling | rising | np.isfinite(most))
+        # A bound holds on its side, whether or not the cost pulls there; where all is free there is no row.
+        up = np.flatnonzero(~falling | np.isfinite(most))
         down = np.flatnonzero(~rising | (least > 0.0))
         chosen = np.concatenate((up, down))
         both = np.intersect1d(up, down)
