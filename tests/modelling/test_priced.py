@@ -309,7 +309,9 @@ def test_log_sum_exp_is_a_row() -> None:
 
 @pytest.mark.parametrize("by", [None, ["a", "b", "a", "b"]])
 @pytest.mark.parametrize("cost", [0.0, {0: 0.0, 1.0: 0.0}, {0.0: 0.0, 1e9: 1.0}])
-def test_what_is_free_leaves_the_solution_as_it_is(by: list[str] | None, cost: float | dict[float, float]) -> None:
+def test_what_is_free_leaves_the_solution_as_it_is(
+    by: list[str] | None, cost: float | dict[float, float]
+) -> None:
     given = sources(4, 1.0)
     plain = fo.solve(fo.Problem(DELAY, given, 2.0))
     for limit in (None, 1.5):
