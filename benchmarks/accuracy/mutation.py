@@ -26,6 +26,7 @@ import random
 import re
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -395,9 +396,11 @@ def run(
     named ("mutants,extremes"); `again` judges survivors without a reason once more, `file` takes files with
     this in their path.
     """
-    options = argparse.Namespace(**{**locals(), "out": (out or path_of("mutation")).resolve()})
-    if out is None and (sample < 320 or tests or file):
-        raise SystemExit("a part of the mutants is no record of all: write it elsewhere with --out")
+    if out is None:
+        # A part of the mutants is no record of all.
+        part = sample < 320 or tests or file
+        out = Path(tempfile.mkdtemp(), "mutation.json") if part else path_of("mutation")
+    options = argparse.Namespace(**{**locals(), "out": out.resolve()})
     os.environ["FRESHOPT_COMPILED"] = "0"
     listed = {test for some in targets().values() for test in some}
     every = {path.stem.removeprefix("test_"): path for path in (ROOT / "tests").rglob("test_*.py")}

@@ -163,6 +163,12 @@ def follow(rule: Rule, rates: Floats, seed: int, days: float) -> Followed:
     own, found = rates[source], crawls.changed[1:][settled]
     fetches, span = np.bincount(source, minlength=n), np.bincount(source, wait, n)
     fresh = np.bincount(source, -np.expm1(-own * wait) / own, n)
+    # A source without a whole interval is not fetched in all that time.
+    never = span == 0.0
+    last = np.zeros(n)
+    np.maximum.at(last, crawls.source, np.minimum(crawls.time, settling_time))
+    stale, span[never] = np.exp(-rates * (settling_time - last)), days - settling_time
+    fresh[never] = (stale * -np.expm1(-rates * (days - settling_time)) / rates)[never]
     return Followed(
         log_until(crawls, settling_time),
         float(np.sum(fetches / span)),

@@ -82,7 +82,8 @@ def drawn(
     many = rng.poisson((end - start) / GAP) + 2
     code = np.repeat(np.arange(n), many)
     time = start[code] + (end - start[code]) * rng.random(len(code))
-    changes = [history.changes[k] for k in sample.tolist()]
+    own = [history.changes[k] for k in sample.tolist()]
+    changes = [each[(each >= first) & (each <= end)] for each, first in zip(own, start, strict=True)]
     crawls = grouped(code, time, n)
     logs = [log_of([own], at[None, :]) for own, at in zip(changes, crawls, strict=True)]
     changed = np.concatenate([each.changed for each in logs])

@@ -1,8 +1,8 @@
 """Few passes over sources whose best responses are dear, or from tables.
 
 A sample tells the price, a larger one corrects it, and two or three passes over all sources, by secants of
-the logarithms, use the bandwidth to 1e-9; what is left goes to all rates between their bounds. Hosts, and
-demand that jumps, are for the general search, with the same best responses.
+the logarithms, come close to the bandwidth; the line through the rates of the last two meets it, also where
+demand jumps between them. Hosts are for the general search, with the same best responses.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from freshopt.compiled.columns import spread
 from freshopt.dual_search.price_bracketing import trimmed
 from freshopt.dual_search.sampled_search import interpolated, root
 from freshopt.modelling.problem import FEW_ULP, Problem
-from freshopt.numerics.arrays import ROUNDED, Array, Index, IntArray, total
+from freshopt.numerics.arrays import ROUNDED, Array, Index, IntArray, read_only, total
 from freshopt.separable.kernel import Kernel, Numerics, Quick
 
 # Sources of the first sample, and of the second, of which there is one in so many.
 FIRST, SPARSE = 128, 64
 # What samples' prices, and the bandwidth that all use, may be off by.
 ROUGH, FINE, CLOSE = 1e-2, 1e-5, 1e-9
+# What rates on the line through those of two prices may lose, of the bandwidth's value: a convex combination
+# of share t loses at most t(1 − t) of the difference of log prices times that of bandwidths.
+LOST = 1e-10
 PASSES = 8
 # What prices may be, over that of a sample; hosts' own are above it.
 BESIDE, OF_HOSTS = 2.0, 8.0
@@ -71,22 +74,21 @@ def fill_quickly(
 ) -> tuple[Answer | None, Numerics]:
     """Return rates with their price, or None for a general search."""
     cost, lower, upper, n = problem.sources.refresh_cost, problem.lower, problem.upper, len(problem.sources)
-    log_bandwidth, everyone = math.log(problem.bandwidth), slice(None)
+    log_bandwidth = math.log(problem.bandwidth)
+    lower, upper, cost = (
+        read_only(np.ascontiguousarray(one, dtype=np.float64)) for one in (lower, upper, cost)
+    )
 
-    def rates_at(x: float, index: Index) -> Array:
+    def off_at(x: float, index: IntArray) -> float:
         own = cost[index]
         free = quick.respond(math.exp(x) * own, index)
         free = np.where(np.isinf(free), 2.0 * problem.bandwidth / own, free)
-        rates: Array = np.clip(free, lower[index], upper[index])
-        return rates
-
-    def off_at(x: float, index: Index, weight: float) -> float:
-        used = weight * total(cost[index] * rates_at(x, index))
+        used = n / len(index) * total(own * np.clip(free, lower[index], upper[index]))
         return math.log(used) - log_bandwidth if 0.0 < used < math.inf else math.copysign(1e3, used - 1.0)
 
     few, many = spread(n, FIRST), spread(n, max(FIRST, n // SPARSE))
     x = math.log(start) if start else _typical_price(problem, kernel.take(few), few)
-    x = root(lambda x: off_at(x, few, n / len(few)), x, ROUGH)
+    x = root(lambda x: off_at(x, few), x, ROUGH)
     numerics = QuickNumerics(kernel, quick, np.arange(n))
     if not math.isfinite(x):
         return None, numerics
@@ -97,33 +99,50 @@ def fill_quickly(
         or total(cost * lower) >= problem.bandwidth * (1.0 - FEW_ULP)
     ):
         return None, numerics
-    weight = n / len(many)
-    x = root(lambda x: off_at(x, many, weight), x, FINE)
-    seen: list[tuple[float, float]] = []
+    x = root(lambda x: off_at(x, many), x, FINE)
+    rates, before = np.empty(n), np.empty(n)
+    seen: list[tuple[float, float]] = []  # log(used / bandwidth), log price
+    low, high, used_before = -math.inf, math.inf, math.nan
     for passes in range(1, PASSES + 1):
-        if not math.isfinite(x) or any(x == place for _, place in seen):
+        if not low < x < high:
             break
-        rates = rates_at(x, everyone)
-        used = total(cost * rates)
-        inside = np.where((rates > lower) & (rates < upper), rates, 0.0)
-        room = total(cost * inside)
-        if not (0.0 < used < math.inf and room > 0.0):
+        used = quick.fill(math.exp(x), cost, lower, upper, rates)
+        if not 0.0 < used < math.inf:
             break
         off = math.log(used) - log_bandwidth
-        if abs(off) * used <= CLOSE * room:
-            rates += inside * ((problem.bandwidth - used) / room)
-            rates = np.clip(rates, lower, upper)
-            return Answer(
-                trimmed(problem, rates), math.exp(x), problem.hosts.named(np.zeros(0)), passes
-            ), numerics
+        low, high = (x, high) if off > 0.0 else (low, x)
+        step, share, lost = 0.0, 0.0, 0.0
+        if seen and used != used_before:
+            step = x - seen[-1][1]
+            share = (problem.bandwidth - used) / (used - used_before)
+            lost = abs(share * (1.0 + share) * step * (off - seen[-1][0]))
+        if (lost <= LOST) if step else abs(off) <= CLOSE:
+            mixed = _met(problem, rates + share * (rates - before) if share else rates)
+            if mixed is not None:
+                price = math.exp(x + share * step)
+                mixed = trimmed(problem, mixed)
+                return Answer(mixed, price, problem.hosts.named(np.zeros(0)), passes), numerics
         seen.append((off, x))
         if passes == 1:
-            apart = off_at(x, many, weight) - off
-            x = root(lambda x, apart=apart: off_at(x, many, weight) - apart, x, FINE * FINE)
+            apart = off_at(x, many) - off
+            x = root(lambda x, apart=apart: off_at(x, many) - apart, x, FINE)
         else:
             latest = seen[-3:]
             x = interpolated(latest, 0.0) if len({own for own, _ in latest}) == len(latest) else math.nan
+            x = x if low < x < high else 0.5 * (low + high)
+        rates, before, used_before = before, rates, used
     return None, numerics
+
+
+def _met(problem: Problem, rates: Array) -> Array | None:
+    """Return rates clipped to their bounds that use the bandwidth, or None if they are far from it."""
+    lower, upper, cost = problem.lower, problem.upper, problem.sources.refresh_cost
+    rates = np.clip(rates, lower, upper)
+    inside = np.where((rates > lower) & (rates < upper), rates, 0.0)
+    missing, room = problem.bandwidth - total(cost * rates), total(cost * inside)
+    if not (room > 0.0 and abs(missing) <= CLOSE * room):
+        return None
+    return np.clip(rates + inside * (missing / room), lower, upper)
 
 
 def _typical_price(problem: Problem, kernel: Kernel, few: IntArray) -> float:

@@ -22,7 +22,9 @@ from freshopt.noisy_signals.quality_rows import CONCAVE, ETA, LENGTH, OFF, VALUE
 from freshopt.numerics.arrays import Array, IntArray
 
 # Cells of an octave of V in which a row is looked for: mantissas' first two bits.
-SHIFT = 50
+SHIFT = 47
+# Sources whose use is summed as one.
+BLOCK = 4096
 # V of an end is right to this, relatively; η, and what is made of it, to a few ulp.
 NEAR, ULP = 1e-11, 4e-15
 # V is sought below a price by so many errors of V: what a bound loses.
@@ -66,6 +68,20 @@ def ends_at(t: float, row: Array) -> tuple[float, float]:
     return value, slope
 
 
+def answer(
+    value: float, d: float, code: int, most: float, heads: IntArray, places: IntArray, rows: Array
+) -> float:
+    """Return the best response to a value, or NaN where no table has it."""
+    if value >= most:
+        return 0.0
+    at = row_of(value, heads[code], places, rows) if code >= 0 else -1
+    if at < 0:
+        return np.nan
+    row = rows[at]
+    rate: float = d * row[WIDTH] / ends_at(place_of(value, row), row)[1]
+    return rate
+
+
 def respond(
     begin: int,
     end: int,
@@ -81,15 +97,34 @@ def respond(
 ) -> None:
     """Write best responses; NaN where no table has them."""
     for k in range(begin, end):
-        rate[k] = np.nan
-        value = paid[k] * d[k] / w[k]
-        if value >= most or codes[k] < 0:
-            rate[k] = 0.0 if value >= most else np.nan
-            continue
-        at = row_of(value, heads[codes[k]], places, rows)
-        if at >= 0:
-            row = rows[at]
-            rate[k] = d[k] * row[WIDTH] / ends_at(place_of(value, row), row)[1]
+        rate[k] = answer(paid[k] * d[k] / w[k], d[k], codes[k], most, heads, places, rows)
+
+
+def fill(
+    begin: int,
+    end: int,
+    price: float,
+    cost: Array,
+    lower: Array,
+    upper: Array,
+    w: Array,
+    d: Array,
+    codes: IntArray,
+    most: float,
+    heads: IntArray,
+    places: IntArray,
+    rows: Array,
+    rate: Array,
+    used: Array,
+) -> None:
+    """Write best responses within bounds, and what each block of BLOCK uses; NaN where no table has them."""
+    for block in range(begin, end):
+        total = 0.0
+        for k in range(block * BLOCK, min(len(rate), (block + 1) * BLOCK)):
+            free = answer(price * cost[k] * d[k] / w[k], d[k], codes[k], most, heads, places, rows)
+            rate[k] = min(upper[k], max(lower[k], free)) if free == free else free
+            total += cost[k] * rate[k]
+        used[block] = total
 
 
 def prove(

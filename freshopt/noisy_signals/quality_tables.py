@@ -21,9 +21,9 @@ from freshopt.noisy_signals import (
     signal_rates,
 )
 from freshopt.noisy_signals.expected_costs import Cost
-from freshopt.noisy_signals.quality_lookup import SHIFT
+from freshopt.noisy_signals.quality_lookup import BLOCK, SHIFT
 from freshopt.noisy_signals.quality_rows import COLUMNS, VALUE
-from freshopt.numerics.arrays import Array, Index, IntArray, as_float64, read_only
+from freshopt.numerics.arrays import Array, Index, IntArray, as_float64, exact_sum, read_only, total
 from freshopt.separable.kernel import Kernel
 
 # A table takes as long as the kernel for so many sources; and qualities are no more than one in so many.
@@ -40,7 +40,13 @@ loops = plain_or_compiled(
     (quality_rows.tables,), (signal_rates, cycle_terms, expected_age, expected_costs, quality_rows)
 )
 passes = plain_or_compiled(
-    (quality_lookup.respond, quality_lookup.prove, quality_lookup.coded, quality_lookup.spans),
+    (
+        quality_lookup.respond,
+        quality_lookup.fill,
+        quality_lookup.prove,
+        quality_lookup.coded,
+        quality_lookup.spans,
+    ),
     (quality_lookup,),
 )
 
@@ -137,6 +143,22 @@ class QualityTables:
             places = np.arange(len(self.kernel.importance))[index][rest]
             rates[rest] = self.kernel.take(places).inverse_marginal(paid[rest])
         return rates
+
+    def fill(self, price: float, cost: Array, lower: Array, upper: Array, rates: Array) -> float:
+        """Write all best responses within bounds; return the bandwidth they use."""
+        if self.tabled is None or self.codes is None:
+            rates[:] = np.clip(self.respond(price * cost, slice(None)), lower, upper)
+            return total(cost * rates)
+        used = np.empty(-(-len(rates) // BLOCK))
+        columns = cost, lower, upper, as_float64(self.kernel.importance), self._columns()[0]
+        given = price, *map(_ready, columns), self.codes, self.most, *self.tabled
+        run_chunks_in_threads(lambda a, b: passes()["fill"](a, b, *given, rates, used), len(used), 1)
+        if not bool(np.all(np.isfinite(used))):
+            rest = np.flatnonzero(np.isnan(rates))
+            free = self.kernel.take(rest).inverse_marginal(price * cost[rest])
+            rates[rest] = np.clip(free, lower[rest], upper[rest])
+            return total(cost * rates)
+        return exact_sum(used.tolist())
 
     def prove(self, rates: Array, paid: Array, lower: Array, upper: Array) -> Array:
         """Return each source's bounds on cost and gap; NaN without a table."""

@@ -66,6 +66,9 @@ class Quick(Protocol):
     def respond(self, paid: Array, index: Index) -> Array:
         """Return the best responses of some sources to what they pay."""
 
+    def fill(self, price: float, cost: Array, lower: Array, upper: Array, rates: Array) -> float:
+        """Write all best responses within bounds; return the bandwidth they use."""
+
     def prove(self, rates: Array, paid: Array, lower: Array, upper: Array) -> Array:
         """Return bounds on cost, gap, and what half the rate loses.
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import freshopt as fo
+from freshopt.dual_search.quick_search import fill_quickly
 from freshopt.noisy_signals import NoisySignalFreshness, WithNoisySignals, quality_tables
 from freshopt.noisy_signals.expected_costs import Cost
 from freshopt.noisy_signals.quality_lookup import ends_at
@@ -17,6 +18,7 @@ from freshopt.noisy_signals.quality_tables import QualityTables
 from freshopt.noisy_signals.renewal_cycle import cycle, split
 from freshopt.numerics.arrays import Array
 from freshopt.problems import AccumulatedDelay, Age, HarmonicStaleness, LogFreshness
+from freshopt.separable.kernel import Kernel
 
 PERIODIC = fo.Refresh.PERIODIC
 BINARY = Cost(0.0, np.ones(1), np.ones(1))
@@ -183,3 +185,19 @@ def test_objectives_without_tables_take_few_passes(objective: fo.Objective) -> N
     assert solution.certificate is not None
     assert solution.certificate.relative_gap < 1e-9
     assert solution.iterations <= 5
+
+
+@pytest.mark.parametrize(("n", "seed"), [(20_000, 10), (20_000, 0), (3_000, 4), (3_000, 2)])
+def test_demand_that_jumps_is_met_on_the_line_through_two_passes(n: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    recall, precision = np.full(n, rng.uniform(0.5, 0.95)), np.full(n, rng.uniform(0.05, 0.4))
+    rates = rng.lognormal(0.0, [0.3, 1.0, 2.0, 4.0][seed % 4], n)
+    sources = fo.Sources(rates, importance=rng.lognormal(0.0, [1.0, 3.0][seed // 4 % 2], n))
+    for share in (0.01, 0.1, 1.0, 3.0):
+        problem = fo.Problem(NoisySignalFreshness(recall, precision), sources, share * rates.sum())
+        kernel = problem.numerics
+        assert isinstance(kernel, Kernel)
+        assert kernel.quick is not None
+        found, _ = fill_quickly(problem, kernel, kernel.quick, None)
+        assert found is not None, share
+        assert fo.certify(problem, found.rates, found.price).relative_gap <= 1e-9
