@@ -319,10 +319,14 @@ def by_history(record: Record) -> Iterator[Row]:
     """Yield a row for each rule, with what plans save on each history."""
     for rule in NAMES:
         own = {row["history"]: row for row in record["histories"] if row["rule"] == rule}
-        yield {"rule": rule} | {
-            name: f"{100.0 * row['saved_learnt']:.0f} ({100.0 * row['fresh']:.1f} fresh)"
-            for name, row in own.items()
-        }
+        yield (
+            {"rule": rule}
+            | dict.fromkeys((*BUNDLED, *HISTORIES))
+            | {
+                name: f"{100.0 * row['saved_learnt']:.0f} ({100.0 * row['fresh']:.1f} fresh)"
+                for name, row in own.items()
+            }
+        )
 
 
 def in_words(record: Record) -> Iterator[str]:

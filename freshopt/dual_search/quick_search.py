@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +29,9 @@ ROUGH, FINE, CLOSE = 1e-2, 1e-5, 1e-9
 # What rates on the line through those of two prices may lose, of the bandwidth's value: a convex combination
 # of share t loses at most t(1 − t) of the difference of log prices times that of bandwidths.
 LOST = 1e-10
-PASSES = 8
+PASSES = 24
+# From this pass on prices are halved.
+SMOOTH = 6
 # What prices may be, over that of a sample; hosts' own are above it.
 BESIDE, OF_HOSTS = 2.0, 8.0
 
@@ -79,16 +83,17 @@ def fill_quickly(
         read_only(np.ascontiguousarray(one, dtype=np.float64)) for one in (lower, upper, cost)
     )
 
-    def off_at(x: float, index: IntArray) -> float:
+    def off_at(x: float, index: IntArray, apart: float = 0.0) -> float:
         own = cost[index]
         free = quick.respond(math.exp(x) * own, index)
         free = np.where(np.isinf(free), 2.0 * problem.bandwidth / own, free)
         used = n / len(index) * total(own * np.clip(free, lower[index], upper[index]))
-        return math.log(used) - log_bandwidth if 0.0 < used < math.inf else math.copysign(1e3, used - 1.0)
+        off = math.log(used) - log_bandwidth if 0.0 < used < math.inf else math.copysign(1e3, used - 1.0)
+        return off - apart
 
     few, many = spread(n, FIRST), spread(n, max(FIRST, n // SPARSE))
     x = math.log(start) if start else _typical_price(problem, kernel.take(few), few)
-    x = root(lambda x: off_at(x, few), x, ROUGH)
+    x = root(partial(off_at, index=few), x, ROUGH)
     numerics = QuickNumerics(kernel, quick, np.arange(n))
     if not math.isfinite(x):
         return None, numerics
@@ -99,39 +104,58 @@ def fill_quickly(
         or total(cost * lower) >= problem.bandwidth * (1.0 - FEW_ULP)
     ):
         return None, numerics
-    x = root(lambda x: off_at(x, many), x, FINE)
-    rates, before = np.empty(n), np.empty(n)
+    x = root(partial(off_at, index=many), x, FINE)
     seen: list[tuple[float, float]] = []  # log(used / bandwidth), log price
-    low, high, used_before = -math.inf, math.inf, math.nan
+    low, high = -math.inf, math.inf
+    below: _Pass | None = None
+    above: _Pass | None = None
     for passes in range(1, PASSES + 1):
         if not low < x < high:
             break
+        rates = np.empty(n)
         used = quick.fill(math.exp(x), cost, lower, upper, rates)
         if not 0.0 < used < math.inf:
             break
-        off = math.log(used) - log_bandwidth
-        low, high = (x, high) if off > 0.0 else (low, x)
-        step, share, lost = 0.0, 0.0, 0.0
-        if seen and used != used_before:
-            step = x - seen[-1][1]
-            share = (problem.bandwidth - used) / (used - used_before)
-            lost = abs(share * (1.0 + share) * step * (off - seen[-1][0]))
-        if (lost <= LOST) if step else abs(off) <= CLOSE:
-            mixed = _met(problem, rates + share * (rates - before) if share else rates)
+        here = _Pass(x, math.log(used) - log_bandwidth, used, rates)
+        ends = (above, below) if here.off > 0.0 else (below, above)
+        other = ends[0] or ends[1]
+        share, lost = here.line(other, problem.bandwidth) if other is not None else (0.0, math.inf)
+        if lost <= LOST or abs(here.off) <= CLOSE:
+            mixed = _met(problem, rates if other is None else rates + share * (other.rates - rates))
             if mixed is not None:
-                price = math.exp(x + share * step)
+                price = math.exp(x if other is None else x + share * (other.x - x))
                 mixed = trimmed(problem, mixed)
                 return Answer(mixed, price, problem.hosts.named(np.zeros(0)), passes), numerics
-        seen.append((off, x))
+        if here.off > 0.0:
+            low, below = x, here
+        else:
+            high, above = x, here
+        seen.append((here.off, x))
         if passes == 1:
-            apart = off_at(x, many) - off
-            x = root(lambda x, apart=apart: off_at(x, many) - apart, x, FINE)
+            apart = off_at(x, many) - here.off
+            x = root(partial(off_at, index=many, apart=apart), x, FINE)
         else:
             latest = seen[-3:]
             x = interpolated(latest, 0.0) if len({own for own, _ in latest}) == len(latest) else math.nan
-            x = x if low < x < high else 0.5 * (low + high)
-        rates, before, used_before = before, rates, used
+            # Where demand jumps, passes close in on it from both sides.
+            x = x if low < x < high and passes < SMOOTH else 0.5 * (low + high)
     return None, numerics
+
+
+class _Pass(NamedTuple):
+    """Log price, log(used / bandwidth), what is used, and rates."""
+
+    x: float
+    off: float
+    used: float
+    rates: Array
+
+    def line(self, other: _Pass, bandwidth: float) -> tuple[float, float]:
+        """Return the share of another pass at which the bandwidth is met, and what that loses."""
+        if self.used == other.used:
+            return 0.0, math.inf
+        share = (bandwidth - self.used) / (other.used - self.used)
+        return share, abs(share * (1.0 - share) * (self.x - other.x) * (self.off - other.off))
 
 
 def _met(problem: Problem, rates: Array) -> Array | None:

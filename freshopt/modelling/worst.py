@@ -88,7 +88,7 @@ class Worst(Objective):
             }
             object.__setattr__(self, "weights", weights)
             if not isinstance(self.by, str):
-                labels = dict.fromkeys(() if self.by is None else self.by.tolist())
+                labels = dict.fromkeys(() if self.by is None else np.asarray(self.by).tolist())
                 self._weights_of([each for each in labels if each is not None] if labels else [None])
 
     @property
