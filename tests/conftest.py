@@ -10,6 +10,7 @@ Every run draws the same examples, so that a change that breaks nothing fails no
 from __future__ import annotations
 
 import gc
+import os
 import zlib
 from collections import Counter
 from collections.abc import Generator
@@ -26,6 +27,11 @@ from tests.ground_truth.command_lines import FILES, Run, crawl_log
 settings.register_profile("seeded", derandomize=True, database=None)
 settings.register_profile("search", derandomize=False, print_blob=True)
 settings.load_profile("seeded")
+
+# Workers fill the cores already: threads of BLAS in each would spin while they wait for one another, which
+# took three quarters of a solve with a hundred rows. Workers and their processes get this from here.
+for library in ("OMP", "OPENBLAS"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
