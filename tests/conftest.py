@@ -10,6 +10,7 @@ Every run draws the same examples, so that a change that breaks nothing fails no
 from __future__ import annotations
 
 import gc
+import os
 import zlib
 from collections import Counter
 from collections.abc import Generator
@@ -26,6 +27,11 @@ from tests.ground_truth.command_lines import FILES, Run, crawl_log
 settings.register_profile("seeded", derandomize=True, database=None)
 settings.register_profile("search", derandomize=False, print_blob=True)
 settings.load_profile("seeded")
+
+# Workers fill the cores already: threads of BLAS in each would spin while they wait for one another, which
+# took three quarters of a solve with a hundred rows. Workers and their processes get this from here.
+for library in ("OMP", "OPENBLAS"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,12 +65,15 @@ def pytest_collection() -> Generator[None, object, object]:
 
     It would go through ten thousand tests and all imported modules again and again: of the time of collecting
     that was two fifths. Objects are not frozen afterwards: under Hypothesis 6.100 a test then seems flaky.
+    To go through all of them still takes half a second, and is done a tenth as often.
     """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.enable()
+        young, middle, old = gc.get_threshold()
+        gc.set_threshold(young, middle, 10 * old)
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -38,19 +38,20 @@ def room(module: str) -> str:
     return parts[1] if len(parts) > 1 else "freshopt"
 
 
+def running(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a file that are there when it runs: not those for type checkers alone."""
+    queue = [tree]
+    while queue:
+        node = queue.pop()
+        if not (isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING"):
+            yield node
+            queue += ast.iter_child_nodes(node)
+
+
 def imports(path: Path, known: Mapping[str, Path]) -> set[str]:
     """Return the library's modules that a file imports when it runs, also inside functions."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    typing_only = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
     found: set[str] = set()
-    for node in ast.walk(tree):
-        if id(node) in typing_only:
-            continue
+    for node in running(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

@@ -159,7 +159,9 @@ class ResetFilter:
                     begin = dated(grid, possible[chosen], age[chosen], own.birth_rate)
                 belief, evidence = np.empty((len(resets), *begin.shape)), np.zeros((len(resets), len(chosen)))
                 ends = self.log.offsets[chosen], self.log.offsets[chosen + 1]
-                fast(filter_crawls)(*ends, rows, resets, grid.nodes, grid.mass, begin, belief, evidence)
+                # Of one layout, whatever the grid's: for each other one the pass would be compiled anew.
+                given = (np.array(each, order="C") for each in (grid.nodes, grid.mass, begin))
+                fast(filter_crawls)(*ends, rows, resets, *given, belief, evidence)
                 yield chosen, grid, belief, evidence
 
 

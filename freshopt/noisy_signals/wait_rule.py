@@ -115,7 +115,7 @@ class WaitRule(ABC):
             )
         order = np.argsort(sources, kind="stable")
         offsets = np.searchsorted(sources[order], np.arange(len(self) + 1)).astype(np.int64)
-        given = [np.ascontiguousarray(own) for own in (times[order], coins[order], *columns, share, begin)]
+        given = [np.array(own, order="C") for own in (times[order], coins[order], *columns, share, begin)]
         counts = np.zeros(len(self) + 1, dtype=np.int64)
         loop(offsets, *given, horizon, counts, np.empty(0))
         found = np.empty(int(counts[-1]))

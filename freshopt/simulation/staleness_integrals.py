@@ -33,7 +33,7 @@ from freshopt.errors import ObjectiveError, SourceDataError, expect
 from freshopt.modelling.cost_curve import Curve
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, IntArray, as_number, as_numbers, as_vector
+from freshopt.numerics.arrays import Array, IntArray, as_number, as_numbers, as_vector, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.problems.expected_penalty import ExpectedPenalty
 from freshopt.problems.synchronization_cost import SynchronizationCost
@@ -48,7 +48,8 @@ Penalty: TypeAlias = Callable[[IntArray], npt.ArrayLike]
 _TOGETHER = 4_000_000.0
 # A pass over changes that are drawn has none recorded, and one over recorded changes draws from no tables.
 NOTHING_RECORDED = RecordedTimes(np.empty(0, dtype=np.int64), np.empty(0))
-NO_TABLES = PoissonTables(np.uint64(0), np.empty(0), np.empty((0, 0)), np.empty((0, 0)))
+# Read-only, as those of a world are: the pass would else be compiled once more.
+NO_TABLES = PoissonTables(np.uint64(0), read_only(np.empty(0)), *[read_only(np.empty((0, 0)))] * 2)
 
 
 @frozen_arrays

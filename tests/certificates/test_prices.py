@@ -31,6 +31,13 @@ def _compiled_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(price_search, "SAMPLE", 300)
 
 
+def solved(task: fo.Problem) -> fo.Solution:
+    """Solve in NumPy: what certifies is under test, and the loops of a search take long to compile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FRESHOPT_COMPILED", "0")
+        return fo.solve(task)
+
+
 def require_near_the_smallest(
     monkeypatch: pytest.MonkeyPatch, optimum: fo.Solution, rates: Array, *, convex: bool = True
 ) -> None:
@@ -57,7 +64,7 @@ def test_prices_of_foreign_rates_have_nearly_the_smallest_bound(
     bandwidth = 0.4 * float(d.sum())
     upper = np.where(rng.random(N) < 0.1, 0.5 * d, np.inf)
     task = fo.Problem(objective, fo.Sources(d, w, max_rate=upper), bandwidth)
-    optimum = fo.solve(task)
+    optimum = solved(task)
     for off in (1e-8, 1e-3, 0.5, 3.0):
         rates = np.minimum(upper, optimum.rates * np.exp(off * rng.uniform(-1.0, 1.0, N)))
         rates *= min(1.0, bandwidth / float(rates.sum()) * (1.0 - 1e-14))
@@ -82,7 +89,7 @@ def test_prices_of_foreign_rates_under_host_limits(
     )
     upper = np.where(rng.random(N) < 0.1, 0.5 * d, np.inf)
     task = fo.Problem(objective, fo.Sources(d, w, host=host, max_rate=upper), bandwidth, limits)
-    optimum = fo.solve(task)
+    optimum = solved(task)
     exact = fo.certify(task, optimum.rates)
     assert exact.relative_gap < 1e-12
     assert 0.0 < sum(price > 0.0 for price in exact.host_prices.values()) < len(limits)
@@ -100,7 +107,7 @@ def test_rates_of_no_use_under_host_limits() -> None:
     assert (found.price, found.gap, dict(found.host_prices)) == (0.0, 0.0, {0: 0.0, 3: 0.0})
     none = fo.certify(task, np.zeros(N))
     assert np.isfinite(none.gap)
-    assert none.gap >= fo.solve(task).value - none.value
+    assert none.gap >= solved(task).value - none.value
 
 
 @pytest.mark.exhaustive
@@ -166,7 +173,7 @@ def disturbed(task: fo.Problem, best: fo.Solution, noise: float, seed: int) -> n
 def test_the_gap_of_delays_is_the_true_one(noise: float) -> None:
     """The least delay is (Σ√(wΔ))² / B, by Cauchy's inequality."""
     task = task_of(DELAY, 1)
-    rates = disturbed(task, fo.solve(task), noise, 2)
+    rates = disturbed(task, solved(task), noise, 2)
     products = zip(task.sources.importance, task.sources.change_rate, strict=True)
     least = mpmath.fsum(mpmath.sqrt(mpmath.mpf(w) * mpmath.mpf(d)) for w, d in products) ** 2 / task.bandwidth
     found = fo.certify(task, rates)
@@ -181,7 +188,7 @@ def test_the_gap_of_delays_is_the_true_one(noise: float) -> None:
 @pytest.mark.parametrize("name", CELLS)
 def test_the_gap_of_poor_rates_is_near_the_true_one(name: str, bounded: bool) -> None:
     task = task_of(CELLS[name], 3, bounded=bounded)
-    best = fo.solve(task)
+    best = solved(task)
     for seed, noise in enumerate((0.05, 0.3, 1.0, 3.0)):
         rates = disturbed(task, best, noise, seed)
         found = fo.certify(task, rates)
@@ -196,14 +203,14 @@ def test_rates_that_refresh_nothing_of_what_is_worth_most() -> None:
     task = task_of(HARMONIC, 5)
     rates = np.where(np.arange(400) % 2 == 0, 2.0 * task.bandwidth / 400, 1e-9)
     rates *= task.bandwidth / float(np.sum(rates))
-    found, best = fo.certify(task, rates), fo.solve(task)
+    found, best = fo.certify(task, rates), solved(task)
     assert found.value - best.value <= found.gap * (1.0 + EXACT)
     assert found.gap <= DUAL_MOST * (found.value - best.value)
 
 
 def test_costs_of_either_sign_leave_room_for_their_rounding() -> None:
     task = task_of(OwnCost(), 7)
-    best = fo.solve(task)
+    best = solved(task)
     rates = disturbed(task, best, 2.0, 8)
     found = fo.certify(task, rates)
     assert found.value - best.value <= found.gap * (1.0 + EXACT)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -117,16 +115,22 @@ def helps(tree: ast.AST) -> Iterator[str]:
 
 
 def comments(source: str) -> str:
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    return " ".join(token.string.lstrip("#") for token in tokens if token.type == tokenize.COMMENT)
+    """Return what follows a "#", in texts too: to tell these apart takes most of the time."""
+    return " ".join(re.findall(r"#+(.*)", source))
 
 
+@cache
+def docstrings(file: Path) -> list[tuple[str, str]]:
+    return list(documented(ast.parse(file.read_text())))
+
+
+@cache
 def prose(file: Path) -> list[str]:
     source = file.read_text()
     if file.suffix == ".md":
         return [source]
     tree = ast.parse(source)
-    return [*(text for _, text in documented(tree)), *helps(tree), comments(source)]
+    return [*(text for _, text in docstrings(file)), *helps(tree), comments(source)]
 
 
 # What is asked of a plan is a wish in these rooms; elsewhere a wish would be a preferred time.
@@ -157,7 +161,7 @@ def help_of(command: str) -> str:
 def sentences(file: Path) -> str:
     """Return the texts of a module that are no docstrings, and have blanks: what it prints or shows."""
     tree = ast.parse(file.read_text())
-    told = {" ".join(text.split()) for _, text in documented(tree)}
+    told = {" ".join(text.split()) for _, text in docstrings(file)}
     constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
     texts = [" ".join(text.split()) for text in constants if isinstance(text, str)]
     return " ; ".join(text for text in texts if " " in text and text not in told)
@@ -193,7 +197,7 @@ def test_first_lines_are_short(folder: Path) -> None:
         f"{name(file)}, {what}: {line}"
         for file in FILES
         if file.parent == folder
-        for what, text in documented(ast.parse(file.read_text()))
+        for what, text in docstrings(file)
         if len((line := " ".join(text.split("\n\n")[0].split())).split()) > LONGEST
     ]
     assert not long, f"{len(long)} first lines have more than {LONGEST} words:\n" + "\n".join(long)

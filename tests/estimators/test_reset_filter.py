@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +11,10 @@ import pytest
 from scipy.special import gammaln
 from scipy.stats import gamma
 
+from freshopt.compiled.backend import fast
 from freshopt.estimators import GammaPrior, HostPriors, MaximumLikelihood, resetting_prior
 from freshopt.estimators.default_prior import default_prior, in_windows
-from freshopt.estimators.reset_filter import ResetFilter, candidates
+from freshopt.estimators.reset_filter import ResetFilter, candidates, filter_crawls
 from freshopt.logs.crawl_log import CrawlLog
 from tests.ground_truth.resetting_sources import resetting_log
 
@@ -112,6 +114,15 @@ def test_dates_and_births_without_resets_are_two_gammas() -> None:
     expected = (share * (a + 2.0) + (1.0 - share) * (a + 1.0)) / span
     model = MaximumLikelihood(prior=GammaPrior(a, b, birth_rate=births), reset=0.0).fit(log)
     assert model.change_rate_[0] == pytest.approx(expected, rel=MEAN)
+
+
+def test_the_pass_is_compiled_once_whatever_a_log_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRESHOPT_COMPILED", "1")
+    for dates in (None, [0.0, 33.0]):
+        log = CrawlLog(["a"] * 2, [30.0, 35.0], [0, 1], last_modified=dates)
+        MaximumLikelihood(prior=GammaPrior(0.6, 20.0), reset=0.01).fit(log)
+    compiled: Any = fast(filter_crawls)
+    assert len(compiled.signatures) == 1
 
 
 def test_after_the_last_crawl_a_source_returns_to_its_prior() -> None:

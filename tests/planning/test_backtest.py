@@ -143,8 +143,8 @@ def test_fetches_without_a_hash_are_among_the_logs_own_crawls() -> None:
 
 
 def test_several_bandwidths_and_windows_side_by_side() -> None:
-    log = poisson_log(200.0)
-    held = backtest(log, ["3/day", 12.0], objective=HarmonicStaleness(PERIODIC), splits=2, every="10d")
+    log = poisson_log(100.0)
+    held = backtest(log, ["3/day", 12.0], objective=HarmonicStaleness(PERIODIC), splits=2, every="5d")
     frame = held.to_frame()
     assert frame.columns[:7] == ["policy", "begin", "end", "bandwidth", "predicted", "realised", "error"]
     policies = ["plan", "re-planned", "rates in force", "uniform", "proportional", "∝ √(w·Δ)"]
@@ -160,7 +160,7 @@ def test_several_bandwidths_and_windows_side_by_side() -> None:
             assert row.refreshes == pytest.approx(bandwidth, rel=0.03)
             assert row.saving == pytest.approx(1.0 - row.realised / plan.realised, abs=SCALAR)
         assert told["re-planned", bandwidth].predicted is None
-    assert "re-planning every 10 days" in held.verdict
+    assert "re-planning every 5 days" in held.verdict
     assert told["plan", 12.0].realised < told["plan", 3.0].realised
 
 
