@@ -31,8 +31,7 @@ from freshopt.distributed.price_search import (
     solve_partitioned_dual,
     trials_of_sample,
 )
-from freshopt.distributed.rows.certify_rows import JudgedRows
-from freshopt.distributed.rows.write_row_rates import FinishedRows
+from freshopt.distributed.rows.tree_rates import FinishedRows, JudgedRows
 from freshopt.distributed.solution import DistributedSolution
 from freshopt.distributed.worker_passes import Scan, collect, edges, measure, require_room, scan
 from freshopt.distributed.write_rates import Decision, Finished, finish

@@ -19,6 +19,7 @@ from freshopt.compiled import backend
 from freshopt.compiled.columns import Columns
 from freshopt.distributed.dask_passes import unpack
 from freshopt.distributed.partitioned_sources import NUMBERS, Table, carried
+from freshopt.distributed.rows.column_rows import ColumnRows
 from freshopt.dual_search.problem_columns import numerics_columns
 from freshopt.errors import FreshoptError, ObjectiveError, SourceDataError
 from freshopt.modelling.objective import Objective
@@ -50,6 +51,8 @@ class PartitionedProblem:
         The limited hosts.
     columns : tuple of str
         Those that the partitions have.
+    constraints : tuple of ColumnRows
+        Declared constraints, with the bandwidth and limits of hosts; none where nothing is declared.
     """
 
     objective: Objective
@@ -57,6 +60,7 @@ class PartitionedProblem:
     hosts: tuple[Any, ...]
     columns: tuple[str, ...]
     time_unit: str
+    constraints: tuple[ColumnRows, ...] = ()
 
     def own(self, share: bytes | None) -> Objective:
         """Return a partition's objective: the common one, or its packed share."""
@@ -65,7 +69,8 @@ class PartitionedProblem:
     def priced(self) -> list[str]:
         """Return the columns that prices and rates depend on."""
         own = carried(self.columns)
-        return [*own, "host"] if self.hosts else own
+        own += ["host"] if self.hosts else []
+        return list(dict.fromkeys([*own, *(one.by for one in self.constraints if one.by is not None)]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

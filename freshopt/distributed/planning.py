@@ -33,7 +33,7 @@ from freshopt.distributed.dask_passes import run_pass
 from freshopt.distributed.driver import file_name
 from freshopt.distributed.estimation import HASHES, SOURCES, Adapt, FurtherColumns, Learnt, Order, learn_file
 from freshopt.distributed.partitioned_sources import PartitionedSources, footer, parquet_files
-from freshopt.distributed.rows.column_rows import column_rows
+from freshopt.distributed.rows.column_rows import column_rows, require_objective
 from freshopt.distributed.scheduling import Calendar, Scheduled, schedule_part
 from freshopt.distributed.solution import DistributedSolution
 from freshopt.distributed.solving import part_names, require_parts, solve
@@ -50,7 +50,6 @@ from freshopt.logs.tables import write_table
 from freshopt.modelling.declared_constraints import as_constraints
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.sources import Sources
-from freshopt.modelling.spend import Spend
 from freshopt.numerics.arrays import exact_sum
 from freshopt.planning.declared import DeclaredRows, constraint_facts, discipline_under
 from freshopt.planning.plan import TOLERANCE, method_of
@@ -203,8 +202,9 @@ def plan(
     if callable(request.constraints):
         raise SourceDataError(
             "constraints of a partitioned plan are no function of the sources, which no machine need hold. "
-            "Pass a list that names columns, such as [fo.Budget(2e9, cost='bytes')]."
+            "Pass a list that names columns, such as [fo.Budget({'eu': 8e5}, by='region')]."
         )
+    require_objective(request.objective)
     request = replace(request, constraints=as_constraints(request.constraints or ()))
     column_rows(as_constraints(request.constraints), None, {})
     unit = check_time_unit(time_unit)
@@ -271,9 +271,7 @@ def _write(
     clock.append(time.perf_counter())
     on_progress("schedule")
     calendar, shifts = _calendar(learnt, request, unit, staging)
-    # Under declared rows the objective's share is the first of several.
-    own = [call[3] if solution.rows is None else call[3][0] for call in solution.calls]
-    calls = [(k, share, shift) for k, (share, shift) in enumerate(zip(own, shifts, strict=True))]
+    calls = [(k, call[3], shift) for k, (call, shift) in enumerate(zip(solution.calls, shifts, strict=True))]
     scheduled: list[Scheduled] = _in_order(schedule_part, calls, calendar)
     require_parts(staging / "schedule", len(files))
     clock.append(time.perf_counter())
@@ -400,8 +398,7 @@ def _rehearse(request: Wishes) -> None:
     one = Sources(change_rate=1.0)
     bandwidth = request.bandwidth if math.isfinite(request.bandwidth) else 1.0
     times = schedule({0: bandwidth}, request.horizon, method_of(request))
-    if not isinstance(request.objective, Spend):
-        expected_value(times, request.objective.take(slice(0, 1)), one)
+    expected_value(times, request.objective.take(slice(0, 1)), one)
 
 
 def _in_order(work: Callable[..., Any], calls: list[tuple[Any, ...]], message: object) -> list[Any]:

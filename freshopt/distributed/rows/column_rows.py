@@ -1,58 +1,54 @@
-"""`ColumnRows`: a declared constraint whose costs and groups are columns.
+"""`ColumnRows`: limits or reserves of bandwidth whose groups are a column.
 
-Over partitioned data, ``fo.Budget``, ``fo.Target`` and ``fo.Nested`` name the columns that hold the cost of a
-refresh and the groups of each source. Every partition then makes its own part of the same rows, whichever
-partitions the sources of a group are in. Of ``fo.Nested`` every level's limits, and its reserves, are rows by
-themselves, so that a source is in one group of them at most.
+Over partitioned data, ``fo.Budget`` and ``fo.Nested`` name the columns that hold the groups of each source.
+Of ``fo.Nested`` every level's limits, and its reserves, are rows by themselves, so that a source is in one
+group of them at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from freshopt.errors import ObjectiveError, SolverRefusedError, SourceDataError, list_offenders
+from freshopt.errors import SolverRefusedError, SourceDataError, list_offenders
 from freshopt.modelling.constraints.budget import Budget
 from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.constraints.declared_settings import Limit
+from freshopt.modelling.constraints.groups import require_known
 from freshopt.modelling.constraints.nested import Nested
-from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.declared_constraints import Written
-from freshopt.modelling.objective import Objective
-from freshopt.modelling.objective_numerics import numerics_of
+from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.short_form import NAMES
-from freshopt.modelling.sources import Sources
+from freshopt.modelling.spend import Spend
 from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.separable.rows import RowBlock
 
+_REMEDY = (
+    "Limits and reserves of bandwidth are, by groups that are nested or disjoint. Leave it out, or solve in "
+    "memory with fo.solve."
+)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnRows:
-    """Rows of one declared constraint over partitioned sources.
+    """Limits or reserves of one declared constraint, over partitioned sources.
 
     Attributes
     ----------
     name : str
         The constraint's label.
-    objective : Objective or None
-        Of a target; None of a budget.
-    cost : str, float or None
-        Column of a budget's cost, or one cost for all; None for ``refresh_cost``.
     by : str or None
         Column of the groups; None where all sources are one group.
     declared : float or dict
         One number for all groups, or a number per group.
     keys : tuple or None
         The groups; None before they are known.
-    weight : ndarray, shape (groups,)
-        Σw of each group of a target.
-    best : ndarray, shape (groups,)
-        Mean of each group that a maximised target has without any loss, else 0.
     at_least : bool
         Whether the numbers are reserves.
     nested : str
@@ -62,13 +58,9 @@ class ColumnRows:
     """
 
     name: str
-    objective: Objective | None
-    cost: str | float | None
     by: str | None
     declared: float | dict[Any, float]
     keys: tuple[Any, ...] | None
-    weight: Array
-    best: Array
     at_least: bool = False
     nested: str = ""
     level: int = 0
@@ -85,11 +77,6 @@ class ColumnRows:
         return self.keys
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns that the rows read beside those of the sources."""
-        return tuple(name for name in (self.cost, self.by) if isinstance(name, str))
-
-    @property
     def values(self) -> Array:
         """Number declared for each group, shape (groups,)."""
         declared = self.declared
@@ -97,58 +84,40 @@ class ColumnRows:
             return np.array([declared[key] for key in self.groups])
         return np.full(len(self), declared)
 
-    @property
-    def falling(self) -> bool:
-        """Whether rows are bounded from below: reserves, maximised targets."""
-        return self.at_least or (self.objective is not None and self.objective.sense == "maximise")
+    def with_keys(self, present: Iterable[Any]) -> ColumnRows:
+        """Return the rows with their groups, given those that a column has."""
+        if self.keys is not None:
+            return self
+        known = set(present)
+        if self.nested and isinstance(self.declared, dict):
+            return replace(self, keys=tuple(key for key in self.declared if key in known))
+        return replace(self, keys=tuple(sorted(known)))
 
-    @property
-    def plain(self) -> bool:
-        """Whether the rows limit or reserve bandwidth."""
-        return self.objective is None and self.cost is None
-
-    def block(
-        self, sources: Sources, codes: IntArray, cost: Array | None, objective: Objective | None
-    ) -> RowBlock:
-        """Return the rows' entries of a partition's sources.
+    def block(self, codes: IntArray) -> RowBlock:
+        """Return the rows over cells, each with ±1 where it is in a group.
 
         Parameters
         ----------
-        codes : ndarray of int, shape (n,)
-            Position of each source's group, G for none.
-        cost : ndarray, shape (n,), or None
-            Of a budget.
-        objective : Objective or None
-            The partition's own share of a target's.
+        codes : ndarray of int, shape (cells,)
+            Position of each cell's group, G for none.
         """
         members = np.flatnonzero(codes < len(self))
-        found = self.without_entries()
-        if not len(members):
-            return found
-        row = codes[members]
-        if objective is None:
-            own = (sources.refresh_cost if cost is None else cost)[members]
-            size = -own if self.at_least else own
-            return replace(found, source=members, row=row, kind=np.zeros_like(members), coefficient=size)
-        numerics, unknown = numerics_of(objective, sources)
-        if numerics is None:
-            raise ObjectiveError(f"Target {self.name!r}: {unknown}")
-        return replace(
-            found,
-            source=members,
-            row=row,
-            kind=np.ones_like(members),
-            coefficient=(1.0 / self.weight)[row],
-            curves=(numerics,),
+        own, ones = codes[members], np.ones(len(members))
+        return RowBlock.linear(
+            self.name, self.groups, members, own, ones, self.values, at_least=self.at_least
         )
 
-    def without_entries(self) -> RowBlock:
-        """Return the rows without entries: limits, labels and how they were declared."""
-        values, none = self.values, np.zeros(0, dtype=np.int64)
-        limits = self.best - values if self.falling else values
-        direction = np.full(len(self), -1.0 if self.falling else 1.0)
-        return RowBlock(
-            self.name, self.groups, none, none, none, np.zeros(0), (), limits, direction, self.best
+
+def require_objective(objective: Objective) -> None:
+    """Raise SolverRefusedError for an objective that partitions cannot be solved for."""
+    if objective.refresh is Refresh.ON_REQUEST:
+        raise SolverRefusedError(
+            f"{objective!r} is not solved for over partitions, which know no requests. Use fo.solve."
+        )
+    if isinstance(objective, Spend | Worst):
+        raise SolverRefusedError(
+            f"{objective!r} is not solved for over partitions. Pass another objective, or solve in memory "
+            "with fo.solve."
         )
 
 
@@ -160,15 +129,15 @@ def column_rows(
     Raises
     ------
     SolverRefusedError
-        If a constraint is no budget, target or nested limit, or holds arrays.
+        If a constraint is no limit or reserve of bandwidth, or holds arrays.
     SourceDataError
         If a limit is no number, or two constraints have one label.
     """
     found: list[ColumnRows] = []
     if bandwidth is not None:
-        found.append(_rows(NAMES[0], None, None, None, bandwidth))
+        found.append(_rows(NAMES[0], None, bandwidth))
     if host_limits:
-        found.append(_rows(NAMES[1], None, None, "host", dict(host_limits)))
+        found.append(_rows(NAMES[1], "host", dict(host_limits)))
     names = [one.name for one in found]
     for constraint in constraints:
         own = _of(constraint)
@@ -180,6 +149,34 @@ def column_rows(
             f"two constraints are named {list_offenders(map(repr, twice))}. Pass name= to one."
         )
     return tuple(found)
+
+
+def resolved(
+    constraints: Sequence[ColumnRows], present: Sequence[Sequence[Iterable[Any]]]
+) -> tuple[ColumnRows, ...]:
+    """Return the constraints with their groups, but for levels without any limited group.
+
+    Parameters
+    ----------
+    present : sequence of sequence of iterable
+        The groups that each partition has, constraint by constraint.
+
+    Raises
+    ------
+    SourceDataError
+        If a group is unknown or in two levels, or a column has no values.
+    """
+    found = []
+    for k, one in enumerate(constraints):
+        known = {key for part in present for key in part[k]}
+        if not known and one.keys is None and not one.nested:
+            raise SourceDataError(f"Budget {one.name!r} is by {one.by!r}, a column without values. Fill it.")
+        complete = one.with_keys(known)
+        require_known(f"Budget {one.name!r}", [key for key in complete.groups if key not in known])
+        found.append(complete)
+    for name in dict.fromkeys(one.name for one in found if one.nested):
+        _require_levels([one for one in found if one.name == name])
+    return tuple(one for one in found if len(one))
 
 
 def declared_order(constraints: Sequence[ColumnRows]) -> IntArray:
@@ -198,31 +195,32 @@ def declared_order(constraints: Sequence[ColumnRows]) -> IntArray:
     return np.concatenate(found)
 
 
+def _require_levels(levels: list[ColumnRows]) -> None:
+    """Raise SourceDataError unless each declared group is in one level."""
+    what, declared = f"Nested {levels[0].nested!r}", levels[0].declared
+    assert isinstance(declared, dict)
+    times = Counter(key for one in levels for key in one.groups)
+    require_known(what, [key for key in declared if key not in times])
+    twice = [key for key in declared if times[key] > 1]
+    if twice:
+        raise SourceDataError(
+            f"{what} has the group {twice[0]!r} in two levels. Give the groups of one of them other names."
+        )
+
+
 def _of(constraint: Constraint | Written) -> list[ColumnRows]:
     """Return one constraint's rows."""
-    if isinstance(constraint, Budget):
-        what = f"Budget {constraint.label!r}"
-        cost = constraint.cost
-        if not (cost is None or isinstance(cost, str | float)):
-            raise _array("cost", what)
-        if constraint.limit is None or constraint.at_least is not None:
-            raise SourceDataError(
-                f"{what} is no limit alone: over partitions use must not be met. Pass limit=."
-            )
-        return [_rows(constraint.label, None, cost, _column(constraint.by, what), constraint.limit)]
     if isinstance(constraint, Nested):
         return _levels(constraint)
-    if isinstance(constraint, Target) and not isinstance(constraint.objective, Worst):
-        what = f"Target {constraint.label!r}"
-        given = constraint.at_most if constraint.at_least is None else constraint.at_least
-        assert given is not None
-        return [_rows(constraint.label, constraint.objective, None, _column(constraint.by, what), given)]
     label = f" {constraint.label!r}" if isinstance(constraint, Constraint) else ""
     kind = type(constraint).__name__ if isinstance(constraint, Constraint) else "a function of the rate"
-    raise SolverRefusedError(
-        f"{kind}{label} is not solved for over partitions. Budgets, targets and nested limits by columns "
-        "are. Leave it out, or solve in memory with fo.solve."
-    )
+    if not isinstance(constraint, Budget) or constraint.cost is not None:
+        own = " with a cost of its own" if isinstance(constraint, Budget) else ""
+        raise SolverRefusedError(f"{kind}{label}{own} is not solved for over partitions. {_REMEDY}")
+    what = f"Budget {constraint.label!r}"
+    if constraint.limit is None or constraint.at_least is not None:
+        raise SourceDataError(f"{what} is no limit alone: over partitions use must not be met. Pass limit=.")
+    return [_rows(constraint.label, _column(constraint.by, what), constraint.limit)]
 
 
 def _levels(constraint: Nested) -> list[ColumnRows]:
@@ -234,33 +232,22 @@ def _levels(constraint: Nested) -> list[ColumnRows]:
         if not given:
             continue
         for level, labels in enumerate(constraint.levels):
-            column = _column(labels, what, "a level")
-            own = _rows(name, None, None, column, given)
+            own = _rows(name, _column(labels, what, "a level"), given)
             found.append(replace(own, keys=None, at_least=at_least, nested=label, level=level))
     return found
 
 
-def _rows(
-    name: str,
-    objective: Objective | None,
-    cost: str | float | None,
-    by: str | None,
-    limits: Limit,
-) -> ColumnRows:
+def _rows(name: str, by: str | None, limits: Limit) -> ColumnRows:
     declared = dict(limits) if isinstance(limits, Mapping) else limits
     keys = (None,) if by is None else tuple(declared) if isinstance(declared, dict) else None
-    count = 0 if keys is None else len(keys)
-    return ColumnRows(name, objective, cost, by, declared, keys, np.zeros(count), np.zeros(count))
+    return ColumnRows(name, by, declared, keys)
 
 
 def _column(by: object, what: str, setting: str = "by") -> str | None:
     """Return the name of the groups' column."""
     if by is not None and not isinstance(by, str):
-        raise _array(setting, what)
+        raise SolverRefusedError(
+            f"{setting} of {what} is an array, and no machine need hold all sources. "
+            "Pass the name of a column."
+        )
     return by
-
-
-def _array(setting: str, what: str) -> SolverRefusedError:
-    return SolverRefusedError(
-        f"{setting} of {what} is an array, and no machine need hold all sources. Pass the name of a column."
-    )

@@ -10,22 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from freshopt.compiled.columns import Columns
 from freshopt.compiled.rows.nested_records import LOWEST_PRICE
-from freshopt.distributed.partition import compiled_by_size
-from freshopt.distributed.rows.row_pieces import PartitionedRows, RowColumns, own_objectives
+from freshopt.distributed.partition import PartitionedProblem, codes_of, compiled_by_size, sources_of
+from freshopt.distributed.partitioned_sources import FilePart, Frame, Table, read
+from freshopt.distributed.rows.column_rows import ColumnRows
 from freshopt.dual_search.nested_levels import LARGEST_RATE, best_responses
 from freshopt.dual_search.problem_columns import numerics_columns
 from freshopt.errors import ObjectiveError
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.objective_numerics import numerics_of
+from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
 from freshopt.numerics.segments import group_sums
 from freshopt.separable.kernel import Numerics
+
+# A partition, its label, its first row, and its share of an objective that holds arrays.
+Call: TypeAlias = tuple[FilePart | Frame, str, int, bytes | None]
 
 
 class GroupPrices(NamedTuple):
@@ -108,7 +113,7 @@ class NestedPiece:
     leaf: IntArray
 
     @classmethod
-    def of(cls, columns: RowColumns, objective: Objective, leaf: IntArray) -> NestedPiece:
+    def of(cls, sources: Sources, objective: Objective, leaf: IntArray) -> NestedPiece:
         """Return the piece of some sources.
 
         Raises
@@ -116,7 +121,6 @@ class NestedPiece:
         ObjectiveError
             If the objective is refused, or has an atom without derivatives.
         """
-        sources = columns.sources
         numerics, unknown = numerics_of(objective, sources)
         if numerics is None:
             raise ObjectiveError(f"{unknown} Partitions can do without a cone solver only.")
@@ -126,19 +130,6 @@ class NestedPiece:
         large = compiled_by_size(len(sources))
         compiled = numerics_columns(numerics, cost, lower, upper) if large else None
         return cls(numerics, compiled, cost, lower, upper, sources.change_rate, leaf)
-
-    @classmethod
-    def of_part(
-        cls,
-        columns: RowColumns,
-        shares: Sequence[bytes | None],
-        terms: PartitionedRows,
-        decision: NestedDecision,
-    ) -> NestedPiece:
-        """Return the piece of a partition's columns."""
-        objective = own_objectives(shares, terms)[0]
-        assert objective is not None
-        return cls.of(columns, objective, decision.leaf(columns.codes))
 
     def __len__(self) -> int:
         """Return the number of sources."""
@@ -252,3 +243,35 @@ class NestedPiece:
             own = settled.take(some)
             rates[some] = own.responses(np.full(len(some), LOWEST_PRICE), np.zeros(len(some)))
         return rates
+
+
+class TreePart(NamedTuple):
+    """Sources of a partition, with the table that they are read from."""
+
+    table: Table
+    sources: Sources
+    objective: Objective
+    piece: NestedPiece
+
+
+def part_of_tree(
+    call: Call, terms: PartitionedProblem, decision: NestedDecision, *, names: bool = False
+) -> TreePart | None:
+    """Return a partition's sources in the tree; None without rows."""
+    part, label, first, share = call
+    wanted = [*terms.priced(), "source"] if names and "source" in terms.columns else terms.priced()
+    table = read(part, wanted, label)
+    if table.num_rows == 0:
+        return None
+    sources = sources_of(table, label, first, terms.columns, terms.time_unit)
+    codes = [group_codes(one, table, label, first) for one in terms.constraints]
+    objective = terms.own(share)
+    return TreePart(table, sources, objective, NestedPiece.of(sources, objective, decision.leaf(codes)))
+
+
+def group_codes(constraint: ColumnRows, table: Table, label: str, first: int) -> IntArray:
+    """Return the position of each source's group, G for none."""
+    if constraint.by is None:
+        return np.zeros(table.num_rows, dtype=np.int64)
+    what = f"groups of {constraint.name!r}"
+    return codes_of(table, label, first, constraint.groups, constraint.by, what, optional=True)

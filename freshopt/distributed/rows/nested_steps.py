@@ -12,12 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.distributed.partition import naming_rows, sources_from
-from freshopt.distributed.partitioned_sources import FilePart, Frame, carried
-from freshopt.distributed.rows.nested_pieces import NestedDecision, NestedPiece
+from freshopt.distributed.partition import (
+    PartitionedProblem,
+    naming_rows,
+    plain_column,
+    sources_from,
+    sources_of,
+)
+from freshopt.distributed.partitioned_sources import FilePart, Frame, Table, carried, read
+from freshopt.distributed.rows.column_rows import ColumnRows
+from freshopt.distributed.rows.nested_pieces import NestedDecision, NestedPiece, group_codes, part_of_tree
 from freshopt.distributed.rows.nested_search import Bounds, OwnPrices, end_trials, search_bounds
-from freshopt.distributed.rows.row_pieces import PartitionedRows, RowColumns, columns_of_part, own_objectives
-from freshopt.distributed.rows.row_steps import Shares
 from freshopt.dual_search.trial_search import Trials
 from freshopt.modelling.general_program import FAR
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
@@ -32,6 +37,8 @@ class Cells(NamedTuple):
 
     Attributes
     ----------
+    keys : tuple
+        The groups that the partition has, of each constraint whose groups are not known before.
     codes : ndarray of int, shape (cells, constraints)
         Position of the group, of each constraint; its number of groups for none.
     sources : ndarray of int, shape (cells,)
@@ -43,7 +50,7 @@ class Cells(NamedTuple):
         Log marginals per unit of cost of some sources at typical rates.
     """
 
-    n: int
+    keys: tuple[tuple[Any, ...] | None, ...]
     codes: IntArray
     sources: IntArray
     lower: Array
@@ -93,18 +100,24 @@ def distinct(codes: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
 
 
 def add_cells(
-    part: FilePart | Frame, label: str, first: int, shares: Shares, terms: PartitionedRows
+    part: FilePart | Frame, label: str, first: int, share: bytes | None, terms: PartitionedProblem
 ) -> Cells:
     """Return a partition's sources by the groups that they are in."""
-    _, columns = columns_of_part(part, label, first, terms)
-    if columns is None:
+    table = read(part, terms.priced(), label)
+    constraints = tuple(_with_groups(one, table, label, first) for one in terms.constraints)
+    keys = tuple(
+        one.groups if before.keys is None else None
+        for one, before in zip(constraints, terms.constraints, strict=True)
+    )
+    n = table.num_rows
+    if n == 0:
         none, no = np.zeros(0), np.zeros(0, dtype=np.int64)
-        return Cells(0, no.reshape(0, len(terms.constraints)), no, none, none, no, none)
-    leaf = np.zeros(len(columns.sources), dtype=np.int64)
-    objective = own_objectives(shares, terms)[0]
-    assert objective is not None
-    piece = naming_rows(label, first, lambda: NestedPiece.of(columns, objective, leaf))
-    chosen, cell = distinct(columns.codes)
+        return Cells(keys, no.reshape(0, len(constraints)), no, none, none, no, none)
+    sources = sources_of(table, label, first, terms.columns, terms.time_unit)
+    leaf = np.zeros(n, dtype=np.int64)
+    piece = naming_rows(label, first, lambda: NestedPiece.of(sources, terms.own(share), leaf))
+    codes = [group_codes(one, table, label, first) for one in constraints]
+    chosen, cell = distinct(codes)
     count = len(chosen)
     with np.errstate(all="ignore"):
         lower, upper = (group_sums(piece.cost * bound, cell, count) for bound in (piece.lower, piece.upper))
@@ -114,29 +127,37 @@ def add_cells(
         unbounded_row = np.full(count, -1, dtype=np.int64)
         rows = np.flatnonzero(unbounded)[::-1]
         unbounded_row[cell[rows]] = first + rows
-        some = np.arange(0, len(piece), max(1, len(piece) // SLOPES))
+        some = np.arange(0, n, max(1, n // SLOPES))
         typical = np.clip(piece.typical, piece.lower, piece.upper)[some]
         slopes = np.log(piece.numerics.take(some).marginal(typical) / piece.cost[some])
-    codes = np.stack([code[chosen] for code in columns.codes], axis=1)
+    kept = np.stack([code[chosen] for code in codes], axis=1)
     number = np.bincount(cell, minlength=count)
-    return Cells(len(piece), codes, number, lower, upper, unbounded_row, slopes[np.isfinite(slopes)])
+    return Cells(keys, kept, number, lower, upper, unbounded_row, slopes[np.isfinite(slopes)])
+
+
+def _with_groups(constraint: ColumnRows, table: Table, label: str, first: int) -> ColumnRows:
+    """Return a constraint with a table's groups, if none are declared."""
+    if constraint.keys is not None or constraint.by is None:
+        return constraint
+    column = plain_column(table, constraint.by, label, first, optional=True)
+    return constraint.with_keys(column.unique().drop_null().to_pylist())
 
 
 def respond_to_prices(
     part: FilePart | Frame,
     label: str,
     first: int,
-    shares: Shares,
-    message: tuple[PartitionedRows, NestedDecision, HeightBounds, Array],
+    share: bytes | None,
+    message: tuple[PartitionedProblem, NestedDecision, HeightBounds, Array],
 ) -> tuple[int, Array]:
     """Return a partition's rows, and its groups' use, shape (K, P)."""
     terms, decision, bounds, prices = message
-    _, columns = columns_of_part(part, label, first, terms)
-    if columns is None:
+    found = part_of_tree((part, label, first, share), terms, decision)
+    if found is None:
         return 0, np.zeros(prices.shape)
-    piece = NestedPiece.of_part(columns, shares, terms, decision)
-    some, numbers = _members(piece, bounds)
-    return len(piece), used_at(piece.take(some).after(decision.heights), numbers, bounds.target, prices)
+    some, numbers = _members(found.piece, bounds)
+    own = found.piece.take(some).after(decision.heights)
+    return len(found.piece), used_at(own, numbers, bounds.target, prices)
 
 
 def used_at(piece: NestedPiece, numbers: IntArray, target: Array, prices: Array) -> Array:
@@ -171,27 +192,26 @@ def collect_height(
     part: FilePart | Frame,
     label: str,
     first: int,
-    shares: Shares,
-    message: tuple[PartitionedRows, NestedDecision, HeightBounds],
+    share: bytes | None,
+    message: tuple[PartitionedProblem, NestedDecision, HeightBounds],
 ) -> tuple[dict[str, npt.NDArray[Any]], int]:
     """Return the sources of some groups, and the number of rows."""
     terms, decision, bounds = message
-    _, columns = columns_of_part(part, label, first, terms)
-    if columns is None:
+    whole = part_of_tree((part, label, first, share), terms, decision)
+    if whole is None:
         return {}, 0
-    piece = NestedPiece.of_part(columns, shares, terms, decision)
-    some, numbers = _members(piece, bounds)
-    own = piece.take(some).after(decision.heights)
+    some, numbers = _members(whole.piece, bounds)
+    own = whole.piece.take(some).after(decision.heights)
     found: dict[str, npt.NDArray[Any]] = {"place": some, "limit": numbers[0], "reserve": numbers[1]}
     found |= {"lower": own.lower, "upper": own.upper}
     for name in carried(terms.columns):
-        found[name] = np.ascontiguousarray(columns.sources[name][some])
-    return found, len(piece)
+        found[name] = np.ascontiguousarray(whole.sources[name][some])
+    return found, len(whole.piece)
 
 
 def end_height(
     found: list[tuple[dict[str, npt.NDArray[Any]], int]],
-    message: tuple[PartitionedRows, Bounds, Array, Trials | None, bool],
+    message: tuple[PartitionedProblem, Bounds, Array, Trials | None, bool],
 ) -> OwnPrices | Trials:
     """Search own prices where the sources are gathered.
 
@@ -212,7 +232,7 @@ def end_height(
     sources = sources_from(columns, terms.columns, terms.time_unit)
     objective = terms.objective.take(columns["place"])
     nowhere = np.zeros(len(sources), dtype=np.int64)
-    piece = NestedPiece.of(RowColumns(sources, (), ()), objective, nowhere)
+    piece = NestedPiece.of(sources, objective, nowhere)
     piece = piece.bounded(columns["lower"], columns["upper"])
     numbers = np.stack([columns["limit"], columns["reserve"]])
 
@@ -232,15 +252,15 @@ def edge_prices(
     part: FilePart | Frame,
     label: str,
     first: int,
-    shares: Shares,
-    message: tuple[PartitionedRows, NestedDecision, BoolArray],
+    share: bytes | None,
+    message: tuple[PartitionedProblem, NestedDecision, BoolArray],
 ) -> tuple[Array, Array]:
     """Return groups' extreme marginals per unit of cost, shapes (G,)."""
     terms, decision, chosen = message
     largest, least = np.full(len(chosen), -np.inf), np.full(len(chosen), np.inf)
-    _, columns = columns_of_part(part, label, first, terms)
-    if columns is not None:
-        piece = NestedPiece.of_part(columns, shares, terms, decision)
+    found = part_of_tree((part, label, first, share), terms, decision)
+    if found is not None:
+        piece = found.piece
         piece = piece.take(np.flatnonzero(chosen[piece.leaf] & (piece.upper > piece.lower)))
         if len(piece):
             with np.errstate(all="ignore"):
