@@ -1,4 +1,4 @@
-"""Constraints of the command line over partitions: nested limits, by the names of columns."""
+"""Constraints over partitions: nested limits, by the names of columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KNOWN = ("--nested", "--nested-limits")
 def column_constraints(
     options: ConstraintOptions, files: Sequence[Path], where: str, time_unit: str, *, host: bool = False
 ) -> list[Nested]:
-    """Return the constraints that the options declare over Parquet files, of which none is held.
+    """Return the constraints that options declare over Parquet files.
 
     Parameters
     ----------

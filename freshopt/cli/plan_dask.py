@@ -13,8 +13,8 @@ import numpy.typing as npt
 from freshopt.cli.constraint_columns import column_constraints
 from freshopt.cli.solve_dask import connected
 from freshopt.distributed import plan as plan_partitions
+from freshopt.distributed.column_rows import column_rows
 from freshopt.distributed.partitioned_sources import footer, parquet_files
-from freshopt.distributed.rows.column_rows import column_rows
 from freshopt.errors import SourceDataError
 from freshopt.logs.schema import SOURCE_ROWS, Table
 from freshopt.modelling.constraints.nested import Nested

@@ -29,11 +29,11 @@ from typing import Any
 import numpy as np
 
 from freshopt.distributed import estimation
+from freshopt.distributed.column_rows import column_rows, require_objective
 from freshopt.distributed.dask_passes import run_pass
 from freshopt.distributed.driver import file_name
 from freshopt.distributed.estimation import HASHES, SOURCES, Adapt, FurtherColumns, Learnt, Order, learn_file
 from freshopt.distributed.partitioned_sources import PartitionedSources, footer, parquet_files
-from freshopt.distributed.rows.column_rows import column_rows, require_objective
 from freshopt.distributed.scheduling import Calendar, Scheduled, schedule_part
 from freshopt.distributed.solution import DistributedSolution
 from freshopt.distributed.solving import part_names, require_parts, solve

@@ -16,9 +16,8 @@ from freshopt.certificates.solution import Status
 from freshopt.distributed.dask_passes import pack
 from freshopt.distributed.partition import PartitionedProblem
 from freshopt.distributed.partitioned_sources import PartitionedSources
-from freshopt.distributed.rows.nested_pieces import NestedDecision
-from freshopt.distributed.rows.tree_rates import tree_rates_frame
-from freshopt.distributed.write_rates import Decision, rates_frame
+from freshopt.distributed.piece import Decision
+from freshopt.distributed.write_rates import rates_frame
 from freshopt.formatting import count
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.short_form import NAMES
@@ -87,7 +86,7 @@ class DistributedSolution:
     folder: Path | None
     note: str
     terms: PartitionedProblem
-    decision: Decision | NestedDecision
+    decision: Decision
     calls: tuple[tuple[Any, ...], ...]
     rows: RowTable | None = None
 
@@ -118,7 +117,7 @@ class DistributedSolution:
             load = dask.delayed(_load, pure=False)
             return dd.from_delayed([load(file) for file in files], meta=_empty(files[0]), verify_meta=False)
         message = dask.delayed(pack((self.terms, self.decision)), pure=False, traverse=False)
-        work = dask.delayed(rates_frame if self.rows is None else tree_rates_frame, pure=False)
+        work = dask.delayed(rates_frame, pure=False)
         return dd.from_delayed([work(*call, message) for call in self.calls], verify_meta=False)
 
     def __repr__(self) -> str:

@@ -15,17 +15,15 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from freshopt.certificates.solution import Status
+from freshopt.distributed.column_rows import ColumnRows, column_rows, require_objective
 from freshopt.distributed.driver import DistributedSolve, file_name
 from freshopt.distributed.partitioned_sources import PartitionedSources
-from freshopt.distributed.rows.column_rows import ColumnRows, column_rows, require_objective
-from freshopt.distributed.rows.nested_driver import solve_tree
 from freshopt.distributed.solution import DistributedSolution
 from freshopt.errors import (
     CertificateError,
@@ -149,26 +147,19 @@ def solve(
     if bandwidth is None and not declared:
         raise SourceDataError("there is no bandwidth. Pass bandwidth=, or constraints=[...].")
     most = None if bandwidth is None else _bandwidth(bandwidth)
-    rows = column_rows(declared, most, host_limits or {}) if declared else ()
+    limits = _limits(host_limits)
+    rows = column_rows(declared, most, limits)
     partitions = PartitionedSources.from_sources(
         sources,
         None if time_unit is None else check_time_unit(time_unit),
         [one.by for one in rows if one.by is not None],
     )
-    limits, report = _limits(host_limits, partitions), on_progress or (lambda _: None)
-    finish: Callable[[Path | None, Path | None, float], DistributedSolution]
-    if rows:
-        _require_columns(rows, partitions)
-        # Bounds are checked against the bandwidth here; rows say what else there is.
-        work = DistributedSolve.scan(objective, partitions, most or LARGEST, {}, report, sample=0)
-        finish = partial(solve_tree, work, rows, bandwidth=most)
-    else:
-        assert most is not None
-        work = DistributedSolve.scan(objective, partitions, most, limits, report)
-        finish = partial(work.finish, work.solve_dual())
+    _require_columns(rows, partitions)
+    work = DistributedSolve.scan(objective, partitions, rows, on_progress or (lambda _: None))
     place = nullcontext(None) if out is None else _folder(out, overwrite, len(work.calls))
     with place as staging:
-        solution = finish(staging, None if out is None else Path(out), tolerance)
+        folder = None if out is None else Path(out)
+        solution = work.finish(staging, folder, tolerance, most, declared=bool(declared))
         if throw and solution.status is not Status.OPTIMAL:
             raise CertificateError(
                 f"{solution.note} Pass throw=False to have the solution as it is.", solution
@@ -258,6 +249,8 @@ def _require_columns(rows: tuple[ColumnRows, ...], partitions: PartitionedSource
     """Raise SourceDataError if constraints name columns that there are not."""
     present = {*partitions.columns, *partitions.others}
     for one in rows:
+        if one.of_hosts and "host" not in present:
+            raise SourceDataError("host_limits are given but the sources have no column 'host'. Add it.")
         if one.by is not None and one.by not in present:
             raise SourceDataError(
                 f"constraint {one.name!r} names the column {one.by!r}, which not all "
@@ -271,12 +264,9 @@ def _bandwidth(value: float) -> float:
     return float(value)
 
 
-def _limits(given: Mapping[Any, float] | None, partitions: PartitionedSources) -> dict[Any, float]:
+def _limits(given: Mapping[Any, float] | None) -> dict[Any, float]:
     """Return the host limits, checked."""
-    limits = dict(given or {})
-    if limits and "host" not in partitions.columns:
-        raise SourceDataError("host_limits are given but the sources have no column 'host'. Add it.")
-    numbers = (int, float, np.integer, np.floating)
+    limits, numbers = dict(given or {}), (int, float, np.integer, np.floating)
     bad = [
         f"{host!r}: {limit!r}"
         for host, limit in limits.items()

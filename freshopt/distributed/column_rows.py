@@ -84,6 +84,11 @@ class ColumnRows:
             return np.array([declared[key] for key in self.groups])
         return np.full(len(self), declared)
 
+    @property
+    def of_hosts(self) -> bool:
+        """Whether these are the limits of hosts."""
+        return self.name == NAMES[1] and self.by == "host" and not self.nested
+
     def with_keys(self, present: Iterable[Any]) -> ColumnRows:
         """Return the rows with their groups, given those that a column has."""
         if self.keys is not None:
@@ -94,7 +99,7 @@ class ColumnRows:
         return replace(self, keys=tuple(sorted(known)))
 
     def block(self, codes: IntArray) -> RowBlock:
-        """Return the rows over cells, each with ±1 where it is in a group.
+        """Return the rows over cells, ±1 where one is in.
 
         Parameters
         ----------
@@ -154,7 +159,7 @@ def column_rows(
 def resolved(
     constraints: Sequence[ColumnRows], present: Sequence[Sequence[Iterable[Any]]]
 ) -> tuple[ColumnRows, ...]:
-    """Return the constraints with their groups, but for levels without any limited group.
+    """Return the constraints with their groups; levels without any go.
 
     Parameters
     ----------
@@ -172,7 +177,11 @@ def resolved(
         if not known and one.keys is None and not one.nested:
             raise SourceDataError(f"Budget {one.name!r} is by {one.by!r}, a column without values. Fill it.")
         complete = one.with_keys(known)
-        require_known(f"Budget {one.name!r}", [key for key in complete.groups if key not in known])
+        absent = [key for key in complete.groups if key not in known]
+        if absent and one.of_hosts:
+            unknown = list_offenders(map(repr, absent))
+            raise SourceDataError(f"host_limits name unknown hosts {unknown}. Correct the names.")
+        require_known(f"Budget {one.name!r}", absent)
         found.append(complete)
     for name in dict.fromkeys(one.name for one in found if one.nested):
         _require_levels([one for one in found if one.name == name])

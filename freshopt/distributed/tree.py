@@ -14,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from freshopt.distributed.column_rows import ColumnRows, resolved
 from freshopt.distributed.partition import HostSums, PartitionedProblem
-from freshopt.distributed.rows.column_rows import ColumnRows, resolved
-from freshopt.distributed.rows.nested_steps import Cells, distinct
-from freshopt.errors import SolverRefusedError, SourceDataError
+from freshopt.distributed.worker_passes import Scan, distinct
+from freshopt.errors import InfeasibleProblemError, SolverRefusedError, SourceDataError
 from freshopt.modelling.general_program import require_least
+from freshopt.modelling.problem import FEW_ULP
+from freshopt.modelling.short_form import NAMES
 from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.segments import group_sums
 from freshopt.separable.laminar import LaminarTree
 from freshopt.separable.laminar_feasibility import require_feasible
 from freshopt.separable.rows import Rows
@@ -36,23 +39,23 @@ class PartitionedTree:
     rows : Rows
         Of cells.
     groups : tuple of ndarray of int
-        As in `NestedDecision`.
+        As in `Decision`.
+    leaf : tuple of ndarray of int
+        Of each partition the innermost group of each of its cells.
     members : ndarray of int, shape (G,)
         Sources of each group, with those of the groups inside it.
-    guesses : ndarray
-        Log marginals of some sources.
     """
 
     terms: PartitionedProblem
     rows: Rows
     tree: LaminarTree
     groups: tuple[IntArray, ...]
+    leaf: tuple[IntArray, ...]
     members: IntArray
-    guesses: Array
 
 
-def partitioned_tree(found: Sequence[Cells], terms: PartitionedProblem) -> PartitionedTree:
-    """Return the tree of all rows, of what the partitions' cells add up to.
+def partitioned_tree(found: Sequence[Scan], terms: PartitionedProblem) -> PartitionedTree:
+    """Return the tree of all rows, made of all partitions' cells.
 
     Raises
     ------
@@ -63,12 +66,18 @@ def partitioned_tree(found: Sequence[Cells], terms: PartitionedProblem) -> Parti
     InfeasibleProblemError
         If bounds, limits and reserves exclude each other.
     """
-    constraints, codes = _resolved(found, terms.constraints)
-    cells, (lower, upper) = _joined(found, codes)
-    _require_nested(constraints, cells.codes)
-    rows = Rows.gather(
-        [one.block(code) for one, code in zip(constraints, cells.codes.T, strict=True)], len(cells.codes)
-    )
+    constraints, own_codes = _resolved(found, terms.constraints)
+    chosen, cell = distinct(list(np.concatenate(own_codes).T))
+    codes, count = np.concatenate(own_codes)[chosen], len(chosen)
+    cells = np.split(cell, np.cumsum([len(one) for one in own_codes])[:-1])
+    sums, sources, open_row = HostSums((2, count)), np.zeros(count, dtype=np.int64), np.full(count, -1)
+    for one, own in zip(found, cells, strict=True):
+        sums.add(np.stack([np.bincount(own, bound, count) for bound in (one.lower, one.upper)]))
+        np.add.at(sources, own, one.sources)
+        open_row[own] = np.where(one.unbounded_row >= 0, one.unbounded_row, open_row[own])
+    lower, upper = sums.total()
+    _require_nested(constraints, codes)
+    rows = Rows.gather([one.block(code) for one, code in zip(constraints, codes.T, strict=True)], count)
     tree = LaminarTree.from_rows(rows)
     if tree is None:
         raise SolverRefusedError(
@@ -77,20 +86,38 @@ def partitioned_tree(found: Sequence[Cells], terms: PartitionedProblem) -> Parti
         )
     with np.errstate(invalid="ignore"):
         bounds = np.where(rows.coefficient > 0.0, lower[rows.source], upper[rows.source])
-        least = np.bincount(rows.row, weights=rows.coefficient * bounds, minlength=len(rows))
-    require_least(rows, least.astype(np.float64), terms.time_unit)
-    _require_bounded(tree, cells)
+        each, m = rows.coefficient * bounds, len(rows)
+        added = np.bincount(rows.row, weights=each, minlength=m).astype(np.float64)
+    least = group_sums(each, rows.row, m) if bool(np.all(np.isfinite(each))) else added
+    _require_room(constraints, rows, least, terms.time_unit)
+    require_least(rows, least, terms.time_unit)
+    _require_bounded(tree, open_row)
     require_feasible(tree, lower, upper)
-    members = np.bincount(tree.nesting.leaf, weights=cells.sources, minlength=len(tree)).astype(np.int64)
+    members = np.bincount(tree.nesting.leaf, weights=sources, minlength=len(tree)).astype(np.int64)
     for level in tree.levels()[:0:-1]:
         np.add.at(members, tree.nesting.parent[level], members[level])
     ends = np.cumsum([0, *(len(one) for one in constraints)])
     groups = tuple(np.append(tree.nesting.group[begin:end], len(tree) - 1) for begin, end in pairwise(ends))
-    return PartitionedTree(replace(terms, constraints=constraints), rows, tree, groups, members, cells.slopes)
+    leaf = tuple(tree.nesting.leaf[own] for own in cells)
+    return PartitionedTree(replace(terms, constraints=constraints), rows, tree, groups, leaf, members)
+
+
+def _require_room(constraints: tuple[ColumnRows, ...], rows: Rows, least: Array, time_unit: str) -> None:
+    """Raise InfeasibleProblemError if lower bounds exceed bandwidth or a limit."""
+    named = {f"{NAMES[1]}[{key}]": key for one in constraints if one.of_hosts for key in one.groups}
+    for j in np.flatnonzero(least > rows.limits * (1.0 + FEW_ULP)):
+        label, need, available = rows.labels[j], float(least[j]), float(rows.limits[j])
+        if label != NAMES[0] and label not in named:
+            continue
+        what = label if label == NAMES[0] else f"the limit of host {named[label]!r}"
+        raise InfeasibleProblemError(
+            f"lower bounds need {need:.6g} refreshes/{time_unit} but {what} is {available:.6g} (short by "
+            f"{need - available:.3g}). Raise it to >= {need:.6g} or lower min_rate."
+        )
 
 
 def _resolved(
-    found: Sequence[Cells], constraints: tuple[ColumnRows, ...]
+    found: Sequence[Scan], constraints: tuple[ColumnRows, ...]
 ) -> tuple[tuple[ColumnRows, ...], list[IntArray]]:
     """Return the constraints with their groups, and each partition's codes of these."""
     present: list[list[Iterable[Any]]] = []
@@ -123,28 +150,6 @@ def _same(one: ColumnRows, other: ColumnRows) -> bool:
     return (one.name, one.level) == (other.name, other.level)
 
 
-def _joined(found: Sequence[Cells], own_codes: Sequence[IntArray]) -> tuple[Cells, tuple[Array, Array]]:
-    """Return all partitions' cells, and the sums of their bounds."""
-    codes = np.concatenate(own_codes)
-    chosen, cell = distinct(list(codes.T))
-    count = len(chosen)
-    sums = HostSums((2, count))
-    unbounded_row, sources = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    begin = 0
-    for one in found:
-        own = cell[begin : begin + len(one.codes)]
-        begin += len(one.codes)
-        added = np.zeros((2, count))
-        np.add.at(added[0], own, one.lower)
-        np.add.at(added[1], own, one.upper)
-        sums.add(added)
-        np.add.at(sources, own, one.sources)
-        unbounded_row[own] = np.where(one.unbounded_row >= 0, one.unbounded_row, unbounded_row[own])
-    lower, upper = sums.total()
-    slopes = np.concatenate([one.slopes for one in found])
-    return Cells((), codes[chosen], sources, lower, upper, unbounded_row, slopes), (lower, upper)
-
-
 def _require_nested(constraints: tuple[ColumnRows, ...], codes: IntArray) -> None:
     """Raise SourceDataError unless groups of each level are nested."""
     for (inner, child), (outer, parent) in permutations(zip(constraints, codes.T, strict=True), 2):
@@ -166,14 +171,14 @@ def _require_nested(constraints: tuple[ColumnRows, ...], codes: IntArray) -> Non
             )
 
 
-def _require_bounded(tree: LaminarTree, cells: Cells) -> None:
+def _require_bounded(tree: LaminarTree, open_row: IntArray) -> None:
     """Raise SourceDataError if a rate has no bound, and more always helps."""
     limited = np.isfinite(tree.limit)
     for level in tree.levels()[1:]:
         limited[level] |= limited[tree.nesting.parent[level]]
-    open_ = np.flatnonzero(~limited[tree.nesting.leaf] & (cells.unbounded_row >= 0))
+    open_ = np.flatnonzero(~limited[tree.nesting.leaf] & (open_row >= 0))
     if len(open_):
         raise SourceDataError(
-            f"no constraint bounds the rate of row {cells.unbounded_row[open_[0]]}, and more always helps. "
+            f"no constraint bounds the rate of row {open_row[open_[0]]}, and more always helps. "
             "Pass bandwidth=, a Budget with a positive cost there, or max_rate."
         )
