@@ -19,8 +19,8 @@ No machine holds all sources, so groups of constraints are named as columns of t
     solution.prices["region[eu]"]  # dual variable of each row, by label
     solution.rows  # used, limit, slack, price and share of the duality gap, row by row
 
-These are limits and reserves of bandwidth over groups that are nested or disjoint, in any number: the number
-of passes depends on the number of levels and not on that of groups. Budgets in another unit (`cost=`),
+These are limits and reserves of bandwidth over groups that are nested or disjoint, in any number, on which
+the number of passes does not depend. Budgets in another unit (`cost=`),
 targets, `Spend`, `Tied`, `Ratio`, `Worst` and constraints written in CVXPY are refused, as `fo.solve` has
 them. Groups that conflict are named with a proof.
 """

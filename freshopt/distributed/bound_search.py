@@ -138,7 +138,7 @@ class Bounds:
     def used(self, sums: Sums, which: IntArray, prices: Array) -> Array:
         """Return some bounds' use at own prices, shapes (K, W)."""
         used, group = np.empty(prices.shape), self.group[which]
-        same = np.all(prices == prices[:, :1], axis=1) & (prices[:, 0] > 0.0)
+        same = np.all(prices == prices[:, :1], axis=1) & (prices[:, 0] > 0.0) & (len(which) == len(self))
         own = np.flatnonzero(~same)
         asks = self.asks(which, prices[own]) if len(own) else []
         common, each = sums(prices[same, 0], asks)

@@ -150,32 +150,25 @@ class DistributedSolve:
         parts = self.passes.run("writing the rates", finish, calls, message, fold)
         judged = judge(whole, parts, sums.total(), y, tolerance)
         prices = dict(zip(judged.rows.labels, judged.rows.price.tolist(), strict=True))
+        rows = judged.rows.take(declared_order(whole.terms.constraints))
         hosts = [key for one in whole.terms.constraints if one.of_hosts for key in one.groups]
         return DistributedSolution(
             objective=whole.terms.objective,
             sources=self.partitions,
             bandwidth=np.inf if bandwidth is None else bandwidth,
             n=starts[-1],
-            status=judged.status,
-            value=judged.value,
-            bound=judged.bound,
-            gap=judged.gap,
-            relative_gap=judged.relative_gap,
-            infeasibility=judged.infeasibility,
             price=0.0 if bandwidth is None else prices[NAMES[0]],
             host_prices={key: prices[f"{NAMES[1]}[{key}]"] for key in hosts},
-            used=judged.used,
             never=sum(one.never for one in parts),
             at_lower=sum(one.at_lower for one in parts),
             at_upper=sum(one.at_upper for one in parts),
             passes=len(self.passes.seconds),
             seconds=tuple(self.passes.seconds),
             folder=folder,
-            note=judged.note,
             terms=whole.terms,
             decision=decision,
             calls=tuple(call[:-1] for call in calls),
-            rows=judged.rows.take(declared_order(whole.terms.constraints)) if declared else None,
+            **(judged._asdict() | {"rows": rows if declared else None}),
         )
 
     def _own_prices(self, bounds: Bounds, decision: Decision) -> OwnPrices:
@@ -194,7 +187,7 @@ class DistributedSolve:
         def gather(which: IntArray, trials: Trials, negative: bool) -> Trials | None:
             if int(np.sum(members[np.unique(bounds.group[which])])) > COLLECTED:
                 return None
-            found: Trials = gathered(which, Unfinished(which, trials, negative))
+            found: Trials = gathered(which, (which, trials, negative))
             return found
 
         def sums(common: Array, asks: list[Ask]) -> tuple[Array, list[Array]]:

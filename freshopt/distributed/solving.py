@@ -1,11 +1,11 @@
 """`solve` for partitioned sources, through Dask.
 
-The same mathematics as `fo.solve` with `solvers.WaterFilling`: one dual variable, the price of bandwidth,
-determines every rate. A first pass
-over the partitions validates them, adds up their bounds and draws a sample; one or two passes evaluate the
-demand at several prices each; a last one writes the rates and adds up their certificate. So ten million or a
-billion sources need four or five passes over the files, six at most where demand is smooth and hosts have
-limits, and the client holds a few numbers per partition and per limited host.
+The same mathematics as `fo.solve` with `solvers.WaterFilling`: the price of bandwidth, and those of hosts and
+groups in a tree below it (`freshopt.dual_search.nested_prices`), determine every rate. A first pass over the
+partitions validates them, adds up their bounds and draws a sample; one or two passes evaluate the demand at
+several prices each, or gather sources that fit on one worker; a last one writes the rates and adds up their
+certificate. So ten million or a billion sources need four or five passes over the files, few more where many
+hosts have limits, and the client holds a few numbers per partition and group.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,8 @@ from freshopt.numerics.segments import group_sums
 # Seed of the sample's places.
 SEED = 20_240_601
 
-Columns = dict[str, npt.NDArray[Any]]
+Columns: TypeAlias = dict[str, npt.NDArray[Any]]
+Unfinished: TypeAlias = tuple[IntArray, Trials, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,29 +193,14 @@ def collect(
     return _columns(whole.problem.sources, some, terms.columns, code=whole.piece.leaf), len(whole.piece)
 
 
-class Unfinished(NamedTuple):
-    """A search of some bounds, to be ended where sources are gathered.
-
-    Attributes
-    ----------
-    which : ndarray of int, shape (W,)
-        The bounds.
-    trials : Trials
-        Theirs so far.
-    negative : bool
-        Whether these are of negative prices.
-    """
-
-    which: IntArray
-    trials: Trials
-    negative: bool
-
-
 def end_search(
     found: list[tuple[Columns, int]],
     message: tuple[PartitionedProblem, Bounds, Unfinished | None],
 ) -> OwnPrices | Trials:
-    """Search own prices of gathered sources: all, or what is unfinished."""
+    """Search own prices of gathered sources: all, or what is unfinished.
+
+    That is some bounds, their trials so far, and whether these are of negative prices.
+    """
     terms, bounds, rest = message
     drawn, rows = [one for one, _ in found], [n for _, n in found]
     piece = pooled(drawn, rows, terms, len(bounds.tree))
@@ -223,7 +209,8 @@ def end_search(
         return sums_of(piece, common, asks)
 
     if rest is not None:
-        return end_trials(sums, bounds, rest.which, rest.trials, negative=rest.negative)
+        which, trials, negative = rest
+        return end_trials(sums, bounds, which, trials, negative=negative)
     return search_bounds(sums, bounds, first_trials(piece, np.ones(len(piece)), bounds))
 
 
