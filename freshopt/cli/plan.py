@@ -193,7 +193,6 @@ def plan(
             tables_at["hosts"],
             source_columns,
             constraints,
-            refresh,
             estimation,
             time_unit,
             scheduler,

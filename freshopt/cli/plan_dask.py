@@ -10,14 +10,14 @@ from typing import Any
 import click
 import numpy.typing as npt
 
-from freshopt.cli.constraint_columns import PartitionColumns
+from freshopt.cli.constraint_columns import column_constraints
 from freshopt.cli.solve_dask import connected
 from freshopt.distributed import plan as plan_partitions
+from freshopt.distributed.column_rows import column_rows
 from freshopt.distributed.partitioned_sources import footer, parquet_files
-from freshopt.distributed.rows.column_rows import column_rows
 from freshopt.errors import SourceDataError
 from freshopt.logs.schema import SOURCE_ROWS, Table
-from freshopt.modelling.constraints.constraint import Constraint
+from freshopt.modelling.constraints.nested import Nested
 from freshopt.planning.plan_files import TABLES
 from freshopt.planning.request import Clock
 from freshopt.planning.wishes import PlanWishes, Wishes
@@ -45,7 +45,6 @@ def plan_in_partitions(
     hosts: Path | None,
     columns: Path | None,
     constraints: ConstraintOptions,
-    refresh: str | None,
     estimation: Estimation,
     time_unit: str,
     scheduler: str | None,
@@ -81,7 +80,7 @@ def plan_in_partitions(
         del asked["estimator"]  # under one prior of all files
     own, further = partial(with_tables, _absolute(importance), _absolute(hosts)), None
     if constraints.given():
-        asked["constraints"], wanted = _declared(columns, hosts, constraints, refresh, time_unit)
+        asked["constraints"], wanted = _declared(columns, hosts, constraints, time_unit)
         further = partial(columns_for, _absolute(columns), wanted) if wanted else None
     # Nothing is drawn over partitions.
     request = Wishes.of(Clock(time_unit), {**asked, "draws": 0}, PlanWishes)
@@ -151,19 +150,16 @@ def _declared(
     columns: Path | None,
     hosts: Path | None,
     constraints: ConstraintOptions,
-    refresh: str | None,
     time_unit: str,
-) -> tuple[list[Constraint], tuple[str, ...]]:
+) -> tuple[list[Nested], tuple[str, ...]]:
     """Return the constraints, and the columns they name."""
     table = () if columns is None else tuple(parquet_files(columns))
     for file in table:
         footer(file)
-    known = PartitionColumns(table, str(columns or "--source-columns FILE"), host=hosts is not None)
-    made = known.made(constraints, refresh, time_unit)
-    rows = column_rows(made, None, {})
-    own = dict.fromkeys(name for one in rows for name in one.columns)
-    wanted = tuple(name for name in own if not known.elsewhere(name))
-    return made, wanted
+    where, host = str(columns or "--source-columns FILE"), hosts is not None
+    made = column_constraints(constraints, table, where, time_unit, host=host)
+    own = dict.fromkeys(one.by for one in column_rows(made, None, {}) if one.by is not None)
+    return made, tuple(name for name in own if not (host and name == "host"))
 
 
 def _for_file(table: Path | None, file: Path) -> Path | None:

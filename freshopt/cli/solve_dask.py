@@ -9,14 +9,13 @@ from typing import Any
 
 import click
 
-from freshopt.cli.constraint_columns import PartitionColumns
+from freshopt.cli.constraint_columns import column_constraints
 from freshopt.distributed import PartitionedSources
 from freshopt.distributed import solve as solve_partitions
 from freshopt.distributed.partitioned_sources import UNIT, read
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.logs.atomic_output import complete_file
 from freshopt.logs.tables import column_names, write_table
-from freshopt.modelling.spend import Spend
 from freshopt.naming import OBJECTIVES
 from freshopt.planning.declared import DeclaredRows, price_sentences
 from freshopt.terminal import inputs, tables
@@ -52,15 +51,15 @@ def solve_in_partitions(
     unit = _unit(known, time_unit)
     uses = () if is_own(str(goal.objective)) else OBJECTIVES[str(goal.objective)].uses
     own = sorted(set(uses) & set(column_names(known.parts[0].path)))
-    if own and not constraints.cheapest:
+    if own:
         raise SourceDataError(
             f"{sources} has the columns {list_offenders(own)} for --objective {goal.objective}, which "
             "--engine dask does not read. Give one number for all sources as an option, and drop the columns."
         )
-    objective = Spend() if constraints.cheapest else goal.made(refresh, unit)
     declared = constraints.given()
     files = tuple(dict.fromkeys(Path(part.path) for part in known.parts))
-    rows = PartitionColumns(files, str(sources)).made(constraints, refresh, unit)
+    rows = column_constraints(constraints, files, str(sources), unit)
+    objective = goal.made(refresh, unit)
     beside = out.with_name(f"{out.name}.constraints.parquet")
     table = complete_file(beside, overwrite) if declared else nullcontext()
     with table as staging, connected(scheduler), progress(PASSES) as report:

@@ -5,27 +5,24 @@ crawl logs.
 
 ``pip install 'freshopt[dask]'`` brings what it needs.
 
-No machine holds all sources, so costs and groups of constraints are named as columns of the partitions::
+No machine holds all sources, so groups of constraints are named as columns of the partitions::
 
     solution = fo.distributed.solve(
         HarmonicStaleness(),
         "sources/",
         bandwidth=5e6,
         constraints=[
-            fo.Budget(2e12, cost="page_bytes", name="bytes"),  # a second unit
             fo.Budget({"eu": 8e5, "us": 2e6}, by="region", name="region"),  # a row per region
-            fo.Target(BinaryFreshness(), at_least=0.9, by="tier"),  # every tier's weighted mean
+            fo.Nested(["host", "domain", "org"], at_most=limits, at_least=reserves),
         ],
     )
-    solution.prices["bytes"]  # dual variable of each row, by label
+    solution.prices["region[eu]"]  # dual variable of each row, by label
     solution.rows  # used, limit, slack, price and share of the duality gap, row by row
 
-Up to a few thousand rows; one constraint by group may have many more if the others are few. Limits and
-reserves of hosts in domains in organisations, in any number, are ``fo.Nested(["host", "domain", "org"],
-at_most=limits, at_least=reserves)``: the number of passes then depends on the number of levels and not on
-that of groups. `Tied`, `Ratio`, `Worst` and constraints written in CVXPY are refused. Constraints that
-conflict are named with a proof. Where demand jumps (signalled sources under binary freshness), rows other
-than bandwidth and host limits may end inaccurate, and then say so.
+These are limits and reserves of bandwidth over groups that are nested or disjoint, in any number, on which
+the number of passes does not depend. Budgets in another unit (`cost=`),
+targets, `Spend`, `Tied`, `Ratio`, `Worst` and constraints written in CVXPY are refused, as `fo.solve` has
+them. Groups that conflict are named with a proof.
 """
 
 from freshopt.distributed.partitioned_sources import PartitionedSources as PartitionedSources

@@ -1,136 +1,50 @@
 """Client side of a distributed solve.
 
-`DistributedSolve` holds scanned partitions; from them come their dual and their certified rates.
-
-`scan` validates all partitions and returns a frozen value; of this `solve_dual` makes a dual, and of both
-`finish` makes the solution.
-
-The duality-gap certificate adds up its terms over partitions as it does in memory.
+`DistributedSolve.scan` validates all partitions and makes the tree of their limits; `search` finds the prices
+of its groups; `finish` writes the rates and certifies them. The client holds a few numbers per group.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from freshopt.certificates.best_response import limit_term, limit_terms
-from freshopt.certificates.relative_gap import NOTHING, PricedLimits, resolved, scale_of
-from freshopt.certificates.solution import Status
+from freshopt.distributed.bound_search import Ask, Bounds, OwnPrices, place_around, search_bounds
+from freshopt.distributed.column_rows import ColumnRows, declared_order
 from freshopt.distributed.dask_passes import Passes, run_behind, run_pass
 from freshopt.distributed.objective_shares import rows_of, whole_shares
 from freshopt.distributed.partition import HostSums, PartitionedProblem
 from freshopt.distributed.partitioned_sources import PartitionedSources
-from freshopt.distributed.price_search import (
-    PartitionedDemand,
+from freshopt.distributed.piece import Decision, GroupPrices
+from freshopt.distributed.solution import DistributedSolution
+from freshopt.distributed.tree import PartitionedTree, partitioned_tree
+from freshopt.distributed.worker_passes import (
+    Scan,
+    Unfinished,
+    collect,
+    edge_prices,
     end_search,
-    solve_partitioned_dual,
+    respond,
+    scan,
     trials_of_sample,
 )
-from freshopt.distributed.rows.certify_rows import JudgedRows
-from freshopt.distributed.rows.write_row_rates import FinishedRows
-from freshopt.distributed.solution import DistributedSolution
-from freshopt.distributed.worker_passes import Scan, collect, edges, measure, require_room, scan
-from freshopt.distributed.write_rates import Decision, Finished, finish
+from freshopt.distributed.write_rates import Finished, finish, judge
+from freshopt.dual_search.nested_prices import require_finite
 from freshopt.dual_search.trial_search import Trials
-from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders
+from freshopt.errors import SourceDataError
 from freshopt.modelling.objective import Objective
-from freshopt.modelling.problem import FEW_ULP
-from freshopt.numerics.arrays import Array, BoolArray, IntArray, exact_sum
+from freshopt.modelling.short_form import NAMES
+from freshopt.numerics.arrays import Array, IntArray
 from freshopt.units import check_time_unit
-
-
-class Needed(NamedTuple):
-    """Bandwidth that the lower bounds use: total, and per limited host."""
-
-    bandwidth: float
-    hosts: Array
-
-
-class Judged(NamedTuple):
-    """Certificate of all partitions' rates, as `fo.Certificate`."""
-
-    status: Status
-    value: float
-    bound: float
-    gap: float
-    relative_gap: float
-    used: float
-    note: str
-
-
-def judge(
-    found: list[Finished],
-    decision: Decision,
-    terms: PartitionedProblem,
-    limits: Array,
-    use: Array,
-    source_gaps: Array,
-    needed: Needed,
-    infeasibility: float,
-    tolerance: float,
-) -> Judged:
-    """Sum the certificate over all partitions.
-
-    Parameters
-    ----------
-    found : list of Finished
-        One per partition.
-    limits : ndarray, shape (H,)
-    use : ndarray, shape (1+H,)
-        Σ cost·ρ of the sources without a limit, then of each limited host.
-    source_gaps : ndarray, shape (1+H,)
-        Σ max(0, (ρ̂−ρ)(f'(ρ)−ν)) of the same.
-    infeasibility : float
-        The largest relative violation of a limit, 0 for a few ulp.
-    """
-    better = -1.0 if terms.objective.sense == "minimise" else 1.0
-    used, cost = exact_sum(use), exact_sum(one.cost for one in found)
-    slack = max(0.0, terms.bandwidth - used)
-    unused = limit_terms(decision.multipliers, np.maximum(0.0, limits - use[1:]), limits)
-    own = limit_term(decision.price, slack, terms.bandwidth)
-    gap = exact_sum([own, *unused, *source_gaps])
-    proved = math.isfinite(gap) and math.isfinite(cost)
-    gap = gap if proved else math.inf
-    amounts = np.append(terms.bandwidth, limits)
-    priced = PricedLimits(
-        terms.hosts,
-        amounts,
-        np.append(decision.price, decision.multipliers),
-        np.maximum(0.0, amounts - np.append(needed.bandwidth, needed.hosts)),
-    )
-    lost = exact_sum(one.halving_loss for one in found)
-    scale = scale_of(cost, gap, priced.at_stake, lambda: lost)
-    relative = resolved(cost, gap, scale, priced, lambda: source_gaps[1:] + unused) if proved else NOTHING
-    if proved:
-        relative = relative.unless_nothing(cost, gap, lambda: exact_sum(one.unrefreshed for one in found))
-    value = exact_sum(one.value for one in found)
-    good = relative.beyond_rounding <= tolerance and infeasibility <= tolerance
-    shortfall = f"The certified relative gap {relative.relative:.2g} exceeds the tolerance {tolerance:g}."
-    note = " ".join(part for part in ("" if good else shortfall, relative.reason) if part)
-    if infeasibility > tolerance:
-        note = f"Limits are exceeded by {infeasibility:.2g} of them."
-    return Judged(
-        Status.OPTIMAL if good else Status.INACCURATE,
-        value,
-        value + better * gap if proved else better * math.inf,
-        gap,
-        relative.relative,
-        used,
-        note,
-    )
-
 
 # Sources: the price to 2e-3 where a few do not matter more than all others.
 SAMPLE = 200_000
-# Of the last pass, where rounding used a few ulp too much.
-REWRITES = 2
-
-Decide: TypeAlias = Callable[[float, Array | float], Decision]  # with parts of the limits left unused
+# Sources that one worker may gather, some 20 MB.
+COLLECTED = 300_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,26 +53,16 @@ class DistributedSolve:
 
     Parameters
     ----------
-    limits : ndarray, shape (H,)
     calls : tuple of tuple
         What workers are told of each partition with rows.
     scans : tuple of Scan
-        What they found in it.
-    lower : float
-        Σ cost·min_rate.
-    host_lower : ndarray, shape (H,)
-    members : ndarray of int, shape (H,)
-        How many sources each host has.
+        What they found in it, without cells.
     """
 
     partitions: PartitionedSources
-    terms: PartitionedProblem
-    limits: Array
+    whole: PartitionedTree
     calls: tuple[tuple[Any, ...], ...]
     scans: tuple[Scan, ...]
-    lower: float
-    host_lower: Array
-    members: IntArray
     passes: Passes
 
     @classmethod
@@ -166,219 +70,192 @@ class DistributedSolve:
         cls,
         objective: Objective,
         partitions: PartitionedSources,
-        bandwidth: float,
-        limits: dict[Any, float],
+        constraints: tuple[ColumnRows, ...],
         on_progress: Callable[[str], None],
-        sample: int = SAMPLE,
     ) -> DistributedSolve:
-        """Validate all partitions, add up their bounds and draw a sample.
+        """Validate all partitions, draw a sample, make the tree of limits.
 
         Raises
         ------
         SourceDataError, InfeasibleProblemError
             If something is missing or out of range, or if no rates can meet the limits.
         """
-        passes, most = Passes(on_progress), np.array(list(limits.values()), dtype=np.float64)
-        unit = partitions.time_unit or "day"
-        terms = PartitionedProblem(objective, bandwidth, tuple(limits), partitions.with_own(objective), unit)
+        passes, columns = Passes(on_progress), partitions.with_own(objective)
+        terms = PartitionedProblem(objective, constraints, columns, partitions.time_unit or "day")
         parts = list(zip(partitions.parts, partitions.labels, partitions.first, strict=True))
         own = whole_shares(objective, rows_of(objective, partitions, passes), len(parts))
-        size = max(1, -(-sample // len(parts)))
+        size = max(1, -(-SAMPLE // len(parts)))
         calls = [(*part, share, k, size) for k, (part, share) in enumerate(zip(parts, own, strict=True))]
-        host_lower, members = HostSums((len(most),)), np.zeros(len(most), dtype=np.int64)
-
-        def fold(_: int, one: Scan) -> Scan:
-            host_lower.add(one.host_lower)
-            np.add(members, one.host_sources, out=members)
-            return one.without_hosts()
-
-        found = passes.run("scanning the sources", scan, calls, terms, fold)
+        found: list[Scan] = passes.run("scanning the sources", scan, calls, terms)
         filled = [k for k, one in enumerate(found) if one.n]
         if not filled:
             raise SourceDataError("the partitions hold no rows. Write at least one source.")
-        scans = tuple(found[k] for k in filled)
-        terms = _with_unit(terms, scans, partitions.time_unit)
-        absent = np.flatnonzero(members == 0)
-        if len(absent):
-            unknown = list_offenders(repr(terms.hosts[h]) for h in absent)
-            raise SourceDataError(f"host_limits name unknown hosts {unknown}. Correct the names.")
-        lower = exact_sum(one.lower for one in scans)
-        require_room(lower, host_lower.total(), terms, most, FEW_ULP)
+        scans = [found[k] for k in filled]
+        whole = partitioned_tree(scans, _with_unit(terms, scans, partitions.time_unit))
+        none, no = np.zeros(0), np.zeros(0, dtype=np.int64)
         kept = tuple((*parts[k], own[k]) for k in filled)
-        return cls(partitions, terms, most, kept, scans, lower, host_lower.total(), members, passes)
+        bare = (replace(one, codes=no, sources=no, lower=none, upper=none, unbounded_row=no) for one in scans)
+        return cls(partitions, whole, kept, tuple(bare), passes)
 
-    def solve_dual(self) -> Decide:
-        """Find the dual prices; return a function that makes the decision.
-
-        Its arguments are the parts of the limits that are left unused.
+    def search(self) -> tuple[Decision, Array]:
+        """Return the prices of all groups and the rows' multipliers, shape (m,).
 
         Raises
         ------
         InfeasibleProblemError
-            If sources held at min_rate have an infinite cost there.
+            If limits leave nothing for sources of an infinite cost.
         """
-        terms, hosts = self.terms, len(self.limits)
-        tight = bool(self.lower >= terms.bandwidth * (1.0 - FEW_ULP))
-        demand = PartitionedDemand(
-            self._measure,
-            self._gather,
-            terms.bandwidth,
-            self.limits,
-            self.lower,
-            self.host_lower,
-            self.members,
-        )
-        edge, host_edges = 0.0, np.zeros(hosts)
-        if tight or bool(np.any(demand.pinned)):
-            edge, host_edges = self._edges(tight, demand.pinned)
-        if tight:
-            none = np.zeros(hosts)
-            every = np.full(hosts, np.inf)
-            at_lower = Decision(np.inf, np.inf, 0.0, edge, every, every, none, none, none)
-            return lambda _, __: at_lower
-        dual = solve_partitioned_dual(demand, self._first_trials())
-        return lambda trim, host_trims: dual.decision(host_edges, trim, host_trims)
+        tree, bounds = self.whole.tree, Bounds.of(self.whole.tree)
+        decision = Decision(self.whole.groups, tree.nesting.depth, (), np.zeros(0))
+        found = self._own_prices(bounds, decision)
+        own, heights = np.stack([np.full(len(tree), -np.inf), np.full(len(tree), np.inf)]), []
+        own[bounds.reserve.astype(np.int64), bounds.group] = found.price
+        number = 0
+        for which in tree.bounded_heights():
+            target = np.stack([tree.limit[which], tree.reserve[which]])
+            idle = np.repeat([[-np.inf], [np.inf]], len(which), axis=1)
+            low, high, share = idle, idle.copy(), np.zeros(target.shape)
+            for side, has in enumerate((np.isfinite(target[0]), target[1] > 0.0)):
+                these = slice(number, number + int(np.sum(has)))
+                low[side, has], high[side, has] = found.low[these], found.high[these]
+                share[side, has] = found.share[these]
+                number = these.stop
+            heights.append(GroupPrices(place_around(tree, which), low, high, share, target))
+        decision = replace(decision, heights=tuple(heights))
+        price = tree.paid(*self._with_edges(decision, own))
+        return replace(decision, price=price), tree.multipliers(price)
 
     def finish(
         self,
-        decide: Decide,
         staging: Path | None,
         folder: Path | None,
         tolerance: float,
+        bandwidth: float | None,
+        *,
+        declared: bool,
     ) -> DistributedSolution:
-        """Write the rates and certify them."""
-        terms, limits = self.terms, self.limits
-        calls = self.last_calls(self.calls)
-        trim, host_trims = 0.0, np.zeros(len(limits))
-        for turn in range(1 + REWRITES):
-            decision = decide(trim, host_trims)
-            message = (terms, decision, None if staging is None else str(staging))
-            word = "writing the rates" if turn == 0 else "writing them anew"
-            sums = HostSums((2, 1 + len(limits)))
-
-            def fold(_: int, one: Finished, sums: HostSums = sums) -> Finished:
-                sums.add(one.sums)
-                return replace(one, sums=np.empty(0))  # a part of it would keep all of it
-
-            found = self.passes.run(word, finish, calls, message, fold)
-            use, source_gaps = sums.total()
-            excess = exact_sum(use) / terms.bandwidth - 1.0
-            host_excess = use[1:] / limits - 1.0
-            over = max(excess, float(np.max(host_excess, initial=0.0)))
-            if over <= FEW_ULP:
-                break
-            trim += 2.0 * max(0.0, excess)
-            host_trims = host_trims + 2.0 * np.maximum(0.0, host_excess)
-        infeasibility = over if over > FEW_ULP else 0.0
-        needed = Needed(self.lower, self.host_lower)
-        judged = judge(found, decision, terms, limits, use, source_gaps, needed, infeasibility, tolerance)
-        prices = dict(zip(terms.hosts, decision.multipliers.tolist(), strict=True))
-        return self.solution(
-            judged,
-            found,
-            calls,
-            folder,
-            bandwidth=terms.bandwidth,
-            price=decision.price,
-            host_prices=prices,
-            used=judged.used,
-            infeasibility=infeasibility,
-            terms=terms,
-            decision=decision,
-        )
-
-    def last_calls(self, calls: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Return calls with each partition's first source and file of rates."""
+        """Search the prices, write the rates and certify them."""
+        (decision, y), whole = self.search(), self.whole
         starts = np.cumsum([0, *(one.n for one in self.scans)]).tolist()
-        own = zip(calls, starts, strict=False)
-        return [(*call, start, file_name(k)) for k, (call, start) in enumerate(own)]
+        own = enumerate(zip(self.calls, starts, strict=False))
+        calls = [(*call, start, file_name(k)) for k, (call, start) in own]
+        sums = HostSums((3, len(whole.tree)))
 
-    def solution(
-        self,
-        judged: Judged | JudgedRows,
-        found: Sequence[Finished | FinishedRows],
-        calls: Sequence[tuple[Any, ...]],
-        folder: Path | None,
-        **more: Any,  # noqa: ANN401 - fields of the solution
-    ) -> DistributedSolution:
-        """Return the certified solution, given the last pass over each partition."""
+        def fold(k: int, one: Finished) -> Finished:
+            self._require_same(k, one.n)
+            sums.add(one.sums)
+            return one._replace(sums=np.empty(0))
+
+        message = (whole.terms, decision, None if staging is None else str(staging))
+        parts = self.passes.run("writing the rates", finish, calls, message, fold)
+        judged = judge(whole, parts, sums.total(), y, tolerance)
+        prices = dict(zip(judged.rows.labels, judged.rows.price.tolist(), strict=True))
+        rows = judged.rows.take(declared_order(whole.terms.constraints))
+        hosts = [key for one in whole.terms.constraints if one.of_hosts for key in one.groups]
         return DistributedSolution(
-            objective=self.terms.objective,
+            objective=whole.terms.objective,
             sources=self.partitions,
-            n=sum(one.n for one in self.scans),
-            status=judged.status,
-            value=judged.value,
-            bound=judged.bound,
-            gap=judged.gap,
-            relative_gap=judged.relative_gap,
-            note=judged.note,
-            never=sum(one.never for one in found),
-            at_lower=sum(one.at_lower for one in found),
-            at_upper=sum(one.at_upper for one in found),
+            bandwidth=np.inf if bandwidth is None else bandwidth,
+            n=starts[-1],
+            price=0.0 if bandwidth is None else prices[NAMES[0]],
+            host_prices={key: prices[f"{NAMES[1]}[{key}]"] for key in hosts},
+            never=sum(one.never for one in parts),
+            at_lower=sum(one.at_lower for one in parts),
+            at_upper=sum(one.at_upper for one in parts),
             passes=len(self.passes.seconds),
             seconds=tuple(self.passes.seconds),
             folder=folder,
+            terms=whole.terms,
+            decision=decision,
             calls=tuple(call[:-1] for call in calls),
-            **more,
+            **(judged._asdict() | {"rows": rows if declared else None}),
         )
 
-    def _first_trials(self) -> Array:
-        """Return first trial prices from a worker's sample of the sources."""
-        drawn, rows = [one.sample for one in self.scans], [one.n for one in self.scans]
-        sizes = [len(one["change_rate"]) for one in drawn]
+    def _own_prices(self, bounds: Bounds, decision: Decision) -> OwnPrices:
+        """Return the own prices of all bounds."""
+        members = self.whole.members
+
+        def gathered(which: IntArray, rest: Unfinished | None) -> Any:  # noqa: ANN401 - what ends
+            wanted = np.zeros(len(members), dtype=np.bool_)
+            wanted[bounds.group[which]] = True
+            for level in bounds.tree.levels()[1:]:
+                wanted[level] |= wanted[bounds.tree.nesting.parent[level]]
+            message, further = (self.whole.terms, decision, wanted), (self.whole.terms, bounds, rest)
+            with self.passes.timed("gathering sources"):
+                return run_behind(collect, list(self.calls), message, end_search, further)
+
+        def gather(which: IntArray, trials: Trials, negative: bool) -> Trials | None:
+            if int(np.sum(members[np.unique(bounds.group[which])])) > COLLECTED:
+                return None
+            found: Trials = gathered(which, (which, trials, negative))
+            return found
+
+        def sums(common: Array, asks: list[Ask]) -> tuple[Array, list[Array]]:
+            found = [HostSums((k, len(members))) for k in (len(common), *(len(one.prices) for one in asks))]
+
+            def fold(k: int, one: tuple[int, Array, list[Array]]) -> None:
+                self._require_same(k, one[0])
+                for total, added in zip(found, (one[1], *one[2]), strict=True):
+                    total.add(added)
+
+            self.passes.run(
+                "searching prices", respond, self.calls, (self.whole.terms, decision, common, asks), fold
+            )
+            return found[0].total(), [one.total() for one in found[1:]]
+
+        if members[-1] <= COLLECTED:
+            every: OwnPrices = gathered(np.arange(len(bounds)), None)
+            return every
+        return search_bounds(sums, bounds, self._first_trials(bounds), gather)
+
+    def _first_trials(self, bounds: Bounds) -> Array:
+        """Return first log prices from a worker's sample of the sources."""
+        rows = [one.n for one in self.scans]
+        drawn = [
+            {**one.sample, "code": leaf[one.sample["code"]]}
+            for one, leaf in zip(self.scans, self.whole.leaf, strict=True)
+        ]
+        sizes = [len(one["place"]) for one in drawn]
         weights = np.repeat([n / size for n, size in zip(rows, sizes, strict=True)], sizes)
-        message = (drawn, rows, weights, self.terms, self.limits)
+        message = (drawn, rows, weights, self.whole.terms, bounds)
         ((_, found),) = run_pass(trials_of_sample, [()], message)
         return found
 
-    def _measure(self, prices: Array, hosts: IntArray, own: Array | None) -> tuple[Array, Array | None]:
-        """Return the use of bandwidth at prices, over all partitions."""
-        common = HostSums((len(prices), 1 + len(self.limits)))
-        own_use = None if own is None else HostSums(own.shape)
+    def _with_edges(self, decision: Decision, own: Array) -> Array:
+        """Return own prices, also where bounds of rates decide.
 
-        def fold(k: int, result: tuple[int, Array, Array | None]) -> None:
-            rows, used, host_used = result
-            self.require_same(k, rows)
-            common.add(used)
-            if own_use is not None and host_used is not None:
-                own_use.add(host_used)
+        Where lower bounds use up a limit, the least price at which no source takes more; where upper bounds
+        are a reserve, the highest at which none takes less.
+        """
+        tree = self.whole.tree
+        full = np.flatnonzero((own[0] == np.inf) & np.isfinite(tree.limit))
+        scarce = np.flatnonzero((own[1] == -np.inf) & (tree.reserve > 0.0))
+        if not len(full) and not len(scarce):
+            return own
+        chosen = np.zeros(len(tree), dtype=np.bool_)
+        chosen[full] = chosen[scarce] = True
+        parent = tree.nesting.parent
+        levels = tree.levels()
+        for level in levels[1:]:
+            chosen[level] |= chosen[parent[level]]
+        largest, least = np.full(len(tree), -np.inf), np.full(len(tree), np.inf)
 
-        self.passes.run("searching prices", measure, self.calls, (self.terms, prices, hosts, own), fold)
-        return common.total(), None if own_use is None else own_use.total()
+        def fold(_: int, found: tuple[Array, Array]) -> None:
+            np.maximum(largest, found[0], out=largest)
+            np.minimum(least, found[1], out=least)
 
-    def _gather(self, wanted: BoolArray, trials: Trials) -> Trials:
-        """End the search of some hosts where their sources are gathered."""
-        rows = [one.n for one in self.scans]
-        further = (self.terms, rows, self.limits, wanted, trials)
-        with self.passes.timed("gathering hosts"):
-            found: Trials = run_behind(collect, list(self.calls), (self.terms, wanted), end_search, further)
-        return found
+        message = (self.whole.terms, decision, chosen)
+        self.passes.run("pricing groups without room", edge_prices, self.calls, message, fold)
+        for level in levels[:0:-1]:
+            np.maximum.at(largest, parent[level], largest[level])
+            np.minimum.at(least, parent[level], least[level])
+        upper, lower = own.copy()
+        upper[full] = np.maximum(0.0, largest[full])
+        require_finite(tree, full[upper[full] == np.inf])
+        lower[scarce] = np.where(np.isfinite(least[scarce]), least[scarce], 0.0)
+        return np.stack([upper, lower])
 
-    def _edges(self, tight: bool, pinned: BoolArray) -> tuple[float, Array]:
-        """Return the prices from which every rate is min_rate, or raise."""
-        hosts = len(self.limits)
-        largest, starved = np.zeros(hosts), np.zeros(1 + hosts, dtype=np.int64)
-
-        def fold(_: int, one: tuple[float, Array, IntArray]) -> float:
-            np.maximum(largest, one[1], out=largest)
-            np.add(starved, one[2], out=starved)
-            return one[0]
-
-        found = self.passes.run("evaluating min_rate", edges, self.calls, self.terms, fold)
-        if tight and starved[0]:
-            what, number = f"the bandwidth {self.terms.bandwidth:g}", int(starved[0])
-        else:
-            short = np.flatnonzero(pinned & (starved[1:] > 0))
-            what = list_offenders(f"the limit of host {self.terms.hosts[h]!r}" for h in short)
-            number = int(np.sum(starved[1:][short]))
-        if number:
-            raise InfeasibleProblemError(
-                f"min_rate uses up {what} and leaves nothing for {number} sources with an infinite cost. "
-                "Raise the bandwidth or the limit, or lower min_rate."
-            )
-        return max(found), largest
-
-    def require_same(self, k: int, rows: int) -> None:
+    def _require_same(self, k: int, rows: int) -> None:
         """Raise if a partition has other rows than when it was scanned."""
         if rows != self.scans[k].n:
             raise SourceDataError(

@@ -37,10 +37,3 @@ def whole_shares(objective: Objective, rows: tuple[int, ...] | None, parts: int)
             f"{type(objective).__name__} holds more entries than there are sources ({n}). Give one each."
         )
     return [pack(objective.take(slice(end - number, end))) for number, end in zip(rows, ends, strict=True)]
-
-
-def shares_of(objective: Objective | None, rows: tuple[int, ...]) -> tuple[bytes | None, ...]:
-    """Return each partition's share of an objective, None without arrays."""
-    if objective is None or objective.take(slice(0, 1)) is objective:
-        return (None,) * len(rows)
-    return tuple(whole_shares(objective, rows, len(rows)))

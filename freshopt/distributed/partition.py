@@ -1,43 +1,24 @@
-"""`Partition`: one partition on a worker, its rates at prices.
-
-A partition is a `Problem` of its own sources, so that bounds, signals, costs and every objective mean what
-they mean in memory. Its rates come from compiled loops where the objective has them and the partition is
-large, else from its numerics in chunks. Hosts are numbered by the position of their limit.
-"""
+"""`PartitionedProblem`: what partitions share, and their columns, checked."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.compiled import backend
-from freshopt.compiled.columns import Columns
+from freshopt.distributed.column_rows import ColumnRows
 from freshopt.distributed.dask_passes import unpack
 from freshopt.distributed.partitioned_sources import NUMBERS, Table, carried
-from freshopt.dual_search.problem_columns import numerics_columns
-from freshopt.errors import FreshoptError, ObjectiveError, SourceDataError
+from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.modelling.objective import Objective
-from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import CHUNK, Array, IntArray, chunks, exact_sum, read_only
-from freshopt.numerics.segments import group_sums
-from freshopt.separable.kernel import Numerics
+from freshopt.numerics.arrays import Array, IntArray
 
 Made = TypeVar("Made")
-
-# Partitions are compiled by size alone, not by what a worker happens to have loaded or done: a step that runs
-# again returns the same bits.
-COMPILED_FROM = 65_536
-
-
-def compiled_by_size(n: int) -> bool:
-    """Return whether passes over n sources of a partition are compiled."""
-    return n >= COMPILED_FROM and backend.compiled()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,15 +27,14 @@ class PartitionedProblem:
 
     Attributes
     ----------
-    hosts : tuple
-        The limited hosts.
+    constraints : tuple of ColumnRows
+        The bandwidth, limits of hosts and declared constraints.
     columns : tuple of str
         Those that the partitions have.
     """
 
     objective: Objective
-    bandwidth: float
-    hosts: tuple[Any, ...]
+    constraints: tuple[ColumnRows, ...]
     columns: tuple[str, ...]
     time_unit: str
 
@@ -64,110 +44,8 @@ class PartitionedProblem:
 
     def priced(self) -> list[str]:
         """Return the columns that prices and rates depend on."""
-        own = carried(self.columns)
-        return [*own, "host"] if self.hosts else own
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Partition:
-    """Sources of one partition, ready to be evaluated at prices.
-
-    Attributes
-    ----------
-    problem : Problem
-        Without hosts.
-    columns : Columns or None
-        Of compiled loops.
-    codes : ndarray of int, shape (n,), or None
-        Position of each source's host among the limited ones, H for none; None without limits.
-    hosts : int
-        H, the number of limited hosts.
-    """
-
-    problem: Problem
-    numerics: Numerics
-    columns: Columns | None
-    codes: IntArray | None
-    hosts: int
-
-    @classmethod
-    def of(
-        cls, objective: Objective, sources: Sources, bandwidth: float, codes: IntArray | None, hosts: int
-    ) -> Partition:
-        """Return the partition of given sources.
-
-        Raises
-        ------
-        ObjectiveError
-            If the objective is refused, or has an atom without derivatives.
-        """
-        problem = Problem(objective, sources, bandwidth)
-        if problem.numerics is None:
-            raise ObjectiveError(f"{problem.unknown_atom} Partitions can do without a cone solver only.")
-        columns = None
-        if compiled_by_size(len(sources)):
-            columns = numerics_columns(problem.numerics, sources.refresh_cost, problem.lower, problem.upper)
-        return cls(problem, problem.numerics, columns, codes, hosts)
-
-    def rates(self, price: float | Array) -> Array:
-        """Return each source's best response to a price.
-
-        The price is per unit of bandwidth: one number, or one per source; inf stands for the lower bounds.
-        """
-        sources, columns = self.problem.sources, self.columns
-        if np.ndim(price) == 0 and price == np.inf:
-            return np.array(self.problem.lower)
-        rates = np.empty(len(sources))
-        if columns is not None:
-            if isinstance(price, np.ndarray):
-                columns, price = replace(columns, importance=read_only(columns.importance / price)), 1.0
-            columns.fill(float(price), rates)
-            return rates
-        cost, lower, upper = sources.refresh_cost, self.problem.lower, self.problem.upper
-        paid = np.broadcast_to(price, rates.shape)
-        for part in chunks(len(rates)):
-            unconstrained = self.numerics.take(part).inverse_marginal(cost[part] * paid[part])
-            # Finite stand-in where the unconstrained rate is infinite.
-            most = 2.0 * self.problem.bandwidth / cost[part]
-            rates[part] = np.clip(
-                np.where(np.isinf(unconstrained), most, unconstrained), lower[part], upper[part]
-            )
-        return rates
-
-    def use(self, price: float | Array) -> Array:
-        """Return the bandwidth used at a price, shape (1+H,).
-
-        Σ cost·ρ of the sources without a limit, then of each limited host.
-        """
-        if self.codes is None and self.columns is not None and isinstance(price, float) and price < np.inf:
-            return np.array([self.columns.demand(price)])
-        return self.totals(self.rates(price))
-
-    def totals(self, rates: Array) -> Array:
-        """Return the bandwidth that rates use, shape (1+H,).
-
-        Σ cost·ρ of the sources without a limit, then of each limited host.
-        """
-        return self.sums(self.problem.sources.refresh_cost, rates)
-
-    def sums(self, factor: Array, amounts: Array) -> Array:
-        """Return Σ factor·amount likewise, shape (1+H,).
-
-        It is summed chunk by chunk, as one long sum loses digits.
-        """
-        codes = self.codes
-        if codes is None:
-            return np.array([exact_sum(float(np.dot(factor[p], amounts[p])) for p in chunks(len(amounts)))])
-        found, size = HostSums((self.hosts + 1,)), max(CHUNK, self.hosts)
-        for part in chunks(len(amounts), size):
-            found.add(group_sums(factor[part] * amounts[part], codes[part], self.hosts + 1))
-        return np.roll(found.total(), 1)
-
-    def broadcast_to_sources(self, per_host: Array, otherwise: float) -> Array:
-        """Return each source's host's value, shape (n,)."""
-        codes = np.zeros(0, dtype=np.int64) if self.codes is None else self.codes
-        values: Array = np.append(per_host, otherwise)[codes]
-        return values
+        groups = [one.by for one in self.constraints if one.by is not None]
+        return list(dict.fromkeys([*carried(self.columns), *groups]))
 
 
 class HostSums:
@@ -207,25 +85,6 @@ class HostSums:
     def total(self) -> Array:
         """Return the sum so far."""
         return self._head + self._tail
-
-
-def piece_of(
-    table: Table, label: str, first: int, objective: Objective, terms: PartitionedProblem
-) -> Partition:
-    """Return the partition of a table.
-
-    Errors name the file and the row.
-
-    Raises
-    ------
-    FreshoptError
-        If a value is missing or out of range, or the objective is refused.
-    """
-    codes = codes_of(table, label, first, terms.hosts) if terms.hosts else None
-    sources = sources_of(table, label, first, terms.columns, terms.time_unit)
-    return naming_rows(
-        label, first, lambda: Partition.of(objective, sources, terms.bandwidth, codes, len(terms.hosts))
-    )
 
 
 def sources_of(table: Table, label: str, first: int, carrying: Sequence[str], time_unit: str) -> Sources:

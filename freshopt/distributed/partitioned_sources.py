@@ -31,7 +31,7 @@ _UNKNOWN = {
 }
 
 # What stands beside columns where sources are gathered.
-_GATHERED = ("place", "code", "lower", "upper", "limit", "reserve")
+_GATHERED = ("place", "code")
 
 Table: TypeAlias = Any  # pyarrow.Table
 Frame: TypeAlias = Any  # a pandas partition, or the Dask DataFrame itself

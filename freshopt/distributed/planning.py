@@ -29,14 +29,15 @@ from typing import Any
 import numpy as np
 
 from freshopt.distributed import estimation
-from freshopt.distributed.dask_passes import run_pass
+from freshopt.distributed.column_rows import column_rows, require_objective
+from freshopt.distributed.dask_passes import Passes
 from freshopt.distributed.driver import file_name
 from freshopt.distributed.estimation import HASHES, SOURCES, Adapt, FurtherColumns, Learnt, Order, learn_file
 from freshopt.distributed.partitioned_sources import PartitionedSources, footer, parquet_files
-from freshopt.distributed.rows.column_rows import column_rows
 from freshopt.distributed.scheduling import Calendar, Scheduled, schedule_part
 from freshopt.distributed.solution import DistributedSolution
 from freshopt.distributed.solving import part_names, require_parts, solve
+from freshopt.distributed.solving import summary as solve_facts
 from freshopt.errors import Heard, SourceDataError, by_weight, hearing
 from freshopt.estimators.default_prior import default_prior
 from freshopt.estimators.estimator import Estimator
@@ -50,7 +51,6 @@ from freshopt.logs.tables import write_table
 from freshopt.modelling.declared_constraints import as_constraints
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.sources import Sources
-from freshopt.modelling.spend import Spend
 from freshopt.numerics.arrays import exact_sum
 from freshopt.planning.declared import DeclaredRows, constraint_facts, discipline_under
 from freshopt.planning.plan import TOLERANCE, method_of
@@ -103,6 +103,9 @@ def _joined(logs: list[CrawlLog]) -> CrawlLog:
 
 
 MARKER = "summary.json"
+# Of a plan's facts those of its solution, and those that plans in memory alone have.
+_SOLVED = ("sense", "time_unit", "bandwidth", "status", "value", "bound", "gap", "relative_gap")
+_OF_MEMORY = ("uncertainty", "forecast", "phases", "needed", "today", "changes", "few_changes", "findings")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -203,8 +206,9 @@ def plan(
     if callable(request.constraints):
         raise SourceDataError(
             "constraints of a partitioned plan are no function of the sources, which no machine need hold. "
-            "Pass a list that names columns, such as [fo.Budget(2e9, cost='bytes')]."
+            "Pass a list that names columns, such as [fo.Budget({'eu': 8e5}, by='region')]."
         )
+    require_objective(request.objective)
     request = replace(request, constraints=as_constraints(request.constraints or ()))
     column_rows(as_constraints(request.constraints), None, {})
     unit = check_time_unit(time_unit)
@@ -240,17 +244,18 @@ def _write(
     for table in (*TABLES[::2], SOURCES, HASHES):  # `solve` makes that of the rates
         (staging / table).mkdir()
     paths = [str(file) for file in files]
-    on_progress("change rates")
+    passes = Passes(on_progress)
     order = Order(request, *per_file, unit, str(staging))
-    learnt: list[Learnt] = _in_order(learn_file, list(zip(paths, range(len(paths)), strict=True)), order)
+    calls: list[tuple[Any, ...]] = list(zip(paths, range(len(paths)), strict=True))
+    learnt: list[Learnt] = passes.run("change rates", learn_file, calls, order)
     require_parts(staging / "change_rates", len(files))
     require_parts(staging / SOURCES, len(files))
     estimation.require_alike(learnt, files)
     n = sum(one.n for one in learnt)
     if estimation.ranges_overlap(learnt):
-        on_progress("comparing names")
         ranges = -(-n // estimation.AT_A_TIME)
-        _in_order(estimation.require_apart, [(k, ranges) for k in range(ranges)], (paths, str(staging)))
+        calls = [(k, ranges) for k in range(ranges)]
+        passes.run("comparing names", estimation.require_apart, calls, (paths, str(staging)))
     clock.append(time.perf_counter())
     known = PartitionedSources.from_parquet(
         [staging / SOURCES / file_name(k) for k in range(len(files))], unit, rows=n
@@ -269,12 +274,9 @@ def _write(
     if solution.rows is not None:
         write_table(solution.rows.to_frame(), staging / f"{CONSTRAINTS}.parquet")
     clock.append(time.perf_counter())
-    on_progress("schedule")
     calendar, shifts = _calendar(learnt, request, unit, staging)
-    # Under declared rows the objective's share is the first of several.
-    own = [call[3] if solution.rows is None else call[3][0] for call in solution.calls]
-    calls = [(k, share, shift) for k, (share, shift) in enumerate(zip(own, shifts, strict=True))]
-    scheduled: list[Scheduled] = _in_order(schedule_part, calls, calendar)
+    calls = [(k, call[3], shift) for k, (call, shift) in enumerate(zip(solution.calls, shifts, strict=True))]
+    scheduled: list[Scheduled] = passes.run("schedule", schedule_part, calls, calendar)
     require_parts(staging / "schedule", len(files))
     clock.append(time.perf_counter())
     for table in (SOURCES, HASHES):
@@ -315,7 +317,7 @@ def summary(
     seconds: dict[str, float],
 ) -> dict[str, Any]:
     """Return what ``summary.json`` says: as `plan_folder.summary`, but for medians over all sources."""
-    request, objective = calendar.request, solution.objective
+    request, objective, solved = calendar.request, solution.objective, solve_facts(solution)
     declared = declared_rows(solution, request, calendar.time_unit)
     flags: dict[str, int] = {}
     for one in learnt:
@@ -323,35 +325,21 @@ def summary(
             flags[flag] = flags.get(flag, 0) + number
     baselines = {rule: exact_sum(one.baselines[rule] for one in scheduled) for rule in scheduled[0].baselines}
     return {
+        **{key: solved[key] for key in _SOLVED},
         "objective": type(objective).__name__,
-        "sense": objective.sense,
         "discipline": _discipline(request).value,
-        "time_unit": calendar.time_unit,
         "units": units(type(objective).__name__, calendar.time_unit),
         "made": moment_made(),
         "log": _span(learnt, calendar),
-        "bandwidth": solution.bandwidth if math.isfinite(solution.bandwidth) else None,
         "bandwidth_used": solution.used,
         "horizon": request.horizon,
-        "status": solution.status.value,
-        "value": solution.value,
-        "bound": solution.bound,
-        "gap": solution.gap,
-        "relative_gap": solution.relative_gap if math.isfinite(solution.relative_gap) else None,
         "price": solution.price if math.isfinite(solution.bandwidth) else None,
         "schedule_value": exact_sum(one.value for one in scheduled),
         "baselines": baselines,
         "solver": "freshopt.distributed",
         "method": repr(method_of(request)),
-        "uncertainty": None,
-        "forecast": None,
-        "phases": None,
-        "needed": None,
-        "today": None,
-        "changes": None,
-        "few_changes": None,
+        **dict.fromkeys(_OF_MEMORY),
         "constraints": None if declared is None else constraint_facts(declared),
-        "findings": None,
         "settings": request.told(),
         "counts": {
             "sources": solution.n,
@@ -400,13 +388,4 @@ def _rehearse(request: Wishes) -> None:
     one = Sources(change_rate=1.0)
     bandwidth = request.bandwidth if math.isfinite(request.bandwidth) else 1.0
     times = schedule({0: bandwidth}, request.horizon, method_of(request))
-    if not isinstance(request.objective, Spend):
-        expected_value(times, request.objective.take(slice(0, 1)), one)
-
-
-def _in_order(work: Callable[..., Any], calls: list[tuple[Any, ...]], message: object) -> list[Any]:
-    """Run a step on every partition; return results in order."""
-    found: list[Any] = [None] * len(calls)
-    for k, result in run_pass(work, calls, message):
-        found[k] = result
-    return found
+    expected_value(times, request.objective.take(slice(0, 1)), one)

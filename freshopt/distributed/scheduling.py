@@ -21,8 +21,7 @@ from freshopt.logs.atomic_output import complete_file
 from freshopt.logs.tables import read_table, write_table
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.modelling.spend import Spend
-from freshopt.numerics.arrays import Array, total
+from freshopt.numerics.arrays import Array
 from freshopt.planning.plan import method_of
 from freshopt.planning.wishes import Wishes
 from freshopt.scheduling.expected_cost import expected_value
@@ -105,11 +104,7 @@ def schedule_part(k: int, share: bytes | None, shift: float, calendar: Calendar)
             "square-root": square_root_shape(sources) / (roots or 1.0),
         }
         baselines = {rule: _value(problem, request.bandwidth * own) for rule, own in shares.items()}
-    if isinstance(objective, Spend):
-        value = total(sources.refresh_cost[times.source]) / times.horizon
-    else:
-        value = expected_value(times, objective, sources, age)
-    return Scheduled(len(times), value, baselines)
+    return Scheduled(len(times), expected_value(times, objective, sources, age), baselines)
 
 
 def _value(problem: Problem, rates: Array) -> float:

@@ -16,14 +16,11 @@ from freshopt.certificates.solution import Status
 from freshopt.distributed.dask_passes import pack
 from freshopt.distributed.partition import PartitionedProblem
 from freshopt.distributed.partitioned_sources import PartitionedSources
-from freshopt.distributed.rows.nested_pieces import NestedDecision
-from freshopt.distributed.rows.row_pieces import PartitionedRows
-from freshopt.distributed.rows.write_row_rates import row_rates_frame
-from freshopt.distributed.write_rates import Decision, rates_frame
+from freshopt.distributed.piece import Decision
+from freshopt.distributed.write_rates import rates_frame
 from freshopt.formatting import count
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.short_form import NAMES
-from freshopt.numerics.arrays import Array
 
 # Prices in a line of the repr.
 _SHOWN = 4
@@ -88,8 +85,8 @@ class DistributedSolution:
     seconds: tuple[float, ...]
     folder: Path | None
     note: str
-    terms: PartitionedProblem | PartitionedRows
-    decision: Decision | Array | NestedDecision
+    terms: PartitionedProblem
+    decision: Decision
     calls: tuple[tuple[Any, ...], ...]
     rows: RowTable | None = None
 
@@ -120,7 +117,7 @@ class DistributedSolution:
             load = dask.delayed(_load, pure=False)
             return dd.from_delayed([load(file) for file in files], meta=_empty(files[0]), verify_meta=False)
         message = dask.delayed(pack((self.terms, self.decision)), pure=False, traverse=False)
-        work = dask.delayed(rates_frame if self.rows is None else row_rates_frame, pure=False)
+        work = dask.delayed(rates_frame, pure=False)
         return dd.from_delayed([work(*call, message) for call in self.calls], verify_meta=False)
 
     def __repr__(self) -> str:

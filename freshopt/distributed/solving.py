@@ -1,11 +1,11 @@
 """`solve` for partitioned sources, through Dask.
 
-The same mathematics as `fo.solve` with `solvers.WaterFilling`: one dual variable, the price of bandwidth,
-determines every rate. A first pass
-over the partitions validates them, adds up their bounds and draws a sample; one or two passes evaluate the
-demand at several prices each; a last one writes the rates and adds up their certificate. So ten million or a
-billion sources need four or five passes over the files, six at most where demand is smooth and hosts have
-limits, and the client holds a few numbers per partition and per limited host.
+The same mathematics as `fo.solve` with `solvers.WaterFilling`: the price of bandwidth, and those of hosts and
+groups in a tree below it (`freshopt.dual_search.nested_prices`), determine every rate. A first pass over the
+partitions validates them, adds up their bounds and draws a sample; one or two passes evaluate the demand at
+several prices each, or gather sources that fit on one worker; a last one writes the rates and adds up their
+certificate. So ten million or a billion sources need four or five passes over the files, few more where many
+hosts have limits, and the client holds a few numbers per partition and group.
 """
 
 from __future__ import annotations
@@ -15,30 +15,24 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from freshopt.certificates.solution import Status
+from freshopt.distributed.column_rows import ColumnRows, column_rows, require_objective
 from freshopt.distributed.driver import DistributedSolve, file_name
 from freshopt.distributed.partitioned_sources import PartitionedSources
-from freshopt.distributed.rows.column_rows import ColumnRows, column_rows
-from freshopt.distributed.rows.row_driver import RowSolve
 from freshopt.distributed.solution import DistributedSolution
 from freshopt.errors import (
     CertificateError,
-    SolverRefusedError,
     SourceDataError,
     list_offenders,
 )
 from freshopt.logs.atomic_output import complete_folder
-from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.declared_constraints import as_constraints
-from freshopt.modelling.objective import Objective, Refresh, as_objective
-from freshopt.modelling.spend import Spend
-from freshopt.modelling.worst import Worst
+from freshopt.modelling.objective import Objective, as_objective
 from freshopt.numerics.arrays import LARGEST, SMALLEST
 from freshopt.units import check_time_unit
 
@@ -76,11 +70,10 @@ def solve(
     host_limits : mapping of host to float, optional
         Bandwidth each host may take, wherever its sources are.
     constraints : sequence of Budget, Target and Nested, optional
-        Declared constraints as in memory, but that costs and groups are names of columns: ``Budget(2e9,
-        cost="bytes")``, ``Target(objective, at_most={"news": 0.2}, by="tier")``, ``Nested(["host", "domain"],
-        at_most={"example.org": 50.0})``. A budget's cost may be one number, a group may be empty (null). Rows
-        of any number where all limit or reserve bandwidth over groups that are nested or disjoint; up to a
-        few thousand otherwise; other constraints are refused.
+        Limits and reserves of bandwidth as in memory, but that groups are names of columns: ``Budget({"eu":
+        8e5}, by="region")``, ``Nested(["host", "domain"], at_most={"example.org": 50.0})``. A group may be
+        empty (null). Any number of them, over groups that are nested or disjoint; other constraints are
+        refused.
     out : path, optional
         Folder for the rates, which every worker must be able to write: ``part-00000.parquet`` and so on
         (source, rate, interval; and signalled, change_rate if there are signals), one per partition and in
@@ -109,9 +102,10 @@ def solve(
     ObjectiveError
         If the objective is refused.
     SolverRefusedError
-        If a constraint is of a kind that is not solved for over partitions, or holds an array.
+        If a constraint or objective is of a kind that is not solved for over partitions, groups overlap, or
+        a constraint holds an array.
     InfeasibleProblemError
-        If the bounds need more than the bandwidth or a host's limit, or constraints are proved to conflict.
+        If the bounds need more than the bandwidth or a limit, or limits and reserves exclude each other.
     CertificateError
         If the answer is not proved optimal to the tolerance; carries ``.solution``.
 
@@ -134,55 +128,38 @@ def solve(
     >>> solution.rates().compute()["rate"].round(3).tolist()
     [0.282, 0.652, 1.066]
 
-    A second unit, by the name of its column:
+    Limits by group, by the name of their column:
 
-    >>> for k, size in enumerate(([9.0, 1.0], [4.0])):
-    ...     frame = pl.DataFrame({"change_rate": [1.0] * len(size), "kB": size})
+    >>> for k, tiers in enumerate((["news", "blog"], ["news"])):
+    ...     frame = pl.DataFrame({"change_rate": [1.0] * len(tiers), "tier": tiers})
     ...     frame.write_parquet(folder / f"{k}.parquet")
-    >>> kilobytes = fo.Budget(10.0, cost="kB", name="kilobytes")
+    >>> limit = fo.Budget({"news": 1.0}, by="tier", name="tier")
     >>> objective = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
-    >>> solution = solve(objective, folder, 3.0, constraints=[kilobytes])
+    >>> solution = solve(objective, folder, 3.0, constraints=[limit])
     >>> solution.rates().compute()["rate"].round(3).tolist()
-    [0.562, 1.603, 0.836]
+    [0.5, 2.0, 0.5]
     >>> {label: round(price, 3) for label, price in solution.prices.items()}
-    {'bandwidth': 0.042, 'kilobytes': 0.348}
+    {'bandwidth': 0.25, 'tier[news]': 3.75}
     """
     objective = as_objective(objective)
     declared = as_constraints(constraints)
-    for own in (objective, *(one.objective for one in declared if isinstance(one, Target))):
-        if own.refresh is Refresh.ON_REQUEST:
-            raise SolverRefusedError(
-                f"{own!r} is not solved for over partitions, which know no requests. Use fo.solve."
-            )
+    require_objective(objective)
     if bandwidth is None and not declared:
         raise SourceDataError("there is no bandwidth. Pass bandwidth=, or constraints=[...].")
     most = None if bandwidth is None else _bandwidth(bandwidth)
-    rows = column_rows(declared, most, host_limits or {}) if declared or isinstance(objective, Spend) else ()
-    if isinstance(objective, Worst):
-        raise SolverRefusedError(
-            f"{objective!r} is not solved for over partitions. Pass its objective with a Target by group, or "
-            "solve in memory with fo.solve."
-        )
+    limits = _limits(host_limits)
+    rows = column_rows(declared, most, limits)
     partitions = PartitionedSources.from_sources(
         sources,
         None if time_unit is None else check_time_unit(time_unit),
-        [name for one in rows for name in one.columns],
+        [one.by for one in rows if one.by is not None],
     )
-    limits, report = _limits(host_limits, partitions), on_progress or (lambda _: None)
-    finish: Callable[[Path | None, Path | None, float], DistributedSolution]
-    if rows:
-        _require_columns(rows, partitions)
-        # Bounds are checked against the bandwidth here; rows say what else there is.
-        work = DistributedSolve.scan(objective, partitions, most or LARGEST, {}, report, sample=0)
-        row_solve = RowSolve.of(work, rows)
-        finish = partial(row_solve.solve, bandwidth=most)
-    else:
-        assert most is not None
-        work = DistributedSolve.scan(objective, partitions, most, limits, report)
-        finish = partial(work.finish, work.solve_dual())
+    _require_columns(rows, partitions)
+    work = DistributedSolve.scan(objective, partitions, rows, on_progress or (lambda _: None))
     place = nullcontext(None) if out is None else _folder(out, overwrite, len(work.calls))
     with place as staging:
-        solution = finish(staging, None if out is None else Path(out), tolerance)
+        folder = None if out is None else Path(out)
+        solution = work.finish(staging, folder, tolerance, most, declared=bool(declared))
         if throw and solution.status is not Status.OPTIMAL:
             raise CertificateError(
                 f"{solution.note} Pass throw=False to have the solution as it is.", solution
@@ -272,10 +249,11 @@ def _require_columns(rows: tuple[ColumnRows, ...], partitions: PartitionedSource
     """Raise SourceDataError if constraints name columns that there are not."""
     present = {*partitions.columns, *partitions.others}
     for one in rows:
-        missing = [repr(name) for name in one.columns if name not in present]
-        if missing:
+        if one.of_hosts and "host" not in present:
+            raise SourceDataError("host_limits are given but the sources have no column 'host'. Add it.")
+        if one.by is not None and one.by not in present:
             raise SourceDataError(
-                f"constraint {one.name!r} names the column {list_offenders(missing)}, which not all "
+                f"constraint {one.name!r} names the column {one.by!r}, which not all "
                 "partitions have. Correct the name, or pass it in others= of from_dask."
             )
 
@@ -286,12 +264,9 @@ def _bandwidth(value: float) -> float:
     return float(value)
 
 
-def _limits(given: Mapping[Any, float] | None, partitions: PartitionedSources) -> dict[Any, float]:
+def _limits(given: Mapping[Any, float] | None) -> dict[Any, float]:
     """Return the host limits, checked."""
-    limits = dict(given or {})
-    if limits and "host" not in partitions.columns:
-        raise SourceDataError("host_limits are given but the sources have no column 'host'. Add it.")
-    numbers = (int, float, np.integer, np.floating)
+    limits, numbers = dict(given or {}), (int, float, np.integer, np.floating)
     bad = [
         f"{host!r}: {limit!r}"
         for host, limit in limits.items()

@@ -1,61 +1,75 @@
-"""Work of each pass on one partition: `scan`, `measure`, `edges`.
+"""Work of passes on one partition, and where sources are gathered.
 
-Each reads the columns that it needs, and returns a few numbers (with host limits, a few per limited host).
-None keeps anything: a step that runs twice, because a worker was lost, returns the same bits.
+Each reads the columns that it needs, and returns a few numbers, and a few for each group. None keeps
+anything: a step that runs twice, because a worker was lost, returns the same bits.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.distributed.partition import (
-    Partition,
-    PartitionedProblem,
-    codes_of,
-    piece_of,
-    sources_from,
-    sources_of,
+from freshopt.distributed.bound_search import (
+    Ask,
+    Bounds,
+    OwnPrices,
+    end_trials,
+    first_trials,
+    search_bounds,
+    sums_of,
 )
+from freshopt.distributed.column_rows import ColumnRows
+from freshopt.distributed.partition import PartitionedProblem, plain_column, sources_from
 from freshopt.distributed.partitioned_sources import UNIT, FilePart, Frame, Table, carried, read
-from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders
+from freshopt.distributed.piece import Decision, Piece, group_codes, part_of_tree, problem_of, unlimited
+from freshopt.dual_search.trial_search import Trials
+from freshopt.errors import SourceDataError, list_offenders
+from freshopt.modelling.general_program import FAR
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, BoolArray, IntArray, exact_sum
+from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.numerics.segments import group_sums
 
 # Seed of the sample's places.
 SEED = 20_240_601
 
+Columns: TypeAlias = dict[str, npt.NDArray[Any]]
+Unfinished: TypeAlias = tuple[IntArray, Trials, bool]
+
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Result of the first pass over a partition.
+    """Result of the first pass: a partition's sources by their groups.
 
     Attributes
     ----------
-    lower, upper : float
-        Σ cost·min_rate and Σ cost·max_rate (a signalled source's max_rate is at most its change_rate).
-    host_lower : ndarray, shape (H,)
-    host_sources : ndarray of int, shape (H,)
     units : tuple
         What a column time_unit says.
     sample : dict of ndarray
-        Columns of some sources, and their positions ("place") and host positions ("code").
+        Columns of some sources, their positions ("place") and cells ("code").
+    keys : tuple
+        The groups that the partition has, of each constraint whose groups are not known before.
+    codes : ndarray of int, shape (cells, constraints)
+        Position of the group, of each constraint; its number of groups for none.
+    sources : ndarray of int, shape (cells,)
+    lower, upper : ndarray, shape (cells,)
+        Σ cost·min_rate and Σ cost·max_rate (a signalled source's max_rate is at most its change_rate).
+    unbounded_row : ndarray of int, shape (cells,)
+        Row of a source whose rate has no bound and of which more always helps, −1 for none.
     """
 
     n: int
-    lower: float
-    upper: float
-    host_lower: Array
-    host_sources: IntArray
     units: tuple[Any, ...]
-    sample: dict[str, npt.NDArray[Any]]
-
-    def without_hosts(self) -> Scan:
-        """Return the same without what grows with the hosts."""
-        return replace(self, host_lower=np.zeros(0), host_sources=np.zeros(0, dtype=np.int64))
+    sample: Columns
+    keys: tuple[tuple[Any, ...] | None, ...]
+    codes: IntArray
+    sources: IntArray
+    lower: Array
+    upper: Array
+    unbounded_row: IntArray
 
 
 def scan(
@@ -67,83 +81,73 @@ def scan(
     size: int,
     terms: PartitionedProblem,
 ) -> Scan:
-    """Validate a partition, sum its bounds, sample `size` sources.
+    """Validate a partition, add up bounds by cell, sample `size` sources.
 
     Raises
     ------
     FreshoptError
         If a value is missing or out of range, a source occurs twice, or the objective is refused.
     """
-    own = [*carried(terms.columns), *(name for name in ("source", UNIT) if name in terms.columns)]
-    table = read(part, [*own, "host"] if terms.hosts else own, label)
-    hosts = len(terms.hosts)
-    n = table.num_rows
-    if n == 0:
-        return Scan(0, 0.0, 0.0, np.zeros(hosts), np.zeros(hosts, dtype=np.int64), (), {})
-    _require_names(table, label, first)
-    units = tuple(table.column(UNIT).unique().to_pylist()) if UNIT in own else ()
-    sources = sources_of(table, label, first, terms.columns, terms.time_unit)
-    codes = codes_of(table, label, first, terms.hosts) if hosts else None
-    used = sources.refresh_cost * sources.min_rate
-    lower = exact_sum([float(np.sum(used))])
-    if lower <= terms.bandwidth:  # else the sum over all partitions refuses, and says how much is needed
-        piece = piece_of(table, label, first, terms.own(share), terms)
-        highest = piece.problem.upper
-    else:
-        highest = sources.max_rate
-    host_lower, count = np.zeros(hosts), np.zeros(hosts, dtype=np.int64)
-    if codes is not None:
-        host_lower = np.bincount(codes, weights=used, minlength=hosts + 1)[:hosts].astype(np.float64)
-        count = np.bincount(codes, minlength=hosts + 1)[:hosts]
-    with np.errstate(over="ignore"):
-        upper = float(np.sum(sources.refresh_cost * highest))
-    return Scan(
-        n, lower, upper, host_lower, count, units, _sample(sources, codes, index, size, terms.columns)
+    table = read(
+        part, [*terms.priced(), *(name for name in ("source", UNIT) if name in terms.columns)], label
     )
+    n = table.num_rows
+    constraints = tuple(_with_groups(one, table, label, first) for one in terms.constraints)
+    known = zip(constraints, terms.constraints, strict=True)
+    keys = tuple(one.groups if before.keys is None else None for one, before in known)
+    if n == 0:
+        none, no = np.zeros(0), np.zeros(0, dtype=np.int64)
+        return Scan(0, (), {}, keys, no.reshape(0, len(constraints)), no, none, none, no)
+    _require_names(table, label, first)
+    units = tuple(table.column(UNIT).unique().to_pylist()) if UNIT in terms.columns else ()
+    problem = problem_of(table, label, first, terms.own(share), terms)
+    codes = [group_codes(one, table, label, first) for one in constraints]
+    chosen, cell = distinct(codes)
+    count = len(chosen)
+    piece = Piece.of(problem, cell, count)
+    with np.errstate(all="ignore"):
+        lower, upper = (group_sums(piece.cost * bound, cell, count) for bound in (piece.lower, piece.upper))
+        unbounded = np.isinf(piece.upper)
+        if bool(np.any(unbounded)):
+            unbounded &= piece.numerics.marginal(piece.typical * FAR) > 0.0
+    unbounded_row = np.full(count, -1, dtype=np.int64)
+    rows = np.flatnonzero(unbounded)[::-1]
+    unbounded_row[cell[rows]] = first + rows
+    kept, number = np.stack([code[chosen] for code in codes], axis=1), np.bincount(cell, minlength=count)
+    sample = _columns(problem.sources, _places(n, size, index), terms.columns, code=cell)
+    return Scan(n, units, sample, keys, kept, number, lower, upper, unbounded_row)
 
 
-def measure(
+def distinct(codes: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
+    """Return representatives of distinct tuples of codes, and each one's number.
+
+    Examples
+    --------
+    >>> distinct([np.array([0, 1, 0]), np.array([2, 2, 2])])
+    (array([0, 1]), array([0, 1, 0]))
+    """
+    inverse: IntArray = np.zeros(len(codes[0]), dtype=np.int64)
+    first: IntArray = np.zeros(min(1, len(inverse)), dtype=np.int64)
+    for code in codes:
+        size = int(np.max(code, initial=0)) + 1
+        if size > 1 and bool(np.any(code != code[0])):
+            _, first, inverse = np.unique(inverse * size + code, return_index=True, return_inverse=True)
+    return first, inverse
+
+
+def respond(
     part: FilePart | Frame,
     label: str,
     first: int,
     share: bytes | None,
-    message: tuple[PartitionedProblem, Array, IntArray, Array | None],
-) -> tuple[int, Array, Array | None]:
-    """Return a partition's rows and bandwidth use at several prices.
-
-    Parameters
-    ----------
-    part, label, first, share
-        The partition, and its own share of the objective if that holds arrays.
-    message : tuple
-        The terms; prices for all, shape (K,); W of the limited hosts; prices for each of these, shape
-        (J, W), or None.
-
-    Returns
-    -------
-    common : ndarray, shape (K, 1+H)
-        At each of the prices for all: the use by sources without a limit, then by each limited host.
-    own : ndarray, shape (J, W), or None
-        The use by each of the W hosts at its own prices.
-    """
-    terms, prices, wanted, own_prices = message
-    hosts = len(terms.hosts)
-    table = read(part, terms.priced(), label)
-    if table.num_rows == 0:
-        return (
-            0,
-            np.zeros((len(prices), 1 + hosts)),
-            None if own_prices is None else np.zeros(own_prices.shape),
-        )
-    piece = piece_of(table, label, first, terms.own(share), terms)
-    common = np.array([piece.use(float(price)) for price in prices]).reshape(len(prices), 1 + hosts)
-    if own_prices is None:
-        return table.num_rows, common, None
-    own, of_hosts = np.empty(own_prices.shape), np.ones(hosts)
-    for j, each in enumerate(own_prices):
-        of_hosts[wanted] = each
-        own[j] = piece.use(piece.broadcast_to_sources(of_hosts, 1.0))[1 + wanted]
-    return table.num_rows, common, own
+    message: tuple[PartitionedProblem, Decision, Array, list[Ask]],
+) -> tuple[int, Array, list[Array]]:
+    """Return a partition's rows, and its groups' use at prices."""
+    terms, decision, common, asks = message
+    found, groups = part_of_tree((part, label, first, share), terms, decision), len(decision.depth)
+    if found is None:
+        return 0, np.zeros((len(common), groups)), [np.zeros((len(one.prices), groups)) for one in asks]
+    return len(found.piece), *sums_of(found.piece, common, asks)
 
 
 def count(part: Frame, _message: None) -> int:
@@ -151,85 +155,108 @@ def count(part: Frame, _message: None) -> int:
     return int(part.shape[0])
 
 
-def edges(
-    part: FilePart | Frame, label: str, first: int, share: bytes | None, terms: PartitionedProblem
-) -> tuple[float, Array, IntArray]:
-    """Return the prices from which every source stays at min_rate.
-
-    They are needed where the limits leave no more than the lower bounds.
-
-    Returns
-    -------
-    everyone : float
-        The largest such price of a partition's sources.
-    hosts : ndarray, shape (H,)
-        The largest of each limited host.
-    starved : ndarray of int, shape (1+H,)
-        How many sources have an infinite cost at min_rate: all, then of each limited host.
-    """
-    hosts = len(terms.hosts)
-    largest, starved = np.zeros(hosts + 1), np.zeros(1 + hosts, dtype=np.int64)
-    table = read(part, terms.priced(), label)
-    if table.num_rows == 0:
-        return 0.0, largest[:hosts], starved
-    piece = piece_of(table, label, first, terms.own(share), terms)
-    lower, upper = np.array(piece.problem.lower), piece.problem.upper
-    slope = piece.numerics.marginal(lower) / piece.problem.sources.refresh_cost
-    edge = np.where((upper > lower) & np.isfinite(slope), np.maximum(slope, 0.0), 0.0)
-    infinite = ~np.isfinite(piece.numerics.cost(lower))
-    starved[0] = np.count_nonzero(infinite)
-    if piece.codes is not None:
-        np.maximum.at(largest, piece.codes, edge)
-        starved[1:] = np.bincount(piece.codes[infinite], minlength=hosts + 1)[:hosts]
-    return float(np.max(edge)), largest[:hosts], starved
+def edge_prices(
+    part: FilePart | Frame,
+    label: str,
+    first: int,
+    share: bytes | None,
+    message: tuple[PartitionedProblem, Decision, BoolArray],
+) -> tuple[Array, Array]:
+    """Return groups' extreme marginals per unit of cost, shapes (G,)."""
+    terms, decision, chosen = message
+    largest, least = np.full(len(chosen), -np.inf), np.full(len(chosen), np.inf)
+    found = part_of_tree((part, label, first, share), terms, decision)
+    if found is not None:
+        piece = found.piece
+        piece = piece.take(np.flatnonzero(chosen[piece.leaf] & (piece.upper > piece.lower)))
+        if len(piece):
+            with np.errstate(all="ignore"):
+                marginal = piece.numerics.marginal(np.array(piece.after(decision.heights).upper)) / piece.cost
+            np.maximum.at(largest, piece.leaf, marginal)
+            np.minimum.at(least, piece.leaf, marginal)
+    return largest, least
 
 
 def collect(
     part: FilePart | Frame,
     label: str,
     first: int,
-    _share: bytes | None,
-    message: tuple[PartitionedProblem, BoolArray],
-) -> dict[str, npt.NDArray[Any]]:
-    """Return the sources of some limited hosts, as a sample."""
-    terms, wanted = message
-    table = read(part, terms.priced(), label)
-    codes = codes_of(table, label, first, terms.hosts)
-    sources = sources_of(table, label, first, terms.columns, terms.time_unit)
-    return _columns(sources, codes, np.flatnonzero(np.append(wanted, False)[codes]), terms.columns)
+    share: bytes | None,
+    message: tuple[PartitionedProblem, Decision, BoolArray],
+) -> tuple[Columns, int]:
+    """Return the sources of some groups, and the number of rows."""
+    terms, decision, wanted = message
+    whole = part_of_tree((part, label, first, share), terms, decision)
+    if whole is None:
+        return {}, 0
+    some = np.flatnonzero(wanted[whole.piece.leaf])
+    return _columns(whole.problem.sources, some, terms.columns, code=whole.piece.leaf), len(whole.piece)
 
 
-def pooled(drawn: list[dict[str, npt.NDArray[Any]]], rows: list[int], terms: PartitionedProblem) -> Partition:
-    """Return the samples of all partitions as one partition."""
-    columns = {key: np.concatenate([one[key] for one in drawn]) for key in drawn[0]}
-    codes = columns.pop("code", None)
-    starts = np.cumsum([0, *rows[:-1]])
-    place = columns.pop("place") + np.repeat(starts, [len(one["place"]) for one in drawn])
+def end_search(
+    found: list[tuple[Columns, int]],
+    message: tuple[PartitionedProblem, Bounds, Unfinished | None],
+) -> OwnPrices | Trials:
+    """Search own prices of gathered sources: all, or what is unfinished.
+
+    That is some bounds, their trials so far, and whether these are of negative prices.
+    """
+    terms, bounds, rest = message
+    drawn, rows = [one for one, _ in found], [n for _, n in found]
+    piece = pooled(drawn, rows, terms, len(bounds.tree))
+
+    def sums(common: Array, asks: list[Ask]) -> tuple[Array, list[Array]]:
+        return sums_of(piece, common, asks)
+
+    if rest is not None:
+        which, trials, negative = rest
+        return end_trials(sums, bounds, which, trials, negative=negative)
+    return search_bounds(sums, bounds, first_trials(piece, np.ones(len(piece)), bounds))
+
+
+def trials_of_sample(
+    message: tuple[list[Columns], list[int], Array, PartitionedProblem, Bounds],
+) -> Array:
+    """Return a worker's `first_trials` of a stratified sample of all partitions."""
+    drawn, rows, weights, terms, bounds = message
+    return first_trials(pooled(drawn, rows, terms, len(bounds.tree)), weights, bounds)
+
+
+def pooled(drawn: list[Columns], rows: list[int], terms: PartitionedProblem, groups: int) -> Piece:
+    """Return some sources of all partitions as one piece.
+
+    Their codes are groups of the tree.
+    """
+    starts = np.cumsum([0, *rows])
+    some = [(one, start) for one, start in zip(drawn, starts, strict=False) if one]
+    columns = {key: np.concatenate([one[key] for one, _ in some]) for key in some[0][0]}
+    place = columns.pop("place") + np.repeat(
+        [start for _, start in some], [len(one["place"]) for one, _ in some]
+    )
+    leaf = columns.pop("code")
     sources = sources_from(columns, terms.columns, terms.time_unit)
-    return Partition.of(terms.objective.take(place), sources, terms.bandwidth, codes, len(terms.hosts))
+    return Piece.of(unlimited(terms.objective.take(place), sources), leaf, groups)
 
 
-def _sample(
-    sources: Sources, codes: IntArray | None, index: int, size: int, present: tuple[str, ...]
-) -> dict[str, npt.NDArray[Any]]:
-    """Sample one source from each of `size` equal strata."""
-    n = len(sources)
+def _places(n: int, size: int, index: int) -> IntArray:
+    """Return one source from each of `size` equal strata."""
     size = min(size, n)
     within = np.random.default_rng([SEED, index]).random(size)
-    place = np.minimum(((np.arange(size) + within) * (n / size)).astype(np.int64), n - 1)
-    return _columns(sources, codes, place, present)
+    return np.minimum(((np.arange(size) + within) * (n / size)).astype(np.int64), n - 1)
 
 
-def _columns(
-    sources: Sources, codes: IntArray | None, place: IntArray, present: tuple[str, ...]
-) -> dict[str, npt.NDArray[Any]]:
-    """Return columns, places and host positions of some sources."""
-    found: dict[str, npt.NDArray[Any]] = {"place": place}
-    for key in carried(present):
-        found[key] = np.ascontiguousarray(sources[key][place])
-    if codes is not None:
-        found["code"] = codes[place]
-    return found
+def _columns(sources: Sources, place: IntArray, present: tuple[str, ...], *, code: IntArray) -> Columns:
+    """Return columns, places and codes of some sources."""
+    numbers = {key: np.ascontiguousarray(sources[key][place]) for key in carried(present)}
+    return {"place": place, "code": code[place], **numbers}
+
+
+def _with_groups(constraint: ColumnRows, table: Table, label: str, first: int) -> ColumnRows:
+    """Return a constraint with a table's groups, if none are declared."""
+    if constraint.keys is not None or constraint.by is None:
+        return constraint
+    column = plain_column(table, constraint.by, label, first, optional=True)
+    return constraint.with_keys(column.unique().drop_null().to_pylist())
 
 
 def _require_names(table: Table, label: str, first: int) -> None:
@@ -249,21 +276,3 @@ def _require_names(table: Table, label: str, first: int) -> None:
         raise SourceDataError(
             f"{label}: {list_offenders(map(repr, twice))} occurs more than once. Keep one row."
         )
-
-
-def require_room(
-    needed: float, of_hosts: Array, terms: PartitionedProblem, limits: Array, few_ulp: float
-) -> None:
-    """Raise if the lower bounds exceed bandwidth or a limit."""
-    unit = terms.time_unit
-    needs = [("bandwidth", terms.bandwidth, needed)]
-    needs += [
-        (f"the limit of host {terms.hosts[h]!r}", float(limits[h]), float(of_hosts[h]))
-        for h in np.flatnonzero(of_hosts > limits * (1.0 + few_ulp))
-    ]
-    for what, available, need in needs:
-        if need > available * (1.0 + few_ulp):
-            raise InfeasibleProblemError(
-                f"lower bounds need {need:.6g} refreshes/{unit} but {what} is {available:.6g} (short by "
-                f"{need - available:.3g}). Raise it to >= {need:.6g} or lower min_rate."
-            )

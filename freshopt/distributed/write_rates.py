@@ -1,108 +1,63 @@
-"""Last pass: rates from prices, written, with certificate terms.
+"""Last pass: rates from prices, written and certified.
 
-The dual search leaves a bracket of each price: at its low end the demand slightly exceeds the bandwidth, at
-its high end it falls slightly short. The rates are the convex combination of both ends that uses exactly the
-bandwidth. Where demand is smooth the bracket is so narrow that both ends agree but for the last digits; where
-demand jumps, as for signalled sources under binary freshness, the combination is the optimum. A host at its
-limit has a bracket of its own.
+The search leaves a bracket of each price: at its low end the demand slightly exceeds the limit, at its high
+end it falls slightly short. The rates are the convex combination of both ends that uses exactly the limit.
+Where demand is smooth the bracket is so narrow that both ends agree but for the last digits; where demand
+jumps, as for signalled sources under binary freshness, the combination is the optimum. The terms of the
+duality gap are those of `freshopt.certificates.row_gap`, and are added up as in memory.
 """
 
 from __future__ import annotations
 
+import math
 import secrets
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from freshopt.certificates.best_response import limit_terms, source_terms
 from freshopt.certificates.certificate import TIGHT
-from freshopt.certificates.duality_gap import Gap
 from freshopt.certificates.proof_pass import proof_columns, proved_value
-from freshopt.certificates.vanishing_cost import cost_without_refreshes
+from freshopt.certificates.row_scale import relative_to_stakes, stakes_of
+from freshopt.certificates.row_table import RowTable
+from freshopt.certificates.solution import Status
 from freshopt.distributed.dask_passes import unpack
-from freshopt.distributed.partition import Partition, PartitionedProblem, piece_of
-from freshopt.distributed.partitioned_sources import FilePart, Frame, Table, read
+from freshopt.distributed.partition import PartitionedProblem
+from freshopt.distributed.partitioned_sources import FilePart, Frame, Table
+from freshopt.distributed.piece import Decision, TreePart, part_of_tree
+from freshopt.distributed.tree import PartitionedTree
+from freshopt.errors import list_offenders
+from freshopt.modelling.objective import value_at
+from freshopt.modelling.problem import FEW_ULP
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, read_only
-from freshopt.numerics.frozen_arrays import frozen_value
-
-# A cost above this share of what halving the rates would add is no vanishing one.
-NEARLY = 1e-6
+from freshopt.numerics.arrays import Array, chunks, exact_sum, read_only, total
+from freshopt.numerics.segments import group_sums
 
 
-@frozen_value()
-class Decision:
-    """Dual prices that determine every rate.
-
-    Attributes
-    ----------
-    low, high : float
-        The bracket of the bandwidth's price; inf where min_rate uses up the bandwidth.
-    share : float
-        Of the rates at `low` in the mixture.
-    price : float
-        λ, the dual variable of the bandwidth, for the certificate.
-    host_low, host_high, host_share : ndarray, shape (H,)
-        The same of each limited host.
-    host_price : ndarray, shape (H,)
-        λ_h, 0 where the limit does not bind; inf where min_rate uses it up.
-    multipliers : ndarray, shape (H,)
-        μ_h of each limited host, on top of `price`, for the certificate.
-    """
-
-    low: float
-    high: float
-    share: float
-    price: float
-    host_low: Array
-    host_high: Array
-    host_share: Array
-    host_price: Array
-    multipliers: Array
-
-    def rates(self, piece: Partition) -> Array:
-        """Return a partition's rates."""
-        frugal = piece.rates(self.high)
-        generous = frugal if self.low == self.high else piece.rates(self.low)
-        if piece.codes is not None and bool(np.any(self.host_price > self.low)):
-            scarce = piece.rates(piece.broadcast_to_sources(self.host_high, self.high))
-            ample = piece.rates(piece.broadcast_to_sources(self.host_low, self.high))
-            own = scarce + piece.broadcast_to_sources(self.host_share, 0.0) * (ample - scarce)
-            price = piece.broadcast_to_sources(self.host_price, 0.0)
-            generous = np.where(price > self.low, own, generous)
-            frugal = np.where(price > self.high, own, frugal)
-        if generous is frugal:
-            return frugal
-        mixed = frugal + self.share * (generous - frugal)
-        return np.clip(mixed, piece.problem.lower, piece.problem.upper)
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(NamedTuple):
     """Result of the last pass over a partition.
 
     Attributes
     ----------
-    cost, value : float
-        Σ of what the sources cost, and the same in the declared sense.
-    halving_loss : float
-        What halving all rates would add to the cost.
-    sums : ndarray, shape (2, 1+H)
-        Σ cost·ρ, and Σ max(0, (ρ̂−ρ)(f'(ρ)−ν)), the partition's part of the certificate: of the sources
-        without a limit, then of each limited host.
-    unrefreshed : float
-        The cost without refreshes; 0 where the cost is not small.
+    sums : ndarray, shape (3, G)
+        Σ cost·ρ of each group's own sources at the rates, at rates half-way to the lower bounds, and at
+        doubled ones.
+    costs : tuple of float
+        Σ of the sources' costs at the same.
+    value : float
+        In the declared sense.
+    gap : float
+        The sources' part of the duality gap.
     never, at_lower, at_upper : int
         Sources at rate 0, at a min_rate > 0, and at max_rate.
     """
 
     n: int
-    cost: float
-    value: float
-    halving_loss: float
     sums: Array
-    unrefreshed: float
+    costs: tuple[float, float, float]
+    value: float
+    gap: float
     never: int
     at_lower: int
     at_upper: int
@@ -128,31 +83,26 @@ def finish(
     file : str
         The name of the file to write.
     message : tuple
-        The terms, the decision, and the folder to write to or None.
+        The terms; prices of all groups; the folder to write to or None.
     """
     terms, decision, folder = message
-    own = terms.own(share)
-    named = folder is not None and "source" in terms.columns
-    table = read(part, [*terms.priced(), "source"] if named else terms.priced(), label)
-    n, hosts = table.num_rows, len(terms.hosts)
-    if n == 0:
-        return Finished(0, 0.0, 0.0, 0.0, np.zeros((2, 1 + hosts)), 0.0, 0, 0, 0)
-    piece = piece_of(table, label, first, own, terms)
-    rates = decision.rates(piece)
-    proof = _proof_by_pass(piece, rates, decision) or _proof_by_responses(piece, rates, decision)
+    found = part_of_tree((part, label, first, share), terms, decision, names=folder is not None)
+    if found is None:
+        none = np.zeros((3, len(decision.price)))
+        return Finished(0, none, (0.0, 0.0, 0.0), 0.0, 0.0, 0, 0, 0)
+    piece, rates = found.piece, found.piece.rates(decision)
     if folder is not None:
-        write_part(
-            rates_table(table, piece.problem.sources, rates, place, terms.time_unit), Path(folder), file
-        )
-    lower, upper = piece.problem.lower, piece.problem.upper
-    small = proof.gap.cost <= NEARLY * proof.halving_loss
+        sources = found.problem.sources
+        write_part(rates_table(found.table, sources, rates, place, terms.time_unit), Path(folder), file)
+    lower, upper = piece.lower, piece.upper
+    each = [rates, 0.5 * (rates + lower), np.minimum(2.0 * rates, upper)]
+    proof = _proof_by_pass(found, each, decision.price) or _proof_by_responses(found, each, decision.price)
     return Finished(
-        n,
-        proof.gap.cost,
-        proof.gap.value,
-        proof.halving_loss,
-        proof.sums,
-        cost_without_refreshes(piece.numerics, rates) if small else 0.0,
+        len(rates),
+        np.stack([piece.used(one) for one in each]),
+        proof.costs,
+        proof.value,
+        proof.gap,
         int(np.count_nonzero(rates == 0.0)),
         int(np.count_nonzero((rates <= lower) & (lower > 0.0))),
         int(np.count_nonzero((rates >= upper) & (upper > 0.0))),
@@ -162,56 +112,55 @@ def finish(
 class _Proof(NamedTuple):
     """Certificate terms of a partition, as `Finished` has them."""
 
-    gap: Gap
-    halving_loss: float
-    sums: Array
+    costs: tuple[float, float, float]
+    value: float
+    gap: float
 
 
-def _proof_by_pass(piece: Partition, rates: Array, decision: Decision) -> _Proof | None:
+def _proof_by_pass(found: TreePart, each: list[Array], prices: Array) -> _Proof | None:
     """Return the certificate terms by compiled passes, or None.
 
-    None means that there are none for the objective, for so few sources, or by host, or that they prove too
+    None means that there are none for the objective, for so few sources or for groups, or that they prove too
     little.
     """
-    without = piece.columns is None or piece.codes is not None
-    columns = None if without else proof_columns(piece.problem)
+    problem, piece = found.problem, found.piece
+    columns = None if piece.columns is None or piece.groups > 1 else proof_columns(problem)
     if columns is None:
         return None
-    given, price = read_only(np.ascontiguousarray(rates)), decision.price
-    proof = columns.prove(given, price)
+    price = float(prices[0])
+    proof, fewer, more = (columns.prove(read_only(np.ascontiguousarray(one)), price) for one in each)
     if not proof.gap <= TIGHT * (abs(proof.cost) + price * proof.used):
         return None
-    fewer = np.where(piece.problem.lower < piece.problem.upper, 0.5 * given, given)
-    lost = columns.prove(read_only(fewer), price).cost - proof.cost
-    value = proved_value(piece.problem, piece.numerics, proof)
-    gap = Gap(piece.problem, rates, piece.numerics, proof.cost, value, 0.0, np.zeros(0), None)
-    return _Proof(gap, lost, np.array([[proof.used], [proof.gap]]))
+    value = proved_value(problem, piece.numerics, proof)
+    return _Proof((proof.cost, fewer.cost, more.cost), value, proof.gap)
 
 
-def _proof_by_responses(piece: Partition, rates: Array, decision: Decision) -> _Proof:
-    """Return the certificate terms from best responses."""
-    n = len(rates)
-    gap, each = Gap.of(piece.problem, rates, piece.numerics), np.broadcast_to(decision.price, (n,))
-    if piece.codes is not None:
-        each = piece.broadcast_to_sources(decision.price + decision.multipliers, decision.price)
-    gaps = piece.sums(np.broadcast_to(1.0, (n,)), gap.source_gaps(each))
-    return _Proof(gap, gap.halving_loss(), np.stack([piece.totals(rates), gaps]))
+def _proof_by_responses(found: TreePart, each: list[Array], prices: Array) -> _Proof:
+    """Return the certificate terms from best responses to what groups pay."""
+    problem, piece, rates = found.problem, found.piece, each[0]
+    with np.errstate(all="ignore"):
+        costs = [total(piece.numerics.cost(one)) for one in each]
+    gaps = []
+    for part in chunks(len(rates)):
+        own, paid = piece.numerics.take(part), piece.cost[part] * prices[piece.leaf[part]]
+        bounds = piece.lower[part], piece.upper[part]
+        with np.errstate(all="ignore"):
+            slope = own.marginal(rates[part])
+            terms = source_terms(own, rates[part], slope, paid, np.abs(paid), *bounds, piece.typical[part])
+        gaps.append(float(np.sum(terms)))
+    value = value_at(problem.objective, piece.numerics, problem.sources, rates, costs[0])
+    return _Proof((costs[0], costs[1], costs[2]), value, exact_sum(gaps))
 
 
 def rates_frame(
-    part: FilePart | Frame,
-    label: str,
-    first: int,
-    share: bytes | None,
-    place: int,
-    message: bytes,
+    part: FilePart | Frame, label: str, first: int, share: bytes | None, place: int, message: bytes
 ) -> Any:  # noqa: ANN401 - a pandas frame
     """Return a partition's rates, computed anew, as a pandas frame."""
     terms, decision = unpack(message)
-    table = read(part, [*terms.priced(), *(name for name in ("source",) if name in terms.columns)], label)
-    piece = piece_of(table, label, first, terms.own(share), terms)
-    sources = piece.problem.sources
-    return rates_table(table, sources, decision.rates(piece), place, terms.time_unit).to_pandas()
+    found = part_of_tree((part, label, first, share), terms, decision, names=True)
+    assert found is not None
+    rates, sources = found.piece.rates(decision), found.problem.sources
+    return rates_table(found.table, sources, rates, place, terms.time_unit).to_pandas()
 
 
 def rates_table(table: Table, sources: Sources, rates: Array, place: int, time_unit: str) -> Table:
@@ -240,3 +189,79 @@ def write_part(table: Table, folder: Path, name: str) -> None:
     staging = folder / f".{name}.{secrets.token_hex(4)}"
     pq.write_table(table, staging, use_dictionary=["source"], compression="snappy")
     staging.replace(folder / name)
+
+
+class Judged(NamedTuple):
+    """Certificate of all partitions' rates, as `fo.Certificate`."""
+
+    status: Status
+    value: float
+    bound: float
+    gap: float
+    relative_gap: float
+    infeasibility: float
+    used: float
+    note: str
+    rows: RowTable
+
+
+def judge(whole: PartitionedTree, found: list[Finished], of_own: Array, y: Array, tolerance: float) -> Judged:
+    """Sum the certificate over all partitions.
+
+    Parameters
+    ----------
+    found : list of Finished
+        One per partition.
+    of_own : ndarray, shape (3, G)
+        Their `sums`, added up.
+    y : ndarray, shape (m,)
+        Multipliers of the rows, ≥ 0.
+    """
+    rows, tree = whole.rows, whole.tree
+    of_groups = np.array(of_own)
+    for level in tree.levels()[:0:-1]:
+        for one in of_groups:
+            one += group_sums(one[level], tree.nesting.parent[level], len(tree))
+    used, fewer, more = of_groups[:, tree.nesting.group] * rows.direction
+    limits, labels = rows.limits, rows.labels
+    with np.errstate(all="ignore"):
+        over = used - limits
+        size = np.maximum(np.abs(limits), np.abs(used))
+        over = np.where(over > FEW_ULP * size, over / np.abs(limits), 0.0)
+        infeasibility = float(np.max(np.where(np.isnan(over), np.inf, over), initial=0.0))
+        costs = [exact_sum(one.costs[k] for one in found) for k in range(3)]
+        row_terms = limit_terms(y, np.maximum(0.0, limits - used), size)
+        short = exact_sum([*row_terms, *(one.gap for one in found)])
+        short = math.inf if math.isnan(short) else short
+        relative = relative_to_stakes(
+            labels,
+            costs[0],
+            limits,
+            y,
+            short,
+            lambda: sum(stakes_of(costs[0], limits, y, (costs[1], fewer), (costs[2], more))),
+        )
+    proved = math.isfinite(short) and math.isfinite(costs[0])
+    share = row_terms / short if proved and short > 0.0 else np.zeros(len(limits))
+    table = RowTable(labels, rows.declared(used), rows.declared(limits), limits - used, y, share)
+    good = proved and relative.beyond_rounding <= tolerance and infeasibility <= tolerance
+    note = relative.reason
+    if infeasibility > tolerance:
+        exceeded = [f"{labels[j]} by {over[j]:.2g} of it" for j in np.argsort(-over) if over[j] > tolerance]
+        note = f"Limits are exceeded: {list_offenders(exceeded)}."
+    elif not good:
+        shortfall = f"The certified relative gap {relative.relative:.2g} exceeds the tolerance {tolerance:g}."
+        note = " ".join(part for part in (shortfall, relative.reason) if part)
+    value, gap = exact_sum(one.value for one in found), short if proved else math.inf
+    better = -1.0 if whole.terms.objective.sense == "minimise" else 1.0
+    return Judged(
+        Status.OPTIMAL if good else Status.INACCURATE,
+        value,
+        value + better * gap,
+        gap,
+        relative.relative if proved else math.inf,
+        infeasibility,
+        float(of_groups[0, -1]),
+        note,
+        table,
+    )

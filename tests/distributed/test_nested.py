@@ -12,7 +12,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.cvx import cp
-from freshopt.distributed.rows import nested_tree
+from freshopt.distributed import driver
 from tests.ground_truth.named import BINARY, DELAY, chosen, present, written
 from tests.ground_truth.nested_truth import Floats, Forest, forest, residuals
 from tests.ground_truth.partitioned import rates_of, write
@@ -99,7 +99,7 @@ def solved(case: Forest, folder: Path, seed: int, **options: Any) -> tuple[Any, 
 def test_optimality_conditions(
     curve: str, seed: int, gathered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nested_tree, "COLLECTED", gathered)
+    monkeypatch.setattr(driver, "COLLECTED", gathered)
     case = forest(seed, curve, ill=seed % 2 == 1)
     found, rates, mu, xi = solved(case, tmp_path / "in", seed)
     assert np.all(mu >= 0.0)
@@ -129,7 +129,7 @@ def tree(levels: Any, at_most: Any = None, at_least: Any = None) -> fo.Nested:  
 def test_prices_and_rows_are_those_of_memory(
     gathered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nested_tree, "COLLECTED", gathered)
+    monkeypatch.setattr(driver, "COLLECTED", gathered)
     frame, limits, reserves = small(), {"x": 2.0, "c": 1.5, "a": 0.9}, {"b": 0.8, "c": 0.3}
     sources = fo.Sources.from_frame(frame)
     arrays = [np.array(frame[name].to_list(), dtype=object) for name in ("host", "domain")]
@@ -160,7 +160,7 @@ def test_a_source_alone_and_equal_sources(
     gathered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Σ 1/ρ, Σρ ≤ 4, two of four equal sources held to 1 together: ρ = .5 and 1.5, μ = 1/.5² − 1/1.5².
-    monkeypatch.setattr(nested_tree, "COLLECTED", gathered)
+    monkeypatch.setattr(driver, "COLLECTED", gathered)
     frame = pl.DataFrame({"change_rate": np.ones(4), "g": ["p", "q", "q", "p"]})
     found = fo.distributed.solve(
         DELAY, write(tmp_path / "in", frame, 2), 4.0, constraints=[tree(["g"], {"p": 1.0})]
@@ -179,7 +179,7 @@ def test_a_source_alone_and_equal_sources(
 def test_bounds_that_use_up_a_limit_or_are_a_reserve(
     gathered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nested_tree, "COLLECTED", gathered)
+    monkeypatch.setattr(driver, "COLLECTED", gathered)
     frame = pl.DataFrame(
         {
             "change_rate": np.ones(5),
@@ -214,7 +214,7 @@ def test_reserves_beyond_what_gains_anything(
     objective: fo.Objective, price: float, gathered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two sources that gain nothing beyond 1 share a reserve of 3; d(ρ−1)²/dρ at 1.5 is 1."""
-    monkeypatch.setattr(nested_tree, "COLLECTED", gathered)
+    monkeypatch.setattr(driver, "COLLECTED", gathered)
     frame = pl.DataFrame({"change_rate": np.ones(4), "g": ["p", "q", "q", "p"]})
     folder = write(tmp_path / "in", frame, 2)
     found = fo.distributed.solve(objective, folder, 20.0, constraints=[tree(["g"], None, {"q": 3.0})])
@@ -244,21 +244,12 @@ def test_infeasible_groups_are_named_as_in_memory(seed: int, tmp_path: Path) -> 
         assert found.value == pytest.approx(memory.value, rel=EXACT)
 
 
-def test_beside_another_unit_nested_limits_are_rows_of_the_engine(tmp_path: Path) -> None:
-    frame, limits = small(size=[3.0, 1.0, 2.0, 2.0, 1.0, 5.0]), {"x": 2.0, "c": 1.5, "a": 0.9}
-    sources = fo.Sources.from_frame(frame)
-    arrays = [np.array(frame[name].to_list(), dtype=object) for name in ("host", "domain")]
-    size = fo.Budget(6.0, cost=frame["size"].to_numpy(), name="size")
-    memory = fo.solve(fo.Problem(DELAY, sources, 3.0, constraints=[tree(arrays, limits), size]))
-    found = fo.distributed.solve(
-        DELAY,
-        write(tmp_path / "in", frame, 2),
-        3.0,
-        constraints=[tree(["host", "domain"], limits), fo.Budget(6.0, cost="size", name="size")],
-    )
-    assert memory.prices["size"] > 0.0
-    assert rates_of(found) == pytest.approx(memory.rates, rel=1e-8)
-    assert found.prices["size"] == pytest.approx(memory.prices["size"], rel=1e-7)
+def test_overlapping_groups_are_refused(tmp_path: Path) -> None:
+    # Host b is in the domain x and c in none; of two tiers each has sources of both.
+    folder = write(tmp_path / "in", small(tier=[1, 2, 1, 2, 1, 2]), 2)
+    overlap = [tree(["host", "domain"], {"x": 2.0}), fo.Budget({1: 1.0}, by="tier", name="tier")]
+    with pytest.raises(fo.SolverRefusedError, match=r"overlap, .* fo\.solve"):
+        fo.distributed.solve(DELAY, folder, 3.0, constraints=overlap)
 
 
 @pytest.mark.parametrize(

@@ -185,8 +185,6 @@ def test_refreshes_on_request_are_refused(tmp_path: Path) -> None:
     asked = BINARY_ON_REQUEST
     with pytest.raises(fo.SolverRefusedError, match=r"know no requests\. Use fo\.solve\.$"):
         fo.distributed.solve(asked, files, 3.0)
-    with pytest.raises(fo.SolverRefusedError, match=r"know no requests\. Use fo\.solve\.$"):
-        fo.distributed.solve(HARMONIC, files, 3.0, constraints=[fo.Target(asked, at_least=0.1)])
 
 
 @pytest.fixture(scope="module")

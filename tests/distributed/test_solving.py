@@ -12,9 +12,12 @@ import pytest
 
 import freshopt as fo
 from freshopt.cvx import cp
-from freshopt.distributed.driver import Needed, judge
+from freshopt.distributed import driver
+from freshopt.distributed.column_rows import column_rows
 from freshopt.distributed.partition import PartitionedProblem
-from freshopt.distributed.write_rates import Decision, Finished
+from freshopt.distributed.tree import partitioned_tree
+from freshopt.distributed.worker_passes import Scan
+from freshopt.distributed.write_rates import Finished, judge
 from freshopt.problems import PowerCost, SynchronizationCost
 from tests.ground_truth import truth
 from tests.ground_truth.cases import as_cost, as_problem
@@ -32,10 +35,18 @@ HOLD = 6  # passes over the files until the rates are written
 @pytest.mark.parametrize(("family", "budget"), list(zip(FAMILIES, BUDGETS * 2, strict=True)))
 @pytest.mark.parametrize("discipline", PLAIN)
 @pytest.mark.parametrize("curve", CURVES)
-@pytest.mark.sampled(4)
+@pytest.mark.parametrize("gathered", [0, 10**6])
+@pytest.mark.sampled(8)
 def test_optimal_by_the_ground_truth(
-    curve: str, discipline: str, family: str, budget: float, tmp_path: Path
+    curve: str,
+    discipline: str,
+    family: str,
+    budget: float,
+    gathered: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(driver, "COLLECTED", gathered)
     instance = sample(7, curve, discipline, family, 8, budget=budget)
     best = truth.best(instance)
     found = solved(instance, tmp_path / "in", 5)
@@ -93,8 +104,12 @@ def test_the_certificate_is_that_of_memory(tmp_path: Path) -> None:
     assert sum(price > 0.0 for price in found.host_prices.values()) > 5
 
 
+@pytest.mark.parametrize("gathered", [0, 10**6])
 @pytest.mark.parametrize("objective", [HARMONIC, BINARY], ids=str)
-def test_many_hosts_over_partitions_in_few_passes(objective: fo.Objective, tmp_path: Path) -> None:
+def test_many_hosts_over_partitions_in_few_passes(
+    objective: fo.Objective, gathered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "COLLECTED", gathered)
     frame, limits = web(60_000, seed=2, hosts=3_000)
     files = write(tmp_path / "in", frame, 6)
     found = fo.distributed.solve(objective, files, 6_000.0, limits, out=tmp_path / "out")
@@ -107,10 +122,14 @@ def test_many_hosts_over_partitions_in_few_passes(objective: fo.Objective, tmp_p
     assert min(by_host[host] / limits[host] for host in binding) >= 1.0 - 1e-14  # filled where priced
     assert math.fsum(cost * rates) == pytest.approx(6_000.0, rel=1e-14)
     assert found.relative_gap <= EXACT
-    assert found.passes <= HOLD
+    assert found.passes <= (HOLD if gathered else HOLD + 2)
 
 
-def test_a_jump_shared_by_half_the_sources_is_mixed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gathered", [0, 10**6])
+def test_a_jump_shared_by_half_the_sources_is_mixed(
+    gathered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "COLLECTED", gathered)
     n = 1_000
     frame = pl.DataFrame({"change_rate": np.full(n, 2.0), "signalled": np.arange(n) % 2 == 0})
     found = fo.distributed.solve(BINARY, write(tmp_path / "in", frame, 4), 400.0)
@@ -208,15 +227,14 @@ def test_problems_in_memory_and_in_files_agree_on_infeasibility(tmp_path: Path) 
 
 def test_least_rates_hide_no_gap_beside_a_huge_price() -> None:
     """Rates [1 − 1e-30, 1e-30] of two sources, of which min_rate leaves 1e-7 of a bandwidth of 1."""
-    objective, price = HARMONIC, 1e30
-    terms = PartitionedProblem(objective, 1.0, (), ("change_rate",), "day")
+    terms = PartitionedProblem(HARMONIC, column_rows((), 1.0, {}), ("change_rate",), "day")
+    one, bounds = np.zeros(1, dtype=np.int64), (np.array([1.0 - 1e-7]), np.array([np.inf]))
+    whole = partitioned_tree([Scan(2, (), {}, (None,), one[:, None], one + 2, *bounds, one - 1)], terms)
     cost, best = math.log(2.0) + math.log(1e30), math.log(2.0) + math.log(1e7)
-    used, source_gaps = np.array([1.0]), np.array([1e23])
-    part = Finished(2, cost, cost, 1.4, np.stack([used, source_gaps]), 2.0, 0, 1, 0)
-    none = np.zeros(0)
-    decision = Decision(price, price, 0.0, price, none, none, none, none, none)
-    assert 1e23 / (cost + price) < 1e-6  # small beside λB, though the cost is four times the best
+    # At the rates, half-way to the lower bounds, and at doubled ones.
+    used, costs = np.array([[1.0], [1.0 - 5e-8], [2.0]]), (cost, cost + math.log(2.0), cost - math.log(4.0))
+    assert 1e23 / (cost + 1e30) < 1e-6  # small beside λB, though the cost is four times the best
     assert cost > 4.0 * best
-    judged = judge([part], decision, terms, none, used, source_gaps, Needed(1.0 - 1e-7, none), 0.0, 1e-6)
+    judged = judge(whole, [Finished(2, used, costs, cost, 1e23, 0, 1, 0)], used, np.array([1e30]), 1e-6)
     assert judged.status is fo.Status.INACCURATE
     assert judged.relative_gap > 0.5

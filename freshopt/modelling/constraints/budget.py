@@ -38,9 +38,9 @@ class Budget:
         Per time unit, > 0. One number with `by` holds for each group on its own.
     cost : array_like, scalar or shape (n,), optional
         What one refresh uses, ≥ 0, in the budget's own unit. Default: the sources' `refresh_cost`.
-        The name of a column where `freshopt.distributed.solve` takes the budget.
     by : array_like of labels, shape (n,), or "host", optional
-        Group of each source; None for a source of no group. The name of a column there.
+        Group of each source; None for a source of no group. The name of a column where
+        `freshopt.distributed.solve` takes the budget.
     name : str, optional
         Label in prices and messages; "bandwidth" without `cost`, else "budget".
     at_least : float, or mapping of group to float, optional
@@ -156,6 +156,6 @@ class Budget:
         if isinstance(self.cost, str):
             raise SourceDataError(
                 f"cost of Budget {self.label!r} is the column {shortened(self.cost)!r}, and there are no "
-                "columns in memory. Pass an array, or solve partitions with freshopt.distributed.solve."
+                "columns in memory. Pass an array."
             )
         return as_vector(self.cost, len(sources), f"cost of Budget {self.label!r}")

@@ -39,8 +39,7 @@ class Target:
     at_most : float, or mapping of group to float, optional
         For a minimised objective, such as `HarmonicStaleness`: the largest mean.
     by : array_like of labels, shape (n,), or "host", optional
-        Group of each source; None for a source of no group. The name of a column where
-        `freshopt.distributed.solve` takes the target.
+        Group of each source; None for a source of no group.
     name : str, optional
         Label in prices and messages; the objective's class by default.
 

@@ -1,4 +1,4 @@
-"""`NestedPiece`: one partition's sources in the tree of nested groups.
+"""`Piece`: some sources in the tree of groups, evaluated at prices.
 
 What the groups of the heights below leave of each rate is an interval, and follows from these groups' own
 prices alone: a worker computes it anew wherever it is asked about it, height by height, so that no rates are
@@ -10,25 +10,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from freshopt.compiled import backend
 from freshopt.compiled.columns import Columns
 from freshopt.compiled.rows.nested_records import LOWEST_PRICE
-from freshopt.distributed.partition import compiled_by_size
-from freshopt.distributed.rows.row_pieces import PartitionedRows, RowColumns, own_objectives
+from freshopt.distributed.column_rows import ColumnRows
+from freshopt.distributed.partition import PartitionedProblem, codes_of, naming_rows, sources_of
+from freshopt.distributed.partitioned_sources import FilePart, Frame, Table, read
 from freshopt.dual_search.nested_levels import LARGEST_RATE, best_responses
 from freshopt.dual_search.problem_columns import numerics_columns
 from freshopt.errors import ObjectiveError
 from freshopt.modelling.objective import Objective
-from freshopt.modelling.objective_numerics import numerics_of
-from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
+from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
+from freshopt.numerics.arrays import LARGEST, Array, BoolArray, IntArray, chunks, exact_sum, read_only
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.segments import group_sums
 from freshopt.separable.kernel import Numerics
 
+# A partition, its label, its first row, and its share of an objective that holds arrays.
+Call: TypeAlias = tuple[FilePart | Frame, str, int, bytes | None]
+# Partitions are compiled by size alone, not by what a worker happens to have loaded or done: a step that runs
+# again returns the same bits.
+COMPILED_FROM = 65_536
 
-class GroupPrices(NamedTuple):
+
+@frozen_value()
+class GroupPrices:
     """Own prices of the limits and reserves of one height.
 
     Attributes
@@ -50,15 +61,9 @@ class GroupPrices(NamedTuple):
     share: Array
     target: Array
 
-    @classmethod
-    def unknown(cls, place: IntArray, target: Array) -> GroupPrices:
-        """Return the prices of groups that leave everything as it is."""
-        ends = np.stack([np.full(target.shape[1], -np.inf), np.full(target.shape[1], np.inf)])
-        return cls(place, ends, ends.copy(), np.zeros(target.shape), target)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class NestedDecision:
+@frozen_value()
+class Decision:
     """Prices of all groups, which determine every rate.
 
     Attributes
@@ -87,7 +92,7 @@ class NestedDecision:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NestedPiece:
+class Piece:
     """Some sources with the innermost group of each.
 
     Attributes
@@ -97,6 +102,8 @@ class NestedPiece:
     cost, lower, upper, typical : ndarray, shape (n,)
         Refresh cost, declared bounds and typical rates.
     leaf : ndarray of int, shape (n,)
+    groups : int
+        G, of the tree.
     """
 
     numerics: Numerics
@@ -106,49 +113,34 @@ class NestedPiece:
     upper: Array
     typical: Array
     leaf: IntArray
+    groups: int
 
     @classmethod
-    def of(cls, columns: RowColumns, objective: Objective, leaf: IntArray) -> NestedPiece:
-        """Return the piece of some sources.
+    def of(cls, problem: Problem, leaf: IntArray, groups: int) -> Piece:
+        """Return the piece of a problem's sources.
 
         Raises
         ------
         ObjectiveError
-            If the objective is refused, or has an atom without derivatives.
+            If the objective has an atom without derivatives.
         """
-        sources = columns.sources
-        numerics, unknown = numerics_of(objective, sources)
+        numerics, sources = problem.numerics, problem.sources
         if numerics is None:
-            raise ObjectiveError(f"{unknown} Partitions can do without a cone solver only.")
-        lower, upper, cost = sources.min_rate, sources.max_rate, sources.refresh_cost
-        if bool(np.any(sources.signalled)):
-            upper = read_only(np.where(sources.signalled, np.minimum(upper, sources.change_rate), upper))
-        large = compiled_by_size(len(sources))
-        compiled = numerics_columns(numerics, cost, lower, upper) if large else None
-        return cls(numerics, compiled, cost, lower, upper, sources.change_rate, leaf)
-
-    @classmethod
-    def of_part(
-        cls,
-        columns: RowColumns,
-        shares: Sequence[bytes | None],
-        terms: PartitionedRows,
-        decision: NestedDecision,
-    ) -> NestedPiece:
-        """Return the piece of a partition's columns."""
-        objective = own_objectives(shares, terms)[0]
-        assert objective is not None
-        return cls.of(columns, objective, decision.leaf(columns.codes))
+            raise ObjectiveError(f"{problem.unknown_atom} Partitions can do without a cone solver only.")
+        lower, upper, cost = problem.lower, problem.upper, sources.refresh_cost
+        large = len(sources) >= COMPILED_FROM and backend.compiled()
+        columns = numerics_columns(numerics, cost, lower, upper) if large else None
+        return cls(numerics, columns, cost, lower, upper, sources.scale, leaf, groups)
 
     def __len__(self) -> int:
         """Return the number of sources."""
         return len(self.cost)
 
-    def take(self, index: IntArray) -> NestedPiece:
+    def take(self, index: IntArray) -> Piece:
         """Return some of the sources."""
         if len(index) == len(self):
             return self
-        return NestedPiece(
+        return Piece(
             self.numerics.take(index),
             None if self.columns is None else self.columns.take(index, len(index)),
             self.cost[index],
@@ -156,9 +148,10 @@ class NestedPiece:
             self.upper[index],
             self.typical[index],
             self.leaf[index],
+            self.groups,
         )
 
-    def bounded(self, lower: Array, upper: Array) -> NestedPiece:
+    def bounded(self, lower: Array, upper: Array) -> Piece:
         """Return the sources within other bounds."""
         columns = self.columns
         if columns is not None:
@@ -171,6 +164,13 @@ class NestedPiece:
         inf stands for the lower bounds, and −inf for rates that are finite and as large as groups may need.
         Who is paid to go on takes no more than these.
         """
+        if price.strides == (0,) and len(self):  # one price for all
+            if price[0] == np.inf:
+                return self.lower
+            if self.columns is not None and price[0] > 0.0:
+                rates = np.empty(len(self))
+                self.columns.fill(float(price[0]), rates)
+                return np.minimum(rates, LARGEST_RATE)
         if self.columns is not None and bool(np.all((price > 0.0) & (price < np.inf))):
             rates = np.empty(len(self))
             importance = read_only(np.ascontiguousarray(self.columns.importance / price))
@@ -198,19 +198,29 @@ class NestedPiece:
         )
         return np.where(self.upper < LARGEST_RATE, self.upper, np.maximum(free, 2.0 * target / self.cost))
 
-    def used(self, rates: Array, code: IntArray, groups: int) -> Array:
-        """Return Σ cost·ρ of each group, shape (groups,)."""
-        return group_sums(self.cost * rates, code, groups)
+    def used(self, rates: Array) -> Array:
+        """Return Σ cost·ρ of each group's own sources, shape (G,)."""
+        if self.groups == 1:
+            parts = (float(np.dot(self.cost[part], rates[part])) for part in chunks(len(rates)))
+            return np.array([exact_sum(parts)])
+        return group_sums(self.cost * rates, self.leaf, self.groups)
 
-    def after(self, heights: Sequence[GroupPrices]) -> NestedPiece:
+    def used_at(self, price: float) -> Array:
+        """Return the same at one price > 0 for all."""
+        if self.groups == 1 and self.columns is not None and price < np.inf:
+            return np.array([self.columns.demand(price)])
+        each = np.broadcast_to(price, (len(self),))
+        return self.used(self.responses(each, each))
+
+    def after(self, heights: Sequence[GroupPrices]) -> Piece:
         """Return the sources within what settled heights leave of their rates."""
         piece = self
         for own in heights:
             piece = piece._after(own)
         return piece
 
-    def _after(self, own: GroupPrices) -> NestedPiece:
-        code = own.place[self.leaf]
+    def _after(self, own: GroupPrices) -> Piece:
+        code = own.place[self.leaf] if self.groups > 1 else np.broadcast_to(own.place[0], (len(self),))
         lower, upper = self.lower, self.upper
         sides = [self._mixed(own, side, code) for side in range(2)]
         if sides[0] is not None:
@@ -226,12 +236,12 @@ class NestedPiece:
         chosen = np.flatnonzero(high[code] != idle)
         if not len(chosen):
             return None
-        some, code = self.take(chosen), code[chosen]
+        some, code = self.take(chosen), code[chosen] if len(chosen) < len(code) else code
         target = np.append(own.target[side], 0.0)[code]
-        poor = some.responses(high[code], target)
+        poor = some.responses(_spread(high, code), target)
         if bool(np.any(low[code] != high[code])):
             share = np.append(own.share[side], 0.0)[code]
-            rich = some.responses(low[code], target)
+            rich = some.responses(_spread(low, code), target)
             with np.errstate(invalid="ignore"):
                 mixed = np.where(share == 0.0, poor, poor + share * (rich - poor))
             poor = np.clip(mixed, some.lower, some.upper)
@@ -239,7 +249,7 @@ class NestedPiece:
         found[chosen] = poor
         return found
 
-    def rates(self, decision: NestedDecision) -> Array:
+    def rates(self, decision: Decision) -> Array:
         """Return the rates of settled groups.
 
         Whoever pays for a limit has the most that it leaves; the others take what they do at the price 0.
@@ -252,3 +262,63 @@ class NestedPiece:
             own = settled.take(some)
             rates[some] = own.responses(np.full(len(some), LOWEST_PRICE), np.zeros(len(some)))
         return rates
+
+
+class TreePart(NamedTuple):
+    """Sources of a partition, with the table that they are read from."""
+
+    table: Table
+    problem: Problem
+    piece: Piece
+
+
+def part_of_tree(
+    call: Call, terms: PartitionedProblem, decision: Decision, *, names: bool = False
+) -> TreePart | None:
+    """Return a partition's sources in the tree; None without rows."""
+    part, label, first, share = call
+    wanted = [*terms.priced(), "source"] if names and "source" in terms.columns else terms.priced()
+    table = read(part, wanted, label)
+    if table.num_rows == 0:
+        return None
+    problem = problem_of(table, label, first, terms.own(share), terms)
+    codes = [group_codes(one, table, label, first) for one in terms.constraints]
+    return TreePart(table, problem, Piece.of(problem, decision.leaf(codes), len(decision.depth)))
+
+
+def problem_of(
+    table: Table, label: str, first: int, objective: Objective, terms: PartitionedProblem
+) -> Problem:
+    """Return the problem of a table's sources, without limits.
+
+    Errors name the file and the row.
+
+    Raises
+    ------
+    FreshoptError
+        If a value is missing or out of range, or the objective is refused.
+    """
+    sources = sources_of(table, label, first, terms.columns, terms.time_unit)
+    return naming_rows(label, first, lambda: unlimited(objective, sources))
+
+
+def unlimited(objective: Objective, sources: Sources) -> Problem:
+    """Return a problem of which rows say what limits there are."""
+    return Problem(objective, sources, LARGEST)
+
+
+def group_codes(constraint: ColumnRows, table: Table, label: str, first: int) -> IntArray:
+    """Return the position of each source's group, G for none."""
+    if constraint.by is None:
+        return np.zeros(table.num_rows, dtype=np.int64)
+    what = "hosts" if constraint.of_hosts else f"groups of {constraint.name!r}"
+    optional = not constraint.of_hosts
+    return codes_of(table, label, first, constraint.groups, constraint.by, what, optional=optional)
+
+
+def _spread(values: Array, code: IntArray) -> Array:
+    """Return the values of codes, as one number where these are one."""
+    if code.strides == (0,) and len(code):
+        return np.broadcast_to(values[code[0]], code.shape)
+    spread: Array = values[code]
+    return spread

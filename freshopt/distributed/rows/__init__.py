@@ -1,1 +1,0 @@
-"""Constraints of partitioned sources, priced by passes over them."""
