@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,21 @@ from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.naming import PLANNED
-from freshopt.planning.backtest import backtest
+from freshopt.planning.backtest import BackTest, backtest
 from freshopt.planning.clashes import DASK, OF_TIMES, ON_REQUEST
+from freshopt.planning.plan import Plan
 from freshopt.planning.plan import plan as make_plan
 from freshopt.planning.plan_files import FILES, write_files
 from freshopt.planning.wishes import BackTestWishes, LifetimeWishes
 from freshopt.questions.bandwidth_for import AS_TODAY
+from freshopt.report.context import Context
+from freshopt.report.headline import closing, headline
+from freshopt.report.page import findings
+from freshopt.report.plan_tables import PlanFolder
+from freshopt.report.summary_facts import SUMMARY, Facts
 from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.commands import command
-from freshopt.terminal.console import count, progress
+from freshopt.terminal.console import columns, count, fitted, progress, show, wrapped
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
 from freshopt.terminal.estimator_options import Estimation, estimation_options
 from freshopt.terminal.log_inputs import Found, Origin, origin_options
@@ -38,7 +44,6 @@ from freshopt.terminal.own_crawls import crontab_line, with_own_crawls
 from freshopt.terminal.own_objectives import is_own
 from freshopt.terminal.settings_file import write_settings
 from freshopt.terminal.source_columns import SourceColumns
-from freshopt.terminal.telling import Told, tell_plan
 from freshopt.terminal.wish_options import (
     changed_cost_of,
     given_options,
@@ -294,3 +299,72 @@ def _declared(
 ) -> list[Constraint]:
     """Return the declared constraints on a plan's sources."""
     return constraints.made(SourceColumns.by_name(sources, columns, "--source-columns FILE"), refresh)
+
+
+# Findings whose tables are printed too.
+TABLES = ("earlier", "held-out")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A plan as it was written, with further words.
+
+    Attributes
+    ----------
+    folder : Path
+        Where it was written.
+    files : sequence of str
+        Their names in it.
+    log : str
+        What the log is called, with its crawls and sources.
+    objective : str
+        Its name as the command line has it.
+    fetches : sequence of (str, str)
+        Rows on fetches that failed.
+    again : str
+        How to plan again, or empty.
+    """
+
+    made: Plan
+    folder: Path
+    files: Sequence[str]
+    log: str
+    objective: str
+    fetches: Sequence[tuple[str, str]] = ()
+    held: BackTest | None = None
+    again: str = ""
+
+
+def tell_plan(told: Told, *, details: bool = False, json: bool = False, quiet: bool = False) -> None:
+    """Print a plan: ten lines, all details, JSON, or nothing."""
+    if json:
+        click.echo((told.folder / SUMMARY).read_text(encoding="utf-8").rstrip("\n"))
+    if json or quiet:
+        return
+    known = Context.of(Facts.of(told.folder))
+    click.echo(headline(known, width=columns(), warned=True))
+    if details:
+        click.echo()
+        found = findings(known, PlanFolder(told.folder, known), read=told.log, objective=told.objective)
+        rows = (row for each in found if each.key != "warnings" for row in each.rows())  # said by now
+        show([*rows, *told.fetches, _time(told.made)])
+        for each in found:
+            if each.key in TABLES and each.table is not None:
+                notes = [wrapped(note) for note in each.facts.get("notes", ())]
+                click.echo(
+                    "\n" + "\n".join([wrapped(f"{each.table.caption}:"), fitted(each.table.texts()), *notes])
+                )
+    elif told.fetches:
+        click.echo()
+        show(told.fetches)
+    if told.again:
+        click.echo(f"\n{told.again}")
+    click.echo(
+        ("\n" if details or told.again or told.fetches else "")
+        + closing(known, told.folder, told.files, details=details, replayed=told.held is not None)
+    )
+
+
+def _time(made: Plan) -> tuple[str, str]:
+    """Return the row of the seconds of each step."""
+    return "time", ", ".join(f"{step} {seconds:.2f} s" for step, seconds in made.seconds.items())

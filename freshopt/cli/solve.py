@@ -40,9 +40,8 @@ from freshopt.terminal.commands import OneOf, command
 from freshopt.terminal.console import columns, plain, show, working
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
 from freshopt.terminal.estimator_options import Estimation, estimation_options
-from freshopt.terminal.log_inputs import Origin, origin_options, outcome
+from freshopt.terminal.log_inputs import Origin, origin_options, outcome, request_rates
 from freshopt.terminal.own_objectives import is_own
-from freshopt.terminal.request_words import request_rates
 from freshopt.terminal.source_columns import SourceColumns
 from freshopt.terminal.wish_options import RateLimits, given_options, rate_limits, refuse, wish_option
 from freshopt.units import duration, rate_of
