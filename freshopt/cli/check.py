@@ -8,36 +8,26 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 import numpy as np
 
 from freshopt.cli import check_foreign
 from freshopt.cli.bounded_runs import LONGEST, BoundedRuns, bounded, solving, time_limit_option
-from freshopt.cli.check_problems import LEFT_OUT, Case, built_in, takes_long
+from freshopt.cli.check_problems import LEFT_OUT, Case, Task, built_in, takes_long
 from freshopt.cli.check_summary import Checked, Digest, Skipped, page
 from freshopt.crosscheck import cross_check
-from freshopt.errors import FreshoptError, InfeasibleProblemError, ObjectiveError, SourceDataError, suggestion
+from freshopt.errors import FreshoptError, SourceDataError, suggestion
 from freshopt.formatting import fitted
 from freshopt.logs.atomic_output import complete_file
 from freshopt.modelling.problem import Problem
-from freshopt.naming import OBJECTIVES, Parameters, objective_of
+from freshopt.naming import OBJECTIVES, Parameters
 from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.commands import OneOf, command
 from freshopt.terminal.console import count, heartbeat
 from freshopt.terminal.constraint_options import refuse_constraints
 from freshopt.terminal.wish_options import wish_option
 from freshopt.units import rate_of
-
-
-class Task(NamedTuple):
-    """Objective, discipline and case from which a problem is built."""
-
-    objective: str
-    refresh: str
-    case: Case
-    parameters: Parameters
 
 
 @command()
@@ -162,43 +152,30 @@ def _run(
     tasks: list[Task], digest: Digest, tolerance: float, time_limit: float, *, built: bool
 ) -> Iterator[Checked]:
     """Yield each checked problem; raise the first error if none exists."""
+    errors: list[FreshoptError] = []
     with BoundedRuns(solving, time_limit) as runs, heartbeat() as announce:
-        yield from _checked(tasks, digest, tolerance, runs, announce, built=built)
-
-
-def _checked(
-    tasks: list[Task],
-    digest: Digest,
-    tolerance: float,
-    runs: BoundedRuns,
-    announce: Callable[[str], None],
-    *,
-    built: bool,
-) -> Iterator[Checked]:
-    first: FreshoptError | None = None
-    for k, (name, refresh, case, parameters) in enumerate(tasks, 1):
-        chosen = digest.named or [solver for solver in options.SOLVERS if solver != "auto"]
-        if built and not digest.named:
-            chosen = [solver for solver in chosen if not takes_long(case.name, name, solver)]
-        if not chosen:
-            continue
-        label = f"{name} {refresh}, {case.name} ({k} of {len(tasks)})"
-        announce(label)
-        try:
-            made = objective_of(name, refresh, parameters)
-            problem = Problem(made, case.sources, case.bandwidth, case.host_limits)
-        except (ObjectiveError, InfeasibleProblemError) as error:
-            first = first or error
-            digest.skipped.append(Skipped(name, refresh, case.name, str(error)))
-            continue
-        solvers = {solver: bounded(options.SOLVERS[solver], runs) for solver in chosen}
-        agreement = cross_check(
-            problem, solvers, tolerance=tolerance, announce=partial(_announced, announce, label)
-        )
-        digest.checked.append(Checked(name, refresh, case.name, agreement))
-        yield digest.checked[-1]
-    if first is not None and not digest.checked:
-        raise first
+        for k, task in enumerate(tasks, 1):
+            name, refresh, case, _ = task
+            chosen = digest.named or [solver for solver in options.SOLVERS if solver != "auto"]
+            if built and not digest.named:
+                chosen = [solver for solver in chosen if not takes_long(case.name, name, solver)]
+            if not chosen:
+                continue
+            label = f"{name} {refresh}, {case.name} ({k} of {len(tasks)})"
+            announce(label)
+            problem = task.problem()
+            if not isinstance(problem, Problem):
+                errors.append(problem)
+                digest.skipped.append(Skipped(name, refresh, case.name, str(problem)))
+                continue
+            solvers = {solver: bounded(options.SOLVERS[solver], runs) for solver in chosen}
+            agreement = cross_check(
+                problem, solvers, tolerance=tolerance, announce=partial(_announced, announce, label)
+            )
+            digest.checked.append(Checked(name, refresh, case.name, agreement))
+            yield digest.checked[-1]
+    if errors and not digest.checked:
+        raise errors[0]
 
 
 def _announced(announce: Callable[[str], None], label: str, solver: str) -> None:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import click
 import numpy as np
 
 from freshopt.cli.bounded_runs import BoundedRuns, NoAnswerError
-from freshopt.cli.check_problems import Case
+from freshopt.cli.check_problems import Task
 from freshopt.errors import (
     FreshoptError,
-    InfeasibleProblemError,
-    ObjectiveError,
     SourceDataError,
     guarded,
 )
@@ -53,43 +51,15 @@ sizes_option: Decorator = click.option(
 )
 
 
-class Task(Protocol):
-    """Objective, discipline and case, as `freshopt check` lists them."""
-
-    @property
-    def objective(self) -> str:
-        """Name of the objective."""
-
-    @property
-    def refresh(self) -> str:
-        """The discipline."""
-
-    @property
-    def case(self) -> Case:
-        """Sources and constraints."""
-
-    @property
-    def parameters(self) -> Parameters:
-        """Parameters of the objective besides the sources."""
-
-
 def made(tasks: Sequence[Task], *, own: bool) -> list[Objective] | list[tuple[str, Problem]]:
     """Return the user's own problems, or each objective's families once."""
     if not own:
         once = {(task.objective, task.refresh): _alike(task.parameters) for task in tasks}
         return [objective_of(name, refresh, given) for (name, refresh), given in once.items()]
-    problems: list[tuple[str, Problem]] = []
-    first: FreshoptError | None = None
-    for task in tasks:
-        try:
-            objective = objective_of(task.objective, task.refresh, task.parameters)
-            problem = Problem(objective, task.case.sources, task.case.bandwidth, task.case.host_limits)
-        except (ObjectiveError, InfeasibleProblemError) as error:
-            first = first or error
-        else:
-            problems.append((f"{task.objective}, {task.refresh}", problem))
-    if first is not None and not problems:
-        raise first
+    found = [(f"{task.objective}, {task.refresh}", task.problem()) for task in tasks]
+    problems = [(label, made) for label, made in found if isinstance(made, Problem)]
+    if found and not problems:
+        raise next(made for _, made in found if isinstance(made, FreshoptError))
     return problems
 
 
