@@ -90,7 +90,7 @@ def frontier(
             known,
             max(wanted),
             tables.host_limits_of(host_limits, unit),
-            constraints.made(SourceColumns(known, table, "SOURCES"), refresh),
+            constraints.made(SourceColumns(known, table, "SOURCES"), refresh, unit),
         )
         found = trace(problem, wanted)
         if staging is not None:

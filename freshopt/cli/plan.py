@@ -298,7 +298,8 @@ def _declared(
     constraints: ConstraintOptions, columns: Path | None, refresh: str | None, sources: Sources
 ) -> list[Constraint]:
     """Return the declared constraints on a plan's sources."""
-    return constraints.made(SourceColumns.by_name(sources, columns, "--source-columns FILE"), refresh)
+    known = SourceColumns.by_name(sources, columns, "--source-columns FILE")
+    return constraints.made(known, refresh, sources.time_unit)
 
 
 # Findings whose tables are printed too.

@@ -10,7 +10,6 @@ from typing import Any
 import click
 import numpy.typing as npt
 
-from freshopt.cli.constraint_columns import PartitionColumns
 from freshopt.cli.solve_dask import connected
 from freshopt.distributed import plan as plan_partitions
 from freshopt.distributed.partitioned_sources import footer, parquet_files
@@ -32,6 +31,7 @@ from freshopt.terminal.constraint_options import ConstraintOptions
 from freshopt.terminal.estimator_options import Estimation
 from freshopt.terminal.log_inputs import Origin
 from freshopt.terminal.settings_file import write_settings
+from freshopt.terminal.source_columns import PartitionColumns
 
 PASSES = 7  # of most plans, for the progress bar
 _WHOLE_LOG = ("prior", "half_life", "reset")  # settings of estimators that depend on all of the log
@@ -159,7 +159,7 @@ def _declared(
     for file in table:
         footer(file)
     known = PartitionColumns(table, str(columns or "--source-columns FILE"), host=hosts is not None)
-    made = known.made(constraints, refresh, time_unit)
+    made = constraints.made(known, refresh, time_unit)
     rows = column_rows(made, None, {})
     own = dict.fromkeys(name for one in rows for name in one.columns)
     wanted = tuple(name for name in own if not known.elsewhere(name))

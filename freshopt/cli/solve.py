@@ -258,7 +258,7 @@ def solve(
                     "--retry-at-once out."
                 )
             known = retried_at_once(known)
-        given = constraints.made(SourceColumns(known, listed, "SOURCES"), refresh)
+        given = constraints.made(SourceColumns(known, listed, "SOURCES"), refresh, unit)
         problem = Problem(
             Spend() if constraints.cheapest else goal.made(refresh, unit, own),
             known,

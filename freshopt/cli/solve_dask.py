@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from freshopt.cli.constraint_columns import PartitionColumns
 from freshopt.distributed import PartitionedSources
 from freshopt.distributed import solve as solve_partitions
 from freshopt.distributed.partitioned_sources import UNIT, read
@@ -23,6 +22,7 @@ from freshopt.terminal import inputs, tables
 from freshopt.terminal.console import plain, progress
 from freshopt.terminal.constraint_options import ConstraintOptions
 from freshopt.terminal.own_objectives import is_own
+from freshopt.terminal.source_columns import PartitionColumns
 from freshopt.units import rate_of
 
 # Solvers for partitioned sources.
@@ -60,7 +60,7 @@ def solve_in_partitions(
     objective = Spend() if constraints.cheapest else goal.made(refresh, unit)
     declared = constraints.given()
     files = tuple(dict.fromkeys(Path(part.path) for part in known.parts))
-    rows = PartitionColumns(files, str(sources)).made(constraints, refresh, unit)
+    rows = constraints.made(PartitionColumns(files, str(sources)), refresh, unit)
     beside = out.with_name(f"{out.name}.constraints.parquet")
     table = complete_file(beside, overwrite) if declared else nullcontext()
     with table as staging, connected(scheduler), progress(PASSES) as report:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from freshopt.modelling.constraints.nested import Nested
 from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.short_form import NAMES
 from freshopt.terminal.options import Decorator
-from freshopt.terminal.source_columns import SourceColumns, costs_by_name, limits_of
-from freshopt.terminal.target_grammar import Goal, goals_of
+from freshopt.terminal.source_columns import PartitionColumns, SourceColumns, limits_of
+from freshopt.terminal.target_grammar import goals_of
 from freshopt.terminal.wish_options import names_of, own_option, table_options
 from freshopt.units import rate_of
 
@@ -72,14 +72,31 @@ class ConstraintOptions:
             more = ", or --cheapest for the least that meets the targets" if self.targets else ""
             raise click.UsageError(f"Missing option '--bandwidth'. Pass such as --bandwidth 200/day{more}.")
 
-    def made(self, columns: SourceColumns, refresh: str | None) -> list[Constraint]:
-        """Return the constraints on the sources of `columns`."""
-        unit = columns.sources.time_unit
-        found: list[Constraint] = [_budget(text, columns, unit) for text in self.budgets]
+    def made(
+        self, columns: SourceColumns | PartitionColumns, refresh: str | None, time_unit: str
+    ) -> list[Constraint]:
+        """Return the constraints on sources with these columns."""
+        found: list[Constraint] = []
+        for text in self.budgets:
+            name, what, most, is_file = _budget_of(text, time_unit)
+            cost = columns.cost(what, f"--budget {name}", is_file=is_file)
+            found.append(Budget(most, cost=cost, name=name))
         if self.nested is not None and self.nested_limits is not None:
-            levels = [columns.labels(name, "--nested") for name in levels_of(self.nested)]
-            found.append(nested_of(levels, *limits_of(self.nested_limits, unit)))
-        return found + [_target(goal, columns) for goal in goals_of(self.targets, refresh, unit)]
+            levels, whole = columns.levels(_names_of(self.nested))
+            sides = [
+                {_as_written(key) if whole else key: limit for key, limit in side.items()} or None
+                for side in limits_of(self.nested_limits, time_unit)
+            ]
+            found.append(Nested(levels, *sides))
+        for goal in goals_of(self.targets, refresh, time_unit):
+            by: Any = None
+            bound: Any = goal.everywhere
+            if goal.column is not None:
+                by, known = columns.groups(goal.column, wanted=bound is not None)
+                bound = ({} if bound is None else dict.fromkeys(known, bound)) | goal.groups
+            side = "at_least" if goal.objective.sense == "maximise" else "at_most"
+            found.append(Target(goal.objective, by=by, name=goal.name, **{side: bound}))
+        return found
 
 
 def constraint_options(*, cheapest: bool = True) -> Decorator:
@@ -111,7 +128,7 @@ def refuse_constraints(words: str) -> Decorator:
     return add
 
 
-def levels_of(nested: str) -> list[str]:
+def _names_of(nested: str) -> list[str]:
     """Return the columns that --nested names."""
     names = [name.strip() for name in nested.split(",")]
     if not all(names):
@@ -119,12 +136,7 @@ def levels_of(nested: str) -> list[str]:
     return names
 
 
-def nested_of(levels: Sequence[Any], at_most: dict[Any, float], at_least: dict[Any, float]) -> Nested:
-    """Return nested limits and reserves, of which one side may be empty."""
-    return Nested(levels, at_most or None, at_least or None)
-
-
-def budget_of(text: str, unit: str) -> tuple[str, str, float, bool]:
+def _budget_of(text: str, unit: str) -> tuple[str, str, float, bool]:
     """Return a budget's name, costs, limit, and whether costs are a file."""
     name, equals, rest = (part.strip() for part in text.partition("="))
     what, colon, limit = (part.strip() for part in rest.rpartition(":"))
@@ -139,23 +151,6 @@ def budget_of(text: str, unit: str) -> tuple[str, str, float, bool]:
     return name, what, most, what.endswith(ENDINGS)
 
 
-def bounds_of(goal: Goal, known: Sequence[str]) -> dict[str, Any]:
-    """Return a goal's bound by its side, given the known groups."""
-    bound: float | dict[str, float] | None = goal.everywhere
-    if goal.column is not None:
-        everywhere = {} if goal.everywhere is None else dict.fromkeys(sorted(known), goal.everywhere)
-        bound = everywhere | goal.groups
-    return {"at_least" if goal.objective.sense == "maximise" else "at_most": bound}
-
-
-def _budget(text: str, columns: SourceColumns, unit: str) -> Budget:
-    name, what, most, is_file = budget_of(text, unit)
-    option = f"--budget {name}"
-    cost = costs_by_name(columns.sources, Path(what), option) if is_file else columns.numbers(what, option)
-    return Budget(most, cost=cost, name=name)
-
-
-def _target(goal: Goal, columns: SourceColumns) -> Target:
-    by = None if goal.column is None else columns.labels(goal.column, "--target")
-    known = [] if by is None else sorted({label for label in by.tolist() if label is not None})
-    return Target(goal.objective, by=by, name=goal.name, **bounds_of(goal, known))
+def _as_written(key: str) -> int | str:
+    """Return a group as a column of integers has it."""
+    return int(key) if key.removeprefix("-").isdigit() and str(int(key)) == key else key

@@ -1,20 +1,26 @@
-"""Columns of source tables: costs and groups for constraints."""
+"""Columns of source tables: costs and groups for constraints.
+
+`SourceColumns` are those of sources in memory, by value, `PartitionColumns` those of files, by name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError
+from freshopt.errors import SourceDataError, list_offenders
 from freshopt.logs import schema
 from freshopt.logs.schema import NAMED, Table, naming, require_columns
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
+
+if TYPE_CHECKING:
+    import polars
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,13 +47,26 @@ class SourceColumns:
         table = Table.read(path, schema.SOURCE_ROWS).of(_names(sources, where))
         return cls(sources, table, where)
 
-    def numbers(self, column: str, what: str) -> Array:
-        """Return a column as numbers >= 0."""
-        if self.table is None and column == "refresh_cost":
+    def cost(self, what: str, option: str, *, is_file: bool) -> Array:
+        """Return what a refresh costs, >= 0, by a column or a file."""
+        if is_file:
+            with naming(option):
+                path = Path(what)
+                return Table.read(path, schema.COSTS).of(_names(self.sources, option), "cost").numbers("cost")
+        if self.table is None and what == "refresh_cost":
             return self.sources.refresh_cost
-        table = self._with(column, what)
-        with naming(what):
-            return table.numbers(column)
+        table = self._with(what, option)
+        with naming(option):
+            return table.numbers(what)
+
+    def levels(self, names: Sequence[str]) -> tuple[list[npt.NDArray[Any]], bool]:
+        """Return nested groups, and whether integers name some."""
+        return [self.labels(name, "--nested") for name in names], False
+
+    def groups(self, column: str, *, wanted: bool) -> tuple[npt.NDArray[Any], list[str]]:  # noqa: ARG002
+        """Return the group of each source, and all groups."""
+        by = self.labels(column, "--target")
+        return by, sorted({label for label in by.tolist() if label is not None})
 
     def labels(self, column: str, what: str) -> npt.NDArray[Any]:
         """Return a column as texts, None where a cell is empty."""
@@ -58,28 +77,101 @@ class SourceColumns:
             return np.array([str(host) for host in self.sources.host.tolist()], dtype=object)
         table = self._with(column, what)
         cells = table.frame[column]
-        if cells.dtype.is_float() or cells.dtype.is_nested():
-            raise SourceDataError(
-                f"{what}: column '{column}' of {table.cells.path} holds {cells.dtype}. Write groups as text "
-                "or integers."
-            )
+        _require_groups(cells.dtype, column, what, table.cells.path)
         found = cells.cast(polars.String).to_list()
         return np.array([cell if cell else None for cell in found], dtype=object)
 
     def _with(self, column: str, what: str) -> Table:
         if self.table is None:
-            raise SourceDataError(
-                f"{what} names the column '{column}', but there is no table. Pass {self.where}."
-            )
+            raise _no_table(column, what, self.where)
         with naming(what):
             require_columns(self.table.frame.columns, NAMED._replace(needed=(column,)), self.table.cells.path)
         return self.table
 
 
-def costs_by_name(sources: Sources, path: Path, what: str) -> Array:
-    """Return the cost of each source from a table."""
-    with naming(what):
-        return Table.read(path, schema.COSTS).of(_names(sources, what), "cost").numbers("cost")
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionColumns:
+    """Columns of a folder of Parquet files, of which none is held.
+
+    Attributes
+    ----------
+    where : str
+        What names the files, for messages.
+    host : bool
+        Whether hosts come from elsewhere.
+    """
+
+    files: tuple[Path, ...]
+    where: str
+    host: bool = False
+
+    def elsewhere(self, column: str) -> bool:
+        """Return whether a column is known from elsewhere."""
+        return column == "host" and self.host
+
+    def cost(self, what: str, option: str, *, is_file: bool) -> str:
+        """Return the column of what a refresh costs."""
+        if is_file:
+            raise SourceDataError(
+                f"{option}: --engine dask reads costs from columns. Make {what} a column of {self.where}."
+            )
+        self._kind(what, option, groups=False)
+        return what
+
+    def levels(self, names: Sequence[str]) -> tuple[list[str], bool]:
+        """Return the columns of nested groups, and whether integers name some."""
+        whole = [self._kind(name, "--nested").is_integer() for name in names]
+        return list(names), any(whole)
+
+    def groups(self, column: str, *, wanted: bool) -> tuple[str, list[str]]:
+        """Return the column of groups, and all of them if they are wanted."""
+        import polars
+
+        self._kind(column, "--target")
+        if not wanted:
+            return column, []
+        if self.elsewhere(column):
+            raise SourceDataError(
+                f"--target by {column}: --hosts lists no groups. Make it a column of {self.where}."
+            )
+        cells = self._frame().select(polars.col(column).cast(polars.String).unique()).collect()[column]
+        return column, sorted(cell for cell in cells.to_list() if cell)
+
+    def _frame(self) -> polars.LazyFrame:
+        import polars
+
+        return polars.scan_parquet([str(file) for file in self.files])
+
+    def _kind(self, column: str, what: str, *, groups: bool = True) -> polars.DataType:
+        """Return a column's type."""
+        import polars
+
+        if self.elsewhere(column):
+            return polars.String()
+        if not self.files:
+            raise _no_table(column, what, self.where)
+        known = self._frame().collect_schema()
+        if column not in known:
+            raise SourceDataError(
+                f"{what}: {self.where} has no column '{column}', it has {list_offenders(list(known))}. "
+                "Correct the name, or add the column."
+            )
+        if groups:
+            _require_groups(known[column], column, what, self.where)
+        return known[column]
+
+
+def _no_table(column: str, what: str, where: str) -> SourceDataError:
+    """Return the error of a column without a table."""
+    return SourceDataError(f"{what} names the column '{column}', but there is no table. Pass {where}.")
+
+
+def _require_groups(kind: polars.DataType, column: str, what: str, where: object) -> None:
+    """Raise for a column whose cells name no groups."""
+    if kind.is_float() or kind.is_nested():
+        raise SourceDataError(
+            f"{what}: column '{column}' of {where} holds {kind}. Write groups as text or integers."
+        )
 
 
 def limits_of(path: Path, time_unit: str) -> tuple[dict[str, float], dict[str, float]]:
