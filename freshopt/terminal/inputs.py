@@ -19,6 +19,7 @@ from freshopt.logs.read_crawls import read_log
 from freshopt.modelling.objective import Objective
 from freshopt.naming import OBJECTIVES, Parameters, objective_of
 from freshopt.terminal import options
+from freshopt.terminal.commands import not_for
 from freshopt.terminal.own_objectives import OwnObjective, is_own
 from freshopt.units import duration_of
 
@@ -88,10 +89,8 @@ class Goal:
             if value is None:
                 continue
             if self.objective is not None and name not in OBJECTIVES[self.objective].uses:
-                owners = ", ".join(key for key, named in OBJECTIVES.items() if name in named.uses)
-                raise SourceDataError(
-                    f"--{name} is for --objective {owners}, not for {self.objective}. Leave it out."
-                )
+                owners = [key for key, named in OBJECTIVES.items() if name in named.uses]
+                raise SourceDataError(not_for(f"--{name}", owners, self.objective, "--objective"))
             if getattr(columns, name) is not None:
                 raise SourceDataError(
                     f"--{name} and the column '{name}' of the sources both give it. Leave one of them out."

@@ -24,7 +24,7 @@ from freshopt.scheduling.rate_table import read_rates
 from freshopt.scheduling.schedule import Method
 from freshopt.scheduling.slot_assignment import Assignment, SlotAssignment
 from freshopt.terminal import tables
-from freshopt.terminal.commands import OneOf
+from freshopt.terminal.commands import OneOf, not_for
 from freshopt.terminal.console import count
 from freshopt.terminal.wish_options import option_of, own_option, table_options, wished
 from freshopt.units import SECONDS, duration_of
@@ -103,9 +103,7 @@ class Choice:
             use = owners.get(option, ("slots",))
             free = option == "--method" or (option == "--hosts" and by_host)
             if value is not None and not free and name not in use:
-                raise click.UsageError(
-                    f"{option} is for --method {', '.join(use)}, not for {name}. Leave it out."
-                )
+                raise click.UsageError(not_for(option, use, name, "--method"))
         if name in WEIGHED:
             problem = self._problem(frame, unit)
             return Greedy(problem) if name == "greedy" else DiscreteCounts(problem)
