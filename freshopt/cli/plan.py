@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.naming import PLANNED
-from freshopt.planning.backtest import BackTest, backtest
+from freshopt.planning.backtest import backtest
 from freshopt.planning.clashes import DASK, OF_TIMES, ON_REQUEST
 from freshopt.planning.plan import Plan
 from freshopt.planning.plan import plan as make_plan
@@ -235,6 +235,10 @@ def plan(
         each = None if held is None or held.details is None else held.details.to_frame()
         names = write_files(made, staging, csv=csv, more=more, held_out=each)
         names.append(write_settings(context, staging, out))
+    if as_json:
+        click.echo((out / SUMMARY).read_text(encoding="utf-8").rstrip("\n"))
+    if as_json or quiet:
+        return
     again = ""
     if loop is not None:
         files = " or ".join(str(path) for path in own_crawls)
@@ -242,8 +246,17 @@ def plan(
             f"Append what the schedule's crawls find (source, time, changed) to {files}; this line of a "
             f"crontab plans again from them:\n{loop}"
         )
-    told = Told(made, out, names, found.words, str(goal.objective), fetches, held, again)
-    tell_plan(told, details=details, json=as_json, quiet=quiet)
+    _tell(
+        made,
+        out,
+        names,
+        read=found.words,
+        objective=str(goal.objective),
+        fetches=fetches,
+        again=again,
+        replayed=held is not None,
+        details=details,
+    )
 
 
 def _refuse(
@@ -306,66 +319,39 @@ def _declared(
 TABLES = ("earlier", "held-out")
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A plan as it was written, with further words.
-
-    Attributes
-    ----------
-    folder : Path
-        Where it was written.
-    files : sequence of str
-        Their names in it.
-    log : str
-        What the log is called, with its crawls and sources.
-    objective : str
-        Its name as the command line has it.
-    fetches : sequence of (str, str)
-        Rows on fetches that failed.
-    again : str
-        How to plan again, or empty.
-    """
-
-    made: Plan
-    folder: Path
-    files: Sequence[str]
-    log: str
-    objective: str
-    fetches: Sequence[tuple[str, str]] = ()
-    held: BackTest | None = None
-    again: str = ""
-
-
-def tell_plan(told: Told, *, details: bool = False, json: bool = False, quiet: bool = False) -> None:
-    """Print a plan: ten lines, all details, JSON, or nothing."""
-    if json:
-        click.echo((told.folder / SUMMARY).read_text(encoding="utf-8").rstrip("\n"))
-    if json or quiet:
-        return
-    known = Context.of(Facts.of(told.folder))
+def _tell(
+    made: Plan,
+    folder: Path,
+    files: Sequence[str],
+    *,
+    read: str,
+    objective: str,
+    fetches: Sequence[tuple[str, str]],
+    again: str,
+    replayed: bool,
+    details: bool,
+) -> None:
+    """Print a plan as it was written: ten lines, or all details."""
+    known = Context.of(Facts.of(folder))
     click.echo(headline(known, width=columns(), warned=True))
     if details:
         click.echo()
-        found = findings(known, PlanFolder(told.folder, known), read=told.log, objective=told.objective)
+        found = findings(known, PlanFolder(folder, known), read=read, objective=objective)
         rows = (row for each in found if each.key != "warnings" for row in each.rows())  # said by now
-        show([*rows, *told.fetches, _time(told.made)])
+        steps = ", ".join(f"{step} {seconds:.2f} s" for step, seconds in made.seconds.items())
+        show([*rows, *fetches, ("time", steps)])
         for each in found:
             if each.key in TABLES and each.table is not None:
                 notes = [wrapped(note) for note in each.facts.get("notes", ())]
                 click.echo(
                     "\n" + "\n".join([wrapped(f"{each.table.caption}:"), fitted(each.table.texts()), *notes])
                 )
-    elif told.fetches:
+    elif fetches:
         click.echo()
-        show(told.fetches)
-    if told.again:
-        click.echo(f"\n{told.again}")
+        show(fetches)
+    if again:
+        click.echo(f"\n{again}")
     click.echo(
-        ("\n" if details or told.again or told.fetches else "")
-        + closing(known, told.folder, told.files, details=details, replayed=told.held is not None)
+        ("\n" if details or again or fetches else "")
+        + closing(known, folder, files, details=details, replayed=replayed)
     )
-
-
-def _time(made: Plan) -> tuple[str, str]:
-    """Return the row of the seconds of each step."""
-    return "time", ", ".join(f"{step} {seconds:.2f} s" for step, seconds in made.seconds.items())
