@@ -10,7 +10,7 @@ from typing import Literal
 
 import click
 
-from freshopt.cli.pipeline_plan import FILES, OBJECTIVES, PipelinePlan, plan_pipeline
+from freshopt.cli.pipeline_plan import FILES, OBJECTIVES, plan_pipeline
 from freshopt.cli.report import command_line
 from freshopt.cli.schedule import exported_rows
 from freshopt.errors import SourceDataError, list_offenders
@@ -24,7 +24,7 @@ from freshopt.terminal.commands import OneOf, command
 from freshopt.terminal.console import show, working
 from freshopt.terminal.wish_options import own_option, table_options, wished
 from freshopt.tools.dbt_project import DbtJobs, Manifest, read_manifest
-from freshopt.tools.export import Exported, export
+from freshopt.tools.export import export
 from freshopt.units import convert_time, duration_of, rate_of
 
 
@@ -123,16 +123,15 @@ def pipeline(
         periods = DbtJobs.periods(time_unit) if asked.kind else None
         made = plan_pipeline(line, limit, asked.objective, aligned=asked.phases == "aligned", periods=periods)
         written = made.write(staging, csv=csv, more={"command": command_line(context)})
-        done = _jobs(made, graph, staging) if asked.kind else None
+        done = None
+        if asked.kind:
+            file = graph / "manifest.json" if graph.is_dir() else graph
+            rates = dict(zip(line.source_names, made.rates.tolist(), strict=True))
+            done = export(rates, DbtJobs(file), staging / "jobs", time_unit=time_unit)
     shown = made.rows(str(graph), "second" if in_seconds else "refresh" if asked.cost is None else "unit")
     show([*shown, *([] if done is None else exported_rows("dbt", done))])
     jobs = ["jobs/selectors.yml", "jobs/crontab"] if asked.kind else []
     click.echo(f"\nwrote {', '.join([*written, *jobs])} to {out}")
-
-
-def _jobs(made: PipelinePlan, manifest: Path, folder: Path) -> Exported:
-    file = manifest / "manifest.json" if manifest.is_dir() else manifest
-    return export(made.named_rates(), DbtJobs(file), folder / "jobs", time_unit=made.line.sources.time_unit)
 
 
 # An amount of time, such as 4h.

@@ -72,10 +72,6 @@ class PipelinePlan:
         weight = self.line.importance
         return float(weight @ fresh) / float(weight.sum())
 
-    def named_rates(self) -> dict[str, float]:
-        """Return the rates by name."""
-        return dict(zip(self.line.source_names, self.rates.tolist(), strict=True))
-
     def one_cron(self) -> float:
         """Return the mean freshness of one cron for all nodes, parents first."""
         cost = self.line.sources.refresh_cost

@@ -16,6 +16,7 @@ from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.read_crawls import read_log
 from freshopt.logs.read_events import read_history
+from freshopt.logs.schema import IMPORTANCES, column_of
 from freshopt.logs.tables import column_names, read_table, table_ending, write_table
 from freshopt.noisy_signals.rule_table import read_rule
 from freshopt.noisy_signals.signal_table import SignalTable
@@ -112,7 +113,7 @@ def replay(
         inputs.require_other(schedule, out)
     with complete_file(out, overwrite) if out else nullcontext() as staging:
         world, until, clock, words, heard = _world(asked, time_unit, answers_are_changes)
-        weights = tables.importance_of(asked.importance)
+        weights = column_of(asked.importance, IMPORTANCES)
         skip = 0.0 if asked.skip is None else duration_of("--skip", asked.skip, world.time_unit)
         importance = None if weights is None else weights(world.names)
         if heard is None:

@@ -26,12 +26,13 @@ from freshopt.live.signal_feed import SignalFeed
 from freshopt.live.source_command import Fetch, SourceCommand
 from freshopt.live.sqlite_store import holds_planner
 from freshopt.logs.log_files import is_table
+from freshopt.logs.read_crawls import read_log
 from freshopt.logs.schema import LISTED, Table
 from freshopt.logs.source_index import hosts_of_urls
 from freshopt.noisy_signals.with_signals import require_signals
 from freshopt.numerics.arrays import labels_of
 from freshopt.planning.request import Clock
-from freshopt.terminal import inputs, options
+from freshopt.terminal import options
 from freshopt.terminal.commands import OneOf, command
 from freshopt.terminal.console import count, show
 from freshopt.terminal.own_objectives import live_objective_of
@@ -278,7 +279,7 @@ def _named(names: list[str]) -> polars.DataFrame:
 
 def _history(path: Path, *, answers_are_changes: bool) -> CrawlLog:
     """Return a log whose times are dates."""
-    found = inputs.log_of(path, None, "day", answers_are_changes=answers_are_changes)
+    found = read_log(path, "day", answers_are_changes=answers_are_changes)
     if found.origin is None:
         raise SourceDataError(
             f"{path} has numbers for times, and a live plan follows the clock. Write dates such as "

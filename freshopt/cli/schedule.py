@@ -12,6 +12,7 @@ import numpy as np
 from freshopt.errors import SourceDataError
 from freshopt.formatting import percent
 from freshopt.logs.atomic_output import complete_file
+from freshopt.logs.schema import HOSTS, column_of
 from freshopt.logs.source_index import hosts_of_urls
 from freshopt.logs.tables import table_ending, write_table
 from freshopt.scheduling.host_gap import with_host_gap
@@ -120,7 +121,7 @@ def schedule(
                 raise click.UsageError(
                     "--host-gap is not for --method slots, which has --min-gap. Give that."
                 )
-            host_of = tables.hosts_of(choice.hosts) or hosts_of_urls
+            host_of = column_of(choice.hosts, HOSTS) or hosts_of_urls
             names = np.arange(len(made.rates)) if made.names is None else made.names
             made = with_host_gap(made, host_of(names), gap, seed=seed)
         _write_times(made, begin, kind, staging)

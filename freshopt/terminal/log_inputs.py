@@ -18,7 +18,7 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.file_kinds import require_file
 from freshopt.logs.last_modified import since_birth
 from freshopt.logs.log_files import log_hosts
-from freshopt.logs.read_crawls import fetch_statuses
+from freshopt.logs.read_crawls import fetch_statuses, read_log
 from freshopt.logs.read_events import is_history, read_history, requests_of
 from freshopt.logs.schema import found_in
 from freshopt.logs.source_index import hosts_of_urls
@@ -179,12 +179,16 @@ class Origin:
             return Found(found, FLAGS[name].called.format(path))
         if isinstance(self.files, Path) and is_history(self.files):
             return Found(read_history(self.files, time_unit=time_unit), self.name)
-        log = inputs.log_of(
+        if self.example is not None:
+            return Found(inputs.example_log(self.example, time_unit), self.name)
+        client = self.chosen
+        log = read_log(
             self.files,
-            self.example,
             time_unit,
-            self.names(),
-            self.chosen,
+            columns=self.names(),
+            client=client.address,
+            agent=client.agent,
+            pattern=client.pattern,
             answers_are_changes=self.answers_are_changes,
         )
         if self.sources is not None:

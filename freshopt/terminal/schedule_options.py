@@ -12,6 +12,7 @@ import click
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.logs.schema import HOSTS, column_of
 from freshopt.modelling.problem import Problem
 from freshopt.naming import objective_of
 from freshopt.numerics.arrays import Array, IntArray
@@ -151,7 +152,7 @@ class Choice:
             )
         if self.hosts is None and self.per_host is not None:
             raise click.UsageError("--per-host needs to know the hosts. Name their table: --hosts.")
-        host_of = tables.hosts_of(self.hosts)
+        host_of = column_of(self.hosts, HOSTS)
         names = read_rates(frame, unit).names
         host = None if host_of is None or names is None else host_of(names)
         closed = [window for text in self.blackout for window in _windows(text, unit, horizon, start, host)]
