@@ -21,7 +21,6 @@ from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.naming import NAMES, Parameters, objective_of
 from freshopt.terminal.console import heartbeat, progress
-from freshopt.terminal.options import Decorator
 from freshopt.terminal.own_objectives import imported
 from freshopt.testing.foreign_runs import Outcome, Verdict, as_function, attempt
 from freshopt.testing.problem_families import MOST, SCALES, SIZES
@@ -29,26 +28,6 @@ from freshopt.testing.recipe import Recipe
 from freshopt.testing.validation import validate, validate_on
 
 WRITTEN = "Write MODULE:FUNCTION, such as mysolver:solve."
-
-solver_option: Decorator = click.option(
-    "--solver",
-    metavar="MODULE:FUNCTION",
-    help="Solver of your own, a function from a problem to rates; MODULE may lie in the current folder.",
-)
-seed_option: Decorator = click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Random seed of the problem families for --solver.",
-)
-sizes_option: Decorator = click.option(
-    "--n",
-    "sizes",
-    metavar="NUMBERS",
-    help="Numbers of sources, comma-separated, of the problem families for --solver (default: "
-    f"{','.join(map(str, SIZES))}).",
-)
 
 
 def made(tasks: Sequence[Task], *, own: bool) -> list[Objective] | list[tuple[str, Problem]]:
