@@ -16,7 +16,7 @@ from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.read_crawls import read_log
 from freshopt.logs.read_events import read_history
-from freshopt.logs.schema import IMPORTANCES, column_of
+from freshopt.logs.schema import IMPORTANCES, TIMES, Table, column_of
 from freshopt.logs.tables import column_names, read_table, table_ending, write_table
 from freshopt.noisy_signals.rule_table import read_rule
 from freshopt.noisy_signals.signal_table import SignalTable
@@ -218,7 +218,8 @@ def _schedule(
     """
     if "wait" in column_names(path):
         raise SourceDataError(f"{path} is a rule of crawls that follow signals. Give these with --signals.")
-    frame, time = tables.times_of(path)
+    table = Table.read(path, TIMES)
+    frame, time = table.frame, table.numbers("time")
     labels = np.arange(len(world)) if world.names is None else world.names
     place = {str(name): k for k, name in enumerate(labels.tolist())}
     named = [str(name) for name in frame["source"].to_list()]

@@ -136,12 +136,6 @@ def _no_sources(path: Path) -> SourceDataError:
     )
 
 
-def times_of(path: Path) -> tuple[polars.DataFrame, Array]:
-    """Return a schedule's rows and its times >= 0."""
-    table = Table.read(path, schema.TIMES)
-    return table.frame, table.numbers("time")
-
-
 def starts_of(path: Path, names: npt.NDArray[Any]) -> list[Any]:
     """Return since when each source exists, None where unknown."""
     table = Table.read(path, schema.STARTS)
