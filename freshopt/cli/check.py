@@ -34,7 +34,7 @@ from freshopt.units import rate_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
-    """What is solved, by which solvers, and what their answers are held to."""
+    """What is solved, by which solvers, and how answers are judged."""
 
     refresh: Literal["periodic", "poisson"] | None = own_option(
         help="Refresh discipline to check (default: every one that the objective has)."

@@ -331,7 +331,7 @@ def _tell(
     replayed: bool,
     details: bool,
 ) -> None:
-    """Print a plan as it was written: ten lines, or all details."""
+    """Print a plan: ten lines, or all details."""
     known = Context.of(Facts.of(folder))
     click.echo(headline(known, width=columns(), warned=True))
     if details:

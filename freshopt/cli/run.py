@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What fetches the sources of a live plan, how, and for how long."""
+    """What fetches a live plan's sources, and for how long."""
 
     text: str | None = own_option(
         names=("--command",),

@@ -53,7 +53,7 @@ class Table(NamedTuple):
 
 
 def listed(what: str, shown: int, of: int) -> str:
-    """Return a caption, which says where not all rows are shown."""
+    """Return a caption; it says where rows are left out."""
     return f"{what}: the first {shown:,} of {of:,}" if shown < of else what
 
 

@@ -27,7 +27,7 @@ PARAMETERS = {"power": "exponent", "deadline": "deadline"}
 
 
 def not_for(option: str, owners: Iterable[str], chosen: object, of: str) -> str:
-    """Return the refusal of an option that is for other choices of `of`."""
+    """Return the refusal of an option of other choices."""
     return f"{option} is for {of} {', '.join(owners)}, not for {chosen}. Leave it out."
 
 

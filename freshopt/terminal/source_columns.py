@@ -48,7 +48,7 @@ class SourceColumns:
         return cls(sources, table, where)
 
     def cost(self, what: str, option: str, *, is_file: bool) -> Array:
-        """Return what a refresh costs, >= 0, by a column or a file."""
+        """Return what refreshes cost, by a column or a file."""
         if is_file:
             with naming(option):
                 path = Path(what)
@@ -119,12 +119,12 @@ class PartitionColumns:
         return what
 
     def levels(self, names: Sequence[str]) -> tuple[list[str], bool]:
-        """Return the columns of nested groups, and whether integers name some."""
+        """Return columns of nested groups, and whether integers name some."""
         whole = [self._kind(name, "--nested").is_integer() for name in names]
         return list(names), any(whole)
 
     def groups(self, column: str, *, wanted: bool) -> tuple[str, list[str]]:
-        """Return the column of groups, and all of them if they are wanted."""
+        """Return the column of groups, and them if wanted."""
         import polars
 
         self._kind(column, "--target")

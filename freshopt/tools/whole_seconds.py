@@ -176,7 +176,7 @@ def require_clocked(table: RateTable, tool: str) -> None:
 
 
 def on_ladder(seconds: IntArray, ladder: Iterable[int]) -> IntArray:
-    """Return intervals rounded up to a ladder's; none is above its last."""
+    """Return intervals, at most the last, rounded up to a ladder."""
     steps = np.array([*ladder])
     up: IntArray = np.where(seconds == NEVER, NEVER, steps[np.searchsorted(steps, seconds)])
     return up
