@@ -83,11 +83,11 @@ class ConstraintOptions:
             found.append(Budget(most, cost=cost, name=name))
         if self.nested is not None and self.nested_limits is not None:
             levels, whole = columns.levels(_names_of(self.nested))
-            sides = [
+            at_most, at_least = (
                 {_as_written(key) if whole else key: limit for key, limit in side.items()} or None
                 for side in limits_of(self.nested_limits, time_unit)
-            ]
-            found.append(Nested(levels, *sides))
+            )
+            found.append(Nested(levels, at_most, at_least))
         for goal in goals_of(self.targets, refresh, time_unit):
             by: Any = None
             bound: Any = goal.everywhere
