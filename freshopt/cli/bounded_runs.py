@@ -17,7 +17,6 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, Self
 
-import click
 import numpy as np
 
 from freshopt.certificates.solution import UNPROVED, Solution, Status
@@ -26,7 +25,6 @@ from freshopt.errors import FreshoptError
 from freshopt.modelling.problem import Problem
 from freshopt.sampled_gap import SampledSolver
 from freshopt.solvers import AutomataTree, Conic, MirrorDescent, ProjectedGradient
-from freshopt.terminal.options import Decorator
 
 # Solvers whose time depends on the scaling of the data; the others make some dozens of passes.
 ITERATIVE = (Conic, MirrorDescent, ProjectedGradient, AutomataTree)
@@ -34,15 +32,6 @@ ITERATIVE = (Conic, MirrorDescent, ProjectedGradient, AutomataTree)
 LIMIT = 60.0
 # A month; what waits longer is for no one.
 LONGEST = 30 * 86_400.0
-
-time_limit_option: Decorator = click.option(
-    "--time-limit",
-    type=float,
-    metavar="SECONDS",
-    default=LIMIT,
-    show_default=True,
-    help="Seconds that an iterative solver, or one of your own, may take on one problem.",
-)
 
 
 class NoAnswerError(Exception):

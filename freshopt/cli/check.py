@@ -5,75 +5,79 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal
 
 import click
 import numpy as np
 
 from freshopt.cli import check_foreign
-from freshopt.cli.bounded_runs import LONGEST, BoundedRuns, bounded, solving, time_limit_option
-from freshopt.cli.check_problems import LEFT_OUT, Case, built_in, takes_long
+from freshopt.cli.bounded_runs import LIMIT, LONGEST, BoundedRuns, bounded, solving
+from freshopt.cli.check_problems import LEFT_OUT, Case, Task, built_in, takes_long
 from freshopt.cli.check_summary import Checked, Digest, Skipped, page
 from freshopt.crosscheck import cross_check
-from freshopt.errors import FreshoptError, InfeasibleProblemError, ObjectiveError, SourceDataError, suggestion
+from freshopt.errors import FreshoptError, SourceDataError, suggestion
 from freshopt.formatting import fitted
 from freshopt.logs.atomic_output import complete_file
 from freshopt.modelling.problem import Problem
-from freshopt.naming import OBJECTIVES, Parameters, objective_of
+from freshopt.naming import OBJECTIVES, Parameters
 from freshopt.terminal import inputs, options, tables
-from freshopt.terminal.commands import OneOf, command
+from freshopt.terminal.commands import command
 from freshopt.terminal.console import count, heartbeat
 from freshopt.terminal.constraint_options import refuse_constraints
-from freshopt.terminal.wish_options import wish_option
+from freshopt.terminal.wish_options import own_option, table_options, wished
+from freshopt.testing.problem_families import SIZES
 from freshopt.units import rate_of
 
 
-class Task(NamedTuple):
-    """Objective, discipline and case from which a problem is built."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """What is solved, by which solvers, and how answers are judged."""
 
-    objective: str
-    refresh: str
-    case: Case
-    parameters: Parameters
+    refresh: Literal["periodic", "poisson"] | None = own_option(
+        help="Refresh discipline to check (default: every one that the objective has)."
+    )
+    bandwidth: str | None = own_option(
+        metavar="RATE", help="Total refresh rate, such as 200/day (default: half of the total change rate)."
+    )
+    host_limits: Path | None = wished()
+    solvers: str | None = own_option(
+        metavar="NAMES",
+        help="Solvers, comma-separated, such as water-filling,clarabel (default: all).",
+    )
+    tolerance: float = own_option(1e-6, help="Relative duality gap up to which an answer counts as optimal.")
+    time_limit: float = own_option(
+        LIMIT,
+        metavar="SECONDS",
+        help="Seconds that an iterative solver, or one of your own, may take on one problem.",
+    )
+    solver: str | None = own_option(
+        metavar="MODULE:FUNCTION",
+        help="Solver of your own, a function from a problem to rates; MODULE may lie in the current folder.",
+    )
+    seed: int = own_option(
+        0,
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Random seed of the problem families for --solver.",
+    )
+    sizes: str | None = own_option(
+        names=("--n",),
+        metavar="NUMBERS",
+        help="Numbers of sources, comma-separated, of the problem families for --solver (default: "
+        f"{','.join(map(str, SIZES))}).",
+    )
+    details: bool = own_option(False, help="Print a table per problem for the built-in instances too.")
+    html: Path | None = own_option(help="HTML page to write, with all results.")
 
 
 @command()
 @click.argument("sources", required=False, type=click.Path(path_type=Path))
 @inputs.goal_options(OBJECTIVES, default=None)
-@click.option(
-    "--refresh",
-    type=OneOf(["periodic", "poisson"]),
-    help="Refresh discipline to check (default: every one that the objective has).",
-)
-@click.option(
-    "--bandwidth",
-    metavar="RATE",
-    help="Total refresh rate, such as 200/day (default: half of the total change rate).",
-)
-@wish_option("host_limits")
-@click.option(
-    "--solvers",
-    metavar="NAMES",
-    help="Solvers, comma-separated, such as water-filling,clarabel (default: all).",
-)
-@click.option(
-    "--tolerance",
-    type=float,
-    default=1e-6,
-    show_default=True,
-    help="Relative duality gap up to which an answer counts as optimal.",
-)
-@time_limit_option
-@check_foreign.solver_option
-@check_foreign.seed_option
-@check_foreign.sizes_option
-@click.option("--details", is_flag=True, help="Print a table per problem for the built-in instances too.")
-@click.option(
-    "--html", type=click.Path(path_type=Path), metavar="FILE", help="HTML page to write, with all results."
-)
+@table_options("asked", CheckOptions)
 @options.table_unit_option
 @options.overwrite_option
 @refuse_constraints("is for solve, plan and frontier; check compares solvers under bandwidth and host limits")
@@ -82,17 +86,7 @@ def check(
     context: click.Context,
     sources: Path | None,
     goal: inputs.Goal,
-    refresh: str | None,
-    bandwidth: str | None,
-    host_limits: Path | None,
-    solvers: str | None,
-    tolerance: float,
-    time_limit: float,
-    solver: str | None,
-    seed: int,
-    sizes: str | None,
-    details: bool,
-    html: Path | None,
+    asked: CheckOptions,
     time_unit: str | None,
     overwrite: bool,
 ) -> None:
@@ -109,52 +103,61 @@ def check(
     run instead, on families of problems that solvers were seen to fail on or on SOURCES, and the exit code is
     1 if it falls short anywhere; the smallest problem for each kind of failure is printed.
     """
-    if not 0.0 < tolerance < math.inf:
-        raise SourceDataError(f"--tolerance: {tolerance} is not > 0. Pass a relative gap such as 1e-6.")
-    if not 0.0 < time_limit <= LONGEST:
+    if not 0.0 < asked.tolerance < math.inf:
+        raise SourceDataError(f"--tolerance: {asked.tolerance} is not > 0. Pass a relative gap such as 1e-6.")
+    if not 0.0 < asked.time_limit <= LONGEST:
         raise SourceDataError(
-            f"--time-limit: {time_limit} is not within 0 and {LONGEST:g}. Pass seconds, such as 60."
+            f"--time-limit: {asked.time_limit} is not within 0 and {LONGEST:g}. Pass seconds, such as 60."
         )
-    if host_limits is not None and sources is None:
+    if asked.host_limits is not None and sources is None:
         raise click.UsageError(
             "--host-limits is for SOURCES; the built-in instances have limits of their own."
         )
-    if sizes is not None and (solver is None or sources is not None):
+    if asked.sizes is not None and (asked.solver is None or sources is not None):
         raise click.UsageError(
             "--n is for the problem families of --solver, which take the place of SOURCES."
         )
-    named = _names(solvers)
-    cases = [_own(sources, bandwidth, host_limits, time_unit)] if sources else _built_in(bandwidth, time_unit)
+    named = _names(asked.solvers)
+    cases = (
+        [_own(sources, asked.bandwidth, asked.host_limits, time_unit)]
+        if sources
+        else _built_in(asked.bandwidth, time_unit)
+    )
     given = [(case, _parameters(case, sources is None, goal)) for case in cases]
     tasks = [
         Task(name, discipline, case, parameters)
         for name in ([goal.objective] if goal.objective else OBJECTIVES)
-        for discipline in _disciplines(name, refresh, alone=goal.objective is not None)
+        for discipline in _disciplines(name, asked.refresh, alone=goal.objective is not None)
         for case, parameters in given
     ]
-    if solver is not None:
-        if named or details or html is not None:
+    if asked.solver is not None:
+        if named or asked.details or asked.html is not None:
             raise click.UsageError("--solver runs alone: leave --solvers, --details and --html out.")
         work = check_foreign.made(tasks, own=sources is not None)
         passed = check_foreign.check_solver(
-            solver, work, seed, check_foreign.sizes_of(sizes), tolerance, time_limit
+            asked.solver,
+            work,
+            asked.seed,
+            check_foreign.sizes_of(asked.sizes),
+            asked.tolerance,
+            asked.time_limit,
         )
         context.exit(0 if passed else 1)
     digest = Digest(named)
-    with complete_file(html, overwrite) if html else nullcontext() as staging:
-        about = _about(sources, cases, named, tolerance)
-        for checked in _run(tasks, digest, tolerance, time_limit, built=sources is None):
+    with complete_file(asked.html, overwrite) if asked.html else nullcontext() as staging:
+        about = _about(sources, cases, named, asked.tolerance)
+        for checked in _run(tasks, digest, asked.tolerance, asked.time_limit, built=sources is None):
             if len(digest.checked) == 1:  # not before it is known that there is anything to check
                 click.echo("\n".join([*map(fitted, about), ""]))
-            if sources or details:
+            if sources or asked.details:
                 click.echo(f"{fitted(checked.label)}\n{_coloured(fitted(repr(checked.agreement)))}\n")
             else:
                 click.echo(_row(checked))
         _conclude(digest, idle=sources is None)
         if staging is not None:
             staging.write_text(page(digest, about=about), encoding="utf-8", newline="\n")
-    if html is not None:
-        click.echo(f"wrote {html}")
+    if asked.html is not None:
+        click.echo(f"wrote {asked.html}")
     context.exit(0 if digest.passed() else 1)
 
 
@@ -162,43 +165,30 @@ def _run(
     tasks: list[Task], digest: Digest, tolerance: float, time_limit: float, *, built: bool
 ) -> Iterator[Checked]:
     """Yield each checked problem; raise the first error if none exists."""
+    errors: list[FreshoptError] = []
     with BoundedRuns(solving, time_limit) as runs, heartbeat() as announce:
-        yield from _checked(tasks, digest, tolerance, runs, announce, built=built)
-
-
-def _checked(
-    tasks: list[Task],
-    digest: Digest,
-    tolerance: float,
-    runs: BoundedRuns,
-    announce: Callable[[str], None],
-    *,
-    built: bool,
-) -> Iterator[Checked]:
-    first: FreshoptError | None = None
-    for k, (name, refresh, case, parameters) in enumerate(tasks, 1):
-        chosen = digest.named or [solver for solver in options.SOLVERS if solver != "auto"]
-        if built and not digest.named:
-            chosen = [solver for solver in chosen if not takes_long(case.name, name, solver)]
-        if not chosen:
-            continue
-        label = f"{name} {refresh}, {case.name} ({k} of {len(tasks)})"
-        announce(label)
-        try:
-            made = objective_of(name, refresh, parameters)
-            problem = Problem(made, case.sources, case.bandwidth, case.host_limits)
-        except (ObjectiveError, InfeasibleProblemError) as error:
-            first = first or error
-            digest.skipped.append(Skipped(name, refresh, case.name, str(error)))
-            continue
-        solvers = {solver: bounded(options.SOLVERS[solver], runs) for solver in chosen}
-        agreement = cross_check(
-            problem, solvers, tolerance=tolerance, announce=partial(_announced, announce, label)
-        )
-        digest.checked.append(Checked(name, refresh, case.name, agreement))
-        yield digest.checked[-1]
-    if first is not None and not digest.checked:
-        raise first
+        for k, task in enumerate(tasks, 1):
+            name, refresh, case, _ = task
+            chosen = digest.named or [solver for solver in options.SOLVERS if solver != "auto"]
+            if built and not digest.named:
+                chosen = [solver for solver in chosen if not takes_long(case.name, name, solver)]
+            if not chosen:
+                continue
+            label = f"{name} {refresh}, {case.name} ({k} of {len(tasks)})"
+            announce(label)
+            problem = task.problem()
+            if not isinstance(problem, Problem):
+                errors.append(problem)
+                digest.skipped.append(Skipped(name, refresh, case.name, str(problem)))
+                continue
+            solvers = {solver: bounded(options.SOLVERS[solver], runs) for solver in chosen}
+            agreement = cross_check(
+                problem, solvers, tolerance=tolerance, announce=partial(_announced, announce, label)
+            )
+            digest.checked.append(Checked(name, refresh, case.name, agreement))
+            yield digest.checked[-1]
+    if errors and not digest.checked:
+        raise errors[0]
 
 
 def _announced(announce: Callable[[str], None], label: str, solver: str) -> None:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import click
 import numpy as np
 
 from freshopt.cli.bounded_runs import BoundedRuns, NoAnswerError
-from freshopt.cli.check_problems import Case
+from freshopt.cli.check_problems import Task
 from freshopt.errors import (
     FreshoptError,
-    InfeasibleProblemError,
-    ObjectiveError,
     SourceDataError,
     guarded,
 )
@@ -23,7 +21,6 @@ from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.naming import NAMES, Parameters, objective_of
 from freshopt.terminal.console import heartbeat, progress
-from freshopt.terminal.options import Decorator
 from freshopt.terminal.own_objectives import imported
 from freshopt.testing.foreign_runs import Outcome, Verdict, as_function, attempt
 from freshopt.testing.problem_families import MOST, SCALES, SIZES
@@ -32,64 +29,16 @@ from freshopt.testing.validation import validate, validate_on
 
 WRITTEN = "Write MODULE:FUNCTION, such as mysolver:solve."
 
-solver_option: Decorator = click.option(
-    "--solver",
-    metavar="MODULE:FUNCTION",
-    help="Solver of your own, a function from a problem to rates; MODULE may lie in the current folder.",
-)
-seed_option: Decorator = click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Random seed of the problem families for --solver.",
-)
-sizes_option: Decorator = click.option(
-    "--n",
-    "sizes",
-    metavar="NUMBERS",
-    help="Numbers of sources, comma-separated, of the problem families for --solver (default: "
-    f"{','.join(map(str, SIZES))}).",
-)
-
-
-class Task(Protocol):
-    """Objective, discipline and case, as `freshopt check` lists them."""
-
-    @property
-    def objective(self) -> str:
-        """Name of the objective."""
-
-    @property
-    def refresh(self) -> str:
-        """The discipline."""
-
-    @property
-    def case(self) -> Case:
-        """Sources and constraints."""
-
-    @property
-    def parameters(self) -> Parameters:
-        """Parameters of the objective besides the sources."""
-
 
 def made(tasks: Sequence[Task], *, own: bool) -> list[Objective] | list[tuple[str, Problem]]:
     """Return the user's own problems, or each objective's families once."""
     if not own:
         once = {(task.objective, task.refresh): _alike(task.parameters) for task in tasks}
         return [objective_of(name, refresh, given) for (name, refresh), given in once.items()]
-    problems: list[tuple[str, Problem]] = []
-    first: FreshoptError | None = None
-    for task in tasks:
-        try:
-            objective = objective_of(task.objective, task.refresh, task.parameters)
-            problem = Problem(objective, task.case.sources, task.case.bandwidth, task.case.host_limits)
-        except (ObjectiveError, InfeasibleProblemError) as error:
-            first = first or error
-        else:
-            problems.append((f"{task.objective}, {task.refresh}", problem))
-    if first is not None and not problems:
-        raise first
+    found = [(f"{task.objective}, {task.refresh}", task.problem()) for task in tasks]
+    problems = [(label, made) for label, made in found if isinstance(made, Problem)]
+    if found and not problems:
+        raise next(made for _, made in found if isinstance(made, FreshoptError))
     return problems
 
 

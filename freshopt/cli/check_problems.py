@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from freshopt.errors import InfeasibleProblemError, ObjectiveError
 from freshopt.modelling.objective import Refresh
+from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.naming import Parameters
+from freshopt.naming import Parameters, objective_of
 from freshopt.problems import AccumulatedDelay
 from freshopt.testing import instances
 from freshopt.testing.problem_families import Scale
@@ -50,6 +52,24 @@ class Case(NamedTuple):
     bandwidth: float
     host_limits: Mapping[Any, float] | None
     parameters: Parameters
+
+
+class Task(NamedTuple):
+    """Objective, discipline and case from which a problem is built."""
+
+    objective: str
+    refresh: str
+    case: Case
+    parameters: Parameters
+
+    def problem(self) -> Problem | ObjectiveError | InfeasibleProblemError:
+        """Return the problem, or why there is none."""
+        case = self.case
+        try:
+            objective = objective_of(self.objective, self.refresh, self.parameters)
+            return Problem(objective, case.sources, case.bandwidth, case.host_limits)
+        except (ObjectiveError, InfeasibleProblemError) as error:
+            return error
 
 
 def built_in() -> list[Case]:

@@ -17,8 +17,7 @@ from freshopt.modelling.problem import Problem
 from freshopt.naming import OBJECTIVES
 from freshopt.parametric import Frontier
 from freshopt.parametric import frontier as trace
-from freshopt.report.objective_names import goal_of
-from freshopt.report.value_words import amount
+from freshopt.report.value_words import amount, goal_of
 from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.commands import command
 from freshopt.terminal.console import fitted, number, working

@@ -20,9 +20,8 @@ from freshopt.terminal import inputs, options
 from freshopt.terminal.commands import OneOf, command
 from freshopt.terminal.console import show, working
 from freshopt.terminal.estimator_options import Estimation, estimation_options
-from freshopt.terminal.log_inputs import Origin, origin_options, outcome
+from freshopt.terminal.log_inputs import Origin, origin_options, outcome, request_rates
 from freshopt.terminal.options import Decorator
-from freshopt.terminal.request_words import request_rates
 from freshopt.terminal.settings_file import write_settings
 from freshopt.terminal.wish_options import given_options, read_wishes, refuse, wish_option, wish_options
 from freshopt.tools.table import LIFETIMES

@@ -25,8 +25,7 @@ from freshopt.pipelines.node_table import node_freshness
 from freshopt.pipelines.pipeline import Pipeline
 from freshopt.planning.plan_files import versions
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, LogFreshness
-from freshopt.report.objective_names import goal_of
-from freshopt.report.value_words import meaning, price_text, proved_text, spread
+from freshopt.report.value_words import goal_of, meaning, price_text, proved_text, spread
 from freshopt.solving import solve
 from freshopt.units import rate_text
 
@@ -72,10 +71,6 @@ class PipelinePlan:
         """Return the mean by importance."""
         weight = self.line.importance
         return float(weight @ fresh) / float(weight.sum())
-
-    def named_rates(self) -> dict[str, float]:
-        """Return the rates by name."""
-        return dict(zip(self.line.source_names, self.rates.tolist(), strict=True))
 
     def one_cron(self) -> float:
         """Return the mean freshness of one cron for all nodes, parents first."""

@@ -24,13 +24,19 @@ from freshopt.modelling.spend import Spend
 from freshopt.naming import PLANNED
 from freshopt.planning.backtest import backtest
 from freshopt.planning.clashes import DASK, OF_TIMES, ON_REQUEST
+from freshopt.planning.plan import Plan
 from freshopt.planning.plan import plan as make_plan
 from freshopt.planning.plan_files import FILES, write_files
 from freshopt.planning.wishes import BackTestWishes, LifetimeWishes
 from freshopt.questions.bandwidth_for import AS_TODAY
+from freshopt.report.context import Context
+from freshopt.report.headline import closing, headline
+from freshopt.report.page import findings
+from freshopt.report.plan_tables import PlanFolder
+from freshopt.report.summary_facts import SUMMARY, Facts
 from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.commands import command
-from freshopt.terminal.console import count, progress
+from freshopt.terminal.console import columns, count, fitted, progress, show, wrapped
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
 from freshopt.terminal.estimator_options import Estimation, estimation_options
 from freshopt.terminal.log_inputs import Found, Origin, origin_options
@@ -38,7 +44,6 @@ from freshopt.terminal.own_crawls import crontab_line, with_own_crawls
 from freshopt.terminal.own_objectives import is_own
 from freshopt.terminal.settings_file import write_settings
 from freshopt.terminal.source_columns import SourceColumns
-from freshopt.terminal.telling import Told, tell_plan
 from freshopt.terminal.wish_options import (
     changed_cost_of,
     given_options,
@@ -229,6 +234,10 @@ def plan(
         each = None if held is None or held.details is None else held.details.to_frame()
         names = write_files(made, staging, csv=csv, more=more, held_out=each)
         names.append(write_settings(context, staging, out))
+    if as_json:
+        click.echo((out / SUMMARY).read_text(encoding="utf-8").rstrip("\n"))
+    if as_json or quiet:
+        return
     again = ""
     if loop is not None:
         files = " or ".join(str(path) for path in own_crawls)
@@ -236,8 +245,17 @@ def plan(
             f"Append what the schedule's crawls find (source, time, changed) to {files}; this line of a "
             f"crontab plans again from them:\n{loop}"
         )
-    told = Told(made, out, names, found.words, str(goal.objective), fetches, held, again)
-    tell_plan(told, details=details, json=as_json, quiet=quiet)
+    _tell(
+        made,
+        out,
+        names,
+        read=found.words,
+        objective=str(goal.objective),
+        fetches=fetches,
+        again=again,
+        replayed=held is not None,
+        details=details,
+    )
 
 
 def _refuse(
@@ -292,4 +310,47 @@ def _declared(
     constraints: ConstraintOptions, columns: Path | None, refresh: str | None, sources: Sources
 ) -> list[Constraint]:
     """Return the declared constraints on a plan's sources."""
-    return constraints.made(SourceColumns.by_name(sources, columns, "--source-columns FILE"), refresh)
+    known = SourceColumns.by_name(sources, columns, "--source-columns FILE")
+    return constraints.made(known, refresh)
+
+
+# Findings whose tables are printed too.
+TABLES = ("earlier", "held-out")
+
+
+def _tell(
+    made: Plan,
+    folder: Path,
+    files: Sequence[str],
+    *,
+    read: str,
+    objective: str,
+    fetches: Sequence[tuple[str, str]],
+    again: str,
+    replayed: bool,
+    details: bool,
+) -> None:
+    """Print a plan: ten lines, or all details."""
+    known = Context.of(Facts.of(folder))
+    click.echo(headline(known, width=columns(), warned=True))
+    if details:
+        click.echo()
+        found = findings(known, PlanFolder(folder, known), read=read, objective=objective)
+        rows = (row for each in found if each.key != "warnings" for row in each.rows())  # said by now
+        steps = ", ".join(f"{step} {seconds:.2f} s" for step, seconds in made.seconds.items())
+        show([*rows, *fetches, ("time", steps)])
+        for each in found:
+            if each.key in TABLES and each.table is not None:
+                notes = [wrapped(note) for note in each.facts.get("notes", ())]
+                click.echo(
+                    "\n" + "\n".join([wrapped(f"{each.table.caption}:"), fitted(each.table.texts()), *notes])
+                )
+    elif fetches:
+        click.echo()
+        show(fetches)
+    if again:
+        click.echo(f"\n{again}")
+    click.echo(
+        ("\n" if details or again or fetches else "")
+        + closing(known, folder, files, details=details, replayed=replayed)
+    )

@@ -16,7 +16,7 @@ from freshopt.distributed import plan as plan_partitions
 from freshopt.distributed.column_rows import column_rows
 from freshopt.distributed.partitioned_sources import footer, parquet_files
 from freshopt.errors import SourceDataError
-from freshopt.logs.schema import SOURCE_ROWS, Table
+from freshopt.logs.schema import HOSTS, IMPORTANCES, SOURCE_ROWS, Table, column_of
 from freshopt.modelling.constraints.nested import Nested
 from freshopt.planning.plan_files import TABLES
 from freshopt.planning.request import Clock
@@ -25,7 +25,6 @@ from freshopt.report.context import Context
 from freshopt.report.headline import headline
 from freshopt.report.page import findings
 from freshopt.report.summary_facts import SUMMARY, Facts
-from freshopt.terminal import tables
 from freshopt.terminal.console import columns as console_columns
 from freshopt.terminal.console import count, progress, show
 from freshopt.terminal.constraint_options import ConstraintOptions
@@ -131,8 +130,8 @@ def with_tables(importance: Path | None, hosts: Path | None, request: Wishes, fi
     """Return a file's request, with its importances and hosts."""
     return replace(
         request,
-        importance=tables.importance_of(_for_file(importance, file)),
-        hosts=tables.hosts_of(_for_file(hosts, file)),
+        importance=column_of(_for_file(importance, file), IMPORTANCES),
+        hosts=column_of(_for_file(hosts, file), HOSTS),
     )
 
 

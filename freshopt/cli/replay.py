@@ -16,6 +16,7 @@ from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.read_crawls import read_log
 from freshopt.logs.read_events import read_history
+from freshopt.logs.schema import IMPORTANCES, TIMES, Table, column_of
 from freshopt.logs.tables import column_names, read_table, table_ending, write_table
 from freshopt.noisy_signals.rule_table import read_rule
 from freshopt.noisy_signals.signal_table import SignalTable
@@ -112,7 +113,7 @@ def replay(
         inputs.require_other(schedule, out)
     with complete_file(out, overwrite) if out else nullcontext() as staging:
         world, until, clock, words, heard = _world(asked, time_unit, answers_are_changes)
-        weights = tables.importance_of(asked.importance)
+        weights = column_of(asked.importance, IMPORTANCES)
         skip = 0.0 if asked.skip is None else duration_of("--skip", asked.skip, world.time_unit)
         importance = None if weights is None else weights(world.names)
         if heard is None:
@@ -217,7 +218,8 @@ def _schedule(
     """
     if "wait" in column_names(path):
         raise SourceDataError(f"{path} is a rule of crawls that follow signals. Give these with --signals.")
-    frame, time = tables.times_of(path)
+    table = Table.read(path, TIMES)
+    frame, time = table.frame, table.numbers("time")
     labels = np.arange(len(world)) if world.names is None else world.names
     place = {str(name): k for k, name in enumerate(labels.tolist())}
     named = [str(name) for name in frame["source"].to_list()]

@@ -6,6 +6,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
@@ -26,13 +27,14 @@ from freshopt.live.signal_feed import SignalFeed
 from freshopt.live.source_command import Fetch, SourceCommand
 from freshopt.live.sqlite_store import holds_planner
 from freshopt.logs.log_files import is_table
+from freshopt.logs.read_crawls import read_log
 from freshopt.logs.schema import LISTED, Table
 from freshopt.logs.source_index import hosts_of_urls
 from freshopt.noisy_signals.with_signals import require_signals
 from freshopt.numerics.arrays import labels_of
 from freshopt.planning.request import Clock
-from freshopt.terminal import inputs, options
-from freshopt.terminal.commands import OneOf, command
+from freshopt.terminal import options
+from freshopt.terminal.commands import command
 from freshopt.terminal.console import count, show
 from freshopt.terminal.own_objectives import live_objective_of
 from freshopt.terminal.tables import host_limits_with_units
@@ -40,8 +42,10 @@ from freshopt.terminal.wish_options import (
     RateLimits,
     given_options,
     option_of,
+    own_option,
     rate_limits,
     refuse,
+    table_options,
     wish_option,
 )
 from freshopt.units import duration_of
@@ -52,29 +56,47 @@ if TYPE_CHECKING:
     from freshopt.logs.crawl_log import CrawlLog
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What fetches a live plan's sources, and for how long."""
+
+    text: str | None = own_option(
+        names=("--command",),
+        metavar="WORDS",
+        help="What fetches a source, without a shell, such as 'curl -sS --fail {source}' ({host} is filled"
+        " in, too). Without it the state of the plan is shown.",
+    )
+    sources: Path | None = own_option(
+        help="Sources: a text file with one a line, or a table with source and any of importance, host, "
+        "refresh_cost, min_rate, max_rate."
+    )
+    log: Path | None = own_option(
+        metavar="LOG",
+        help="Crawls so far, with dates, to learn from. Without --sources, its sources are planned for.",
+    )
+    changed_by: Literal["output", "exit-code"] = own_option(
+        "output",
+        help="output: another output than last time is a change. exit-code: 0 is unchanged, 1 is changed. "
+        "Other exit codes are failures.",
+    )
+    jobs: int = own_option(4, type=click.IntRange(1, 256), help="Commands at a time.")
+    timeout: str = own_option("1min", metavar="TIME", help="Longest run of a command.")
+    signals_from: str | None = own_option(
+        metavar="FILE",
+        help="Signals that sources may have changed: a file that grows, or the words of a program that "
+        "prints them, lines such as source,time,kind.",
+    )
+    once: bool = own_option(False, help="End when nothing more is due, instead of waiting.")
+    duration: str | None = own_option(
+        names=("--for",), metavar="TIME", help="End after this time, such as 8h."
+    )
+    quiet: bool = own_option(False, help="Print no line for each source.")
+
+
 @command()
 @click.argument("folder")
-@click.option(
-    "--command",
-    "text",
-    metavar="WORDS",
-    help="What fetches a source, without a shell, such as 'curl -sS --fail {source}' ({host} is filled"
-    " in, too). Without it the state of the plan is shown.",
-)
+@table_options("asked", RunOptions)
 @wish_option("bandwidth", SETTINGS)
-@click.option(
-    "--sources",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Sources: a text file with one a line, or a table with source and any of importance, host, "
-    "refresh_cost, min_rate, max_rate.",
-)
-@click.option(
-    "--log",
-    type=click.Path(path_type=Path),
-    metavar="LOG",
-    help="Crawls so far, with dates, to learn from. Without --sources, its sources are planned for.",
-)
 @options.answers_option
 @wish_option("host_limits", SETTINGS)
 @wish_option("host_gap", SETTINGS)
@@ -82,42 +104,12 @@ if TYPE_CHECKING:
 @rate_limits
 @wish_option("burst", SETTINGS)
 @options.live_objective
-@click.option(
-    "--changed-by",
-    type=OneOf(["output", "exit-code"]),
-    default="output",
-    show_default=True,
-    help="output: another output than last time is a change. exit-code: 0 is unchanged, 1 is changed. "
-    "Other exit codes are failures.",
-)
-@click.option("--jobs", type=click.IntRange(1, 256), default=4, show_default=True, help="Commands at a time.")
-@click.option(
-    "--timeout", default="1min", show_default=True, metavar="TIME", help="Longest run of a command."
-)
-@click.option(
-    "--signals-from",
-    metavar="FILE",
-    help="Signals that sources may have changed: a file that grows, or the words of a program that prints "
-    "them, lines such as source,time,kind.",
-)
-@click.option("--once", is_flag=True, help="End when nothing more is due, instead of waiting.")
-@click.option("--for", "duration", metavar="TIME", help="End after this time, such as 8h.")
-@click.option("--quiet", is_flag=True, help="Print no line for each source.")
 def run(
     folder: str,
-    text: str | None,
-    sources: Path | None,
-    log: Path | None,
+    asked: RunOptions,
     answers_are_changes: bool,
     bounds: RateLimits,
     objective: str | None,
-    changed_by: Literal["output", "exit-code"],
-    jobs: int,
-    timeout: str,
-    signals_from: str | None,
-    once: bool,
-    duration: str | None,
-    quiet: bool,
     **wishes: Any,  # noqa: ANN401 - see `SETTINGS`
 ) -> None:
     """Fetch each source by a command whenever it is due.
@@ -130,16 +122,16 @@ def run(
     FOLDER may be the address of a PostgreSQL database. Other commands take a folder for the log that it
     keeps: freshopt plan FOLDER writes the page of it.
     """
-    seconds = duration_of("--timeout", timeout, "second")
-    command = None if text is None else SourceCommand.parse(text, seconds, changed_by)
+    seconds = duration_of("--timeout", asked.timeout, "second")
+    command = None if asked.text is None else SourceCommand.parse(asked.text, seconds, asked.changed_by)
     ends = None
-    if duration is not None:
-        ends = datetime.now(UTC) + timedelta(seconds=duration_of("--for", duration, "second"))
-    listed = None if sources is None else _sources(sources)
-    history = None if log is None else _history(log, answers_are_changes=answers_are_changes)
+    if asked.duration is not None:
+        ends = datetime.now(UTC) + timedelta(seconds=duration_of("--for", asked.duration, "second"))
+    listed = None if asked.sources is None else _sources(asked.sources)
+    history = None if asked.log is None else _history(asked.log, answers_are_changes=answers_are_changes)
     if history is not None and listed is None and _is_new(folder):
         listed = _named(_texts(history).tolist())
-    if signals_from is not None and command is None:
+    if asked.signals_from is not None and command is None:
         raise click.UsageError("--signals-from goes with --command, whose fetches tell what signals say.")
     settings = {name: value for name, value in wishes.items() if value is not None}
     refuse(given_options(click.get_current_context()))
@@ -156,7 +148,7 @@ def run(
         SETTINGS[name].read(option_of(name), value, Clock("day"))
     if objective is not None:
         settings["objective"] = live_objective_of(objective)
-        if signals_from is not None:
+        if asked.signals_from is not None:
             require_signals(settings["objective"])
     if _is_new(folder) and ("bandwidth" not in settings or listed is None):
         raise SourceDataError(
@@ -168,7 +160,7 @@ def run(
             show(planner.status().rows())
         return
     with (
-        _feed(signals_from) as feed,
+        _feed(asked.signals_from) as feed,
         _planner(folder, settings, listed, history) as planner,
         _interrupts() as stop,
     ):
@@ -177,12 +169,12 @@ def run(
         tally = run_planner(
             planner,
             command,
-            jobs=jobs,
+            jobs=asked.jobs,
             until=ends,
-            once=once,
+            once=asked.once,
             stop=stop,
             signals=feed,
-            on_fetch=_silent if quiet else _tell,
+            on_fetch=_silent if asked.quiet else _tell,
         )
         many = "fetch" if tally.fetched == 1 else "fetches"
         found = f"{tally.changed:,} changed, {tally.failed:,} failed"
@@ -278,7 +270,7 @@ def _named(names: list[str]) -> polars.DataFrame:
 
 def _history(path: Path, *, answers_are_changes: bool) -> CrawlLog:
     """Return a log whose times are dates."""
-    found = inputs.log_of(path, None, "day", answers_are_changes=answers_are_changes)
+    found = read_log(path, "day", answers_are_changes=answers_are_changes)
     if found.origin is None:
         raise SourceDataError(
             f"{path} has numbers for times, and a live plan follows the clock. Write dates such as "

@@ -12,13 +12,14 @@ import numpy as np
 from freshopt.errors import SourceDataError
 from freshopt.formatting import percent
 from freshopt.logs.atomic_output import complete_file
+from freshopt.logs.schema import HOSTS, column_of
 from freshopt.logs.source_index import hosts_of_urls
 from freshopt.logs.tables import table_ending, write_table
 from freshopt.scheduling.host_gap import with_host_gap
 from freshopt.scheduling.schedule import Schedule
 from freshopt.scheduling.schedule import schedule as make_schedule
 from freshopt.terminal import inputs, options, tables
-from freshopt.terminal.commands import OneOf, command
+from freshopt.terminal.commands import OneOf, command, not_for
 from freshopt.terminal.console import count, number, show
 from freshopt.terminal.schedule_options import Choice, Slots, method_options
 from freshopt.terminal.tool_options import settings_of, write_options
@@ -87,7 +88,9 @@ def schedule(
     if kind in INTERVALS or kind in LIFETIMES:
         unused = {"--horizon": horizon, "--start": start, "--host-gap": host_gap, **choice.given()}
         unused |= {"--method": None if choice.method == "periodic" else choice.method}
-        _require_of(kind, {name: (given, tuple(TIMES)) for name, given in unused.items()})
+        for option, value in unused.items():
+            if value is not None:
+                raise click.UsageError(not_for(option, TIMES, kind, "--format"))
         if kind in LIFETIMES:
             if retry_at_once:
                 raise click.UsageError("--retry-at-once is for intervals and times. Leave it out.")
@@ -118,7 +121,7 @@ def schedule(
                 raise click.UsageError(
                     "--host-gap is not for --method slots, which has --min-gap. Give that."
                 )
-            host_of = tables.hosts_of(choice.hosts) or hosts_of_urls
+            host_of = column_of(choice.hosts, HOSTS) or hosts_of_urls
             names = np.arange(len(made.rates)) if made.names is None else made.names
             made = with_host_gap(made, host_of(names), gap, seed=seed)
         _write_times(made, begin, kind, staging)
@@ -146,15 +149,6 @@ def _told_by(out: Path) -> str:
     if out.name.lower().endswith(TIMES["icalendar"]):
         return "icalendar"
     return "parquet" if table_ending(out) == ".parquet" else "csv"
-
-
-def _require_of(kind: str, given: dict[str, tuple[object, tuple[str, ...]]]) -> None:
-    """Raise if an option does not apply to the format."""
-    for option, (value, kinds) in given.items():
-        if value is not None and kind not in kinds:
-            raise click.UsageError(
-                f"{option} is for --format {', '.join(kinds)}, not for {kind}. Leave it out."
-            )
 
 
 def exported_rows(kind: str, done: Exported) -> list[tuple[str, str]]:

@@ -22,6 +22,7 @@ from freshopt.estimators.success_rates import SuccessRates
 from freshopt.formatting import aligned, percent
 from freshopt.logs.atomic_output import complete_file
 from freshopt.logs.read_events import read_requests
+from freshopt.logs.schema import HOSTS, column_of
 from freshopt.logs.tables import table_ending, with_unit, write_table
 from freshopt.modelling.failing_fetches import retried_at_once
 from freshopt.modelling.objective import Refresh
@@ -40,9 +41,8 @@ from freshopt.terminal.commands import OneOf, command
 from freshopt.terminal.console import columns, plain, show, working
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
 from freshopt.terminal.estimator_options import Estimation, estimation_options
-from freshopt.terminal.log_inputs import Origin, origin_options, outcome
+from freshopt.terminal.log_inputs import Origin, origin_options, outcome, request_rates
 from freshopt.terminal.own_objectives import is_own
-from freshopt.terminal.request_words import request_rates
 from freshopt.terminal.source_columns import SourceColumns
 from freshopt.terminal.wish_options import RateLimits, given_options, rate_limits, refuse, wish_option
 from freshopt.units import duration, rate_of
@@ -100,14 +100,16 @@ def estimate(
     with complete_file(out, overwrite) as staging:
         found = origin.read(time_unit)
         crawls = found.log
-        host_of = origin.hosts() if estimation.by_host and hosts is None else tables.hosts_of(hosts)
+        host_of = origin.hosts() if estimation.by_host and hosts is None else column_of(hosts, HOSTS)
         model = estimation.fit(crawls, host_of)
         lower, upper = model.interval(confidence)
         told = {"source": crawls.names.tolist(), "change_rate": model.change_rate_, "lower": lower}
         frame = polars.DataFrame({**told, "upper": upper, "flag": model.flag_})
         asked: list[tuple[str, str]] = []
         if requests is not None:
-            frame, asked = _with_requests(frame, requests, time_unit)
+            seen = read_requests(requests, time_unit=time_unit)
+            rates, words = request_rates(seen, frame["source"].to_list(), requests)
+            frame, asked = frame.with_columns(request_rate=rates), [("requests", words)]
         else:
             frame, asked = _with_success(frame, origin.statuses(crawls))
         write_table(with_unit(frame, crawls.time_unit), staging)
@@ -128,15 +130,6 @@ def estimate(
             ("wrote", str(out)),
         ]
     )
-
-
-def _with_requests(
-    frame: polars.DataFrame, path: Path, time_unit: str
-) -> tuple[polars.DataFrame, list[tuple[str, str]]]:
-    """Return the table with request rates, and a printed row."""
-    found = read_requests(path, time_unit=time_unit)
-    rates, words = request_rates(found, frame["source"].to_list(), path)
-    return frame.with_columns(request_rate=rates), [("requests", words)]
 
 
 def _with_success(

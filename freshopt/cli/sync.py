@@ -23,7 +23,7 @@ from freshopt.terminal.console import count, fitted, number, plain, progress, sh
 from freshopt.terminal.wish_options import own_option, required, table_options, wished
 from freshopt.tools.changedetection import log_of_watches, names_of_watches
 from freshopt.tools.changedetection_api import ChangeDetectionApi, ServedWatch
-from freshopt.tools.feeds.tag_bounds import Bounds, bounds_of, read_tag_bounds, require_tags
+from freshopt.tools.feeds.opml import Bounds, bounds_of, read_tag_bounds, require_tags
 from freshopt.tools.table import SERVED
 from freshopt.tools.whole_seconds import ROUNDING, Limits, whole_intervals
 from freshopt.units import SECONDS, duration_of, rate_of

@@ -23,7 +23,14 @@ from freshopt.tools.live_planner import observed_log
 
 # Rows fetched at once, some 50 MB as Python objects.
 PAGE = 200_000
-_NAMES = ("source", "time", "changed", "changes", "last_modified")
+# Columns of an observation, in memory as small as they may be.
+_KINDS: Mapping[str, type] = {
+    "source": np.int64,
+    "time": np.float64,
+    "changed": np.int8,
+    "changes": np.float64,
+    "last_modified": np.float64,
+}
 
 
 class Evidence:
@@ -38,22 +45,15 @@ class Evidence:
         sources = [np.empty(0, dtype=np.int64)]
         while True:
             rows = database.rows(
-                f"SELECT id, {', '.join(_NAMES)} FROM observation WHERE id > ? ORDER BY id LIMIT {PAGE}",
+                f"SELECT id, {', '.join(_KINDS)} FROM observation WHERE id > ? ORDER BY id LIMIT {PAGE}",
                 (self._seen,),
             )
             if not rows:
                 return np.unique(np.concatenate(sources))
-            identity, source, time, changed, changes, dates = zip(*rows, strict=True)
+            identity, *columns = zip(*rows, strict=True)
             self._seen = identity[-1]
-            self._pages.append(
-                {
-                    "source": np.array(source, dtype=np.int64),
-                    "time": np.array(time, dtype=np.float64),
-                    "changed": np.array(changed, dtype=np.int8),
-                    "changes": np.array(changes, dtype=np.float64),
-                    "last_modified": np.array(dates, dtype=np.float64),
-                }
-            )
+            told = zip(_KINDS.items(), columns, strict=True)
+            self._pages.append({key: np.array(column, dtype=kind) for (key, kind), column in told})
             sources.append(np.unique(self._pages[-1]["source"]))
 
     def __len__(self) -> int:
@@ -87,11 +87,10 @@ class Evidence:
     def _columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return all rows as one page."""
         if len(self._pages) != 1:
-            kinds = (np.int64, np.float64, np.int8, np.float64, np.float64)
             self._pages = [
                 {
                     key: np.concatenate([np.empty(0, dtype=kind), *(page[key] for page in self._pages)])
-                    for key, kind in zip(_NAMES, kinds, strict=True)
+                    for key, kind in _KINDS.items()
                 }
             ]
         return self._pages[0]

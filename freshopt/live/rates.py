@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from freshopt.certificates.certificate import Certificate, certify
+from freshopt.certificates.certificate import certify
 from freshopt.estimators.default_prior import default_prior
 from freshopt.estimators.gamma_prior import GammaPrior
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
@@ -152,7 +152,8 @@ def updated_rates(
         if not uses_bandwidth(problem, rate):
             price, hosts, rate = _priced(problem, price, table.rate)
         rate = within_limits(problem, rate, down)
-        proof = certified(problem, rate, price, hosts)
+        known_prices = {host: hosts.get(host, 0.0) for host in problem.hosts.names}
+        proof = certify(problem, rate, price, known_prices or None)
         if proof.relative_gap > settings.gap_limit:
             return updated_rates(table, evidence, observed, record, settings, now, full=True)
         planned = record.planned
@@ -207,12 +208,6 @@ def within_limits(problem: Problem, rate: Array, fixed: BoolArray) -> Array:
         if excess > ROUNDING * limit and room > 0.0:
             rate = rate - spare * min(1.0, excess / room)
     return rate
-
-
-def certified(problem: Problem, rate: Array, price: float, hosts: Mapping[str, float]) -> Certificate:
-    """Return the certificate of rates at the prices in force."""
-    known = {host: hosts.get(host, 0.0) for host in problem.hosts.names}
-    return certify(problem, rate, price, known or None)
 
 
 def best_response(problem: Problem, price: float, hosts: Mapping[str, float]) -> Array:

@@ -36,10 +36,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from freshopt.live.content import LONGEST
 from freshopt.live.hand_out import Visit
 from freshopt.live.pace import Answered, rest_of
 from freshopt.live.planner import Planner
+from freshopt.live.reports import LONGEST
 
 if TYPE_CHECKING:
     from scrapy import Request

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from freshopt.formatting import count, number, percent
-from freshopt.report.objective_names import goal_of
-from freshopt.report.value_words import amount, meaning, price_text
+from freshopt.report.value_words import amount, goal_of, meaning, price_text
 from freshopt.units import duration, per_unit, rate_unit
 
 # Relative duality gap below which rates are called optimal.

@@ -31,7 +31,7 @@ from freshopt.noisy_signals.with_signals import called
 from freshopt.numerics.arrays import BoolArray
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.problems.later_than import LaterThan
-from freshopt.report.objective_names import goal_of
+from freshopt.report.value_words import goal_of
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RATE
 

@@ -62,7 +62,7 @@ from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.questions.todays_crawls import TodaysCrawls, todays_crawls
 from freshopt.report.context import PROVED
 from freshopt.report.headline import headline
-from freshopt.report.objective_names import goal_of
+from freshopt.report.value_words import goal_of
 from freshopt.scheduling.schedule import Schedule
 from freshopt.units import Time
 

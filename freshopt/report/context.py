@@ -7,9 +7,8 @@ from datetime import datetime
 
 from freshopt.errors import SourceDataError
 from freshopt.formatting import number
-from freshopt.report.objective_names import Goal, goal_of
 from freshopt.report.summary_facts import Facts
-from freshopt.report.value_words import FetchWords, measured
+from freshopt.report.value_words import FetchWords, Goal, goal_of, measured
 from freshopt.report.value_words import amount as value_text
 from freshopt.units import check_time_unit
 

@@ -8,7 +8,7 @@ prints its sentence as a row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,11 +33,28 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str | float | None]]
     own: int | None = None
 
+    @classmethod
+    def of(
+        cls,
+        caption: str,
+        named: str,
+        heads: Iterable[str],
+        rows: Sequence[Sequence[str | float | None]],
+        own: int | None = None,
+    ) -> Table:
+        """Return a table of numbers, whose first column has names."""
+        return cls(caption, [Column(named), *(Column(head, "number") for head in heads)], rows, own)
+
     def texts(self) -> list[list[str]]:
         """Return heads and cells without markup; bars are left out."""
         kept = [k for k, column in enumerate(self.columns) if column.kind != "bar"]
         heads = [self.columns[k].head for k in kept]
         return [heads, *([unmarked(row[k]) for k in kept] for row in self.rows)]
+
+
+def listed(what: str, shown: int, of: int) -> str:
+    """Return a caption; it says where rows are left out."""
+    return f"{what}: the first {shown:,} of {of:,}" if shown < of else what
 
 
 @dataclass(frozen=True, slots=True)

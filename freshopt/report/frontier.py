@@ -30,7 +30,7 @@ from freshopt.report.charts import (
     around,
 )
 from freshopt.report.context import Context
-from freshopt.report.finding import Column, Finding, Table
+from freshopt.report.finding import Finding, Table
 from freshopt.report.headline import fewer, rate
 from freshopt.report.markup import amount
 from freshopt.report.plan_tables import PlanFolder
@@ -202,8 +202,8 @@ def _table(told: Context, points: Points) -> Table:
     solved = [row for row in told.findings.rows("frontier") if row.maybe("value") is not None]
     proved = all(row.values.get("status") == "optimal" for row in solved)
     caption = f"More and less bandwidth, each solved anew{' and proved optimal' if proved else ''}"
-    columns = [Column("bandwidth"), *(Column(head, "number") for head in heads)]
-    return Table(caption, columns, cells, shown.index(points.here) if points.here in shown else None)
+    own_row = shown.index(points.here) if points.here in shown else None
+    return Table.of(caption, "bandwidth", heads, cells, own_row)
 
 
 def _charts(told: Context, points: Points, today: float | None, words: list[list[str]]) -> tuple[Figure, ...]:

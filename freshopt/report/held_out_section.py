@@ -16,7 +16,7 @@ from freshopt.report import plan_tables as tables
 from freshopt.report.axis import Scale, covering
 from freshopt.report.charts import NARROW, WIDE, Axis, Chart, Dots, Figure, Hits, Line, Mark
 from freshopt.report.context import Context, tidy
-from freshopt.report.finding import Column, Finding, Table
+from freshopt.report.finding import Finding, Table
 from freshopt.report.held_out import (
     POLICIES,
     PolicyRow,
@@ -121,6 +121,7 @@ def _numbers(found: Facts, key: str, *, gaps: bool = False) -> Array:
 def _table(told: Context, held: Facts, known: list[PolicyRow]) -> Table:
     """Return the policies' measured costs."""
     heads = [f"{told.words.rates} per {told.unit}", "predicted", told.value_head, "± error", "percent saved"]
+    heads.append("share of time up to date")
     rows = [
         [
             policy_words(row.policy),
@@ -143,8 +144,7 @@ def _table(told: Context, held: Facts, known: list[PolicyRow]) -> Table:
         f"Rates planned from the first part of the log alone, replayed on its last {span}{windows} "
         f"({count(held.whole('sources'), 'source')}{missing})"
     )
-    columns = [Column("policy"), *(Column(head, "number") for head in heads)]
-    return Table(caption, [*columns, Column("share of time up to date", "number")], rows, 0)
+    return Table.of(caption, "policy", heads, rows, 0)
 
 
 def _measured_chart(told: Context, rows: Sequence[PolicyRow]) -> Figure:

@@ -9,7 +9,7 @@ import numpy as np
 from freshopt.formatting import count, number, percent
 from freshopt.report import load_charts, source_charts
 from freshopt.report.context import Context
-from freshopt.report.finding import Column, Finding, Table
+from freshopt.report.finding import Column, Finding, Table, listed
 from freshopt.report.load_charts import Clock, HostLoad
 from freshopt.report.markup import Html, amount, escaped, name
 from freshopt.report.plan_tables import PlanFolder
@@ -113,8 +113,8 @@ def features(told: Context) -> Finding | None:
     if found is None:
         return None
     rows = [[name(row.text("feature")), amount(row.number("factor"))] for row in found.rows("columns")]
-    columns = [Column("feature"), Column("typical factor", "number")]
-    table = Table("How far each feature moves change rates", columns, rows) if rows else None
+    caption = "How far each feature moves change rates"
+    table = Table.of(caption, "feature", ["typical factor"], rows) if rows else None
     return Finding("features", "features", found.text("sentence")).section("Features", table=table)
 
 
@@ -134,9 +134,9 @@ def promises(told: Context) -> Finding | None:
         for row in rows
     ]
     heads = ("sources", f"least bandwidth per {unit}", f"more per {unit} to be as good as without")
-    columns = [Column("promise"), *(Column(head, "number") for head in heads)]
     texts = "\n".join(row.text("sentence") for row in rows)
-    return Finding("promises", "promises", texts).section("Promises", table=Table("Promises", columns, cells))
+    table = Table.of("Promises", "promise", heads, cells)
+    return Finding("promises", "promises", texts).section("Promises", table=table)
 
 
 def constraints(told: Context) -> Finding | None:
@@ -146,11 +146,9 @@ def constraints(told: Context) -> Finding | None:
         return None
     finding = Finding("constraints", "constraints", "\n".join(found.texts("sentences")))
     rows, many, binding = found.rows("listed"), found.whole("rows"), found.whole("binding")
-    caption = "Constraints, the most costly limits first"
-    caption += f": the first {len(rows):,} of {many:,}" if len(rows) < many else ""
+    caption = listed("Constraints, the most costly limits first", len(rows), many)
     heads = ("used", "limit", "shadow price")
-    columns = [Column("constraint"), *(Column(head, "number") for head in heads)]
-    table = Table(caption, columns, [_constraint(row) for row in rows]) if rows else None
+    table = Table.of(caption, "constraint", heads, [_constraint(row) for row in rows]) if rows else None
     depend = bool(found.values.get("depend_on_change_rates"))
     facts = {"depend": depend, "binding": _binding(binding, count(many, "constraint"))}
     return finding.section("Constraints", facts, table)
@@ -246,9 +244,8 @@ def hosts(told: Context, folder: PlanFolder | None = None) -> Finding | None:
             ]
             for row in rows
         ]
-        caption = "Binding limits, highest shadow price first"
-        caption += f": the first {len(rows):,} of {binding:,}" if len(rows) < binding else ""
-        table = Table(caption, [Column("host"), *(Column(head, "number") for head in heads)], cells)
+        caption = listed("Binding limits, highest shadow price first", len(rows), binding)
+        table = Table.of(caption, "host", heads, cells)
     return finding.section("Hosts", facts, table, charts)
 
 
@@ -281,10 +278,8 @@ def _by_host(told: Context, load: HostLoad, clock: Clock) -> Table:
         row = [name(host), f"{sources:,}", amount(whole / told.facts.positive("horizon"))]
         share = percent(whole / planned, even=True) if planned else None
         cells.append([*row, share, f"{number(most)} per {told.unit}"])
-    shown = len(load.hosts)
-    caption = "Load by host, the highest first"
-    caption += f": the first {shown:,} of {load.of:,}" if shown < load.of else ""
-    return Table(caption, [Column("host"), *(Column(head, "number") for head in heads)], cells)
+    caption = listed("Load by host, the highest first", len(load.hosts), load.of)
+    return Table.of(caption, "host", heads, cells)
 
 
 def made(told: Context, folder: PlanFolder | None = None) -> Finding | None:

@@ -155,7 +155,7 @@ def next_refreshes(folder: Path, sources: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def load_by_host(folder: Path, edges: Array, at_most: int) -> tuple[list[str], Array, list[int], int] | None:
+def load_by_host(folder: Path, edges: Array, at_most: int) -> HostLoad | None:
     """Return refresh counts of the hosts with most refreshes, if any."""
     import polars
 
@@ -185,7 +185,7 @@ def load_by_host(folder: Path, edges: Array, at_most: int) -> tuple[list[str], A
     for host, at, each in counted.filter(polars.col("host").is_in(hosts)).iter_rows():
         many[row[host], at] = each
     own = dict(sources.filter(polars.col("host").is_in(hosts)).iter_rows())
-    return hosts, many, [own[host] for host in hosts], len(sources)
+    return HostLoad(hosts, many, [own[host] for host in hosts], len(sources))
 
 
 def files(folder: Path, table: str) -> list[Path]:
@@ -280,8 +280,7 @@ class PlanFolder:
     @cached_property
     def hosts(self) -> HostLoad | None:
         """Refreshes of the hosts with most of them."""
-        found = load_by_host(self.path, self.clock.edges, HOSTS)
-        return None if found is None else HostLoad(*found)
+        return load_by_host(self.path, self.clock.edges, HOSTS)
 
     @cached_property
     def names(self) -> list[str]:

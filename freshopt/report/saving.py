@@ -163,11 +163,8 @@ def changes(told: Context, folder: PlanFolder | None = None) -> Finding | None:
         for row in found.rows("sources")
     ]
     heads = ("crawled every", f"now {told.words.done} every", f"{told.words.rates} per {told.unit}")
-    table = Table(
-        f"The {count(len(rows), 'source')} whose number of {told.words.rates} changes most",
-        [Column("source"), *(Column(head, "number") for head in heads)],
-        rows,
-    )
+    caption = f"The {count(len(rows), 'source')} whose number of {told.words.rates} changes most"
+    table = Table.of(caption, "source", heads, rows)
     known = sum(found.whole(key) for key in kinds)
     facts = {"left": told.sources - known}
     charts = tuple(source_charts.changes(folder.seen, told.unit, told.words))
@@ -215,8 +212,8 @@ def _largest(told: Context, folder: PlanFolder) -> Table | None:
     ]
     noun = "stale part" if told.maximised else told.measure
     heads = (f"{told.words.done} every", "now every", f"gain: {noun}")
-    columns = [Column("source"), *(Column(head, "number") for head in heads)]
-    return Table(f"The {count(len(rows), 'change')} that bring most", columns, rows) if rows else None
+    caption = f"The {count(len(rows), 'change')} that bring most"
+    return Table.of(caption, "source", heads, rows) if rows else None
 
 
 def _every(rate: float, unit: str) -> str:

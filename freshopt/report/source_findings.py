@@ -8,7 +8,7 @@ from typing import Any
 from freshopt.formatting import count, percent
 from freshopt.report import source_charts
 from freshopt.report.context import Context
-from freshopt.report.finding import Column, Finding, Table
+from freshopt.report.finding import Finding, Table, listed
 from freshopt.report.markup import amount, linked
 from freshopt.report.plan_tables import PlanFolder
 from freshopt.report.summary_facts import Facts
@@ -87,7 +87,7 @@ def never(told: Context, folder: PlanFolder | None = None) -> Finding | None:
         heads = ["marginal value at 0", "price", "marginal value, of the price"]
         cells = [[_maybe(row, "worth"), amount(row.number("price")), _of_price(row)] for row in rows]
         table = _table(
-            told, _listed("Nearest to being refreshed", len(rows), facts["dear"]), rows, heads, cells
+            told, listed("Nearest to being refreshed", len(rows), facts["dear"]), rows, heads, cells
         )
     return finding.section(title, facts, table)
 
@@ -96,7 +96,7 @@ def gains(told: Context, rows: list[Facts]) -> Table:
     """Return the sources that gain most from more bandwidth."""
     heads = [f"{told.words.done} every", "then every", "gain"]
     cells = [[_every(told, row), _every(told, row, "rate_then"), amount(row.number("gain"))] for row in rows]
-    return _table(told, _listed("Sources that would gain most", len(rows), told.sources), rows, heads, cells)
+    return _table(told, listed("Sources that would gain most", len(rows), told.sources), rows, heads, cells)
 
 
 def _table(
@@ -108,15 +108,11 @@ def _table(
     weighed = whole != float(told.sources) or any(row.number("importance") != 1.0 for row in rows)
     keys = ["change_rate", *(["importance"] if weighed else [])]
     known = [f"changes per {told.unit}", *(["importance"] if weighed else [])]
-    columns = [Column("source"), *(Column(head, "number") for head in (*known, *heads))]
-    return Table(
-        caption,
-        columns,
-        [
-            [linked(row.name("source")), *(amount(row.number(key)) for key in keys), *more]
-            for row, more in zip(rows, cells, strict=True)
-        ],
-    )
+    own = [
+        [linked(row.name("source")), *(amount(row.number(key)) for key in keys), *more]
+        for row, more in zip(rows, cells, strict=True)
+    ]
+    return Table.of(caption, "source", [*known, *heads], own)
 
 
 def _every(told: Context, row: Facts, key: str = "rate") -> str:
@@ -134,7 +130,3 @@ def _maybe(row: Facts, key: str) -> str:
 def _of_price(row: Facts) -> str | None:
     marginal, price = row.maybe("worth"), row.number("price")
     return None if marginal is None or not price > 0.0 else percent(marginal / price, even=True)
-
-
-def _listed(what: str, shown: int, of: int) -> str:
-    return f"{what}: the first {shown:,} of {of:,}" if shown < of else what

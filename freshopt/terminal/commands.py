@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,11 @@ ALTERNATIVES = (
 )
 # Parameters that an objective's name may bring, power:0.5, by the option that they stand for.
 PARAMETERS = {"power": "exponent", "deadline": "deadline"}
+
+
+def not_for(option: str, owners: Iterable[str], chosen: object, of: str) -> str:
+    """Return the refusal of an option of other choices."""
+    return f"{option} is for {of} {', '.join(owners)}, not for {chosen}. Leave it out."
 
 
 class OneOf(click.Choice[str]):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import click
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
@@ -24,8 +23,8 @@ from freshopt.estimators.stochastic_approximation import (
 )
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import LARGEST
-from freshopt.terminal.commands import OneOf
-from freshopt.terminal.options import Decorator, bundled
+from freshopt.terminal.commands import OneOf, not_for
+from freshopt.terminal.wish_options import option_of, own_option, table_options
 from freshopt.units import convert_time, duration_of
 
 DEFAULT = "maximum-likelihood"
@@ -57,39 +56,51 @@ Hosts: TypeAlias = Callable[[Any], npt.NDArray[Any]]  # of an array of names
 class Estimation:
     """The estimator that the options ask for."""
 
-    name: str
-    settings: dict[str, Any]
+    estimator: str = own_option(
+        DEFAULT,
+        type=OneOf(list(ESTIMATORS)),
+        metavar="NAME",
+        help=f"Estimator of the change rates: {', '.join(ESTIMATORS)}.",
+    )
+    smoothing: float | None = own_option(
+        help="Length of a pseudo-observation added to each source, in days (default: none where there "
+        "is a prior).",
+    )
+    half_life: str | None = own_option(
+        metavar="TIME",
+        help="Age at which a crawl counts half, such as 30d (default: none). For rates that drift, "
+        "--reset is better.",
+    )
+    reset: str | None = own_option(
+        metavar="auto|RATE",
+        help="Let change rates jump this often per day; older crawls then count less. auto finds how "
+        "often (default: rates last).",
+    )
+    prior: str | None = own_option(
+        type=OneOf(PRIORS),
+        help="What rarely crawled sources are taken for: gamma, like all others (the default of "
+        f"maximum-likelihood; weak below {MANY} sources); host, like those of their host; none.",
+    )
+    time_unit: str = "day"
+    settings: dict[str, Any] = field(default_factory=dict, init=False)
 
-    @classmethod
-    def of(
-        cls,
-        estimator: str,
-        smoothing: float | None,
-        half_life: str | None,
-        prior: str | None,
-        reset: str | None,
-        time_unit: str,
-    ) -> Estimation:
+    def __post_init__(self) -> None:
         """Check that the options go with the estimator."""
-        given: dict[str, Any] = {"smoothing": smoothing, "prior": prior, "half_life": None}
-        given["reset"] = None if reset is None else _resets(reset)
-        if half_life is not None:
-            given["half_life"] = convert_time(
-                duration_of("--half-life", half_life, time_unit), time_unit, "day"
-            )
-        settings = {key: value for key, value in given.items() if value is not None}
+        given: dict[str, Any] = {"smoothing": self.smoothing, "prior": self.prior, "half_life": None}
+        given["reset"] = None if self.reset is None else _resets(self.reset)
+        if self.half_life is not None:
+            length = duration_of("--half-life", self.half_life, self.time_unit)
+            given["half_life"] = convert_time(length, self.time_unit, "day")
+        settings = self.settings
+        settings |= {key: value for key, value in given.items() if value is not None}
         for key in settings:
-            if key not in ESTIMATORS[estimator].uses:
-                owners = ", ".join(other for other, named in ESTIMATORS.items() if key in named.uses)
-                option = "--" + key.replace("_", "-")
-                raise SourceDataError(
-                    f"{option} is for --estimator {owners}, not for {estimator}. Leave it out."
-                )
+            if key not in ESTIMATORS[self.estimator].uses:
+                owners = [other for other, named in ESTIMATORS.items() if key in named.uses]
+                raise SourceDataError(not_for(option_of(key), owners, self.estimator, "--estimator"))
         if settings.get("prior", "none") != "none" and "smoothing" in settings:
             raise SourceDataError("--prior takes the place of --smoothing. Leave one of them out.")
         if "reset" in settings:
             _check_resets(settings)
-        return cls(estimator, settings)
 
     @property
     def by_host(self) -> bool:
@@ -99,16 +110,16 @@ class Estimation:
     @property
     def is_default(self) -> bool:
         """Whether nothing but the default is asked for."""
-        return self.name == DEFAULT and not self.settings
+        return self.estimator == DEFAULT and not self.settings
 
     def fit(self, log: CrawlLog, hosts: Hosts | None = None) -> Estimator:
         """Return the estimator fitted to a log, with its crawl rates."""
-        named, settings = ESTIMATORS[self.name], dict(self.settings)
+        named, settings = ESTIMATORS[self.estimator], dict(self.settings)
         if settings.get("prior") == "none":
             del settings["prior"]
         elif "prior" in settings:
             settings["prior"] = self._prior(log, hosts)
-        elif self.name == DEFAULT and "smoothing" not in settings:
+        elif self.estimator == DEFAULT and "smoothing" not in settings:
             settings["prior"] = default_prior(log, settings.get("reset"))
         rated = (log.crawl_rate,) if named.needs_crawl_rate else ()
         fitted: Estimator = named.make(**settings).fit(log, *rated)
@@ -142,46 +153,9 @@ def _check_resets(settings: dict[str, Any]) -> None:
     """Raise if other settings exclude resets."""
     for key in ("smoothing", "half_life"):
         if key in settings:
-            option = "--" + key.replace("_", "-")
-            raise SourceDataError(f"--reset takes the place of {option}. Leave one of them out.")
+            raise SourceDataError(f"--reset takes the place of {option_of(key)}. Leave one of them out.")
     if settings.get("prior") == "none":
         raise SourceDataError("--reset needs a prior, from which rates are drawn anew. Leave --prior out.")
 
 
-_OPTIONS: tuple[Decorator, ...] = (
-    click.option(
-        "--estimator",
-        type=OneOf(list(ESTIMATORS)),
-        metavar="NAME",
-        default=DEFAULT,
-        show_default=True,
-        help=f"Estimator of the change rates: {', '.join(ESTIMATORS)}.",
-    ),
-    click.option(
-        "--smoothing",
-        type=float,
-        help="Length of a pseudo-observation added to each source, in days (default: none where there "
-        "is a prior).",
-    ),
-    click.option(
-        "--half-life",
-        metavar="TIME",
-        help="Age at which a crawl counts half, such as 30d (default: none). For rates that drift, "
-        "--reset is better.",
-    ),
-    click.option(
-        "--reset",
-        metavar="auto|RATE",
-        help="Let change rates jump this often per day; older crawls then count less. auto finds how "
-        "often (default: rates last).",
-    ),
-    click.option(
-        "--prior",
-        type=OneOf(PRIORS),
-        help="What rarely crawled sources are taken for: gamma, like all others (the default of "
-        f"maximum-likelihood; weak below {MANY} sources); host, like those of their host; none.",
-    ),
-)
-
-
-estimation_options = bundled("estimation", _OPTIONS, Estimation.of)
+estimation_options = table_options("estimation", Estimation, ("time_unit", "settings"))

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
-
-import click
 
 from freshopt.datasets.change_histories import load_example
 from freshopt.errors import SourceDataError
-from freshopt.logs.client_copies import ALL, Client
 from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog, derived_log
-from freshopt.logs.read_crawls import read_log
 from freshopt.modelling.objective import Objective
 from freshopt.naming import OBJECTIVES, Parameters, objective_of
 from freshopt.terminal import options
+from freshopt.terminal.commands import not_for
 from freshopt.terminal.own_objectives import OwnObjective, is_own
 from freshopt.units import duration_of
 
@@ -35,29 +31,9 @@ def moment_of(option: str, text: str | None) -> datetime | None:
         ) from None
 
 
-def log_of(
-    path: Any,  # noqa: ANN401 - as `read_log` takes it
-    example: str | None,
-    time_unit: str,
-    columns: Mapping[str, str] | None = None,
-    client: Client = ALL,
-    *,
-    answers_are_changes: bool = False,
-) -> CrawlLog:
-    """Return the crawl log of LOG or --example, in `time_unit`."""
-    if (path is None) == (example is None):
-        raise click.UsageError("Give either LOG or --example NAME, and not both.")
-    if example is None:
-        return read_log(
-            path,
-            time_unit,
-            columns=columns,
-            client=client.address,
-            agent=client.agent,
-            pattern=client.pattern,
-            answers_are_changes=answers_are_changes,
-        )
-    log = load_example(example)
+def example_log(name: str, time_unit: str) -> CrawlLog:
+    """Return the crawl log of --example, in `time_unit`."""
+    log = load_example(name)
     if log.time_unit == time_unit:
         return log
     own = {"source": log.source_index, "time": log.clock.moments(log.time), "changed": log.changed}
@@ -88,10 +64,8 @@ class Goal:
             if value is None:
                 continue
             if self.objective is not None and name not in OBJECTIVES[self.objective].uses:
-                owners = ", ".join(key for key, named in OBJECTIVES.items() if name in named.uses)
-                raise SourceDataError(
-                    f"--{name} is for --objective {owners}, not for {self.objective}. Leave it out."
-                )
+                owners = [key for key, named in OBJECTIVES.items() if name in named.uses]
+                raise SourceDataError(not_for(f"--{name}", owners, self.objective, "--objective"))
             if getattr(columns, name) is not None:
                 raise SourceDataError(
                     f"--{name} and the column '{name}' of the sources both give it. Leave one of them out."

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -18,8 +18,8 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.file_kinds import require_file
 from freshopt.logs.last_modified import since_birth
 from freshopt.logs.log_files import log_hosts
-from freshopt.logs.read_crawls import fetch_statuses
-from freshopt.logs.read_events import is_history, read_history
+from freshopt.logs.read_crawls import fetch_statuses, read_log
+from freshopt.logs.read_events import is_history, read_history, requests_of
 from freshopt.logs.schema import found_in
 from freshopt.logs.source_index import hosts_of_urls
 from freshopt.numerics.arrays import Array
@@ -33,6 +33,10 @@ from freshopt.terminal.tables import starts_of
 from freshopt.terminal.tool_options import flags, import_line, read_tool, require_settings_of, taken
 from freshopt.tools.live_planner import is_planner, read_planner
 from freshopt.tools.table import FLAGS
+
+if TYPE_CHECKING:
+    import polars
+
 
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(
@@ -175,12 +179,16 @@ class Origin:
             return Found(found, FLAGS[name].called.format(path))
         if isinstance(self.files, Path) and is_history(self.files):
             return Found(read_history(self.files, time_unit=time_unit), self.name)
-        log = inputs.log_of(
+        if self.example is not None:
+            return Found(inputs.example_log(self.example, time_unit), self.name)
+        client = self.chosen
+        log = read_log(
             self.files,
-            self.example,
             time_unit,
-            self.names(),
-            self.chosen,
+            columns=self.names(),
+            client=client.address,
+            agent=client.agent,
+            pattern=client.pattern,
             answers_are_changes=self.answers_are_changes,
         )
         if self.sources is not None:
@@ -257,3 +265,13 @@ def origin_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_OPTIONS):
         wrapped = option(wrapped)
     return wrapped
+
+
+def request_rates(found: polars.DataFrame, names: Sequence[Any], path: Path) -> tuple[Array, str]:
+    """Return the request rates of sources, and a text."""
+    asked, known = {str(name) for name in found["source"].to_list()}, {str(name) for name in names}
+    missing, left = len(known - asked), len(asked - known)
+    words = f"{count(int(found['requests'].sum()), 'request')} of {count(found.height, 'source')} in {path}"
+    words += f"; {count(missing, 'source')} without any" if missing else ""
+    words += f"; {count(left, 'source')} left out, whose changes the log does not tell" if left else ""
+    return requests_of(found, names), words

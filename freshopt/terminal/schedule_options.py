@@ -12,6 +12,7 @@ import click
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.logs.schema import HOSTS, column_of
 from freshopt.modelling.problem import Problem
 from freshopt.naming import objective_of
 from freshopt.numerics.arrays import Array, IntArray
@@ -24,7 +25,7 @@ from freshopt.scheduling.rate_table import read_rates
 from freshopt.scheduling.schedule import Method
 from freshopt.scheduling.slot_assignment import Assignment, SlotAssignment
 from freshopt.terminal import tables
-from freshopt.terminal.commands import OneOf
+from freshopt.terminal.commands import OneOf, not_for
 from freshopt.terminal.console import count
 from freshopt.terminal.wish_options import option_of, own_option, table_options, wished
 from freshopt.units import SECONDS, duration_of
@@ -103,9 +104,7 @@ class Choice:
             use = owners.get(option, ("slots",))
             free = option == "--method" or (option == "--hosts" and by_host)
             if value is not None and not free and name not in use:
-                raise click.UsageError(
-                    f"{option} is for --method {', '.join(use)}, not for {name}. Leave it out."
-                )
+                raise click.UsageError(not_for(option, use, name, "--method"))
         if name in WEIGHED:
             problem = self._problem(frame, unit)
             return Greedy(problem) if name == "greedy" else DiscreteCounts(problem)
@@ -153,7 +152,7 @@ class Choice:
             )
         if self.hosts is None and self.per_host is not None:
             raise click.UsageError("--per-host needs to know the hosts. Name their table: --hosts.")
-        host_of = tables.hosts_of(self.hosts)
+        host_of = column_of(self.hosts, HOSTS)
         names = read_rates(frame, unit).names
         host = None if host_of is None or names is None else host_of(names)
         closed = [window for text in self.blackout for window in _windows(text, unit, horizon, start, host)]

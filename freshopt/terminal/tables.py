@@ -16,7 +16,7 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError
 from freshopt.logs import schema
 from freshopt.logs.log_files import is_access_log
-from freshopt.logs.schema import Table, column_of, naming
+from freshopt.logs.schema import Table, naming
 from freshopt.logs.tables import UNIT
 from freshopt.modelling.sources import COLUMNS, Sources
 from freshopt.naming import NAMES, Parameters
@@ -134,22 +134,6 @@ def _no_sources(path: Path) -> SourceDataError:
         f"{path} is a log of crawls, not a table of sources. Estimate their change rates first: freshopt "
         f"estimate {path} --out change_rates.csv."
     )
-
-
-def times_of(path: Path) -> tuple[polars.DataFrame, Array]:
-    """Return a schedule's rows and its times >= 0."""
-    table = Table.read(path, schema.TIMES)
-    return table.frame, table.numbers("time")
-
-
-def importance_of(path: Path | None) -> Callable[[Any], npt.NDArray[Any]] | None:
-    """Return the function from source names to a table's importances."""
-    return column_of(path, schema.IMPORTANCES)
-
-
-def hosts_of(path: Path | None) -> Callable[[Any], npt.NDArray[Any]] | None:
-    """Return the function from source names to a table's hosts."""
-    return column_of(path, schema.HOSTS)
 
 
 def starts_of(path: Path, names: npt.NDArray[Any]) -> list[Any]:

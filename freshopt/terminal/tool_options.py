@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from freshopt.errors import SourceDataError
+from freshopt.terminal.commands import not_for
 from freshopt.terminal.options import Decorator
 from freshopt.tools.table import FLAGS, TOOLS, Setting, Tool
 
@@ -111,9 +112,7 @@ def settings_of(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
                 )
             continue
         if kind not in tools:
-            raise click.UsageError(
-                f"--{setting.name} is for --format {', '.join(tools)}, not for {kind}. Leave it out."
-            )
+            raise click.UsageError(not_for(f"--{setting.name}", tools, kind, "--format"))
         try:
             named[setting.argument or _argument(setting.name)] = setting.value(text)
         except SourceDataError as error:

@@ -12,7 +12,7 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
-from freshopt.logs.schema import CHANGED_COSTS, Table, column_of
+from freshopt.logs.schema import CHANGED_COSTS, HOSTS, IMPORTANCES, Table, column_of
 from freshopt.planning.clashes import refuse_clashes
 from freshopt.planning.request import Clock, SourceLimits
 from freshopt.planning.wishes import WISHES, Wish
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 # How the table is read that an option names.
 TABLES: dict[str, Callable[[Path, str], Any]] = {
-    "importance": lambda path, _: tables.importance_of(path),
-    "hosts": lambda path, _: tables.hosts_of(path),
+    "importance": lambda path, _: column_of(path, IMPORTANCES),
+    "hosts": lambda path, _: column_of(path, HOSTS),
     "host_limits": tables.host_limits_with_units,
     "limits": tables.source_limits_of,
     "compare": tables.rates_in_force_of,

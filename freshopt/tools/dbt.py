@@ -34,11 +34,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-import numpy as np
-
 from freshopt.errors import SourceDataError
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.numerics.arrays import IntArray
 from freshopt.scheduling.rate_table import RateTable
 from freshopt.tools.export import Exported, refuse
 from freshopt.tools.records import Paths, Snapshot, files_of, log_of, read_document, typed
@@ -48,6 +45,7 @@ from freshopt.tools.whole_seconds import (
     Limits,
     exported,
     labels,
+    on_ladder,
     whole_intervals,
 )
 from freshopt.units import check_time_unit, share_of
@@ -274,7 +272,8 @@ class Dbt(IntervalFormat):
             If a name is no unique_id of a source, an interval is below a minute or above 31 days, or a source
             waits for signals.
         """
-        names, seconds = labels(table), _on_rungs(whole_intervals(table, _LIMITS))
+        rung_of = {rung.seconds: rung for rung in RUNGS}
+        names, seconds = labels(table), on_ladder(whole_intervals(table, _LIMITS), rung_of)
         found = [_SOURCE.fullmatch(name) for name in names]
         refuse(
             names,
@@ -283,7 +282,6 @@ class Dbt(IntervalFormat):
             "which freshopt import dbt reads.",
         )
         places = [(match[1], match[2], match[3]) for match in found if match is not None]
-        rung_of = {rung.seconds: rung for rung in RUNGS}
         by_rung: dict[Rung, list[tuple[str, str, str]]] = {}
         for place, own in sorted(zip(places, seconds.tolist(), strict=True)):
             if own != NEVER:
@@ -296,13 +294,6 @@ class Dbt(IntervalFormat):
         lines = [f"{rung.cron} dbt build --selector {_name(rung)}\n" for rung in used]
         (path / "crontab").write_text("".join(lines), encoding="utf-8", newline="\n")
         return exported(table, seconds, "left out")
-
-
-def _on_rungs(seconds: IntArray) -> IntArray:
-    """Return intervals rounded up to rungs."""
-    steps = np.array([rung.seconds for rung in RUNGS])
-    on: IntArray = np.where(seconds == NEVER, NEVER, steps[np.searchsorted(steps, seconds)])
-    return on
 
 
 def _name(rung: Rung) -> str:

@@ -30,18 +30,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
-
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.scheduling.rate_table import RateTable
 from freshopt.tools.export import Exported
 from freshopt.tools.records import read_document, typed
 from freshopt.tools.whole_seconds import (
-    NEVER,
     IntervalFormat,
     Limits,
     exported,
     labels,
+    on_ladder,
     whole_intervals,
 )
 from freshopt.units import SECONDS, check_time_unit
@@ -289,10 +287,7 @@ class DbtJobs(IntervalFormat):
                 f"{list_offenders(wrong)} is no model that {os.fspath(self.manifest)} keeps as a table. Name "
                 "it by its unique_id, such as model.shop.orders."
             )
-        ladder = np.array([step.seconds for step in LADDER])
-        exact = whole_intervals(table, _LIMITS)
-        rung = np.searchsorted(ladder, exact)
-        seconds = np.where(exact == NEVER, NEVER, ladder[np.minimum(rung, len(ladder) - 1)])
+        seconds = on_ladder(whole_intervals(table, _LIMITS), [step.seconds for step in LADDER])
         selectors, before = ["selectors:"], ""
         together: dict[str, list[Step]] = {}
         for step in LADDER:

@@ -17,6 +17,7 @@ Cost: a pass over the rates or lifetimes, and one over the names.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -174,6 +175,13 @@ def require_clocked(table: RateTable, tool: str) -> None:
     )
 
 
+def on_ladder(seconds: IntArray, ladder: Iterable[int]) -> IntArray:
+    """Return intervals, at most the last, rounded up to a ladder."""
+    steps = np.array([*ladder])
+    up: IntArray = np.where(seconds == NEVER, NEVER, steps[np.searchsorted(steps, seconds)])
+    return up
+
+
 def _every(table: RateTable, offenders: IntArray, exact: np.typing.NDArray[np.float64]) -> str:
     names = labels(table)
     where = list_offenders(f"{names[k]!r} every {_span(exact[k])}" for k in offenders.tolist())
@@ -240,18 +248,16 @@ class LifetimeFormat(ToolFormat[LifetimeTable]):
         import polars
 
         text = text_of(table.names)
-        refuse(table.names, self._unheld(table.names, text), self.refusal)
+        lone = [k for k in (text == "\0").arg_true().to_list() if has_surrogate(table.names[k])]
+        refuse(table.names, sorted({*(~self.holds(text)).arg_true().to_list(), *lone}), self.refusal)
         seconds = whole_lifetimes(table, self.shortest)
         rows = polars.DataFrame({"name": text, "seconds": seconds, "window": whole_windows(table)})
         rows = rows.filter(polars.col("seconds") != FOREVER)
         head, end = self.around(text, rows.height)
         write_lines(path, rows, self.line(), head=head, end=end)
-        return exported_lifetimes(table, seconds)
-
-    def _unheld(self, names: list[str], text: polars.Series) -> list[int]:
-        """Return the positions of names that cannot be written."""
-        lone = [k for k in (text == "\0").arg_true().to_list() if has_surrogate(names[k])]
-        return sorted({*(~self.holds(text)).arg_true().to_list(), *lone})
+        active = seconds != FOREVER
+        real = np.where(active, seconds / float(SECONDS[table.time_unit]), np.inf)
+        return report(table.rates(table.lifetime), table.rates(real), active, "no line", table.time_unit)
 
 
 def whole_lifetimes(table: LifetimeTable, shortest: int = 0) -> IntArray:
@@ -265,7 +271,12 @@ def whole_lifetimes(table: LifetimeTable, shortest: int = 0) -> IntArray:
     >>> whole_lifetimes(read_lifetimes({"a": 1.0, "b": 0.01, "c": np.inf, "d": 0.0}, "minute")).tolist()
     [60, 1, -1, 0]
     """
-    return _rounded(table.lifetime, table.time_unit, shortest)
+    finite = np.isfinite(table.lifetime)
+    with np.errstate(over="ignore"):
+        exact = np.where(finite, table.lifetime, 0.0) * SECONDS[table.time_unit]
+    seconds = np.clip(np.ceil(np.minimum(exact, LONGEST) * (1.0 - ROUNDING)), shortest, LONGEST)
+    whole: IntArray = np.where(finite, seconds, FOREVER).astype(np.int64)
+    return whole
 
 
 def whole_windows(table: LifetimeTable) -> IntArray:
@@ -284,19 +295,3 @@ def _require_no_windows(table: LifetimeTable, tool: str) -> None:
             f"source {list_offenders(wrong)} has a window of stale-while-revalidate. {tool} has none for "
             "each source. Export as cache-control, or solve without stale_while_revalidate."
         )
-
-
-def exported_lifetimes(table: LifetimeTable, seconds: IntArray) -> Exported:
-    """Return the report on lifetimes, NaN without request rates."""
-    active = seconds != FOREVER
-    real = np.where(active, seconds / float(SECONDS[table.time_unit]), np.inf)
-    return report(table.rates(table.lifetime), table.rates(real), active, "no line", table.time_unit)
-
-
-def _rounded(lifetime: Array, unit: str, shortest: int) -> IntArray:
-    finite = np.isfinite(lifetime)
-    with np.errstate(over="ignore"):
-        exact = np.where(finite, lifetime, 0.0) * SECONDS[unit]
-    seconds = np.clip(np.ceil(np.minimum(exact, LONGEST) * (1.0 - ROUNDING)), shortest, LONGEST)
-    whole: IntArray = np.where(finite, seconds, FOREVER).astype(np.int64)
-    return whole

@@ -15,7 +15,7 @@ import pytest
 import freshopt as fo
 from freshopt import versions
 from freshopt.datasets.change_histories import load_example
-from freshopt.terminal.inputs import log_of
+from freshopt.terminal.inputs import example_log
 from freshopt.terminal.options import SOLVERS
 from tests.ground_truth.command_lines import EXAMPLE, Run, fields, refuse, unwrapped
 from tests.ground_truth.refusals import present
@@ -104,7 +104,7 @@ def test_an_example_with_dates_is_read_as_it_was_written(run: Run) -> None:
     np.testing.assert_array_equal(again.changed, log.changed)
     np.testing.assert_allclose(again.time, log.time, atol=1e-9)
     np.testing.assert_allclose(present(again.last_modified), log.last_modified, atol=1e-9)
-    hours = present(log_of(None, "gstreamer-plugins", "hour").last_modified)
+    hours = present(example_log("gstreamer-plugins", "hour").last_modified)
     np.testing.assert_allclose(hours, 24.0 * log.last_modified, atol=1e-6)
 
 

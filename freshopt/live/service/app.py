@@ -26,8 +26,7 @@ from starlette.routing import Route
 from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.live.pace import crawl_delay_of
 from freshopt.live.planner import Planner
-from freshopt.live.service.answers import answer, refusal
-from freshopt.live.service.guard import Guard, check_token
+from freshopt.live.service.guard import Guard, answer, check_token, refusal
 from freshopt.live.service.messages import (
     MOST_OCTETS,
     MOST_ROWS,

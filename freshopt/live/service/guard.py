@@ -11,14 +11,35 @@ import hmac
 import ipaddress
 from base64 import b64decode
 from binascii import Error
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from freshopt.errors import SourceDataError
-from freshopt.live.service.answers import refusal
+from freshopt.live.service.messages import ErrorMessage
+
+# Of refusals that have a header of their own.
+HEADERS = {401: {"WWW-Authenticate": "Bearer, Basic"}, 503: {"Retry-After": "1"}}
+
+
+def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:  # noqa: ANN401
+    """Return a value as JSON that no cache keeps; NaN is null."""
+    told = {"Cache-Control": "no-store", **(headers or {})}
+    return Response(msgspec.json.encode(value), status, told, "application/json")
+
+
+def refusal(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a refusal."""
+    return answer(
+        ErrorMessage(" ".join(reason.split())), status, HEADERS.get(status, {}) | dict(headers or {})
+    )
+
 
 # Characters of a token: 16 of base64 are 96 bits.
 SHORTEST = 16
