@@ -47,6 +47,8 @@ from freshopt.separable.program import Program
 
 # Relative slack of a row that does not bind: at a gap of 1e-12 the slack of one that does is far smaller.
 LOOSE = 1e-9
+# Relative gap beyond which prices of sums are searched for together, as where marginals have long flat ends.
+ALONE = 1e-9
 # Newton steps over the multipliers before rates become unknowns too; a million sources need some 40 at most.
 PATIENCE = 60
 # Cells of Newton's matrix at most: 2 GB, of which a factor and two blocks' sums are held at once.
@@ -130,7 +132,7 @@ class InteriorPoint:
         """Return the answer of the search that suits, and a note."""
         first, why = None, "sources without curvature have best responses that jump"
         alone = solve_priced(program)
-        if alone is not None:
+        if alone is not None and alone.gap <= ALONE:
             return alone, "The search was over the price of each sum alone."
         looked = sampled_pieces(program)
         if bool(np.any(looked.crowded)):

@@ -274,7 +274,7 @@ def _refuse(
         OF_TIMES: next((said[name] for name in given if name not in OF_LIFETIMES), ""),
         "constraints": next(iter(constraints.given()), ""),
         "other objective": "" if objective == "binary" else objective,
-        "own objective": objective if is_own(objective) and engine == "memory" else "",
+        "own objective": objective if is_own(objective) else "",
         "--load-limit above 1": "--load-limit" if given.get("load_limit", 1.0) > 1.0 else "",
         "--host-limits of partitions": "--host-limits" if engine == "dask" and "host_limits" in given else "",
         "--prior host": "--prior host" if estimation.by_host else "",

@@ -77,10 +77,13 @@ def plan_in_partitions(
             raise SourceDataError(f"there is no file or folder {table}. Check the path.")
     if estimation.is_default:
         del asked["estimator"]  # under one prior of all files
-    own, further = partial(with_tables, _absolute(importance), _absolute(hosts)), None
+    own, wanted = partial(with_tables, _absolute(importance), _absolute(hosts)), asked["objective"].columns
+    if wanted and columns is None:
+        raise click.UsageError(f"--objective reads the column {wanted[0]}. Give its table, --source-columns.")
     if constraints.given():
-        asked["constraints"], wanted = _declared(columns, hosts, constraints, time_unit)
-        further = partial(columns_for, _absolute(columns), wanted) if wanted else None
+        asked["constraints"], more = _declared(columns, hosts, constraints, time_unit)
+        wanted = tuple(dict.fromkeys((*wanted, *more)))
+    further = partial(columns_for, _absolute(columns), wanted) if wanted else None
     # Nothing is drawn over partitions.
     request = Wishes.of(Clock(time_unit), {**asked, "draws": 0}, PlanWishes)
     with connected(scheduler), progress(PASSES) as report:

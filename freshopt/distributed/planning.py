@@ -385,7 +385,7 @@ def _discipline(request: Wishes) -> Refresh:
 
 def _rehearse(request: Wishes) -> None:
     """Plan for one source, to raise before the log is read."""
-    one = Sources(change_rate=1.0)
+    one = Sources(change_rate=1.0, columns=dict.fromkeys(request.objective.columns, 1.0))
     bandwidth = request.bandwidth if math.isfinite(request.bandwidth) else 1.0
     times = schedule({0: bandwidth}, request.horizon, method_of(request))
     expected_value(times, request.objective.take(slice(0, 1)), one)

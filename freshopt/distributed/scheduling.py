@@ -84,7 +84,7 @@ def schedule_part(k: int, share: bytes | None, shift: float, calendar: Calendar)
     request = calendar.request
     objective = request.objective if share is None else unpack(share)
     table = read_table(folder / SOURCES / name)
-    sources = Sources.from_frame(table, calendar.time_unit)
+    sources = Sources.from_frame(table, calendar.time_unit, objective.columns)
     age = calendar.end - (table["last_crawl"].to_numpy() + shift)
     rates = read_table(folder / "rates" / name, columns=["source", "rate"])
     # One seed for all would give the sources at the same place of two partitions the same times.

@@ -1,23 +1,29 @@
-"""`solve_priced`: prices of sums that share no source.
+"""`solve_priced`: prices of sums on a tree of height 2.
 
-Each sum is a search in one unknown. What it uses at a price, D(p), falls, and the use at which its cost has
-the slope p rises: they meet once, at φ'(D(p)) = p. D is near a power of p, as a secant in logarithms through
-the last two passes has it, and φ' is known: the use at which the two meet is found without a look at the
-sources, be it on a step of a tariff, at its end, at a limit or on a smooth cost. One pass over the sources
-serves all sums.
+What a group uses at the price p that its sources pay falls, and the use at which its cost has the slope
+p − λ, with λ the price outside, rises: they meet once, at p = λ + φ'(D(p)). So with the whole, whose use
+falls with λ. A limit is a cost that ends there; hosts under a bandwidth are groups of no other cost. D is
+near a power of p, as a secant in logarithms through the last two passes has it, and φ' is known: all meet at
+prices that are found without a look at the sources, be it on a step of a tariff, at its end, at a limit or
+on a smooth cost. One pass over the sources serves all sums.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
 import numpy as np
 
 from freshopt.autodiff.kinked_atoms import LEFT, RIGHT
+from freshopt.certificates.row_gap import RowGap
 from freshopt.interior_point.linear_pieces import curveless
 from freshopt.interior_point.solve_rows import RowAnswer
-from freshopt.numerics.arrays import LARGEST, SMALLEST, Array
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray
+from freshopt.numerics.bracketed_roots import bracketed_roots
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.program import Program
-from freshopt.separable.rows import RATE
+from freshopt.separable.rows import RATE, Rows
 from freshopt.separable.usage_costs import UsageCosts
 
 # Passes at most; 9 programs of a million sources need 4 to 9, demand that all but jumps some 60.
@@ -27,35 +33,43 @@ _PASSES = 120
 _NEAR, _CLOSED = 1e-8, 1e-13
 # After so many passes a bracket that has not been halved is: demand then jumps.
 _PATIENT = 8
+# Passes at most with all prices moving at once.
+_TOGETHER = 12
 # Rounds of scaling, since sources at bounds take no part.
 _ROUNDS = 4
 # Elasticities of demand; before two passes are known it is taken for that of a cost 1/ρ.
 _FIRST, _STEEP, _FLAT = -0.5, -1e9, -1e-3
-# Halvings of log u: 1400 nats to 1e-18.
-_HALVINGS = 70
+# Uses so near a kink, relatively, are on it; prices so near each other are one.
+_ON, _EVEN = 1e-14, 1e-15
+# Logarithms of prices and uses that differ by less say nothing of an elasticity.
+_MOVED = 1e-9
+# Prices of the whole at most that models are asked at; secants need 2 to 8.
+_TRIALS = 80
+# A price of the whole below is 0.
+_NOTHING = 1e-290
 # Sources that are looked at for curvature.
 _LOOKED_AT = 2000
 # Where demand is 0 or infinite the price moves by this factor.
 _FAR = 1e3
+# Coefficients of a group are multiples of the whole's if their ratios differ by no more, relatively.
+_PROPORTIONAL = 8 * float(np.finfo(np.float64).eps)
 
 
 def solve_priced(program: Program) -> RowAnswer | None:
-    """Return rates and prices of priced sums, else None.
+    """Return rates and prices of sums on a tree, else None.
 
-    The sums share no source and there are no other rows; None where a search stalls, too.
+    Sums share no source, but for one of all of them; None where there are other rows, and where a search
+    stalls.
     """
-    rows, numerics = program.rows, program.numerics
+    numerics = program.numerics
     if not isinstance(numerics, UsageCosts) or not isinstance(numerics.usages, DerivedNumerics):
         return None
-    n, m, source = int(np.argmax(numerics.usage)), len(rows), rows.source
-    own = source < n
-    if (
-        len(program) - n != m
-        or bool(np.any(rows.kind != RATE))
-        or bool(np.any((rows.coefficient > 0.0) != own))
-    ):
+    n, rows = int(np.argmax(numerics.usage)), program.rows
+    own = rows.source < n
+    if bool(np.any(rows.kind != RATE)) or bool(np.any((rows.coefficient > 0.0) != own)):
         return None
-    if bool(np.any(np.bincount(source[own], minlength=n) > 1)):
+    sums = _levels(rows, n)
+    if sums is None:
         return None
     looked = np.arange(0, n, max(1, n // _LOOKED_AT))
     low = program.lower[looked]
@@ -63,131 +77,410 @@ def solve_priced(program: Program) -> RowAnswer | None:
     with np.errstate(all="ignore"):
         some = numerics.sources.take(looked)
         straight = curveless(some, low, high) & (high > low) & (some.marginal(high) != 0.0)
-        return None if bool(np.any(straight)) else _Search(program, numerics, n).run()
+        found = None if bool(np.any(straight)) else _Search(program, numerics, *sums).run()
+        if found is None:
+            return None
+        gap, y = RowGap.of(program, found.rates), found.multipliers
+        return replace(found, gap=gap.at(y) / (abs(gap.cost) + float(np.dot(y, rows.limits))))
+
+
+class _Sums(NamedTuple):
+    """Sums that share no source, with rows of cost and limit.
+
+    `of` is each source's sum, the number of sums where it has none; −1 stands for no row. Rows of limits have
+    `scale` times the coefficients.
+    """
+
+    of: IntArray
+    coefficient: Array
+    cost_row: IntArray
+    limit_row: IntArray
+    scale: Array
+
+    @classmethod
+    def among(cls, rows: Rows, chosen: BoolArray, priced: BoolArray, n: int) -> _Sums | None:
+        """Return the sums of n sources that chosen rows have, or None."""
+        m, row_of, size = len(rows), np.full((2, n), -1), np.ones((2, n))
+        for kind, of_kind in enumerate((priced, ~priced)):
+            some = np.flatnonzero((chosen & of_kind)[rows.row] & (rows.source < n))
+            source = rows.source[some]
+            row_of[kind, source], size[kind, source] = rows.row[some], rows.coefficient[some]
+            if np.count_nonzero(row_of[kind] >= 0) < len(some):
+                return None
+        first = np.where(row_of[0] >= 0, *row_of)
+        second = np.where(row_of[0] >= 0, row_of[1], -1)
+        ratio = np.where(second >= 0, size[1] / size[0], 1.0)
+        partner, scale = np.full(m + 1, -1), np.ones(m + 1)
+        partner[first], scale[first] = second, ratio
+        named = np.flatnonzero(np.bincount(first + 1, minlength=m + 1)[1:])
+        limit_row = np.where(priced[named], partner[named], named)
+        # Two rows that share a source share all, in one unit.
+        once = np.bincount(limit_row[limit_row >= 0], minlength=m) <= 1
+        agree = (partner[first] == second) & (np.abs(ratio - scale[first]) <= _PROPORTIONAL * ratio)
+        if not bool(np.all(once)) or not bool(np.all(agree | (first < 0))):
+            return None
+        place = np.full(m + 1, len(named))
+        place[named] = np.arange(len(named))
+        coefficient = np.where(first < 0, 0.0, np.where(row_of[0] >= 0, *size))
+        cost_row = np.where(priced[named], named, -1)
+        return cls(place[first], coefficient, cost_row, limit_row, scale[named])
+
+
+class _Costs(NamedTuple):
+    """Costs of what sums use, up to limits.
+
+    `place` is where the numerics have them, −1 for none.
+    """
+
+    numerics: DerivedNumerics
+    place: IntArray
+    least: Array
+    most: Array
+    limit: Array
+
+    @classmethod
+    def of(cls, sums: _Sums, program: Program, numerics: DerivedNumerics, n: int) -> _Costs:
+        """Return the costs of sums, then those of what has none."""
+        rows, some = program.rows, np.flatnonzero(program.rows.source >= n)
+        variable = np.full(len(rows) + 1, -1)
+        variable[rows.row[some]] = rows.source[some] - n
+        place = np.append(variable[sums.cost_row], -1)
+        least, most = (
+            np.where(place >= 0, column[n + place], none)
+            for column, none in ((program.lower, 0.0), (program.upper, np.inf))
+        )
+        limit = np.append(rows.limits, np.inf)[np.append(sums.limit_row, -1)]
+        return cls(numerics, place, least, most, limit / np.append(sums.scale, 1.0))
+
+    def take(self, index: IntArray | BoolArray) -> _Costs:
+        """Return the costs of some sums."""
+        least, most, limit = (column[index] for column in (self.least, self.most, self.limit))
+        return _Costs(self.numerics, self.place[index], least, most, limit)
+
+    def slopes(self, used: Array, near: float = 0.0) -> tuple[Array, Array]:
+        """Return slopes on either side of uses, kinks so `near` included."""
+        some, most = np.flatnonzero(self.place >= 0), np.minimum(self.most, self.limit)
+        found, ends = np.zeros((2, len(used))), (used * (1.0 - near), used * (1.0 + near))
+        if len(some):
+            own = self.numerics.take(self.place[some])
+            for side, (at, end) in enumerate(zip((LEFT, RIGHT), ends, strict=True)):
+                within = np.clip(end[some], self.least[some], self.most[some])
+                found[side, some] = -own.marginal(within, at)
+        left = np.where(ends[0] > most, np.inf, np.where(ends[0] <= self.least, 0.0, found[0]))
+        right = np.where(ends[1] >= most, np.inf, np.where(ends[1] < self.least, 0.0, found[1]))
+        none = np.isnan(left) | np.isnan(right)
+        return np.where(none, np.inf, np.maximum(left, 0.0)), np.where(none, np.inf, right)
+
+
+@dataclass(frozen=True)
+class _Demand:
+    """Demand of sums near their last pass.
+
+    It is log u = y + elasticity·(log p − x), p the price outside and their own.
+    """
+
+    costs: _Costs
+    x: Array
+    y: Array
+    elasticity: Array
+    outside: Array
+
+    def take(self, index: IntArray | BoolArray) -> _Demand:
+        """Return some of the sums."""
+        columns = (self.x, self.y, self.elasticity, self.outside)
+        return _Demand(self.costs.take(index), *(column[index] for column in columns))
+
+    def excess(self, z: Array) -> Array:
+        """Return log price of uses less log slope."""
+        right = self.costs.slopes(np.exp(z))[1]
+        return np.clip(self._log_price(z) - np.log(self.outside + right), -LARGEST, LARGEST)
+
+    def meeting(self, near: Array) -> tuple[Array, Array]:
+        """Return uses, tried `near` a log, and own prices that meet demand."""
+        costs, z = self.costs, self.y.copy()
+        base = costs.slopes(np.exp(z), _ON)
+        side = self._side(z, base)
+        edge = np.log(self.outside + np.where(side > 0, base[1], base[0]))
+        most = np.minimum(np.minimum(costs.most, costs.limit), LARGEST)
+        edge = np.clip(z + self.elasticity * (edge - self.x), np.log(SMALLEST), np.log(most))
+        low, high = np.minimum(z, edge), np.maximum(z, edge)
+        for trial in (edge, near):
+            some = np.flatnonzero(side)
+            if not len(some):
+                break
+            own, at, begin, end = self.take(some), trial[some], low[some], high[some]
+            at = np.where((begin <= at) & (at <= end), at, 0.5 * (begin + end))
+            z[some], side[some] = at, own._side(at, own.costs.slopes(np.exp(at), _ON))
+            low[some] = np.where(side[some] > 0, at, begin)
+            high[some] = np.where(side[some] < 0, at, end)
+        some = np.flatnonzero(side)
+        if len(some):
+            own, begin, end = self.take(some), low[some], high[some]
+            z[some] = bracketed_roots(own, begin, end, own.excess(begin), own.excess(end))[0]
+        used = np.exp(z)
+        used = np.where(np.abs(used - most) <= _ON * used, most, used)
+        left, right = costs.slopes(used, _ON)
+        return used, np.clip(np.exp(self._log_price(z)) - self.outside, left, right)
+
+    def _log_price(self, z: Array) -> Array:
+        return self.x + (z - self.y) / self.elasticity
+
+    def _side(self, z: Array, slopes: tuple[Array, Array]) -> IntArray:
+        """Return 1 where use is too little, −1 where too much."""
+        left, right = slopes
+        price = self._log_price(z)
+        less = price > np.log(self.outside + right) + _EVEN
+        return less.astype(np.int64) - (price < np.log(self.outside + left) - _EVEN)
+
+
+class _Seen(NamedTuple):
+    """What the last passes have shown of all sums.
+
+    Those that are `lost` use nothing, or more than there is.
+    """
+
+    price: Array
+    used: Array
+    x: Array
+    y: Array
+    elasticity: Array
+    right: Array
+    lost: BoolArray
 
 
 class _Search:
-    """Prices of all sums at once."""
+    """Prices of all sums at once.
 
-    def __init__(self, program: Program, numerics: UsageCosts, n: int) -> None:
-        rows, self.m, self.passes = program.rows, len(program.rows), 0
-        own = rows.source < n
-        # Each source's sum, or m, and each sum's variable.
-        self.group, self.coefficient = np.full(n, self.m, dtype=np.int64), np.zeros(n)
-        self.group[rows.source[own]], self.coefficient[rows.source[own]] = (
-            rows.row[own],
-            rows.coefficient[own],
-        )
-        self.variable = np.empty(self.m, dtype=np.int64)
-        self.variable[rows.row[~own]] = rows.source[~own] - n
+    The last one has the sources of no group.
+    """
+
+    def __init__(self, program: Program, numerics: UsageCosts, groups: _Sums, whole: _Sums | None) -> None:
         assert isinstance(numerics.usages, DerivedNumerics)
-        self.sources, self.costs = numerics.sources, numerics.usages.take(self.variable)
-        self.lower, self.upper = program.lower[:n], program.upper[:n]
-        self.least, self.most, self.typical = (
-            column[n + self.variable] for column in (program.lower, program.upper, program.typical)
-        )
+        n, self.m, self.passes = len(groups.of), len(groups.scale), 0
+        self.program, self.groups, self.whole, self.group = program, groups, whole, groups.of
+        self.costs = _Costs.of(groups, program, numerics.usages, n)
+        self.coefficient, self.per = groups.coefficient, np.ones(self.m + 1)
+        self.top: _Costs | None = None
+        if whole is not None:
+            self.coefficient = np.where(self.group < self.m, self.coefficient, whole.coefficient)
+            self.per[self.group] = whole.coefficient / self.coefficient
+            self.top = _Costs.of(whole, program, numerics.usages, n).take(np.zeros(1, dtype=np.int64))
+        self.sources, self.lower, self.upper = numerics.sources, program.lower[:n], program.upper[:n]
+        self.near, self.usual, self.floor, self.ceiling = np.zeros(self.m + 1), 1.0, 0.0, np.inf
 
     def run(self) -> RowAnswer | None:
-        """Search until every price is the slope of its cost."""
-        price = self._start()
-        low, high = np.zeros(self.m), np.full(self.m, np.inf)
-        last, free = (np.full(self.m, np.nan),) * 2, np.zeros(self.m, dtype=np.bool_)
-        elasticity = np.full(self.m, _FIRST)
-        before = np.full(self.m, np.inf)
-        ends = [np.full(len(self.group), np.nan)] * 2
+        """Search until every price is a slope and the price outside."""
+        outside, own = self._start()
+        price, many = outside * self.per + own, self.m + 1
+        # Prices on either side, and the prices outside beyond which they are.
+        low, low_from, high, high_to = np.zeros(many), np.full(many, -np.inf), *np.full((2, many), np.inf)
+        last, free = (np.full(many, np.nan),) * 2, np.zeros(many, dtype=np.bool_)
+        elasticity, before = np.full(many, _FIRST), np.full(many, np.inf)
+        ends, idle = [np.full(len(self.group), np.nan)] * 2, np.bincount(self.group, minlength=many) == 0
+        gone = False
         for k in range(_PASSES):
+            price = np.maximum(price, _NOTHING)
             rates, used = self._demand(price)
-            left, right = self._slopes(used)
+            left, right = self.costs.slopes(used)
             x, y = np.log(price), np.log(used)
-            found = (y - last[1]) / (x - last[0])
-            elasticity = np.where(
-                np.isfinite(found) & (found < 0.0), np.clip(found, _STEEP, _FLAT), elasticity
+            moved, found = np.abs(x - last[0]), (y - last[1]) / (x - last[0])
+            usable = np.isfinite(found) & (found < 0.0) & (moved + np.abs(y - last[1]) > _MOVED)
+            elasticity = np.where(usable, np.clip(found, _STEEP, _FLAT), elasticity)
+            known = np.isfinite(x) & np.isfinite(y)
+            last = np.where(known, x, last[0]), np.where(known, y, last[1])
+            lost = ~np.isfinite(y) | ~np.isfinite(last[1])
+            seen = _Seen(price, used, *last, elasticity, right, lost)
+            # Together they are soon met; if not, the price outside waits for the groups.
+            together = k < _TOGETHER or self.top is None
+            bought, own = self._meet(seen, outside)
+            if together:
+                # A model is not trusted far from where it is known.
+                least, most = (0.0 if gone else outside / _FAR), (outside or np.inf) * _FAR
+                bought, own, outside = self._balance(seen, outside, bought, own)
+                if not least <= outside <= most:
+                    gone, outside = gone or outside < least, float(np.clip(outside, least, most))
+                    bought, own = self._meet(seen, outside)
+            aside = outside * self.per
+            inside = (aside + left <= price * (1.0 + _EVEN)) & (
+                price <= (aside + right) * (1.0 + _EVEN) + _NOTHING
             )
-            last = np.where(np.isfinite(y), x, last[0]), np.where(np.isfinite(y), y, last[1])
-            low, high = np.where(price < left, price, low), np.where(price > right, price, high)
-            for side, moved in enumerate((price < left, price > right)):
-                ends[side] = np.where(np.append(moved, False)[self.group], rates, ends[side])
-            bought, following = self._meeting(x, y, elasticity)
-            inside = (left <= price) & (price <= right)
+            # A price outside that moves may leave what was beyond a bracket inside.
+            low, low_from = np.where(low_from < outside, (low, low_from), ((0.0,), (-np.inf,)))
+            high, high_to = np.where(high_to > outside, (high, high_to), ((np.inf,), (np.inf,)))
+            cheap, dear = ~inside & (price < aside + left), ~inside & (price > aside + right)
+            low, low_from = np.where(
+                cheap & (price > low), (price, (price - left) / self.per), (low, low_from)
+            )
+            high, high_to = np.where(
+                dear & (price < high), (price, (price - right) / self.per), (high, high_to)
+            )
+            for side, moved in enumerate((cheap, dear)):
+                ends[side] = np.where(moved[self.group], rates, ends[side])
             width = np.log(high) - np.log(low)
-            met = inside | (np.abs(y - np.log(bought)) <= _NEAR) | (width <= _CLOSED)
+            met = idle | inside | (np.abs(y - np.log(bought)) <= _NEAR) | (width <= _CLOSED)
             if bool(np.all(met)):
-                supply = self._meeting(x, y, np.full(self.m, -np.inf))[0]
-                return self._answer(price, rates, np.where(inside, used, supply), ends)
+                before_met = outside
+                if not together:
+                    self._narrow(bought, outside)
+                    bought, own, outside = self._balance(seen, outside, bought, own)
+                if together or np.abs(np.log(outside) - np.log(before_met)) <= _NEAR or outside == before_met:
+                    wanted = np.where(inside & (self.top is None), used, bought)
+                    return self._answer(rates, wanted, ends, own, outside)
+                price = outside * self.per + own
+                continue
             # Where nothing is used the first unit's price may do; a bracket that shrinks slowly is halved.
-            following = np.where(used == 0.0, right, following)
+            following = aside + own
             slow = (k >= _PATIENT) & (width > 0.5 * before)
             before = np.where(slow, np.inf, width)
-            usable = (following > low) & (following < high) & (np.isfinite(y) | (used == 0.0)) & ~slow
+            usable = (following > low) & (following < high) & ~np.isinf(y) | (used == 0.0) & ~slow
             far = np.sqrt(np.maximum(low, high / _FAR**2)) * np.sqrt(np.minimum(high, low * _FAR**2))
             price_below = np.where(price > 0.0, price, high) / _FAR
             far = np.where(low == 0.0, price_below, np.where(np.isinf(high), price * _FAR, far))
             # Where use is free at this price, all that costs nothing may be used.
-            gratis = (right == 0.0) & ~free
+            gratis = (aside + right == 0.0) & ~free
             free |= gratis
             following = np.where(gratis, 0.0, np.where(usable, following, far))
             price = np.where(met, price, following)
         return None
 
-    def _meeting(self, x: Array, y: Array, elasticity: Array) -> tuple[Array, Array]:
-        """Return uses and prices where costs' slopes meet the demand as modelled."""
-        low = np.log(np.maximum(self.least, SMALLEST))
-        high = np.log(np.minimum(self.most, LARGEST))
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            dear = np.log(-self.costs.marginal(np.exp(middle))) > x + (middle - y) / elasticity
-            low, high = np.where(dear, low, middle), np.where(dear, middle, high)
-        used = np.exp(high)
-        used = np.where(np.abs(used - self.most) <= 1e-14 * used, self.most, used)
-        left, right = self._slopes(used * (1.0 - 1e-14))[0], self._slopes(used * (1.0 + 1e-14))[1]
-        return used, np.clip(np.exp(x + (high - y) / elasticity), left, right)
+    def _narrow(self, bought: Array, outside: float) -> None:
+        """Note whether the whole's price is above the one outside, or below."""
+        assert self.top is not None
+        left, right = self.top.slopes(np.array([np.sum(self.per * bought)]), _ON)
+        if outside < float(left[0]):
+            self.floor = max(self.floor, outside)
+        elif outside > float(right[0]):
+            self.ceiling = min(self.ceiling, outside)
 
-    def _start(self) -> Array:
-        slope = -self.costs.marginal(np.clip(self.typical, self.least, self.most))
-        usable = (slope > 0.0) & np.isfinite(slope)
-        other = float(np.median(slope[usable])) if bool(np.any(usable)) else 1.0
-        return np.where(usable, slope, other)
+    def _balance(self, seen: _Seen, outside: float, bought: Array, own: Array) -> tuple[Array, Array, float]:
+        """Return uses, own prices and the price outside where models meet."""
+        if self.top is None:
+            return bought, own, outside
+        low, high, last, elasticity, nothing = self.floor, self.ceiling, (np.nan, np.nan), _FIRST, False
+        for _ in range(_TRIALS):
+            used = np.array([np.sum(self.per * bought)])
+            left, right = (float(side[0]) for side in self.top.slopes(used, _ON))
+            if left <= outside * (1.0 + _EVEN) and outside <= right * (1.0 + _EVEN):
+                break
+            low, high = (outside, high) if outside < left else (low, outside)
+            if high <= low * (1.0 + _EVEN):
+                break
+            x, y, following = np.log(outside), float(np.log(used[0])), np.nan
+            if np.isfinite(x) and np.isfinite(y):
+                found, last, self.usual = (y - last[1]) / (x - last[0]), (x, y), outside
+                elasticity = float(np.clip(found, _STEEP, _FLAT)) if np.isfinite(found) else elasticity
+                model = _Demand(self.top, *np.array([[x], [y], [elasticity], [0.0]]))
+                following = min(float(model.meeting(np.array([y]))[1][0]), outside * _FAR**2)
+            if following < _NOTHING and low == 0.0 and not nothing:
+                following, nothing = 0.0, True
+            elif not low < following < high:
+                between = np.sqrt(low) * np.sqrt(high)
+                following = between if low > 0.0 else min(high / _FAR, self.usual)
+                following = low * _FAR if np.isinf(high) and low > 0.0 else following
+            outside = following
+            bought, own = self._meet(seen, outside)
+        return bought, own, outside
+
+    def _meet(self, seen: _Seen, outside: float) -> tuple[Array, Array]:
+        """Return uses and own prices where groups meet their costs, as modelled."""
+        aside, lost = outside * self.per, seen.lost
+        x, y = np.where(lost, 0.0, (seen.x, seen.y))
+        used, own = _Demand(self.costs, x, y, seen.elasticity, aside).meeting(self.near)
+        self.near = np.log(used)
+        without = np.where(seen.used == 0.0, seen.right, seen.price * _FAR)
+        return np.where(lost, seen.used, used), np.where(lost, without, own)
+
+    def _start(self) -> tuple[float, Array]:
+        """Return a price outside, and one for each sum beside it."""
+        looked = np.arange(0, len(self.group), max(1, len(self.group) // _LOOKED_AT))
+        typical = self.program.typical
+        rates, unit, share = typical[: len(self.group)], self.coefficient, 1.0
+        if self.top is not None and self.whole is not None:
+            unit = self.whole.coefficient
+            most = float(min(self.top.most[0], self.top.limit[0]))
+            share = min(1.0, most / float(np.sum(unit * rates)))
+        value = self.sources.take(looked).marginal(share * rates[looked]) / unit[looked]
+        usual = value[(value > 0.0) & np.isfinite(value)]
+        guess = float(np.median(usual)) if len(usual) else 1.0
+        slope = self._typical_slopes(self.costs, share)
+        if self.top is None:
+            usable = (slope > 0.0) & np.isfinite(slope)
+            other = float(np.median(slope[usable])) if bool(np.any(usable)) else guess
+            return 0.0, np.append(np.where(usable, slope, other)[:-1], 0.0)
+        of_whole = float(self._typical_slopes(self.top, 1.0)[0])
+        outside = of_whole if 0.0 < of_whole < np.inf else guess
+        return outside, np.where(np.isfinite(slope), slope, 0.0)
+
+    def _typical_slopes(self, costs: _Costs, share: float) -> Array:
+        """Return the slopes of costs at a share of typical uses."""
+        typical = share * self.program.typical[len(self.group) + costs.place]
+        return np.where(costs.place < 0, 0.0, costs.slopes(np.clip(typical, costs.least, costs.most))[1])
 
     def _demand(self, price: Array) -> tuple[Array, Array]:
         """Return best responses, and what each sum uses."""
         self.passes += 1
-        paid = np.append(price, 0.0)[self.group] * self.coefficient
+        paid = price[self.group] * self.coefficient
         rates = np.clip(self.sources.inverse_marginal(paid), self.lower, self.upper)
         rates = np.where(np.isnan(rates), self.lower, rates)
         return rates, self._used(rates)
 
     def _used(self, rates: Array) -> Array:
         amounts = np.where(self.coefficient > 0.0, self.coefficient * rates, 0.0)
-        used = np.bincount(self.group, weights=amounts, minlength=self.m + 1)[: self.m]
-        return used.astype(np.float64)
+        return np.bincount(self.group, weights=amounts, minlength=self.m + 1).astype(np.float64)
 
-    def _slopes(self, used: Array) -> tuple[Array, Array]:
-        """Return the slopes of the costs on either side of uses."""
-        at = np.clip(used, self.least, self.most)
-        left, right = -self.costs.marginal(at, LEFT), -self.costs.marginal(at, RIGHT)
-        left = np.where(used > self.most, np.inf, np.where(used <= self.least, 0.0, left))
-        right = np.where(used >= self.most, np.inf, np.where(used < self.least, 0.0, right))
-        none = np.isnan(left) | np.isnan(right)
-        return np.where(none, np.inf, np.maximum(left, 0.0)), np.where(none, np.inf, right)
-
-    def _answer(self, price: Array, rates: Array, wanted: Array, ends: list[Array]) -> RowAnswer | None:
+    def _answer(
+        self, rates: Array, wanted: Array, ends: list[Array], own: Array, outside: float
+    ) -> RowAnswer:
         """Return the answer, its rates moved to the uses that are wanted."""
         used, group = self._used(rates), self.group
         for short, end in zip((used < wanted, used > wanted), ends, strict=True):
             away = self._used(end) - used
             share = np.clip((wanted - used) / away, 0.0, 1.0)
-            share = np.append(np.where(short & np.isfinite(share), share, 0.0), 0.0)[group]
+            share = np.where(short & np.isfinite(share), share, 0.0)[group]
             rates = np.where(share > 0.0, rates + share * (end - rates), rates)
         for _ in range(_ROUNDS):
             used = self._used(rates)
-            factor = np.append(np.where(used > 0.0, wanted / used, 1.0), 1.0)
+            factor = np.where(used > 0.0, wanted / used, 1.0)
             rates = np.clip(
                 rates * np.where(np.abs(factor - 1.0) <= 2.0 * _NEAR, factor, 1.0)[group],
                 self.lower,
                 self.upper,
             )
-        used = np.clip(self._used(rates), self.least, self.most)
-        variables = np.empty(self.m)
-        variables[self.variable] = used
-        every = np.concatenate((rates, variables))
-        return RowAnswer(every, price, np.zeros(self.m), 0.0, self.passes, self.passes, None, ())
+        used = self._used(rates)
+        price = np.zeros(len(self.program.rows))
+        every = np.concatenate((rates, np.empty(len(self.program) - len(rates))))
+        levels = [(self.groups, self.costs, used, own)]
+        if self.top is not None and self.whole is not None:
+            levels.append((self.whole, self.top, np.array([np.sum(self.per * used)]), np.array([outside])))
+        for sums, costs, amount, paid in levels:
+            some = np.arange(len(sums.scale))
+            costs, at, paid = costs.take(some), amount[some], paid[some]
+            # What is paid beyond the slope of the cost is for the limit.
+            for_cost = np.minimum(paid, costs._replace(limit=np.full(len(some), np.inf)).slopes(at, _ON)[1])
+            priced, limited = sums.cost_row >= 0, sums.limit_row >= 0
+            price[sums.cost_row[priced]] = np.where(limited, for_cost, paid)[priced]
+            price[sums.limit_row[limited]] = (np.where(priced, paid - for_cost, paid) / sums.scale)[limited]
+            every[len(rates) + costs.place[priced]] = np.clip(at, costs.least, costs.most)[priced]
+        slack = np.zeros(len(price))
+        return RowAnswer(every, price, slack, 0.0, self.passes, self.passes, None, ())
+
+
+def _levels(rows: Rows, n: int) -> tuple[_Sums, _Sums | None] | None:
+    """Return the groups of n sources and their whole, or None."""
+    own, m = rows.source < n, len(rows)
+    variables, many = (np.bincount(rows.row[some], minlength=m) for some in (~own, own))
+    if bool(np.any(variables > 1)) or bool(np.any(many == 0)):
+        return None
+    # Alone, what all sources share is a group.
+    of_all = (many == n) & bool(np.any(many < n))
+    groups = _Sums.among(rows, ~of_all, variables > 0, n)
+    whole = _Sums.among(rows, of_all, variables > 0, n) if bool(np.any(of_all)) else None
+    if groups is None or (whole is None) == bool(np.any(of_all)):
+        return None
+    if whole is not None:
+        grouped = np.flatnonzero(groups.of < len(groups.scale))
+        ratio, usual = whole.coefficient[grouped] / groups.coefficient[grouped], np.ones(len(groups.scale))
+        usual[groups.of[grouped]] = ratio
+        if bool(np.any(np.abs(ratio - usual[groups.of[grouped]]) > _PROPORTIONAL * ratio)):
+            return None
+    return groups, whole

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 import freshopt as fo
@@ -15,6 +16,7 @@ from tests.ground_truth.refusals import present, refused
 
 DELAY = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
 LONG = np.longdouble
+Long: TypeAlias = npt.NDArray[np.longdouble]
 
 
 def sources(n: int, spread: float, seed: int = 0) -> fo.Sources:
@@ -131,6 +133,90 @@ def test_costs_of_groups_beside_a_bandwidth(name: str, objective: str) -> None:
     assert solution.value == pytest.approx(value, rel=1e-6)
     assert solution.certificate.relative_gap < 1e-10
     assert solution.bandwidth_used <= 12.0 * (1.0 + 1e-14)
+
+
+def whole(
+    roots: Long,
+    loose: np.longdouble,
+    bandwidth: float,
+    most: Long,
+    slope: Callable[[Any], Any],
+    cost: Callable[[Any], Any],
+) -> tuple[Any, Any]:
+    """Return value and bandwidth's price by bisection in both prices.
+
+    What a group uses at p is root/√p, and what sources of no group use loose/√p.
+    """
+
+    def uses(price: np.longdouble) -> Long:
+        low, high = np.full((2, len(roots)), LONG(-300.0)) * np.array([[1], [-1]])
+        for _ in range(120):
+            middle = (low + high) / 2
+            u = np.exp(middle)
+            less = (u > most) | (price + np.array([slope(one) for one in u]) > (roots / u) ** 2)
+            low, high = np.where(less, low, middle), np.where(less, middle, high)
+        return np.minimum(np.exp(high), most)
+
+    low, high = LONG(-300.0), LONG(300.0)
+    for _ in range(120):
+        middle = (low + high) / 2
+        used = np.sum(uses(np.exp(middle))) + loose / np.exp(middle / 2)
+        low, high = (middle, high) if used > bandwidth else (low, middle)
+    price = np.exp(high)
+    u = uses(price)
+    paid = np.array([cost(one) for one in u])
+    return np.sum(roots**2 / u + paid) + loose * np.sqrt(price), price
+
+
+@pytest.mark.parametrize("spread", [0.5, pytest.param(3.0, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("limited", ["", "in the price", "of hosts"])
+@pytest.mark.parametrize("name", ["steps", "free at first", "power"])
+def test_prices_of_groups_and_of_the_bandwidth_around_them(name: str, limited: str, spread: float) -> None:
+    (cost, _, slope, total), own = COSTS[name], sources(40, spread)
+    by = np.array([None if k % 9 == 8 else f"g{k % 9}" for k in range(40)], dtype=object)
+    root = np.sqrt(LONG(own.importance) * LONG(own.change_rate) * LONG(own.refresh_cost))
+    roots = np.array([np.sum(root[by == f"g{k}"]) for k in range(8)])
+    bandwidth, most = float(np.sum(root)), np.full(8, LONG(np.inf))
+    limits = {f"g{k}": 0.25 * bandwidth / (k + 1) for k in range(8)}
+    rules: list[Any] = [fo.Priced(fo.Budget(limits if limited == "in the price" else None, by=by), cost)]
+    if limited:
+        most = np.array([LONG(limit) for limit in limits.values()])
+    if limited == "of hosts":
+        rules.append(fo.Budget(limits, by=by, name="hosts"))
+    solution = fo.solve(fo.Problem(DELAY, own, bandwidth, constraints=rules))
+    value, price = whole(roots, np.sum(root[by == None]), bandwidth, most, slope, total)  # noqa: E711
+    assert "the price of each sum" in solution.note
+    assert solution.iterations <= 25
+    assert solution.value == pytest.approx(float(value), rel=1e-12)
+    assert solution.prices["bandwidth"] == pytest.approx(float(price), rel=1e-7, abs=1e-200)
+    assert solution.certificate.relative_gap < 1e-12
+    assert float(LONG(solution.value) - value) <= solution.certificate.gap + 1e-15 * float(value)
+
+
+@pytest.mark.parametrize("bandwidth", [None, 12.0])
+@pytest.mark.parametrize("name", ["steps", "power"])
+def test_a_cost_of_all_use_around_limits_of_groups(name: str, bandwidth: float | None) -> None:
+    cost, own = GROUPS[name][1], sources(30, 1.0)
+    hosts = fo.Budget({0: 2.0, 1: 5.0, 2: 3.0}, by=np.arange(30) % 3, name="hosts")
+    tariff = fo.Priced(fo.Budget(), cost)
+    objective = fo.problems.HarmonicStaleness(fo.Refresh.POISSON)
+    problem = fo.Problem(objective, own, bandwidth, constraints=[hosts, tariff])
+    solution = fo.solve(problem)
+    assert "the price of each sum" in solution.note
+    assert solution.value == pytest.approx(problem.to_cvxpy().solve(solver="CLARABEL"), rel=1e-6)
+    assert solution.certificate.relative_gap < 1e-11
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", [fo.problems.HarmonicStaleness, fo.problems.BinaryFreshness])
+def test_a_million_sources_in_groups_with_a_tariff_beside_a_bandwidth(kind: Callable[[Any], Any]) -> None:
+    own, by = sources(1_000_000, 2.0), np.random.default_rng(3).integers(0, 100_000, 1_000_000)
+    steps = {0.0: 0.01, 2.0: 0.5, 4.0: 5.0}
+    rules = [fo.Priced(fo.Budget(by=by), steps)]
+    solution = fo.solve(fo.Problem(kind(fo.Refresh.POISSON), own, 2e5, constraints=rules))
+    assert "the price of each sum" in solution.note
+    assert solution.iterations <= 60
+    assert solution.certificate.relative_gap < 1e-9
 
 
 def test_a_cost_of_use_beside_a_target() -> None:

@@ -32,6 +32,9 @@ class Sized(fo.Objective):
     def per_source(self, rate, sources):
         return cp.multiply(sources["size"], cp.inv_pos(rate))
 
+class Spaced(Sized):
+    refresh = fo.Refresh.PERIODIC
+
 steep = Delayed(2.0)
 def hidden(): raise SystemExit(3)
 """
@@ -78,6 +81,22 @@ def test_columns_of_ones_own(module: Run) -> None:
     refused = module("plan", "log.csv", "-b", "4/day", *by_size, "--out", "none", code=2)
     assert "no column 'size'" in refused.output
     assert not Path("none").exists()
+
+
+def test_columns_of_ones_own_over_partitions(module: Run) -> None:
+    log = pl.read_csv("log.csv")
+    Path("log").mkdir()
+    for k, source in enumerate(("a", "b")):
+        log.filter(pl.col("source") == source).write_parquet(f"log/{k}.parquet")
+    pl.DataFrame({"source": ["b", "a"], "size": [1.0, 9.0]}).write_parquet("columns.parquet")
+    asked = ("plan", "log", "--engine", "dask", "-b", "4/day", "--objective", "ownobjectives:Spaced")
+    module(*asked, "--source-columns", "columns.parquet", "--out", "sized")
+    found = pl.concat(
+        [pl.read_parquet(f"sized/rates/{one.name}") for one in sorted(Path("sized/rates").iterdir())]
+    )
+    assert found.sort("source")["rate"].to_list() == pytest.approx([3.0, 1.0], rel=SCALAR)
+    refused = module(*asked, "--out", "none", code=2)
+    assert "reads the column size" in refused.output
 
 
 @pytest.mark.parametrize(
