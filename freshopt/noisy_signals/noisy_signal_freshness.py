@@ -185,7 +185,7 @@ class NoisySignalFreshness(Objective):
 def classed(
     objective: Signalled, classes: tuple[Array, Array] | None, index: Index = slice(None)
 ) -> Signalled:
-    """Return an objective whose rates are found by classes, of some of the sources."""
+    """Return an objective whose rates are found by classes of qualities."""
     if classes is None:
         return objective
     made = copy.copy(objective)

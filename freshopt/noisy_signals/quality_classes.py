@@ -1,10 +1,10 @@
-"""Classes of recall and precision, for which tables find the rates of many sources.
+"""Classes of recall and precision, whose rates tables find.
 
 Learnt qualities differ from source to source, and are right to no more than their posterior's spread: after a
 few signals 90 % of it is half of all shares. Halving the set with the largest sum of squares again and again,
 on the scale on which a share's spread is everywhere alike (asin √x), gives classes that are narrow beside
 that. Each has the mean of its members, so that errors cancel in its sums. What this costs in rates is of
-second order in a class's width; what it costs a plan, `freshopt.questions.signals_bring` measures.
+second order in a class's width; what it costs a plan, `freshopt.questions.cost_of_classes` bounds.
 
 Cost: a pass over a set for each class.
 """
@@ -54,7 +54,7 @@ def classes_of(recall: Array, precision: Array) -> tuple[Array, Array] | None:
 
 
 def _spread(scaled: Array) -> Array:
-    """Return the sums of squares along each axis, 0 of what is not split further."""
+    """Return the sums of squares along each axis, 0 of small sets."""
     size = scaled.shape[1]
     return np.var(scaled, axis=1) * size if size >= 2 * SHARED else np.zeros(2)
 
@@ -62,7 +62,10 @@ def _spread(scaled: Array) -> Array:
 def by_class(
     curve: Callable[[Array, Array, Array], Array], recall: Array, precision: Array, rate: Array
 ) -> Array:
-    """Return a curve of recall, precision and rate per change, between nodes where many share a quality."""
+    """Return a curve of rates per change.
+
+    Between nodes where many sources share recall and precision.
+    """
     code, many = np.unique(np.stack([recall, precision]), axis=1, return_inverse=True, return_counts=True)[1:]
     code = np.where((rate > 0.0) & (many[code] > 2 * NODES), code, -1)
     shared = [np.flatnonzero(code == k) for k in np.unique(code[code >= 0])]

@@ -89,7 +89,7 @@ class QualityTables:
     covered: tuple[Array, Array] | None = None
 
     def cover(self, paid: Array, beyond: float = BESIDE) -> None:
-        """Have tables for these prices; new ones reach up to `beyond` times as far."""
+        """Have tables for these prices; new ones reach `beyond` times as far."""
         d, recall, precision = self._columns()
         w, n = as_float64(self.kernel.importance), len(d)
         if self.cost is None or n < SHARED:

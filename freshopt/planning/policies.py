@@ -320,7 +320,7 @@ def _with_signals(
     bandwidths: Sequence[float],
     every: float | None,
 ) -> list[tuple[str, Conduct]]:
-    """Return what plans do whose crawls follow signals, of each bandwidth, and re-planned each period.
+    """Return what plans do whose crawls follow signals, of each bandwidth.
 
     Recall, precision and change rates are learnt before the window. Where no signal told anything by then,
     they are those without.

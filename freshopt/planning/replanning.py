@@ -108,7 +108,7 @@ def replanned_crawls(
 
 
 def following_replanned(window: HeldOutWindow, request: Wishes, bandwidth: float, every: float) -> Refreshes:
-    """Return the crawls of a policy that follows signals, planned again each period.
+    """Return the crawls that follow signals, planned again each period.
 
     As `replanned_crawls`, since the record began.
     """
@@ -147,7 +147,7 @@ def following_replanned(window: HeldOutWindow, request: Wishes, bandwidth: float
 
 
 def _signalled_rule(log: CrawlLog, request: Wishes, bandwidth: float) -> tuple[Follow, Array, Array]:
-    """Return how a log's plan crawls after some last crawls, its rates, and its waits without signals."""
+    """Return how a log's plan crawls, its rates and waits without signals."""
     learnt, sources = estimated_sources(log, request)
     assert isinstance(learnt, PooledSignals)
     objective, heard = with_signals(request.objective, learnt.recall_, learnt.precision_), learnt.signals_

@@ -1,9 +1,9 @@
-"""What it costs that rates are those of classes of qualities, bounded on a sample of sources.
+"""What classes of qualities cost a plan, bounded on a sample.
 
 Rates ρ and prices ν of a problem with rounded qualities are feasible and known in the one with exact ones,
 where Σ_i φ_i(ρ_i) − min φ_i, φ_i = J_i + ν_i·x, bounds what they lose: the duality gap of the exact problem.
 Its terms need exact best responses, up to milliseconds each, so a sample tells their sum: sources drawn as
-often as half of what they pay and half of what they are worth, at equal steps, and `SURE` standard errors on
+often as half of what they pay and half of their importance say, at equal steps, and `SURE` standard errors on
 top of it.
 """
 
@@ -23,7 +23,7 @@ DRAWN, SURE = 512, 3.0
 
 
 def classes_in(objective: Objective) -> int | None:
-    """Return how many classes of qualities rates are found by, None where by none."""
+    """Return how many classes rates are found by, None without."""
     if not isinstance(objective, NoisySignalFreshness | WithNoisySignals) or objective.classes is None:
         return None
     quality = np.stack(objective.classes)
@@ -31,7 +31,7 @@ def classes_in(objective: Objective) -> int | None:
 
 
 def cost_of_classes(solution: Solution) -> float | None:
-    """Return a bound on what exact qualities would save, as a share of all costs.
+    """Return a bound on the share of costs that exact qualities save.
 
     None without classes, where other constraints than bounds and host limits hold, or fetches cost what they
     bring.
@@ -43,9 +43,9 @@ def cost_of_classes(solution: Solution) -> float | None:
         return None
     sources = problem.sources
     exact = unrounded(objective).kernel(sources)
-    worth = np.asarray(exact.importance, dtype=np.float64)
+    weight = np.asarray(exact.importance, dtype=np.float64)
     paid = source_prices(solution) * sources.refresh_cost
-    chance = sum(part / max(total(part), np.finfo(np.float64).tiny) for part in (paid * rates, worth))
+    chance = sum(part / max(total(part), np.finfo(np.float64).tiny) for part in (paid * rates, weight))
     chance = chance / total(chance)
     ends = np.cumsum(chance)
     drawn = np.minimum(np.searchsorted(ends, (np.arange(DRAWN) + 0.5) / DRAWN * ends[-1]), len(rates) - 1)
