@@ -41,7 +41,7 @@ def count(value: float, noun: str, form: str = "") -> str:
     ('1 crawl', '2 fetches', '0.5 days', '1306 refreshes')
     """
     text = f"{value:{form}}" if form else f"{value:,}" if isinstance(value, int) else number(value)
-    ending = "" if value == 1 else "es" if noun.endswith(("sh", "ch")) else "s"
+    ending = "" if value == 1 else "es" if noun.endswith(("sh", "ch", "ss")) else "s"
     return f"{text} {noun}{ending}"
 
 

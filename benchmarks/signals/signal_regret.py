@@ -29,7 +29,9 @@ import freshopt as fo
 from benchmarks.accuracy.histories import GAP, crawl_times, log_of
 from benchmarks.harness import Claims, Measurement, Record, Row
 from benchmarks.signals.learning import OBJECTIVES, Floats, Statement, Truth, judged, learnt
-from freshopt.noisy_signals import noisy_signals
+from freshopt.noisy_signals import AgeThresholds, noisy_signals
+from freshopt.noisy_signals.with_signals import rule_of
+from tests.ground_truth.signal_cycles import age_cycles
 
 RECALLS, PRECISIONS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0), (0.1, 0.25, 0.5, 0.75, 1.0)
 TELLING = RECALLS[1:]
@@ -61,6 +63,16 @@ STATEMENTS = (
     ),
     Statement(
         "perfect signals: regret", "cells", "regret", {"recall": (1.0,), "precision": (1.0,)}, 0.0, 0.03
+    ),
+    # Fewer sources and cells, and costs drawn to some .3 %: age loses about what delay does.
+    Statement("age: regret in each world", "ages", "regret", {}, -0.01, 0.06),
+    Statement(
+        "age, recall 0.9 and precision 0.75: cost of the plan",
+        "ages",
+        "learnt",
+        {"recall": (0.9,), "precision": (0.75,)},
+        0.2,
+        0.6,
     ),
     Statement("crawls over those allowed, each world", "regret", "used", {}, 0.9, 1.1),
 )
@@ -131,6 +143,32 @@ def plans(many: int = 60) -> Iterator[Row]:
         yield {"objective": name, "apart": float(apart)}
 
 
+def ages(aged: int = 40, drawn: int = 3000) -> Iterator[Row]:
+    """Yield what plans for age cost in two worlds, signals of each cycle drawn."""
+    for seed, recall, precision in product(range(2), (0.5, 0.9), (0.25, 0.5, 0.75)):
+        sources, world, log = world_of(seed, aged)
+        importance, bandwidth = np.asarray(sources.importance), aged / GAP
+        found = learnt(log, signals_of(world, np.asarray(sources.change_rate), recall, precision, seed))
+        solution = found.solution("age", importance, bandwidth)
+        rule = rule_of(solution.problem.objective, solution.rates, solution.problem.sources)
+        assert isinstance(rule, AgeThresholds)
+        truth = Truth(sources, np.full(aged, recall), np.full(aged, precision))
+        given = rule.threshold, rule.unheard, rule.precision
+        length, cost = age_cycles(given, sources.change_rate, truth.recall, truth.precision, drawn, seed)
+        crawls = float(np.sum(1.0 / length))
+        unit, least = truth.best("age", crawls, heard=False), truth.best("age", crawls)
+        own = float(importance @ (cost / length))
+        yield {
+            "recall": recall,
+            "precision": precision,
+            "world": seed,
+            "used": crawls / bandwidth,
+            "oracle": least / unit,
+            "learnt": own / unit,
+            "regret": (own - least) / unit,
+        }
+
+
 def cells(record: Record) -> Iterator[Row]:
     """Yield the means of each objective, recall and precision, with the standard error of the regret."""
     for name, recall, precision in product(OBJECTIVES, RECALLS, PRECISIONS):
@@ -179,8 +217,8 @@ def claims(record: Record) -> Claims:
 
 
 BENCH = Measurement(
-    {"regret": regret, "plans": plans},
-    quick={"many": 12, "worlds": 1},
+    {"regret": regret, "plans": plans, "ages": ages},
+    quick={"many": 12, "worlds": 1, "aged": 6, "drawn": 50},
     facts=("quick", "seconds"),
     rows={"tabled": tabled, "statements": statements},
     claims=claims,

@@ -63,8 +63,8 @@ class ReplayOptions:
     )
     horizon: str | None = wished(help="Length of the schedule, such as 7d (default: up to its last refresh).")
     signals: Path | None = own_option(
-        help="Table of signals (source, time), all of which are followed. SCHEDULE is then the table waits "
-        "or thresholds of a plan with --signals."
+        help="Table of signals (source, time), all of which are followed. SCHEDULE is then the table waits, "
+        "thresholds or ages of a plan with --signals."
     )
     skip: str | None = own_option(
         metavar="TIME",

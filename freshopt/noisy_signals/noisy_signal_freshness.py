@@ -19,8 +19,9 @@ in seconds. What it brings, measured in worlds with signals: ``docs/evidence/ben
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +33,11 @@ from freshopt.noisy_signals.expected_costs import Cost
 from freshopt.noisy_signals.quality_tables import with_tables
 from freshopt.noisy_signals.renewal_cycle import bonus, rate_at_index, stale_and_index, threshold_of_length
 from freshopt.noisy_signals.signal_thresholds import SignalThresholds
-from freshopt.numerics.arrays import Array, Index, as_numbers, as_vector, total
+from freshopt.numerics.arrays import Array, Index, as_numbers, as_vector, read_only, total
 from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.separable.kernel import Kernel
+
+Signalled = TypeVar("Signalled", bound=Objective)
 
 
 @frozen_arrays
@@ -50,6 +53,12 @@ class NoisySignalFreshness(Objective):
         l: the share of changes that are announced, 0 ≤ l ≤ 1.
     precision : float or array_like, shape (n,)
         p: the share of announcements that are true, 0 < p ≤ 1; of no account where the recall is 0.
+
+    Attributes
+    ----------
+    classes : tuple of two ndarray of float, shape (n,), or None
+        Recall and precision by which rates are found in place of the sources' own, in plans of many sources:
+        those of classes of like sources, for which tables answer. Rules are of each source's own.
 
     Raises
     ------
@@ -77,6 +86,7 @@ class NoisySignalFreshness(Objective):
 
     recall: npt.ArrayLike
     precision: npt.ArrayLike
+    classes: tuple[Array, Array] | None = field(default=None, init=False)
     refresh: Refresh = field(default=Refresh.PERIODIC, init=False)
     sense: ClassVar[Literal["minimise", "maximise"]] = "maximise"
 
@@ -106,12 +116,12 @@ class NoisySignalFreshness(Objective):
             value[index] if (value := np.asarray(getattr(self, key))).ndim else value
             for key in ("recall", "precision")
         ]
-        return NoisySignalFreshness(*taken)
+        return classed(NoisySignalFreshness(*taken), self.classes, index)
 
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics of the stale part."""
-        recall, precision = self._quality(len(sources))
-        parameters = (sources.change_rate, recall, precision)
+        known = self if self.classes is None else NoisySignalFreshness(*self.classes)
+        parameters = (sources.change_rate, *known._quality(len(sources)))
         kernel = Kernel(sources.importance, parameters, _cost, _marginal, _inverse)
         return with_tables(kernel, Cost(0.0, np.ones(1), np.ones(1)), 1.0)
 
@@ -170,6 +180,17 @@ class NoisySignalFreshness(Objective):
                 f"{self!r} does not have one recall and precision for each of {n} sources. Give one each."
             ) from None
         return recall, precision
+
+
+def classed(
+    objective: Signalled, classes: tuple[Array, Array] | None, index: Index = slice(None)
+) -> Signalled:
+    """Return an objective whose rates are found by classes of qualities."""
+    if classes is None:
+        return objective
+    made = copy.copy(objective)
+    object.__setattr__(made, "classes", tuple(read_only(share[index]) for share in classes))
+    return made
 
 
 def _cost(rate: Array, d: Array, recall: Array, precision: Array) -> Array:

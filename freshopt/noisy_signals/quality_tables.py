@@ -86,9 +86,10 @@ class QualityTables:
     codes: IntArray | None = None
     seen: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     tabled: tuple[IntArray, IntArray, Array] | None = None
+    covered: tuple[Array, Array] | None = None
 
     def cover(self, paid: Array, beyond: float = BESIDE) -> None:
-        """Make tables for these prices, and up to `beyond` times as much."""
+        """Have tables for these prices; new ones reach `beyond` times as far."""
         d, recall, precision = self._columns()
         w, n = as_float64(self.kernel.importance), len(d)
         if self.cost is None or n < SHARED:
@@ -102,7 +103,11 @@ class QualityTables:
         low, high = np.full(many, np.inf), np.zeros(many)
         counts = np.zeros(many, dtype=np.int64)
         passes()["spans"](0, n, _ready(paid), _ready(w), d, self.codes, low, high, counts)
-        high = np.minimum(high, self.most * (1.0 - 1e-6)) * (beyond if self.most == np.inf else 1.0)
+        high = np.minimum(high, self.most * (1.0 - 1e-6))
+        if self.covered is not None and bool(np.all((self.covered[0] <= low) & (high <= self.covered[1]))):
+            return
+        high *= beyond if self.most == np.inf else 1.0
+        self.covered = low / BESIDE, high
         shared = np.flatnonzero((counts >= SHARED) & (low / BESIDE < high))
         self.tabled = self._made(recall[self.seen], precision[self.seen], low / BESIDE, high, shared)
 

@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.logs.schema import Schema, Table, naming
+from freshopt.logs.tables import column_names
+from freshopt.noisy_signals.age_thresholds import AgeThresholds
 from freshopt.noisy_signals.signal_thresholds import SignalThresholds
 from freshopt.noisy_signals.signal_waits import SignalWaits
 from freshopt.numerics.arrays import Array
@@ -20,15 +22,21 @@ RULE = Schema(
     key=None,
     gaps=("wait",),
     rows="Plan again.",
-    has="the columns of the table waits, or thresholds, that freshopt plan --signals writes",
+    has="the columns of the table waits, thresholds or ages that freshopt plan --signals writes",
+)
+AGES = Schema(
+    "A rule", ("source", "age", "unheard", "precision"), key=None, gaps=("age",), rows="Plan again."
 )
 # Largest table of waits: 1 GB.
 MOST_WAITS = 1e8
 
 
-def read_rule(path: Path, names: npt.NDArray[Any], time_unit: str = "day") -> SignalWaits | SignalThresholds:
+def read_rule(
+    path: Path, names: npt.NDArray[Any], time_unit: str = "day"
+) -> SignalWaits | SignalThresholds | AgeThresholds:
     """Return a file's rule for these sources; others are never crawled."""
-    table = Table.read(path, RULE)
+    by_age = {"age", "unheard"} <= set(column_names(path))
+    table = Table.read(path, AGES if by_age else RULE)
     position = {str(name): k for k, name in enumerate(names.tolist())}
     given = [str(name) for name in table.frame["source"].to_list()]
     unknown = sorted({name for name in given if name not in position})
@@ -39,12 +47,17 @@ def read_rule(path: Path, names: npt.NDArray[Any], time_unit: str = "day") -> Si
         )
     source, n = np.array([position[name] for name in given], dtype=np.int64), len(names)
     threshold = "crawl_probability" in table.frame.columns
-    share, wait = table.numbers("crawl_probability" if threshold else "share"), _times(table, "wait")
-    signals = _times(table, "signals")
+    signals = np.zeros(len(source)) if by_age else _times(table, "signals")
     twice = np.stack([source, np.zeros(len(source)) if threshold else signals])
     if np.unique(twice, axis=1).shape[1] < len(source):
         raise SourceDataError(f"{path} has a row of one source twice. Keep one row each.")
     with naming(path):
+        if by_age:
+            ages, unheard, precision = np.full(n, np.inf), np.zeros(n), np.zeros(n)
+            ages[source] = _times(table, "age")
+            unheard[source], precision[source] = table.numbers("unheard"), table.numbers("precision")
+            return AgeThresholds(ages, unheard, precision, names, time_unit)
+        share, wait = table.numbers("crawl_probability" if threshold else "share"), _times(table, "wait")
         if threshold:
             columns = (signals, wait, _times(table, "bonus"), share)
             made = [np.zeros(n) for _ in columns]

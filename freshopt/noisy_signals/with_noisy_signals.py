@@ -20,7 +20,7 @@ Binary freshness is that of `NoisySignalFreshness`, and log freshness, −log F,
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -34,7 +34,7 @@ from freshopt.modelling.sources import Sources
 from freshopt.noisy_signals import cycle_terms, expected_age, expected_costs, signal_rates
 from freshopt.noisy_signals.age_thresholds import AgeThresholds
 from freshopt.noisy_signals.expected_costs import LEAST_PRECISION, Cost, harmonic_nodes
-from freshopt.noisy_signals.noisy_signal_freshness import NoisySignalFreshness
+from freshopt.noisy_signals.noisy_signal_freshness import NoisySignalFreshness, classed
 from freshopt.noisy_signals.quality_tables import with_tables
 from freshopt.noisy_signals.renewal_cycle import stale_and_index
 from freshopt.noisy_signals.signal_thresholds import SignalThresholds
@@ -84,6 +84,11 @@ class WithNoisySignals(Objective):
     precision : float or array_like, shape (n,)
         Share of announcements that are true, in (0, 1]; of no account where the recall is 0.
 
+    Attributes
+    ----------
+    classes : tuple of two ndarray of float, shape (n,), or None
+        Recall and precision by which rates are found, as in `NoisySignalFreshness`.
+
     Raises
     ------
     ObjectiveError
@@ -115,6 +120,7 @@ class WithNoisySignals(Objective):
     objective: Objective
     recall: npt.ArrayLike
     precision: npt.ArrayLike
+    classes: tuple[Array, Array] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """Raise unless objective, recall and precision are supported."""
@@ -156,15 +162,14 @@ class WithNoisySignals(Objective):
 
     def take(self, index: Index) -> WithNoisySignals:
         """Return the objective for some of the sources."""
-        taken = [
-            value[index] if (value := np.asarray(own)).ndim else value
-            for own in (self.recall, self.precision)
-        ]
-        return WithNoisySignals(self.objective.take(index), *taken)
+        own = NoisySignalFreshness(self.recall, self.precision).take(index)
+        taken = WithNoisySignals(self.objective.take(index), own.recall, own.precision)
+        return classed(taken, self.classes, index)
 
     def kernel(self, sources: Sources) -> Kernel:
         """Return the numerics: each source by the cell of its quality."""
-        recall, precision = self._quality(len(sources))
+        known = self if self.classes is None else WithNoisySignals(self.objective, *self.classes)
+        recall, precision = known._quality(len(sources))
         binary = NoisySignalFreshness(recall, precision).kernel(sources)
         if isinstance(self.objective, BinaryFreshness):
             return binary

@@ -17,8 +17,9 @@ from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.noisy_signals.age_thresholds import AgeThresholds
-from freshopt.noisy_signals.noisy_signal_freshness import NoisySignalFreshness
+from freshopt.noisy_signals.noisy_signal_freshness import NoisySignalFreshness, classed
 from freshopt.noisy_signals.pooled_signals import PooledSignals
+from freshopt.noisy_signals.quality_classes import by_class, classes_of
 from freshopt.noisy_signals.renewal_cycle import stale_and_index
 from freshopt.noisy_signals.signal_table import SignalTable
 from freshopt.noisy_signals.signal_thresholds import SignalThresholds
@@ -30,13 +31,15 @@ from freshopt.noisy_signals.with_noisy_signals import (
     least_precision,
 )
 from freshopt.numerics.arrays import Array
+from freshopt.problems.age import Age
 from freshopt.problems.binary_freshness import BinaryFreshness
+from freshopt.problems.log_freshness import LogFreshness
 
 
 def with_signals(objective: Objective, recall: Array, precision: Array) -> Objective:
     """Return the objective of crawls that follow signals of this quality.
 
-    Itself where no signal tells anything.
+    Itself where no signal tells anything. Rates of many sources are found by classes of quality.
     """
     require_signals(objective)
     if type(objective) in COSTS:
@@ -44,9 +47,10 @@ def with_signals(objective: Objective, recall: Array, precision: Array) -> Objec
         recall = np.where(precision < least_precision(objective), 0.0, recall)
     if not np.any(recall > 0.0):
         return objective
+    classes = None if isinstance(objective, Age | LogFreshness) else classes_of(recall, precision)
     if isinstance(objective, BinaryFreshness):
-        return NoisySignalFreshness(recall, precision)
-    return WithNoisySignals(objective, recall, precision)
+        return classed(NoisySignalFreshness(recall, precision), classes)
+    return classed(WithNoisySignals(objective, recall, precision), classes)
 
 
 def require_signals(objective: Objective) -> None:
@@ -71,7 +75,7 @@ def called(objective: Objective) -> Objective:
 def freshness_with_signals(objective: Objective) -> Objective:
     """Return the freshness of crawls that follow the signals of an objective."""
     if isinstance(objective, WithNoisySignals):
-        return NoisySignalFreshness(objective.recall, objective.precision)
+        return classed(NoisySignalFreshness(objective.recall, objective.precision), objective.classes)
     return objective
 
 
@@ -100,8 +104,19 @@ def quality_of(objective: Objective) -> tuple[Array, Array]:
 
 
 def stale_with_signals(objective: Objective, rates: Array, sources: Sources) -> Array:
-    """Return each copy's stale share of time under the objective's rule."""
+    """Return each copy's stale share of time under the objective's rule.
+
+    Where rates were found by classes it is that of these, between nodes.
+    """
     d, (recall, precision) = np.asarray(sources.change_rate), quality_of(objective)
+    if isinstance(objective, WithNoisySignals) and objective.classes is not None:
+        own = objective.objective
+
+        def stale(recall: Array, precision: Array, rate: Array) -> Array:
+            known = WithNoisySignals(own, recall, precision)
+            return stale_with_signals(known, rate, Sources(np.ones(len(rate))))
+
+        return np.clip(by_class(stale, *objective.classes, rates / d), 0.0, 1.0)
     rule = rule_of(objective, rates, sources)
     if isinstance(rule, AgeThresholds):  # the age grows while the copy is stale
         return np.clip(np.where(rates > 0.0, rates * rule.threshold, 1.0), 0.0, 1.0)

@@ -39,7 +39,15 @@ from freshopt.planning.failing_window import Statuses, failure_words
 from freshopt.planning.held_out_window import SHARE, SPLITS, held_out_windows
 from freshopt.planning.measured import PARTS, Measured, MeasuredTable, RuleFacts
 from freshopt.planning.plan_steps import estimated_sources, require_static
-from freshopt.planning.policies import CURRENT, PHASED, PLAN, REPLANNED, WITH_SIGNALS, policies_in
+from freshopt.planning.policies import (
+    CURRENT,
+    PHASED,
+    PLAN,
+    REPLANNED,
+    REPLANNED_WITH,
+    WITH_SIGNALS,
+    policies_in,
+)
 from freshopt.planning.policy_cost import Measurement, PolicyCost, mean_row, saving
 from freshopt.planning.request import Log, as_crawl_log, default_estimate
 from freshopt.planning.static_rates import nodes_of
@@ -365,6 +373,7 @@ def _savings(
     words = {PHASED: PHASES, WITH_SIGNALS: SIGNALS}
     if every is not None:
         words[REPLANNED] = f"re-planning every {count(every, time_unit)}"
+        words[REPLANNED_WITH] = f"{SIGNALS} and {words[REPLANNED]}"
     found: dict[str, list[Measurement]] = {}
     for group, plan in zip(groups, plans, strict=True):
         name = group[0].policy
@@ -384,13 +393,16 @@ def _plans(groups: Sequence[Sequence[Measured]]) -> list[Sequence[Measured] | No
     found: list[Sequence[Measured] | None] = []
     plan: Sequence[Measured] | None = None
     # Where none makes as many crawls as those that follow signals, the one of their bandwidth is beside them.
-    alike = iter([group for group in groups if group[0].policy == PLAN])
+    alike = {
+        key: iter([each for each in groups if each[0].policy == PLAN])
+        for key in (WITH_SIGNALS, REPLANNED_WITH)
+    }
     for group, after in zip(groups, [*groups[1:], None], strict=True):
         name = group[0].policy
         if name == PLAN:
             plan = group
         elif name == CURRENT or group[0].rule is not None:
-            other = next(alike, None) if name == WITH_SIGNALS else None
+            other = next(alike[name], None) if name in alike else None
             plan = after if after is not None and after[0].policy == PLAN_AT + name else other
         found.append(plan)
     return found

@@ -36,6 +36,7 @@ from freshopt.planning.declared import discipline_of
 from freshopt.planning.good_phases import at_good_phases, phase_savings
 from freshopt.problems.binary_freshness import BinaryFreshness, freshness_like
 from freshopt.questions.bandwidth_for import freshness_objective
+from freshopt.questions.cost_of_classes import source_prices
 from freshopt.separable.kernel import Numerics
 from freshopt.solvers.uniform import Uniform
 from freshopt.solving import solve
@@ -97,7 +98,7 @@ def findings(solution: Solution, baselines: Mapping[str, Solution]) -> dict[str,
     if problem.program is not None:
         # A source's price then depends on the rows that it is in; the constraints' own prices are told.
         return told
-    prices = _prices(solution)
+    prices = source_prices(solution)
     return told | {
         "interior": _interior(solution, own, used, numerics, prices),
         "never_refreshed": _never(solution, own, numerics, prices),
@@ -297,15 +298,6 @@ def _hosts(solution: Solution) -> dict[str, Any] | None:
         for k in _largest(price, price > 0.0)
     ]
     return {"limited": len(hosts), "binding": int(np.count_nonzero(price > 0.0)), "hosts": rows}
-
-
-def _prices(solution: Solution) -> Array:
-    """Return each source's dual price, the bandwidth's and its host's."""
-    hosts = solution.problem.hosts
-    if not len(hosts):
-        return np.full(len(solution.rates), solution.price)
-    on_top = np.array([solution.host_prices[host] for host in hosts.names])
-    return solution.price + hosts.broadcast_to_sources(on_top)
 
 
 def _largest(value: Array, among: BoolArray) -> IntArray:

@@ -32,7 +32,7 @@ from freshopt.planning.good_phases import at_good_phases, good_phases, phased_me
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.measured import Conduct, Measured, RuleFacts, measure, per_time
 from freshopt.planning.plan_steps import TOLERANCE, estimated_sources, problem_of, with_change_model
-from freshopt.planning.replanning import check_size, replanned_crawls
+from freshopt.planning.replanning import FAR, check_size, following_replanned, replanned_crawls
 from freshopt.planning.static_rates import (
     Nodes,
     at_rates,
@@ -55,8 +55,8 @@ from freshopt.solving import solve
 PLAN, PHASED, REPLANNED, IN_FORCE = "plan", "plan, phased", "re-planned", "rates in force"
 UNIFORM, PROPORTIONAL, SQUARE_ROOT = "uniform", "proportional", "∝ √(w·Δ)"
 HINDSIGHT, CURRENT, PLAN_AT_CURRENT = "best static in hindsight", "current", f"{PLAN_AT}current"
-# A plan whose crawls follow signals, and how many times the window a wait is from which on it counts as none.
-WITH_SIGNALS, FAR = "with signals", 1e6
+# Plans whose crawls follow signals.
+WITH_SIGNALS, REPLANNED_WITH = "with signals", "re-planned with signals"
 # Passes that match a plan's refreshes to those of the log's crawls, and how closely.
 PASSES, MATCHED = 5, 1e-6
 # Where a plan is sought that costs as much as a rule, relative to the rule's bandwidth; how near, and in how
@@ -153,7 +153,7 @@ def policies_in(
             found.append(measure(name, window, request.objective, sources.importance, conduct))
     if alone is not None:
         return found
-    following = [] if heard.signals is None else _with_signals(window, heard, sources, bandwidths)
+    following = [] if heard.signals is None else _with_signals(window, heard, sources, bandwidths, every)
     return found + _at_own_bandwidth(window, request, sources, log, statuses, nodes, following)
 
 
@@ -288,13 +288,13 @@ def _at_own_bandwidth(
     log: CrawlLog | None,
     statuses: Statuses | None,
     nodes: Nodes,
-    following: Sequence[Conduct],
+    following: Sequence[tuple[str, Conduct]],
 ) -> list[Measured]:
     """Measure policies of their own bandwidth, each beside a plan of it.
 
     These are crawls that follow signals, the log's own, and rules.
     """
-    found = [(WITH_SIGNALS, conduct) for conduct in following]
+    found = list(following)
     if log is not None:
         found.append((CURRENT, own_crawls(window, request, sources, log, statuses)))
     rules = request.compare_rule or {}
@@ -314,8 +314,12 @@ def _at_own_bandwidth(
 
 
 def _with_signals(
-    window: HeldOutWindow, request: Wishes, sources: Sources, bandwidths: Sequence[float]
-) -> list[Conduct]:
+    window: HeldOutWindow,
+    request: Wishes,
+    sources: Sources,
+    bandwidths: Sequence[float],
+    every: float | None,
+) -> list[tuple[str, Conduct]]:
     """Return what plans do whose crawls follow signals, of each bandwidth.
 
     Recall, precision and change rates are learnt before the window. Where no signal told anything by then,
@@ -326,7 +330,8 @@ def _with_signals(
     learnt, own = estimated_sources(window.past, request)
     assert isinstance(learnt, PooledSignals)
     objective = with_signals(request.objective, learnt.recall_, learnt.precision_)
-    several: list[Conduct] = []
+    several: list[tuple[str, Conduct]] = []
+    facts = RuleFacts(float("nan"), float("nan"))
     for bandwidth in bandwidths:
         problem = problem_of(replace(request, objective=objective), own, bandwidth)
         known = problem_of(request, sources, bandwidth) if objective is request.objective else problem
@@ -338,8 +343,15 @@ def _with_signals(
             conduct = _following(window, rule, learnt.signals_, rates, request.seed)
             nodes = own.change_rate[:, None], np.ones((len(rates), 1))
             conduct = conduct._replace(predicted=predicted_cost(window, problem, rates, nodes))
-        blank = float("nan")
-        several.append(conduct._replace(in_parts=not several, rule=RuleFacts(blank, blank)))
+        several.append((WITH_SIGNALS, conduct._replace(in_parts=not several, rule=facts)))
+    if every is None or window.outcomes is not None:
+        return several
+    for bandwidth in bandwidths:
+        worlds = window.drawn or (window,)
+        runs = [following_replanned(one, request, bandwidth, every) for one in worlds]
+        conduct = crawls_that(window, [*runs[: len(window.drawn[:1])], *runs], bandwidth)
+        spent = per_time(conduct.used, window.span)
+        several.append((REPLANNED_WITH, conduct._replace(bandwidth=spent, rule=facts)))
     return several
 
 

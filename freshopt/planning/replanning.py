@@ -10,12 +10,17 @@ of the rate.
 
 As of the static policies that it is compared with, the copies' first ages are those that the plan itself
 gives them: the phase of each source is random, and its last crawl before the window a gap earlier.
+
+Crawls that follow signals follow the first plan's rule since the record began, and in each period the rule of
+the plan that its own crawls and all signals so far make. What a new rule finds overdue is crawled at once.
 Cost: an estimate and a solve a period.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -25,15 +30,21 @@ from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
 from freshopt.modelling.objective import Refresh
-from freshopt.numerics.arrays import Array, IntArray
+from freshopt.noisy_signals.pooled_signals import PooledSignals
+from freshopt.noisy_signals.signal_waits import SignalWaits
+from freshopt.noisy_signals.with_signals import rule_of, with_signals
+from freshopt.numerics.arrays import Array, IntArray, total
 from freshopt.planning.held_out_window import HeldOutWindow
-from freshopt.planning.plan_steps import TOLERANCE, problem_of, sources_of
+from freshopt.planning.plan_steps import TOLERANCE, estimated_sources, problem_of, sources_of
 from freshopt.planning.request import default_estimate
 from freshopt.planning.wishes import Wishes
 from freshopt.simulation.crawler import SimulatedCrawler
 from freshopt.simulation.staleness_integrals import Refreshes
 from freshopt.solving import solve
 
+Follow = Callable[[Array, float, np.random.Generator], Refreshes]
+# How many times the window a wait is from which on it counts as none.
+FAR = 1e6
 # Growth of the log after which its prior is learnt again.
 GROWTH = 1.5
 # Periods and crawls of a window, some minutes and some GiB.
@@ -49,13 +60,8 @@ def replanned_crawls(
     with each source's last one before the window. Where fetches fail, they are attempts.
     """
     bandwidth = float(solution.problem.bandwidth)
-    length, unit = window.end - window.begin, window.past.time_unit
-    if length > MOST_PERIODS * every:
-        raise SourceDataError(
-            f"every is {every:g} {unit}s, {length / every:.3g} plans in a window of {length:g}. Pass "
-            f"{length / MOST_PERIODS:.2g} {unit}s or more."
-        )
-    check_size(length, float(np.sum(solution.rates)), unit)
+    _check_periods(window, every)
+    check_size(window.end - window.begin, float(np.sum(solution.rates)), window.past.time_unit)
     rng = np.random.default_rng([request.seed, 19])
     random = request.objective.refresh is not Refresh.PERIODIC
     log, now, n = window.past, window.begin, len(window.past.names)
@@ -99,6 +105,79 @@ def replanned_crawls(
     crawled, moments = np.concatenate(source), np.concatenate(time)
     order = np.lexsort((moments, crawled))
     return crawled[order], moments[order]
+
+
+def following_replanned(window: HeldOutWindow, request: Wishes, bandwidth: float, every: float) -> Refreshes:
+    """Return the crawls that follow signals, planned again each period.
+
+    As `replanned_crawls`, since the record began.
+    """
+    _check_periods(window, every)
+    rng, log, n = np.random.default_rng([request.seed, 47]), window.past, len(window.past.names)
+    crawler, start = SimulatedCrawler(window.world), np.broadcast_to(window.world.start, (n,))
+    latest = log.last_crawl
+    order = np.argsort(latest)
+    crawler.refresh(order, np.maximum(latest[order], crawler.clock))
+    follow, rates, wait = _signalled_rule(log, request, bandwidth)
+    check_size(window.end - float(np.min(start)), total(rates), log.time_unit)
+    wait = np.where(wait < FAR * (window.end - start), wait, 0.0)
+    own, moment = follow(start - wait * rng.random(n), window.begin, rng)
+    source, time, last, now, period = [own], [moment], start.copy(), window.begin, 0
+    np.maximum.at(last, own, moment)
+    while now < window.end:
+        period += 1
+        later = min(window.begin + period * every, window.end)
+        late = np.unique(follow(last, now, rng)[0])
+        last[late] = now
+        own, moment = follow(last, later, rng)
+        np.maximum.at(last, own, moment)
+        own, moment = np.append(late, own), np.append(np.full(len(late), now), moment)
+        seen = (moment <= window.changes.until[own]) & (moment > log.last_crawl[own])
+        order = np.lexsort((moment, own))
+        order = order[seen[order]]
+        source.append(own[order])
+        time.append(moment[order])
+        if later < window.end and len(order):
+            log = _observed(log, crawler, own[order], moment[order])
+            follow = _signalled_rule(log, request, bandwidth)[0]
+        now = later
+    crawled, moments = np.concatenate(source), np.concatenate(time)
+    order = np.lexsort((moments, crawled))
+    return crawled[order], moments[order]
+
+
+def _signalled_rule(log: CrawlLog, request: Wishes, bandwidth: float) -> tuple[Follow, Array, Array]:
+    """Return how a log's plan crawls, its rates and waits without signals."""
+    learnt, sources = estimated_sources(log, request)
+    assert isinstance(learnt, PooledSignals)
+    objective, heard = with_signals(request.objective, learnt.recall_, learnt.precision_), learnt.signals_
+    problem = problem_of(replace(request, objective=objective), sources, bandwidth)
+    rates = solve(problem, tolerance=TOLERANCE, certify=False).rates
+    rule = rule_of(objective, rates, sources)
+    if rule is None:
+        with np.errstate(divide="ignore"):
+            rule, heard = (
+                SignalWaits(1.0 / rates[:, None], rates > 0.0),
+                heard.of_kinds(np.zeros(len(heard.kinds))),
+            )
+
+    def follow(last: Array, end: float, rng: np.random.Generator) -> Refreshes:
+        rows = np.flatnonzero((heard.time > last[heard.source]) & (heard.time <= end))
+        rows = rows[np.argsort(heard.time[rows], kind="stable")]
+        horizon = float(np.nextafter(end, np.inf))
+        return rule.crawls(heard.source[rows], heard.time[rows], horizon, rng.random(len(rows)), last)
+
+    return follow, rates, rule.waiting(0.0)
+
+
+def _check_periods(window: HeldOutWindow, every: float) -> None:
+    """Raise SourceDataError if a window has too many periods."""
+    length, unit = window.end - window.begin, window.past.time_unit
+    if length > MOST_PERIODS * every:
+        raise SourceDataError(
+            f"every is {every:g} {unit}s, {length / every:.3g} plans in a window of {length:g}. Pass "
+            f"{length / MOST_PERIODS:.2g} {unit}s or more."
+        )
 
 
 def _attempts_before(

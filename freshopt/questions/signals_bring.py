@@ -21,6 +21,7 @@ from freshopt.numerics.arrays import Array, total
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.questions.bandwidth_for import bandwidth_for, difference
+from freshopt.questions.cost_of_classes import classes_in, cost_of_classes
 from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.questions.todays_crawls import MOST
 
@@ -40,6 +41,8 @@ class SignalsBring:
     the same bandwidth, `mean` and `mean_without` the objective's means of a copy, by importance; None where
     no signal tells anything. `needed_without` is the bandwidth for the first mean without signals; None where
     none suffices, other constraints than bounds and host limits hold, or there are very many sources.
+    `classes` is how many classes of qualities rates were found by, and `rounding` a bound on the share of all
+    costs that their own qualities would save (`freshopt.questions.cost_of_classes`); None where by none.
     """
 
     learnt: PooledSignals
@@ -50,6 +53,8 @@ class SignalsBring:
     mean: float | None = None
     mean_without: float | None = None
     noun: str = FRESHNESS
+    classes: int | None = None
+    rounding: float | None = None
 
     def __repr__(self) -> str:
         """Return the sentence."""
@@ -91,7 +96,15 @@ class SignalsBring:
             told = f"{percent(self.recall, space=' ')} of the changes are announced, and "
             told += f"{percent(self.precision, space=' ')} of the signals are true"
             lines.append(f"{told}: {self.brought}")
-        return "\n".join([*lines, *filter(None, [self.left_out])])
+        return "\n".join([*lines, *filter(None, [self.rounded, self.left_out])])
+
+    @property
+    def rounded(self) -> str:
+        """What classes of qualities cost, in words; empty where there are none."""
+        if self.classes is None:
+            return ""
+        costs = "" if self.rounding is None else f": costs ≤ {percent(self.rounding, space=' ')}"
+        return f"qualities rounded to {count(self.classes, 'class', 'd')}{costs}"
 
     @property
     def brought(self) -> str:
@@ -130,6 +143,8 @@ class SignalsBring:
             "mean_without": self.mean_without,
             "bandwidth_without": self.needed_without,
             "saving": self.saving,
+            "classes": self.classes,
+            "rounding": self.rounding,
             "kinds": [
                 {
                     "kind": kind.name,
@@ -173,9 +188,10 @@ class SignalsBring:
 def signals_bring(solution: Solution, learnt: PooledSignals, noun: str) -> SignalsBring:
     """Return what signals bring to a plan of what `noun` names."""
     problem, used = solution.problem, solution.bandwidth_used
+    rounded = classes_in(problem.objective), cost_of_classes(solution)
     weight = total(problem.sources.column("importance"))
     if not follows_signals(problem.objective) or problem.program is not None or not weight > 0.0:
-        return SignalsBring(learnt, None, None, None, used)
+        return SignalsBring(learnt, None, None, None, used, None, None, noun, *rounded)
     flat = without_signals(problem)
     alone, importance = solve_with_kinks(flat, TOLERANCE), problem.sources.importance
     mean, without = solution.value / weight, alone.value / weight
@@ -190,4 +206,4 @@ def signals_bring(solution: Solution, learnt: PooledSignals, noun: str) -> Signa
             needed = bandwidth_for(flat, value=solution.value).bandwidth
         except InfeasibleProblemError:
             needed = None
-    return SignalsBring(learnt, fresh, fresh_without, needed, used, mean, without, noun)
+    return SignalsBring(learnt, fresh, fresh_without, needed, used, mean, without, noun, *rounded)

@@ -64,7 +64,7 @@ def test_what_is_no_rule_is_refused_in_a_line(run: Run) -> None:
         ("blank.csv", "signals is empty in row 1"),
         ("other.csv", "crawls 'z', of which no changes are known"),
         ("half.csv", "has no column 'bonus'"),
-        ("times.csv", "has the columns of the table waits, or thresholds"),
+        ("times.csv", "has the columns of the table waits, thresholds or ages"),
     ):
         output = run("replay", rule, *HOW, code=2).stderr
         assert words in " ".join(output.split()), output
@@ -108,6 +108,31 @@ def test_the_rule_of_a_plan_is_read_as_it_was_written(objective: str, run: Run) 
     assert found.on_signal > 0.2 * found.refreshes
     shown = fields(run("replay", str(path), "--log", "log.csv", *how, "--overwrite").output)
     assert "or where signals make it likely" in shown["changes"]
+
+
+def test_a_table_of_ages_is_followed(run: Run) -> None:
+    """a is crawled a day after the first signal, as all are true: at 2, 5.5 and 9.1; b never."""
+    write()
+    rule = fo.noisy_signals.AgeThresholds([1.0, np.inf], 0.0, 1.0, ["a", "b"])
+    rule.to_frame().with_columns(precision=1.0).write_csv("ages.csv")
+    shown = fields(run("replay", "ages.csv", *HOW).output)
+    assert shown["schedule"].startswith("3 refreshes from 0 to 10 days")
+    cost = {row["cost"]: row["value"] for row in pl.read_csv("cost.csv").iter_rows(named=True)}
+    assert cost["binary"] == pytest.approx((10.0 - 1.0 - 1.3 - 0.95) / 10.0 + 0.5, rel=SCALAR)
+    noisy = fo.noisy_signals.WithNoisySignals(fo.problems.Age(), [0.0, 0.6, 0.9], [1.0, 0.5, 0.8])
+    own = noisy.rule([0.3, 0.0, 0.7], fo.Sources([1.0, 2.0, 0.5], names=["x", "y", "z"]))
+    own.to_frame().with_columns(precision=own.precision).write_csv("ages.csv", float_precision=17)
+    read = read_rule(Path("ages.csv"), np.array(["z", "x", "y"]))
+    assert isinstance(read, fo.noisy_signals.AgeThresholds)
+    np.testing.assert_allclose(read.waiting()[[1, 2, 0]], own.waiting(), rtol=EXACT)
+    heard = [[0.2, 0.4], [], [1.0]]
+    np.testing.assert_allclose(
+        read.waiting(heard)[[1, 2, 0]], own.waiting([heard[k] for k in (1, 2, 0)]), rtol=EXACT
+    )
+    Path("half.csv").write_text("source,age,unheard\na,1,1\n")
+    assert "no column 'precision'" in " ".join(
+        run("replay", "half.csv", *HOW, "--overwrite", code=2).stderr.split()
+    )
 
 
 def test_delays_recall_and_origin_of_drawn_signals() -> None:

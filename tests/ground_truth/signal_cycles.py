@@ -63,3 +63,38 @@ def one_cycle(waits: Array, d: float, recall: float, precision: float) -> tuple[
     length = float(np.sum(time))
     harmonic = float(DY @ ((length - unseen(Y)) / Y))
     return length, float(unseen(1.0)[0]), float(np.sum(missed)), harmonic
+
+
+def age_cycles(rule: Any, d: Any, recall: Any, precision: Any, drawn: int, seed: int) -> tuple[Array, Array]:  # noqa: ANN401 - columns
+    """Return mean length of cycles by age, and mean integral of the true expected age, of drawn signals.
+
+    `rule` is threshold, unheard and precision as a crawler believes them; d, recall and precision are true,
+    the recall below 1. A copy that was surely fresh, and is with the chance f, ages by
+    t - f(1 - e^(-ut))/u in a time t without a signal.
+    """
+    rng, shape = np.random.default_rng(seed), (len(rule[0]), drawn)
+    eta, u, p = (np.asarray(own, dtype=np.float64)[:, None] for own in rule)
+    told, true = np.asarray(recall)[:, None], np.asarray(precision)[:, None]
+    a, g = (1.0 - told) * np.asarray(d)[:, None], told * np.asarray(d)[:, None] / true
+    left, fresh, length, total = (
+        np.broadcast_to(eta, shape).copy(),
+        np.ones(shape),
+        np.zeros(shape),
+        np.zeros(shape),
+    )
+    age, really, on = np.zeros(shape), np.ones(shape), np.ones(shape, dtype=bool)
+    while on.any():
+        gap, due = rng.exponential(1.0, shape) / g, left + fresh / u
+        for _ in range(50):
+            due -= (due + fresh * np.expm1(-u * due) / u - left) / np.maximum(
+                1.0 - fresh * np.exp(-u * due), 1e-300
+            )
+        t = np.where(on, np.minimum(gap, due), 0.0)
+        gone = -np.expm1(-a * t)
+        total += age * t + t * t / 2.0 - really * (t - gone / a) / a
+        age += t - really * gone / a
+        length += t
+        left -= t + fresh * np.expm1(-u * t) / u
+        fresh, really = fresh * np.exp(-u * t) * (1.0 - p), really * (1.0 - gone) * (1.0 - true)
+        on &= gap < due
+    return np.asarray(length.mean(axis=1)), np.asarray(total.mean(axis=1))

@@ -168,6 +168,25 @@ def test_they_save_what_a_plan_of_as_many_crawls_does_not(given: Given, known: f
     assert plain.rules == {}
 
 
+def test_plans_made_again_heed_signals(given: Given, known: fo.BackTest) -> None:
+    """Rules learnt again from their own crawls do as well, and from a short log better."""
+    again = held_out(given, history=given.history, splits=1, every="20d")
+    own, once = row(again, "re-planned with signals"), row(known, "with signals")
+    assert row(again, "with signals").facts() == once.facts()
+    assert own.refreshes == pytest.approx(BANDWIDTH, rel=0.08)
+    assert N - own.realised == pytest.approx(N - once.realised, rel=0.1)
+    beside = row(again, "plan at re-planned with signals")
+    assert beside.refreshes == pytest.approx(own.refreshes, rel=SCALAR)
+    assert own.saving is not None
+    assert own.saving > 0.2
+    assert "following signals and re-planning every 20 days saves" in again.verdict
+    # One period is no other plan: but for the phases it is what follows signals.
+    single = row(held_out(given, history=given.history, splits=1, every="80d"), "re-planned with signals")
+    assert single.realised == pytest.approx(once.realised, rel=0.02)
+    with pytest.raises(fo.SourceDataError, match="every is"):
+        held_out(given, history=given.history, splits=1, every="1s")
+
+
 def test_a_log_alone_tells_as_much_as_all_changes(given: Given, known: fo.BackTest) -> None:
     """Changes that crawls hid are drawn given the signals: else most would come after their crawls."""
     alone = row(held_out(given, splits=1), "with signals")
