@@ -349,7 +349,8 @@ def first_trials(piece: Piece, weights: Array, bounds: Bounds) -> Array:
             slopes = np.log(piece.numerics.marginal(typical) / piece.cost)
         slopes = slopes[np.isfinite(slopes)]
         found = np.quantile(slopes, QUANTILES) + BEYOND if len(slopes) else BEYOND
-    return np.clip(np.sort(found), TINY_LOG_PRICE + 1.0, -TINY_LOG_PRICE - 1.0)
+    clipped: Array = np.clip(np.sort(found), TINY_LOG_PRICE + 1.0, -TINY_LOG_PRICE - 1.0)
+    return clipped
 
 
 def _around_price(piece: Piece, weights: Array, bounds: Bounds, bandwidth: float) -> Array:

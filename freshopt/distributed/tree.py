@@ -88,7 +88,7 @@ def partitioned_tree(found: Sequence[Scan], terms: PartitionedProblem) -> Partit
         bounds = np.where(rows.coefficient > 0.0, lower[rows.source], upper[rows.source])
         each, m = rows.coefficient * bounds, len(rows)
         added = np.bincount(rows.row, weights=each, minlength=m).astype(np.float64)
-    least = group_sums(each, rows.row, m) if bool(np.all(np.isfinite(each))) else added
+    least = group_sums(each, rows.row.astype(np.int64), m) if bool(np.all(np.isfinite(each))) else added
     _require_room(constraints, rows, least, terms.time_unit)
     require_least(rows, least, terms.time_unit)
     _require_bounded(tree, open_row)

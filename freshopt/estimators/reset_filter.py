@@ -160,8 +160,8 @@ class ResetFilter:
                 belief, evidence = np.empty((len(resets), *begin.shape)), np.zeros((len(resets), len(chosen)))
                 ends = self.log.offsets[chosen], self.log.offsets[chosen + 1]
                 # Of one layout, whatever the grid's: for each other one the pass would be compiled anew.
-                given = (np.array(each, order="C") for each in (grid.nodes, grid.mass, begin))
-                fast(filter_crawls)(*ends, rows, resets, *given, belief, evidence)
+                nodes, mass, begin = (np.array(each, order="C") for each in (grid.nodes, grid.mass, begin))
+                fast(filter_crawls)(*ends, rows, resets, nodes, mass, begin, belief, evidence)
                 yield chosen, grid, belief, evidence
 
 

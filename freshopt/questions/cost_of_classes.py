@@ -45,8 +45,9 @@ def cost_of_classes(solution: Solution) -> float | None:
     exact = unrounded(objective).kernel(sources)
     weight = np.asarray(exact.importance, dtype=np.float64)
     paid = source_prices(solution) * sources.refresh_cost
-    chance = sum(part / max(total(part), np.finfo(np.float64).tiny) for part in (paid * rates, weight))
-    chance = chance / total(chance)
+    used, tiny = paid * rates, np.finfo(np.float64).tiny
+    chance: Array = used / max(total(used), tiny) + weight / max(total(weight), tiny)
+    chance /= total(chance)
     ends = np.cumsum(chance)
     drawn = np.minimum(np.searchsorted(ends, (np.arange(DRAWN) + 0.5) / DRAWN * ends[-1]), len(rates) - 1)
     few, own = exact.take(drawn), rates[drawn]

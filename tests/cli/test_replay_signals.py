@@ -121,6 +121,7 @@ def test_a_table_of_ages_is_followed(run: Run) -> None:
     assert cost["binary"] == pytest.approx((10.0 - 1.0 - 1.3 - 0.95) / 10.0 + 0.5, rel=SCALAR)
     noisy = fo.noisy_signals.WithNoisySignals(fo.problems.Age(), [0.0, 0.6, 0.9], [1.0, 0.5, 0.8])
     own = noisy.rule([0.3, 0.0, 0.7], fo.Sources([1.0, 2.0, 0.5], names=["x", "y", "z"]))
+    assert isinstance(own, fo.noisy_signals.AgeThresholds)
     own.to_frame().with_columns(precision=own.precision).write_csv("ages.csv", float_precision=17)
     read = read_rule(Path("ages.csv"), np.array(["z", "x", "y"]))
     assert isinstance(read, fo.noisy_signals.AgeThresholds)

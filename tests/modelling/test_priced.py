@@ -155,7 +155,8 @@ def whole(
             u = np.exp(middle)
             less = (u > most) | (price + np.array([slope(one) for one in u]) > (roots / u) ** 2)
             low, high = np.where(less, low, middle), np.where(less, middle, high)
-        return np.minimum(np.exp(high), most)
+        found: Long = np.minimum(np.exp(high), most)
+        return found
 
     low, high = LONG(-300.0), LONG(300.0)
     for _ in range(120):

@@ -69,6 +69,7 @@ def test_the_cost_is_below_the_bound_and_small(objective: fo.Objective, share: f
         refresh_cost=rng.lognormal(0.0, 0.5, N),
     )
     own = with_signals(objective, *qualities(N))
+    assert isinstance(own, NoisySignalFreshness | WithNoisySignals)
     assert classes_in(own) is not None
     bandwidth = share * float(np.sum(sources.change_rate))
     limits = {"a": 0.1 * bandwidth} if hosts else None

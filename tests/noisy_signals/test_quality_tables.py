@@ -200,4 +200,5 @@ def test_demand_that_jumps_is_met_on_the_line_through_two_passes(n: int, seed: i
         assert kernel.quick is not None
         found, _ = fill_quickly(problem, kernel, kernel.quick, None)
         assert found is not None, share
+        assert found.rates is not None
         assert fo.certify(problem, found.rates, found.price).relative_gap <= 1e-9
