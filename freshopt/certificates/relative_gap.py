@@ -154,7 +154,11 @@ def relative_gap(
     limits = priced_limits(gap, price, host_prices) if known is None else known
     scale = scale_of(gap.cost, short, limits.at_stake, gap.halving_loss)
     found = resolved(gap.cost, short, scale, limits, lambda: gap.host_gaps(price, host_prices))
-    return found.unless_nothing(gap.cost, short, lambda: cost_without_refreshes(gap.numerics, gap.rates))
+
+    def unrefreshed() -> float:
+        return cost_without_refreshes(gap.numerics, gap.rates, gap.cost)
+
+    return found.unless_nothing(gap.cost, short, unrefreshed)
 
 
 def resolved(

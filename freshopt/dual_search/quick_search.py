@@ -151,7 +151,7 @@ class _Pass(NamedTuple):
     rates: Array
 
     def line(self, other: _Pass, bandwidth: float) -> tuple[float, float]:
-        """Return the share of another pass at which the bandwidth is met, and what that loses."""
+        """Return another pass's share that meets the bandwidth, and its loss."""
         if self.used == other.used:
             return 0.0, math.inf
         share = (bandwidth - self.used) / (other.used - self.used)
@@ -159,7 +159,7 @@ class _Pass(NamedTuple):
 
 
 def _met(problem: Problem, rates: Array) -> Array | None:
-    """Return rates clipped to their bounds that use the bandwidth, or None if they are far from it."""
+    """Return rates within bounds that use the bandwidth, or None."""
     lower, upper, cost = problem.lower, problem.upper, problem.sources.refresh_cost
     rates = np.clip(rates, lower, upper)
     inside = np.where((rates > lower) & (rates < upper), rates, 0.0)

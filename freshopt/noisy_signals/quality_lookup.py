@@ -71,7 +71,7 @@ def ends_at(t: float, row: Array) -> tuple[float, float]:
 def answer(
     value: float, d: float, code: int, most: float, heads: IntArray, places: IntArray, rows: Array
 ) -> float:
-    """Return the best response to a value, or NaN where no table has it."""
+    """Return the best response to a value; NaN without a table."""
     if value >= most:
         return 0.0
     at = row_of(value, heads[code], places, rows) if code >= 0 else -1
@@ -117,7 +117,10 @@ def fill(
     rate: Array,
     used: Array,
 ) -> None:
-    """Write best responses within bounds, and what each block of BLOCK uses; NaN where no table has them."""
+    """Write best responses within bounds, and what each BLOCK uses.
+
+    NaN where no table has them.
+    """
     for block in range(begin, end):
         total = 0.0
         for k in range(block * BLOCK, min(len(rate), (block + 1) * BLOCK)):

@@ -16,6 +16,12 @@ end cycles, at η = c(0, n), ψ⁽ⁿ⁺¹⁾ jumps: for n < 6 a row ends there.
 
 Rows are as long as a tolerance of V allows: some 50-150 for prices from 1e-5 to 1. Thresholds are added, not
 searched for: 1-10 µs each.
+
+**Far rows.** Where cost is linear, c = b(as + pn), a cycle ends when s and signals have brought η/b, and by
+Wald's identity ψ = η/b + o, where the mean overshoot o is in [0, p]. o(u) is the mean of o where u − as − pN
+comes into a stretch of length p (strong Markov property), so that it stays within the range R of o on any
+such stretch before u. With ao'(u) = g(o(u − p) − o(u)), samples Δ apart bound R of stretch k by their own
+range and ½(gΔ/a)² times R of stretch k − 2. Once R is below rounding, V is a parabola, and rows double η.
 """
 
 from __future__ import annotations
@@ -47,10 +53,13 @@ KINKS = 6.0
 ROUNDED = 1e-12
 # Beyond its mode a density falls so fast that what is left out of M is less than 1 % of it.
 NEGLIGIBLE, MARGIN = 1e-9, 1.01
-# τ_n that are kept; and changes in a cycle from which on more error is allowed: such sources cost little.
-SIGNALS, LONG = 256, 4.0
+# τ_n that are kept; changes in a cycle from which on more error is allowed, and how much more.
+SIGNALS, LONG, LOOSE = 256, 4.0, 2.0
 # Of rows: shorter ones are given up, and the next is so much longer at most.
 SHORTEST, LONGER, SHORTER, SAFE = 1e-7, 2.0, 0.2, 0.9
+# Stretches of which overshoots are sampled, at gΔ/a; η from which on that is tried; recall up to which it is;
+# and R that is rounding, beside η.
+STRETCHES, APART, FIRST, OFTEN, SETTLED = 18, 0.25, 20.0, 0.95, 4e-12
 BINOMIAL = np.array([[1.0, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 2, 1, 0, 0], [1, 3, 3, 1, 0], [1, 4, 6, 4, 1]])
 
 
@@ -161,6 +170,7 @@ def rows_of(
     left, right, count, n = ends[0], ends[1], 0, 1.0
     write_end(left, eta, q)
     step, kink = 0.1 * eta, -1.0
+    far = FIRST * max(q.linear, eta) if len(q.nodes) == 0 and recall <= OFTEN else math.inf
     while left[1] < high and count < len(out) - 1:
         while n < KINKS and kink <= left[0]:
             kink, n = expected_cost(0.0, n, q), n + 1.0
@@ -173,7 +183,7 @@ def rows_of(
                 break
             end = kink
         bend = fifth_derivative(left[0], end, q, memory, times)
-        allowed = tolerance * left[1] * max(1.0, left[2] / LONG)
+        allowed = tolerance * left[1] * min(LOOSE, max(1.0, left[2] / LONG))
         wrong = (end - left[0]) ** 6 / 46080.0 * bend / allowed
         factor = LONGER if wrong == 0.0 else SAFE * wrong ** (-1.0 / 6.0)
         if not wrong <= 1.0:
@@ -189,8 +199,52 @@ def rows_of(
         )
         left[:], times[0] = right, times[1]
         q = cost_row(recall, precision, 4.0 * left[2] + 1.0, cost)
+        if left[0] >= far:
+            far *= 2.0
+            out[count, ETA], out[count, VALUE], out[count, LENGTH] = left[0], left[1], left[2]
+            reached = far_rows(count, high, q, out)
+            if reached > count:
+                return reached
     out[count] = 0.0
     out[count, ETA], out[count, VALUE], out[count, LENGTH] = left[0], left[1], left[2]
+    return count
+
+
+def overshoot(eta: float, q: CostRow) -> tuple[float, float]:
+    """Return the middle and the range of later mean overshoots, of a linear cost."""
+    ratio, precision = q.signals / q.silent, q.precision
+    many = math.ceil(precision * ratio / APART)
+    factor = 0.5 * (precision / many * ratio) ** 2
+    before, last, middle = precision, precision, 0.0
+    for k in range(STRETCHES - 1, -1, -1):
+        low, high = math.inf, 0.0
+        for i in range(many + 1):
+            at = eta - q.linear * precision * (k + i / many)
+            found = moments(at, q).length - at / q.linear
+            low, high = min(low, found), max(high, found)
+        before, last, middle = last, min(last, high - low + factor * before), 0.5 * (low + high)
+    return middle, last
+
+
+def far_rows(count: int, high: float, q: CostRow, out: Array) -> int:
+    """Write rows that double η up to a value; return how many there are.
+
+    None are added before overshoots are settled. They go on beyond the η up to which cycles are summed.
+    """
+    eta, value = out[count, ETA], out[count, VALUE]
+    middle, off = overshoot(eta, q)
+    if not off <= SETTLED * eta / q.linear:
+        return count
+    begin = eta
+    while value < high and count < len(out) - 1:
+        row, h = out[count], eta
+        slope, turn = h * (eta / q.linear + middle), 0.5 * h * h / q.linear
+        row[:] = 0.0
+        row[ETA], row[WIDTH], row[VALUE], row[3], row[4] = eta, h, value, slope, turn
+        row[LENGTH] = eta / q.linear + middle
+        eta, value, count = eta + h, value + slope + turn, count + 1
+        row[OFF] = off * (eta - begin) + ROUNDED * value
+        out[count, ETA], out[count, VALUE], out[count, LENGTH] = eta, value, eta / q.linear + middle
     return count
 
 
