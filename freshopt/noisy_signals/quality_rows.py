@@ -211,7 +211,7 @@ def rows_of(
 
 
 def overshoot(eta: float, q: CostRow) -> tuple[float, float]:
-    """Return the middle and the range of later mean overshoots, of a linear cost."""
+    """Return middle and range of later overshoots, of linear costs."""
     ratio, precision = q.signals / q.silent, q.precision
     many = math.ceil(precision * ratio / APART)
     factor = 0.5 * (precision / many * ratio) ** 2
@@ -227,7 +227,7 @@ def overshoot(eta: float, q: CostRow) -> tuple[float, float]:
 
 
 def far_rows(count: int, high: float, q: CostRow, out: Array) -> int:
-    """Write rows that double η up to a value; return how many there are.
+    """Write rows that double η up to a value; return their number.
 
     None are added before overshoots are settled. They go on beyond the η up to which cycles are summed.
     """
