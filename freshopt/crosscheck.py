@@ -26,7 +26,7 @@ from freshopt.certificates.solution import UNPROVED, Solution, Status
 from freshopt.certificates.solver_protocol import SolveOptions, Solver, gap_is_expected, run_solver
 from freshopt.errors import FreshoptError, SolverRefusedError, expect
 from freshopt.modelling.problem import FEW_ULP, Problem
-from freshopt.moved import keywords
+from freshopt.renamed import keywords
 from freshopt.sampled_gap import AGREES, SampledGap, SampledSolver, sampled_gap
 
 if TYPE_CHECKING:

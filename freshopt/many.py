@@ -36,7 +36,6 @@ from freshopt.modelling.objective import Objective
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.moved import keywords
 from freshopt.numerics.arrays import (
     LARGEST,
     SMALLEST,
@@ -48,6 +47,7 @@ from freshopt.numerics.arrays import (
     shape_of,
 )
 from freshopt.numerics.frozen_arrays import frozen_value
+from freshopt.renamed import keywords
 from freshopt.solvers.auto import Auto
 from freshopt.solvers.water_filling import WaterFilling
 from freshopt.units import rate_of

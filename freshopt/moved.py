@@ -1,26 +1,17 @@
-"""Old names, for a release: of modules, of keywords and of attributes.
+"""Old names of modules, for a release.
 
 A module of `MOVED` is found although there is no file of it. Its names are looked up on use (PEP 562), with a
-DeprecationWarning. `keywords` takes old keywords of a function or a class for the new ones, and says of a
-wrong one which was meant; `Renamed` is an attribute by its old name. `on_first_use` is for packages of which
-few names are needed at once: each name's file is imported when it is asked for.
+DeprecationWarning. Every process that imports freshopt imports this file, so that it needs little.
 """
 
 from __future__ import annotations
 
-import inspect
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, TypeVar, cast
-
-from freshopt.errors import refuse_unknown
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _SAME = (
     *("cache_control", "changedetection", "cron_fields", "crontab", "dbt", "dns", "export"),
@@ -137,89 +128,6 @@ def warn_renamed(old: str, new: str, level: int = 3) -> None:
     """Warn that something has another name."""
     words = f"{old} is {new} now. The old name goes with the next release."
     warnings.warn(words, DeprecationWarning, stacklevel=level)
-
-
-def keywords(**renamed: str) -> Callable[[F], F]:
-    """Return the decorator that takes old keywords, `old="new"`, for new ones.
-
-    Of a class they are those of its constructor. Of a keyword that is none it says which is nearest.
-
-    Examples
-    --------
-    >>> @keywords(name="names")
-    ... def size(names=()):
-    ...     return len(names)
-    >>> with warnings.catch_warnings(record=True) as heard:
-    ...     warnings.simplefilter("always")
-    ...     size(name=["a", "b"]), str(heard[0].message)
-    (2, 'size(name=) is size(names=) now. The old name goes with the next release.')
-    """
-
-    def taking(owner: F) -> F:
-        function: Callable[..., Any] = vars(owner)["__init__"] if isinstance(owner, type) else owner
-        known = inspect.signature(function).parameters
-
-        @wraps(function)
-        def called(*positional: Any, **given: Any) -> Any:  # noqa: ANN401 - as the function
-            if not given.keys() <= known.keys():
-                for old in renamed.keys() & given.keys():
-                    new = renamed[old]
-                    if new in given:
-                        raise TypeError(f"{owner.__name__}() got {new} twice, as {old} too")
-                    warn_renamed(f"{owner.__name__}({old}=)", f"{owner.__name__}({new}=)")
-                    given[new] = given.pop(old)
-                refuse_unknown(owner.__name__, given, known)
-            return function(*positional, **given)
-
-        if not isinstance(owner, type):
-            return cast(F, called)
-        owner.__init__ = called  # type: ignore[misc]
-        return owner
-
-    return taking
-
-
-class Renamed:
-    """An attribute by its old name."""
-
-    def __init__(self, new: str) -> None:
-        self._new, self._old = new, ""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        """Take the old name."""
-        self._old = name
-
-    def __get__(self, instance: object, owner: type) -> Any:  # noqa: ANN401 - as the attribute
-        """Return the attribute, with a warning."""
-        if instance is None:
-            return self
-        warn_renamed(f"{owner.__name__}.{self._old}", f"{owner.__name__}.{self._new}")
-        return getattr(instance, self._new)
-
-
-def on_first_use(
-    package: str, names: Mapping[str, Sequence[str]]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a package's `__getattr__` and `__dir__`; its names come by file.
-
-    Examples
-    --------
-    >>> find, names = on_first_use("collections", {"abc": ["Mapping"]})
-    >>> find("Mapping") is Mapping, "Mapping" in names()
-    (True, True)
-    """
-    file_of = {name: file for file, own in names.items() for name in own}
-
-    def find(name: str) -> Any:  # noqa: ANN401 - as the name
-        if name in names:
-            return import_module(f"{package}.{name}")
-        if name not in file_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{package}.{file_of[name]}"), name)
-        setattr(sys.modules[package], name, value)
-        return value
-
-    return find, lambda: sorted({*vars(sys.modules[package]), *names, *file_of})
 
 
 def moved_name(module: str, name: str, old: str) -> object:

@@ -14,11 +14,11 @@ from freshopt.certificates.solver_protocol import Solver
 from freshopt.errors import FreshoptError, InfeasibleProblemError, SourceDataError, expect, shortened, shown
 from freshopt.many import solve_many
 from freshopt.modelling.problem import Problem
-from freshopt.moved import keywords
 from freshopt.numerics.arrays import as_number, total
 from freshopt.plots import GREY, Plotted, curve
 from freshopt.problems.binary_freshness import mean_freshness
 from freshopt.questions.bandwidth_for import freshness_objective
+from freshopt.renamed import keywords
 from freshopt.units import rate_of
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from freshopt.cuda.device_problem import DeviceProblem
 from freshopt.cuda.device_solution import DeviceSolution
 from freshopt.errors import SolverRefusedError, expect, shortened
 from freshopt.modelling.problem import Problem
-from freshopt.moved import keywords
 from freshopt.numerics.arrays import LARGEST, SMALLEST, as_number
+from freshopt.renamed import keywords
 from freshopt.solvers.auto import Auto
 from freshopt.solvers.water_filling_cuda import WaterFillingCuda
 

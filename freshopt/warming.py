@@ -10,10 +10,10 @@ from freshopt.errors import ObjectiveError, SourceDataError, shown
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.moved import keywords
 from freshopt.problems.accumulated_delay import AccumulatedDelay
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
+from freshopt.renamed import keywords
 from freshopt.solving import solve
 
 # Small and large problems have loops of their own.

@@ -143,6 +143,7 @@ class _DualProblem:
 
     def __init__(self, problem: Problem, numerics: Numerics, width: float) -> None:
         self.problem, self.numerics, self.width = problem, numerics, width
+        self.parts = [(part, numerics.take(part)) for part in chunks(len(problem.sources))]
         self.host_price: Array | None = None  # λ_h of each source's host, once solved for
         self.host_rates: Array | None = None  # rates at λ_h
         self.pinned: BoolArray | None = None  # sources whose host is used up by min_rate
@@ -152,9 +153,9 @@ class _DualProblem:
         problem = self.problem
         paid = np.broadcast_to(price, (len(problem.sources),))
         rates = np.empty(len(paid))
-        for part in chunks(len(rates)):
+        for part, numerics in self.parts:
             cost = problem.sources.refresh_cost[part]
-            unconstrained = self.numerics.take(part).inverse_marginal(cost * paid[part])
+            unconstrained = numerics.inverse_marginal(cost * paid[part])
             # No finite rate satisfies a source whose marginal stays above the price: it takes twice the
             # bandwidth.
             unconstrained = np.where(np.isinf(unconstrained), 2.0 * problem.bandwidth / cost, unconstrained)

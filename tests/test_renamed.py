@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 import freshopt as fo
 from freshopt import automata, goodness_of_fit
-from freshopt.moved import keywords
 from freshopt.pipelines import node_freshness
+from freshopt.renamed import keywords
 from freshopt.testing.recipe import Recipe
 
 SOURCES = fo.Sources([1.0, 2.0], names=["a", "b"])

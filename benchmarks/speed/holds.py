@@ -54,8 +54,9 @@ FIRST = (
     "import numpy as np, freshopt as fo; d = np.random.default_rng(1).lognormal(size={n}); "
     "fo.solve(fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.POISSON), fo.Sources(d), float(d.sum())))"
 )
-PLAN = "import sys; sys.argv = ['freshopt', 'plan', '--example', 'gstreamer-plugins', '--overwrite']; "
-PLAN += "from freshopt.__main__ import main; main()"
+# With options that releases before had to be told, too.
+PLAN = "import sys; sys.argv = 'freshopt plan --example debian-uploads --bandwidth 4/day --horizon 90d --out"
+PLAN += " plan --overwrite'.split(); from freshopt.__main__ import main; main()"
 STARTS: dict[str, list[str]] = {
     "import": ["-c", "import freshopt"],
     **{f"first solve of {n:,}": ["-c", FIRST.format(n=n)] for n in (10, 10**4, 10**6)},

@@ -76,7 +76,7 @@ def hosts(cell: str, n: int) -> Work:
     """Solve with limits of as many hosts as a tenth of the sources."""
     d, w, rng = drawn(n)
     m = max(1, n // 10)
-    host = rng.integers(0, m, n)
+    host = rng.permutation(np.arange(n) % m)
     even = np.maximum(0.5 * np.bincount(host, d, m), 1e-9)
     limits = dict(enumerate((even * rng.uniform(0.3, 1.5, m)).tolist()))
     problem = fo.Problem(CELLS[cell], fo.Sources(d, w, host=host), 0.5 * float(d.sum()), limits)

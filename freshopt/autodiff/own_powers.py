@@ -18,8 +18,8 @@ from freshopt.autodiff.compiler import register
 from freshopt.autodiff.smooth_atoms import SMOOTH, powers
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, shown
-from freshopt.moved import keywords
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_numbers, read_only
+from freshopt.renamed import keywords
 
 
 @keywords()

@@ -17,8 +17,8 @@ from cvxpy.atoms.elementwise.elementwise import Elementwise  # noqa: TID253 - a 
 from freshopt.autodiff.compiler import LEAST
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, shown
-from freshopt.moved import keywords
 from freshopt.numerics.arrays import Array, as_numbers, read_only
+from freshopt.renamed import keywords
 
 Outer = Callable[[Expression], Expression]
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from freshopt.errors import SourceDataError
-from freshopt.moved import keywords
 from freshopt.plots import new_figure, save
+from freshopt.renamed import keywords
 
 if TYPE_CHECKING:
     import networkx

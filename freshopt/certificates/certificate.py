@@ -50,7 +50,6 @@ from freshopt.modelling.fetches.conditional_fetches import rates_of_bandwidth
 from freshopt.modelling.host_limits import HostPrices
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.modelling.worst import Worst
-from freshopt.moved import keywords
 from freshopt.numerics.arrays import (
     Array,
     all_finite,
@@ -61,6 +60,7 @@ from freshopt.numerics.arrays import (
     total,
 )
 from freshopt.numerics.frozen_arrays import frozen_value
+from freshopt.renamed import keywords
 from freshopt.separable.conditional_hull import ConditionalHull
 from freshopt.separable.program import Program
 

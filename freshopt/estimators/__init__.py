@@ -48,7 +48,7 @@ gap it returns to the prior by the share of resets, and a crawl multiplies it by
 
 from typing import TYPE_CHECKING
 
-from freshopt.moved import on_first_use
+from freshopt.renamed import on_first_use
 
 if TYPE_CHECKING:
     from freshopt.estimators.changes_per_time import FullObservation, Naive

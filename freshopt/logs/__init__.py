@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from freshopt.moved import on_first_use
+from freshopt.renamed import on_first_use
 
 if TYPE_CHECKING:
     from freshopt.logs.change_history import ChangeHistory

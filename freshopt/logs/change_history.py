@@ -30,9 +30,9 @@ from freshopt.logs.log_files import log_frame
 from freshopt.logs.schema import HISTORY, require_columns
 from freshopt.logs.source_index import code_sources
 from freshopt.logs.timestamps import Times, read_moments
-from freshopt.moved import Renamed, keywords
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, as_vector, labels_of, read_only
 from freshopt.numerics.frozen_arrays import frozen_value
+from freshopt.renamed import Renamed, keywords
 from freshopt.units import check_time_unit
 
 # Share of a crawl interval: a remainder at the beginning below it is rounding and gets no crawl of its own.

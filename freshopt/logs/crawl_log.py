@@ -30,9 +30,9 @@ from freshopt.logs.last_modified import dated_rows
 from freshopt.logs.log_columns import LogRows, RowName, position_name, rows_table
 from freshopt.logs.row_outcomes import OtherFetches
 from freshopt.logs.timestamps import Times, ToldTimes
-from freshopt.moved import Renamed, keywords
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
 from freshopt.numerics.frozen_arrays import frozen_value
+from freshopt.renamed import Renamed, keywords
 from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:

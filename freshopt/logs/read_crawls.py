@@ -53,8 +53,8 @@ from freshopt.logs.row_outcomes import (
 from freshopt.logs.schema import CRAWLS, EVENT, SEEN_CRAWLS, require_columns, require_rows
 from freshopt.logs.source_index import Codes
 from freshopt.logs.timestamps import Moments, Times
-from freshopt.moved import keywords
 from freshopt.numerics.arrays import Array, IntArray, labels_of
+from freshopt.renamed import keywords
 
 _LOGGER = logging.getLogger(__name__)
 COLUMNS = ("source", "time", "changed", "elapsed", "changes", "last_modified")

@@ -57,9 +57,9 @@ from freshopt.modelling.short_form import NAMES, ShortForm, short_form
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
 from freshopt.modelling.worst import Worst
-from freshopt.moved import keywords
 from freshopt.numerics.arrays import Array, as_number, extremes, read_only
 from freshopt.numerics.frozen_arrays import frozen_value
+from freshopt.renamed import keywords
 from freshopt.separable.bundles import Bundles
 from freshopt.separable.kernel import Numerics
 from freshopt.separable.program import Program

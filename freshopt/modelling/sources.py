@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.frames import POLARS, framed
-from freshopt.moved import Renamed, keywords
 from freshopt.numerics.arrays import (
     LARGEST,
     SMALLEST,
@@ -37,6 +36,7 @@ from freshopt.numerics.arrays import (
     require_unique,
 )
 from freshopt.numerics.frozen_arrays import frozen_value
+from freshopt.renamed import Renamed, keywords
 from freshopt.units import check_time_unit, crossed_bounds
 
 if TYPE_CHECKING:

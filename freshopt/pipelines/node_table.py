@@ -20,11 +20,11 @@ from freshopt.compiled.backend import fast
 from freshopt.errors import SourceDataError, check_seed, expect
 from freshopt.formatting import count
 from freshopt.modelling.objective import Refresh
-from freshopt.moved import Renamed
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.pipelines import loops
 from freshopt.pipelines.pipeline import Pipeline
+from freshopt.renamed import Renamed
 
 if TYPE_CHECKING:
     import polars

@@ -38,7 +38,6 @@ from freshopt.errors import SourceDataError, list_offenders, one_of, shown
 from freshopt.formatting import count
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.sources import Sources
-from freshopt.moved import Renamed, keywords
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.pipelines.graph import (
@@ -51,6 +50,7 @@ from freshopt.pipelines.graph import (
     require_known,
 )
 from freshopt.pipelines.upstream import UpstreamSets, is_exact
+from freshopt.renamed import Renamed, keywords
 from freshopt.scheduling.rate_table import read_rates
 from freshopt.tools.dbt_project import Manifest, read_manifest
 from freshopt.units import check_time_unit

@@ -357,7 +357,7 @@ def plan(
         the column source, or a mapping of their names to values, each given as `importance` is.
     promise : str or sequence of str, optional
         Least shares of time: "95% younger than 2h" since the fetch, "99% less than 1d behind" the oldest
-        change missed, ``"news/*: always younger than 1h"`` of names. `promises` tells their prices.
+        change missed, ``"news/*: at 7:00 on workdays younger than 2h"`` of names. `promises` tells prices.
     hours : str or sequence of str, optional
         Of the week with fetches: "workdays 8:00-20:00 Europe/Berlin", "not 22-6". No weekly cycle.
     columns : mapping of str to str, optional
@@ -446,9 +446,9 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress | None, *, crawl
         solution = few.solution
     step("weekly cycle")
     flat, phases = solution, None
-    if few is None and request.hours is None:
-        solution, phases = at_phases_that_pay(log, estimate, flat, request.load_limit)
-    elif few is not None and phased_problem(log, estimate, problem, request.load_limit) is not None:
+    if few is None:
+        solution, phases = at_phases_that_pay(log, estimate, flat, request)
+    elif phased_problem(log, estimate, problem, request.load_limit) is not None:
         few = replace(few, no_cycle=True)
     if phases is not None:
         shares = time_fresh(flat.problem, {"flat": flat})

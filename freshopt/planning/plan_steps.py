@@ -52,7 +52,12 @@ from freshopt.planning.request import PerSource, default_estimate, featured_esti
 from freshopt.planning.wishes import Wishes
 from freshopt.questions.bandwidth_for import BandwidthFor
 from freshopt.questions.learnt_changes import with_learnt_changes
-from freshopt.questions.promises import PromisePrice, promise_price, rates_for_gaps
+from freshopt.questions.promises import (
+    PromisePrice,
+    promise_price,
+    rates_for_gaps,
+    with_appointments,
+)
 from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.questions.todays_crawls import needed_bandwidth, own_bandwidth
 from freshopt.report.context import PROVED
@@ -147,6 +152,13 @@ def promised_rates(request: Wishes, change_rate: Array, log: CrawlLog, most: Arr
                 f"{list_offenders(map(repr, log.names[over].tolist()))}. "
                 "Promise less, or shorten the least interval."
             )
+    if any(promise.appointments for promise in request.promise or ()) and len(found) > 1:
+        twice = np.flatnonzero(np.sum(np.array(found) > 0.0, axis=0) > 1)
+        if len(twice):
+            raise SourceDataError(
+                f"several promises are of {list_offenders(map(repr, log.names[twice].tolist()))}, and one of "
+                "them is of moments. Give one for each source, with moments such as 7:00, 13:00."
+            )
     return found
 
 
@@ -180,10 +192,15 @@ def _require_known(estimate: Estimator) -> None:
 
 
 def at_phases_that_pay(
-    log: CrawlLog, estimate: Estimator, without: Solution, load_limit: float
+    log: CrawlLog, estimate: Estimator, without: Solution, request: Wishes
 ) -> tuple[Solution, GoodPhases | None]:
-    """Return the solution at good phases, where these pay."""
-    phased = phased_problem(log, estimate, without.problem, load_limit)
+    """Return the solution at good phases, where these pay.
+
+    Hours and appointments leave no choice of phases.
+    """
+    if request.hours is not None or any(each.appointments for each in request.promise or ()):
+        return without, None
+    phased = phased_problem(log, estimate, without.problem, request.load_limit)
     if phased is None:
         return without, None
     solution = solve_with_kinks(phased, TOLERANCE, PROVED)
@@ -279,15 +296,21 @@ def times_of(request: Wishes, solution: Solution, log: CrawlLog, phases: GoodPha
     rates = silent_rates(solution.problem.objective, solution.rates, sources)
     check_size(rates, request.horizon, log.time_unit, PLANNED_BYTES)
     planned = solution if rates is solution.rates else replace(solution, rates=rates)
+    moment, promises = log.clock.date(log.end), request.promise or ()
+    second = None if moment is None else seconds_of(utc_moment(moment))
+    if any(promise.appointments for promise in promises) and request.host_gap > 0.0:
+        raise SourceDataError(
+            "promises at moments do not go with host_gap, which moves fetches. Leave one of them out."
+        )
+    method = with_appointments(method, promises, sources, log.names, second)
     if request.hours is not None:
-        moment = log.clock.date(log.end)
-        if moment is None or request.host_gap > 0.0:
+        if moment is None or second is None or request.host_gap > 0.0:
             raise SourceDataError(
                 "hours are of the clock, and the log has numbers for times. Pass dates."
                 if moment is None
                 else "hours do not go with host_gap, which moves fetches. Leave one of them out."
             )
-        method = WithinHours(method, request.hours, seconds_of(utc_moment(moment)), log.time_unit)
+        method = WithinHours(method, request.hours, second, log.time_unit)
     times = schedule(planned, request.horizon, method, start=begin)
     if request.host_gap > 0.0 and sources.host is not None:
         # Kept also by what is moved: no source is refreshed sooner than 1/max_rate after its last refresh.

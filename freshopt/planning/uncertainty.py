@@ -28,10 +28,10 @@ from freshopt.modelling.matched_rates import match
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.moved import keywords
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_whole, read_only
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.planning.declared import depends_on_change_rates
+from freshopt.renamed import keywords
 from freshopt.report.value_words import ends_in_words
 from freshopt.solving import solve
 from freshopt.units import convert_time

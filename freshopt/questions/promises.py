@@ -7,6 +7,9 @@ by age is said with it:
 * *younger than* T: the time since the last fetch that succeeded. Changes come at random moments, so that the
   same share of them is fetched within T.
 * *less than* T *behind*: the time since the oldest change that the copy misses.
+* *at 7:00 on workdays younger than* T: at these moments alone, which are appointments of the schedule
+  (`freshopt.scheduling.appointments`). Attempts that succeed with chance s are k before each moment, the
+  least with 1 − (1 − s)^k of the share.
 
 Both shares rise with the rate, so that a promise is a least rate of each source. A gap g costs the time
 C(g) that a copy is late in it, (g − T)⁺ or x − (1 − e^{−Δx})/Δ with x = (g − T)⁺. At equal gaps of open time
@@ -36,27 +39,37 @@ import numpy.typing as npt
 
 from freshopt.certificates.solution import Solution
 from freshopt.errors import InfeasibleProblemError, SourceDataError, expect, list_offenders, shown
+from freshopt.estimators.week_clock import WEEK, check_time_zone
 from freshopt.formatting import count, percent
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
-from freshopt.numerics.arrays import Array, total
+from freshopt.numerics.arrays import Array, IntArray, total
 from freshopt.numerics.special_functions import mean_stale_share
 from freshopt.questions.bandwidth_for import bandwidth_for
 from freshopt.questions.solve_with_kinks import solve_with_kinks
-from freshopt.scheduling.hours import Hours
+from freshopt.scheduling.appointments import Appointed, Appointments, WithAppointments
+from freshopt.scheduling.hours import Hours, days_of, second_of_day
+from freshopt.scheduling.schedule import Method
 from freshopt.units import SECONDS, parse_duration, rate_text
 
 GRAMMAR = (
-    'Write such as "95% younger than 2h", "99% less than 1d behind" or "news/*: always younger than 30min"'
+    'Write such as "95% younger than 2h", "99% less than 1d behind", "news/*: always younger than 30min" or '
+    '"at 7:00 on workdays younger than 2h"'
 )
 PROMISE_HELP = (
     "Keep a promise and tell its price: '95% younger than 2h' since the fetch, '99% less than 1d behind' the "
-    "changes, 'news/*: always younger than 1h' (repeatable)."
+    "changes, 'news/*: always younger than 1h', 'at 7:00 on workdays younger than 2h' (repeatable)."
 )
 _WORDS = re.compile(
     r"(?:(?P<who>.+?)\s*:\s+)?(?:(?P<share>\d+(?:\.\d+)?)\s*%|(?P<always>always))\s+(?:of\s+the\s+time\s+)?"
     r"(?:younger\s+than\s+(?P<age>.+)|less\s+than\s+(?P<lag>.+?)\s+behind)"
+)
+_MOMENTS = re.compile(
+    r"(?:(?P<who>.+?)\s*:\s+)?(?:(?:(?P<share>\d+(?:\.\d+)?)\s*%|always)\s+)?(?:at|by)\s+"
+    r"(?P<times>\d{1,2}(?::\d\d)?(?:\s*,\s*\d{1,2}(?::\d\d)?)*)(?:\s+(?P<zone>UTC|[A-Z]\w+/[\w/+-]+))?"
+    r"(?:\s+on\s+(?P<days>[A-Za-z][A-Za-z, -]*?))?\s+younger\s+than\s+(?P<age>.+)"
 )
 # Relative differences that are rounding of a solve.
 FREE = 1e-9
@@ -80,6 +93,8 @@ class Promise:
         In time units.
     behind : bool
         Whether the age is that of the oldest missed change, not of the fetch.
+    appointments : Appointments or None
+        The moments at which alone the age counts.
     """
 
     text: str
@@ -87,6 +102,7 @@ class Promise:
     share: float
     age: float
     behind: bool
+    appointments: Appointments | None = None
 
     def of(self, names: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Return which sources it is of; raise if of none."""
@@ -100,6 +116,12 @@ class Promise:
                 "Correct the pattern, in which * is any text."
             )
         return found
+
+    def attempts(self, chance: Array) -> IntArray:
+        """Return how many attempts before a moment keep the share."""
+        with np.errstate(divide="ignore"):
+            many = math.log1p(-self.share) / np.log1p(-chance) if self.share < 1.0 else np.ones(len(chance))
+        return np.maximum(np.ceil(many * (1.0 - FREE)), 1.0).astype(np.int64)
 
     def least_rates(
         self,
@@ -119,6 +141,12 @@ class Promise:
             raise SourceDataError(f"{what}: {why}, and nothing holds always. Promise such as 99%.")
         if hours is not None and refresh is not Refresh.PERIODIC:
             raise SourceDataError(f"{what} within hours is of equal intervals. Leave refresh out.")
+        if self.appointments is not None:
+            if refresh is not Refresh.PERIODIC or hours is not None:
+                other = "random times" if hours is None else "hours, which its moments stand beside"
+                raise SourceDataError(f"{what} does not go with {other}. Leave one of them out.")
+            found[mine] = self.appointments.rate(self.attempts(chance)) * SECONDS[unit]
+            return found
         # Sources that are alike have one rate.
         missed = change_rate[mine] if self.behind else np.full(len(mine), np.inf)
         alike, place = np.unique(np.stack([missed, chance]), axis=1, return_inverse=True)
@@ -223,18 +251,61 @@ def promises_of(name: str, given: str | Iterable[str | Promise], clock: _Timed) 
         if isinstance(each, Promise):
             found.append(each)
             continue
-        words = _WORDS.fullmatch(str(each).strip())
+        moments = _MOMENTS.fullmatch(str(each).strip())
+        words = _WORDS.fullmatch(str(each).strip()) if moments is None else moments
         if words is None:
             raise SourceDataError(f"{name} {shown(each)} cannot be read. {GRAMMAR}.")
-        share = 1.0 if words["always"] else float(words["share"]) / 100.0
+        share = float(words["share"] or 100.0) / 100.0
         if not 0.0 < share <= 1.0:
             raise SourceDataError(f"{name} {shown(each)} is not of more than 0 and up to 100 %. {GRAMMAR}.")
         try:
-            age = parse_duration((words["age"] or words["lag"]).strip(), clock.time_unit)
+            lag = words["lag"] if moments is None else None
+            age = parse_duration((words["age"] if lag is None else lag).strip(), clock.time_unit)
+            kept = None if moments is None else _appointments(moments, age * SECONDS[clock.time_unit])
         except SourceDataError as error:
             raise SourceDataError(f"{name} {shown(each)}: {error}") from None
-        found.append(Promise(str(each).strip(), words["who"], share, age, words["lag"] is not None))
+        found.append(Promise(str(each).strip(), words["who"], share, age, lag is not None, kept))
     return tuple(found)
+
+
+def _appointments(words: re.Match[str], age: float) -> Appointments:
+    """Return moments of the week in words."""
+    days = days_of(words["days"] or "daily", "days")
+    clock = [each.strip().partition(":") for each in words["times"].split(",")]
+    times = [second_of_day(hour, minute, "time") for hour, _, minute in clock]
+    zone = None if words["zone"] in {None, "UTC"} else check_time_zone(words["zone"])
+    moments = {(day * SECONDS["day"] + time) % WEEK for day in days for time in times}
+    return Appointments(tuple(sorted(moments)), age, zone)
+
+
+def with_appointments(
+    method: Method,
+    promises: Iterable[Promise],
+    sources: Sources,
+    names: npt.NDArray[Any],
+    second: float | None,
+) -> Method:
+    """Return a method that keeps the appointments of promises.
+
+    Time 0 is at a second since 1970.
+    """
+    appointed, urgency = [], sources.importance * sources.change_rate
+    for promise in promises:
+        if promise.appointments is None:
+            continue
+        if second is None:
+            raise SourceDataError(
+                f"promise {shown(promise.text)} is of the clock, and the log has numbers for times. "
+                "Pass dates."
+            )
+        source = np.flatnonzero(promise.of(names))
+        chance = np.ones(len(source)) if sources.failing is None else sources.failing[source]
+        kept = Appointed(promise.appointments, source, promise.attempts(chance))
+        kept.check(sources.max_rate[source], sources.time_unit, f"promise {shown(promise.text)}")
+        appointed.append(kept)
+    if second is None or not appointed:
+        return method
+    return WithAppointments(method, appointed, urgency, sources.max_rate, second, sources.time_unit)
 
 
 class PromisePrice(NamedTuple):

@@ -22,7 +22,6 @@ from freshopt.estimators.week_clock import utc_moment
 from freshopt.formatting import count, number
 from freshopt.frames import POLARS, framed
 from freshopt.logs.clock import moments_after
-from freshopt.moved import keywords
 from freshopt.numerics.arrays import (
     Array,
     IntArray,
@@ -34,6 +33,7 @@ from freshopt.numerics.arrays import (
 )
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.plots import BLUE, ORANGE, Plotted
+from freshopt.renamed import keywords
 from freshopt.scheduling.periodic import Periodic
 from freshopt.scheduling.rate_table import read_rates
 from freshopt.scheduling.refresh_order import check_size

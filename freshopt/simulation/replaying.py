@@ -27,9 +27,9 @@ import numpy.typing as npt
 from freshopt.compiled import backend
 from freshopt.errors import SourceDataError, check_seed, expect, list_offenders
 from freshopt.modelling.objective import Objective
-from freshopt.moved import keywords
 from freshopt.numerics.arrays import Array, as_number, as_vector
 from freshopt.numerics.random_streams import uniforms
+from freshopt.renamed import keywords
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.schedule import Schedule
 from freshopt.simulation.loops import Grouped, loops

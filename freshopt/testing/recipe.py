@@ -34,9 +34,9 @@ from freshopt.modelling.constraints.tied import Tied
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.moved import Renamed, keywords
 from freshopt.numerics.arrays import Array, BoolArray, Index
 from freshopt.numerics.frozen_arrays import frozen_value
+from freshopt.renamed import Renamed, keywords
 
 # From modules to names; "numpy" is imported as np.
 Imports = dict[str, set[str]]

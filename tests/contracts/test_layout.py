@@ -21,10 +21,11 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "freshopt"
 # Room → the rooms that it may import, and with them all that those may import. The words of the trade in
 # EVERYWHERE may be imported by every room above them. There are no exceptions.
-EVERYWHERE = {"errors", "cvx", "units", "formatting", "frames", "moved", "plots"}
+EVERYWHERE = {"errors", "cvx", "units", "formatting", "frames", "moved", "plots", "renamed"}
 ROOMS = {
     "errors": "",
-    "moved": "errors",
+    "moved": "",
+    "renamed": "moved errors",
     "cvx": "errors",
     "numerics": "",
     "units": "numerics",

@@ -14,10 +14,12 @@ from freshopt.errors import InfeasibleProblemError, SourceDataError
 from freshopt.numerics.arrays import Array
 from freshopt.planning.request import Clock
 from freshopt.questions.promises import promises_of, rates_for_gaps
+from freshopt.scheduling.appointments import spare_fetches
 from freshopt.scheduling.hours import Hours
 from tests.ground_truth.refusals import present
 
 PERIODIC, POISSON = fo.Refresh.PERIODIC, fo.Refresh.POISSON
+AT_RANDOM = fo.problems.HarmonicStaleness(POISSON)
 NAMES = np.array(["news/1", "news/2", "docs/1"], dtype=object)
 CHANGES = np.array([0.05, 1.0, 40.0])
 DAY, DAYS = 86_400.0, Clock("day")
@@ -237,6 +239,27 @@ def test_a_plan_within_hours_fetches_in_no_blackout() -> None:
         ({"promise": "95% younger than 1h", "bandwidth": "15/day"}, "lower bounds need"),
         ({"promise": "95% younger than 1h", "max_rate": "1/day"}, "shorten the least"),
         ({"promise": "95% younger than 1h", "hours": "not 22-6"}, "out of reach"),
+        ({"promise": "at 25:00 younger than 2h"}, "no time of day"),
+        ({"promise": "at 7:00 on payday younger than 2h"}, "no day"),
+        ({"promise": "at 7:00 Europe/Nowhere younger than 2h"}, "time_zone"),
+        ({"promise": "fresh by 7:00 on workdays"}, "at 7:00 on workdays younger than 2h"),
+        ({"promise": "at 7:00 younger than 2h", "success": 0.5}, "some fetches fail"),
+        ({"promise": "at 7:00 younger than 2h", "hours": "not 22-6"}, "does not go with hours"),
+        ({"promise": "at 7:00 younger than 2h", "objective": AT_RANDOM}, "nothing holds always"),
+        ({"promise": "90% at 7:00 younger than 2h", "objective": AT_RANDOM}, "does not go with random times"),
+        (
+            {"promise": "at 7:00, 8:00 younger than 2h", "min_interval": "2h", "bandwidth": "40/day"},
+            "closer to each other",
+        ),
+        ({"promise": ["at 7:00 younger than 2h", "news/*: 50% younger than 1d"]}, "several promises are of"),
+        (
+            {
+                "promise": "at 7:00 younger than 2h",
+                "host_gap": "2s",
+                "hosts": dict.fromkeys([*log_of(2).names.tolist()], "a"),
+            },
+            "which moves fetches",
+        ),
         ({"hours": "Mon-Fri 25:00-26:00"}, "no time of day"),
         ({"hours": "not daily"}, "no time at all"),
         ({"hours": "sometimes 8-9"}, "no day"),
@@ -256,13 +279,68 @@ def test_numbers_for_times_have_no_hours() -> None:
     log = fo.CrawlLog(["a", "a", "b", "b"], [0.0, 2.0, 0.0, 1.0], [0, 1, 0, 1])
     with pytest.raises(SourceDataError, match="Pass dates"):
         fo.plan(log, hours="8-9", draws=0)
+    with pytest.raises(SourceDataError, match="Pass dates"):
+        fo.plan(log, bandwidth=5.0, promise="at 8:00 younger than 1h", draws=0)
 
 
 def test_what_is_to_be_fresh_by_seven_on_workdays_is_fetched_before() -> None:
     log = log_of(30)
-    made = fo.plan(log, bandwidth="12/day", horizon="21d", hours="workdays 5-7", min_rate="5/7d", draws=0)
-    clock = made.schedule.time + log.end
-    for k in range(len(made.rates)):
-        days = np.floor(clock[made.schedule.source == k])
-        assert np.unique(days).size == 15
-        assert np.all((clock[made.schedule.source == k] % 1.0 * 24 >= 5 - 1e-9) & (days % 7 < 5))
+    words = "news/*: at 7:00 on workdays younger than 2h"
+    made = fo.plan(log, bandwidth="15/day", horizon="21d", promise=words, draws=0)
+    news = np.array([str(name).startswith("news/") for name in log.names])
+    assert made.promises[0].needs == pytest.approx(6 * 5 / 7)
+    clock, ages = made.schedule.time + log.end, []
+    for k in np.flatnonzero(news):
+        own = clock[made.schedule.source == k]
+        moments = [day + 7 / 24 for day in range(int(log.end) + 1, int(log.end) + 20) if day % 7 < 5]
+        ages.append([(moment - own[own <= moment].max()) * 24 for moment in moments])
+        # As many fetches as its rate is, and none of the gaps is longer than a weekend.
+        assert abs(len(own) - 21 * made.rates[k]) < 2.0
+        assert np.diff(own).max() <= 3.0 + 1e-9
+    assert np.max(ages) <= 2.0 + 1e-9
+    # What changes more, weighed by importance, is fetched later.
+    order = np.argsort(made.problem.sources.change_rate[news], kind="stable")
+    assert np.all(np.diff(np.mean(ages, axis=1)[order]) < 0.0)
+    # Gaps that differ cost more than equal ones, which the long run's value knows nothing of.
+    assert made.schedule_value > made.solution.value
+
+
+def test_appointments_keep_their_zone_least_interval_and_share() -> None:
+    log = log_of(30)
+    given: dict[str, Any] = {"horizon": "28d", "draws": 0}
+    words = "docs/*: 90% by 6:00, 18:00 Europe/Berlin on Mon-Thu younger than 90min"
+    # In the night to March 29 clocks go forward: 6:00 is 5:00 UTC before, and 4:00 after.
+    made = fo.plan(log_of(20), bandwidth="90/day", promise=words, success=0.6, **given)
+    moments = [
+        np.datetime64(f"2026-{month:02}-{day:02}T{hour:02}:00")
+        for month, day, summer in ((3, 26, False), (3, 30, True), (4, 2, True))
+        for hour in (5 - summer, 17 - summer)
+    ]
+    start = made.schedule.start
+    assert start is not None
+    for moment in moments:
+        end = (moment - start) / np.timedelta64(1, "us") / 86_400e6
+        found = np.bincount(made.schedule.between(end - 1.5 / 24, end).source, minlength=12)
+        # Two attempts of .6 succeed with .84, three with .936.
+        assert np.all(found[[str(name).startswith("docs/") for name in log.names]] >= 3)
+    apart = fo.plan(
+        log, bandwidth="9/day", promise="at 7:00 on Mon, Wed younger than 1d", min_interval="20h", **given
+    )
+    for k in range(12):
+        assert np.diff(apart.schedule.time[apart.schedule.source == k]).min() >= 20 / 24 - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_spare_fetches_leave_the_longest_interval_shortest(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    gap = rng.lognormal(0.0, 2.0, (20, 7))
+    fetches = 7.0 + rng.lognormal(0.0, 3.0, 20) * rng.integers(0, 2, 20)
+    spare = spare_fetches(gap, fetches)
+    np.testing.assert_allclose(np.sum(1.0 + spare, axis=1), fetches, rtol=1e-12)
+    for k in range(20):
+        low, high = 1e-12, float(gap[k].max())
+        for _ in range(200):
+            middle = 0.5 * (low + high)
+            enough = np.maximum(gap[k] / middle, 1.0).sum() <= fetches[k]
+            low, high = (low, middle) if enough else (middle, high)
+        np.testing.assert_allclose(spare[k], np.maximum(gap[k] / high, 1.0) - 1.0, atol=1e-9, rtol=1e-9)
