@@ -335,7 +335,7 @@ class PromisePrice(NamedTuple):
     def facts(self) -> dict[str, Any]:
         """Return the numbers and words, ready for JSON."""
         needs = f"{rate_text(self.needs, self.time_unit, 'fetch')} at least"
-        sentence = f"{self.text}: {needs} for {count(self.sources, 'source')}; {self.price}"
+        sentence = f"“{self.text}”: {needs} for {count(self.sources, 'source')}; {self.price}"
         return {**self._asdict(), "price": self.price, "sentence": sentence}
 
 

@@ -289,6 +289,8 @@ def test_what_is_to_be_fresh_by_seven_on_workdays_is_fetched_before() -> None:
     made = fo.plan(log, bandwidth="15/day", horizon="21d", promise=words, draws=0)
     news = np.array([str(name).startswith("news/") for name in log.names])
     assert made.promises[0].needs == pytest.approx(6 * 5 / 7)
+    # A pattern at the beginning of a sentence is no word that gets a capital.
+    assert made.summary()["promises"][0]["sentence"].startswith(f"“{words}”: ")
     clock, ages = made.schedule.time + log.end, []
     for k in np.flatnonzero(news):
         own = clock[made.schedule.source == k]
