@@ -22,6 +22,7 @@ the hosts' own prices; what a host pays on top of the bandwidth's least price is
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -119,7 +120,7 @@ def fill(
         return found
     dual = _DualProblem(problem, numerics, width)
     host_prices, host_evaluations = dual.solve_hosts(start)
-    if dual.demand(TINY_PRICE) <= problem.bandwidth * (1.0 + ROUNDED):
+    if not dual.exceeds(TINY_PRICE, problem.bandwidth * (1.0 + ROUNDED)):
         rates, price, evaluations = dual.rates(TINY_PRICE), 0.0, 1
     elif total(problem.sources.refresh_cost * problem.lower) >= problem.bandwidth * (1.0 - FEW_ULP):
         rates, price, evaluations = dual.at_lower_bounds()
@@ -150,20 +151,10 @@ class _DualProblem:
 
     def rates(self, price: float | Array) -> Array:
         """Return the best responses to one price, or one each."""
-        problem = self.problem
-        paid = np.broadcast_to(price, (len(problem.sources),))
+        paid = np.broadcast_to(price, (len(self.problem.sources),))
         rates = np.empty(len(paid))
         for part, numerics in self.parts:
-            cost = problem.sources.refresh_cost[part]
-            unconstrained = numerics.inverse_marginal(cost * paid[part])
-            # No finite rate satisfies a source whose marginal stays above the price: it takes twice the
-            # bandwidth.
-            unconstrained = np.where(np.isinf(unconstrained), 2.0 * problem.bandwidth / cost, unconstrained)
-            rates[part] = np.clip(unconstrained, problem.lower[part], problem.upper[part])
-        if self.pinned is not None:
-            rates = np.where(self.pinned, problem.lower, rates)
-        if self.host_price is not None and self.host_rates is not None:
-            rates = np.where(self.host_price > paid, self.host_rates, rates)
+            rates[part] = self._responses(part, numerics, paid[part])
         return rates
 
     def demand(self, price: float) -> float:
@@ -171,8 +162,37 @@ class _DualProblem:
 
         A source that would be refreshed without limit counts as twice the bandwidth.
         """
-        cost, rates = self.problem.sources.refresh_cost, self.rates(price)
-        return exact_sum(float(np.sum(cost[part] * rates[part])) for part in chunks(len(rates)))
+        return exact_sum(self._uses(price))
+
+    def exceeds(self, price: float, most: float) -> bool:
+        """Return whether more than a bandwidth is used at a price."""
+        known = list[float]()
+        for used in self._uses(price):
+            known.append(used)
+            if not exact_sum(known) <= most:
+                return True
+        return False
+
+    def _uses(self, price: float) -> Iterator[float]:
+        """Yield the bandwidth that each part of the sources uses at a price."""
+        for part, numerics in self.parts:
+            cost = self.problem.sources.refresh_cost[part]
+            yield float(np.sum(cost * self._responses(part, numerics, np.full(len(cost), price))))
+
+    def _responses(self, part: slice, numerics: Numerics, paid: Array) -> Array:
+        """Return the best responses of a part of the sources to prices."""
+        problem = self.problem
+        cost, lower = problem.sources.refresh_cost[part], problem.lower[part]
+        rates = numerics.inverse_marginal(cost * paid)
+        # No finite rate satisfies a source whose marginal stays above the price: it takes twice the
+        # bandwidth.
+        rates = np.where(np.isinf(rates), 2.0 * problem.bandwidth / cost, rates)
+        rates = np.clip(rates, lower, problem.upper[part])
+        if self.pinned is not None:
+            rates = np.where(self.pinned[part], lower, rates)
+        if self.host_price is not None and self.host_rates is not None:
+            rates = np.where(self.host_price[part] > paid, self.host_rates[part], rates)
+        return rates
 
     def solve_bandwidth(self, start: float | None) -> tuple[Array, float, int]:
         """Return rates that use up the bandwidth, price and evaluations."""
