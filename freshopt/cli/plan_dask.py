@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -63,9 +64,8 @@ def plan_in_partitions(
             raise click.UsageError(
                 f"--engine dask reads and writes folders of Parquet files. Leave {name} out."
             )
-    if len(origin.log) != 1:
+    if not origin.log:
         raise click.UsageError("--engine dask needs LOG, a folder of Parquet files. Name it.")
-    folder = origin.log[0]
     for name in _WHOLE_LOG:
         if name in estimation.settings:
             option = f"--{name.replace('_', '-')}"
@@ -88,7 +88,7 @@ def plan_in_partitions(
     request = Wishes.of(Clock(time_unit), {**asked, "draws": 0}, PlanWishes)
     with connected(scheduler), progress(PASSES) as report:
         made = plan_partitions(
-            folder,
+            origin.log,
             request,
             out,
             adapt=own,
@@ -102,7 +102,7 @@ def plan_in_partitions(
     told = Context.of(Facts(out / SUMMARY, made.facts))
     # What other machines warn of stands there alone.
     click.echo(f"{headline(told, width=console_columns(), warned=scheduler is None)}\n")
-    show([*_rows(told, str(folder)), *_statuses(folder)])
+    show([*_rows(told, ", ".join(map(str, origin.log))), *_statuses(origin.log)])
     folders = "".join(f"{table}/, " for table in TABLES)
     folders += "" if made.rows is None else "constraints.parquet, "
     folders += f"summary.json, {settings}"
@@ -118,7 +118,7 @@ def _rows(told: Context, log: str) -> list[tuple[str, str]]:
     return [*(row for each in found for row in each.rows()), ("time", steps)]
 
 
-def _statuses(log: Path) -> list[tuple[str, str]]:
+def _statuses(log: Sequence[Path]) -> list[tuple[str, str]]:
     """Return that statuses are not read, where a log has any."""
     import polars
 

@@ -340,8 +340,9 @@ def first_trials(piece: Piece, weights: Array, bounds: Bounds) -> Array:
         How many sources each of the sample stands for.
     """
     bandwidth = float(bounds.tree.limit[-1])
-    if bandwidth < np.inf:
-        found = _around_price(piece, weights, bounds, bandwidth)
+    found = _around_price(piece, weights, bounds, bandwidth) if bandwidth < np.inf else np.zeros(0)
+    # A bandwidth to spare has a price of 0, far from those of groups.
+    if np.max(found, initial=-np.inf) > 0.5 * TINY_LOG_PRICE:
         found = np.append(found, np.max(found) + ABOVE) if len(bounds) > 1 else found
     else:
         typical = np.clip(piece.typical, piece.lower, piece.upper)

@@ -138,7 +138,9 @@ class PartitionedSources:
                 counts.append(number)
                 labels.append(str(file))
         if not parts or columns is None:
-            raise SourceDataError(f"{path} holds no rows. Write at least one source.")
+            raise SourceDataError(
+                f"no rows are in {list_offenders(map(str, files))}. Write at least one source."
+            )
         unit = None if time_unit is None else check_time_unit(time_unit)
         firsts = tuple(part.first for part in parts)
         return cls(tuple(parts), tuple(labels), firsts, tuple(counts), columns, unit, others or ())
@@ -244,10 +246,9 @@ def read(part: FilePart | Frame, columns: Iterable[str], label: str) -> Table:
 def parquet_files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
     """Return the Parquet files of a folder, file or list."""
     if isinstance(path, list | tuple):
-        files = [Path(one).resolve() for one in path]
-        if not files:
+        if not path:
             raise SourceDataError("the list of Parquet files is empty. Name at least one.")
-        return files
+        return [file for one in path for file in parquet_files(one)]
     place = Path(str(path)).resolve()
     if not place.exists():
         raise SourceDataError(f"there is no file or folder {path}. Check the path.")
@@ -272,7 +273,9 @@ def footer(file: Path) -> Any:  # noqa: ANN401 - pyarrow has no types
 
 def _unreadable(file: object, error: Exception) -> SourceDataError:
     reason = " ".join(str(error).split()).rstrip(".")
-    return SourceDataError(f"{file} cannot be read as Parquet: {reason}. Check that it is a complete file.")
+    return SourceDataError(
+        f"{file} cannot be read as Parquet: {reason}. Check that it is a complete Parquet file."
+    )
 
 
 def _agreed(

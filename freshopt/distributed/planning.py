@@ -38,7 +38,7 @@ from freshopt.distributed.scheduling import Calendar, Scheduled, schedule_part
 from freshopt.distributed.solution import DistributedSolution
 from freshopt.distributed.solving import part_names, require_parts, solve
 from freshopt.distributed.solving import summary as solve_facts
-from freshopt.errors import Heard, SourceDataError, by_weight, hearing
+from freshopt.errors import Heard, SourceDataError, by_weight, hearing, list_offenders
 from freshopt.estimators.default_prior import default_prior
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.gamma_prior import ENOUGH, GammaPrior
@@ -212,9 +212,10 @@ def plan(
     request = replace(request, constraints=as_constraints(request.constraints or ()))
     column_rows(as_constraints(request.constraints), None, {})
     unit = check_time_unit(time_unit)
-    files = [file for file in parquet_files(log) if footer(file).num_rows]
+    whole = parquet_files(log)
+    files = [file for file in whole if footer(file).num_rows]
     if not files:
-        raise SourceDataError(f"{log} holds no rows. Write at least one crawl.")
+        raise SourceDataError(f"no rows are in {list_offenders(map(str, whole))}. Write at least one crawl.")
     _rehearse(request)
     with hearing() as heard:
         estimation.require_conditional(files, answers_are_changes=answers_are_changes)

@@ -36,6 +36,8 @@ SLOW = 6.0
 APART = 1e-9
 # Relative width of a bracket around the least price of many that are as good.
 EDGE = 1e-13
+# Of a bracket whose ends are neighbouring floats.
+CLOSED = float(np.finfo(np.float64).eps)
 # Beyond these, log prices are ends of the floats, and log demands are none.
 FAR, FLAT = 600.0, 30.0
 
@@ -57,12 +59,14 @@ class Bracket(NamedTuple):
         """Return a bound on the loss of mixing both ends.
 
         In units of price·limit.
-        It is inf while the least of many prices is not known.
+        It is inf while the least of many prices is not known, and 0 where no float is between the ends.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             jump, width = np.exp(np.minimum(self.above, FAR)) - np.exp(self.below), self.high - self.low
-            unknown = (self.slack > 0.0) & (width > EDGE * np.maximum(1.0, np.abs(self.high)))
-            return np.where(self.above <= self.slack, 0.0, np.where(unknown, np.inf, jump * width))
+            size = np.maximum(1.0, np.abs(self.high))
+            unknown = (self.slack > 0.0) & (width > EDGE * size)
+            least = (self.above <= self.slack) | (width <= CLOSED * size)
+            return np.where(least, 0.0, np.where(unknown, np.inf, jump * width))
 
 
 class Trials:

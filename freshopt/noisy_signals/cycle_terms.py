@@ -70,6 +70,8 @@ def mean_decay(z: float) -> float:
 
 def poisson_density(k: float, x: float) -> float:
     """Return e^{−x}x^k/k!."""
+    if x <= 0.0:
+        return 1.0 if k == 0.0 else 0.0
     return math.exp(k * math.log(x) - x - math.lgamma(k + 1.0))
 
 

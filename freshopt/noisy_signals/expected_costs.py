@@ -213,14 +213,17 @@ def before_end(n: float, end: float, eta: float, density: float, reached: float,
 def waited_for(many: float, eta: float, q: CostRow) -> tuple[float, float]:
     """Return length and V of the first numbers of signals.
 
-    So many surely come. In the time with n signals E (1 − y)^M = (g/(g + ay))·((1 − py)g/(g + ay))ⁿ.
+    So many surely come. In the time with n signals E (1 − y)^M = (g/(g + ay))·((1 − py)g/(g + ay))ⁿ. Before
+    the first one that is 1 but for little, which its sum keeps to all digits.
     """
     a, g = q.silent, q.signals
     cost = q.linear * many * (0.5 * q.precision * (many - 1.0) + 0.5 * a / g * (many + 1.0))
     for j in range(len(q.nodes)):
         y = q.nodes[j]
         decay = many * (q.losses[j] + math.log1p(a * y / g)) if many > 0.0 else 0.0
-        cost += q.weights[j] * (many + g * math.expm1(-decay) / y)
+        ended = -math.expm1(-decay)
+        later = many - (g + a * y) * ended / y if many > 1.0 else 0.0
+        cost += q.weights[j] * (a * ended + later)
     return many / g, (eta * many - cost) / g
 
 

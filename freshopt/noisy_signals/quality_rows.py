@@ -65,10 +65,7 @@ BINOMIAL = np.array([[1.0, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 2, 1, 0, 0], [1, 3,
 
 def peak(n: float, low: float, high: float) -> float:
     """Return the largest e^{−x}xⁿ/n! between two x."""
-    x = min(max(n, low), high)
-    if n <= 0.0 or x <= 0.0:
-        return math.exp(-x) if n == 0.0 else 0.0
-    return poisson_density(n, x)
+    return poisson_density(n, min(max(n, low), high)) if n >= 0.0 else 0.0
 
 
 def bound_of(n: float, low: float, high: float, q: CostRow, memory: Array) -> float:

@@ -250,6 +250,11 @@ def test_on_the_command_line(run: Run, tmp_path: Path) -> None:
     expected = pl.read_parquet("memory/rates.parquet")
     assert found["rate"].to_numpy() == pytest.approx(expected["rate"].to_numpy(), rel=EXACT)
     refuse(tmp_path, dask, ["already holds a result"])
+    files = (f"in/{k}.parquet" for k in range(3))
+    assert (
+        "in/0.parquet, in/1.parquet, in/2.parquet: " in run("plan", *files, *dask[2:], "--overwrite").output
+    )
+    assert pl.concat(parts(tmp_path / "out", "rates")).sort("source").equals(found)
     (tmp_path / "in" / "2.parquet").unlink()
     run(*dask, "--overwrite")  # fewer parts than before
     assert len(parts(tmp_path / "out", "rates")) == 2
@@ -269,6 +274,7 @@ def test_on_the_command_line(run: Run, tmp_path: Path) -> None:
         (("in", "--engine", "dask", "--importance", "absent"), "no file or folder absent"),
         (("absent", "--engine", "dask"), "no file or folder absent"),
         (("--engine", "dask"), "needs LOG, a folder"),
+        (("in/0.parquet", "in/9.parquet", "--engine", "dask"), "no file or folder in/9.parquet"),
     ],
 )
 @pytest.mark.usefixtures("run")

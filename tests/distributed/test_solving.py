@@ -141,6 +141,34 @@ def test_a_jump_shared_by_half_the_sources_is_mixed(
     assert found.passes <= HOLD
 
 
+@pytest.mark.parametrize("importance", [1e-3, 1.0, 1e5])
+def test_a_price_between_neighbouring_floats_is_not_sought(
+    importance: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Demand falls there from 470 times the bandwidth to nearly nothing."""
+    monkeypatch.setattr(driver, "COLLECTED", 0)
+    columns = {"change_rate": [3e-6, 140.0], "importance": [0.1, importance], "signalled": [True, True]}
+    found = fo.distributed.solve(BINARY, write(tmp_path / "in", pl.DataFrame(columns), 2), 0.3)
+    assert rates_of(found) == pytest.approx([3e-6, 0.3 - 3e-6], rel=SCALAR)
+    assert found.price == pytest.approx(importance / 140.0, rel=SCALAR)
+    assert found.relative_gap <= EXACT
+    assert found.passes <= HOLD + 2
+
+
+@pytest.mark.parametrize("bandwidth", [1e4, 1e9])
+def test_limits_of_all_hosts_below_a_bandwidth_to_spare_take_few_passes(
+    bandwidth: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "COLLECTED", 0)
+    frame, limits = web(3_000, seed=2, hosts=150)
+    frame = frame.filter(pl.col("host") != "h0")
+    found = fo.distributed.solve(HARMONIC, write(tmp_path / "in", frame, 2), bandwidth, limits)
+    assert found.price == 0.0
+    assert found.used == pytest.approx(math.fsum(limits.values()), rel=SCALAR)
+    assert found.relative_gap <= EXACT
+    assert found.passes <= HOLD + 2
+
+
 def test_bandwidth_to_spare_has_no_price(tmp_path: Path) -> None:
     frame = pl.DataFrame({"change_rate": [1.0, 2.0, 3.0], "signalled": [True, True, True]})
     found = fo.distributed.solve(BINARY, write(tmp_path / "in", frame, 2), 10.0)

@@ -11,7 +11,7 @@ import pytest
 import freshopt as fo
 from freshopt.dual_search.quick_search import fill_quickly
 from freshopt.noisy_signals import NoisySignalFreshness, WithNoisySignals, quality_tables
-from freshopt.noisy_signals.expected_costs import Cost, cost_row, moments
+from freshopt.noisy_signals.expected_costs import Cost, cost_row, expected_cost, harmonic_nodes, moments
 from freshopt.noisy_signals.quality_lookup import ends_at
 from freshopt.noisy_signals.quality_rows import COLUMNS, ETA, OFF, ROUNDED, VALUE, WIDTH, rows_of
 from freshopt.noisy_signals.quality_tables import QualityTables
@@ -76,6 +76,29 @@ def test_the_fifth_derivative_is_within_its_bound(cost: Cost, recall: float, pre
                 # Central differences of the fifth order, of an error of a hundredth.
                 fifth = (-at[0] + 4 * at[1] - 5 * at[2] + 5 * at[4] - 4 * at[5] + at[6]) / (2 * step**5)
                 assert abs(fifth) <= bend * 1.001
+
+
+@pytest.mark.parametrize("cost", [BINARY, TWO_NODES], ids=["binary", "two nodes"])
+@pytest.mark.parametrize("silent", [1e-6, 2e-8, 1e-10])
+def test_values_keep_their_digits_where_nearly_all_changes_are_announced(cost: Cost, silent: float) -> None:
+    """A cycle surely ends with the first signal, at costs far below those of a signal."""
+    eta, precision = 200.0 * silent, 0.4
+    with mpmath.workdps(30):
+        ends = [0, *(k * silent for k in (1, 3, 10, 30, 100)), eta]
+        exact = mpmath.quad(lambda at: length(at, 1.0 - silent, precision, cost), ends)
+    assert moments(eta, cost_row(1.0 - silent, precision, 10.0, cost)).value == pytest.approx(
+        float(exact), rel=1e-13, abs=0.0
+    )
+
+
+@pytest.mark.parametrize("recall", [0.5, 0.9, 1.0 - 3e-6])
+def test_a_threshold_but_for_rounding_on_what_a_signal_costs(recall: float) -> None:
+    """Perhaps it is still waited for then, for no time."""
+    for precision in (0.3, 0.9, 1.0 - 1e-6, 1.0 - 1e-12):
+        q = cost_row(recall, precision, 20.0, Cost(0.0, *harmonic_nodes()))
+        eta = expected_cost(0.0, 1.0, q)
+        near = [moments(eta + k * np.spacing(eta), q).length for k in range(-8, 9)]
+        assert near == pytest.approx([near[0]] * 17, rel=1e-12)
 
 
 @pytest.mark.parametrize(("recall", "precision"), QUALITIES)
