@@ -35,7 +35,7 @@ from freshopt.interior_point.barrier_rows import solve_barrier
 from freshopt.interior_point.infeasibility import explain
 from freshopt.interior_point.kink_windows import solve_windows
 from freshopt.interior_point.linear_pieces import jumps, sampled_pieces
-from freshopt.interior_point.priced_sums import solve_priced
+from freshopt.interior_point.priced_sums import priced_alone, solve_priced
 from freshopt.interior_point.row_layout import arrow_of
 from freshopt.interior_point.solve_rows import CONFLICT, RowAnswer, solve_rows
 from freshopt.modelling.constraints.usages import rates_of
@@ -94,7 +94,11 @@ class InteriorPoint:
         if isinstance(problem.objective, Worst):
             further = problem.objective.then == "next"
             return "it ends at the worst group; use Leximin for the next" if further else None
-        return problem.unknown_atom.rstrip(".") or _too_many(problem.program)
+        program = problem.program
+        if problem.unknown_atom or program is None:
+            return problem.unknown_atom.rstrip(".") or None
+        many = _too_many(program)
+        return None if many is None or priced_alone(program) else many
 
     def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
         """Solve the dual and certify the rates."""
@@ -106,7 +110,13 @@ class InteriorPoint:
         if program is None:
             program = general_program(problem, (), None, once=False)
         try:
-            found, note = self._found(program, start)
+            alone = solve_priced(program)
+            if alone is not None and alone.gap <= ALONE:
+                found, note = alone, "The search was over the price of each sum alone."
+            elif many := _too_many(program):
+                return Answer(None, status=Status.FAILED, note=f"The search over prices stalled, and {many}.")
+            else:
+                found, note = self._found(program, start)
         except np.linalg.LinAlgError:
             note = "Newton's matrix of the rows is singular: limits or costs are too far apart."
             return Answer(None, status=Status.FAILED, note=note)
@@ -131,9 +141,6 @@ class InteriorPoint:
     def _found(self, program: Program, start: Array | None) -> tuple[RowAnswer, str]:
         """Return the answer of the search that suits, and a note."""
         first, why = None, "sources without curvature have best responses that jump"
-        alone = solve_priced(program)
-        if alone is not None and alone.gap <= ALONE:
-            return alone, "The search was over the price of each sum alone."
         looked = sampled_pieces(program)
         if bool(np.any(looked.crowded)):
             near = solve_windows(program, self.tolerance, iterations=self.limit)
@@ -156,10 +163,10 @@ class InteriorPoint:
         return second, f"The search was over rates and multipliers: {why}.{end}"
 
 
-def _too_many(program: Program | None) -> str | None:
+def _too_many(program: Program) -> str | None:
     """Return that Newton's matrix of the rows would not fit, or None."""
-    m = 0 if program is None else len(program.rows)
-    if program is None or m * m <= CELLS:
+    m = len(program.rows)
+    if m * m <= CELLS:
         return None
     arrow = arrow_of(program.rows)
     if arrow is not None and len(arrow.others) * m <= CELLS:

@@ -218,8 +218,6 @@ HOLD, HOLD_PLAIN, HOLD_ALIKE = 200.0, 80.0, 25.0
 ALIKE = "all alike"
 # A certificate holds up to this relative gap.
 PROVED = 1e-12
-# A cost below this share of the importances vanishes; its gap is beside that.
-VANISHING = 1e-12
 # A solve that takes more ADD than this is repeated, up to so many times.
 SUSPECT, REPEATS = 5.0, 3
 
@@ -272,8 +270,7 @@ def measure(cell: Cell, which: Input, add: float) -> Row:
         if settled or (least <= SUSPECT * add and which.n >= 10**6):
             break
     proof = solution.certificate
-    least_value = VANISHING * float(np.sum(task.sources.importance))
-    gap = None if proof is None else min(proof.relative_gap, proof.gap / least_value)
+    gap = None if proof is None else proof.relative_gap
     used = float(np.sum(task.sources.refresh_cost * solution.rates)) if solution.rates is not None else 0.0
     return {
         **which._asdict(),

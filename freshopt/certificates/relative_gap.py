@@ -12,7 +12,9 @@ Hence P ≤ 2(G + H), and rates that lose δ·H have a relative gap of at least 
 of the cost, which is made only where float64 resolves G in P + |cost|; smaller gaps are relative to that.
 
 A cost and a gap that are nothing beside the cost without refreshes have a relative gap of 0
-(`freshopt.certificates.vanishing_cost`).
+(`freshopt.certificates.vanishing_cost`). Where refreshes save all but 1e-9 of that and the gap is a few ulp
+of what they save, it is relative to what they save: slopes and costs that are differences of terms as large
+tell no less apart.
 
 Limits are met to a few ulp, which have a price too. Where min_rate nearly fills a limit and rates above it
 matter much, as those of sources that would have none, that is no small part of the scale. Then a gap of the
@@ -28,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.certificates.duality_gap import Gap
-from freshopt.certificates.vanishing_cost import cost_without_refreshes, vanishes
+from freshopt.certificates.vanishing_cost import FAR, cost_without_refreshes, vanishes
 from freshopt.errors import list_offenders
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import Array, BoolArray, exact_sum, is_scalar, total
@@ -89,11 +91,19 @@ class RelativeGap:
     vanishing: bool = False
 
     def unless_nothing(self, cost: float, short: float, unrefreshed: Callable[[], float]) -> RelativeGap:
-        """Return gaps of 0 where cost and gap are nothing, else these."""
-        proved = self.beyond_rounding <= MENTIONED and cost > short
-        return VANISHING if not proved and vanishes(cost, short, unrefreshed) else self
+        """Return gaps of 0 where cost and gap are nothing, or beside what refreshes save, else these."""
+        if cost < 0.0 or (self.beyond_rounding <= MENTIONED and cost > short):
+            return self
+        whole = unrefreshed() if cost + short > 0.0 else 0.0
+        if vanishes(cost, short, whole):
+            return VANISHING
+        if not (cost <= FAR * whole and short <= FEW_ULP * whole):
+            return self
+        beside = short / (whole - cost)
+        return RelativeGap(beside, beside, f"refreshes leave {cost / whole:.1g} of the cost: {_BESIDE}")
 
 
+_BESIDE = "the gap is beside what they save, of which it is rounding."
 VANISHING = RelativeGap(0.0, 0.0, "", vanishing=True)
 # Of rates whose cost or bound is infinite.
 NOTHING = RelativeGap(math.inf, math.inf, "the cost or the bound is infinite at these rates.")

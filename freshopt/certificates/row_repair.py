@@ -2,7 +2,8 @@
 
 Rates are clipped to their bounds. Where every row rises in the rates (budgets), sources of rows that are over
 are shrunk towards their lower bounds, row by row; where every row falls (targets), they are scaled up. Rows
-of both kinds are met by mixing with rates ρ° strictly inside: G_j((1−ε)ρ + ερ°) ≤ b_j by convexity, with
+of both kinds are met by shrinking if that leaves those that fall met, as where the former are over by
+rounding; else by mixing with rates ρ° strictly inside: G_j((1−ε)ρ + ερ°) ≤ b_j by convexity, with
 
     ε = max_j over_j/(over_j + slack°_j).
 
@@ -103,6 +104,10 @@ def _repaired(program: Program, held: Program, rates: Array, interior: Sequence[
         return _until_met(held, rates, _shrunk)
     if bool(np.all(falling)):
         return _until_met(held, rates, _raised)
+    # Rows that rise, over by little, may be met at no harm to the others.
+    less = _until_met(replace(held, rows=held.rows.only(rising)), rates, _shrunk)
+    if less is not None and not bool(np.any(excess(held, less)[0] > 0.0)):
+        return less
     best, cost = None, np.inf
     for inside in interior or interior_points(held):
         mixed = _mixed(held, rates, inside)

@@ -11,8 +11,6 @@ Where a source without refreshes costs infinitely much, its cost at half the rat
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from freshopt.compiled.columns import spread
@@ -26,21 +24,8 @@ NOTHING_LEFT, NOTHING_PROVED = 1e-15, 1e-14
 SAMPLE, FAR = 256, 1e-9
 
 
-def vanishes(cost: float, short: float, unrefreshed: Callable[[], float]) -> bool:
-    """Return whether a cost and its gap are nothing.
-
-    Parameters
-    ----------
-    cost, short : float
-        The cost and its duality gap, finite.
-    unrefreshed : callable
-        Returns the cost without refreshes; called only where it can matter.
-    """
-    if cost < 0.0:
-        return False
-    if cost == short == 0.0:
-        return True
-    whole = unrefreshed()
+def vanishes(cost: float, short: float, whole: float) -> bool:
+    """Return whether a cost and its gap are nothing beside the cost without refreshes."""
     return cost <= NOTHING_LEFT * whole and short <= NOTHING_PROVED * whole
 
 

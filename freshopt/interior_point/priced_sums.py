@@ -5,7 +5,8 @@ p − λ, with λ the price outside, rises: they meet once, at p = λ + φ'(D(p)
 falls with λ. A limit is a cost that ends there; hosts under a bandwidth are groups of no other cost. D is
 near a power of p, as a secant in logarithms through the last two passes has it, and φ' is known: all meet at
 prices that are found without a look at the sources, be it on a step of a tariff, at its end, at a limit or
-on a smooth cost. One pass over the sources serves all sums.
+on a smooth cost, and be it a price or a utility, whose φ' is below 0. One pass over the sources serves all
+sums.
 """
 
 from __future__ import annotations
@@ -15,15 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from freshopt.autodiff.kinked_atoms import LEFT, RIGHT
 from freshopt.certificates.row_gap import RowGap
 from freshopt.interior_point.linear_pieces import curveless
 from freshopt.interior_point.solve_rows import RowAnswer
+from freshopt.interior_point.sum_costs import SumCosts, Sums, sums_of
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray
 from freshopt.numerics.bracketed_roots import bracketed_roots
-from freshopt.separable.derived_kernel import DerivedNumerics
+from freshopt.separable.kernel import Numerics
 from freshopt.separable.program import Program
-from freshopt.separable.rows import RATE, Rows
 from freshopt.separable.usage_costs import UsageCosts
 
 # Passes at most; 9 programs of a million sources need 4 to 9, demand that all but jumps some 60.
@@ -51,8 +51,6 @@ _NOTHING = 1e-290
 _LOOKED_AT = 2000
 # Where demand is 0 or infinite the price moves by this factor.
 _FAR = 1e3
-# Coefficients of a group are multiples of the whole's if their ratios differ by no more, relatively.
-_PROPORTIONAL = 8 * float(np.finfo(np.float64).eps)
 
 
 def solve_priced(program: Program) -> RowAnswer | None:
@@ -61,115 +59,21 @@ def solve_priced(program: Program) -> RowAnswer | None:
     Sums share no source, but for one of all of them; None where there are other rows, and where a search
     stalls.
     """
-    numerics = program.numerics
-    if not isinstance(numerics, UsageCosts) or not isinstance(numerics.usages, DerivedNumerics):
+    numerics, sums = program.numerics, _tree(program)
+    if sums is None or not isinstance(numerics, UsageCosts):
         return None
-    n, rows = int(np.argmax(numerics.usage)), program.rows
-    own = rows.source < n
-    if bool(np.any(rows.kind != RATE)) or bool(np.any((rows.coefficient > 0.0) != own)):
-        return None
-    sums = _levels(rows, n)
-    if sums is None:
-        return None
+    n = len(sums[0].of)
     looked = np.arange(0, n, max(1, n // _LOOKED_AT))
     low = program.lower[looked]
     high = np.minimum(program.upper[looked], low + 2.0 * np.maximum(program.typical[looked], low))
     with np.errstate(all="ignore"):
         some = numerics.sources.take(looked)
         straight = curveless(some, low, high) & (high > low) & (some.marginal(high) != 0.0)
-        found = None if bool(np.any(straight)) else _Search(program, numerics, *sums).run()
+        found = None if bool(np.any(straight)) else _Search(program, numerics.sources, *sums).run()
         if found is None:
             return None
         gap, y = RowGap.of(program, found.rates), found.multipliers
-        return replace(found, gap=gap.at(y) / (abs(gap.cost) + float(np.dot(y, rows.limits))))
-
-
-class _Sums(NamedTuple):
-    """Sums that share no source, with rows of cost and limit.
-
-    `of` is each source's sum, the number of sums where it has none; −1 stands for no row. Rows of limits have
-    `scale` times the coefficients.
-    """
-
-    of: IntArray
-    coefficient: Array
-    cost_row: IntArray
-    limit_row: IntArray
-    scale: Array
-
-    @classmethod
-    def among(cls, rows: Rows, chosen: BoolArray, priced: BoolArray, n: int) -> _Sums | None:
-        """Return the sums of n sources that chosen rows have, or None."""
-        m, row_of, size = len(rows), np.full((2, n), -1), np.ones((2, n))
-        for kind, of_kind in enumerate((priced, ~priced)):
-            some = np.flatnonzero((chosen & of_kind)[rows.row] & (rows.source < n))
-            source = rows.source[some]
-            row_of[kind, source], size[kind, source] = rows.row[some], rows.coefficient[some]
-            if np.count_nonzero(row_of[kind] >= 0) < len(some):
-                return None
-        first = np.where(row_of[0] >= 0, *row_of)
-        second = np.where(row_of[0] >= 0, row_of[1], -1)
-        ratio = np.where(second >= 0, size[1] / size[0], 1.0)
-        partner, scale = np.full(m + 1, -1), np.ones(m + 1)
-        partner[first], scale[first] = second, ratio
-        named = np.flatnonzero(np.bincount(first + 1, minlength=m + 1)[1:])
-        limit_row = np.where(priced[named], partner[named], named)
-        # Two rows that share a source share all, in one unit.
-        once = np.bincount(limit_row[limit_row >= 0], minlength=m) <= 1
-        agree = (partner[first] == second) & (np.abs(ratio - scale[first]) <= _PROPORTIONAL * ratio)
-        if not bool(np.all(once)) or not bool(np.all(agree | (first < 0))):
-            return None
-        place = np.full(m + 1, len(named))
-        place[named] = np.arange(len(named))
-        coefficient = np.where(first < 0, 0.0, np.where(row_of[0] >= 0, *size))
-        cost_row = np.where(priced[named], named, -1)
-        return cls(place[first], coefficient, cost_row, limit_row, scale[named])
-
-
-class _Costs(NamedTuple):
-    """Costs of what sums use, up to limits.
-
-    `place` is where the numerics have them, −1 for none.
-    """
-
-    numerics: DerivedNumerics
-    place: IntArray
-    least: Array
-    most: Array
-    limit: Array
-
-    @classmethod
-    def of(cls, sums: _Sums, program: Program, numerics: DerivedNumerics, n: int) -> _Costs:
-        """Return the costs of sums, then those of what has none."""
-        rows, some = program.rows, np.flatnonzero(program.rows.source >= n)
-        variable = np.full(len(rows) + 1, -1)
-        variable[rows.row[some]] = rows.source[some] - n
-        place = np.append(variable[sums.cost_row], -1)
-        least, most = (
-            np.where(place >= 0, column[n + place], none)
-            for column, none in ((program.lower, 0.0), (program.upper, np.inf))
-        )
-        limit = np.append(rows.limits, np.inf)[np.append(sums.limit_row, -1)]
-        return cls(numerics, place, least, most, limit / np.append(sums.scale, 1.0))
-
-    def take(self, index: IntArray | BoolArray) -> _Costs:
-        """Return the costs of some sums."""
-        least, most, limit = (column[index] for column in (self.least, self.most, self.limit))
-        return _Costs(self.numerics, self.place[index], least, most, limit)
-
-    def slopes(self, used: Array, near: float = 0.0) -> tuple[Array, Array]:
-        """Return slopes on either side of uses, kinks so `near` included."""
-        some, most = np.flatnonzero(self.place >= 0), np.minimum(self.most, self.limit)
-        found, ends = np.zeros((2, len(used))), (used * (1.0 - near), used * (1.0 + near))
-        if len(some):
-            own = self.numerics.take(self.place[some])
-            for side, (at, end) in enumerate(zip((LEFT, RIGHT), ends, strict=True)):
-                within = np.clip(end[some], self.least[some], self.most[some])
-                found[side, some] = -own.marginal(within, at)
-        left = np.where(ends[0] > most, np.inf, np.where(ends[0] <= self.least, 0.0, found[0]))
-        right = np.where(ends[1] >= most, np.inf, np.where(ends[1] < self.least, 0.0, found[1]))
-        none = np.isnan(left) | np.isnan(right)
-        return np.where(none, np.inf, np.maximum(left, 0.0)), np.where(none, np.inf, right)
+        return replace(found, gap=gap.at(y) / (abs(gap.cost) + float(np.dot(y, np.abs(program.rows.limits)))))
 
 
 @dataclass(frozen=True)
@@ -179,7 +83,7 @@ class _Demand:
     It is log u = y + elasticity·(log p − x), p the price outside and their own.
     """
 
-    costs: _Costs
+    costs: SumCosts
     x: Array
     y: Array
     elasticity: Array
@@ -193,16 +97,18 @@ class _Demand:
     def excess(self, z: Array) -> Array:
         """Return log price of uses less log slope."""
         right = self.costs.slopes(np.exp(z))[1]
-        return np.clip(self._log_price(z) - np.log(self.outside + right), -LARGEST, LARGEST)
+        asked = np.log(np.maximum(0.0, self.outside + right))
+        return np.clip(self._log_price(z) - asked, -LARGEST, LARGEST)
 
     def meeting(self, near: Array) -> tuple[Array, Array]:
         """Return uses, tried `near` a log, and own prices that meet demand."""
         costs, z = self.costs, self.y.copy()
         base = costs.slopes(np.exp(z), _ON)
         side = self._side(z, base)
-        edge = np.log(self.outside + np.where(side > 0, base[1], base[0]))
-        most = np.minimum(np.minimum(costs.most, costs.limit), LARGEST)
-        edge = np.clip(z + self.elasticity * (edge - self.x), np.log(SMALLEST), np.log(most))
+        edge = np.log(np.maximum(0.0, self.outside + np.where(side > 0, base[1], base[0])))
+        least, most = costs.ends()
+        least, most = np.maximum(least, SMALLEST), np.minimum(most, LARGEST)
+        edge = np.clip(z + self.elasticity * (edge - self.x), np.log(least), np.log(most))
         low, high = np.minimum(z, edge), np.maximum(z, edge)
         for trial in (edge, near):
             some = np.flatnonzero(side)
@@ -218,7 +124,8 @@ class _Demand:
             own, begin, end = self.take(some), low[some], high[some]
             z[some] = bracketed_roots(own, begin, end, own.excess(begin), own.excess(end))[0]
         used = np.exp(z)
-        used = np.where(np.abs(used - most) <= _ON * used, most, used)
+        for end in (least, most):
+            used = np.where(np.abs(used - end) <= _ON * used, end, used)
         left, right = costs.slopes(used, _ON)
         return used, np.clip(np.exp(self._log_price(z)) - self.outside, left, right)
 
@@ -229,8 +136,23 @@ class _Demand:
         """Return 1 where use is too little, −1 where too much."""
         left, right = slopes
         price = self._log_price(z)
-        less = price > np.log(self.outside + right) + _EVEN
-        return less.astype(np.int64) - (price < np.log(self.outside + left) - _EVEN)
+        least, most = (np.log(np.maximum(0.0, self.outside + side)) for side in (right, left))
+        return (price > least + _EVEN).astype(np.int64) - (price < most - _EVEN)
+
+
+def priced_alone(program: Program) -> bool:
+    """Return whether sums are on a tree, so that prices alone are searched."""
+    return _tree(program) is not None
+
+
+def _tree(program: Program) -> tuple[Sums, Sums | None] | None:
+    """Return the groups and the whole, or None."""
+    if not isinstance(program.numerics, UsageCosts):
+        return None
+    sums = sums_of(program, int(np.argmax(program.numerics.usage)))
+    # What all sources share may bring a price below 0, which the search has none of.
+    rising = sums is None or sums[1] is None or bool(np.all(sums[1].costs.rises))
+    return sums if rising else None
 
 
 class _Seen(NamedTuple):
@@ -254,18 +176,18 @@ class _Search:
     The last one has the sources of no group.
     """
 
-    def __init__(self, program: Program, numerics: UsageCosts, groups: _Sums, whole: _Sums | None) -> None:
-        assert isinstance(numerics.usages, DerivedNumerics)
-        n, self.m, self.passes = len(groups.of), len(groups.scale), 0
-        self.program, self.groups, self.whole, self.group = program, groups, whole, groups.of
-        self.costs = _Costs.of(groups, program, numerics.usages, n)
+    def __init__(self, program: Program, sources: Numerics, groups: Sums, whole: Sums | None) -> None:
+        n, self.m, self.passes = len(groups.of), groups.costs.count - 1, 0
+        self.program, self.group, self.costs = program, groups.of, groups.costs
         self.coefficient, self.per = groups.coefficient, np.ones(self.m + 1)
-        self.top: _Costs | None = None
+        self.top: SumCosts | None = None
+        self.unit = self.coefficient
         if whole is not None:
-            self.coefficient = np.where(self.group < self.m, self.coefficient, whole.coefficient)
-            self.per[self.group] = whole.coefficient / self.coefficient
-            self.top = _Costs.of(whole, program, numerics.usages, n).take(np.zeros(1, dtype=np.int64))
-        self.sources, self.lower, self.upper = numerics.sources, program.lower[:n], program.upper[:n]
+            self.unit = whole.coefficient
+            self.coefficient = np.where(self.group < self.m, self.coefficient, self.unit)
+            self.per[self.group] = self.unit / self.coefficient
+            self.top = whole.costs.take(np.zeros(1, dtype=np.int64))
+        self.sources, self.lower, self.upper = sources, program.lower[:n], program.upper[:n]
         self.near, self.usual, self.floor, self.ceiling = np.zeros(self.m + 1), 1.0, 0.0, np.inf
 
     def run(self) -> RowAnswer | None:
@@ -288,7 +210,9 @@ class _Search:
             elasticity = np.where(usable, np.clip(found, _STEEP, _FLAT), elasticity)
             known = np.isfinite(x) & np.isfinite(y)
             last = np.where(known, x, last[0]), np.where(known, y, last[1])
-            lost = ~np.isfinite(y) | ~np.isfinite(last[1])
+            # Sources may have all that there is for them, at a price of 0 that a utility would lower.
+            full = (price <= _NOTHING) & (outside * self.per + right <= 0.0)
+            lost = ~np.isfinite(y) | ~np.isfinite(last[1]) | full
             seen = _Seen(price, used, *last, elasticity, right, lost)
             # Together they are soon met; if not, the price outside waits for the groups.
             together = k < _TOGETHER or self.top is None
@@ -302,7 +226,7 @@ class _Search:
                     bought, own = self._meet(seen, outside)
             aside = outside * self.per
             inside = (aside + left <= price * (1.0 + _EVEN)) & (
-                price <= (aside + right) * (1.0 + _EVEN) + _NOTHING
+                price <= np.maximum(0.0, aside + right) * (1.0 + _EVEN) + _NOTHING
             )
             # A price outside that moves may leave what was beyond a bracket inside.
             low, low_from = np.where(low_from < outside, (low, low_from), ((0.0,), (-np.inf,)))
@@ -332,7 +256,8 @@ class _Search:
             following = aside + own
             slow = (k >= _PATIENT) & (width > 0.5 * before)
             before = np.where(slow, np.inf, width)
-            usable = (following > low) & (following < high) & ~np.isinf(y) | (used == 0.0) & ~slow
+            usable = (following > low) & (following < high) & ~np.isinf(y)
+            usable |= (used == 0.0) & ~slow & (following > 0.0)
             far = np.sqrt(np.maximum(low, high / _FAR**2)) * np.sqrt(np.minimum(high, low * _FAR**2))
             price_below = np.where(price > 0.0, price, high) / _FAR
             far = np.where(low == 0.0, price_below, np.where(np.isinf(high), price * _FAR, far))
@@ -387,34 +312,28 @@ class _Search:
         x, y = np.where(lost, 0.0, (seen.x, seen.y))
         used, own = _Demand(self.costs, x, y, seen.elasticity, aside).meeting(self.near)
         self.near = np.log(used)
-        without = np.where(seen.used == 0.0, seen.right, seen.price * _FAR)
+        stays = (seen.used == 0.0) | (seen.price <= _NOTHING)
+        without = np.where(stays, seen.right, seen.price * _FAR)
         return np.where(lost, seen.used, used), np.where(lost, without, own)
 
     def _start(self) -> tuple[float, Array]:
         """Return a price outside, and one for each sum beside it."""
         looked = np.arange(0, len(self.group), max(1, len(self.group) // _LOOKED_AT))
-        typical = self.program.typical
-        rates, unit, share = typical[: len(self.group)], self.coefficient, 1.0
-        if self.top is not None and self.whole is not None:
-            unit = self.whole.coefficient
-            most = float(min(self.top.most[0], self.top.limit[0]))
-            share = min(1.0, most / float(np.sum(unit * rates)))
-        value = self.sources.take(looked).marginal(share * rates[looked]) / unit[looked]
+        rates, share = self.program.typical[: len(self.group)], 1.0
+        used = self._used(rates)
+        if self.top is not None:
+            share = min(1.0, float(self.top.ends()[1][0] / np.sum(self.per * used)))
+        value = self.sources.take(looked).marginal(share * rates[looked]) / self.unit[looked]
         usual = value[(value > 0.0) & np.isfinite(value)]
         guess = float(np.median(usual)) if len(usual) else 1.0
-        slope = self._typical_slopes(self.costs, share)
+        slope = self.costs.slopes(np.clip(share * used, *self.costs.ends()))[1]
         if self.top is None:
             usable = (slope > 0.0) & np.isfinite(slope)
             other = float(np.median(slope[usable])) if bool(np.any(usable)) else guess
             return 0.0, np.append(np.where(usable, slope, other)[:-1], 0.0)
-        of_whole = float(self._typical_slopes(self.top, 1.0)[0])
+        of_whole = float(self.top.slopes(np.clip([np.sum(self.per * used)], *self.top.ends()))[1][0])
         outside = of_whole if 0.0 < of_whole < np.inf else guess
-        return outside, np.where(np.isfinite(slope), slope, 0.0)
-
-    def _typical_slopes(self, costs: _Costs, share: float) -> Array:
-        """Return the slopes of costs at a share of typical uses."""
-        typical = share * self.program.typical[len(self.group) + costs.place]
-        return np.where(costs.place < 0, 0.0, costs.slopes(np.clip(typical, costs.least, costs.most))[1])
+        return outside, np.where(np.isfinite(slope) & (outside * self.per + slope > 0.0), slope, 0.0)
 
     def _demand(self, price: Array) -> tuple[Array, Array]:
         """Return best responses, and what each sum uses."""
@@ -446,41 +365,18 @@ class _Search:
                 self.lower,
                 self.upper,
             )
+        if self.top is not None:  # what all use is met to rounding of its own
+            most = float(self.top.ends()[1][0])
+            rates = np.maximum(self.lower, rates * min(1.0, most / float(np.sum(self.unit * rates))))
         used = self._used(rates)
         price = np.zeros(len(self.program.rows))
         every = np.concatenate((rates, np.empty(len(self.program) - len(rates))))
-        levels = [(self.groups, self.costs, used, own)]
-        if self.top is not None and self.whole is not None:
-            levels.append((self.whole, self.top, np.array([np.sum(self.per * used)]), np.array([outside])))
-        for sums, costs, amount, paid in levels:
-            some = np.arange(len(sums.scale))
-            costs, at, paid = costs.take(some), amount[some], paid[some]
-            # What is paid beyond the slope of the cost is for the limit.
-            for_cost = np.minimum(paid, costs._replace(limit=np.full(len(some), np.inf)).slopes(at, _ON)[1])
-            priced, limited = sums.cost_row >= 0, sums.limit_row >= 0
-            price[sums.cost_row[priced]] = np.where(limited, for_cost, paid)[priced]
-            price[sums.limit_row[limited]] = (np.where(priced, paid - for_cost, paid) / sums.scale)[limited]
-            every[len(rates) + costs.place[priced]] = np.clip(at, costs.least, costs.most)[priced]
+        levels = [(self.costs, used, own)]
+        if self.top is not None:
+            levels.append((self.top, np.array([np.sum(self.per * used)]), np.array([outside])))
+        for costs, amount, paid in levels:
+            price[costs.row] = costs.multipliers(amount, paid, _ON)
+            priced = costs.place >= 0
+            every[len(rates) + costs.place[priced]] = costs.amounts(amount)[priced]
         slack = np.zeros(len(price))
         return RowAnswer(every, price, slack, 0.0, self.passes, self.passes, None, ())
-
-
-def _levels(rows: Rows, n: int) -> tuple[_Sums, _Sums | None] | None:
-    """Return the groups of n sources and their whole, or None."""
-    own, m = rows.source < n, len(rows)
-    variables, many = (np.bincount(rows.row[some], minlength=m) for some in (~own, own))
-    if bool(np.any(variables > 1)) or bool(np.any(many == 0)):
-        return None
-    # Alone, what all sources share is a group.
-    of_all = (many == n) & bool(np.any(many < n))
-    groups = _Sums.among(rows, ~of_all, variables > 0, n)
-    whole = _Sums.among(rows, of_all, variables > 0, n) if bool(np.any(of_all)) else None
-    if groups is None or (whole is None) == bool(np.any(of_all)):
-        return None
-    if whole is not None:
-        grouped = np.flatnonzero(groups.of < len(groups.scale))
-        ratio, usual = whole.coefficient[grouped] / groups.coefficient[grouped], np.ones(len(groups.scale))
-        usual[groups.of[grouped]] = ratio
-        if bool(np.any(np.abs(ratio - usual[groups.of[grouped]]) > _PROPORTIONAL * ratio)):
-            return None
-    return groups, whole

@@ -103,12 +103,15 @@ def _edges(rows: Rows) -> tuple[IntArray, IntArray, Array]:
     """Return child, parent and log ratio of rows a·ρ_i ≤ b·ρ_j."""
     if not bool(np.any(rows.limits == 0.0)):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0)
-    m, some = len(rows), np.flatnonzero(rows.coefficient != 0.0)
+    m, weighty = len(rows), rows.coefficient != 0.0
+    # Most rows, as those of budgets, have more than a pair of entries, or none below 0.
+    pairs = np.bincount(rows.row[weighty], minlength=m) == 2
+    some = np.flatnonzero(weighty & pairs[rows.row])
     row, size = rows.row[some].astype(np.int64), rows.coefficient[some]
     rising = np.bincount(row, weights=size > 0.0, minlength=m)
     falling = np.bincount(row, weights=size < 0.0, minlength=m)
     curved = np.bincount(row, weights=rows.kind[some] != RATE, minlength=m)
-    which = np.flatnonzero((rising == 1) & (falling == 1) & (curved == 0) & (rows.limits == 0.0))
+    which = np.flatnonzero(pairs & (rising == 1) & (falling == 1) & (curved == 0) & (rows.limits == 0.0))
     source = rows.source[some]
     ends, sizes = np.zeros((2, m), dtype=np.int64), np.ones((2, m))
     for side, own in enumerate((size > 0.0, size < 0.0)):

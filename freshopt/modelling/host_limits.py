@@ -15,6 +15,7 @@ from freshopt.errors import SourceDataError, list_offenders, suggestion
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, read_only, repeated
 from freshopt.numerics.frozen_arrays import frozen_arrays, frozen_value
+from freshopt.numerics.label_codes import label_codes
 from freshopt.numerics.segments import group_sums
 from freshopt.units import rate_of
 
@@ -69,12 +70,12 @@ class HostLimits:
                 "host_limits are given but the sources have no host. Pass Sources(host=...)."
             )
         try:
-            known, inverse = np.unique(sources.host, return_inverse=True)
+            known, place = label_codes(sources.host)
         except TypeError:
-            raise SourceDataError(
-                "hosts are of mixed kinds or None. Give every source a name of one kind."
-            ) from None
-        position = {host: k for k, host in enumerate(known.tolist())}
+            known, place = [], np.full(1, -1)
+        if bool(np.any(place < 0)):
+            raise SourceDataError("hosts are of mixed kinds or None. Give every source a name of one kind.")
+        position = {host: k for k, host in enumerate(known)}
         absent = [host for host in given if host not in position]
         if absent:
             unknown, meant = list_offenders(map(repr, absent)), suggestion(str(absent[0]), map(str, position))
@@ -91,7 +92,7 @@ class HostLimits:
         for code, host in enumerate(given):
             code_of[position[host]] = code
         values = np.array([float(limit) for limit in given.values()])
-        return cls.from_codes(tuple(given), values, code_of[inverse])
+        return cls.from_codes(tuple(given), values, code_of[place])
 
     @classmethod
     def from_codes(cls, names: tuple[Any, ...], limits: Array, codes: IntArray) -> HostLimits:

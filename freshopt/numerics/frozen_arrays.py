@@ -87,6 +87,8 @@ def freeze(value: object, names: Iterable[str]) -> None:
                 object.__setattr__(value, name, frozen)
 
 
+# What begins and ends a tuple of labels.
+_PLAIN = (str, int)
 # What is an array, or what arrays are found in.
 _HOLDERS = (np.ndarray, tuple, dict, MappingProxyType)
 
@@ -152,8 +154,8 @@ def _unpack(value: Any) -> Any:  # noqa: ANN401 - any attribute
 def _each(value: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - any attribute
     """Return a tuple or a mapping to arrays with its entries changed."""
     if isinstance(value, tuple):
-        # A million labels of rows are not searched, at every slice of the rows.
-        if value and isinstance(value[0], str):
+        # A million labels of rows, or keys of groups, are not searched, at every slice of the rows.
+        if value and isinstance(value[0], _PLAIN) and isinstance(value[-1], _PLAIN):
             return value
         changed = [change(entry) for entry in value]
         same = all(map(is_, changed, value))

@@ -13,8 +13,10 @@ from dataclasses import field
 
 import numpy as np
 
+from freshopt.autodiff.kinked_atoms import RIGHT
 from freshopt.numerics.arrays import Array, BoolArray, Index, IntArray
 from freshopt.numerics.frozen_arrays import frozen_value
+from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.kernel import Numerics
 
 
@@ -45,9 +47,14 @@ class UsageCosts:
         """Return each variable's cost."""
         return self._select(lambda numerics, own: numerics.cost(own), rate)
 
-    def marginal(self, rate: Array) -> Array:
-        """Return each variable's decrease of cost per unit."""
-        return self._select(lambda numerics, own: numerics.marginal(own), rate)
+    def marginal(self, rate: Array, side: int = RIGHT) -> Array:
+        """Return each variable's decrease of cost per unit, of usages on either side of a kink."""
+
+        def of(numerics: Numerics, own: Array) -> Array:
+            sided = isinstance(numerics, DerivedNumerics | UsageCosts)
+            return numerics.marginal(own, side) if sided else numerics.marginal(own)
+
+        return self._select(of, rate)
 
     def curvature(self, rate: Array) -> Array:
         """Return each variable's curvature."""

@@ -7,7 +7,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.modelling.objective import Refresh
-from freshopt.problems import LaterThan
+from freshopt.problems import LaterThan, PiecewiseLinearCost, SynchronizationCost
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present
 from tests.ground_truth.strata import stratified
 from tests.ground_truth.tolerances import CONIC, EXACT
@@ -86,6 +86,31 @@ def test_an_optimum_of_zero_has_no_gap_beside_it(seed: int) -> None:
         assert not proof.vanishing
         # Where just enough is there for all, bandwidth has a price, and the loss is small beside it.
         assert proof.relative_gap > (1e-2 if ample > 1.0 else 1e-2 * off)
+
+
+@pytest.mark.parametrize("seed", [13, 141, 217, 347])
+def test_what_is_left_by_cancellation_has_its_gap_beside_what_refreshes_save(seed: int) -> None:
+    """Tiers of staleness on request, nearly all saved: slopes are differences of terms 1e13 as large."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 40))
+    change_rate, importance = rng.lognormal(0.0, 2.0, n), 10.0 ** rng.uniform(-6.0, 6.0, n)
+    request_rate, host = change_rate * rng.lognormal(2.0, 1.0, n), rng.integers(0, max(1, n // 5), n)
+    sources = fo.Sources(change_rate, importance, request_rate=request_rate, host=host)
+    mean = 0.3 * float(change_rate.mean())
+    counts = [np.sum(host == k) * mean * 10.0 ** rng.uniform(-0.5, 1.5) for k in np.unique(host)]
+    limits = dict(zip(np.unique(host).tolist(), map(float, counts), strict=True))
+    bandwidth = sum(limits.values()) * [1.0, 0.9, 2.0][seed % 3]
+    tiers = SynchronizationCost(PiecewiseLinearCost([0.0, 1.0, 3.0], [0.0, -1.0, -9.0]), Refresh.ON_REQUEST)
+    problem = fo.Problem(tiers, sources, bandwidth, limits)
+    solution = fo.solve(problem, throw=False)
+    proof = consistent(solution)
+    assert solution.status is fo.Status.OPTIMAL
+    assert proof.relative_gap <= NOTHING
+    assert "refreshes leave" in proof.reason
+    # A loss that is no rounding is told beside what is left.
+    less = fo.certify(problem, solution.rates * (1.0 - 1e-6))
+    assert less.relative_gap > CONIC
+    assert not less.reason
 
 
 def test_what_a_refresh_costs_is_never_nothing() -> None:

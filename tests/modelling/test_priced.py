@@ -138,15 +138,20 @@ def test_costs_of_groups_beside_a_bandwidth(name: str, objective: str) -> None:
 def whole(
     roots: Long,
     loose: np.longdouble,
-    bandwidth: float,
+    outside: float | tuple[Callable[[Any], Any], Callable[[Any], Any]],
     most: Long,
     slope: Callable[[Any], Any],
     cost: Callable[[Any], Any],
 ) -> tuple[Any, Any]:
-    """Return value and bandwidth's price by bisection in both prices.
+    """Return value and the price outside by bisection in both prices.
 
-    What a group uses at p is root/√p, and what sources of no group use loose/√p.
+    What a group uses at p is root/√p, and what sources of no group use loose/√p. `outside` is the bandwidth,
+    or slope and cost of what all use.
     """
+    if isinstance(outside, float):
+        of_all, cost_of_all = (lambda used: LONG(np.inf if used > outside else 0.0)), lambda _: LONG(0.0)
+    else:
+        of_all, cost_of_all = outside
 
     def uses(price: np.longdouble) -> Long:
         low, high = np.full((2, len(roots)), LONG(-300.0)) * np.array([[1], [-1]])
@@ -162,11 +167,12 @@ def whole(
     for _ in range(120):
         middle = (low + high) / 2
         used = np.sum(uses(np.exp(middle))) + loose / np.exp(middle / 2)
-        low, high = (middle, high) if used > bandwidth else (low, middle)
+        low, high = (middle, high) if of_all(used) > np.exp(middle) else (low, middle)
     price = np.exp(high)
     u = uses(price)
     paid = np.array([cost(one) for one in u])
-    return np.sum(roots**2 / u + paid) + loose * np.sqrt(price), price
+    used = np.sum(u) + loose / np.sqrt(price)
+    return np.sum(roots**2 / u + paid) + loose * np.sqrt(price) + cost_of_all(used), price
 
 
 @pytest.mark.parametrize("spread", [0.5, pytest.param(3.0, marks=pytest.mark.exhaustive)])
@@ -192,6 +198,101 @@ def test_prices_of_groups_and_of_the_bandwidth_around_them(name: str, limited: s
     assert solution.prices["bandwidth"] == pytest.approx(float(price), rel=1e-7, abs=1e-200)
     assert solution.certificate.relative_gap < 1e-12
     assert float(LONG(solution.value) - value) <= solution.certificate.gap + 1e-15 * float(value)
+
+
+FALLING: dict[str, tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "fair": (lambda u: -5.0 * cp.log(u), lambda u: -5.0 / u, lambda u: -5.0 * np.log(u)),
+    "saturation": (
+        lambda u: 800.0 * cp.exp(-u / 9.0),
+        lambda u: -800.0 / LONG(9.0) * np.exp(-u / LONG(9.0)),
+        lambda u: 800.0 * np.exp(-u / LONG(9.0)),
+    ),
+    "near 5": (lambda u: cp.square(u - 5.0), lambda u: 2.0 * (u - 5.0), lambda u: (u - LONG(5.0)) ** 2),
+    "within a band": (
+        lambda u: 3.0 * cp.maximum(4.0 - u, 0.0, u - 6.0),
+        lambda u: LONG(3.0 * (float(u > 6.0) - float(u < 4.0))),
+        lambda u: 3.0 * np.maximum(np.maximum(4.0 - u, u - 6.0), LONG(0.0)),
+    ),
+}
+
+
+@pytest.mark.parametrize("spread", [0.5, 3.0])
+@pytest.mark.parametrize("around", ["a bandwidth", "a tariff", "congestion"])
+@pytest.mark.parametrize("name", [*FALLING, "steps"])
+def test_costs_of_groups_that_fall_and_costs_of_all_around_them(
+    name: str, around: str, spread: float
+) -> None:
+    own = sources(40, spread)
+    cost, slope, total = FALLING[name] if name in FALLING else (STEPS, *tariff(STEPS))
+    by = np.array([None if k % 9 == 8 else f"g{k % 9}" for k in range(40)], dtype=object)
+    root = np.sqrt(LONG(own.importance) * LONG(own.change_rate) * LONG(own.refresh_cost))
+    roots = np.array([np.sum(root[by == f"g{k}"]) for k in range(8)])
+    use = float(np.sum(root))
+    steps = {0.0: 1e-3, 0.5 * use: 0.25, 1.1 * use: 8.0}
+    outside: Any = {
+        "a bandwidth": use,
+        "a tariff": tariff(steps),
+        "congestion": (lambda u: 2.0 * u / LONG(use), lambda u: u**2 / LONG(use)),
+    }[around]
+    rules = [fo.Priced(fo.Budget(by=by, name="groups"), cost)]
+    if around != "a bandwidth":
+        given: Any = steps if around == "a tariff" else lambda u: cp.square(u) / use
+        rules.append(fo.Priced(fo.Budget(), given))
+    problem = fo.Problem(DELAY, own, use if around == "a bandwidth" else None, constraints=rules)
+    solution = fo.solve(problem)
+    value, price = whole(roots, np.sum(root[by == None]), outside, np.full(8, LONG(np.inf)), slope, total)  # noqa: E711
+    assert "the price of each sum" in solution.note
+    assert solution.iterations <= 25
+    assert solution.value == pytest.approx(float(value), rel=1e-12)
+    assert solution.certificate.relative_gap < 1e-12
+    assert float(LONG(solution.value) - value) <= solution.certificate.gap + 1e-14 * abs(float(value))
+    label = "bandwidth" if around == "a bandwidth" else "cost of bandwidth"
+    assert solution.prices[label] == pytest.approx(float(price), rel=1e-7)
+
+
+def test_two_costs_a_limit_and_a_reserve_of_the_same_groups() -> None:
+    own, by = sources(30, 1.0), np.arange(30) % 3
+    rules: list[Any] = [
+        fo.Priced(fo.Budget(by=by, name="fair"), lambda u: -5.0 * cp.log(u)),
+        fo.Priced(fo.Budget(by=by, cost=2.0 * own.refresh_cost, name="bytes"), {0: 0.01, 4: 0.3, 12: 2.0}),
+        fo.Budget({0: 2.0, 1: 5.0}, by=by, name="most", at_least={2: 4.5}),
+    ]
+    objective = fo.problems.HarmonicStaleness(fo.Refresh.POISSON)
+    for bandwidth in (None, 9.0):
+        problem = fo.Problem(objective, own, bandwidth, constraints=rules)
+        solution = fo.solve(problem)
+        assert "the price of each sum" in solution.note
+        assert solution.certificate.relative_gap < 1e-12
+        assert solution.value == pytest.approx(problem.to_cvxpy().solve(solver="CLARABEL"), rel=1e-6)
+
+
+def test_a_utility_that_wants_more_than_there_is_has_all() -> None:
+    own = fo.Sources([1.0, 2.0, 4.0, 3.0], max_rate=[2.0, 1.0, 3.0, 5.0])
+    wish = fo.Priced(fo.Budget(by=["a", "a", "b", "b"]), lambda u: cp.square(u - 50.0))
+    solution = fo.solve(
+        fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.POISSON), own, 90.0, constraints=wish)
+    )
+    assert solution.rates == pytest.approx([2.0, 1.0, 3.0, 5.0], rel=1e-12)
+    assert solution.certificate.relative_gap < 1e-12
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", FALLING)
+def test_a_million_sources_in_groups_whose_costs_fall(name: str) -> None:
+    own, by = sources(1_000_000, 2.0), np.random.default_rng(3).integers(0, 100_000, 1_000_000)
+    mean = float(own.refresh_cost @ own.change_rate) / 100_000
+    worth = float(own.importance.sum()) / 100_000
+    cost = FALLING[name][0]
+    rules = [
+        fo.Priced(fo.Budget(by=by, name="groups"), lambda u: 0.1 * worth * cost(10.0 / mean * u)),
+        fo.Priced(fo.Budget(), {0: 1e-3, 4e4 * mean: 1.0}),
+    ]
+    for bandwidth in (None, 3e4 * mean):
+        kind = fo.problems.HarmonicStaleness(fo.Refresh.POISSON)
+        solution = fo.solve(fo.Problem(kind, own, bandwidth, constraints=rules))
+        assert "the price of each sum" in solution.note
+        assert solution.iterations <= 25
+        assert solution.certificate.relative_gap < 1e-11
 
 
 @pytest.mark.parametrize("bandwidth", [None, 12.0])

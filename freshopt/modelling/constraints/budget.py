@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -126,15 +126,14 @@ class Budget:
         """Return what each group uses, as rows without a limit."""
         return self._block(Groups.of(0.0, self.by, sources, self._what), self.label, sources, reserve=False)
 
-    def bounds(self, sources: Sources) -> tuple[Array, Array]:
-        """Return the least and the most that each group may use."""
-        keys = self.used(sources).keys
+    def bounds(self, keys: Sequence[Any]) -> tuple[Array, Array]:
+        """Return the least and the most that each of the groups may use."""
         found = []
         for value, none in ((self.at_least, 0.0), (self.limit, np.inf)):
-            known = (
-                {} if value is None else value if isinstance(value, Mapping) else dict.fromkeys(keys, value)
-            )
-            found.append(np.array([float(known.get(key, none)) for key in keys]))
+            if isinstance(value, Mapping):
+                found.append(np.array([float(value.get(key, none)) for key in keys]))
+            else:
+                found.append(np.full(len(keys), none if value is None else value))
         return found[0], found[1]
 
     def constraints_on(self, rate: Expression, sources: Sources) -> list[Expression]:

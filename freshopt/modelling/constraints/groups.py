@@ -13,6 +13,7 @@ from freshopt.modelling.constraints.declared_settings import Labels as Labels
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray, as_number
 from freshopt.numerics.frozen_arrays import frozen_value
+from freshopt.numerics.label_codes import label_codes
 
 
 @frozen_value()
@@ -63,19 +64,21 @@ class Groups:
                 )
             number = as_number(value, f"the limit of {what}", "Pass a number.")
             return cls((None,), np.array([_finite(number, what)]), np.zeros(len(sources), dtype=np.int64))
-        known, inverse, none = _labels(by, sources, what)
+        known, place = _labels(by, sources, what)
         if not isinstance(value, Mapping):
-            value = dict.fromkeys(known, value)
+            number = as_number(value, f"the limit of {what}", "Pass a number.")
+            values = np.full(len(known), _finite(number, what))
+            return cls(tuple(known), values, np.where(place < 0, len(known), place))
         position = {key: k for k, key in enumerate(known)}
         require_known(what, [key for key in value if key not in position])
         numbers = [
             as_number(v, f"the limit of {what} for {key!r}", "Pass a number.") for key, v in value.items()
         ]
+        # The last code is that of no group, to which the place −1 leads.
         code_of = np.full(len(known) + 1, len(value), dtype=np.int64)
         for code, key in enumerate(value):
             code_of[position[key]] = code
-        codes = code_of[np.where(none, len(known), inverse)]
-        return cls(tuple(value), np.array([_finite(number, what) for number in numbers]), codes)
+        return cls(tuple(value), np.array([_finite(number, what) for number in numbers]), code_of[place])
 
 
 def require_known(what: str, unknown: Sequence[Any]) -> None:
@@ -114,21 +117,14 @@ def labels_of(by: Labels, sources: Sources, what: str) -> npt.NDArray[Any]:
     return labels
 
 
-def _labels(by: Labels, sources: Sources, what: str) -> tuple[list[Any], IntArray, npt.NDArray[np.bool_]]:
-    """Return the groups, each source's group, and which have none."""
-    labels = labels_of(by, sources, what)
-    none = np.zeros(len(labels), dtype=np.bool_)
-    if labels.dtype == object:
-        none = np.array([label is None for label in labels.tolist()], dtype=np.bool_)
+def _labels(by: Labels, sources: Sources, what: str) -> tuple[list[Any], IntArray]:
+    """Return the groups, and each source's group, −1 for none."""
     try:
-        known, own = np.unique(labels[~none], return_inverse=True)
+        return label_codes(labels_of(by, sources, what))
     except TypeError:
         raise SourceDataError(
             f"groups of {what} are of mixed kinds. Give every source a label of one kind, or None."
         ) from None
-    inverse = np.zeros(len(labels), dtype=np.int64)
-    inverse[~none] = own
-    return known.tolist(), inverse, none
 
 
 def _finite(number: float, what: str) -> float:

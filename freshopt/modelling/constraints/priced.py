@@ -130,7 +130,7 @@ class Priced:
         rates = sources.scale[used.source]
         typical = np.bincount(used.row, weights=used.coefficient * rates, minlength=count)
         typical = np.where(typical > 0.0, typical, 1.0)
-        least, most = self.budget.bounds(sources)
+        least, most = self.budget.bounds(used.keys)
         numerics, unknown = numerics_of(CostOfUse(self._formula), Sources(np.clip(typical, least, most)))
         if not isinstance(numerics, DerivedNumerics):
             raise ObjectiveError(f"Priced {self.label!r}: {unknown}")
@@ -144,14 +144,14 @@ class Priced:
         up = np.flatnonzero(~falling | np.isfinite(most))
         down = np.flatnonzero(~rising | (least > 0.0))
         chosen = np.concatenate((up, down))
-        both = np.intersect1d(up, down)
-        offset = float(np.sum(numerics.take(both).cost(middle[both])))
-        entries = [np.flatnonzero(np.isin(used.row, own)) for own in (up, down)]
-        place = np.zeros((2, count), dtype=np.int64)
+        place = np.full((2, count), -1, dtype=np.int64)
         place[0, up], place[1, down] = np.arange(len(up)), len(up) + np.arange(len(down))
+        entries = [np.flatnonzero(own[used.row] >= 0) for own in place]
+        both = np.flatnonzero(np.all(place >= 0, axis=0))
+        offset = float(np.sum(numerics.take(both).cost(middle[both])))
         row = np.concatenate([place[side, used.row[own]] for side, own in enumerate(entries)])
         every = np.concatenate(entries)
-        keys = [*(used.keys[k] for k in up), *(_below(used.keys[k], k in both) for k in down)]
+        keys = [*(used.keys[k] for k in up), *(_below(used.keys[k], place[0, k] >= 0) for k in down)]
         lower = np.concatenate((middle[up], least[down]))
         upper = np.concatenate((most[up], middle[down]))
         return Usage(
