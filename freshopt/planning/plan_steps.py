@@ -23,6 +23,7 @@ from freshopt.modelling.expected import Expected
 from freshopt.modelling.failing_fetches import retried_at_once
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.objective_numerics import gap_costs
+from freshopt.modelling.phased_objective import plain
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
@@ -339,8 +340,9 @@ def schedule_value_of(times: Schedule, solution: Solution, log: CrawlLog) -> flo
         return total(problem.sources.refresh_cost[times.source]) / times.horizon
     if follows_signals(problem.objective):
         return math.nan
-    own = not isinstance(problem.objective, CurveObjective)
-    if own and isinstance(gap_costs(problem.objective, problem.sources), str):
+    objective = plain(problem.objective)
+    own = not isinstance(objective, CurveObjective)
+    if own and isinstance(gap_costs(objective, problem.sources), str):
         return math.nan
     value = expected_value(times, problem.objective, problem.sources, log.age)
     saved = total(phase_savings(problem, solution.rates))
