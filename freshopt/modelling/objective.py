@@ -224,6 +224,17 @@ class Objective:
     >>> fo.solve(problem).rates.round(9)
     array([1., 2.])
 
+    What the cost is the penalty of says what it is where changes are announced: J = E m² of m missed changes.
+
+    >>> class SquaredChanges(fo.Objective):
+    ...     penalty_of = "changes"
+    ...     def per_source(self, rate, sources):
+    ...         missed = cp.multiply(sources.change_rate, cp.inv_pos(rate))  # their mean
+    ...         return cp.multiply(sources.importance, missed + 2.0 * cp.square(missed))
+    >>> announced = fo.Sources([1.0, 8.0], signalled=True)
+    >>> fo.solve(fo.Problem(SquaredChanges(), announced, bandwidth=3.0)).rates.round(4)
+    array([0.5565, 2.4435])
+
     A cone form with a variable of its own, t ≥ 1/ρ, and the kernel that it asks for: cost, marginal and
     inverse marginal for unit importance.
 

@@ -57,7 +57,8 @@ def require_signals(objective: Objective) -> None:
     """Raise unless an objective is planned for with signals."""
     if type(objective) not in (*COSTS, *SHARES) or objective.refresh is not Refresh.PERIODIC:
         raise ObjectiveError(
-            f"{objective!r} is not planned for with signals. Leave it out, or pass "
+            f"{objective!r} is not planned for with signals, as a cost of rates does not tell what each "
+            "number of them costs. Leave it out, or pass "
             'objective="harmonic", "delay", "age", "binary" or "log-freshness", at equal intervals.'
         )
 

@@ -1,4 +1,4 @@
-"""Costs that follow from what a declared cost of rates is the penalty of.
+"""Costs that follow from what a declared cost penalises.
 
 A formula J(ρ) alone does not tell them: Δ/(ρ(ρ + Δ)) under Poisson refreshes is the age of the oldest missed
 change, and as well 1/Δ for each missed change after the first. `Objective.penalty_of` says which.
@@ -128,14 +128,14 @@ def require_twin(objective: Objective, periodic: Numerics, poisson: Numerics, so
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Announced:
-    """Formula of announced changes, by a source's place, Δ, and cost without misses."""
+    """Formula of announced changes: place, Δ, cost without any missed."""
 
     numerics: Numerics
     of_age: bool
     part: Literal["cost", "marginal", "inverse"]
 
     def __call__(self, at: Array, place: Array, change: Array, limit: Array) -> Array:
-        """Return cost or marginal at a rate, or the best response to a price."""
+        """Return cost or marginal at rates, or rates at prices."""
         at, change = np.broadcast_to(at, place.shape), np.asarray(change, dtype=np.float64)
         own = self.numerics.take(place.astype(np.int64))
         if self.part == "inverse":
