@@ -1,13 +1,15 @@
 """The reference is made of the package while the site is built: a page a command, a page a package.
 
-What is public says the package's ``__all__``; what a command takes says click. Nothing is kept by hand, and
-the pages are written beside the others, where git leaves them out.
+What is public says the package's ``__all__``; what a command takes says click. The gallery is made of a
+notebook, whose outputs `.ci/notebooks.py` compares with its execution. Nothing is kept by hand, and the pages
+are written beside the others, where git leaves them out.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,13 +36,14 @@ EXTENDING = (
 )
 PACKAGES = ("freshopt", *(f"freshopt.{name}" for name in freshopt._PACKAGES))
 OPTION = re.compile(r"(?<![\w`-])(--[a-z][\w-]*)")
+GALLERY = Path(freshopt.__file__).resolve().parents[1] / "notebooks" / "12_problems_from_elsewhere.ipynb"
 PLAIN = "Options"  # the group of a command that has none
 SETTINGS = "Each may stand in the file that `--config` reads, and is an option of the same name."
 
 
 def pages() -> dict[str, str]:
     """Return the generated pages by their paths below docs."""
-    return dict([*commands(), *api()])
+    return dict([*commands(), *api(), gallery()])
 
 
 def commands() -> Iterator[tuple[str, str]]:
@@ -186,6 +189,27 @@ def written(folder: Path) -> None:
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
+
+
+def gallery() -> tuple[str, str]:
+    """Return the page of a notebook: what it tells and declares, what came out, and its pictures."""
+    notebook = json.loads(GALLERY.read_text(encoding="utf-8"))
+    parts = []
+    for cell in notebook["cells"]:
+        source = re.sub(r"^%.*\n", "", "".join(cell["source"]), flags=re.MULTILINE)
+        if cell["cell_type"] == "markdown":
+            parts.append(re.sub(r"^# \d+\. ", "# ", source))
+            continue
+        drawn = re.findall(r'title="([^"]+)"', source)
+        if not drawn:
+            parts.append(f"```python\n{source}\n```")
+        for output in cell["outputs"]:
+            if "text" in output:
+                parts.append(f"```text\n{''.join(output['text'])}```")
+            for picture in [output["data"]["image/png"]] if "image/png" in output.get("data", {}) else []:
+                data = "".join(picture).replace("\n", "")
+                parts.append(f'<img src="data:image/png;base64,{data}" alt="{", ".join(drawn)}">')
+    return f"gallery/{GALLERY.stem.partition('_')[2].replace('_', '-')}.md", "\n\n".join(parts) + "\n"
 
 
 def homes() -> dict[str, str]:

@@ -17,7 +17,6 @@ from freshopt.cli.report import command_line
 from freshopt.errors import warn
 from freshopt.logs.atomic_output import complete_folder
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.logs.schema import SOURCE_ROWS, Table
 from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
@@ -169,8 +168,7 @@ def plan(
     made_goal = goal.made(refresh, time_unit)
     asked["objective"] = Spend() if constraints.cheapest else made_goal
     if in_memory and source_columns is not None and is_own(str(goal.objective)):
-        table = Table.read(source_columns, SOURCE_ROWS)
-        asked["source_columns"] = table.frame.select("source", *tables.own_columns_of(table))
+        asked["source_columns"] = tables.own_columns_in(source_columns, filled=True)
     by_host = "host_limits" in asked or "host_gap" in asked or estimation.by_host
     if in_memory and by_host and "hosts" not in asked:
         asked["hosts"] = origin.hosts()

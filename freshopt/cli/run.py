@@ -37,7 +37,7 @@ from freshopt.terminal import options
 from freshopt.terminal.commands import command
 from freshopt.terminal.console import count, show
 from freshopt.terminal.own_objectives import live_objective_of
-from freshopt.terminal.tables import host_limits_with_units
+from freshopt.terminal.tables import host_limits_with_units, own_columns_in
 from freshopt.terminal.wish_options import (
     RateLimits,
     given_options,
@@ -69,6 +69,10 @@ class RunOptions:
     sources: Path | None = own_option(
         help="Sources: a text file with one a line, or a table with source and any of importance, host, "
         "refresh_cost, min_rate, max_rate."
+    )
+    source_columns: Path | None = own_option(
+        metavar="FILE",
+        help="Table with source and the columns that your own objective reads, for new sources too. Kept.",
     )
     log: Path | None = own_option(
         metavar="LOG",
@@ -134,7 +138,8 @@ def run(
     if asked.signals_from is not None and command is None:
         raise click.UsageError("--signals-from goes with --command, whose fetches tell what signals say.")
     settings = {name: value for name, value in wishes.items() if value is not None}
-    refuse(given_options(click.get_current_context()))
+    # Columns of one's own are kept, whatever the objective of this run.
+    refuse({**given_options(click.get_current_context()), "own objective": ""})
     if listed is None and bounds != RateLimits():
         raise click.UsageError("Limits are of the sources that --sources lists, or --log has. Name it, too.")
     if listed is not None:
@@ -146,6 +151,8 @@ def run(
         settings["host_limits"] = host_limits_with_units(settings["host_limits"], "day")
     for name, value in settings.items():
         SETTINGS[name].read(option_of(name), value, Clock("day"))
+    if asked.source_columns is not None:
+        settings["source_columns"] = own_columns_in(asked.source_columns)
     if objective is not None:
         settings["objective"] = live_objective_of(objective)
         if asked.signals_from is not None:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from freshopt.errors import FreshoptError
 from freshopt.live.hand_out import Visit, hand_back, hand_out, next_hand_out, next_turn
+from freshopt.live.own_columns import columns_beside, keep_columns, kept_names
 from freshopt.live.pace import Answered, keep_crawl_delay
 from freshopt.live.planning import LivePlan
 from freshopt.live.reading import PlannerKnowledge
@@ -73,6 +74,10 @@ class Planner(PlannerKnowledge):
     hours : str or sequence of str, optional
         Times of the week at which sources are handed out, on the clock of UTC or of a zone: "workdays
         8:00-20:00 Europe/Berlin", "not 22-6". Gaps are counted in open hours; "" ends it. Of dates alone.
+    source_columns : dataframe or mapping, optional
+        Columns that an objective of your own reads, as ``sources["size"]``: a dataframe with the column
+        source, or a mapping of names to ``{source: value}``. They are kept; what is told again takes their
+        place, and a source without a value is refused.
     time_unit : str, optional
         Of the clock: "second", "minute", "hour", "day" (default) or "week".
     durable : bool
@@ -170,7 +175,8 @@ class Planner(PlannerKnowledge):
         ----------
         sources : sequence of str, dataframe, or Sources
             A dataframe has the column ``source`` and any of those of `add`. Of `Sources` the change rates are
-            not used: a planner learns them, and recall and precision of their signals (`signal`).
+            not used: a planner learns them, and recall and precision of their signals (`signal`). Columns of
+            your own are kept as those of `source_columns`.
         importance, host, refresh_cost, min_rate, max_rate : optional
             As in `add`: one for all, or one each.
 
@@ -185,7 +191,9 @@ class Planner(PlannerKnowledge):
         with self._lock:
             settings = self._state.settings()
             columns = columns_of(sources, given, settings.time_unit)
+            own = columns_beside(sources, columns["name"], kept_names(self._database))
             with self._database.transaction():
+                keep_columns(self._database, own)
                 add_rows(self._database, columns, settings)
 
     def remove(self, *sources: str) -> None:

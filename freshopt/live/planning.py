@@ -14,6 +14,7 @@ import numpy as np
 from freshopt.live.database import IN_FORCE, Database, keep, kept, new_revision
 from freshopt.live.due_times import first_due
 from freshopt.live.evidence import Evidence
+from freshopt.live.own_columns import columns_in
 from freshopt.live.pace import forget_recovered, paces_at
 from freshopt.live.rates import MOVED, InForce, NewRates, best_response, problem_of, updated_rates
 from freshopt.live.settings import PlannerSettings
@@ -60,6 +61,9 @@ class LivePlan:
         revision = kept(database, "revision") or ""
         if self._table is None or revision != self._revision:
             self._table, self._revision = SourceTable.read(database), revision
+        elif self._table.columns:  # which may be changed by hand
+            own = columns_in(database, self._table.name.tolist())
+            self._table = replace(self._table, columns=own)
         observed = self._evidence.read(database)
         if not len(self._table):
             return

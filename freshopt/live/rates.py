@@ -284,6 +284,7 @@ def problem_of(
         max_rate=table.most,
         refresh_cost=table.refresh_cost,
         time_unit=settings.time_unit,
+        columns=table.columns,
     )
     return Problem(settings.objective, sources, settings.bandwidth, limits or None)
 

@@ -41,6 +41,7 @@ class PlannerWishes(TypedDict, total=False):
     host_gap: Time | None
     explore: float | None
     hours: Any
+    source_columns: Any
     time_unit: str | None
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders, shown
 from freshopt.live.database import Database, new_revision
+from freshopt.live.own_columns import require_values
 from freshopt.live.settings import PlannerSettings
 from freshopt.logs.tables import frame_columns
 from freshopt.modelling.sources import Sources
@@ -101,6 +102,7 @@ def add_rows(database: Database, columns: Mapping[str, list[Any]], settings: Pla
     if crossed:
         who = list_offenders(repr(name) for (name,) in crossed)
         raise SourceDataError(f"min_rate exceeds max_rate for {who}. Swap or widen them.")
+    require_values(database, columns["name"])
     # Sources without a least rate need no room, and a pass over all is not cheap.
     lowered = "min_rate" in columns and not any(columns["min_rate"])
     if not lowered and ("min_rate" in columns or "refresh_cost" in columns or "host" in columns):

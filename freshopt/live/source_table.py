@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.live.database import Database
+from freshopt.live.own_columns import columns_in
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 
 _COLUMNS = (
@@ -34,6 +36,8 @@ class SourceTable:
         NaN where there is none.
     tried_rate : ndarray, shape (n,)
         Rate at which sources that are down are tried; inf of the others.
+    columns : mapping of str to ndarray, shape (n,)
+        One's own, that the planner keeps.
     """
 
     id: IntArray
@@ -48,19 +52,21 @@ class SourceTable:
     last_crawl: Array
     next_due: Array
     tried_rate: Array
+    columns: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, database: Database, where: str = "") -> SourceTable:
         """Return the active sources for which a condition holds."""
         rows = database.rows(f"SELECT {_COLUMNS} FROM source WHERE active = 1 {where} ORDER BY id")
-        columns = list(zip(*rows, strict=True)) if rows else [()] * len(cls.__slots__)
+        columns = list(zip(*rows, strict=True)) if rows else [()] * (len(cls.__slots__) - 1)
         identity, name, host, *numbers = columns
         names, hosts = np.empty(len(rows), dtype=object), np.empty(len(rows), dtype=object)
         names[:], hosts[:] = name, host
         floats = [np.array(each, dtype=np.float64) for each in numbers]
         for unlimited in (3, 8):
             floats[unlimited] = np.where(np.isnan(floats[unlimited]), np.inf, floats[unlimited])
-        return cls(np.array(identity, dtype=np.int64), names, hosts, *floats)
+        own = columns_in(database, names.tolist(), where)
+        return cls(np.array(identity, dtype=np.int64), names, hosts, *floats, own)
 
     def __len__(self) -> int:
         """Return the number of sources."""

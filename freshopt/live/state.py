@@ -14,6 +14,7 @@ import numpy as np
 from freshopt.errors import SourceDataError, expect, shown
 from freshopt.live.database import Database, keep, kept, new_revision, require_schema
 from freshopt.live.hand_out import keep_bucket, read_bucket
+from freshopt.live.own_columns import keep_columns, require_values, told_columns
 from freshopt.live.postgres_store import PostgresStore
 from freshopt.live.rates import InForce
 from freshopt.live.settings import PlannerSettings, settings_from, with_burst
@@ -36,6 +37,8 @@ class PlannerState:
         create = given["bandwidth"] is not None
         if create:
             settings_from(None, given, "")
+        columns = given.get("source_columns")
+        self._columns = {} if columns is None else told_columns(columns)
         self._objective = given.get("objective")
         self._settings: tuple[str, PlannerSettings] | None = None
         self._clock: Clock | None = None
@@ -98,14 +101,18 @@ class PlannerState:
         if known:
             require_schema(database)
             text = kept(database, "settings")
-            if settings_from(text, given, database.place).to_text() == text:
+            if settings_from(text, given, database.place).to_text() == text and not self._columns:
                 return
         with database.transaction():
             if not database.has_planner():
                 database.create()
                 keep(database, "schema", str(SCHEMA))
+            new = keep_columns(database, self._columns)
+            require_values(database)
             text = kept(database, "settings")
             settings = settings_from(text, given, database.place)
+            if settings.to_text() == text and not new:
+                return
             require_room(database, settings)
             keep(database, "settings", settings.to_text())
             # What is in force was planned for other settings: the next hand-out plans anew.

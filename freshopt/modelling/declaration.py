@@ -59,6 +59,11 @@ def declare(
         constants that are not finite numbers; names the offending term, and the source where there is one.
     """
     where = name_of(objective, method)
+    if getattr(method, "__func__", None) is Objective.signalled_per_source:
+        raise ObjectiveError(
+            f"announced changes of {type(objective).__name__} have numerics and no declared form. Use "
+            "fo.solve, or write signalled_per_source(rate, sources)."
+        )
     own, sources, share = in_attempts(objective, sources, signalled=method == objective.signalled_per_source)
     if own is not objective:
         method = own.signalled_per_source if method == objective.signalled_per_source else own.per_source

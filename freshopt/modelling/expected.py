@@ -21,6 +21,7 @@ import numpy.typing as npt
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, SourceDataError, shown
 from freshopt.modelling.cost_curve import Cell, Curve, CurveObjective
+from freshopt.modelling.fetches.derived_penalties import signals_follow_from
 from freshopt.modelling.objective import ConeForm, Objective, Refresh, as_objective, require_sense
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
@@ -166,6 +167,8 @@ class Expected(CurveObjective):
 
     def refuses_signals(self) -> str | None:
         """Return why signalled sources are unsupported, or None."""
+        if signals_follow_from(self.objective) is not None:
+            return f"{self.objective!r} declares no signalled_per_source(rate, sources) to expect"
         return self.objective.refuses_signals()
 
     def take(self, index: Index) -> Expected:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -21,6 +21,8 @@ from freshopt.separable.kernel import Kernel, Numerics
 MOST_NODES = 1000  # a quadrature with more is no more accurate, and takes seconds to set up
 Sense: TypeAlias = Literal["minimise", "maximise"]
 SENSES: tuple[Sense, ...] = get_args(Sense)
+Penalty: TypeAlias = Literal["changes", "age"]
+PENALTIES: tuple[Penalty, ...] = get_args(Penalty)
 ConeForm: TypeAlias = tuple[Expression, list[Expression]]
 NAME_OR_INSTANCE = 'Pass a name such as "binary", or an instance such as freshopt.problems.BinaryFreshness()'
 
@@ -194,6 +196,11 @@ class Objective:
         fetches that never fail, and is handed what succeeds of a rate.
     window_cones : bool
         Whether its declaration knows stale-while-revalidate windows.
+    penalty_of : {"changes", "age"} or None
+        What the cost is the expected penalty of: the number of changes that a copy lacks, or the time since
+        the first of them. The penalty is 0 without any and grows with it. From this follow costs of
+        announced changes (of Poisson refreshes), of fetches that cost what they bring, and of "changes" at
+        good phases of the week (of periodic ones).
     columns : tuple of str
         Columns of your own that it reads of sources in partitions, whose other columns stay in their files.
     commands : tuple of Command
@@ -216,6 +223,17 @@ class Objective:
     >>> problem = fo.Problem(SquaredDelay(), fo.Sources(change_rate=[1.0, 8.0]), bandwidth=3.0)
     >>> fo.solve(problem).rates.round(9)
     array([1., 2.])
+
+    What the cost is the penalty of says what it is where changes are announced: J = E m² of m missed changes.
+
+    >>> class SquaredChanges(fo.Objective):
+    ...     penalty_of = "changes"
+    ...     def per_source(self, rate, sources):
+    ...         missed = cp.multiply(sources.change_rate, cp.inv_pos(rate))  # their mean
+    ...         return cp.multiply(sources.importance, missed + 2.0 * cp.square(missed))
+    >>> announced = fo.Sources([1.0, 8.0], signalled=True)
+    >>> fo.solve(fo.Problem(SquaredChanges(), announced, bandwidth=3.0)).rates.round(4)
+    array([0.5565, 2.4435])
 
     A cone form with a variable of its own, t ≥ 1/ρ, and the kernel that it asks for: cost, marginal and
     inverse marginal for unit importance.
@@ -247,15 +265,18 @@ class Objective:
     window_cones: ClassVar[bool] = False
     counts_signals: ClassVar[bool] = False
     waits_after_signals: ClassVar[bool] = False
+    penalty_of: ClassVar[Penalty | None] = None
     columns: ClassVar[tuple[str, ...]] = ()
     commands: ClassVar[tuple[Command, ...]] = ()
     # The objective of a name, on a clock: `freshopt.naming`, which knows all names, tells it.
     _of_name: ClassVar[Callable[[str, str | None], Objective] | None] = None
 
     def __init_subclass__(cls, **settings: Any) -> None:  # noqa: ANN401 - a class's own
-        """Raise ObjectiveError for a class whose sense is none."""
+        """Raise ObjectiveError for a class whose sense or penalty is none."""
         super().__init_subclass__(**settings)
-        own = cls.__dict__.get("sense")
+        own, penalty = cls.__dict__.get("sense"), cls.__dict__.get("penalty_of")
+        if penalty is not None and not hasattr(penalty, "__get__"):
+            cls.penalty_of = one_of(penalty, PENALTIES, f"penalty_of of {cls.__name__}", ObjectiveError)
         if isinstance(own, property):
             cls.sense = property(lambda self: _sense(own.__get__(self), cls))  # type: ignore[assignment]
         elif own is not None and not hasattr(own, "__get__"):
@@ -325,7 +346,12 @@ class Objective:
         It is that of conditional fetches. Otherwise why not, or that nothing is
         known; `freshopt.separable.conditional_kernel` has the proofs.
         """
-        return f"nothing tells whether {type(self).__name__} is convex in the bandwidth that they use"
+        if self.penalty_of is not None:
+            return None
+        name = type(self).__name__
+        return (
+            f"nothing tells whether {name} is convex in the bandwidth that they use, such as its penalty_of"
+        )
 
     def concave_per_bandwidth(self, sources: Sources) -> tuple[Array, Array] | None:
         """Return rates between which J is concave in bandwidth used, or None.
@@ -415,9 +441,31 @@ class Objective:
 
     def refuses_signals(self) -> str | None:
         """Return why signalled sources are unsupported, or None."""
-        if type(self).signalled_per_source is Objective.signalled_per_source:
-            return f"{type(self).__name__} declares no signalled_per_source(rate, sources)"
+        name, kind = type(self).__name__, type(self)
+        if kind.signalled_per_source is not Objective.signalled_per_source:
+            return None
+        if self.penalty_of is None:
+            return f"{name} declares no signalled_per_source(rate, sources), nor penalty_of"
+        if self.refresh is Refresh.ON_REQUEST or self.attempts:
+            return f"{name} declares no signalled_per_source(rate, sources)"
+        if self.poisson_twin() is None:
+            return (
+                f"{name} is a cost of equal gaps, which does not tell that of random ones: declare "
+                "signalled_per_source(rate, sources), or make it a dataclass with a field refresh and write "
+                "per_source under either"
+            )
         return None
+
+    def poisson_twin(self) -> Objective | None:
+        """Return the objective under Poisson refreshes, or None.
+
+        It is itself, or a dataclass with another `refresh`.
+        """
+        if self.refresh is Refresh.POISSON:
+            return self
+        if not is_dataclass(self) or Refresh.POISSON not in self.disciplines:
+            return None
+        return replace(self, refresh=Refresh.POISSON) if "refresh" in {f.name for f in fields(self)} else None
 
     def value_from_cost(self, cost: float, sources: Sources) -> float:
         """Return the value in the declared sense from the cost.

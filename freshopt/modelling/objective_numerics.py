@@ -10,7 +10,13 @@ from freshopt.errors import ObjectiveError
 from freshopt.modelling.declaration import declare, name_of
 from freshopt.modelling.failing_fetches import kernel_in_attempts
 from freshopt.modelling.fetches.conditional_fetches import PerBandwidth
-from freshopt.modelling.fetches.gap_costs import GapCosts, derived_attempts
+from freshopt.modelling.fetches.derived_penalties import (
+    announced_kernel,
+    require_penalty,
+    require_twin,
+    signals_follow_from,
+)
+from freshopt.modelling.fetches.gap_costs import GapCosts, as_kernel, derived_attempts
 from freshopt.modelling.numerics_check import require_declared, require_registered
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.phased_objective import PhasedObjective
@@ -35,13 +41,16 @@ def numerics_of(objective: Objective, sources: Sources) -> tuple[Numerics | None
     if isinstance(objective, Spend):
         return LinearCost(sources.refresh_cost), ""
     if isinstance(objective, PerBandwidth):
-        return objective.hull(sources), ""
+        return _per_bandwidth(objective, sources), ""
     if isinstance(objective, PhasedObjective):
         if sources.failing is not None:
             raise ObjectiveError(
                 "good phases of the week are for fetches that succeed. Leave success or the profile out."
             )
-        numerics, unknown = numerics_of(objective.objective, sources)
+        own = objective.objective
+        numerics, unknown = numerics_of(own, sources)
+        if numerics is not None and own.penalty_of is not None and not isinstance(numerics, MixedNumerics):
+            require_penalty(own, numerics, sources, periodic=True)
         return (None if numerics is None else objective.hull(numerics, sources)), unknown
     signalled = sources.signalled
     least, most = extremes(signalled)
@@ -101,11 +110,31 @@ def _trusted(objective: Objective, *, signalled: bool) -> bool:
     return named or getattr(Objective, name) is getattr(type(objective), name)
 
 
+def _per_bandwidth(objective: PerBandwidth, sources: Sources) -> Numerics:
+    """Return numerics over bandwidth used, between the sources' bounds."""
+    own, given = objective.sources, objective.objective
+    kernel = given.kernel(own)
+    if kernel is None:
+        derived, unknown = numerics_of(given, own)
+        if derived is None:
+            raise ObjectiveError(f"fetches that cost what they bring need derivatives: {unknown}")
+        kernel = as_kernel(derived, len(own))
+    if given.penalty_of is not None:
+        require_penalty(given, kernel, own, periodic=given.refresh is Refresh.PERIODIC)
+    return objective.hull(kernel, sources)
+
+
 def _kind(objective: Objective, sources: Sources, *, signalled: bool) -> Kernel | DerivedNumerics:
     """Return the numerics of one kind of source.
 
     They are of full length n: the kernel, or derived from the declaration.
     """
+    if signalled and (twin := signals_follow_from(objective)) is not None:
+        plain = sources.never_failing()
+        numerics = _kind(twin, plain, signalled=False)
+        if twin is not objective:
+            require_twin(objective, _kind(objective, plain, signalled=False), numerics, sources)
+        return announced_kernel(objective, numerics, sources)
     if not signalled and _has_derived_attempts(objective, sources):
         plain = sources.never_failing()
         assert sources.success is not None, "some fetches fail"

@@ -6,7 +6,8 @@ changes then wait less by δ(I), in time units, and its cost is less by
 
     w·Δ·δ(I)·f'(ΔI/2),   f(x) = E C(N), N Poisson of mean x
 
-(f' = 1 for accumulated delay, e^{−x} for binary freshness: the copy may be stale already). A source at any
+(f' = 1 for accumulated delay, e^{−x} for binary freshness: the copy may be stale already; a declared penalty
+of changes has w·Δ·f'(Δs) = ρ³J''(ρ) at ρ = 1/s). A source at any
 other gap drifts through the week and costs J(ρ) as ever. What is minimised is the lower convex hull of J and
 these points, so that nothing else changes: one price, best responses, certificate.
 """
@@ -59,8 +60,8 @@ class PhasedObjective(CurveObjective):
 
     Parameters
     ----------
-    objective : CurveObjective
-        Of periodic refreshes, with a `change_slope`.
+    objective : Objective
+        Of periodic refreshes, with a `change_slope` or declared as a penalty of changes.
     profile : WeeklyProfile
         Of the changes of all sources.
     load_limit : float
@@ -80,7 +81,7 @@ class PhasedObjective(CurveObjective):
         If the profile or the load limit is none.
     """
 
-    objective: CurveObjective
+    objective: Objective
     profile: Profile
     load_limit: float = 2.0
     _shorter: Array = field(init=False)
@@ -110,8 +111,15 @@ class PhasedObjective(CurveObjective):
         """Whether the sum over sources is to be small or large."""
         return self.objective.sense
 
-    def points(self, sources: Sources) -> tuple[Array, Array]:
+    @property
+    def saves(self) -> bool:
+        """Whether good phases save anything at some gap."""
+        return bool(np.any(self._shorter > 0.0))
+
+    def points(self, sources: Sources, numerics: Numerics | None = None) -> tuple[Array, Array]:
         """Return rates of commensurate gaps, and what good phases save there.
+
+        `numerics` are those of an objective that has no curve.
 
         Returns
         -------
@@ -125,8 +133,12 @@ class PhasedObjective(CurveObjective):
         change, weight = as_float64(sources.column("change_rate")), as_float64(sources.column("importance"))
         saving = np.empty((len(some), len(sources)))
         for k, (one, less) in enumerate(zip(gap, delta, strict=True)):
-            slope = self.objective.change_slope(change * (0.5 * one))
-            saving[k] = weight * change * less * cast("Array", slope)
+            if isinstance(self.objective, CurveObjective):
+                slope = weight * change * cast("Array", self.objective.change_slope(change * (0.5 * one)))
+            else:
+                assert numerics is not None, "a declared cost has no curve"
+                slope = (2.0 / one) ** 3 * numerics.curvature(np.full(len(sources), 2.0 / one))
+            saving[k] = less * slope
         return 1.0 / gap, saving
 
     def hull(self, numerics: Numerics, sources: Sources) -> Numerics:
@@ -136,10 +148,11 @@ class PhasedObjective(CurveObjective):
             if silent is numerics.silent_sources:
                 return numerics
             return MixedNumerics(numerics.signalled, silent, numerics.signalled_sources)
-        rate, saving = self.points(sources)
+        rate, saving = self.points(sources, numerics)
         if not len(rate):
             return numerics
-        ends = self._table(sources) if len(sources) >= MANY else None
+        curved = isinstance(self.objective, CurveObjective)
+        ends = self._table(sources) if curved and len(sources) >= MANY else None
         return lower_hull(numerics, rate, saving, sources.min_rate, sources.max_rate, ends)
 
     def _table(self, sources: Sources) -> Ends:
@@ -151,13 +164,13 @@ class PhasedObjective(CurveObjective):
         knots = np.linspace(float(np.min(logs)) - 1e-9, float(np.max(logs)) + 1e-9, KNOTS)
         typical = Sources(np.exp(knots), time_unit=sources.time_unit)
         rate, saving = self.points(typical)
-        ends = tangent_ends(self.objective.kernel(typical), rate, saving)
+        ends = tangent_ends(self.kernel(typical), rate, saving)
         with np.errstate(all="ignore"):
             return Ends(*(np.exp(interpolated(logs, knots, np.log(one))) for one in ends))
 
     def per_source(self, rate: Expression, sources: Sources) -> tuple[Expression, list[Expression]]:
         """Declare the hull, in parts that are its arcs and segments."""
-        found = self.hull(self.objective.kernel(sources), sources)
+        found = self.hull(self.kernel(sources), sources)
         if not isinstance(found, HullNumerics):
             declared = self.objective.per_source(rate, sources)
             return declared if isinstance(declared, tuple) else (declared, [])
@@ -165,7 +178,7 @@ class PhasedObjective(CurveObjective):
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm | None:
         """Return a well-conditioned cone form of the total, up to a constant."""
-        found = self.hull(self.objective.kernel(sources), sources)
+        found = self.hull(self.kernel(sources), sources)
         if not isinstance(found, HullNumerics):
             return self.objective.cone_form(y, sources, typical)
         return hull_cone_form(self.objective, found, y, sources, typical)
@@ -180,11 +193,11 @@ class PhasedObjective(CurveObjective):
 
     def curve(self, sources: Sources) -> Curve:
         """Return the objective's own cost curve, at random phases."""
-        return self.objective.curve(sources)
+        return self._curved().curve(sources)
 
     def kernel(self, sources: Sources) -> Kernel:
         """Return the numerics at random phases."""
-        return self.objective.kernel(sources)
+        return self._curved().kernel(sources)
 
     def signalled_kernel(self, sources: Sources) -> Kernel | None:
         """Return the numerics of announced changes."""
@@ -196,19 +209,32 @@ class PhasedObjective(CurveObjective):
 
     def take(self, index: Index) -> PhasedObjective:
         """Return the objective for some of the sources."""
-        return PhasedObjective(
-            cast("CurveObjective", self.objective.take(index)), self.profile, self.load_limit
-        )
+        return PhasedObjective(self.objective.take(index), self.profile, self.load_limit)
 
     def value_from_cost(self, cost: float, sources: Sources) -> float:
         """Return the value in the declared sense from the cost."""
         return self.objective.value_from_cost(cost, sources)
 
+    def _curved(self) -> CurveObjective:
+        """Return the objective, which must have a curve."""
+        if not isinstance(self.objective, CurveObjective):
+            raise ObjectiveError(
+                f"good phases of {self.objective!r} have numerics and no declared form. Use fo.solve, or no "
+                "profile."
+            )
+        return self.objective
+
 
 def why_no_phases(objective: Objective) -> str | None:
     """Return why good phases do not matter to an objective, or None."""
     name = type(objective).__name__
-    if not isinstance(objective, CurveObjective) or objective.change_slope(np.ones(1)) is None:
+    if not isinstance(objective, CurveObjective):
+        if objective.penalty_of != "changes":
+            return (
+                f"the cost of {name} is declared as no function of the mean number of changes, which tells "
+                'what good phases save. Set penalty_of = "changes" if it is one, or pass no profile.'
+            )
+    elif objective.change_slope(np.ones(1)) is None:
         return (
             f"the cost of {name} is no function of the mean number of changes, so that nothing tells what "
             "good phases save. Pass BinaryFreshness, HarmonicStaleness or AccumulatedDelay, or no profile."
@@ -221,7 +247,7 @@ def why_no_phases(objective: Objective) -> str | None:
     return None
 
 
-def phased(objective: Objective, sources: Sources, profile: Profile, load_limit: float) -> Objective:
+def phased(objective: Objective, profile: Profile, load_limit: float) -> Objective:
     """Return an objective with good phases, itself where these save nothing.
 
     Raises
@@ -229,8 +255,8 @@ def phased(objective: Objective, sources: Sources, profile: Profile, load_limit:
     ObjectiveError, SourceDataError
         As `PhasedObjective` does.
     """
-    made = PhasedObjective(cast("CurveObjective", plain(objective)), profile, load_limit)
-    return made if len(made.points(sources)[0]) else plain(objective)
+    made = PhasedObjective(plain(objective), profile, load_limit)
+    return made if made.saves else plain(objective)
 
 
 def plain(objective: Objective) -> Objective:

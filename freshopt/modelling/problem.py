@@ -182,7 +182,7 @@ class Problem:
         require_discipline(objective)
         require_requests(objective, sources)
         if profile is not None:
-            objective = phased(objective, sources, profile, load_limit)
+            objective = phased(objective, profile, load_limit)
         given = as_constraints(constraints)
         found = declared(given, sources) if given else None
         hosts = HostLimits.of(sources, host_limits)

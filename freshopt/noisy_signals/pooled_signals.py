@@ -39,6 +39,7 @@ import numpy.typing as npt
 from freshopt.estimators.crawl_rows import GammaParameters
 from freshopt.estimators.default_prior import default_prior
 from freshopt.estimators.estimator import Estimator, check_confidence
+from freshopt.estimators.features.feature_priors import FeaturePriors
 from freshopt.estimators.gamma_prior import GammaPrior
 from freshopt.estimators.rate_distribution import RateDistribution
 from freshopt.estimators.sufficient_statistics import flags_of
@@ -154,12 +155,18 @@ class Kind(NamedTuple):
 class PooledSignals(Estimator):
     """Recall, precision and change rates, pooled by host.
 
-    Fitted it has `recall_`, `precision_` (0 and 1 where no kind of signal tells anything), `silent_rate_` and
-    `signal_rate_`, shape (n,) each, all `kinds_`, and `signals_`, those of the kinds that tell something.
+    `prior` is of the change rates, the log's own by default. Fitted it has `recall_`, `precision_` (0 and 1
+    where no kind of signal tells anything), `silent_rate_` and `signal_rate_`, shape (n,) each, all `kinds_`,
+    and `signals_`, those of the kinds that tell something.
     """
 
-    def __init__(self, signals: SignalTable, hosts: npt.NDArray[Any] | None = None) -> None:
-        self.signals, self.hosts = signals, hosts
+    def __init__(
+        self,
+        signals: SignalTable,
+        hosts: npt.NDArray[Any] | None = None,
+        prior: GammaPrior | FeaturePriors | None = None,
+    ) -> None:
+        self.signals, self.hosts, self.prior = signals, hosts, prior
 
     def __repr__(self) -> str:
         """Return what was learnt from."""
@@ -169,7 +176,7 @@ class PooledSignals(Estimator):
         """Learn from a log's crawls and the signals between them."""
         n = len(log.names)
         # Without a crawl interval nothing is learnt, and the prior is one crawl a unit of time.
-        known = default_prior(log) or GammaPrior(HALF, 1.0, log.time_unit)
+        known = self.prior or default_prior(log) or GammaPrior(HALF, 1.0, log.time_unit)
         rates = known.parameters(log)
         self.kinds_ = tuple(
             _kind(log, self.signals.of_kinds(np.arange(len(self.signals.kinds)) == k), name, rates)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import ObjectiveError
+from freshopt.estimators.features.feature_priors import FeaturePriors
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.source_index import known_hosts
 from freshopt.modelling.objective import Objective, Refresh
@@ -57,7 +58,8 @@ def require_signals(objective: Objective) -> None:
     """Raise unless an objective is planned for with signals."""
     if type(objective) not in (*COSTS, *SHARES) or objective.refresh is not Refresh.PERIODIC:
         raise ObjectiveError(
-            f"{objective!r} is not planned for with signals. Leave it out, or pass "
+            f"{objective!r} is not planned for with signals, as a cost of rates does not tell what each "
+            "number of them costs. Leave it out, or pass "
             'objective="harmonic", "delay", "age", "binary" or "log-freshness", at equal intervals.'
         )
 
@@ -138,11 +140,16 @@ def silent_rates(objective: Objective, rates: Array, sources: Sources) -> Array:
         return np.asarray(np.minimum(rates, np.where(whole > 0.0, 1.0 / whole, rates)))
 
 
-def learnt_signals(log: CrawlLog, signals: SignalTable, hosts: npt.NDArray[Any] | None) -> PooledSignals:
+def learnt_signals(
+    log: CrawlLog,
+    signals: SignalTable,
+    hosts: npt.NDArray[Any] | None,
+    prior: FeaturePriors | None = None,
+) -> PooledSignals:
     """Return what a log and its signals tell, pooled by host.
 
-    Hosts are those of the sources' URLs unless given.
+    Hosts are those of the sources' URLs unless given, the prior is the log's own.
     """
     if hosts is None:
         hosts = known_hosts(log.names)
-    return PooledSignals(signals, hosts).fit(log)
+    return PooledSignals(signals, hosts, prior).fit(log)

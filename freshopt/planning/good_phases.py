@@ -20,6 +20,7 @@ from freshopt.estimators.weekly_profile import WeeklyProfile, peak_hours
 from freshopt.formatting import count, percent
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.cost_curve import CurveObjective
+from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.phased_objective import PhasedObjective, why_no_phases
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
@@ -171,7 +172,10 @@ def phase_savings(
         return found
     if objective is not None:
         phased = PhasedObjective(objective, phased.profile, phased.load_limit)
-    gaps, savings = phased.points((problem.sources if sources is None else sources).take(chosen))
+    own, numerics = (problem.sources if sources is None else sources).take(chosen), None
+    if not isinstance(phased.objective, CurveObjective):
+        numerics = numerics_of(phased.objective.take(chosen), own)[0]
+    gaps, savings = phased.points(own, numerics)
     found[chosen] = np.sum(np.where(rates[chosen] == gaps[:, None], savings, 0.0), axis=0)
     return found
 

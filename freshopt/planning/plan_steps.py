@@ -16,6 +16,8 @@ from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import SolveOptions, Solver, run_solver
 from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders, warn
 from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.features.feature_priors import FeaturePriors
+from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.estimators.week_clock import seconds_of, utc_moment
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.cost_curve import CurveObjective
@@ -23,6 +25,7 @@ from freshopt.modelling.expected import Expected
 from freshopt.modelling.failing_fetches import retried_at_once
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.objective_numerics import gap_costs
+from freshopt.modelling.phased_objective import plain
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
@@ -48,7 +51,7 @@ from freshopt.planning.good_phases import (
     phased_problem,
     sampled_sources,
 )
-from freshopt.planning.request import PerSource, default_estimate, featured_estimate
+from freshopt.planning.request import PerSource, default_estimate, featured
 from freshopt.planning.wishes import Wishes
 from freshopt.questions.bandwidth_for import BandwidthFor
 from freshopt.questions.learnt_changes import with_learnt_changes
@@ -88,13 +91,16 @@ _OWN_BANDWIDTH = "This bandwidth is that of the log's own crawls; set another (-
 
 def estimated_sources(log: CrawlLog, request: Wishes) -> tuple[Estimator, Sources]:
     """Estimate change rates; return the estimator and the sources to plan for."""
-    if request.features is not None:
-        estimate: Estimator = featured_estimate(log, request.features)
-    elif request.signals is None:
-        estimate = (request.estimator or default_estimate)(log)
-    else:
+    own = request.features
+    prior = None if own is None else FeaturePriors.from_log(log, own)
+    if request.signals is not None:
         hosts = None if request.hosts is None else request.hosts(log.names)
-        estimate = learnt_signals(log, request.signals, hosts)
+        estimate: Estimator = learnt_signals(log, request.signals, hosts, prior)
+    elif prior is not None:
+        estimate = MaximumLikelihood(prior=prior).fit(log)
+    else:
+        estimate = (request.estimator or default_estimate)(log)
+    estimate = estimate if own is None else featured(estimate, log, own)
     return estimate, sources_of(estimate, log, request)
 
 
@@ -362,8 +368,9 @@ def schedule_value_of(times: Schedule, solution: Solution, log: CrawlLog) -> flo
         return total(problem.sources.refresh_cost[times.source]) / times.horizon
     if follows_signals(problem.objective):
         return math.nan
-    own = not isinstance(problem.objective, CurveObjective)
-    if own and isinstance(gap_costs(problem.objective, problem.sources), str):
+    objective = plain(problem.objective)
+    own = not isinstance(objective, CurveObjective)
+    if own and isinstance(gap_costs(objective, problem.sources), str):
         return math.nan
     value = expected_value(times, problem.objective, problem.sources, log.age)
     saved = total(phase_savings(problem, solution.rates))

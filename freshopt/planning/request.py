@@ -29,7 +29,6 @@ from freshopt import problems
 from freshopt.errors import SourceDataError, expect, list_offenders
 from freshopt.estimators.default_prior import default_prior
 from freshopt.estimators.estimator import Estimator
-from freshopt.estimators.features.feature_priors import FeaturePriors
 from freshopt.estimators.features.source_features import SourceFeatures, with_new_sources
 from freshopt.estimators.known_crawl_rate import KnownCrawlRate
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
@@ -81,9 +80,8 @@ def as_crawl_log(
     return read_log(log, unit, columns=columns), None
 
 
-def featured_estimate(log: CrawlLog, features: SourceFeatures) -> Estimator:
-    """Return the default estimator with priors by features, fitted."""
-    made = MaximumLikelihood(prior=FeaturePriors.from_log(log, features)).fit(log)
+def featured(made: Estimator, log: CrawlLog, features: SourceFeatures) -> Estimator:
+    """Return a fitted estimator that flags sources known by features alone."""
     new = np.isin(log.names, features.new)
     made.flag_ = read_only(np.where(new, NEVER_CRAWLED, made.flag_))
     return made

@@ -9,7 +9,6 @@ import numpy as np
 
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.features.feature_priors import FeaturePriors
-from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.formatting import count, percent
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.units import duration
@@ -63,11 +62,12 @@ class FeaturesBring:
 
 def features_bring(estimate: Estimator) -> FeaturesBring | None:
     """Return what features brought to an estimate, or None without them."""
-    if not isinstance(estimate, MaximumLikelihood) or not isinstance(estimate.prior, FeaturePriors):
+    priors = getattr(estimate, "prior", None)
+    if not isinstance(priors, FeaturePriors):
         return None
     from scipy.special import polygamma
 
-    priors, new = estimate.prior, np.flatnonzero(estimate.flag_ == "never crawled")
+    new = np.flatnonzero(estimate.flag_ == "never crawled")
     # The variance of the logarithm of a Gamma of this shape.
     left, before = (float(polygamma(1, shape)) for shape in (priors.within, priors.pooled.shape))
     share = max(0.0, 1.0 - left / before)

@@ -28,6 +28,7 @@ from freshopt.modelling.cost_curve import Curve, CurveObjective
 from freshopt.modelling.fetches.gap_costs import GapCosts
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.objective_numerics import gap_costs
+from freshopt.modelling.phased_objective import plain
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray, exact_sum
 from freshopt.scheduling.refresh_order import check_ages
@@ -112,6 +113,7 @@ def priced_gaps(objective: Objective, sources: Sources) -> tuple[Curve | GapCost
     ObjectiveError
         If the objective is neither.
     """
+    objective = plain(objective)
     if isinstance(objective, CurveObjective):
         return objective.curve(sources), sources.importance
     found = gap_costs(objective, sources)

@@ -29,6 +29,7 @@ import numpy.typing as npt
 from freshopt.errors import ObjectiveError, SourceDataError, expect
 from freshopt.modelling.cost_curve import Curve, CurveObjective
 from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
+from freshopt.modelling.phased_objective import plain
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, IntArray, as_float64, total
 from freshopt.scheduling.refresh_order import check_ages, slots
@@ -83,7 +84,7 @@ class Greedy:
         expect(self.problem, Problem, "problem", "Pass a freshopt.Problem")
         check_ages(self.age, len(self.problem.sources))
         problem, sources = self.problem, self.problem.sources
-        if not isinstance(problem.objective, CurveObjective):
+        if not isinstance(plain(problem.objective), CurveObjective):
             raise ObjectiveError(
                 f"{problem.objective!r} has no cost of age, hence no index. Use another method."
             )
@@ -114,7 +115,7 @@ class Greedy:
         SourceDataError
             If the rates are of other sources than the problem's, or an age cannot be used.
         """
-        sources, objective = self.problem.sources, self.problem.objective
+        sources, objective = self.problem.sources, plain(self.problem.objective)
         n = len(sources)
         if len(rates) != n:
             raise SourceDataError(f"there are {len(rates)} rates for {n} sources. Pass the problem's own.")

@@ -33,6 +33,8 @@ from freshopt.errors import InfeasibleProblemError, ObjectiveError, SourceDataEr
 from freshopt.modelling.cost_curve import CurveObjective
 from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
 from freshopt.modelling.objective import Refresh
+from freshopt.modelling.objective_numerics import numerics_of
+from freshopt.modelling.phased_objective import plain
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, IntArray, as_whole, total
 from freshopt.scheduling.phases import flat_phases
@@ -178,10 +180,12 @@ def _periodic(problem: Problem) -> Numerics:
             "fetches of the sources may fail, and counts of refreshes are for those that succeed. Use rates: "
             "fo.solve, then fo.schedule."
         )
-    if isinstance(objective, CurveObjective):
-        return objective.curve(problem.sources).kernel(problem.sources.importance, Refresh.PERIODIC)
-    if objective.refresh is Refresh.PERIODIC and problem.numerics is not None:
-        return problem.numerics
+    own = plain(objective)
+    if isinstance(own, CurveObjective):
+        return own.curve(problem.sources).kernel(problem.sources.importance, Refresh.PERIODIC)
+    numerics = problem.numerics if own is objective else numerics_of(own, problem.sources)[0]
+    if objective.refresh is Refresh.PERIODIC and numerics is not None:
+        return numerics
     raise ObjectiveError(
         f"{objective!r} has no cost of equal gaps. Declare it for periodic refreshes or by a curve."
     )

@@ -64,11 +64,28 @@ def sources_of(
     return SourceTable(sources, Parameters(**{name: _parameter(table, name) for name in NAMES}), table)
 
 
-def own_columns_of(table: Table) -> list[str]:
-    """Return the filled columns that nothing else reads."""
+def own_columns_of(table: Table, *, filled: bool = True) -> list[str]:
+    """Return the columns, `filled` ones, that nothing else reads."""
     known = {"source", "name", "time_unit", *COLUMNS, *NAMES}
     frame = table.frame
-    return [name for name in frame.columns if name not in known and not frame[name].null_count()]
+    return [name for name in frame.columns if name not in known and not (filled and frame[name].null_count())]
+
+
+def own_columns_in(path: Path, *, filled: bool = False) -> polars.DataFrame:
+    """Return the columns of one's own that a table has, by source.
+
+    Written numbers are numbers: files of text have no types.
+    """
+    import polars
+
+    table = Table.read(path, schema.SOURCE_ROWS)
+    found = table.frame.select("source", *own_columns_of(table, filled=filled))
+    if found.width == 1 and not filled:
+        raise SourceDataError(f"{path} has no column of your own. Add what the objective reads.")
+    text = [each for each in found.drop("source") if each.dtype == polars.String]
+    numbers = [each.cast(polars.Float64, strict=False) for each in text]
+    alike = [one for one, each in zip(numbers, text, strict=True) if one.null_count() == each.null_count()]
+    return found.with_columns(alike)
 
 
 def rates_of(

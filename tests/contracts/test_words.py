@@ -28,7 +28,7 @@ FILES = sorted(
 PAGES = [
     page
     for page in sorted((ROOT / "docs").rglob("*.md"))
-    if not page.relative_to(ROOT / "docs").as_posix().startswith(("api/", "reference/commands/"))
+    if not page.relative_to(ROOT / "docs").as_posix().startswith(("api/", "gallery/", "reference/commands/"))
 ]
 CORE = (
     "certificates",

@@ -27,7 +27,7 @@ from tests.pages import measured
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-GENERATED = re.compile(r"^(api|reference/commands)/")
+GENERATED = re.compile(r"^(api|gallery|reference/commands)/")
 PAGES = {
     str(path.relative_to(DOCS)): path.read_text(encoding="utf-8")
     for path in sorted(DOCS.rglob("*.md"))

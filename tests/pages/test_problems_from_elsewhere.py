@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from collections.abc import Callable
@@ -16,9 +17,11 @@ from scipy.optimize import brentq
 from scipy.special import lambertw
 
 import freshopt as fo
+from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import SCALAR
 
-PATH = Path(__file__).parents[2] / "notebooks" / "12_problems_from_elsewhere.ipynb"
+ROOT = Path(__file__).parents[2]
+PATH = ROOT / "notebooks" / "12_problems_from_elsewhere.ipynb"
 LONGEST_DECLARATION = 12
 Truth = Callable[[dict[str, Any]], float]
 
@@ -156,6 +159,28 @@ def test_each_is_the_optimum_and_proved(name: str) -> None:
     assert solution.value == pytest.approx(truth, rel=SCALAR)
     assert names()["optima"][name] == pytest.approx(truth, rel=SCALAR)
     assert solution.certificate.relative_gap <= 1e-11
+
+
+def test_the_gallery_shows_each_with_its_optimum_and_picture() -> None:
+    spec = present(
+        importlib.util.spec_from_file_location("reference", ROOT / "docs" / "_ext" / "reference.py")
+    )
+    reference = importlib.util.module_from_spec(spec)
+    present(spec.loader).exec_module(reference)
+    _, page = reference.gallery()
+    # Origin with its year, declaration, what came out.
+    cases = re.split(r"^\*\*\d+\. ", page, flags=re.MULTILINE)[1:]
+    assert len(cases) == len(TRUTHS)
+    for case, (name, truth) in zip(cases, TRUTHS.items(), strict=True):
+        assert re.match(r"[^*]+\*\* \(.*\d{4}", case) or name in {"service", "returns"}
+        assert f'solutions["{name}"] = ' in case
+        known, found = re.findall(
+            r"^optimum (\S+), found (\S+): right to 1e-9 True, proved True$", case, re.M
+        )[0]
+        assert [float(known), float(found)] == pytest.approx([truth(names())] * 2, rel=1e-8)
+    titles = re.findall(r'<img src="data:image/png;base64,[^"]+" alt="([^"]+)">', page)
+    assert [int(each.split(".")[0]) for each in ", ".join(titles).split(", ")] == [*range(1, 13)]
+    assert "plt.subplots" not in page
 
 
 def test_pages_get_the_published_rates() -> None:

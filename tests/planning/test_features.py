@@ -71,6 +71,57 @@ def test_features_do_not_go_with_another_estimator() -> None:
         fo.plan(log, features=features, estimator=MaximumLikelihood())
 
 
+def signalled() -> tuple[fo.CrawlLog, dict[str, object], np.ndarray]:
+    """Return crawls of 80 pages of two hosts, signals of seven changes in ten, false ones, and features."""
+    rng = np.random.default_rng(4)
+    names = [f"https://{host}.org/{k}" for host in HOSTS for k in range(40)]
+    true = np.repeat([*HOSTS.values()], 40) * rng.gamma(8.0, 1.0 / 8.0, 80)
+    end = 24.0
+    changes = [np.sort(rng.random(rng.poisson(rate * end)) * end) for rate in true]
+    heard = [
+        np.append(own[rng.random(len(own)) < 0.7], rng.random(rng.poisson(0.05 * end)) * end)
+        for own in changes
+    ]
+    signals = pl.DataFrame(
+        {"source": np.repeat(names, [len(own) for own in heard]), "time": np.concatenate(heard)}
+    )
+    days = np.arange(0.0, end + 1.0, 4.0)
+    found = np.array([np.diff(np.searchsorted(own, days), prepend=0) > 0 for own in changes])
+    log = fo.CrawlLog(np.repeat(names, len(days)), np.tile(days, 80), found.ravel())
+    features = pl.DataFrame({"source": [*names, "https://fast.org/new"], "size": np.arange(81) % 5})
+
+    return log, {"signals": signals, "features": features}, true
+
+
+def test_features_beside_signals_tell_more_than_either() -> None:
+    log, told, true = signalled()
+    signals, features = told.values()
+
+    made = fo.plan(log, draws=0, signals=signals, features=features)
+
+    def missed(made: fo.Plan) -> float:
+        rates = dict(made.to_frame().select("source", "change_rate").iter_rows())
+        assert made.solution.status is fo.Status.OPTIMAL
+        found = np.array([rates[f"https://{host}.org/{k}"] for host in HOSTS for k in range(40)])
+        return float(np.sqrt(np.mean(np.log(found / true) ** 2)))
+
+    assert missed(made) < 0.95 * missed(fo.plan(log, draws=0, signals=signals))
+    assert missed(made) < 0.95 * missed(fo.plan(log, draws=0, features=features))
+    new = made.to_frame().filter(pl.col("flag") == "never crawled")
+    assert new["source"].to_list() == ["https://fast.org/new"]
+    assert 0.2 < new["change_rate"][0] < 0.8
+    assert made.features is not None
+    assert "most by 'host'" in made.summary()["features"]["sentence"]
+    assert "signals" in made.summary()
+
+
+@pytest.mark.exhaustive
+def test_a_back_test_learns_from_signals_and_features() -> None:
+    log, told, _ = signalled()
+    tested = fo.backtest(log, **told, splits=1, every="6d")  # type: ignore[arg-type]
+    assert {"with signals", "re-planned with signals"} <= {row.policy for row in tested.rows}
+
+
 def test_a_back_test_learns_from_features_before_each_window() -> None:
     log, features = log_and_features()
     found = fo.backtest(log, features=features, splits=1)

@@ -30,7 +30,7 @@ class Delayed(fo.Objective):
 class Sized(fo.Objective):
     columns = ("size",)
     def per_source(self, rate, sources):
-        return cp.multiply(sources["size"], cp.inv_pos(rate))
+        return cp.multiply(1.0 * sources["size"], cp.inv_pos(rate))
 
 class Spaced(Sized):
     refresh = fo.Refresh.PERIODIC

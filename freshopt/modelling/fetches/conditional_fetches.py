@@ -106,25 +106,17 @@ class PerBandwidth(Objective):
         """The discipline of the fetches."""
         return self.objective.refresh
 
-    def kernel(self, sources: Sources) -> Kernel:  # noqa: ARG002
-        """Return the exact numerics over bandwidth used."""
-        own, fetches = self.sources, bandwidth_used(self.objective)
-        kernel = self.objective.kernel(own)
-        if kernel is None:
-            raise ObjectiveError(
-                f"{self.objective!r} has no numerics of its own, from which those of conditional fetches are "
-                "made. Drop changed_cost, or use a named objective."
-            )
-        change = own.column("change_rate")
-        return per_bandwidth(kernel, fetches, change, own.refresh_cost, changed_costs(own))
-
-    def hull(self, sources: Sources) -> Numerics:
+    def hull(self, kernel: Kernel, sources: Sources) -> Numerics:
         """Return the numerics of the hull between bounds in bandwidth.
 
-        They are those of the kernel where the costs are convex.
+        `kernel` is the objective's, over rates. They are those of bandwidth where the costs are convex.
         """
-        concave = self.objective.concave_per_bandwidth(self.sources)
-        return hull_per_bandwidth(self.kernel(sources), concave, sources.min_rate, sources.max_rate)
+        own, fetches = self.sources, bandwidth_used(self.objective)
+        costs = own.column("change_rate"), own.refresh_cost, changed_costs(own)
+        concave = self.objective.concave_per_bandwidth(own)
+        return hull_per_bandwidth(
+            per_bandwidth(kernel, fetches, *costs), concave, sources.min_rate, sources.max_rate
+        )
 
     def without_cone(self) -> str | None:
         """Return why there is no cone form, or None."""

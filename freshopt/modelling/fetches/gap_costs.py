@@ -55,14 +55,24 @@ class GapCosts:
         return None
 
 
+def as_kernel(numerics: Numerics, n: int) -> Kernel:
+    """Return numerics of n sources, importance included, as a kernel."""
+    parts = (
+        _OfPlace(numerics, "cost"),
+        _OfPlace(numerics, "marginal"),
+        _OfPlace(numerics, "inverse_marginal"),
+    )
+    return Kernel(np.ones(n), (np.arange(float(n)),), *parts)
+
+
 def derived_attempts(numerics: Numerics, success: Array) -> Kernel:
     """Return the numerics of periodic attempts that succeed with these chances."""
-    cost, n = _OfPlace(numerics, "cost"), len(success)
-    cell = Cell(cost, _OfPlace(numerics, "marginal"), _OfPlace(numerics, "inverse_marginal"))
+    own = as_kernel(numerics, len(success))
+    cell = Cell(own.unit_cost, own.unit_marginal, own.unit_inverse)
     # Mean and index at a period are cost and marginal at its rate; the cell alone is asked here.
     # What is declared may be sharp where it is smooth: each term is summed.
-    curve = Curve((np.arange(float(n)),), cost, cost, cell.marginal, cell.inverse, rate_at=None)
-    return attempt_kernel(np.ones(n), curve, cell, success)
+    curve = Curve(own.parameters, cell.cost, cell.cost, cell.marginal, cell.inverse, rate_at=None)
+    return attempt_kernel(own.importance, curve, cell, success)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
