@@ -10,7 +10,6 @@ result, depends on what the process did before. `freshopt.warm` loads at once.
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any, TypeVar
 
-from freshopt.compiled.kept_code import compile_loop, compile_passes
+from freshopt.compiled.kept_code import compile_loop, compile_passes, functions_of
 
 Pass = TypeVar("Pass", bound=Callable[..., Any])
 
@@ -134,7 +133,7 @@ def _compiled(function: Any) -> Any:  # noqa: ANN401 - a function as a function
     import freshopt.compiled.loops  # noqa: F401, PLC0415 - tells numba of the demands
 
     module = sys.modules[function.__module__]
-    for name, other in inspect.getmembers(module, inspect.isfunction):
-        if other.__module__ == module.__name__ and name != function.__name__:
+    for other in functions_of(module):
+        if other is not function:
             register_jitable(other)
-    return compile_loop(nogil=True, error_model="numpy")(function)
+    return compile_loop()(function)

@@ -2,7 +2,8 @@
 
 A column is an array, one number for all sources, or a table that all look into, which is an array of two
 dimensions; numba tells them by type. For a number or a table the functions below cost nothing. They are given
-to numba by overloads; what stands in their bodies is what the overloads do with arrays.
+to numba by overloads, tuples and records of columns column by column; what stands in their bodies is what the
+overloads do with arrays, and in plain Python.
 Imported by `freshopt.compiled.loops` alone.
 
 Rows of a table are read one by one: a row is a cache line, and eight loads of it are sooner done than the
@@ -25,22 +26,12 @@ from freshopt.numerics.arrays import IntArray
 
 def part(column: Data, begin: int, end: int) -> Data:
     """Return a column's entries, or the number."""
-    return column[begin:end]
+    return _by_column(part, column, begin, end) if isinstance(column, tuple) else column[begin:end]
 
 
 def at(column: Data, k: int) -> Data:
     """Return a column's entry, or the number."""
-    return column[k]
-
-
-def parts(columns: Data, begin: int, end: int) -> Data:
-    """Return `part` of each column."""
-    return tuple(part(column, begin, end) for column in columns)
-
-
-def entries(columns: Data, k: int) -> Data:
-    """Return `at` of each column."""
-    return tuple(at(column, k) for column in columns)
+    return _by_column(at, column, k) if isinstance(column, tuple) else column[k]
 
 
 def room(column: Data, size: int) -> Data:
@@ -48,23 +39,26 @@ def room(column: Data, size: int) -> Data:
     return np.empty(size, column.dtype)
 
 
-def rooms(columns: Data, size: int) -> Data:
-    """Return `room` for each column."""
-    return tuple(room(column, size) for column in columns)
-
-
 def gathered(column: Data, members: IntArray, into: Data) -> Data:
     """Return a column's entries of some sources, or the number.
 
-    They are written to memory at hand.
+    They are written to memory at hand, where they stay in the first-level cache.
     """
     into[: len(members)] = column[members]
     return into[: len(members)]
 
 
-def all_gathered(columns: Data, members: IntArray, into: Data) -> Data:
-    """Return `gathered` of each column."""
-    return tuple(gathered(column, members, place) for column, place in zip(columns, into, strict=True))
+def _by_column(access: Callable[..., Data], columns: Data, *given: int) -> Data:
+    found = [access(column, *given) for column in columns]
+    return type(columns)(*found) if hasattr(columns, "_fields") else tuple(found)
+
+
+def _each(access: Callable[..., Data], columns: Data, given: str, passed: str = "") -> Data:
+    """Return what does the same to every column of a tuple, or of a record."""
+    own = [f"access(column[{j}], {(passed or given).format(j)})" for j in range(len(columns))]
+    record = getattr(columns, "instance_class", None)
+    made = f"({', '.join(own)},)" if record is None else f"record({', '.join(own)})"
+    return eval(f"lambda column, {given}: {made}", {"access": access, "record": record})
 
 
 def _is_column(kind: Data) -> bool:
@@ -73,22 +67,17 @@ def _is_column(kind: Data) -> bool:
 
 @overload(room, strict=False)
 def _room(column: Data, size: int) -> Data:
+    if isinstance(column, types.BaseTuple):
+        return _each(room, column, "size")
     if _is_column(column):
         return lambda column, size: np.empty(size, column.dtype)
     return lambda column, size: column
 
 
-@overload(rooms, strict=False)
-def _rooms(columns: Data, size: int) -> Data:
-    if len(columns) == 1:
-        return lambda columns, size: (room(columns[0], size),)
-    if len(columns) == 2:
-        return lambda columns, size: (room(columns[0], size), room(columns[1], size))
-    return lambda columns, size: (room(columns[0], size), *rooms(columns[1:], size))
-
-
 @overload(gathered, strict=False)
 def _gathered(column: Data, members: IntArray, into: Data) -> Data:
+    if isinstance(column, types.BaseTuple):
+        return _each(gathered, column, "members, into", "members, into[{}]")
     if _is_column(column):
 
         def picked(column: Data, members: IntArray, into: Data) -> Data:
@@ -100,23 +89,10 @@ def _gathered(column: Data, members: IntArray, into: Data) -> Data:
     return lambda column, members, into: column
 
 
-@overload(all_gathered, strict=False)
-def _all_gathered(columns: Data, members: IntArray, into: Data) -> Data:
-    if len(columns) == 1:
-        return lambda columns, members, into: (gathered(columns[0], members, into[0]),)
-    if len(columns) == 2:
-        return lambda columns, members, into: (
-            gathered(columns[0], members, into[0]),
-            gathered(columns[1], members, into[1]),
-        )
-    return lambda columns, members, into: (
-        gathered(columns[0], members, into[0]),
-        *all_gathered(columns[1:], members, into[1:]),
-    )
-
-
 @overload(part, strict=False)
 def _part(column: Data, begin: int, end: int) -> Data:
+    if isinstance(column, types.BaseTuple):
+        return _each(part, column, "begin, end")
     if _is_column(column):
         return lambda column, begin, end: column[begin:end]
     return lambda column, begin, end: column
@@ -124,29 +100,13 @@ def _part(column: Data, begin: int, end: int) -> Data:
 
 @overload(at, strict=False)
 def _at(column: Data, k: int) -> Data:
+    if isinstance(column, types.BaseTuple):
+        return _each(at, column, "k")
     if _is_column(column):
         if column.dtype == types.float32:
             return lambda column, k: np.float64(column[k])
         return lambda column, k: column[k]
     return lambda column, k: column
-
-
-@overload(parts, strict=False)
-def _parts(columns: Data, begin: int, end: int) -> Data:
-    if len(columns) == 1:
-        return lambda columns, begin, end: (part(columns[0], begin, end),)
-    if len(columns) == 2:
-        return lambda columns, begin, end: (part(columns[0], begin, end), part(columns[1], begin, end))
-    return lambda columns, begin, end: (part(columns[0], begin, end), *parts(columns[1:], begin, end))
-
-
-@overload(entries, strict=False)
-def _entries(columns: Data, k: int) -> Data:
-    if len(columns) == 1:
-        return lambda columns, k: (at(columns[0], k),)
-    if len(columns) == 2:
-        return lambda columns, k: (at(columns[0], k), at(columns[1], k))
-    return lambda columns, k: (at(columns[0], k), *entries(columns[1:], k))
 
 
 def _gathers(context: Any) -> bool:  # noqa: ANN401 - numba's

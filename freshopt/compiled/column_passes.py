@@ -14,18 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from freshopt.compiled.column_access import (
-    all_gathered,
-    at,
-    entries,
-    gathered,
-    part,
-    parts,
-    room,
-    rooms,
-)
+from freshopt.compiled.column_access import at, part
 from freshopt.compiled.source_columns import LARGEST_RATE, SourceColumns
-from freshopt.numerics.arrays import IN_TURN, PIECE, Array, IntArray
+from freshopt.numerics.arrays import IN_TURN, PIECE, Array
 
 Rate: TypeAlias = Callable[..., float]
 Respond: TypeAlias = Callable[..., None]
@@ -34,7 +25,7 @@ Respond: TypeAlias = Callable[..., None]
 def best_response(rate: Rate, columns: SourceColumns, k: int, inverse_price: float) -> float:
     """Return the optimal rate of source k within its bounds."""
     worth = at(columns.importance, k) * inverse_price / at(columns.cost, k)
-    unconstrained = rate(at(columns.signalled, k), worth, entries(columns.parameters, k))
+    unconstrained = rate(at(columns.signalled, k), (worth,), at(columns.parameters, k))
     return bounded(unconstrained, at(columns.lower, k), at(columns.upper, k))
 
 
@@ -47,48 +38,12 @@ def bounded(unconstrained: float, lower: float, upper: float) -> float:
     return rate
 
 
-def sources_of(columns: SourceColumns, begin: int, end: int) -> SourceColumns:
-    """Return the columns of consecutive sources, as views."""
-    return SourceColumns(
-        part(columns.signalled, begin, end),
-        part(columns.importance, begin, end),
-        parts(columns.parameters, begin, end),
-        part(columns.cost, begin, end),
-        part(columns.lower, begin, end),
-        part(columns.upper, begin, end),
-    )
-
-
-def memory_of(columns: SourceColumns, size: int) -> SourceColumns:
-    """Return memory for the columns of `size` sources."""
-    return SourceColumns(
-        room(columns.signalled, size),
-        room(columns.importance, size),
-        rooms(columns.parameters, size),
-        room(columns.cost, size),
-        room(columns.lower, size),
-        room(columns.upper, size),
-    )
-
-
-def members_of(columns: SourceColumns, members: IntArray, memory: SourceColumns) -> SourceColumns:
-    """Return copies of some sources' columns, which stay in the first-level cache."""
-    return SourceColumns(
-        gathered(columns.signalled, members, memory.signalled),
-        gathered(columns.importance, members, memory.importance),
-        all_gathered(columns.parameters, members, memory.parameters),
-        gathered(columns.cost, members, memory.cost),
-        gathered(columns.lower, members, memory.lower),
-        gathered(columns.upper, members, memory.upper),
-    )
-
-
-def demand_of(rate: Rate, columns: SourceColumns, n: int, inverse_price: float) -> float:
+def demand_of(rate: Rate, columns: SourceColumns, n: int, inverse_price: float, _memory: Array) -> float:
     """Return Σ cost·ρ of n best responses."""
     total = lost = 0.0
     for begin in range(0, n, IN_TURN):
         size = min(n - begin, IN_TURN)
-        some = _demand_in_turn(rate, sources_of(columns, begin, begin + size), size, inverse_price)
+        some = _demand_in_turn(rate, part(columns, begin, begin + size), size, inverse_price)
         total, lost = added(total, lost, some)
     return total + lost
 
@@ -100,7 +55,7 @@ def demand_in_steps(
     total = lost = 0.0
     for begin in range(0, n, IN_TURN):
         size, some = min(n - begin, IN_TURN), 0.0
-        own = sources_of(columns, begin, begin + size)
+        own = part(columns, begin, begin + size)
         respond(own, inverse_price, memory[:size])
         for k in range(size):
             some += at(own.cost, k) * memory[k]
@@ -113,7 +68,7 @@ def fill_rates(respond: Respond, columns: SourceColumns, inverse_price: float, r
     n, total, lost = len(rates), 0.0, 0.0
     for first in range(0, n, IN_TURN):
         last = min(n, first + IN_TURN)
-        respond(sources_of(columns, first, last), inverse_price, rates[first:last])
+        respond(part(columns, first, last), inverse_price, rates[first:last])
         # A loop that writes is vectorised only where its arrays lie well apart in memory. Terms are added in
         # one that writes nothing: in which order they are must not depend on addresses.
         for begin in range(first, last, PIECE):

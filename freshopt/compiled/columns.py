@@ -14,9 +14,8 @@ disk. `freshopt.compiled.backend` tells whether it pays; ``FRESHOPT_COMPILED=0``
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -30,8 +29,9 @@ from freshopt.compiled.cells.window_age import window_age
 from freshopt.compiled.cells.window_functions import window_binary, window_delay
 from freshopt.compiled.cells.window_harmonic import window_harmonic
 from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.kept_code import built
 from freshopt.compiled.source_columns import HostGroups as HostGroups
-from freshopt.compiled.source_columns import SearchStart, SourceColumns
+from freshopt.compiled.source_columns import SearchStart, record_of
 from freshopt.compiled.threads import run_chunks_in_threads as run_chunks_in_threads
 from freshopt.compiled.threads import threads
 from freshopt.numerics.arrays import (
@@ -145,23 +145,7 @@ class Columns:
 
     def take(self, index: slice | IntArray, n: int) -> Columns:
         """Return the n sources that an index picks."""
-
-        def taken(column: Any) -> Any:  # noqa: ANN401 - a column of any kind
-            if not isinstance(column, np.ndarray) or column.ndim == 2:
-                return column
-            return read_only(np.ascontiguousarray(column[index]))
-
-        return Columns(
-            n,
-            self.formula,
-            self.announced,
-            taken(self.signalled),
-            taken(self.importance),
-            tuple(taken(parameter) for parameter in self.parameters),
-            taken(self.cost),
-            taken(self.lower),
-            taken(self.upper),
-        )
+        return Columns(n, self.formula, self.announced, *record_of(self).take(index))
 
     def by_host(self, price: float, codes: IntArray, hosts: int) -> Array:
         """Return the demand Σ cost·ρ of each host at a price.
@@ -179,10 +163,11 @@ class Columns:
         """
         # A block's sources add to a row of their own: same bits always.
         sums = np.zeros((BLOCKS, hosts + 1))
-        loop, size = _loops(self.formula, self.announced).by_host, -(-self.n // BLOCKS)
+        _, _, loop, _ = built("loops", self.formula, self.announced)
+        record, size = record_of(self), -(-self.n // BLOCKS)
 
         def part(begin: int, end: int) -> None:
-            loop(begin, end, self.n, size, price, self._record(), codes, sums)
+            loop(begin, end, self.n, size, price, record, codes, sums)
 
         run_chunks_in_threads(part, BLOCKS, 1)
         used: Array = np.sum(sums, axis=0)[:hosts]
@@ -221,12 +206,12 @@ class Columns:
         which = np.flatnonzero(~(used <= limits.limits * (1.0 + ROUNDED - doubt)))
         if not len(which):
             return prices
-        loop = _loops(self.formula, self.announced).hosts
-        largest = int(np.max(counts))
+        *_, loop = built("loops", self.formula, self.announced)
+        largest, record = int(np.max(counts)), record_of(self)
         begun = SearchStart(math.log(floor), math.log(guess), steepness)
 
         def part(begin: int, end: int) -> None:
-            loop(begin, end, which, largest, limits, begun, self._record(), used, out, prices)
+            loop(begin, end, which, largest, limits, begun, record, used, out, prices)
 
         run_chunks_in_threads(part, len(which), max(1, len(which) // (8 * threads())))
         return prices
@@ -234,56 +219,26 @@ class Columns:
     def _lies_apart(self, out: Array) -> bool:
         """Return whether rates lie far enough from all columns for `fill_apart`."""
         begin, far = out.ctypes.data, PIECE * out.itemsize
-        given = (self.signalled, self.importance, *self.parameters, self.cost, self.lower, self.upper)
         return all(
             max(begin - column.ctypes.data - column.nbytes, column.ctypes.data - begin - out.nbytes) >= far
-            for column in given
+            for column in (*self.parameters, *record_of(self))
             if isinstance(column, np.ndarray)
         )
 
     def _pass(self, price: float, out: Array | None) -> float:
-        loops = _loops(self.formula, self.announced)
-        sums = np.empty(-(-self.n // CACHED))
+        demand, fill, *_ = built("loops", self.formula, self.announced)
+        record, sums = record_of(self), np.empty(-(-self.n // CACHED))
 
         def part(begin: int, end: int) -> None:
             if out is None:
-                loops.demand(begin, end, self.n, price, self._record(), sums)
+                demand(begin, end, self.n, price, record, sums)
             else:
-                loops.fill(begin, end, self.n, price, self._record(), sums, out)
+                fill(begin, end, self.n, price, record, sums, out)
 
         run_chunks_in_threads(part, len(sums), 16)
         return exact_sum(sums.tolist())
-
-    def _record(self) -> SourceColumns:
-        return SourceColumns(
-            self.signalled, self.importance, self.parameters, self.cost, self.lower, self.upper
-        )
 
 
 def column(array: Array) -> Column:
     """Return a column as a number, or as a contiguous array."""
     return float(array[0]) if is_scalar(array) else read_only(np.ascontiguousarray(array))
-
-
-@dataclass(frozen=True, slots=True)
-class _Loops:
-    demand: Callable[..., None]
-    fill: Callable[..., None]
-    by_host: Callable[..., None]
-    hosts: Callable[..., None]
-
-
-_BUILT: dict[tuple[Demand, Demand | None], _Loops] = {}
-
-
-def _loops(formula: Demand, announced: Demand | None) -> _Loops:
-    """Return the compiled loops of a demand function.
-
-    They are compiled for the columns' kinds when these first occur.
-    """
-    key = (formula, announced)
-    if key not in _BUILT:
-        from freshopt.compiled.loops import build  # noqa: PLC0415 - numba loads only if needed
-
-        _BUILT[key] = _Loops(*build(formula, announced))
-    return _BUILT[key]

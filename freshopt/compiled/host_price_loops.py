@@ -11,22 +11,17 @@ deepest valleys.
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import math
-import sys
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
 
-from freshopt.compiled.column_access import at, entries, gathered
-from freshopt.compiled.column_passes import members_of, memory_of
+from freshopt.compiled.column_access import at, gathered, room
 from freshopt.compiled.kept_code import compile_loop
-from freshopt.compiled.loops import FAITHFUL, FAST
+from freshopt.compiled.loops import FAITHFUL, FAST, either
 from freshopt.compiled.proof_functions import ProofCell
-from freshopt.compiled.proof_loops import EDITION, source_of, spent
+from freshopt.compiled.proof_loops import source_of, spent
 from freshopt.compiled.source_columns import Data, HostGroups, SourceColumns
 from freshopt.numerics.arrays import Array
 
@@ -46,9 +41,7 @@ STEPS, GOLDEN = 80, (math.sqrt(5.0) - 1.0) / 2.0
 def build(silent: ProofCell, announced: ProofCell | None) -> Callable[..., None]:
     """Return the loop over hosts that writes their prices, of a cell."""
     source, marginal = source_of(silent, announced), _marginal(silent, announced)
-    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
     # A variable of the closures below, hence part of what their cache is looked up by.
-    edition = EDITION + hashlib.sha256(inspect.getsource(sys.modules[__name__]).encode()).hexdigest()
 
     @register_jitable(fastmath=FAST)
     def bound(own: SourceColumns, given: Array, slack: float, price: float) -> float:
@@ -135,7 +128,7 @@ def build(silent: ProofCell, announced: ProofCell | None) -> Callable[..., None]
                 values[a : b + 1] = np.inf
         return 0.0 if idle <= least else math.exp(x)
 
-    @compile_loop(**options)
+    @compile_loop(fastmath=FAST)
     def settle(
         begin: int,
         end: int,
@@ -146,28 +139,25 @@ def build(silent: ProofCell, announced: ProofCell | None) -> Callable[..., None]
         slack: Array,
         prices: Array,
     ) -> None:
-        _ = edition
-        order, first, memory = market.order, market.first, memory_of(columns, largest)
+        order, first, memory = market.order, market.first, room(columns, largest)
         mine, logs = np.empty(largest), np.empty(largest)
         grid, values = np.empty(len(BELOW) + CANDIDATES), np.empty(len(BELOW) + CANDIDATES)
         for host in range(begin, end):
             members = order[first[host] : first[host + 1]]
-            own, given = members_of(columns, members, memory), gathered(rates, members, mine)
+            own, given = gathered(columns, members, memory), gathered(rates, members, mine)
             prices[host] = best_price(own, given, slack[host], logs, grid, values)
 
-    built: Callable[..., None] = settle
-    return built
+    return settle
 
 
 def _marginal(silent: ProofCell, announced: ProofCell | None) -> Callable[..., float]:
-    """Return the function of one source's weighted marginal value."""
-    values = silent.values
-    other = values if announced is None else announced.values
+    """Return the function of a source's marginal value at a rate."""
+    values_of = either(silent.values, None if announced is None else announced.values)
 
     @register_jitable(forceinline=True, fastmath=FAITHFUL)
     def marginal(own: SourceColumns, k: int, rate: float) -> Data:
-        w, p = at(own.importance, k), entries(own.parameters, k)
-        slope = other(rate, w, *p)[2] if at(own.signalled, k) else values(rate, w, *p)[2]
+        w = at(own.importance, k)
+        slope = values_of(at(own.signalled, k), (rate, w), at(own.parameters, k))[2]
         return slope if w > 0.0 else 0.0
 
     return marginal

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from freshopt.compiled.column_access import at
-from freshopt.compiled.column_passes import Respond, bandwidth_used, fill_rates, sources_of
+from freshopt.compiled.column_access import at, part
+from freshopt.compiled.column_passes import Respond, bandwidth_used, fill_rates
 from freshopt.compiled.source_columns import SearchStart, SourceColumns
 from freshopt.numerics.arrays import ROUNDED, Array, IntArray
 
@@ -213,7 +213,7 @@ def largest_step(
     middle = 0.5 * (generous[j] + frugal[j])
     while high - low > 0.1 * WIDTH + ULP * abs(low):
         x = 0.5 * (low + high)
-        respond(sources_of(own, j, j + 1), math.exp(-x), frugal[j : j + 1])
+        respond(part(own, j, j + 1), math.exp(-x), frugal[j : j + 1])
         low, high = (x, high) if frugal[j] > middle else (low, x)
     return Step(0.5 * (low + high), many)
 

@@ -1,25 +1,63 @@
 """`compile_loop`: compiled loops whose machine code is kept on disk.
 
 Numba keeps it beside the source, in ``NUMBA_CACHE_DIR``, or in the user's cache folder, and finds it again
-there in another process.
+there in another process, unless formulas have changed that are compiled into it: all source of `compiled` and
+`numerics`, and NumPy's version, of which the tables in it are made, are part of what it is looked up by.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from types import ModuleType
+from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any, TypeVar
+
+import numpy as np
 
 _LOGGER = logging.getLogger(__name__)
 Pass = TypeVar("Pass", bound=Callable[..., Any])
 
 
-def compile_loop(signature: tuple[Any, ...] | None = None, **options: Any) -> Callable[[Pass], Pass]:  # noqa: ANN401
+@cache
+def built(module: str, *cells: Any) -> Any:  # noqa: ANN401 - loops, or several
+    """Return the loops that `build` of a module makes of cells, once.
+
+    They are compiled for the columns' kinds when these first occur. Numba loads only then.
+    """
+    return importlib.import_module(f"freshopt.compiled.{module}").build(*cells)
+
+
+def functions_of(*modules: ModuleType) -> list[FunctionType]:
+    """Return the functions that modules define."""
+    return [
+        function
+        for module in modules
+        for _, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__
+    ]
+
+
+@cache
+def edition() -> str:
+    """Return what is common to the source of all loops."""
+    root = Path(__file__).parent.parent
+    files = (path for room in ("compiled", "numerics") for path in (root / room).rglob("*.py"))
+    text = (path.read_bytes() for path in sorted(files) if "__pycache__" not in path.parts)
+    return hashlib.sha256(np.__version__.encode() + b"".join(text)).hexdigest()
+
+
+def compile_loop(
+    signature: tuple[Any, ...] | None = None,
+    *,
+    also: str = "",
+    **options: Any,  # noqa: ANN401
+) -> Callable[[Pass], Pass]:
     """Return a decorator that compiles loops, kept on disk.
 
     Where the disk refuses, they are compiled all the same.
@@ -28,15 +66,18 @@ def compile_loop(signature: tuple[Any, ...] | None = None, **options: Any) -> Ca
     ----------
     signature : tuple of numba types, optional
         What to compile for at once. By default for the arguments of each call.
+    also : str
+        Source of elsewhere that is compiled into it.
     **options
-        Of `numba.njit`.
+        Of `numba.njit`, besides those by which loops run in threads and divide as NumPy does.
     """
     from numba import njit
 
     def compiling(function: Pass) -> Pass:
-        loop: Any = njit(**options)(function)
+        loop: Any = njit(**{"nogil": True, "error_model": "numpy", **options})(function)
         with suppress(RuntimeError):  # no folder to keep it in can be written
             loop._cache = _kept_code()(function)
+            loop._cache.also = also
         if signature is not None:
             loop.compile(signature)
             loop.disable_compile()
@@ -56,16 +97,13 @@ def compile_passes(
     """
     from numba.extending import register_jitable
 
-    for module in modules:
-        for _, function in inspect.getmembers(module, inspect.isfunction):
-            if function.__module__ == module.__name__:
-                register_jitable(function)
-    edition = hashlib.sha256("".join(map(inspect.getsource, modules)).encode()).hexdigest()
+    for function in functions_of(*modules):
+        register_jitable(function)
+    source = "".join(map(inspect.getsource, modules))
 
     def compiled(function: Callable[..., None]) -> Callable[..., None]:
-        @compile_loop(nogil=True, error_model="numpy")
+        @compile_loop(also=source)
         def run(*given: Any) -> None:  # noqa: ANN401 - the pass's own arguments
-            _ = edition
             function(*given)
 
         return run
@@ -85,6 +123,12 @@ def _kept_code() -> Any:  # noqa: ANN401 - a class of numba's, which is loaded o
         What numba raises then (a full disk, a quota, rights, a file that was cut off) ends the call of a loop
         that has been compiled and could run.
         """
+
+        also = ""
+
+        def _index_key(self, signature: Any, codegen: Any) -> Any:  # noqa: ANN401 - numba's
+            own = hashlib.sha256(self.also.encode()).hexdigest()
+            return *super()._index_key(signature, codegen), edition(), own  # type: ignore[no-untyped-call]
 
         def load_overload(self, *arguments: Any) -> Any:  # noqa: ANN401 - numba's
             with self._disabled_on_errors():

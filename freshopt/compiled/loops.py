@@ -9,9 +9,6 @@ inlined.
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -20,14 +17,12 @@ from numba.extending import register_jitable
 
 from freshopt.compiled import (
     age_tables,
-    column_access,
     column_passes,
     demand_functions,
     demand_steps,
     host_search,
     penalty_tables,
     proof_tables,
-    source_columns,
 )
 from freshopt.compiled.cells import (
     attempt_functions,
@@ -43,9 +38,8 @@ from freshopt.compiled.cells import (
     window_functions,
     window_harmonic,
 )
-from freshopt.compiled.column_access import at, entries, one_by_one, wide
+from freshopt.compiled.column_access import at, gathered, one_by_one, part, room, wide
 from freshopt.compiled.column_passes import (
-    Rate,
     Respond,
     added,
     best_response,
@@ -54,13 +48,10 @@ from freshopt.compiled.column_passes import (
     demand_of,
     fill_apart,
     fill_rates,
-    members_of,
-    memory_of,
-    sources_of,
 )
 from freshopt.compiled.demand_functions import STEPS, Demand
 from freshopt.compiled.host_search import settle_host
-from freshopt.compiled.kept_code import compile_loop
+from freshopt.compiled.kept_code import compile_loop, functions_of
 from freshopt.compiled.source_columns import Data, HostGroups, SearchStart, SourceColumns
 from freshopt.numerics import inverse_tables, vector_math, wide_tables
 from freshopt.numerics.arrays import CACHED, IN_TURN, Array, IntArray
@@ -97,25 +88,13 @@ FORCED = (*FORMULAS, column_passes, host_search)
 # What few hosts call need not be inlined, nor what is long itself.
 RARE = (host_search.largest_step, curve_table.pieces_before, curve_table.pieces_above)
 
-for _module in INLINED:
-    for _, _function in inspect.getmembers(_module, inspect.isfunction):
-        if _function.__module__ == _module.__name__ and _function not in (
-            inverse_tables.ratio_table,
-            inverse_tables.octave_table,
-        ):
-            _ordered = _module in ORDERED or _function in (best_response, bounded, added)
-            register_jitable(
-                forceinline=_module in FORCED and _function not in RARE,
-                fastmath=FAITHFUL if _ordered else FAST,
-            )(_function)
-
-
-EDITION = hashlib.sha256(
-    "".join(
-        inspect.getsource(module)
-        for module in (*INLINED, column_access, source_columns, sys.modules[__name__])
-    ).encode()
-).hexdigest()
+_FORCED, _ORDERED = functions_of(*FORCED), (*functions_of(*ORDERED), best_response, bounded, added)
+for _function in functions_of(*INLINED):
+    if _function not in (inverse_tables.ratio_table, inverse_tables.octave_table):
+        register_jitable(
+            forceinline=_function in _FORCED and _function not in RARE,
+            fastmath=FAITHFUL if _function in _ORDERED else FAST,
+        )(_function)
 
 
 def build(formula: Demand, announced: Demand | None) -> tuple[Callable[..., None], ...]:
@@ -124,31 +103,87 @@ def build(formula: Demand, announced: Demand | None) -> tuple[Callable[..., None
     With `announced` they are loops of two demand functions: the second is that of signalled sources.
     """
     respond = respond_of(formula, announced)
-    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
-    passes = (
-        _passes_in_steps(respond, options)
-        if formula in STEPS
-        else _passes(rate_of(formula, announced), options)
-    )
-    return (*passes, *_host_passes(respond, options))
+    if formula in STEPS:
+        by, sum_of, written = respond, demand_in_steps, fill_rates
+    else:
+        by, sum_of, written = either(formula, announced), demand_of, fill_apart
+
+    @compile_loop(fastmath=FAST)
+    def demand(begin: int, end: int, n: int, price: float, columns: SourceColumns, sums: Array) -> None:
+        memory = np.empty(IN_TURN)
+        for chunk in range(begin, end):
+            a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
+            sums[chunk] = sum_of(by, part(columns, a, b), b - a, 1.0 / price, memory)
+
+    @compile_loop(fastmath=FAST)
+    def fill(
+        begin: int, end: int, n: int, price: float, columns: SourceColumns, sums: Array, out: Array
+    ) -> None:
+        for chunk in range(begin, end):
+            a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
+            sums[chunk] = written(by, part(columns, a, b), 1.0 / price, out[a:b])
+
+    @compile_loop(fastmath=FAST)
+    def by_host(
+        begin: int,
+        end: int,
+        n: int,
+        size: int,
+        price: float,
+        columns: SourceColumns,
+        codes: IntArray,
+        sums: Array,
+    ) -> None:
+        rates = np.empty(IN_TURN)
+        for block in range(begin, end):
+            own = sums[block]
+            for a in range(block * size, min(n, (block + 1) * size), IN_TURN):
+                b = min(n, (block + 1) * size, a + IN_TURN)
+                chunk, host = part(columns, a, b), codes[a:b]
+                respond(chunk, 1.0 / price, rates[: b - a])
+                for k in range(b - a):
+                    own[host[k]] += at(chunk.cost, k) * rates[k]
+
+    @compile_loop(fastmath=FAST)
+    def hosts(
+        begin: int,
+        end: int,
+        which: IntArray,
+        largest: int,
+        market: HostGroups,
+        start: SearchStart,
+        columns: SourceColumns,
+        used: Array,
+        out: Array,
+        prices: Array,
+    ) -> None:
+        # Fields that are arrays are read once: for each host, counting their references would be felt.
+        order, first, limits = market.order, market.first, market.limits
+        scratch, memory = np.empty((2, largest)), room(columns, largest)
+        for host in which[begin:end]:
+            members = order[first[host] : first[host + 1]]
+            own = gathered(columns, members, memory)
+            prices[host] = settle_host(respond, own, limits[host], used[host], start, scratch, members, out)
+
+    return demand, fill, by_host, hosts
 
 
-def rate_of(formula: Demand, announced: Demand | None) -> Rate:
-    """Return the demand function of sources that are signalled or not."""
+def either(silent: Callable[..., Any], announced: Callable[..., Any] | None) -> Callable[..., Any]:
+    """Return a function of sources that are signalled or not.
+
+    It is called as ``either(signalled, arguments, parameters)``, both in tuples.
+    """
     if announced is None:
 
-        @register_jitable
-        def rate(signalled: Data, marginal_value: float, parameters: Data) -> float:
-            return formula(marginal_value, *parameters)
+        def chosen(signalled: Data, given: Data, p: Data) -> Any:  # noqa: ANN401 - what they return
+            return silent(*given, *p)
     else:
 
-        @register_jitable
-        def rate(signalled: Data, marginal_value: float, parameters: Data) -> float:
-            return (
-                announced(marginal_value, *parameters) if signalled else formula(marginal_value, *parameters)
-            )
+        def chosen(signalled: Data, given: Data, p: Data) -> Any:  # noqa: ANN401
+            return announced(*given, *p) if signalled else silent(*given, *p)
 
-    return rate
+    made: Callable[..., Any] = register_jitable(forceinline=True, fastmath=FAITHFUL)(chosen)
+    return made
 
 
 def respond_of(formula: Demand, announced: Demand | None) -> Respond:
@@ -158,7 +193,7 @@ def respond_of(formula: Demand, announced: Demand | None) -> Respond:
     """
     if formula in STEPS:
         return _respond_in_steps(formula, announced)
-    rate = rate_of(formula, announced)
+    rate = either(formula, announced)
 
     @register_jitable(forceinline=True, fastmath=FAITHFUL)
     def respond(columns: SourceColumns, inverse_price: float, rates: Array) -> None:
@@ -190,120 +225,13 @@ def _respond_in_steps(formula: Demand, announced: Demand | None) -> Respond:
         signalled, importance, parameters, cost, lower, upper = columns
         for k in range(len(rates)):
             worth = at(importance, k) * inverse_price / at(cost, k)
-            rates[k] = place(worth, *entries(parameters, k))
+            rates[k] = place(worth, *at(parameters, k))
         for each in range(len(rates)):
             k = one_by_one(each)
             rates[k] = value(rates[k])
         for k in range(len(rates)):
             worth = at(importance, k) * inverse_price / at(cost, k)
-            free = chosen(at(signalled, k), rates[k], worth, entries(parameters, k))
+            free = chosen(at(signalled, k), rates[k], worth, at(parameters, k))
             rates[k] = bounded(free, at(lower, k), at(upper, k))
 
     return respond
-
-
-def _passes(rate: Rate, options: dict[str, Any]) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Return the passes over chunks of `CACHED` sources.
-
-    One adds up demand, the other keeps the rates too.
-    """
-    edition = EDITION  # a variable of the closures below, hence part of what their cache is looked up by
-
-    @compile_loop(**options)
-    def demand(begin: int, end: int, n: int, price: float, columns: SourceColumns, sums: Array) -> None:
-        _ = edition
-        for chunk in range(begin, end):
-            a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
-            sums[chunk] = demand_of(rate, sources_of(columns, a, b), b - a, 1.0 / price)
-
-    @compile_loop(**options)
-    def fill(
-        begin: int, end: int, n: int, price: float, columns: SourceColumns, sums: Array, out: Array
-    ) -> None:
-        _ = edition
-        for chunk in range(begin, end):
-            a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
-            sums[chunk] = fill_apart(rate, sources_of(columns, a, b), 1.0 / price, out[a:b])
-
-    return demand, fill
-
-
-def _passes_in_steps(
-    respond: Respond, options: dict[str, Any]
-) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Return `_passes` of a formula of tables."""
-    edition = EDITION
-
-    @compile_loop(**options)
-    def demand_by_steps(
-        begin: int, end: int, n: int, price: float, columns: SourceColumns, sums: Array
-    ) -> None:
-        _ = edition
-        memory = np.empty(IN_TURN)
-        for chunk in range(begin, end):
-            a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
-            sums[chunk] = demand_in_steps(respond, sources_of(columns, a, b), b - a, 1.0 / price, memory)
-
-    @compile_loop(**options)
-    def fill_by_steps(
-        begin: int, end: int, n: int, price: float, columns: SourceColumns, sums: Array, out: Array
-    ) -> None:
-        _ = edition
-        for chunk in range(begin, end):
-            a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
-            sums[chunk] = fill_rates(respond, sources_of(columns, a, b), 1.0 / price, out[a:b])
-
-    return demand_by_steps, fill_by_steps
-
-
-def _host_passes(
-    respond: Respond, options: dict[str, Any]
-) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Return the passes over hosts: total demand, and price search."""
-    edition = EDITION
-
-    @compile_loop(**options)
-    def by_host(
-        begin: int,
-        end: int,
-        n: int,
-        size: int,
-        price: float,
-        columns: SourceColumns,
-        codes: IntArray,
-        sums: Array,
-    ) -> None:
-        _ = edition
-        rates = np.empty(IN_TURN)
-        for block in range(begin, end):
-            own = sums[block]
-            for a in range(block * size, min(n, (block + 1) * size), IN_TURN):
-                b = min(n, (block + 1) * size, a + IN_TURN)
-                chunk, host = sources_of(columns, a, b), codes[a:b]
-                respond(chunk, 1.0 / price, rates[: b - a])
-                for k in range(b - a):
-                    own[host[k]] += at(chunk.cost, k) * rates[k]
-
-    @compile_loop(**options)
-    def hosts(
-        begin: int,
-        end: int,
-        which: IntArray,
-        largest: int,
-        market: HostGroups,
-        start: SearchStart,
-        columns: SourceColumns,
-        used: Array,
-        out: Array,
-        prices: Array,
-    ) -> None:
-        _ = edition
-        # Fields that are arrays are read once: for each host, counting their references would be felt.
-        order, first, limits = market.order, market.first, market.limits
-        scratch, memory = np.empty((2, largest)), memory_of(columns, largest)
-        for host in which[begin:end]:
-            members = order[first[host] : first[host + 1]]
-            own = members_of(columns, members, memory)
-            prices[host] = settle_host(respond, own, limits[host], used[host], start, scratch, members, out)
-
-    return by_host, hosts

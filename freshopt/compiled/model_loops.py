@@ -6,21 +6,16 @@ This module imports numba and is imported when first needed. Each loop does in o
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
 
-from freshopt.compiled import loops
 from freshopt.compiled.column_access import at
 from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.loops import FAST
 from freshopt.compiled.source_columns import Data
-from freshopt.numerics import vector_math
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.vector_math import fast_exp, fast_log
 
@@ -48,17 +43,10 @@ def moved(rate: float, step: float, pace: float, floor: float, ceiling: float) -
     return found if found < ceiling else ceiling
 
 
-EDITION = hashlib.sha256(
-    "".join([loops.EDITION, *map(inspect.getsource, (vector_math, sys.modules[__name__]))]).encode()
-).hexdigest()
-
-
 def build() -> tuple[Callable[..., Any], ...]:
     """Return the loops (respond, fill, take)."""
-    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
-    edition = EDITION  # a variable of the closures below, hence part of what their cache is looked up by
 
-    @compile_loop(**options)
+    @compile_loop(fastmath=FAST)
     def respond(
         log_price: float,
         inverse: float,
@@ -72,7 +60,6 @@ def build() -> tuple[Callable[..., Any], ...]:
         lower: Data,
         cost: Data,
     ) -> tuple[float, float]:
-        _ = edition
         used = falls = 0.0
         if limited:
             for k in range(len(rate)):
@@ -94,7 +81,7 @@ def build() -> tuple[Callable[..., Any], ...]:
                 falls += some * at(cost, k)
         return used, falls
 
-    @compile_loop(**options)
+    @compile_loop(fastmath=FAST)
     def fill(
         log_price: float,
         inverse: float,
@@ -108,7 +95,6 @@ def build() -> tuple[Callable[..., Any], ...]:
         lower: Data,
         out: Array,
     ) -> None:
-        _ = edition
         if limited:
             for k in range(len(rate)):
                 found = moved(
@@ -119,7 +105,7 @@ def build() -> tuple[Callable[..., Any], ...]:
             for k in range(len(rate)):
                 out[k] = moved(rate[k], level[k] - log_price, pace[k], floor[k], ceiling[k])
 
-    @compile_loop(**options)
+    @compile_loop(fastmath=FAST)
     def take(
         paid: float,
         log_price: float,
@@ -138,7 +124,6 @@ def build() -> tuple[Callable[..., Any], ...]:
         marginal: Array,
         lines: Array,
     ) -> tuple[float, float, float]:
-        _ = edition
         lost = negative = 0.0
         # As numbers that are not negative are ordered as their bits are, whose maximum is vectorised.
         largest = np.int64(0)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from freshopt.compiled.kept_code import built
 from freshopt.compiled.tapes.tape_passes import enabled
 
 
@@ -29,12 +29,4 @@ class ModelPasses(NamedTuple):
 
 def model_passes(n: int) -> ModelPasses | None:
     """Return the passes for n sources, or None if NumPy is faster."""
-    return _built() if enabled(n) else None
-
-
-@cache
-def _built() -> ModelPasses:
-    from freshopt.compiled.model_loops import build  # noqa: PLC0415 - numba loads only if needed
-
-    loops: tuple[Any, ...] = build()
-    return ModelPasses(*loops)
+    return ModelPasses(*built("model_loops")) if enabled(n) else None

@@ -9,24 +9,17 @@ a rate by a few per cent. So one loop evaluates both prices, adds up both sides 
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-import sys
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from freshopt.compiled import loops
-from freshopt.compiled.column_access import at
-from freshopt.compiled.column_passes import added, sources_of
+from freshopt.compiled.column_access import at, part
+from freshopt.compiled.column_passes import added
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.kept_code import compile_loop
 from freshopt.compiled.loops import FAST, respond_of
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import CACHED, IN_TURN, Array, BoolArray
-
-EDITION = hashlib.sha256((loops.EDITION + inspect.getsource(sys.modules[__name__])).encode()).hexdigest()
 
 
 def build(formula: Demand, announced: Demand | None) -> Callable[..., None]:
@@ -35,10 +28,8 @@ def build(formula: Demand, announced: Demand | None) -> Callable[..., None]:
     Of each chunk it writes the demand at both, at both without the sources that jump, and of the mixture.
     """
     respond = respond_of(formula, announced)
-    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
-    edition = EDITION  # a variable of the closure below, hence part of what its cache is looked up by
 
-    @compile_loop(**options)
+    @compile_loop(fastmath=FAST)
     def pair(
         begin: int,
         end: int,
@@ -51,14 +42,13 @@ def build(formula: Demand, announced: Demand | None) -> Callable[..., None]:
         rates: Array,
         jumps: BoolArray,
     ) -> None:
-        _ = edition
         both = np.empty((2, IN_TURN))
         for chunk in range(begin, end):
             a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
             some, used = np.empty(5), np.zeros((2, 5))
             for first in range(a, b, IN_TURN):
                 size = min(b - first, IN_TURN)
-                own = sources_of(columns, first, first + size)
+                own = part(columns, first, first + size)
                 for side in range(2):
                     respond(own, inverse_prices[side], both[side, :size])
                 generous, frugal = both[0], both[1]
@@ -81,5 +71,4 @@ def build(formula: Demand, announced: Demand | None) -> Callable[..., None]:
             for j in range(5):
                 sums[j, chunk] = used[0, j] + used[1, j]
 
-    found: Callable[..., None] = pair
-    return found
+    return pair

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from freshopt.compiled.demand_functions import Demand
-from freshopt.compiled.proof_functions import ProofCell, Values
+from freshopt.compiled.proof_functions import ProofCell, Values, reach_from_change
 from freshopt.numerics.arrays import Array, read_only
 from freshopt.numerics.inverse_tables import OCTAVE, octave_points, octave_rows, row_values
 from freshopt.numerics.wide_tables import (
@@ -82,13 +82,6 @@ def penalty_values(rate: float, w: float, d: float, table: Array) -> Values:
     return cost if rate > 0.0 else np.inf, 0.0, marginal if rate > 0.0 else np.inf, ROUNDING
 
 
-def penalty_reach(
-    rate: float, _w: float, off: float, paid: float, _rises: bool, _falls: bool, d: float, _table: Array
-) -> float:
-    """Return (ρ + Δ)·off/ν."""
-    return (rate + d) * (off / paid)
-
-
 class TableCell(NamedTuple):
     """Formulas that look into tables, and how many parameters they take."""
 
@@ -97,7 +90,7 @@ class TableCell(NamedTuple):
     takes: int
 
 
-PENALTY = ProofCell(penalty_values, penalty_reach)
+PENALTY = ProofCell(penalty_values, reach_from_change)
 PENALTIES = TableCell(penalty_response, PENALTY, 1)
 
 

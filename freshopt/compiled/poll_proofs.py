@@ -20,9 +20,11 @@ import numpy as np
 from freshopt.compiled.cost_functions import ALL, log_one_plus
 from freshopt.compiled.proof_functions import (
     ROUNDING,
+    Excess,
     ProofCell,
     Values,
     binary_periodic,
+    farther,
     reach_on_plateau,
 )
 from freshopt.compiled.proof_tables import GAMMA, MATERIALS_MEAN, gap_of, ratio_at
@@ -41,11 +43,9 @@ def polls(rate: float, w: float, a: float) -> Values:
     return a * missed, a * found, marginal, rounding
 
 
-def reach_of_polls(
-    rate: float, w: float, off: float, paid: float, rises: bool, falls: bool, a: float
-) -> float:
+def reach_of_polls(rate: float, w: float, excess: Excess, a: float) -> float:
     """Return the reach of periodic binary freshness."""
-    return reach_on_plateau(rate, w * a, off, paid, rises, falls, a)
+    return reach_on_plateau(rate, w * a, excess, a)
 
 
 def materials(rate: float, w: float, a: float) -> Values:
@@ -64,10 +64,9 @@ def materials(rate: float, w: float, a: float) -> Values:
     return -a * mean, 0.0, w * (share * (1.0 + part)), ROUNDING
 
 
-def reach_of_materials(
-    rate: float, w: float, off: float, paid: float, rises: bool, falls: bool, a: float
-) -> float:
+def reach_of_materials(rate: float, w: float, excess: Excess, a: float) -> float:
     """Return the reach of the materials form."""
+    off, paid, _, _ = excess
     apart = (off / w) / fast_exp(-gap_of(rate, a))
     x = apart / (a / rate)
     near = rate * (x / (1.0 - x))
@@ -75,9 +74,7 @@ def reach_of_materials(
     far = a / (paid / w)
     up = near if near < far else far
     down = 2.0 * rate * x
-    down = down if apart < 0.5 else rate
-    up, down = up if rises else 0.0, down if falls else 0.0
-    return up if up > down else down
+    return farther(up, down if apart < 0.5 else rate, excess)
 
 
 POLLS = ProofCell(polls, reach_of_polls)

@@ -6,14 +6,13 @@ same bits on any number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from freshopt.compiled.columns import Columns, run_chunks_in_threads
-from freshopt.compiled.demand_functions import Demand
-from freshopt.compiled.source_columns import SourceColumns
+from freshopt.compiled.kept_code import built
+from freshopt.compiled.source_columns import record_of
 from freshopt.numerics.arrays import CACHED, Array, BoolArray, exact_sum
 
 
@@ -72,28 +71,13 @@ def at_two_prices(
         Sources jump whose rate at the higher price is less by more than this share of that at the lower.
     share : float
     """
-    loop = _loop(columns.formula, columns.announced)
+    loop = built("pair_loops", columns.formula, columns.announced)
     sums = np.empty((5, -(-columns.n // CACHED)))
     inverse_prices = np.array([1.0 / low, 1.0 / high])
-    own = SourceColumns(
-        columns.signalled, columns.importance, columns.parameters, columns.cost, columns.lower, columns.upper
-    )
+    own = record_of(columns)
 
     def part(begin: int, end: int) -> None:
         loop(begin, end, columns.n, inverse_prices, steep, share, own, sums, *into)
 
     run_chunks_in_threads(part, sums.shape[1], 16)
     return PairDemand(*(exact_sum(row) for row in sums.tolist()))
-
-
-_BUILT: dict[tuple[Demand, Demand | None], Callable[..., None]] = {}
-
-
-def _loop(formula: Demand, announced: Demand | None) -> Callable[..., None]:
-    """Return the compiled loop of a demand function."""
-    key = (formula, announced)
-    if key not in _BUILT:
-        from freshopt.compiled.pair_loops import build  # noqa: PLC0415 - numba loads only if needed
-
-        _BUILT[key] = build(formula, announced)
-    return _BUILT[key]

@@ -6,18 +6,18 @@ same bits on any number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from freshopt.compiled import backend
 from freshopt.compiled.columns import BLOCKS, Column, run_chunks_in_threads
+from freshopt.compiled.kept_code import built
 from freshopt.compiled.proof_functions import ProofCell
-from freshopt.compiled.source_columns import HostGroups, SourceColumns
+from freshopt.compiled.source_columns import HostGroups, record_of
 from freshopt.compiled.threads import threads
-from freshopt.numerics.arrays import CACHED, Array, BoolArray, IntArray, exact_sum, read_only
+from freshopt.numerics.arrays import CACHED, Array, BoolArray, IntArray, exact_sum
 
 # Relative error of the terms of a gap and of their sum, which are all positive; 1e-13 where u is large.
 INFLATION = 1.0 + 2.0**-30
@@ -87,10 +87,11 @@ class ProofColumns:
     def prove(self, rates: Array, price: float) -> Proof:
         """Return the sums at rates, shape (n,), and one price ≥ 0."""
         sums = np.empty((-(-self.n // CACHED), 5))
-        loop, _ = _loops(self.silent, self.announced)
+        loop, _ = built("proof_loops", self.silent, self.announced)
+        record = record_of(self)
 
         def part(begin: int, end: int) -> None:
-            loop(begin, end, self.n, price, self._record(), rates, sums)
+            loop(begin, end, self.n, price, record, rates, sums)
 
         run_chunks_in_threads(part, len(sums), 16)
         return _added(sums, np.zeros(0))
@@ -109,14 +110,15 @@ class ProofColumns:
         """
         sums, by_host = np.empty((-(-self.n // CACHED), 5)), np.zeros((BLOCKS, 2, len(host_prices) + 1))
         prices = np.append(price + host_prices, price)
-        _, loop = _loops(self.silent, self.announced)
+        _, loop = built("proof_loops", self.silent, self.announced)
+        record = record_of(self)
         edges = [len(sums) * block // BLOCKS for block in range(BLOCKS + 1)]
 
         def part(begin: int, end: int) -> None:
             # A block's sources add to a row of their own: same bits always.
             for block in range(begin, end):
                 own = edges[block], edges[block + 1], self.n
-                loop(*own, prices, codes, self._record(), rates, sums, *by_host[block])
+                loop(*own, prices, codes, record, rates, sums, *by_host[block])
 
         run_chunks_in_threads(part, BLOCKS, 1)
         return _added(sums, np.sum(np.sum(by_host, axis=1), axis=0)[:-1])
@@ -135,69 +137,20 @@ class ProofColumns:
         """
         prices = np.zeros(len(slack))
         largest = int(np.max(np.diff(limits.first)))
-        loop = _host_loop(self.silent, self.announced)
+        loop, record = built("host_price_loops", self.silent, self.announced), record_of(self)
 
         def part(begin: int, end: int) -> None:
-            loop(begin, end, largest, limits, self._record(), rates, slack, prices)
+            loop(begin, end, largest, limits, record, rates, slack, prices)
 
         run_chunks_in_threads(part, len(slack), max(1, len(slack) // (8 * threads())))
         return prices
 
     def sample(self, stride: int) -> ProofColumns:
         """Return every so manieth source."""
-
-        def taken(column: Any) -> Any:  # noqa: ANN401 - a column of any kind
-            if not isinstance(column, np.ndarray) or column.ndim == 2:
-                return column
-            return read_only(np.ascontiguousarray(column[::stride]))
-
-        return ProofColumns(
-            len(range(0, self.n, stride)),
-            self.silent,
-            self.announced,
-            taken(self.signalled),
-            taken(self.importance),
-            tuple(taken(parameter) for parameter in self.parameters),
-            taken(self.cost),
-            taken(self.lower),
-            taken(self.upper),
-        )
-
-    def _record(self) -> SourceColumns:
-        return SourceColumns(
-            self.signalled, self.importance, self.parameters, self.cost, self.lower, self.upper
-        )
+        own = record_of(self).take(slice(None, None, stride))
+        return ProofColumns(len(range(0, self.n, stride)), self.silent, self.announced, *own)
 
 
 def _added(sums: Array, by_host: Array) -> Proof:
     cost, gain, used, gap, outside = (exact_sum(column) for column in sums.T.tolist())
     return Proof(cost, gain, used, INFLATION * gap, outside, by_host)
-
-
-_BUILT: dict[tuple[ProofCell, ProofCell | None], tuple[Callable[..., None], ...]] = {}
-
-
-def _loops(silent: ProofCell, announced: ProofCell | None) -> tuple[Callable[..., None], ...]:
-    """Return the compiled loops of a cell.
-
-    They are compiled for the columns' kinds when these first occur.
-    """
-    key = (silent, announced)
-    if key not in _BUILT:
-        from freshopt.compiled.proof_loops import build  # noqa: PLC0415 - numba loads only if needed
-
-        _BUILT[key] = build(silent, announced)
-    return _BUILT[key]
-
-
-_HOST_LOOPS: dict[tuple[ProofCell, ProofCell | None], Callable[..., None]] = {}
-
-
-def _host_loop(silent: ProofCell, announced: ProofCell | None) -> Callable[..., None]:
-    """Return the compiled search for hosts' prices, of a cell."""
-    key = (silent, announced)
-    if key not in _HOST_LOOPS:
-        from freshopt.compiled.host_price_loops import build  # noqa: PLC0415 - numba loads only if needed
-
-        _HOST_LOOPS[key] = build(silent, announced)
-    return _HOST_LOOPS[key]

@@ -55,7 +55,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -72,6 +72,9 @@ from freshopt.compiled.proof_tables import (
 )
 from freshopt.numerics.vector_math import fast_exp, fast_log
 
+# By how much at most a marginal value is off the price paid, and that; whether the best response may be above
+# the rate, and below it.
+Excess: TypeAlias = tuple[float, float, bool, bool]
 # Unit cost, unit gain, marginal value, and the relative error of the latter.
 Values: TypeAlias = tuple[float, float, float, float]
 HALF_ULP = 2.0**-53
@@ -93,9 +96,7 @@ class ProofCell:
         ``(rate, importance, *parameters)``: unit cost, unit gain, weighted marginal value, and how wrong the
         latter may be, relatively.
     reach : callable
-        ``(rate, importance, off, paid, rises, falls, *parameters)``: a bound on the distance to the best
-        response, where the marginal value is off the price paid by at most `off`, and whether the best
-        response may be above the rate, and below it.
+        ``(rate, importance, excess, *parameters)``: a bound on the distance to the best response.
     """
 
     values: Callable[..., Values]
@@ -245,58 +246,36 @@ def capped_power(rate: float, w: float, log_scale: float, e: float, kink: float,
     )
 
 
-def reach_from_zero(
-    rate: float, _w: float, off: float, paid: float, _rises: bool, _falls: bool, _d: float
-) -> float:
+def reach_from_zero(rate: float, _w: float, excess: Excess, *_p: float) -> float:
     """Return ρ·off/ν: marginal values that fall at least as 1/ρ."""
-    return rate * (off / paid)
-
-
-def reach_of_power(
-    rate: float, _w: float, off: float, paid: float, _rises: bool, _falls: bool, _log_scale: float, _e: float
-) -> float:
-    """Return ρ·off/ν, for a cell of two parameters."""
+    off, paid, _, _ = excess
     return rate * (off / paid)
 
 
 def reach_of_capped_power(
-    rate: float,
-    _w: float,
-    off: float,
-    paid: float,
-    rises: bool,
-    falls: bool,
-    _log_scale: float,
-    _e: float,
-    kink: float,
-    plateau: float,
+    rate: float, _w: float, excess: Excess, _log_scale: float, _e: float, kink: float, plateau: float
 ) -> float:
     """Return the reach of a power law with a kink."""
+    off, paid, _, _ = excess
     within, share = max(rate, kink), off / paid
-    up = within * (1.0 + share) - rate if rises else 0.0
     down = within * share if plateau * (1.0 - ROUNDING) > paid * (1.0 + ROUNDING) else rate
-    down = down if falls else 0.0
-    return up if up > down else down
+    return farther(within * (1.0 + share) - rate, down, excess)
 
 
-def reach_from_change(
-    rate: float, _w: float, off: float, paid: float, _rises: bool, _falls: bool, d: float
-) -> float:
+def reach_from_change(rate: float, _w: float, excess: Excess, d: float, *_p: Any) -> float:  # noqa: ANN401
     """Return (ρ + Δ)·off/ν: marginal values fall as 1/(ρ + Δ)."""
+    off, paid, _, _ = excess
     return (rate + d) * (off / paid)
 
 
-def reach_to_bounds(
-    _rate: float, _w: float, _off: float, _paid: float, _rises: bool, _falls: bool, _d: float
-) -> float:
+def reach_to_bounds(_rate: float, _w: float, _excess: Excess, *_p: float) -> float:
     """Return inf: the best response of a linear source is a bound."""
     return np.inf
 
 
-def reach_on_plateau(
-    rate: float, w: float, off: float, paid: float, rises: bool, falls: bool, d: float
-) -> float:
+def reach_on_plateau(rate: float, w: float, excess: Excess, d: float) -> float:
     """Return the reach of binary freshness under periodic refreshes."""
+    off, paid, _, _ = excess
     u, within = d / rate, gap_of(rate, d)
     apart = off * (d / w) / ((1.0 + within) * fast_exp(-within))
     least = 0.5 * u * (u / (1.0 + u))
@@ -306,17 +285,20 @@ def reach_on_plateau(
     far = d / math.sqrt(2.0 * (paid * (d / w)))
     up = near if near < far else far
     down = 2.0 * rate * x
-    down = down if apart < 0.5 else rate
-    up, down = up if rises else 0.0, down if falls else 0.0
-    return up if up > down else down
+    return farther(up, down if apart < 0.5 else rate, excess)
 
 
-def reach_of_later(
-    rate: float, w: float, off: float, paid: float, rises: bool, falls: bool, d: float
-) -> float:
+def reach_of_later(rate: float, w: float, excess: Excess, d: float) -> float:
     """Return off/(d·ν) upwards and off/(d·m) downwards."""
+    off, paid, _, _ = excess
     least = w * (d * fast_exp(-d * rate))
-    up, down = off / (d * paid) if rises else 0.0, min(off / (d * least), rate) if falls else 0.0
+    return farther(off / (d * paid), min(off / (d * least), rate), excess)
+
+
+def farther(up: float, down: float, excess: Excess) -> float:
+    """Return the larger of two distances, of the sides that count."""
+    _, _, rises, falls = excess
+    up, down = up if rises else 0.0, down if falls else 0.0
     return up if up > down else down
 
 
@@ -333,20 +315,19 @@ def proved(
 ) -> tuple[float, float, float, float]:
     """Return a source's cost, gain, gap term, and 1 unless within bounds.
 
-    `values` and `reach` are those of a cell, or of two, told apart by `signalled`.
+    `values` and `reach` are those of a cell, or of two, told apart by `signalled`, which two tuples follow:
+    arguments and parameters.
     """
-    cost, gain, marginal, rounding = values(signalled, rate, w, p)
+    cost, gain, marginal, rounding = values(signalled, (rate, w), p)
     # 0·inf is 0 here: sources of no importance may have a rate of 0.
     cost = w * cost if w > 0.0 else 0.0
     gain = w * gain if w > 0.0 else 0.0
     marginal = marginal if w > 0.0 else 0.0
-    excess = marginal - paid
     slop = rounding * (marginal + paid) + TINY
-    off = abs(excess) + slop
-    rises, falls = excess > -slop, excess < slop
-    up, down = upper - rate if rises else 0.0, rate - lower if falls else 0.0
-    room = up if up > down else down
-    step = reach(signalled, rate, w, off, paid, rises, falls, p)
+    off = abs(marginal - paid) + slop
+    excess = (off, paid, marginal - paid > -slop, marginal - paid < slop)
+    room = farther(upper - rate, rate - lower, excess)
+    step = reach(signalled, (rate, w, excess), p)
     # What is no number is no reach.
     step = step if step < room else room
     return cost, gain, step * off, 0.0 if (rate >= lower) & (rate <= upper) else 1.0
@@ -366,5 +347,5 @@ AGE = ProofCell(age_poisson, reach_from_zero)
 AGE_PERIODIC = ProofCell(age_periodic, reach_from_zero)
 AGE_SIGNAL = ProofCell(age_signal, reach_from_zero)
 LATER = ProofCell(later, reach_of_later)
-POWER = ProofCell(power_law, reach_of_power)
+POWER = ProofCell(power_law, reach_from_zero)
 CAPPED_POWER = ProofCell(capped_power, reach_of_capped_power)

@@ -6,15 +6,11 @@ This module imports numba and is imported when first needed. Machine code is cac
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
 from numba.extending import register_jitable
 
-from freshopt.compiled import cost_functions, loops, poll_proofs, proof_functions
+from freshopt.compiled import cost_functions, poll_proofs, proof_functions
 from freshopt.compiled.cells import (
     attempt_costs,
     attempt_proofs,
@@ -22,13 +18,12 @@ from freshopt.compiled.cells import (
     request_proofs,
     window_proofs,
 )
-from freshopt.compiled.column_access import at, entries, wide
-from freshopt.compiled.column_passes import added, sources_of
-from freshopt.compiled.kept_code import compile_loop
-from freshopt.compiled.loops import FAITHFUL, FAST
+from freshopt.compiled.column_access import at, part, wide
+from freshopt.compiled.column_passes import added
+from freshopt.compiled.kept_code import compile_loop, functions_of
+from freshopt.compiled.loops import FAITHFUL, FAST, either
 from freshopt.compiled.proof_functions import ProofCell, proved
-from freshopt.compiled.proof_tables import AGE_INDEX, GAMMA, HARMONIC_INDEX, HARMONIC_MEAN, MATERIALS_MEAN
-from freshopt.compiled.source_columns import Data, SourceColumns
+from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import CACHED, Array, IntArray
 
 # So many terms of Σ refresh cost·ρ are added in lanes, and the pieces with their errors, so that the sum is
@@ -49,16 +44,10 @@ INLINED = (
 # Their sums over nodes may be taken in lanes.
 SUMS = (attempt_costs.mean_harmonic_attempts,)
 
-for _module in INLINED:
-    for _, _function in inspect.getmembers(_module, inspect.isfunction):
-        if _function.__module__ == _module.__name__ and not _function.__name__.startswith("_"):
-            _freely = FAST if _function in SUMS else FAITHFUL
-            register_jitable(forceinline=True, fastmath=_freely)(_function)
-
-EDITION = hashlib.sha256(
-    "".join([loops.EDITION, *map(inspect.getsource, INLINED)]).encode()
-    + np.concatenate([GAMMA, HARMONIC_INDEX, AGE_INDEX, HARMONIC_MEAN, MATERIALS_MEAN]).tobytes()
-).hexdigest()
+for _function in functions_of(*INLINED):
+    if not _function.__name__.startswith("_"):
+        _freely = FAST if _function in SUMS else FAITHFUL
+        register_jitable(forceinline=True, fastmath=_freely)(_function)
 
 
 def build(silent: ProofCell, announced: ProofCell | None) -> tuple[Callable[..., None], ...]:
@@ -69,21 +58,18 @@ def build(silent: ProofCell, announced: ProofCell | None) -> tuple[Callable[...,
     rounding lost of it.
     """
     source, sums_at = source_of(silent, announced), sums_of(silent, announced)
-    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
-    edition = EDITION  # a variable of the closures below, hence part of what their cache is looked up by
 
-    @compile_loop(**options)
+    @compile_loop(fastmath=FAST)
     def prove(
         begin: int, end: int, n: int, price: float, columns: SourceColumns, rates: Array, sums: Array
     ) -> None:
-        _ = edition
         for chunk in range(begin, end):
             a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
-            cost, gain, used, gap, outside = sums_at(sources_of(columns, a, b), rates[a:b], price)
+            cost, gain, used, gap, outside = sums_at(part(columns, a, b), rates[a:b], price)
             row = sums[chunk]
             row[0], row[1], row[2], row[3], row[4] = cost, gain, used, gap, outside
 
-    @compile_loop(**options)
+    @compile_loop(fastmath=FAST)
     def prove_hosts(
         begin: int,
         end: int,
@@ -96,10 +82,9 @@ def build(silent: ProofCell, announced: ProofCell | None) -> tuple[Callable[...,
         total: Array,
         off: Array,
     ) -> None:
-        _ = edition
         for chunk in range(begin, end):
             a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
-            own, given, host = sources_of(columns, a, b), rates[a:b], codes[a:b]
+            own, given, host = part(columns, a, b), rates[a:b], codes[a:b]
             cost = gain = gap = outside = 0.0
             for k in range(b - a):
                 h = host[k]
@@ -159,38 +144,12 @@ def source_of(silent: ProofCell, announced: ProofCell | None) -> Callable[..., t
 
     It returns cost, gain, gap term, and 1 unless the rate is within its bounds.
     """
-    values, reach = silent.values, silent.reach
-    if announced is None:
-
-        @register_jitable(forceinline=True, fastmath=FAITHFUL)
-        def values_of(signalled: Data, rate: float, w: float, p: Data) -> Any:  # noqa: ANN401
-            return values(rate, w, *p)
-
-        @register_jitable(forceinline=True, fastmath=FAITHFUL)
-        def reach_of(
-            signalled: Data, rate: float, w: float, off: float, paid: float, up: bool, down: bool, p: Data
-        ) -> float:
-            return reach(rate, w, off, paid, up, down, *p)
-    else:
-        other_values, other_reach = announced.values, announced.reach
-
-        @register_jitable(forceinline=True, fastmath=FAITHFUL)
-        def values_of(signalled: Data, rate: float, w: float, p: Data) -> Any:  # noqa: ANN401
-            return other_values(rate, w, *p) if signalled else values(rate, w, *p)
-
-        @register_jitable(forceinline=True, fastmath=FAITHFUL)
-        def reach_of(
-            signalled: Data, rate: float, w: float, off: float, paid: float, up: bool, down: bool, p: Data
-        ) -> float:
-            return (
-                other_reach(rate, w, off, paid, up, down, *p)
-                if signalled
-                else reach(rate, w, off, paid, up, down, *p)
-            )
+    values_of = either(silent.values, None if announced is None else announced.values)
+    reach_of = either(silent.reach, None if announced is None else announced.reach)
 
     @register_jitable(forceinline=True, fastmath=FAITHFUL)
     def of_source(own: SourceColumns, k: int, rate: float, paid: float) -> tuple[float, float, float, float]:
-        w, p, signalled = at(own.importance, k), entries(own.parameters, k), at(own.signalled, k)
+        w, p, signalled = at(own.importance, k), at(own.parameters, k), at(own.signalled, k)
         return proved(values_of, reach_of, signalled, rate, w, paid, at(own.lower, k), at(own.upper, k), p)
 
     return of_source

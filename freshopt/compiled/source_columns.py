@@ -5,9 +5,12 @@ Named tuples, which numba compiles as they are: a field costs what a variable do
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from freshopt.numerics.arrays import Array, IntArray
+import numpy as np
+
+from freshopt.numerics.arrays import Array, IntArray, read_only
 
 # Stands for a rate without bound: times the largest cost, 1e100, and a billion sources it is still a float.
 LARGEST_RATE = 1e190
@@ -35,6 +38,26 @@ class SourceColumns(NamedTuple):
     cost: Data
     lower: Data
     upper: Data
+
+    def take(self, index: slice | IntArray) -> SourceColumns:
+        """Return the columns of the sources that an index picks."""
+
+        def taken(column: Data) -> Data:
+            if isinstance(column, tuple):
+                return tuple(map(taken, column))
+            if not isinstance(column, np.ndarray) or column.ndim == 2:
+                return column
+            return read_only(np.ascontiguousarray(column[index]))
+
+        return SourceColumns(*map(taken, self))
+
+
+_FIELDS = attrgetter(*SourceColumns._fields)
+
+
+def record_of(columns: Data) -> SourceColumns:
+    """Return the columns among the fields of a record."""
+    return SourceColumns(*_FIELDS(columns))
 
 
 class HostGroups(NamedTuple):

@@ -115,14 +115,15 @@ def kernels_of(kinds: Kinds, threads: int, block: int) -> KernelText:
     edition = Edition()
     add = edition.add(_added())
     own = ", ".join(f"p{k}" for k in range(kinds.demand_parameters))
-    _choose(edition, "rate_of", kinds.demand, kinds.announced, "marginal_value", own, own)
+    _choose(
+        edition, "rate_of", kinds.demand, kinds.announced, f"marginal_value, {own}", f"marginal_value, {own}"
+    )
     _best_response(edition, own)
     cell, other = kinds.silent, kinds.other
     other_values, other_reach = (None, None) if other is None else (other.values, other.reach)
     own = ", ".join(f"p[{k}]" for k in range(kinds.proof_parameters))
-    _choose(edition, "values_of", cell.values, other_values, "rate, w", own, "p")
-    bounds = "rate, w, off, paid, rises, falls"
-    _choose(edition, "reach_of", cell.reach, other_reach, bounds, own, "p")
+    _choose(edition, "values_of", cell.values, other_values, "given, p", f"given[0], given[1], {own}")
+    _choose(edition, "reach_of", cell.reach, other_reach, "given, p", f"given[0], given[1], given[2], {own}")
     _prove(edition)
     shape = _Shape(threads, block, add, edition.tables)
     demand = edition.needed["best_response"]
@@ -257,20 +258,14 @@ def _choose(
     name: str,
     silent: Callable[..., Any],
     announced: Callable[..., Any] | None,
-    arguments: str,
-    passed: str,
     taken: str,
+    passed: str,
 ) -> None:
-    """Add the function of sources that are signalled or not.
-
-    Parameters are taken under one name, as a tuple, or each under its own.
-    """
-    own = f"{arguments}, {passed}"
-    mine = f"{edition.add(silent)}({own})"
-    other = (
-        "" if announced is None else f"    if signalled:\n        return {edition.add(announced)}({own})\n"
-    )
-    text = f"def {name}(signalled, {arguments}, {taken}):\n{other}    return {mine}\n"
+    """Add the function of sources that are signalled or not."""
+    mine, other = f"{edition.add(silent)}({passed})", ""
+    if announced is not None:
+        other = f"    if signalled:\n        return {edition.add(announced)}({passed})\n"
+    text = f"def {name}(signalled, {taken}):\n{other}    return {mine}\n"
     edition.add_source(name, text, {})
 
 

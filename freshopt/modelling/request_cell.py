@@ -33,13 +33,13 @@ Cost: the inverse marginal takes a dozen evaluations of the curve, or some 70 wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from freshopt.numerics.arrays import Array, Formula, Index
-from freshopt.numerics.bracketed_roots import bracketed_roots
+from freshopt.numerics.arrays import Array, Formula
+from freshopt.numerics.bracketed_roots import FallingRatio
 from freshopt.numerics.request_windows import discounted
 
 if TYPE_CHECKING:
@@ -47,10 +47,6 @@ if TYPE_CHECKING:
 
 # Lifetimes beyond, in any time unit, are taken for infinite, and below the inverse of it for 0.
 LONGEST = 1e250
-# Brackets of log T, in nats, that are interpolated.
-NARROW = 2.0
-# Bound of the logarithm of a ratio that may be 0 or infinite.
-_STEEP = 1e4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,57 +178,16 @@ class RequestInverse:
         with np.errstate(all="ignore"):
             most = np.minimum(self.inverse_index(every, *own), LONGEST)
         most = np.maximum(most, 1.0 / LONGEST)
-        excess = _Excess(self.marginal, every, own, asked, window, most)
-        # In x = log(T/most): the marginal value rises with T, the excess is its price over it.
-        high = np.zeros(np.shape(most))
-        low = np.full(np.shape(most), -1.0)
-        at_high = excess.excess(high)
-        at_low = excess.excess(low)
-        for _ in range(11):
-            short = np.flatnonzero(at_low <= 0.0)
-            if not len(short):
-                break
-            low[short] *= 2.0
-            at_low[short] = excess.take(short).excess(low[short])
-        # Interpolation gains nothing on brackets of hundreds of nats, in most of which the curve is level.
-        while len(wide := np.flatnonzero((high - low > NARROW) & (at_high <= 0.0) & (at_low > 0.0))):
-            middle = 0.5 * (low[wide] + high[wide])
-            at_middle = excess.take(wide).excess(middle)
-            up = at_middle > 0.0
-            low[wide[up]], at_low[wide[up]] = middle[up], at_middle[up]
-            high[wide[~up]], at_high[wide[~up]] = middle[~up], at_middle[~up]
-        life = np.where(at_high > 0.0, np.where(most >= LONGEST, np.inf, most), 0.0)
-        within = np.flatnonzero((at_high <= 0.0) & (at_low > 0.0))
-        if len(within):
-            # Logarithms are counted from the upper end: the last digits of T are theirs.
-            near = replace(excess.take(within), most=most[within] * np.exp(high[within]))
-            left, right = low[within] - high[within], np.zeros(len(within))
-            found, _ = bracketed_roots(near, left, right, at_low[within], at_high[within])
-            life[within] = near.most * np.exp(found)
+
+        def ratio(life: Array, price: Array, asked: Array, window: Array, *own: Array) -> Array:
+            return price / self.marginal.of_lifetime(life, own, asked, window)
+
+        # The marginal value rises with T, up to `most`.
+        sought = FallingRatio(ratio, most, (every, asked, window, *own))
+        life = sought.solved(np.full(np.shape(most), -1.0), np.zeros(np.shape(most)))
+        life = np.where((life < np.inf) | (most >= LONGEST), life, most)
         with np.errstate(over="ignore"):
             return asked / (1.0 + asked * life)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Excess:
-    """Logarithms of prices over marginal values, decreasing in log T."""
-
-    marginal: RequestMarginal
-    price: Array
-    own: tuple[Array, ...]
-    asked: Array
-    window: Array
-    most: Array
-
-    def excess(self, x: Array) -> Array:
-        value = self.marginal.of_lifetime(self.most * np.exp(x), self.own, self.asked, self.window)
-        with np.errstate(all="ignore"):
-            return np.clip(np.log(self.price / value), -_STEEP, _STEEP)
-
-    def take(self, chosen: Index) -> Self:
-        own = tuple(each[chosen] for each in self.own)
-        columns = (self.asked[chosen], self.window[chosen], self.most[chosen])
-        return type(self)(self.marginal, self.price[chosen], own, *columns)
 
 
 def _split(parameters: tuple[Array, ...], windowed: bool) -> tuple[tuple[Array, ...], Array, Array]:

@@ -38,7 +38,6 @@ many sources are compiled (`freshopt.compiled.cells.conditional_functions`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
@@ -46,14 +45,14 @@ from freshopt.compiled import demand_functions
 from freshopt.compiled.cells import conditional_functions
 from freshopt.compiled.cells.array_edition import OfPrice
 from freshopt.compiled.demand_functions import Demand
-from freshopt.numerics.arrays import Array, Formula, Index
-from freshopt.numerics.bracketed_roots import bracketed_roots
+from freshopt.numerics.arrays import Array, Formula
+from freshopt.numerics.bracketed_roots import FallingRatio
 from freshopt.numerics.special_functions import gamma2
 from freshopt.separable.kernel import SMALLEST_PRICE, Kernel
 
 # Rates beyond, in any time unit, are taken for infinite.
 _FASTEST = 1e250
-# Bound of the logarithm of a ratio that may be 0 or infinite.
+# u beyond which e^{−u} is 0.
 _STEEP = 1e4
 # Newton steps at most, from a start that is off by a factor of 2 at worst: five suffice.
 _NEWTON = 20
@@ -196,15 +195,12 @@ class RootInverse:
         top = np.minimum(high[within], _FASTEST)
         marginal = _Marginal(self.marginal, self.fetches)
         some = tuple(np.broadcast_to(one, np.shape(d))[within] for one in parameters)
-        excess = _Excess(marginal, price[within], some, top)
-        left, right = np.log(low[within] / top), np.zeros(len(within))
-        above, below = excess.excess(left), excess.excess(right)
-        found = np.where(above > 0.0, right, left)
-        inside = (above > 0.0) & (below <= 0.0)
-        if bool(np.any(inside)):
-            near = excess.take(inside)
-            roots, _ = bracketed_roots(near, left[inside], right[inside], above[inside], below[inside])
-            found[inside] = roots
+
+        def ratio(rate: Array, price: Array, *parameters: Array) -> Array:
+            return marginal.of_rate(rate, parameters) / price
+
+        left = np.log(low[within] / top)
+        found = FallingRatio(ratio, top, (price[within], *some)).within(left, np.zeros(len(within)))
         rate[within] = top * np.exp(found)
         return rate
 
@@ -255,25 +251,6 @@ _DEMANDS: dict[Demand, Demand] = {
 }
 # Those without a search, which arrays have too.
 _SEARCHLESS = (conditional_functions.binary_changed, conditional_functions.binary_changed_poisson)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Excess:
-    """Logarithms of marginal values over prices, decreasing in log ρ."""
-
-    marginal: _Marginal
-    price: Array
-    parameters: tuple[Array, ...]
-    top: Array
-
-    def excess(self, x: Array) -> Array:
-        value = self.marginal.of_rate(self.top * np.exp(x), self.parameters)
-        with np.errstate(all="ignore"):
-            return np.clip(np.log(value / self.price), -_STEEP, _STEEP)
-
-    def take(self, chosen: Index) -> Self:
-        some = tuple(one[chosen] for one in self.parameters)
-        return type(self)(self.marginal, self.price[chosen], some, self.top[chosen])
 
 
 def per_bandwidth(kernel: Kernel, fetches: BandwidthUsed, d: Array, fetch: Array, change: Array) -> Kernel:

@@ -15,21 +15,19 @@ Cost: K evaluations of the formula; of the inverse some 6 K of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
-from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, Formula, as_numbers, read_only
-from freshopt.numerics.bracketed_roots import bracketed_roots
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, Formula, as_numbers, read_only
+from freshopt.numerics.bracketed_roots import FallingRatio
 
 # Probabilities may miss 1 by so much, which is rounding; what they miss then belongs to the least term.
 NORMALISED = 1e-9
 # Stand for 0 and infinity in a search, with room for a product.
 NEAREST, FARTHEST = 1e-280, 1e280
-# Largest size of an excess, in nats, where a marginal is 0 or infinite.
-STEEP = 1e4
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +103,18 @@ class MixedInverse:
         if len(open_) == 0:
             return found
         at = np.broadcast_to(value, low.shape)[open_]
-        excess = _Excess(self, at, tuple(each[open_] for each in parameters), start[open_])
+        mixed = Mixed(self.forward)
+
+        def ratio(argument: Array, value: Array, *parameters: Array) -> Array:
+            own = mixed(argument, *parameters)
+            return value / own if self.rising else own / value
+
+        sought = FallingRatio(ratio, start[open_], (at, *(each[open_] for each in parameters)))
         with np.errstate(over="ignore"):
             left, right = (
                 np.log(np.clip(end[open_] / start[open_], NEAREST, FARTHEST)) for end in (low, high)
             )
-        above, below = excess.excess(left), excess.excess(right)
-        x = np.where(above > 0.0, right, left)
-        apart = (above > 0.0) & (below <= 0.0)
-        if bool(np.any(apart)):
-            part = excess.take(apart)
-            x[apart], _ = bracketed_roots(part, left[apart], right[apart], above[apart], below[apart])
+        x = sought.within(left, right)
         found[open_] = np.where(
             x == left, low[open_], np.where(x == right, high[open_], start[open_] * np.exp(x))
         )
@@ -136,29 +135,6 @@ class MixedInverse:
         if self.rising:
             return low, np.maximum(low, np.minimum(high, np.nanmin(ends, axis=1)))
         return np.minimum(high, np.maximum(low, np.nanmax(ends, axis=1))), high
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Excess:
-    """Logarithms of how far sums lie above their values.
-
-    They decrease in x, the logarithm of the argument over `start`.
-    """
-
-    wanted: MixedInverse
-    value: Array
-    parameters: tuple[Array, ...]
-    start: Array
-
-    def excess(self, x: Array) -> Array:
-        own = Mixed(self.wanted.forward)(self.start * np.exp(x), *self.parameters)
-        with np.errstate(all="ignore"):
-            ratio = np.log(own / self.value)
-        return np.clip(-ratio if self.wanted.rising else ratio, -STEEP, STEEP)
-
-    def take(self, chosen: BoolArray) -> Self:
-        parameters = tuple(each[chosen] for each in self.parameters)
-        return type(self)(self.wanted, self.value[chosen], parameters, self.start[chosen])
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,15 +229,15 @@ def searched(kind: str, seed: int) -> tuple[HostSearch, Array, Array, BoolArray,
     own = SourceColumns(signalled, w, (d,), one, 1e-15 * one, np.inf * one)
     limit = float(rng.uniform(0.02, 0.6)) * float(np.sum(d)) * (1.0 / 37.0 if kind == "plateau" else 1.0)
 
-    def rate(signalled: bool, worth: float, parameters: tuple[float]) -> float:
-        return plateau(worth, *parameters) if kind == "plateau" else both(worth, *parameters, signalled)
+    def rate(signalled: bool, worth: tuple[float], parameters: tuple[float]) -> float:
+        return plateau(*worth, *parameters) if kind == "plateau" else both(*worth, *parameters, signalled)
 
     def respond(columns: SourceColumns, inverse_price: float, rates: Array) -> None:
         for k in range(len(rates)):
             rates[k] = best_response(rate, columns, k, inverse_price)
 
     floor = 1e-3
-    used = sum(rate(s, a / floor, (b,)) for s, a, b in zip(signalled.tolist(), w, d, strict=True))
+    used = sum(rate(s, (a / floor,), (b,)) for s, a, b in zip(signalled.tolist(), w, d, strict=True))
     start = SearchStart(math.log(floor), 0.0, 1.0)
     found = search_price(
         respond, own, limit, math.log(used / limit), start, np.empty(MEMBERS), np.empty(MEMBERS)
@@ -295,8 +295,8 @@ def test_a_price_beside_a_vertical_slope_is_found(seed: int) -> None:
         one, rates = np.ones(many), np.empty(many)
         own = SourceColumns(np.zeros(many, dtype=np.bool_), w, (d,), one, 1e-15 * one, np.inf * one)
 
-        def rate(_signalled: bool, worth: float, parameters: tuple[float]) -> float:
-            return upright(worth, *parameters)
+        def rate(_signalled: bool, worth: tuple[float], parameters: tuple[float]) -> float:
+            return upright(*worth, *parameters)
 
         def respond(columns: SourceColumns, inverse_price: float, out: Array) -> None:
             for k in range(len(out)):

@@ -183,8 +183,9 @@ def test_reaches_bound_the_distance_to_the_response(name: str) -> None:
             rate = best * away if rng.random() < 0.5 and "signals" not in name else best / away
             paid, marginal = (float(exact_marginal(name, each, own)) for each in (best, rate))
             off = abs(marginal - paid) + 1e-13 * (marginal + paid)
-            given = map(np.float64, (rate, 1.0, off, paid))
-            reach = float(cell.proof.reach(*given, rate < best, rate > best, *map(np.float64, own)))
+            given = map(np.float64, (rate, 1.0))
+            excess = (np.float64(off), np.float64(paid), rate < best, rate > best)
+            reach = float(cell.proof.reach(*given, excess, *map(np.float64, own)))
             assert reach >= abs(rate - best) * (1.0 - 1e-12), (rate, best, own)
 
 

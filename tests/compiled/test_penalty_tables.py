@@ -123,8 +123,8 @@ def test_terms_bound_the_exact_share_of_a_gap(name: str) -> None:
             x = mpmath.mpf(rate) / d
             truth = w * (closed.cost(x) - closed.cost(root)) + paid * d * (x - root)
             term = proved(
-                lambda _, rate, w, p: PENALTY.values(rate, w, *p),
-                lambda _, *given: PENALTY.reach(*given[:-1], *given[-1]),
+                lambda _, given, p: PENALTY.values(*given, *p),
+                lambda _, given, p: PENALTY.reach(*given, *p),
                 False,
                 np.float64(rate),
                 w,

@@ -54,8 +54,8 @@ def term(
     here, weight, price, lower, upper = (np.float64(value) for value in (rate, w, paid, *bounds))
     with np.errstate(all="ignore"):
         return proved(
-            lambda _, rate, w, p: cell.values(rate, w, *p),
-            lambda _, *given: cell.reach(*given[:-1], *given[-1]),
+            lambda _, given, p: cell.values(*given, *p),
+            lambda _, given, p: cell.reach(*given, *p),
             False,
             here,
             weight,
@@ -310,8 +310,8 @@ def by_source(own: ProofColumns, rates: Array, paid: Array) -> Array:
         for k in range(own.n):
             found.append(
                 proved(
-                    lambda s, rate, w, p: cell(s).values(rate, w, *p),
-                    lambda s, *given: cell(s).reach(*given[:-1], *given[-1]),
+                    lambda s, given, p: cell(s).values(*given, *p),
+                    lambda s, given, p: cell(s).reach(*given, *p),
                     bool(whole(own.signalled)[k]),
                     rates[k],
                     whole(own.importance)[k],

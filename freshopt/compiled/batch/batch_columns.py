@@ -8,7 +8,6 @@ number of threads, and neither do bits.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from freshopt.compiled.batch.batch_records import BatchFound, BatchGroups
 from freshopt.compiled.columns import run_chunks_in_threads
 from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.kept_code import built
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import IntArray
@@ -68,7 +68,8 @@ def solve_groups(
         np.empty(m, dtype=np.int64),
         np.empty(m, dtype=np.int64),
     )
-    loop, largest = _loop(cell), int(groups.size.max())
+    loop = built("batch.batch_loops", cell.formula, cell.announced, cell.silent, cell.other)
+    largest = int(groups.size.max())
 
     def part(begin: int, end: int) -> None:
         for block in range(begin, end):
@@ -87,15 +88,3 @@ def _blocks(size: IntArray) -> IntArray:
     block = before // BLOCK
     inner = np.flatnonzero(block[1:] != block[:-1]) + 1
     return np.concatenate(([0], inner, [len(size)]))
-
-
-_BUILT: dict[BatchCell, Callable[..., None]] = {}
-
-
-def _loop(cell: BatchCell) -> Callable[..., None]:
-    if cell not in _BUILT:
-        from freshopt.compiled.batch.batch_loops import build  # noqa: PLC0415 - numba loads only if needed
-
-        given = (cell.formula, cell.announced, cell.silent, cell.other)
-        _BUILT[cell] = build(*given)
-    return _BUILT[cell]

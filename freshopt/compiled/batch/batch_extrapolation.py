@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 
 from freshopt.compiled.batch.batch_records import Bracket
-from freshopt.compiled.column_access import at
-from freshopt.compiled.column_passes import Respond, added, sources_of
+from freshopt.compiled.column_access import at, part
+from freshopt.compiled.column_passes import Respond, added
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import PIECE, Array
 
@@ -68,7 +68,7 @@ def extrapolated(
                 return 0.0, False
             for k in range(begin, end):
                 if rates[k] < 0.0:
-                    respond(sources_of(own, k, k + 1), inverse_price, rates[k : k + 1])
+                    respond(part(own, k, k + 1), inverse_price, rates[k : k + 1])
         for k in range(begin, end):
             some += at(own.cost, k) * rates[k]
         total, lost = added(total, lost, some)

@@ -6,22 +6,19 @@ This module imports numba and is imported when first needed. Machine code is cac
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import math
 from collections.abc import Callable
 
 import numpy as np
 from numba.extending import register_jitable
 
-from freshopt.compiled import proof_loops
-from freshopt.compiled.batch import batch_extrapolation, batch_records, batch_search
+from freshopt.compiled.batch import batch_extrapolation, batch_search
 from freshopt.compiled.batch.batch_records import FOUND, UNSOLVED, BatchFound, BatchGroups
 from freshopt.compiled.batch.batch_search import settle
-from freshopt.compiled.column_access import at
-from freshopt.compiled.column_passes import added, sources_of
+from freshopt.compiled.column_access import at, part
+from freshopt.compiled.column_passes import added
 from freshopt.compiled.demand_functions import Demand
-from freshopt.compiled.kept_code import compile_loop
+from freshopt.compiled.kept_code import compile_loop, functions_of
 from freshopt.compiled.loops import FAST, respond_of
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.compiled.proof_loops import sums_of
@@ -36,16 +33,8 @@ MANY, FEW = 2048, 512
 # leaves: a source may have left its bound between that price and the three at which all were evaluated.
 TRIES, RESOLVED = 2, 8.0 * float(np.finfo(np.float64).eps)
 
-for _module in (batch_extrapolation, batch_search):
-    for _, _function in inspect.getmembers(_module, inspect.isfunction):
-        if _function.__module__ == _module.__name__:
-            register_jitable(forceinline=_function.__name__ not in CALLED, fastmath=FAST)(_function)
-
-EDITION = hashlib.sha256(
-    "".join(
-        [proof_loops.EDITION, *map(inspect.getsource, (batch_records, batch_extrapolation, batch_search))]
-    ).encode()
-).hexdigest()
+for _function in functions_of(batch_extrapolation, batch_search):
+    register_jitable(forceinline=_function.__name__ not in CALLED, fastmath=FAST)(_function)
 
 
 def build(
@@ -58,9 +47,8 @@ def build(
     each of which starts from the price of the one before.
     """
     respond, chunk_sums = respond_of(formula, announced), sums_of(silent, other)
-    edition = EDITION  # a variable of the closure below, hence part of what its cache is looked up by
 
-    @compile_loop(nogil=True, fastmath=FAST, error_model="numpy")
+    @compile_loop(fastmath=FAST)
     def solve(
         begin: int,
         end: int,
@@ -71,7 +59,6 @@ def build(
         proof: SourceColumns,
         found: BatchFound,
     ) -> None:
-        _ = edition
         memory = np.empty(3 * largest)
         first, size, place, bandwidth = groups.first, groups.size, groups.place, groups.bandwidth
         rates, prices, sums, states, evaluations = (
@@ -84,7 +71,7 @@ def build(
         before, steepness = np.nan, 1.0
         for g in range(begin, end):
             n = size[g]
-            own, out = sources_of(columns, first[g], first[g] + n), rates[place[g] : place[g] + n]
+            own, out = part(columns, first[g], first[g] + n), rates[place[g] : place[g] + n]
             weight = 0.0
             for k in range(n):
                 weight += at(own.importance, k)
@@ -97,7 +84,7 @@ def build(
             if not known and n >= MANY:
                 few = settle(
                     respond,
-                    sources_of(columns, first[g], first[g] + FEW),
+                    part(columns, first[g], first[g] + FEW),
                     bandwidth[g] * FEW / n,
                     guess,
                     steepness,
@@ -122,7 +109,7 @@ def build(
                 cost = gain = used = gap = outside = lost = 0.0
                 for a in range(0, n, CACHED):
                     b = min(n, a + CACHED)
-                    some = chunk_sums(sources_of(proof, first[g] + a, first[g] + b), out[a:b], root.price)
+                    some = chunk_sums(part(proof, first[g] + a, first[g] + b), out[a:b], root.price)
                     cost += some[0]
                     gain += some[1]
                     used, lost = added(used, lost, some[2])

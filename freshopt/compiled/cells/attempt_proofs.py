@@ -14,7 +14,7 @@ import numpy as np
 
 from freshopt.compiled.cells.attempt_costs import mean_harmonic_attempts
 from freshopt.compiled.cells.request_proofs import reach_of
-from freshopt.compiled.proof_functions import ROUNDING, ProofCell, Values
+from freshopt.compiled.proof_functions import ROUNDING, Excess, ProofCell, Values, reach_from_zero
 from freshopt.compiled.proof_tables import AGE_INDEX, GAMMA, fallen, gap_of, ratio_at
 from freshopt.numerics.vector_math import fast_exp
 
@@ -80,17 +80,9 @@ def age(rate: float, w: float, d: float, success: float) -> Values:
     return cost / beyond / rate, 0.0, (w / rate / rate) * (index / beyond) / beyond, ROUNDED
 
 
-def reach_from_zero(
-    rate: float, _w: float, off: float, paid: float, _rises: bool, _falls: bool, _d: float, _success: float
-) -> float:
-    """Return ρ·off/ν: marginal values that fall at least as 1/ρ."""
-    return rate * (off / paid)
-
-
-def reach_of_attempts(
-    rate: float, w: float, off: float, paid: float, rises: bool, falls: bool, d: float, success: float
-) -> float:
+def reach_of_attempts(rate: float, w: float, excess: Excess, d: float, success: float) -> float:
     """Return the reach of binary freshness of periodic attempts."""
+    off, paid, _, _ = excess
     u = gap_of(rate, d)
     share, rest = d / (rate + d), rate / (rate + d)
     many = share + rest * (ratio_at(GAMMA, u) * share * share)
@@ -101,7 +93,7 @@ def reach_of_attempts(
     x = (apart * (rate / w)) * (rate / d) * (whole / (2.0 - whole))
     near = apart * (d / w) <= 0.5 * (whole + d / rate)
     far = d / math.sqrt(2.0 * (paid * (d / w)) * (success / (2.0 - success)))
-    return reach_of(rate, x, near, far, rises, falls)
+    return reach_of(rate, x, near, far, excess)
 
 
 ATTEMPT_BINARY = ProofCell(attempts, reach_of_attempts)

@@ -34,7 +34,7 @@ import math
 
 import numpy as np
 
-from freshopt.compiled.proof_functions import ROUNDING, ProofCell, Values, reach_from_zero
+from freshopt.compiled.proof_functions import ROUNDING, Excess, ProofCell, Values, reach_from_zero
 from freshopt.numerics.vector_math import fast_log
 
 # Numbers of signals beyond are no whole numbers any more.
@@ -133,19 +133,17 @@ def age_counted_values(rate: float, w: float, d: float) -> Values:
     return cost if rate > 0.0 else np.inf, 0.0, (w / rate) * (left / rate) * (0.5 * (d + rate) / d), ROUNDING
 
 
-def reach_of_harmonic(
-    rate: float, w: float, off: float, paid: float, _rises: bool, _falls: bool, d: float
-) -> float:
+def reach_of_harmonic(rate: float, w: float, excess: Excess, d: float) -> float:
     """Return the distance to Δ/N, N = ⌈νΔ/w⌉."""
+    off, paid, _, _ = excess
     q = paid * (d / w)
     first, last = signals_until(q * (1.0 - ROUNDING)), signals_until(q * (1.0 + ROUNDING))
     return beyond(rate, d / first, d / last, paid / off)
 
 
-def reach_of_delay(
-    rate: float, w: float, off: float, paid: float, _rises: bool, _falls: bool, d: float
-) -> float:
+def reach_of_delay(rate: float, w: float, excess: Excess, d: float) -> float:
     """Return the distance to Δ/N, N(N+1)/2 ≥ νΔ/w."""
+    off, paid, _, _ = excess
     q = paid * (d / w)
     first = delayed_signals_until(q * (1.0 - ROUNDING))
     last = delayed_signals_until(q * (1.0 + ROUNDING))
@@ -157,10 +155,11 @@ def beyond(rate: float, high: float, low: float, per_off: float) -> float:
     return max(rate - high, low - rate, 0.0) + ROUNDING * (rate + 2.0 * per_off * (high - low))
 
 
-def reach_of_age(rate: float, w: float, off: float, paid: float, rises: bool, falls: bool, d: float) -> float:
+def reach_of_age(rate: float, w: float, excess: Excess, d: float) -> float:
     """Return the distance to a rate; −J'' is at least w/Δ³."""
+    off, _, _, _ = excess
     most = max(rate, d)
-    return min(reach_from_zero(rate, w, off, paid, rises, falls, d), (off * (most / w)) * most * most)
+    return min(reach_from_zero(rate, w, excess, d), (off * (most / w)) * most * most)
 
 
 HARMONIC_COUNTED = ProofCell(harmonic_counted_values, reach_of_harmonic)

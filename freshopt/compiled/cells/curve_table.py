@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from freshopt.compiled.proof_functions import HALF_ULP, ProofCell, Values
+from freshopt.compiled.proof_functions import HALF_ULP, Excess, ProofCell, Values
 from freshopt.numerics.arrays import Array
 
 # A cost per rate, products and the sum lose a few half-ulps each, and a place in a piece two of the rate.
@@ -76,18 +76,10 @@ def curve_values(rate: float, w: float, d: float, first: float, count: float, ta
 
 
 def curve_reach(
-    rate: float,
-    w: float,
-    _off: float,
-    paid: float,
-    rises: bool,
-    falls: bool,
-    d: float,
-    first: float,
-    count: float,
-    table: Array,
+    rate: float, w: float, excess: Excess, d: float, first: float, count: float, table: Array
 ) -> float:
     """Return the distance to best responses around the price."""
+    _, paid, rises, falls = excess
     most = curve_response(w / (paid * (1.0 - ROUNDING)), d, first, count, table)
     least = curve_response(w / (paid * (1.0 + ROUNDING)), d, first, count, table)
     up, down = most - rate if rises else 0.0, rate - least if falls else 0.0

@@ -15,7 +15,7 @@ response it is 0, whatever lies beyond it.
 
 from __future__ import annotations
 
-from freshopt.compiled.proof_functions import HALF_ULP, ProofCell, Values
+from freshopt.compiled.proof_functions import HALF_ULP, Excess, ProofCell, Values
 
 # A gain times an importance, and a price times a cost, are off by half an ulp each.
 APART = 4.0 * HALF_ULP
@@ -37,10 +37,9 @@ def kinked(rate: float, w: float, level: float, *kinks: float) -> Values:
     return level + cost, 0.0, w * gain, APART
 
 
-def share_per_off(
-    rate: float, w: float, off: float, paid: float, _rises: bool, _falls: bool, _level: float, *kinks: float
-) -> float:
+def share_per_off(rate: float, w: float, excess: Excess, _level: float, *kinks: float) -> float:
     """Return the source's share of a gap per unit of error."""
+    off, paid, _, _ = excess
     least, most = paid * (1.0 - APART), paid * (1.0 + APART)
     place = up = down = 0.0
     for j in range(0, len(kinks), 2):

@@ -24,7 +24,15 @@ import numpy as np
 
 from freshopt.compiled.cells.request_functions import within_table
 from freshopt.compiled.cells.request_tables import index_and_age, index_and_ein
-from freshopt.compiled.proof_functions import HALF_ULP, POWER_ROUNDING, ROUNDING, TINY, ProofCell, Values
+from freshopt.compiled.proof_functions import (
+    HALF_ULP,
+    POWER_ROUNDING,
+    ROUNDING,
+    TINY,
+    Excess,
+    ProofCell,
+    Values,
+)
 from freshopt.compiled.proof_tables import GAMMA, ratio_at
 from freshopt.numerics.vector_math import fast_exp, fast_log
 
@@ -125,40 +133,36 @@ def power(rate: float, w: float, level: float, e: float, asked: float) -> Values
     return scaled * (asked * within * share) / w, 0.0, marginal, rounding
 
 
-def reach_of_delay(
-    rate: float, w: float, off: float, paid: float, rises: bool, falls: bool, d: float, _asked: float
-) -> float:
+def reach_of_delay(rate: float, w: float, excess: Excess, d: float, _asked: float) -> float:
     """Return the reach of accumulated delay on request."""
+    off, paid, _, _ = excess
     x = (off * (rate / w)) * (rate / d)
-    return reach_of(rate, x, True, d / math.sqrt(2.0 * (paid * (d / w))), rises, falls)
+    return reach_of(rate, x, True, d / math.sqrt(2.0 * (paid * (d / w))), excess)
 
 
-def reach_of_harmonic(
-    rate: float, w: float, off: float, paid: float, rises: bool, falls: bool, d: float, asked: float
-) -> float:
+def reach_of_harmonic(rate: float, w: float, excess: Excess, d: float, asked: float) -> float:
     """Return the reach of harmonic staleness on request."""
+    off, paid, _, _ = excess
     within = (asked - rate) / asked if rate < asked else 0.0
     near = off * (rate / w)
     # (1 + u)·ρ/Δ, u = (1 − ρ/ζ)Δ/ρ.
     x = near * (rate / d + within)
-    return reach_of(rate, x, near <= 1.0, d / math.sqrt(2.0 * (paid * (d / w))), rises, falls)
+    return reach_of(rate, x, near <= 1.0, d / math.sqrt(2.0 * (paid * (d / w))), excess)
 
 
-def reach_of_binary(
-    rate: float, w: float, off: float, paid: float, rises: bool, falls: bool, d: float, asked: float
-) -> float:
+def reach_of_binary(rate: float, w: float, excess: Excess, d: float, asked: float) -> float:
     """Return the reach of binary freshness on request."""
+    off, paid, _, _ = excess
     within = (asked - rate) / asked if rate < asked else 0.0
     apart = off / fast_exp(-(d / rate * within))
     x = (apart * (rate / w)) * (rate / d)
     near = apart * (d / w) <= 0.5 * (1.0 + d / rate)
-    return reach_of(rate, x, near, d / math.sqrt(2.0 * (paid * (d / w))), rises, falls)
+    return reach_of(rate, x, near, d / math.sqrt(2.0 * (paid * (d / w))), excess)
 
 
-def reach_of_age(
-    rate: float, w: float, off: float, paid: float, rises: bool, falls: bool, d: float, asked: float
-) -> float:
+def reach_of_age(rate: float, w: float, excess: Excess, d: float, asked: float) -> float:
     """Return the reach of age on request."""
+    off, paid, rises, falls = excess
     within = (asked - rate) / asked if rate < asked else 0.0
     share = off / paid
     longer = within * relative_fall(share, falls)
@@ -169,18 +173,9 @@ def reach_of_age(
     return rate * (longer if rises or longer < last else last)
 
 
-def reach_of_power(
-    rate: float,
-    _w: float,
-    off: float,
-    paid: float,
-    rises: bool,
-    falls: bool,
-    level: float,
-    e: float,
-    asked: float,
-) -> float:
+def reach_of_power(rate: float, _w: float, excess: Excess, level: float, e: float, asked: float) -> float:
     """Return the reach of powers of the age on request."""
+    off, paid, rises, falls = excess
     within = (asked - rate) / asked if rate < asked else 0.0
     nats = relative_fall(off / paid, falls) / e
     # e^x − 1 ≤ x·e^x.
@@ -199,11 +194,12 @@ def relative_fall(share: float, falls: bool) -> float:
     return less if falls else share
 
 
-def reach_of(rate: float, x: float, near: bool, far: float, rises: bool, falls: bool) -> float:
+def reach_of(rate: float, x: float, near: bool, far: float, excess: Excess) -> float:
     """Return the distance to the best response, from x.
 
     Above ρ(1/√(1 − 2x) − 1), at most `far`; below 2ρx, or ρ unless near.
     """
+    _, _, rises, falls = excess
     left = 1.0 - 2.0 * x
     root = math.sqrt(left if left > 0.0 else 0.0)
     up = rate * (2.0 * x / (root * (1.0 + root)))

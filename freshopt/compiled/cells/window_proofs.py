@@ -21,7 +21,7 @@ from freshopt.compiled.cells.request_tables import index_and_age, index_and_ein
 from freshopt.compiled.cells.window_age import bend_of, served_aged, value_and_slope
 from freshopt.compiled.cells.window_functions import MANY_REQUESTS
 from freshopt.compiled.cells.window_harmonic import BEND, LARGEST, in_window, inside, served_stale
-from freshopt.compiled.proof_functions import ProofCell, Values
+from freshopt.compiled.proof_functions import Excess, ProofCell, Values
 from freshopt.compiled.proof_tables import fallen
 from freshopt.numerics.vector_math import fast_exp
 
@@ -109,32 +109,18 @@ def window_age(rate: float, w: float, d: float, asked: float, window: float) -> 
 
 
 def reach_of_window_delay(
-    rate: float,
-    w: float,
-    off: float,
-    _paid: float,
-    rises: bool,
-    falls: bool,
-    d: float,
-    _asked: float,
-    _window: float,
+    rate: float, w: float, excess: Excess, d: float, _asked: float, _window: float
 ) -> float:
     """Return the reach of accumulated delay, with a window."""
-    return reach_of(rate, (off * (rate / w)) * (rate / d), True, np.inf, rises, falls)
+    off, _, _, _ = excess
+    return reach_of(rate, (off * (rate / w)) * (rate / d), True, np.inf, excess)
 
 
 def reach_of_window_binary(
-    rate: float,
-    w: float,
-    off: float,
-    _paid: float,
-    rises: bool,
-    falls: bool,
-    d: float,
-    asked: float,
-    window: float,
+    rate: float, w: float, excess: Excess, d: float, asked: float, window: float
 ) -> float:
     """Return the reach of binary freshness, with a window."""
+    off, _, _, _ = excess
     within = (asked - rate) / asked if rate < asked else 0.0
     k, x = d / asked, asked * window
     load = k * fast_exp(-(x if x < MANY_REQUESTS else MANY_REQUESTS))
@@ -142,41 +128,27 @@ def reach_of_window_binary(
     apart = off / (bend * fast_exp(-(d / rate * within)))
     x = (apart * (rate / w)) * (rate / d)
     near = apart * (d / w) <= 0.5 * (1.0 + d / rate)
-    return reach_of(rate, x, near, np.inf, rises, falls)
+    return reach_of(rate, x, near, np.inf, excess)
 
 
 def reach_of_window_harmonic(
-    rate: float,
-    w: float,
-    off: float,
-    _paid: float,
-    rises: bool,
-    falls: bool,
-    d: float,
-    asked: float,
-    window: float,
+    rate: float, w: float, excess: Excess, d: float, asked: float, window: float
 ) -> float:
     """Return the reach of harmonic staleness, with a window."""
+    off, _, _, _ = excess
     _, u, ratio, x, y = in_window_of(rate, d, asked, window)
     k = inside(ratio)
     finite = u if u < LARGEST else LARGEST
     slope = in_window(finite, k, x, y) + fast_exp(-x) * fallen(finite + y)[3]
     apart = BEND * (off / slope) * (rate / w)
-    return reach_of(rate, apart * (rate / d), apart <= 1.0 + u, np.inf, rises, falls)
+    return reach_of(rate, apart * (rate / d), apart <= 1.0 + u, np.inf, excess)
 
 
 def reach_of_window_age(
-    rate: float,
-    w: float,
-    off: float,
-    _paid: float,
-    rises: bool,
-    falls: bool,
-    d: float,
-    asked: float,
-    window: float,
+    rate: float, w: float, excess: Excess, d: float, asked: float, window: float
 ) -> float:
     """Return the reach of age, with a window."""
+    off, _, rises, falls = excess
     within, u, k, x, y = in_window_of(rate, d, asked, window)
     value, slope = value_and_slope(u, k, bend_of(k, x, y))
     apart = (off * (d / w)) * d

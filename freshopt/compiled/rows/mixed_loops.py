@@ -7,15 +7,12 @@ apart.
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
 
-from freshopt.compiled.kept_code import compile_loop
+from freshopt.compiled.kept_code import compile_loop, functions_of
 from freshopt.compiled.loops import FAITHFUL
 from freshopt.compiled.rows import mixed_costs, row_loops
 from freshopt.compiled.rows.mixed_costs import add_all_slopes, add_slopes, fill_costs, fill_responses
@@ -33,11 +30,8 @@ from freshopt.compiled.rows.row_sums import (
 from freshopt.compiled.source_columns import LARGEST_RATE
 from freshopt.numerics.arrays import Array
 
-for _, _function in inspect.getmembers(mixed_costs, inspect.isfunction):
-    if _function.__module__ == mixed_costs.__name__:
-        register_jitable(fastmath=FAITHFUL)(_function)
-
-EDITION = hashlib.sha256((row_loops.EDITION + inspect.getsource(mixed_costs)).encode()).hexdigest()
+for _function in functions_of(mixed_costs):
+    register_jitable(fastmath=FAITHFUL)(_function)
 
 
 @register_jitable
@@ -82,12 +76,10 @@ def fill_outcome(
                 own_tilt[k] = -own_tilt[k] if own_tilt[k] < LARGEST_RATE else 0.0
 
 
-def build() -> Callable[..., None]:
+def build() -> tuple[Callable[..., None], ...]:
     """Return the loop `scan`, as `freshopt.compiled.rows.row_loops` has it."""
-    edition = EDITION
-    options: dict[str, Any] = {"nogil": True, "fastmath": FAITHFUL, "error_model": "numpy"}
 
-    @compile_loop(**options)
+    @compile_loop(fastmath=FAITHFUL)
     def scan(
         begin: int,
         end: int,
@@ -100,7 +92,6 @@ def build() -> Callable[..., None]:
         sums: RowSums,
         out: Array,
     ) -> None:
-        _ = edition
         kinds = 1 + len(columns.code)
         memory, slopes = np.zeros((5, CHUNK)), np.empty(0)
         theta, values, tilt = np.zeros((kinds, CHUNK)), np.zeros((kinds, CHUNK)), np.ones((kinds, CHUNK))
@@ -140,5 +131,4 @@ def build() -> Callable[..., None]:
             for j in range(len(own.dense)):
                 fold_lanes(own.dense[j, 0], own.dense[j, 1])
 
-    passes: Callable[..., None] = scan
-    return passes
+    return scan, row_loops.unpack

@@ -6,14 +6,12 @@ groups of a fixed size begin their searches anew, so that all is the same on any
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from freshopt.compiled.columns import Columns, run_chunks_in_threads
-from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.kept_code import built
 from freshopt.compiled.rows.nested_records import BLOCK, NestedGroups
-from freshopt.compiled.source_columns import SourceColumns
+from freshopt.compiled.source_columns import record_of
 from freshopt.numerics.arrays import Array, IntArray
 
 
@@ -35,18 +33,10 @@ def settle_groups(
     typical : float
         Logarithm of a likely price.
     """
-    loop = _loop(columns.formula, columns.announced)
-    count = len(groups.begin)
+    loop = built("rows.nested_loops", columns.formula, columns.announced)
+    count, record = len(groups.begin), record_of(columns)
     prices, evaluated = np.empty((2, count)), np.zeros(count)
     prices[0], prices[1] = -np.inf, np.inf
-    record = SourceColumns(
-        columns.signalled,
-        columns.importance,
-        columns.parameters,
-        columns.cost,
-        columns.lower,
-        columns.upper,
-    )
     for which in heights:
         largest = int(np.max(groups.end[which] - groups.begin[which], initial=0))
 
@@ -55,16 +45,3 @@ def settle_groups(
 
         run_chunks_in_threads(part, -(-len(which) // BLOCK), 1)
     return prices, float(np.sum(evaluated))
-
-
-_BUILT: dict[tuple[Demand, Demand | None], Callable[..., None]] = {}
-
-
-def _loop(formula: Demand, announced: Demand | None) -> Callable[..., None]:
-    """Return the compiled loop of a demand function."""
-    from freshopt.compiled.rows.nested_loops import build  # noqa: PLC0415 - numba loads only if needed
-
-    key = (formula, announced)
-    if key not in _BUILT:
-        _BUILT[key] = build(formula, announced)
-    return _BUILT[key]

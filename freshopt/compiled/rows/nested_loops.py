@@ -7,18 +7,14 @@ rates; the rates found are the new bounds.
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import math
-import sys
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
 
-from freshopt.compiled.column_access import at
-from freshopt.compiled.column_passes import Respond, bandwidth_used, fill_rates, sources_of
+from freshopt.compiled.column_access import at, part
+from freshopt.compiled.column_passes import Respond, bandwidth_used, fill_rates
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.host_search import (
     JUMPS,
@@ -30,7 +26,7 @@ from freshopt.compiled.host_search import (
     write_met,
 )
 from freshopt.compiled.kept_code import compile_loop
-from freshopt.compiled.loops import EDITION, FAST, respond_of
+from freshopt.compiled.loops import FAST, respond_of
 from freshopt.compiled.rows.nested_records import BLOCK, FEW_ULP, LOWEST_PRICE, NestedGroups
 from freshopt.compiled.source_columns import LARGEST_RATE, SearchStart, SourceColumns
 from freshopt.numerics.arrays import ROUNDED, Array, IntArray
@@ -135,20 +131,15 @@ def write_jump(
     return high
 
 
-NESTED_EDITION = EDITION + hashlib.sha256(inspect.getsource(sys.modules[__name__]).encode()).hexdigest()
-
-
 def build(formula: Demand, announced: Demand | None) -> Callable[..., None]:
     """Return the loop over groups of one height, for a demand function.
 
     It writes the prices at which groups keep to their limits and reserves, and narrows the bounds of rates.
     """
     respond = respond_of(formula, announced)
-    # A variable of the closure below, hence part of what its cache is looked up by.
-    edition = NESTED_EDITION
-    options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
 
-    @compile_loop(**options)
+    # A variable of the closure below, hence part of what its cache is looked up by.
+    @compile_loop(fastmath=FAST)
     def settle(
         begin: int,
         end: int,
@@ -160,7 +151,6 @@ def build(formula: Demand, announced: Demand | None) -> Callable[..., None]:
         prices: Array,
         evaluated: Array,
     ) -> None:
-        _ = edition
         memory, found, positions = np.empty((2, largest)), np.empty((2, largest)), np.arange(largest)
         bounds, firsts, lasts, pushed = groups.bounds, groups.begin, groups.end, groups.pushed
         lower, upper = columns.lower, columns.upper
@@ -169,7 +159,7 @@ def build(formula: Demand, announced: Demand | None) -> Callable[..., None]:
             for group in which[block * BLOCK : (block + 1) * BLOCK]:
                 a, b = firsts[group], lasts[group]
                 size = b - a
-                own = sources_of(columns, a, b)
+                own = part(columns, a, b)
                 for side in range(2):
                     target = bounds[side, group]
                     if not 0.0 < target < np.inf:
@@ -194,5 +184,4 @@ def build(formula: Demand, announced: Demand | None) -> Callable[..., None]:
                     for j in range(size):
                         lower[a + j] = min(found[1, j], upper[a + j])
 
-    built: Callable[..., None] = settle
-    return built
+    return settle

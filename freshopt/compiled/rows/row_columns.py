@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from freshopt.compiled import backend
 from freshopt.compiled.columns import run_chunks_in_threads
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
+from freshopt.compiled.kept_code import built
 from freshopt.compiled.rows.row_products import LEAST, SHARED, added_blocks
 from freshopt.compiled.rows.row_records import LANES, FamilyColumns, RowEntries, RowPrices, RowSums
 from freshopt.compiled.source_columns import SourceColumns
@@ -108,13 +109,13 @@ class RowColumns:
         gram : bool
             Whether the matrix is asked for: None without.
         """
-        loops, rates = _loops(self.formula, self.announced, self.value), np.empty(self.n)
+        (scan, unpack), rates = self._loops(), np.empty(self.n)
         prices = RowPrices(multipliers[self.dense], multipliers[self.sparse], multipliers[self.hosts])
         sums, blocks = self._room(gram)
         size = -(-self.n // blocks)
 
         def part(begin: int, end: int) -> None:
-            loops.scan(begin, end, self.n, size, self.columns, self.entries, prices, gram, sums, rates)
+            scan(begin, end, self.n, size, self.columns, self.entries, prices, gram, sums, rates)
 
         run_chunks_in_threads(part, blocks, 1 if self.n >= SHARED else blocks)
         used = np.empty(len(self))
@@ -125,7 +126,7 @@ class RowColumns:
         ):
             if len(rows):
                 used[rows] = added_blocks(own[:, :, 0], own[:, :, 1])
-        return RowEvaluation(rates, used, self._gram(loops, sums) if gram else None)
+        return RowEvaluation(rates, used, self._gram(unpack, sums) if gram else None)
 
     def _room(self, gram: bool) -> tuple[RowSums, int]:
         """Return zeros for the blocks' sums, and the number of blocks."""
@@ -144,7 +145,12 @@ class RowColumns:
             np.zeros((blocks, h if gram else 0, s)),
         ), blocks
 
-    def _gram(self, loops: _Loops, sums: RowSums) -> Array | ArrowGram:
+    def _loops(self) -> Any:  # noqa: ANN401 - compiled
+        if self.formula is None:
+            return built("rows.mixed_loops")
+        return built("rows.row_loops", self.formula, self.announced, self.value)
+
+    def _gram(self, unpack: Callable[..., None], sums: RowSums) -> Array | ArrowGram:
         """Return the sum of the blocks' matrices in the declared order."""
         d, s = len(self.dense), len(self.sparse)
         corner = np.empty((d + s, d + s))
@@ -154,7 +160,7 @@ class RowColumns:
         if s:
             corner[d:, :d] = np.sum(sums.mixed_gram, axis=0)
             corner[:d, d:] = corner[d:, :d].T
-            loops.unpack(sums.sparse_gram, corner[d:, d:])
+            unpack(sums.sparse_gram, corner[d:, d:])
             order = np.argsort(np.concatenate((self.dense, self.sparse)))
             if np.any(order != np.arange(d + s)):
                 corner = corner[np.ix_(order, order)]
@@ -171,28 +177,3 @@ def rows_enabled(n: int, formula: Demand | None, announced: Demand | None, value
     They are for many sources, or once the loops are at hand (`freshopt.compiled.backend`).
     """
     return backend.takes((formula, announced, value), n, EVALUATIONS)
-
-
-class _Loops(NamedTuple):
-    scan: Callable[..., None]
-    unpack: Callable[..., None]
-
-
-_BUILT: dict[tuple[Demand | None, Demand | None, Value | None], _Loops] = {}
-
-
-def _loops(formula: Demand | None, announced: Demand | None, value: Value | None) -> _Loops:
-    """Return the compiled loops of a demand function and its cost.
-
-    Without a demand function they are those of several families.
-    """
-    key = (formula, announced, value)
-    if key not in _BUILT:
-        from freshopt.compiled.rows import mixed_loops, row_loops  # noqa: PLC0415 - numba loads only if needed
-
-        def build() -> _Loops:
-            scan = mixed_loops.build() if formula is None else row_loops.build(formula, announced, value)
-            return _Loops(scan, row_loops.build_unpack())
-
-        _BUILT[key] = build()
-    return _BUILT[key]

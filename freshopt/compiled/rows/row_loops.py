@@ -6,21 +6,18 @@ This module imports numba and is imported when first needed. Its functions stand
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
 
 from freshopt.compiled import cost_functions, loops
-from freshopt.compiled.column_passes import sources_of
+from freshopt.compiled.column_access import part
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
-from freshopt.compiled.kept_code import compile_loop
+from freshopt.compiled.kept_code import compile_loop, functions_of
 from freshopt.compiled.loops import FAITHFUL, FAST
-from freshopt.compiled.rows import row_records, row_sums
+from freshopt.compiled.rows import row_sums
 from freshopt.compiled.rows.row_records import RowEntries, RowPrices, RowSums
 from freshopt.compiled.rows.row_sums import (
     STEP,
@@ -46,26 +43,19 @@ CHUNK = 1024
 # evaluated as written.
 UNORDERED = ("add_multiple", "product", "add_dense_gram", "add_sparse_gram", "add_host_gram")
 
-for _module in (cost_functions, row_sums):
-    for _name, _function in inspect.getmembers(_module, inspect.isfunction):
-        if _function.__module__ == _module.__name__:
-            register_jitable(fastmath=FAST if _name in UNORDERED else FAITHFUL)(_function)
-
-EDITION = hashlib.sha256(
-    "".join([loops.EDITION, *map(inspect.getsource, (cost_functions, row_records, row_sums))]).encode()
-).hexdigest()
+for _function in functions_of(cost_functions, row_sums):
+    register_jitable(fastmath=FAST if _function.__name__ in UNORDERED else FAITHFUL)(_function)
 
 
-def build(formula: Demand, announced: Demand | None, cost: Value | None) -> Callable[..., None]:
+def build(formula: Demand, announced: Demand | None, cost: Value | None) -> tuple[Callable[..., None], ...]:
     """Return the loop `scan` of a demand function and its cost.
 
     Without a cost all rows are of the rate.
     """
-    rate, value, edition = loops.rate_of(formula, announced), _value_of(cost), EDITION
+    rate, value = loops.either(formula, announced), _value_of(cost)
     has_value = cost is not None
-    options: dict[str, Any] = {"nogil": True, "fastmath": FAITHFUL, "error_model": "numpy"}
 
-    @compile_loop(**options)
+    @compile_loop(fastmath=FAITHFUL)
     def scan(
         begin: int,
         end: int,
@@ -78,7 +68,6 @@ def build(formula: Demand, announced: Demand | None, cost: Value | None) -> Call
         sums: RowSums,
         out: Array,
     ) -> None:
-        _ = edition
         memory, slopes = np.zeros((4, CHUNK)), np.empty(0)
         # Of each kind, the rate and the cost, what is paid for it, its value and its slope.
         theta, values, tilt = np.zeros((2, CHUNK)), np.zeros((2, CHUNK)), np.ones((2, CHUNK))
@@ -99,7 +88,7 @@ def build(formula: Demand, announced: Demand | None, cost: Value | None) -> Call
                 price, weight = theta[0, : b - a], theta[1, : b - a]
                 inverse, free = memory[0, : b - a], memory[1, : b - a]
                 less, more = memory[2, : b - a], memory[3, : b - a]
-                chunk, rates = sources_of(columns, a, b), out[a:b]
+                chunk, rates = part(columns, a, b), out[a:b]
                 fill_base(chunk, price, weight)
                 add_prices(rows, y, a, b - a, theta)
                 # One call in a loop: each takes seconds to compile.
@@ -130,30 +119,20 @@ def build(formula: Demand, announced: Demand | None, cost: Value | None) -> Call
             for j in range(len(own.dense)):
                 fold_lanes(own.dense[j, 0], own.dense[j, 1])
 
-    passes: Callable[..., None] = scan
-    return passes
+    return scan, unpack
 
 
-def build_unpack() -> Callable[..., None]:
-    """Return the loop that adds up the packed triangles of blocks."""
-    edition = EDITION
-
-    options: dict[str, Any] = {"nogil": True, "fastmath": FAITHFUL, "error_model": "numpy"}
-
-    @compile_loop(**options)
-    def unpack(packed: Array, out: Array) -> None:
-        _ = edition
-        for i in range(len(out)):
-            line = i * (i + 1) // 2
-            for j in range(i + 1):
-                total = 0.0
-                for block in range(len(packed)):
-                    total += packed[block, line + j]
-                out[i, j] = total
-                out[j, i] = total
-
-    added: Callable[..., None] = unpack
-    return added
+@compile_loop(fastmath=FAITHFUL)
+def unpack(packed: Array, out: Array) -> None:
+    """Write the blocks' sum of a triangle, stored by rows, as a symmetric matrix."""
+    for i in range(len(out)):
+        line = i * (i + 1) // 2
+        for j in range(i + 1):
+            total = 0.0
+            for block in range(len(packed)):
+                total += packed[block, line + j]
+            out[i, j] = total
+            out[j, i] = total
 
 
 def _value_of(cost: Value | None) -> Value:

@@ -39,8 +39,7 @@ _PAID = (types.int64, types.int64, *_ENTRIES, _given(types.float64), types.float
 
 def build() -> tuple[Callable[..., None], Callable[..., None]]:
     """Return the loops (used, paid)."""
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-    return compile_loop(_USED, **options)(used), compile_loop(_PAID, **options)(paid)
+    return compile_loop(_USED)(used), compile_loop(_PAID)(paid)
 
 
 def used(

@@ -7,7 +7,6 @@ of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from freshopt.compiled import backend
 from freshopt.compiled.columns import run_chunks_in_threads
+from freshopt.compiled.kept_code import built
 from freshopt.numerics.arrays import CACHED, Array, IntArray
 
 # Blocks of sources: as many as threads may share, fewer where there are many rows to be added up.
@@ -23,6 +23,8 @@ BLOCKS, FEW_BLOCKS = 16, 4
 SMALL = 10_000
 # Sources of a block at least, and of a pass that threads share: to start them takes as long as 10⁴ sources.
 LEAST, SHARED = 4096, 65_536
+
+LOOPS = "rows.row_product_loops"
 
 
 class Entries(NamedTuple):
@@ -58,7 +60,7 @@ def row_products(entries: Entries, values: Array, m: int) -> tuple[Array, Array]
     n = values.shape[1]
     # What a block is depends on the numbers of sources and rows alone.
     blocks = max(1, min(BLOCKS if m <= SMALL else FEW_BLOCKS, n // LEAST))
-    sums, size, loop = np.zeros((blocks, m, 3)), -(-n // blocks), _loops().used
+    sums, size, loop = np.zeros((blocks, m, 3)), -(-n // blocks), built(LOOPS)[0]
     given, values = _contiguous(entries), np.ascontiguousarray(values)
 
     def part(begin: int, end: int) -> None:
@@ -71,7 +73,7 @@ def row_products(entries: Entries, values: Array, m: int) -> tuple[Array, Array]
 def source_prices(entries: Entries, multipliers: Array, kinds: int) -> Array:
     """Return Σ_j y_j a_jk per kind and source, shape (kinds, n)."""
     n = len(entries.first) - 1
-    out, loop = np.empty((kinds, n)), _loops().paid
+    out, loop = np.empty((kinds, n)), built(LOOPS)[1]
     given, y = _contiguous(entries), np.ascontiguousarray(multipliers)
 
     def part(begin: int, end: int) -> None:
@@ -107,25 +109,8 @@ def products_enabled(n: int) -> bool:
 
     They are for many sources, or once the loops are at hand (`freshopt.compiled.backend`).
     """
-    return backend.takes(_loops, n, 1.0)
+    return backend.takes(LOOPS, n, 1.0)
 
 
 def _contiguous(entries: Entries) -> tuple[Array, ...]:
     return tuple(np.ascontiguousarray(column) for column in entries)
-
-
-class _Loops(NamedTuple):
-    used: Callable[..., None]
-    paid: Callable[..., None]
-
-
-_BUILT: list[_Loops] = []
-
-
-def _loops() -> _Loops:
-    """Return the compiled loops."""
-    if not _BUILT:
-        from freshopt.compiled.rows.row_product_loops import build  # noqa: PLC0415 - numba loads only if needed
-
-        _BUILT.append(_Loops(*build()))
-    return _BUILT[0]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from freshopt.compiled.column_access import at, entries
+from freshopt.compiled.column_access import at
 from freshopt.compiled.column_passes import Rate, added
 from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.rows.row_records import LANES, RowEntries, RowPrices, RowSums
@@ -87,7 +87,7 @@ def fill_demand(
     for k in range(len(out)):
         t, w = price[k], max(weight[k], 0.0)
         a = factor * (w / t) if t > 0.0 else np.inf
-        found = min(rate(at(columns.signalled, k), a, entries(columns.parameters, k)), LARGEST_RATE)
+        found = min(rate(at(columns.signalled, k), (a,), at(columns.parameters, k)), LARGEST_RATE)
         idle = 0.0 if w == 0.0 else found
         out[k] = found if t > 0.0 else (LARGEST_RATE if t < 0.0 else idle)
 
@@ -133,7 +133,7 @@ def fill_values(
 ) -> None:
     """Write J(ρ), and J'(ρ) = −θ/W of rates inside their bounds."""
     for k in range(len(rates)):
-        values[k] = value(rates[k], entries(columns.parameters, k))
+        values[k] = value(rates[k], at(columns.parameters, k))
         slope = -price[k] / weight[k]
         tilt[k] = slope if abs(slope) < LARGEST_RATE else 0.0
 

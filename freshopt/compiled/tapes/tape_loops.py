@@ -27,7 +27,7 @@ from numba import types
 from numba.core import config
 from numba.extending import register_jitable
 
-from freshopt.compiled.kept_code import compile_loop
+from freshopt.compiled.kept_code import compile_loop, functions_of
 from freshopt.compiled.tapes import atom_functions, marginal_search
 from freshopt.compiled.tapes.tape_source import Part, numbers_of
 from freshopt.compiled.tapes.tape_templates import loop_source
@@ -69,7 +69,7 @@ def loop(kind: str, parts: tuple[Part, ...], *, objective: bool = True) -> Calla
 
 def _compiled(text: str, signature: tuple[Any, ...]) -> Callable[..., None]:
     """Return ``run`` of a generated source, compiled for one signature."""
-    name = f"tape_{hashlib.sha256((_EDITION + text).encode()).hexdigest()[:32]}"
+    name = f"tape_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
     path = _kept(name, text)
     # Numba looks up the module of what it loads from its cache.
     module = sys.modules[name] = ModuleType(name)
@@ -77,18 +77,17 @@ def _compiled(text: str, signature: tuple[Any, ...]) -> Callable[..., None]:
     names.update(inf=np.inf, nan=np.nan)
     for source in MODULES:
         names.update({k: v for k, v in vars(source).items() if k.isupper() or k in ("np", "max", "min")})
-    for source in MODULES:
-        for key, function in inspect.getmembers(source, inspect.isfunction):
-            if function.__module__ == source.__name__:
-                own = FunctionType(function.__code__, names, key)
-                flags = CONTRACT if source is vector_math else set()
-                names[key] = register_jitable(fastmath=flags, forceinline=key not in CALLED, **_INNER)(own)
+    for function in functions_of(*MODULES):
+        key = function.__name__
+        own = FunctionType(function.__code__, names, key)
+        flags = CONTRACT if function.__module__ == vector_math.__name__ else set()
+        names[key] = register_jitable(fastmath=flags, forceinline=key not in CALLED, **_INNER)(own)
     exec(compile(text, str(path or name), "exec"), names)
     for key, function in inspect.getmembers(module, inspect.isfunction):
         if key != "run":
             register_jitable(forceinline=True, **_INNER)(function)
     run = names["run"]
-    compiled: Callable[..., None] = compile_loop(signature, nogil=True, error_model="numpy")(run)
+    compiled: Callable[..., None] = compile_loop(signature)(run)
     return compiled
 
 
@@ -113,6 +112,3 @@ def _kept(name: str, text: str) -> Path | None:
             continue
         return path
     return None
-
-
-_EDITION = "".join(inspect.getsource(module) for module in (*MODULES, sys.modules[__name__]))

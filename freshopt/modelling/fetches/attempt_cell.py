@@ -16,14 +16,14 @@ It is a mixture over k of the periodic cell slowed k times, with probabilities s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from freshopt.errors import ObjectiveError
-from freshopt.numerics.arrays import Array, Formula, Index
-from freshopt.numerics.bracketed_roots import bracketed_roots
+from freshopt.numerics.arrays import Array, Formula
+from freshopt.numerics.bracketed_roots import FallingRatio
 from freshopt.numerics.geometric_sums import geometric_nodes
 from freshopt.separable.kernel import Kernel
 from freshopt.separable.mixture import Mixed, MixedInverse
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 
 # Sums of a curve with kinks may take so many terms at once, some 0.3 GB.
 MOST_TERMS = 10_000_000
-# Brackets of a logarithm, in nats, that are interpolated; and the widest ones.
-NARROW, WIDEST = 2.0, 1024.0
-# Bound of the logarithm of a ratio that may be 0 or infinite.
-_STEEP = 1e4
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,56 +130,10 @@ class SearchedInverse:
         found[whole] = self.plain(every[whole], *(each[whole] for each in own))
         some = np.flatnonzero((success < 1.0) & (found > 0.0) & np.isfinite(found))
         if len(some):
-            excess = _Excess(
-                self.marginal, every[some], tuple(each[some] for each in parameters), found[some]
-            )
-            found[some] = excess.rates()
+            columns = every[some], *(each[some] for each in parameters)
+            ends = np.full(len(some), 0.25)
+            found[some] = FallingRatio(self._value_per_price, found[some], columns).solved(-ends, ends)
         return found
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Excess:
-    """Logarithms of marginal values over prices, decreasing in log(ρ/start)."""
-
-    marginal: Formula
-    price: Array
-    parameters: tuple[Array, ...]
-    start: Array
-
-    def excess(self, x: Array) -> Array:
-        value = self.marginal(self.start * np.exp(x), *self.parameters)
-        with np.errstate(all="ignore"):
-            return np.clip(np.log(value / self.price), -_STEEP, _STEEP)
-
-    def take(self, chosen: Index) -> Self:
-        parameters = tuple(each[chosen] for each in self.parameters)
-        return type(self)(self.marginal, self.price[chosen], parameters, self.start[chosen])
-
-    def rates(self) -> Array:
-        """Return the rates where it is 0, near the starts."""
-        low, high = np.full(len(self.start), -0.25), np.full(len(self.start), 0.25)
-        above, below = self.excess(low), self.excess(high)
-        # What was an end of a bracket is its other end then.
-        while bool(np.any(down := (above <= 0.0) & (low > -WIDEST))):
-            high, below = np.where(down, low, high), np.where(down, above, below)
-            low = np.where(down, 2.0 * low, low)
-            above = np.where(down, self.excess(low), above)
-        while bool(np.any(up := (below > 0.0) & (high < WIDEST))):
-            low, above = np.where(up, high, low), np.where(up, below, above)
-            high = np.where(up, 2.0 * high, high)
-            below = np.where(up, self.excess(high), below)
-        while bool(np.any(wide := (high - low > NARROW) & (below <= 0.0) & (above > 0.0))):
-            middle = 0.5 * (low + high)
-            at = self.excess(middle)
-            up, down = wide & (at > 0.0), wide & (at <= 0.0)
-            low, above = np.where(up, middle, low), np.where(up, at, above)
-            high, below = np.where(down, middle, high), np.where(down, at, below)
-        found = np.where(above <= 0.0, 0.0, np.where(below > 0.0, np.inf, self.start))
-        within = np.flatnonzero((below <= 0.0) & (above > 0.0))
-        if len(within):
-            # Logarithms are counted from the upper end: the last digits of the rate are theirs.
-            near = replace(self.take(within), start=self.start[within] * np.exp(high[within]))
-            left = low[within] - high[within]
-            x, _ = bracketed_roots(near, left, np.zeros(len(within)), above[within], below[within])
-            found[within] = near.start * np.exp(x)
-        return found
+    def _value_per_price(self, rate: Array, price: Array, *parameters: Array) -> Array:
+        return self.marginal(rate, *parameters) / price
