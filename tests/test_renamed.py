@@ -17,6 +17,7 @@ from freshopt import automata, goodness_of_fit
 from freshopt.moved import keywords
 from freshopt.pipelines import node_freshness
 from freshopt.testing.recipe import Recipe
+from tests.ground_truth.refusals import refused
 
 SOURCES = fo.Sources([1.0, 2.0], names=["a", "b"])
 LOG = fo.CrawlLog(["a", "a", "b", "b"], [0.0, 2.0, 0.0, 1.0], [0, 1, 0, 1])
@@ -84,8 +85,7 @@ def test_a_check_is_drawn_by_its_earlier_name(tmp_path: Path) -> None:
     ids=["plan", "Problem", "Sources", "unlike all", "Planner"],
 )
 def test_a_wrong_keyword_names_the_nearest(call: Callable[[], object], words: str) -> None:
-    with pytest.raises(TypeError, match=words):
-        call()
+    refused(words, call, error=TypeError)
 
 
 @pytest.mark.parametrize("name", [name for name in fo.__all__ if inspect.isfunction(getattr(fo, name))])
@@ -101,5 +101,4 @@ def test_old_and_new_together_are_refused() -> None:
     def size(names: list[str]) -> int:
         return len(names)
 
-    with pytest.raises(TypeError, match=r"size\(\) got names twice, as name too"):
-        size(names=["a"], name=["b"])  # type: ignore[call-arg]
+    refused(r"size\(\) got names twice, as name too", size, names=["a"], name=["b"], error=TypeError)

@@ -14,6 +14,7 @@ from freshopt.modelling.curves.change_shape import ChangeShape
 from freshopt.numerics.arrays import Array
 from freshopt.planning.request import default_estimate
 from freshopt.questions.learnt_changes import GAPS, learnt_changes
+from tests.ground_truth.refusals import refused
 
 BENT = ChangeShape(np.array([0.0, 0.3, 1.0, 2.5]), np.array([0.0, 0.4, 0.8, 0.95]))
 D = np.array([0.2, 1.0, 30.0])
@@ -86,8 +87,7 @@ def test_shapes_that_are_none_are_refused() -> None:
         ([0.0, 1.0], [0.0, 1.5]),
         ([0.0, 1.0, 1.0], [0.0, 0.5, 0.6]),
     ):
-        with pytest.raises(fo.ObjectiveError, match="ChangeShape"):
-            ChangeShape(np.array(ages), np.array(shares))
+        refused("ChangeShape", ChangeShape, np.array(ages), np.array(shares), error=fo.ObjectiveError)
     learnt = fo.problems.BinaryFreshness(changes=BENT)
     with pytest.raises(fo.SolverRefusedError, match="change model is learnt"):
         fo.solve(fo.Problem(learnt, fo.Sources(D), 3.0), fo.solvers.Conic())
@@ -170,7 +170,5 @@ def test_what_no_log_of_outcomes_tells_is_refused() -> None:
     log = log_of("poisson", 10, 5)
     with pytest.raises(fo.ObjectiveError, match="for 'binary' and 'age': what HarmonicStaleness counts"):
         fo.plan(log, change_model="learnt")
-    with pytest.raises(fo.SourceDataError, match="too few to learn"):
-        fo.plan(log, objective="binary", change_model="learnt")
-    with pytest.raises(fo.SourceDataError, match="Did you mean 'learnt'"):
-        fo.plan(log, objective="binary", change_model="learned")
+    refused("too few to learn", fo.plan, log, objective="binary", change_model="learnt")
+    refused("Did you mean 'learnt'", fo.plan, log, objective="binary", change_model="learned")

@@ -17,6 +17,7 @@ from freshopt.problems import BinaryCost, BinaryFreshness, PowerCost, Synchroniz
 from freshopt.simulation import AgeCosts, Crawler, SimulatedCrawler
 from freshopt.solvers.mirror_descent import MirrorDescent
 from freshopt.solvers.projected_gradient import ProjectedGradient
+from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import EXACT, SCALAR
 from tests.online.sync_truth import cycles_by_hand, rounds_by_hand
 
@@ -290,8 +291,7 @@ def test_the_truth_moves_with_the_world() -> None:
 )
 def test_problems_that_are_not_of_this_kind(columns: dict[str, Any], message: str) -> None:
     problem = binary_problem(**columns)
-    with pytest.raises(fo.SourceDataError, match=message):
-        MirrorSync(1.0).run(Diary(), problem, 400.0)
+    refused(message, MirrorSync(1.0).run, Diary(), problem, 400.0)
 
 
 def test_problems_and_horizons_out_of_range() -> None:
@@ -305,5 +305,4 @@ def test_problems_and_horizons_out_of_range() -> None:
         (MirrorSync(1.0), problem, 39.0, "horizon is 39, shorter than a round. Pass at least 40"),
         (AsyncMirrorSync(1.0, cycle=9.0), problem, 5.0, "horizon is 5, shorter than a cycle"),
     ):
-        with pytest.raises(fo.SourceDataError, match=message):
-            learner.run(Diary(), given, horizon)
+        refused(message, learner.run, Diary(), given, horizon)

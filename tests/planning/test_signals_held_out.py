@@ -23,6 +23,7 @@ from freshopt.planning.known_changes import drawn_with_signals, known_changes
 from freshopt.planning.policy_cost import PolicyCost
 from freshopt.problems import BinaryFreshness
 from freshopt.simulation.crawler import SimulatedCrawler
+from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 N, DAYS, BANDWIDTH = 100, 160.0, 20.0
@@ -94,8 +95,7 @@ def test_a_rule_goes_on_from_the_last_crawls() -> None:
     waits = fo.noisy_signals.SignalWaits([[2.5, 1.5, 0.5]])
     assert waits.crawls(np.zeros(60, np.int64), times, 40.0, last=-3.0)[1].tolist() == time.tolist()
     for wrong in (np.nan, np.inf, 40.0):
-        with pytest.raises(fo.SourceDataError, match="after the last crawls"):
-            rule.crawls([], [], 40.0, last=wrong)
+        refused("after the last crawls", rule.crawls, [], [], 40.0, last=wrong)
 
 
 def test_the_held_out_crawls_are_those_of_what_was_learnt_before(given: Given, known: fo.BackTest) -> None:
@@ -183,8 +183,7 @@ def test_plans_made_again_heed_signals(given: Given, known: fo.BackTest) -> None
     # One period is no other plan: but for the phases it is what follows signals.
     single = row(held_out(given, history=given.history, splits=1, every="80d"), "re-planned with signals")
     assert single.realised == pytest.approx(once.realised, rel=0.02)
-    with pytest.raises(fo.SourceDataError, match="every is"):
-        held_out(given, history=given.history, splits=1, every="1s")
+    refused("every is", held_out, given, history=given.history, splits=1, every="1s")
 
 
 def test_a_log_alone_tells_as_much_as_all_changes(given: Given, known: fo.BackTest) -> None:

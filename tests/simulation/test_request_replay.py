@@ -25,6 +25,7 @@ from freshopt.simulation.loops import Asked
 from freshopt.simulation.request_replay import met
 from freshopt.solvers import LifetimeRule
 from tests.ground_truth.cost_truth import Floats
+from tests.ground_truth.refusals import refused
 
 ON_REQUEST = fo.Refresh.ON_REQUEST
 FRESH = BinaryFreshness(ON_REQUEST)
@@ -232,25 +233,19 @@ def test_refusals() -> None:
     with pytest.raises(SourceDataError, match=r"world has no requests.*World.on_request"):
         fo.replay(solution, fo.World.poisson(solution.problem.sources, seed=1))
     world = fo.World.on_request(solution.problem.sources, seed=1)
-    with pytest.raises(SourceDataError, match=r"origin is for schedules"):
-        fo.replay(solution, world, origin=3.0)
+    refused(r"origin is for schedules", fo.replay, solution, world, origin=3.0)
     with pytest.raises(SourceDataError, match=r"solution is for 2 sources per day, the world has 1"):
         fo.replay(solution, fo.World.on_request(fo.Sources(1.0, request_rate=1.0), seed=1))
-    with pytest.raises(SourceDataError, match=r"sources have no request rates"):
-        fo.World.on_request(fo.Sources(1.0), seed=1)
-    with pytest.raises(SourceDataError, match=r"nothing is left to count"):
-        fo.replay(solution, world, skip=9.0, end=8.0)
-    with pytest.raises(SourceDataError, match=r"changes to draw"):
-        fo.replay(solution, world, end=1e12)
+    refused(r"sources have no request rates", fo.World.on_request, fo.Sources(1.0), seed=1)
+    refused(r"nothing is left to count", fo.replay, solution, world, skip=9.0, end=8.0)
+    refused(r"changes to draw", fo.replay, solution, world, end=1e12)
     with pytest.raises(ObjectiveError, match=r"cannot be measured"):
         fo.replay(solution, world, objective=fo.problems.PollingKnapsack())
-    with pytest.raises(SourceDataError, match=r"1 solutions to compare"):
-        compare_lifetimes({"a": solution}, world)
+    refused(r"1 solutions to compare", compare_lifetimes, {"a": solution}, world)
     empty = fo.World.on_request(
         solution.problem.sources, 1, requests={"source": [0], "time": [1.0]}, horizon=5.0
     )
-    with pytest.raises(SourceDataError, match=r"no requests in the window"):
-        fo.replay(solution, empty, skip=2.0)
+    refused(r"no requests in the window", fo.replay, solution, empty, skip=2.0)
     periodic = fo.solve(fo.Problem(BinaryFreshness(fo.Refresh.PERIODIC), fo.Sources([1.0]), bandwidth=1.0))
     with pytest.raises(TypeError, match=r"schedule is of type Solution.*refreshed on request"):
         fo.replay(periodic, world)

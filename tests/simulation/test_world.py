@@ -15,6 +15,7 @@ import freshopt as fo
 from freshopt.numerics.random_streams import exponentials
 from freshopt.simulation import SimulatedCrawler
 from freshopt.simulation.change_processes import PoissonChanges
+from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import EXACT
 
 WORD = 2**64 - 1
@@ -225,8 +226,7 @@ def test_representations() -> None:
     ],
 )
 def test_what_makes_no_poisson_world(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(fo.SourceDataError, match=message):
-        fo.World.poisson(fo.Sources([1.0, 2.0]), **arguments)
+    refused(message, fo.World.poisson, fo.Sources([1.0, 2.0]), **arguments)
 
 
 @pytest.mark.parametrize(
@@ -250,10 +250,8 @@ def test_what_makes_no_poisson_world(arguments: dict[str, Any], message: str) ->
     ],
 )
 def test_what_makes_no_recorded_world(events: Any, arguments: dict[str, Any], message: str) -> None:  # noqa: ANN401
-    with pytest.raises(fo.SourceDataError, match=message):
-        fo.World.from_events(events, **arguments)
+    refused(message, fo.World.from_events, events, **arguments)
 
 
 def test_a_recorded_world_has_no_rates() -> None:
-    with pytest.raises(fo.SourceDataError, match="Estimate them from a crawl log"):
-        recorded(world(), 5.0).change_rate()
+    refused("Estimate them from a crawl log", recorded(world(), 5.0).change_rate)

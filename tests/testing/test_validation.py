@@ -19,6 +19,7 @@ from freshopt.testing import Recipe, instances, validate, validate_on
 from freshopt.testing.foreign_runs import Verdict, attempt
 from freshopt.testing.problem_families import SIZES
 from freshopt.testing.validation import shrink
+from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import CONIC
 
 DELAY = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
@@ -156,8 +157,7 @@ def test_functions_solvers_and_classes_are_solvers(solver: object) -> None:
 
 
 def test_what_is_no_solver_is_refused() -> None:
-    with pytest.raises(fo.SolverRefusedError, match="'clarabel' is no solver"):
-        validate("clarabel")
+    refused("'clarabel' is no solver", validate, "clarabel", error=fo.SolverRefusedError)
 
 
 def test_a_refusal_is_no_shortfall_but_shows_nothing() -> None:
@@ -197,8 +197,7 @@ def test_a_fault_that_begins_at_thirty_sources_is_found_in_one_run(sizes: tuple[
     wrong = {len(run.instance.problem.sources) for run in report.shortfalls}
     assert wrong == {n for n in sizes if n >= 30}
     assert {run.outcome.kind for run in report.shortfalls} == {"not optimal"}
-    with pytest.raises(fo.SourceDataError, match="n is empty"):
-        validate(from_thirty, [DELAY], n=())
+    refused("n is empty", validate, from_thirty, [DELAY], n=())
 
 
 @pytest.mark.exhaustive
