@@ -14,7 +14,6 @@ import freshopt as fo
 from freshopt.agreement_cells import COLUMNS
 from freshopt.certificates.solution import Answer
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver, certified_solution
-from freshopt.errors import ObjectiveError
 from freshopt.modelling.objective import Refresh
 from freshopt.problems import AccumulatedDelay, HarmonicStaleness
 from freshopt.solvers import ClosedForm, Conic, Proportional, Uniform, WaterFilling
@@ -206,7 +205,7 @@ def test_a_solver_that_raises_has_failed_and_the_others_go_on() -> None:
     @dataclass(frozen=True)
     class Raising(Fixed):
         def solve(self, problem: fo.Problem, terms: SolveOptions = DEFAULT) -> fo.Solution:  # noqa: ARG002
-            raise ObjectiveError("the penalty cannot be summed at rate 0. Raise min_rate.")
+            raise fo.ObjectiveError("the penalty cannot be summed at rate 0. Raise min_rate.")
 
     agreement = fo.cross_check(DELAY, [Raising(None), WaterFilling()])
     assert [s.status for s in agreement.solutions] == [fo.Status.FAILED, fo.Status.OPTIMAL]

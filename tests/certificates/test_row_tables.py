@@ -15,7 +15,6 @@ from freshopt.certificates.row_scale import relative_row_gap
 from freshopt.certificates.row_table import RowPrices, RowTable
 from freshopt.certificates.strict_interior import interior_points
 from freshopt.cvx import cp
-from freshopt.modelling.objective import Objective
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present
 from tests.ground_truth.proof_programs import program_of
 from tests.ground_truth.row_truth import Planted, planted
@@ -88,7 +87,7 @@ def test_prices_are_a_mapping_that_costs_no_more_than_an_array() -> None:
 
 @pytest.mark.parametrize("objective", [DELAY, HARMONIC, BINARY])
 @pytest.mark.parametrize("seed", [0, *rare(*range(1, 12))])
-def test_fairest_rates_are_proved_without_prices(objective: Objective, seed: int) -> None:
+def test_fairest_rates_are_proved_without_prices(objective: fo.Objective, seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(20, 300))
     change, weight, group = rng.lognormal(0.0, 1.5, n), rng.lognormal(0.0, 1.0, n), rng.integers(0, 5, n)

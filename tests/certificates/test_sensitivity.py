@@ -10,7 +10,6 @@ import pytest
 
 import freshopt as fo
 from freshopt.certificates.sensitivity import Sensitivity
-from freshopt.modelling.objective import Refresh
 from freshopt.problems import LaterThan, PollingKnapsack
 from tests.certificates.perturbed_optima import Instance, Row, planted
 from tests.ground_truth.named import chosen
@@ -21,7 +20,7 @@ OBJECTIVES: dict[str, fo.Objective] = {
     "spend": fo.Spend(),
     **chosen("harmonic", "harmonic periodic", "delay", "delay periodic", "binary", "binary periodic", "age"),
     "polls": PollingKnapsack(),
-    "later": LaterThan(0.5, refresh=Refresh.POISSON),
+    "later": LaterThan(0.5, refresh=fo.Refresh.POISSON),
 }
 # Second derivatives are differences of the numerics' marginals, right to about 1e-11.
 TOLERANCE = 1e-9

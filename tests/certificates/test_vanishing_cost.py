@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.modelling.objective import Refresh
 from freshopt.problems import LaterThan
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present
 from tests.ground_truth.strata import stratified
@@ -49,7 +48,7 @@ def test_deadlines_that_are_kept_are_optimal(
 @pytest.mark.parametrize(
     "objective",
     [
-        LaterThan(3.0, refresh=Refresh.POISSON),
+        LaterThan(3.0, refresh=fo.Refresh.POISSON),
         BINARY,
         HARMONIC,
     ],

@@ -16,15 +16,6 @@ from freshopt.dual_search.batch_water_filling import SMALL
 from freshopt.dual_search.problem_columns import columns_of
 from freshopt.dual_search.sampled_search import sampled_search
 from freshopt.numerics.arrays import Array
-from freshopt.problems import (
-    BinaryCost,
-    BinaryFreshness,
-    LaterThan,
-    PiecewiseLinearCost,
-    PollingKnapsack,
-    PowerCost,
-    SynchronizationCost,
-)
 from freshopt.separable.kernel import Kernel
 from freshopt.solvers import WaterFilling
 from tests.ground_truth.named import (
@@ -53,11 +44,11 @@ OBJECTIVES = [
     DELAY_PERIODIC,
     AGE_PERIODIC,
     AGE,
-    PollingKnapsack("polls"),
-    PollingKnapsack("materials"),
-    SynchronizationCost(PowerCost(2.0, 0.7)),
-    SynchronizationCost(PowerCost(2.0, 0.7), fo.Refresh.POISSON),
-    SynchronizationCost(BinaryCost()),
+    fo.problems.PollingKnapsack("polls"),
+    fo.problems.PollingKnapsack("materials"),
+    fo.problems.SynchronizationCost(fo.problems.PowerCost(2.0, 0.7)),
+    fo.problems.SynchronizationCost(fo.problems.PowerCost(2.0, 0.7), fo.Refresh.POISSON),
+    fo.problems.SynchronizationCost(fo.problems.BinaryCost()),
 ]
 FAMILIES = ("plain", "lower", "upper", "cost", "hosts", "signals")
 N = SMALL + 1234
@@ -134,7 +125,7 @@ def test_both_paths_give_the_same_rates(
 ) -> None:
     task = problem(objective, family, budget, ill=budget == 0.5)
     plain, fast = solved(monkeypatch, task, "0"), solved(monkeypatch, task, "1")
-    if not (family == "signals" and isinstance(objective, BinaryFreshness)):
+    if not (family == "signals" and isinstance(objective, fo.problems.BinaryFreshness)):
         # Either search leaves 1e-12 to a few sources; elsewhere equals may be split differently.
         assert apart(task, plain.rates, fast.rates) <= 2.0 * EXACT
     assert fast.value == pytest.approx(plain.value, rel=10 * EXACT)
@@ -264,9 +255,9 @@ def test_scalar_columns_are_not_unfolded(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_every_demand_belongs_to_a_cell() -> None:
     used = set()
     # Rates of sources alike at a kink are not unique: those optima are in tests/problems.
-    kinked = SynchronizationCost(PiecewiseLinearCost([0.0, 1.0], [0.0, -2.0]))
-    capped = SynchronizationCost(PowerCost(1.0, 0.5, 2.0))
-    for objective in (*OBJECTIVES, kinked, capped, LaterThan(1.0, fo.Refresh.POISSON)):
+    kinked = fo.problems.SynchronizationCost(fo.problems.PiecewiseLinearCost([0.0, 1.0], [0.0, -2.0]))
+    capped = fo.problems.SynchronizationCost(fo.problems.PowerCost(1.0, 0.5, 2.0))
+    for objective in (*OBJECTIVES, kinked, capped, fo.problems.LaterThan(1.0, fo.Refresh.POISSON)):
         sources = fo.Sources([1.0])
         for kernel in (objective.kernel(sources), objective.signalled_kernel(sources)):
             if kernel is not None and kernel.unit_demand is not None:

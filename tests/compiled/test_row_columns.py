@@ -16,16 +16,7 @@ from freshopt.compiled.rows.row_columns import ArrowGram, RowColumns
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.interior_point import program_columns
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_column, as_float64
-from freshopt.problems import (
-    BinaryFreshness,
-    PollingKnapsack,
-    PowerCost,
-    SynchronizationCost,
-    accumulated_delay,
-    age,
-    binary_freshness,
-    harmonic_staleness,
-)
+from freshopt.problems import accumulated_delay, age, binary_freshness, harmonic_staleness
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
 from freshopt.separable.lagrangian import Lagrangian
 from freshopt.separable.program import Program
@@ -45,7 +36,7 @@ from tests.ground_truth.routes import compile_all
 from tests.ground_truth.strata import rare
 
 PERIODIC, POISSON, SIGNAL = fo.Refresh.PERIODIC, fo.Refresh.POISSON, "on signal"
-SOME = [(HARMONIC, None), (SynchronizationCost(PowerCost(2.0, 0.7)), None)]
+SOME = [(HARMONIC, None), (fo.problems.SynchronizationCost(fo.problems.PowerCost(2.0, 0.7)), None)]
 OTHERS = [
     (BINARY_PERIODIC, None),
     (BINARY, SIGNAL),
@@ -57,8 +48,8 @@ OTHERS = [
     (AGE, None),
     (AGE_PERIODIC, None),
     (AGE, SIGNAL),
-    (PollingKnapsack("polls"), None),
-    (PollingKnapsack("materials"), None),
+    (fo.problems.PollingKnapsack("polls"), None),
+    (fo.problems.PollingKnapsack("materials"), None),
 ]
 CELLS = [*SOME, *(pytest.param(*cell, marks=pytest.mark.exhaustive) for cell in OTHERS)]
 MORE = (BINARY, DELAY, DELAY_PERIODIC, AGE)
@@ -174,11 +165,11 @@ def test_rows_of_the_rate(objective: fo.Objective, signals: str | None, ill: boo
     price = y @ matrix
     assert_optimal(kernel, program, price, rates)
     inside = (rates > program.lower) & (rates < program.upper)
-    assert inside.sum() > n / 20 or isinstance(objective, BinaryFreshness)
+    assert inside.sum() > n / 20 or isinstance(objective, fo.problems.BinaryFreshness)
     assert np.count_nonzero(price < 0.0) > 10
     assert_used(matrix, rates, used)
     assert isinstance(gram, np.ndarray)
-    flat = signals is not None and isinstance(objective, BinaryFreshness)
+    flat = signals is not None and isinstance(objective, fo.problems.BinaryFreshness)
     inverse = np.zeros(n) if flat else inverse_curvature(kernel, program, rates)
     assert_gram(matrix, inverse, gram, 1e-5)
 
@@ -424,7 +415,7 @@ def test_jumps_and_kinks_add_nothing(objective: fo.Objective) -> None:
     assert isinstance(found.gram, np.ndarray)
     np.testing.assert_allclose(found.rates[[0, 2]], 1.0, rtol=1e-15)
     # The age's source below the kink has the slope 1/2 on one side and less on the other.
-    most = 0.0 if isinstance(objective, BinaryFreshness) else 0.5
+    most = 0.0 if isinstance(objective, fo.problems.BinaryFreshness) else 0.5
     assert 0.0 <= found.gram[0, 0] <= most
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import freshopt as fo
 from freshopt import automata, estimators, pipelines, problems, scheduling
-from freshopt.modelling.objective import Refresh
 from tests.contracts.api_fixtures import (
     LOG,
     PROBLEM,
@@ -63,7 +62,7 @@ CONSTRAINTS: dict[str, Call] = {
             fo.Problem(
                 fo.Spend(**given),
                 SOURCES,
-                constraints=[fo.Target(problems.LaterThan(3.0, refresh=Refresh.POISSON), at_most=0.5)],
+                constraints=[fo.Target(problems.LaterThan(3.0, refresh=fo.Refresh.POISSON), at_most=0.5)],
             )
         ),
         {},

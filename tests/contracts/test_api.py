@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 import freshopt as fo
 from freshopt import online, problems, solvers
-from freshopt.modelling.objective import Refresh
 from tests.contracts.api_calls import CALLS
 from tests.contracts.api_elsewhere import ELSEWHERE
 from tests.ground_truth.refusals import refused
@@ -288,7 +287,7 @@ def refusal_of(function: Callable[..., Any], arguments: dict[str, Any]) -> str |
             "Pass Refresh.PERIODIC, Refresh.POISSON or",
         ),
         (
-            lambda: problems.Age(nodes=0, refresh=Refresh.POISSON),
+            lambda: problems.Age(nodes=0, refresh=fo.Refresh.POISSON),
             fo.ObjectiveError,
             "nodes of Age is 0. Pass a whole number",
         ),

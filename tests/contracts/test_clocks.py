@@ -17,7 +17,6 @@ import freshopt as fo
 from freshopt.datasets import load_example
 from freshopt.datasets.change_histories import EXAMPLES, example_events
 from freshopt.logs.read_events import read_history
-from freshopt.planning.backtest import backtest
 from tests.ground_truth.command_lines import PLAN, Run
 
 DAYS = [f"2026-01-0{day}" for day in range(1, 7)]
@@ -148,7 +147,7 @@ def test_what_is_made_of_a_log_warns_no_second_time(run: Run) -> None:
     with pytest.warns(fo.SourceDataWarning, match="jumps"):
         jump = fo.CrawlLog(["a"] * 6 + ["b"] * 6, [0, 1, 2, 3, 4, 9e3] * 2, [0, 1] * 6)
     assert told(lambda: history.to_log(1000.0)) == []
-    assert told(lambda: backtest(jump, bandwidth=0.01, share=0.9)) == []
+    assert told(lambda: fo.backtest(jump, bandwidth=0.01, share=0.9)) == []
     pl.DataFrame({"source": ["a"] * 6, "time": [0.0, 1, 2, 3, 4, 9e3], "changed": [0, 1] * 3}).write_csv(
         "l.csv"
     )

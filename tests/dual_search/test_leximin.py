@@ -10,7 +10,6 @@ import pytest
 import freshopt as fo
 from freshopt.cvx import cp
 from freshopt.dual_search.leximin import Leximin, fill_leximin
-from freshopt.errors import InfeasibleProblemError
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present
@@ -225,5 +224,5 @@ def test_other_programs_are_left_to_others() -> None:
 def test_lower_bounds_beyond_the_budget() -> None:
     case = drawn(0, "delay")
     lower = np.full(len(case.weight), 2.0 * case.budget)
-    with pytest.raises(InfeasibleProblemError, match="min_rate needs"):
+    with pytest.raises(fo.InfeasibleProblemError, match="min_rate needs"):
         solved(Case(**{**vars(case), "lower": lower, "upper": np.full(len(lower), np.inf)}))

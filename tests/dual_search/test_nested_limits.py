@@ -15,7 +15,6 @@ from freshopt.cvx import cp
 from freshopt.dual_search import nested_prices
 from freshopt.dual_search.nested_prices import fill_nested
 from freshopt.dual_search.row_structure import RowStructure
-from freshopt.errors import InfeasibleProblemError
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.kernel import Numerics
 from freshopt.separable.laminar import LaminarTree
@@ -224,7 +223,7 @@ def test_lower_bounds_that_use_up_a_limit() -> None:
     assert rates == pytest.approx([0.5, 0.5, 1.5, 1.5])
     assert mu[0] == pytest.approx(4.0 - 1.0 / 2.25)
     starved = replace(case, lower=np.array([1.0, 0.0, 0.0, 0.0]))
-    refused("leave nothing for the other sources", solved, starved, error=InfeasibleProblemError)
+    refused("leave nothing for the other sources", solved, starved, error=fo.InfeasibleProblemError)
 
 
 def test_one_source() -> None:
@@ -264,14 +263,14 @@ def test_infeasible_groups_are_found_and_named(seed: int) -> None:
     if expected:
         require_feasible(tree, case.lower, case.upper)
     else:
-        with pytest.raises(InfeasibleProblemError, match=r"must use .* and may use"):
+        with pytest.raises(fo.InfeasibleProblemError, match=r"must use .* and may use"):
             require_feasible(tree, case.lower, case.upper)
 
 
 def test_the_message_names_the_frontier() -> None:
     case = replace(star(3.0, (2.0, np.inf)), reserve=np.array([1.5, 3.0, 0.0]))
     tree = present(LaminarTree.from_rows(rows_of(case)))
-    with pytest.raises(InfeasibleProblemError) as caught:
+    with pytest.raises(fo.InfeasibleProblemError) as caught:
         require_feasible(tree, case.lower, case.upper)
     assert str(caught.value) == (
         "the sources of 'limit[2]' must use 4.5 ('reserve[1]', 'reserve[0]') and may use 4 ('limit[2]'). "

@@ -11,7 +11,6 @@ import freshopt as fo
 from freshopt.autodiff.compiler import compile_expression
 from freshopt.cvx import cp
 from freshopt.dual_search.nested_targets import fill_nested_targets
-from freshopt.errors import InfeasibleProblemError
 from freshopt.numerics.arrays import Array, Index
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.kernel import Numerics
@@ -192,6 +191,6 @@ def test_bounds_that_only_just_meet_a_target_or_miss_it() -> None:
     assert rates == pytest.approx([2.0, 2.0], rel=EXACT)
     assert y == pytest.approx([4.0])
     with pytest.raises(
-        InfeasibleProblemError, match=r"'target\[0\]' asks for at most 0\.9 and max_rate leaves 1"
+        fo.InfeasibleProblemError, match=r"'target\[0\]' asks for at most 0\.9 and max_rate leaves 1"
     ):
         solved(case, np.array([0.9]))

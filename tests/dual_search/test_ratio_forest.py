@@ -13,7 +13,6 @@ from freshopt.autodiff.compiler import compile_expression
 from freshopt.certificates.row_gap import RowGap
 from freshopt.cvx import cp
 from freshopt.dual_search.ratio_forest import fill_forest, forest_of
-from freshopt.errors import InfeasibleProblemError, SourceDataError
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.kernel import Numerics
 from freshopt.separable.program import Program, implied_upper
@@ -193,9 +192,9 @@ def test_one_source_alone_below_another() -> None:
 
 
 def test_bounds_that_exclude_a_ratio_are_named() -> None:
-    with pytest.raises(InfeasibleProblemError, match=r"'ratio\[source 2\]'.*at least 3.*leaves it 0.5"):
+    with pytest.raises(fo.InfeasibleProblemError, match=r"'ratio\[source 2\]'.*at least 3.*leaves it 0.5"):
         fo.solve(family(bounds={"min_rate": [0.0, 0.0, 3.0, 0.0], "max_rate": [2.0, 9.0, 9.0, 9.0]}))
-    with pytest.raises(InfeasibleProblemError, match=r"lower bounds and ratios need 14 of 'bandwidth'"):
+    with pytest.raises(fo.InfeasibleProblemError, match=r"lower bounds and ratios need 14 of 'bandwidth'"):
         fo.solve(family(bounds={"min_rate": [0.0, 0.0, 2.0, 0.0]}))
 
 
@@ -222,7 +221,7 @@ def test_a_cycle_of_ratios_is_solved_as_rows() -> None:
 
 def test_a_cycle_that_leaves_nothing_is_refused() -> None:
     sources = fo.Sources([1.0, 4.0, 9.0], names=["a", "b", "c"])
-    with pytest.raises(SourceDataError, match=r"'a', 'b' multiply to 0.5 < 1"):
+    with pytest.raises(fo.SourceDataError, match=r"'a', 'b' multiply to 0.5 < 1"):
         fo.Problem(DELAY, sources, 6.0, constraints=[fo.Ratio(of=[1, 0, -1], at_most=[1.0, 0.5, 1.0])])
 
 

@@ -14,7 +14,6 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.errors import SourceDataWarning
 from freshopt.logs.clock import Clock
 from freshopt.logs.last_modified import since_birth
 from freshopt.logs.read_crawls import fetch_statuses, read_log
@@ -352,7 +351,7 @@ def test_unix_time_is_read_as_dates_and_told(ticks: int, unit: str, name: str) -
         [str(1678180936 * ticks), str(1678267336 * ticks)],
     ):
         with pytest.warns(
-            SourceDataWarning, match=rf"time is in {name} since 1970 \(2023-03-07 to 2023-03-08\)"
+            fo.SourceDataWarning, match=rf"time is in {name} since 1970 \(2023-03-07 to 2023-03-08\)"
         ):
             log = log_of(times, unit)
         assert log.origin == datetime(2023, 3, 7, tzinfo=UTC)
@@ -361,7 +360,7 @@ def test_unix_time_is_read_as_dates_and_told(ticks: int, unit: str, name: str) -
 
 def test_requests_in_unix_time_are_counted_in_time(tmp_path: Path) -> None:
     (tmp_path / "edge.csv").write_text("source,time\na,1678180936\na,1678267336\n")
-    with pytest.warns(SourceDataWarning, match="seconds since 1970"):
+    with pytest.warns(fo.SourceDataWarning, match="seconds since 1970"):
         assert read_requests(tmp_path / "edge.csv")["request_rate"][0] == 2.5
     assert read_requests(tmp_path / "edge.csv", time_unit="second")["request_rate"][0] == 2.5 / 86_400.0
 

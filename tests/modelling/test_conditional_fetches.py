@@ -13,7 +13,6 @@ from scipy.optimize import brentq, minimize, minimize_scalar
 
 import freshopt as fo
 from freshopt.errors import InfeasibleProblemError, ObjectiveError, SolverRefusedError, SourceDataError
-from freshopt.modelling.objective import Objective
 from freshopt.problems import ExpectedPenalty, HarmonicStaleness, LaterThan, PowerCost, SynchronizationCost
 from freshopt.solvers import Conic, MirrorDescent, ProjectedGradient, WaterFilling
 from freshopt.testing.problem_families import instances, standard_objectives
@@ -114,7 +113,7 @@ def freshness_program(loss: Callable[[Array], Array], bandwidth: float, scale: f
     ],
 )
 def test_no_freshness_is_better(
-    objective: Objective, loss: Callable[[Array], Array], bandwidth: float
+    objective: fo.Objective, loss: Callable[[Array], Array], bandwidth: float
 ) -> None:
     solution = fo.solve(fo.Problem(objective, sources(), bandwidth))
     cost = WEIGHT.sum() - solution.value if objective.sense == "maximise" else solution.value
@@ -141,7 +140,7 @@ def mean_cost(penalty: Callable[[float], float], rate: float) -> float:
     ],
 )
 def test_no_split_of_the_bandwidth_is_better_at_equal_gaps(
-    objective: Objective, penalty: Callable[[float], Callable[[float], float]]
+    objective: fo.Objective, penalty: Callable[[float], Callable[[float], float]]
 ) -> None:
     change, weight, brought = (1.0, 6.0), (1.0, 3.0), (5.0, 20.0)
     two = fo.Sources(change, weight, refresh_cost=2.0, changed_cost=brought)
@@ -177,7 +176,7 @@ def test_no_split_of_the_bandwidth_is_better_at_equal_gaps(
     ],
     ids=str,
 )
-def test_families_are_proved(objective: Objective, scale: str) -> None:
+def test_families_are_proved(objective: fo.Objective, scale: str) -> None:
     count = 0
     for name, problem in instances(objective, 5, 7, scale, conditional=True):  # type: ignore[arg-type]
         solution = fo.solve(problem)
@@ -219,7 +218,7 @@ def test_hosts_and_bounds_are_kept() -> None:
 
 
 @pytest.mark.parametrize("objective", [HARMONIC, *rare(BINARY, DELAY, AGE)])
-def test_the_cone_in_freshness_says_the_same(objective: Objective) -> None:
+def test_the_cone_in_freshness_says_the_same(objective: fo.Objective) -> None:
     given = sources(host=["a", "a", "b"], min_rate=[0.0, 0.2, 0.0], max_rate=[0.4, np.inf, np.inf])
     problem = fo.Problem(objective, given, 60.0, host_limits={"b": 10.0})
     program = problem.to_cvxpy()
@@ -307,7 +306,7 @@ def test_a_table_has_the_column() -> None:
     assert sources().take(np.array([1])).changed_cost == pytest.approx([12.0])
 
 
-def dear(objective: Objective = HARMONIC, **more: object) -> fo.Problem:
+def dear(objective: fo.Objective = HARMONIC, **more: object) -> fo.Problem:
     return fo.Problem(objective, sources(**more), 5.0)
 
 
@@ -380,7 +379,7 @@ def test_rules_that_pretend_one_cost_lose(share: bool) -> None:
         (DELAY, lambda x: 1.0 / x**2),
     ],
 )
-def test_best_responses_are_roots(objective: Objective, marginal: Callable[[float], float]) -> None:
+def test_best_responses_are_roots(objective: fo.Objective, marginal: Callable[[float], float]) -> None:
     """At Δ = 1, c₀ = 1: −J'(x) = λ(1 + c₁/(1 + x)²), by bisection; b = x + c₁x/(1 + x)."""
     ratios = [1e-3, 1.0, 30.0, 1e6]
     given = fo.Sources([1.0] * 4, changed_cost=ratios)

@@ -17,7 +17,6 @@ import pytest
 
 import freshopt as fo
 from freshopt.cvx import cp
-from freshopt.modelling.objective import Objective
 from freshopt.problems import ExpectedPenalty, PollingKnapsack, PowerCost, SynchronizationCost
 from tests.ground_truth import cost_truth as truth
 from tests.ground_truth.cost_truth import mp
@@ -48,7 +47,7 @@ SHAPE = 5e-4  # of a difference; a slope that is off by ε costs ε² of the opt
 class Form:
     """An objective and its exact cost (or minus its gain) of a source of change rate 2 at a rate."""
 
-    objective: Objective
+    objective: fo.Objective
     cost: Callable[[Any], Any]
     signalled: bool = False
 

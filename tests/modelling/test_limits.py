@@ -12,7 +12,6 @@ import pytest
 import scipy.sparse
 
 import freshopt as fo
-from freshopt.errors import SourceDataError
 from freshopt.modelling.general_program import closed_cycle
 from freshopt.modelling.row_recognition import UnknownCouplingError, recognise
 from freshopt.separable.rows import RowBlock, Rows
@@ -363,7 +362,7 @@ def test_cycles_of_product_one_are_refused_in_one_line() -> None:
         [lambda rate: [rate[0] <= 0.5 * rate[1], rate[1] <= 2.0 * rate[0]]],
     ):
         with pytest.raises(
-            SourceDataError, match=r"^ratios around the cycle 'a', 'b' multiply to 1, .* fo.Tied"
+            fo.SourceDataError, match=r"^ratios around the cycle 'a', 'b' multiply to 1, .* fo.Tied"
         ):
             fo.Problem(DELAY, sources, 6.0, constraints=constraints)
 

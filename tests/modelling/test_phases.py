@@ -8,7 +8,6 @@ import pytest
 from scipy.special import gamma
 
 import freshopt as fo
-from freshopt.errors import ObjectiveError, SourceDataError
 from freshopt.estimators import WeeklyProfile
 from freshopt.modelling.phased_objective import GAPS, PhasedObjective, plain
 from freshopt.problems import PowerCost, SynchronizationCost
@@ -124,14 +123,14 @@ def test_a_higher_load_limit_never_costs_more() -> None:
 def test_what_has_no_phases_is_refused(
     objective: fo.Objective, settings: dict[str, object], why: str
 ) -> None:
-    with pytest.raises(ObjectiveError, match=why) as refused:
+    with pytest.raises(fo.ObjectiveError, match=why) as refused:
         fo.Problem(objective, fo.Sources([1.0]), 1.0, profile=Savings(), **settings)  # type: ignore[arg-type]
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("settings", [{"profile": 3}, {"profile": Savings(), "load_limit": 0.5}])
 def test_what_is_no_profile_is_refused(settings: dict[str, object]) -> None:
-    with pytest.raises(SourceDataError, match=r"profile|load_limit"):
+    with pytest.raises(fo.SourceDataError, match=r"profile|load_limit"):
         fo.Problem(OBJECTIVES["delay"], fo.Sources([1.0]), 1.0, **settings)  # type: ignore[arg-type]
 
 

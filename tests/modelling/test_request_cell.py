@@ -9,8 +9,6 @@ import pytest
 from scipy.integrate import quad
 
 import freshopt as fo
-from freshopt.errors import InfeasibleProblemError, ObjectiveError, SourceDataError
-from freshopt.modelling.objective import Objective
 from freshopt.problems import ExpectedPenalty, PiecewiseLinearCost, PowerCost, SynchronizationCost
 from freshopt.solvers import AutomataTree, ClosedForm, Conic, SeparableNewton
 from tests.ground_truth.named import (
@@ -30,12 +28,12 @@ from tests.modelling.test_failing_fetches import both, names
 TRIPLES = [(1.0, 0.5, 3.0), (1.0, 1.0, 0.2), (0.05, 2.0, 10.0), (5.0, 0.7, 1.0)]
 
 
-def objectives(refresh: fo.Refresh = ON_REQUEST) -> list[Objective]:
+def objectives(refresh: fo.Refresh = ON_REQUEST) -> list[fo.Objective]:
     late = PiecewiseLinearCost(slopes=[0.0, 1.0], intercepts=[0.0, -2.0])
     return [*both(refresh), SynchronizationCost(late, refresh)]
 
 
-def cost_of(objective: Objective, change_rate: float, request_rate: float, rate: float) -> float:
+def cost_of(objective: fo.Objective, change_rate: float, request_rate: float, rate: float) -> float:
     sources = fo.Sources(change_rate, 1.0, request_rate=request_rate)
     numerics = present(fo.Problem(objective, sources, bandwidth=1.0).numerics)
     return float(numerics.cost(np.array([rate]))[0])
@@ -119,7 +117,7 @@ def test_closed_forms() -> None:
 
 
 @pytest.mark.parametrize("objective", objectives(), ids=names)
-def test_marginal_is_the_slope_and_its_inverse_undoes_it(objective: Objective) -> None:
+def test_marginal_is_the_slope_and_its_inverse_undoes_it(objective: fo.Objective) -> None:
     rng = np.random.default_rng(3)
     n = 400
     d, asked = 10.0 ** rng.uniform(-6.0, 4.0, n), 10.0 ** rng.uniform(-5.0, 5.0, n)
@@ -144,7 +142,7 @@ def test_marginal_is_the_slope_and_its_inverse_undoes_it(objective: Objective) -
 
 
 @pytest.mark.parametrize("objective", objectives(), ids=names)
-def test_many_requests_make_it_periodic(objective: Objective) -> None:
+def test_many_requests_make_it_periodic(objective: fo.Objective) -> None:
     plain = objectives(PERIODIC)[[repr(each) for each in objectives()].index(repr(objective))]
     d, rates = np.array([0.1, 1.0, 30.0]), np.array([0.5, 0.05, 2.0])
     asked = fo.Problem(objective, fo.Sources(d, 1.0, request_rate=1e14), bandwidth=9.0).numerics
@@ -154,7 +152,7 @@ def test_many_requests_make_it_periodic(objective: Objective) -> None:
     assert np.allclose(asked.cost(rates), periodic.cost(rates), rtol=1e-11)
 
 
-def small_problem(objective: Objective, budget: float) -> fo.Problem:
+def small_problem(objective: fo.Objective, budget: float) -> fo.Problem:
     rng = np.random.default_rng(11)
     d, asked = rng.lognormal(0.0, 2.0, 12), rng.lognormal(0.0, 1.5, 12)
     return fo.Problem(objective, fo.Sources(d, request_rate=asked), bandwidth=budget * float(asked.sum()))
@@ -163,7 +161,7 @@ def small_problem(objective: Objective, budget: float) -> fo.Problem:
 @pytest.mark.parametrize("budget", [1e-3, 0.3, 0.9])
 @pytest.mark.parametrize("objective", objectives(), ids=names)
 @pytest.mark.sampled(4)
-def test_certified(objective: Objective, budget: float) -> None:
+def test_certified(objective: fo.Objective, budget: float) -> None:
     problem = small_problem(objective, budget)
     solution = fo.solve(problem)
     assert present(solution.certificate).gap <= 1e-9 * max(
@@ -175,7 +173,7 @@ def test_certified(objective: Objective, budget: float) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("budget", [1e-3, 0.3, 0.9])
 @pytest.mark.parametrize("objective", objectives(), ids=names)
-def test_cones_agree(objective: Objective, budget: float) -> None:
+def test_cones_agree(objective: fo.Objective, budget: float) -> None:
     """The cone solver's answer is certified to 1e-6, and has the same value."""
     problem = small_problem(objective, budget)
     conic = fo.solve(problem, Conic())
@@ -210,7 +208,7 @@ def test_lifetimes_and_the_table() -> None:
     assert solution.to_frame()["lifetime"].to_list()[2] is None
     refused(r"no refresh times.*solution.lifetimes", fo.schedule, solution, 7.0)
     periodic = fo.solve(fo.Problem(BINARY_PERIODIC, sources, bandwidth=1.0))
-    with pytest.raises(ObjectiveError, match=r"refreshes no copies on request"):
+    with pytest.raises(fo.ObjectiveError, match=r"refreshes no copies on request"):
         _ = periodic.lifetimes
 
 
@@ -243,18 +241,18 @@ def test_refusals() -> None:
     asked = fo.Sources([1.0, 2.0], request_rate=[0.5, 4.0])
     fresh = BINARY_ON_REQUEST
     refused(r"request_rate out of range for source 0: -1", fo.Sources, [1.0, 2.0], request_rate=[-1.0, 1.0])
-    with pytest.raises(SourceDataError, match=r"change_rate has length 2 but request_rate has 3"):
+    with pytest.raises(fo.SourceDataError, match=r"change_rate has length 2 but request_rate has 3"):
         fo.Sources([1.0, 2.0], request_rate=[1.0, 1.0, 1.0])
-    with pytest.raises(ObjectiveError, match=r"needs request rates"):
+    with pytest.raises(fo.ObjectiveError, match=r"needs request rates"):
         fo.Problem(fresh, fo.Sources([1.0, 2.0]), bandwidth=1.0)
-    with pytest.raises(ObjectiveError, match=r"ExpectedPenalty has no cell for refreshes on request"):
+    with pytest.raises(fo.ObjectiveError, match=r"ExpectedPenalty has no cell for refreshes on request"):
         ExpectedPenalty(np.sqrt, ON_REQUEST)
     announced = fo.Sources([1.0, 2.0], request_rate=1.0, signalled=[True, False])
-    with pytest.raises(ObjectiveError, match=r"waits for requests, not for signals"):
+    with pytest.raises(fo.ObjectiveError, match=r"waits for requests, not for signals"):
         fo.Problem(fresh, announced, bandwidth=1.0)
     needy = fo.Sources([1.0, 2.0], request_rate=[0.5, 4.0], min_rate=1.0)
     with pytest.raises(
-        InfeasibleProblemError, match=r"min_rate exceeds the request rate of source 0: 1 > 0.5"
+        fo.InfeasibleProblemError, match=r"min_rate exceeds the request rate of source 0: 1 > 0.5"
     ):
         fo.Problem(fresh, needy, bandwidth=9.0)
     assert fo.Problem(fresh, asked, bandwidth=9.0).upper.tolist() == [0.5, 4.0]

@@ -15,7 +15,6 @@ from scipy.special import exp1
 
 import freshopt as fo
 from freshopt.errors import ObjectiveError, SolverRefusedError, SourceDataError
-from freshopt.modelling.objective import Objective
 from freshopt.problems import BinaryCost, PiecewiseLinearCost, PowerCost, SynchronizationCost
 from freshopt.solvers import Conic, WaterFilling
 from tests.contracts.test_contract import check_against_truth
@@ -60,7 +59,7 @@ def ein(u: float) -> float:
     return few if u < 1.0 else float(exp1(u)) + math.log(u) + float(np.euler_gamma)
 
 
-CURVES: list[tuple[Objective, Callable[[float, float], float]]] = [
+CURVES: list[tuple[fo.Objective, Callable[[float, float], float]]] = [
     (BINARY_ON_REQUEST, lambda d, s: -math.expm1(-d * s)),
     (DELAY_ON_REQUEST, lambda d, s: d * s),
     (AGE_ON_REQUEST, lambda d, s: age(d * s) / d),
@@ -78,7 +77,7 @@ def integral(f: Callable[[float], float], end: float, kinks: list[float]) -> flo
     return math.fsum(quad(f, a, b, **EXACT)[0] for a, b in itertools.pairwise(edges))
 
 
-def numerics_of(objective: Objective, case: tuple[float, float, float, float]) -> fo.Problem:
+def numerics_of(objective: fo.Objective, case: tuple[float, float, float, float]) -> fo.Problem:
     d, asked, _, window = case
     sources = fo.Sources(d, 1.0, request_rate=asked, stale_while_revalidate=window)
     return fo.Problem(objective, sources, bandwidth=1.0)
@@ -163,7 +162,7 @@ def test_events_agree() -> None:
     assert abs(solution.time_average - average) < 3.0 * error
 
 
-def windowed(objective: Objective, budget: float) -> fo.Problem:
+def windowed(objective: fo.Objective, budget: float) -> fo.Problem:
     rng = np.random.default_rng(1)
     d, asked = rng.lognormal(0.0, 2.0, 12), rng.lognormal(0.0, 1.5, 12)
     window = np.where(rng.random(12) < 0.3, 0.0, rng.lognormal(0.0, 1.0, 12))
@@ -201,7 +200,7 @@ def test_ill_scaled_windows_are_certified() -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("objective", [CURVES[0][0], CURVES[1][0]])
-def test_cones_agree(objective: Objective) -> None:
+def test_cones_agree(objective: fo.Objective) -> None:
     problem = windowed(objective, 0.3)
     assert fo.solve(problem, Conic()).value == pytest.approx(fo.solve(problem).value, rel=2e-6)
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.modelling.objective import Refresh
 from freshopt.noisy_signals import NoisySignalFreshness
 from freshopt.noisy_signals.renewal_cycle import (
     cycle,
@@ -210,7 +209,7 @@ def test_signals_of_all_changes_and_nothing_else_are_refreshes_on_signal() -> No
     many = sources(300)
     announced = fo.Sources(many.change_rate, many.importance, signalled=True)
     noisy = fo.solve(fo.Problem(NoisySignalFreshness(1.0, 1.0), many, 80.0))
-    known = fo.solve(fo.Problem(BinaryFreshness(Refresh.POISSON), announced, 80.0))
+    known = fo.solve(fo.Problem(BinaryFreshness(fo.Refresh.POISSON), announced, 80.0))
     assert noisy.value == pytest.approx(known.value, rel=EXACT)
 
 

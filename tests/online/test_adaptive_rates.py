@@ -9,12 +9,11 @@ import freshopt as fo
 from freshopt import problems
 from freshopt.estimators import LawOfLargeNumbers, MaximumLikelihood, Naive, StochasticApproximation
 from freshopt.estimators.estimator import Estimator
-from freshopt.modelling.objective import Refresh
 from freshopt.online import AdaptiveRates
 from freshopt.simulation import SimulatedCrawler
 from tests.ground_truth.tolerances import SCALAR
 
-BINARY = problems.BinaryFreshness(Refresh.POISSON)
+BINARY = problems.BinaryFreshness(fo.Refresh.POISSON)
 FAST, SLOW = 4.5 / 7, 0.5 / 43
 SOURCES = fo.Sources([FAST] * 7 + [SLOW] * 43, [2.0] * 7 + [1.0] * 43)
 GUESS = fo.Problem(BINARY, fo.Sources(1.0, SOURCES.importance), bandwidth=5.0)

@@ -13,7 +13,6 @@ import pytest
 
 import freshopt as fo
 from freshopt import problems
-from freshopt.modelling.objective import Refresh
 from freshopt.online import (
     etc_regret_bound,
     mirror_sync_in_policy_bound,
@@ -36,9 +35,9 @@ DEMANDS: dict[str, Callable[[Matrix, Matrix], Matrix]] = {
     "delay": lambda a, d: np.sqrt(a * d),
 }
 OBJECTIVES = {
-    "binary": problems.BinaryFreshness(Refresh.POISSON),
-    "harmonic": problems.HarmonicStaleness(Refresh.POISSON),
-    "delay": problems.AccumulatedDelay(Refresh.POISSON),
+    "binary": problems.BinaryFreshness(fo.Refresh.POISSON),
+    "harmonic": problems.HarmonicStaleness(fo.Refresh.POISSON),
+    "delay": problems.AccumulatedDelay(fo.Refresh.POISSON),
 }
 
 
@@ -161,7 +160,7 @@ def test_sensitivity_refuses_what_it_is_not_for() -> None:
 
 @pytest.mark.parametrize(
     "objective",
-    [*OBJECTIVES.values(), problems.Age(Refresh.POISSON), problems.HarmonicStaleness(fo.Refresh.PERIODIC)],
+    [*OBJECTIVES.values(), problems.Age(fo.Refresh.POISSON), problems.HarmonicStaleness(fo.Refresh.PERIODIC)],
 )
 @pytest.mark.sampled(5)
 def test_the_price_lies_in_its_bracket(objective: fo.Objective) -> None:

@@ -9,12 +9,11 @@ from scipy.optimize import brentq
 import freshopt as fo
 from freshopt import problems
 from freshopt.estimators import FullObservation, MaximumLikelihood, MomentMatching
-from freshopt.modelling.objective import Refresh
 from freshopt.online import ExploreThenCommit, best_exploration
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
-BINARY = problems.BinaryFreshness(Refresh.POISSON)
+BINARY = problems.BinaryFreshness(fo.Refresh.POISSON)
 N, BANDWIDTH = 12, 6.0
 
 

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pytest
 
 import freshopt as fo
-from freshopt.modelling.objective import Refresh
 from freshopt.online import AsyncMirrorSync, AsyncProjectedGradientSync, MirrorSync, RunHistory
 from freshopt.online.gradient_probes import Synchronization, with_exploration
 from freshopt.problems import BinaryCost, BinaryFreshness, PowerCost, SynchronizationCost
@@ -296,7 +295,7 @@ def test_problems_that_are_not_of_this_kind(columns: dict[str, Any], message: st
 
 def test_problems_and_horizons_out_of_range() -> None:
     problem = binary_problem()
-    random = fo.Problem(BinaryFreshness(Refresh.POISSON), problem.sources, 40.0)
+    random = fo.Problem(BinaryFreshness(fo.Refresh.POISSON), problem.sources, 40.0)
     announcing = fo.Sources(np.full(K, 3.0), min_rate=0.025, signalled=True)
     signalled = fo.Problem(BinaryFreshness(fo.Refresh.PERIODIC), announcing, 40.0)
     for learner, given, horizon, message in (

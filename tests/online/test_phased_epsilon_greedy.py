@@ -10,11 +10,10 @@ import pytest
 import freshopt as fo
 from freshopt import problems
 from freshopt.estimators import MaximumLikelihood
-from freshopt.modelling.objective import Refresh
 from freshopt.online import PhasedEpsilonGreedy
 from tests.ground_truth.tolerances import SCALAR
 
-BINARY = problems.BinaryFreshness(Refresh.POISSON)
+BINARY = problems.BinaryFreshness(fo.Refresh.POISSON)
 SOURCES = fo.Sources([0.1, 0.3, 0.9, 2.0, 30.0], [1.0, 2.0, 1.0, 3.0, 1.0])
 GUESS = fo.Problem(BINARY, fo.Sources(1.0, SOURCES.importance), bandwidth=4.0)
 

@@ -10,7 +10,6 @@ import pytest
 from matplotlib.figure import Figure
 
 import freshopt as fo
-from freshopt.modelling.objective import Refresh
 from freshopt.online import RunHistory
 from freshopt.online import runs as playing_module
 from freshopt.online.runs import Journal, State, run_rounds, save_checkpoint, settings_of
@@ -171,7 +170,7 @@ def test_checkpoints_of_other_runs_are_refused(tmp_path: Path) -> None:
 
 
 def test_settings_tell_problems_and_worlds_apart() -> None:
-    objective = BinaryFreshness(Refresh.POISSON)
+    objective = BinaryFreshness(fo.Refresh.POISSON)
     problem = fo.Problem(objective, SOURCES, bandwidth=2.0)
     other = fo.Problem(objective, fo.Sources([1.0, 2.0, 3.5]), bandwidth=2.0)
     world = fo.World.poisson(SOURCES, seed=1)

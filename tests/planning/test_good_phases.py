@@ -12,7 +12,6 @@ import pytest
 import freshopt as fo
 from freshopt.estimators import MaximumLikelihood
 from freshopt.estimators.weekly_learning import learnt_shape
-from freshopt.modelling.objective import Refresh
 from freshopt.planning import good_phases
 from freshopt.planning.good_phases import sampled_sources
 from freshopt.planning.plan_files import summary
@@ -147,7 +146,7 @@ def test_a_log_without_a_cycle_has_a_plan_without_one() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"objective": HarmonicStaleness(Refresh.POISSON)},
+        {"objective": HarmonicStaleness(fo.Refresh.POISSON)},
         {"objective": Age(fo.Refresh.PERIODIC)},
         {
             "objective": AccumulatedDelay(fo.Refresh.PERIODIC),

@@ -14,7 +14,6 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.errors import FreshoptError, InfeasibleProblemError, SourceDataError
 from freshopt.estimators import MaximumLikelihood, Naive
 from freshopt.planning import plan as planning
 from freshopt.planning import plan_files
@@ -199,15 +198,15 @@ def test_steps_are_reported_as_they_begin(log: fo.CrawlLog) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"min_rate": 1.0}, InfeasibleProblemError, "need 12 refreshes/day but bandwidth is 9"),
-        ({"min_rate": 0.5, "max_rate": 0.1}, SourceDataError, "max_rate for all sources: 0.5 > 0.1"),
-        ({"bandwidth": 0.0}, FreshoptError, "bandwidth is 0"),
-        ({"horizon": 0.0}, SourceDataError, "horizon is 0"),
-        ({"horizon": math.inf}, SourceDataError, "horizon is inf"),
-        ({"horizon": 1e12}, SourceDataError, "GiB"),
-        ({"confidence": 1.0}, SourceDataError, "confidence is 1"),
-        ({"importance": lambda names: -np.ones(len(names))}, SourceDataError, "importance out of range"),
-        ({"importance": lambda _: np.ones(3)}, SourceDataError, "importance has length 3"),
+        ({"min_rate": 1.0}, fo.InfeasibleProblemError, "need 12 refreshes/day but bandwidth is 9"),
+        ({"min_rate": 0.5, "max_rate": 0.1}, fo.SourceDataError, "max_rate for all sources: 0.5 > 0.1"),
+        ({"bandwidth": 0.0}, fo.FreshoptError, "bandwidth is 0"),
+        ({"horizon": 0.0}, fo.SourceDataError, "horizon is 0"),
+        ({"horizon": math.inf}, fo.SourceDataError, "horizon is inf"),
+        ({"horizon": 1e12}, fo.SourceDataError, "GiB"),
+        ({"confidence": 1.0}, fo.SourceDataError, "confidence is 1"),
+        ({"importance": lambda names: -np.ones(len(names))}, fo.SourceDataError, "importance out of range"),
+        ({"importance": lambda _: np.ones(3)}, fo.SourceDataError, "importance has length 3"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -253,9 +252,9 @@ def test_failing_attempts_are_compared_with_attempts(log: fo.CrawlLog) -> None:
 
 
 def test_bounds_beyond_the_logs_own_crawls_say_whose_bandwidth_it_is(log: fo.CrawlLog) -> None:
-    with pytest.raises(InfeasibleProblemError, match="the log's own crawls; set another"):
+    with pytest.raises(fo.InfeasibleProblemError, match="the log's own crawls; set another"):
         fo.plan(log, None, "7d", min_rate=100.0)
-    with pytest.raises(InfeasibleProblemError) as given:
+    with pytest.raises(fo.InfeasibleProblemError) as given:
         fo.plan(log, 9.0, "7d", min_rate=100.0)
     assert "own crawls" not in str(given.value)
 

@@ -15,7 +15,6 @@ from click.testing import CliRunner
 
 import freshopt as fo
 from freshopt.cli import main
-from freshopt.logs import ChangeHistory
 from freshopt.noisy_signals import noisy_signals
 from freshopt.noisy_signals.signal_table import SignalTable
 from freshopt.noisy_signals.with_signals import learnt_signals, rule_of, with_signals
@@ -36,7 +35,7 @@ class Given(NamedTuple):
 
     log: fo.CrawlLog
     signals: pl.DataFrame
-    history: ChangeHistory
+    history: fo.ChangeHistory
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +48,7 @@ def given() -> Given:
     who, when = noisy_signals(world, RECALL, PRECISION, DAYS, seed=3)
     offsets, events = world.events(0.0, DAYS)
     frame = pl.DataFrame({"source": np.repeat(np.arange(N), np.diff(offsets)), "time": events})
-    history = ChangeHistory.from_frame(frame, names=np.arange(N), start=0.0, end=DAYS)
+    history = fo.ChangeHistory.from_frame(frame, names=np.arange(N), start=0.0, end=DAYS)
     return Given(log, pl.DataFrame({"source": who, "time": when, "kind": "sitemap"}), history)
 
 

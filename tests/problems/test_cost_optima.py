@@ -15,7 +15,6 @@ from scipy.special import gamma, gammainc
 import freshopt as fo
 from freshopt.compiled import backend
 from freshopt.compiled.demand_functions import last_kink
-from freshopt.modelling.objective import Objective
 from freshopt.problems import BinaryCost, PiecewiseLinearCost, PowerCost, SynchronizationCost
 from tests.ground_truth.cost_truth import Floats, Slope, market
 from tests.ground_truth.named import AGE, AGE_PERIODIC, present
@@ -28,7 +27,7 @@ N = 8
 class Model:
     """An objective with its own cost and marginal, for change rates d, written once more."""
 
-    objective: Objective
+    objective: fo.Objective
     cost: Callable[[Floats, Floats], Floats]
     marginal: Callable[[Floats, Floats], Floats]
     signals: bool = False
@@ -310,7 +309,7 @@ def refused(make: Callable[[], object], kind: type[Exception], message: str) -> 
         make()
 
 
-def solve_with(objective: Objective, **columns: Any) -> Callable[[], object]:  # noqa: ANN401
+def solve_with(objective: fo.Objective, **columns: Any) -> Callable[[], object]:  # noqa: ANN401
     return lambda: fo.Problem(objective, fo.Sources(**{"change_rate": [1.0, 2.0], **columns}), bandwidth=1.0)
 
 

@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pytest
 
 import freshopt as fo
-from freshopt.modelling.objective import Refresh
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness, PollingKnapsack
 from freshopt.scheduling import (
     Carousel,
@@ -179,7 +178,7 @@ def test_contenders_leave_out_nobody(kind: str, case: str, n: int) -> None:
 
 
 def test_nobody_worth_a_pick_leaves_it_to_the_first() -> None:
-    problem = fo.Problem(BinaryFreshness(Refresh.POISSON), fo.Sources(np.ones(3), 0.0), bandwidth=3.0)
+    problem = fo.Problem(BinaryFreshness(fo.Refresh.POISSON), fo.Sources(np.ones(3), 0.0), bandwidth=3.0)
     assert Greedy(problem).times(np.ones(3), 1.0)[0].tolist() == [0, 0, 0]
 
 
@@ -207,7 +206,7 @@ def test_greedy_settles_into_the_optimal_rates(kind: str) -> None:
 
 def test_greedy_leaves_signalled_sources_to_their_signals() -> None:
     sources = fo.Sources(np.ones(4), signalled=[False, True, False, True])
-    solution = fo.solve(fo.Problem(BinaryFreshness(Refresh.POISSON), sources, bandwidth=2.0))
+    solution = fo.solve(fo.Problem(BinaryFreshness(fo.Refresh.POISSON), sources, bandwidth=2.0))
     plan = fo.schedule(solution, 30.0, Greedy(solution.problem))
     assert set(plan.source.tolist()) <= {0, 2}
     assert plan.crawl_probability is not None

@@ -21,7 +21,6 @@ from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicSt
 from freshopt.scheduling import Carousel, Periodic, PoissonArrivals
 from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.schedule import Method
-from freshopt.simulation import Replay
 
 OBJECTIVES = {"binary": BinaryFreshness, "harmonic": HarmonicStaleness, "delay": AccumulatedDelay, "age": Age}
 N, HORIZON, SKIP = 30, 60.0, 10.0
@@ -33,7 +32,7 @@ SKEWED = 0.15
 class Cell(NamedTuple):
     """A replay for each seed, and what its costs are expected to be, where that is known."""
 
-    replay: Callable[[int], Replay]
+    replay: Callable[[int], fo.Replay]
     expected: dict[str, float] | None
     costs: tuple[str, ...] = tuple(OBJECTIVES)
 
@@ -75,7 +74,7 @@ def poisson_times(n: int = N) -> Cell:
     """Refresh times, changes and requests are random."""
     many, rho = sources(n), rates_of(n)
 
-    def replayed(seed: int) -> Replay:
+    def replayed(seed: int) -> fo.Replay:
         plan = fo.schedule(dict(enumerate(rho)), HORIZON, PoissonArrivals(seed))
         return fo.replay(plan, fo.World.poisson(many, seed), skip=SKIP, requests=3000, seed=seed)
 
@@ -88,7 +87,7 @@ def given_times(method: Method, n: int = N, requests: int | None = 3000) -> Cell
     plan = fo.schedule(dict(enumerate(rates_of(n))), HORIZON, method)
     expected = {name: expected_value(plan, kind(PERIODIC), many) for name, kind in OBJECTIVES.items()}
 
-    def replayed(seed: int) -> Replay:
+    def replayed(seed: int) -> fo.Replay:
         world = fo.World.poisson(many, seed)
         return fo.replay(plan, world, requests=requests, seed=seed, redraw=False)
 
@@ -99,7 +98,7 @@ def given_times(method: Method, n: int = N, requests: int | None = 3000) -> Cell
 def rates_that_jump() -> Cell:
     many, rho = sources(), rates_of()
 
-    def replayed(seed: int) -> Replay:
+    def replayed(seed: int) -> fo.Replay:
         plan = fo.schedule(dict(enumerate(rho)), HORIZON, PoissonArrivals(seed))
         later = many.change_rate[None, ::-1]
         return fo.replay(plan, fo.World.poisson(many, seed, times=[30.0], change_rate=later))
@@ -114,7 +113,7 @@ def on_signal(kind: str) -> Cell:
     solution = fo.solve(problem)
     plan = fo.schedule(solution, HORIZON, PoissonArrivals(1))
 
-    def replayed(seed: int) -> Replay:
+    def replayed(seed: int) -> fo.Replay:
         return fo.replay(plan, fo.World.poisson(many, seed), skip=SKIP, seed=seed)
 
     return Cell(replayed, {kind: solution.value}, (kind,))
@@ -123,7 +122,7 @@ def on_signal(kind: str) -> Cell:
 def recorded(method: Callable[[int], Method]) -> Cell:
     """One history of sources that are a sample: other sources, with other changes, for each seed."""
 
-    def replayed(seed: int) -> Replay:
+    def replayed(seed: int) -> fo.Replay:
         many = sources(60, seed=seed)
         offsets, time = fo.World.poisson(many, seed).events(0.0, HORIZON)
         events = {"source": np.repeat(np.arange(60), np.diff(offsets)), "time": time}
@@ -144,7 +143,7 @@ def noisy(*, greedy: bool) -> Cell:
     if not greedy:
         rule = problem.objective.thresholds(solution.rates, many)  # type: ignore[attr-defined]
 
-    def replayed(seed: int) -> Replay:
+    def replayed(seed: int) -> fo.Replay:
         end = 15.0 if greedy else HORIZON
         return replay_signals(
             rule,

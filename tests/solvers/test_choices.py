@@ -12,7 +12,6 @@ import pytest
 import freshopt as fo
 from freshopt.certificates.solver_protocol import Solver
 from freshopt.cvx import cp
-from freshopt.errors import SolverRefusedError
 from freshopt.separable.kernel import Kernel
 from freshopt.solvers import Conic, InteriorPoint, LifetimeRule, SeparableNewton, WaterFilling
 from tests.contracts import discovery
@@ -297,7 +296,7 @@ def test_costs_and_bounds() -> None:
 def test_refuses_what_has_no_lifetimes() -> None:
     problem = fo.Problem(BINARY, fo.Sources([1.0, 2.0]), bandwidth=1.0)
     assert "Refresh.ON_REQUEST" in str(LifetimeRule().supports(problem))
-    with pytest.raises(SolverRefusedError, match=r"refreshed on request"):
+    with pytest.raises(fo.SolverRefusedError, match=r"refreshed on request"):
         fo.solve(problem, LifetimeRule())
     with pytest.raises(fo.SourceDataError, match=r"power is nan, not a finite number"):
         LifetimeRule(np.nan)

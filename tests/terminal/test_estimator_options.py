@@ -14,7 +14,6 @@ import freshopt as fo
 from freshopt.estimators import GammaPrior, HostPriors, LawOfLargeNumbers, MaximumLikelihood, Naive
 from freshopt.estimators.reset_filter import Resets
 from freshopt.logs.last_modified import since_birth
-from freshopt.logs.read_crawls import read_log
 from freshopt.planning.plan import make_plan
 from freshopt.planning.request import default_estimate
 from freshopt.planning.wishes import Wishes
@@ -192,7 +191,7 @@ def test_python_and_the_command_line_estimate_alike(sources: int, dated: bool, r
         made = fo.plan(given, bandwidth="2/day", horizon="7d", draws=0)
         np.testing.assert_array_equal(made.sources.change_rate, typed)
     request = Wishes(fo.problems.HarmonicStaleness(fo.Refresh.PERIODIC), bandwidth=2.0, horizon=7.0)
-    np.testing.assert_array_equal(make_plan(read_log("log.csv"), request).sources.change_rate, typed)
+    np.testing.assert_array_equal(make_plan(fo.read_log("log.csv"), request).sources.change_rate, typed)
     np.testing.assert_array_equal(rates(run), typed)
 
 
@@ -204,7 +203,7 @@ def test_births_come_from_a_table_of_sources(run: Run) -> None:
     Path("sources.csv").write_text("source,start\na,2026-01-01\nb,\n")
     how = ("--bandwidth", "2/day", "--horizon", "7d", "--csv", "--out")
     run("plan", "log.csv", *how, "plan", "--sources", "sources.csv")
-    log = since_birth(read_log("log.csv"), ["2026-01-01", None])
+    log = since_birth(fo.read_log("log.csv"), ["2026-01-01", None])
     assert log.interval[0] == 4.0
     expected = default_estimate(log).change_rate_
     np.testing.assert_allclose(pl.read_csv("plan/change_rates.csv")["change_rate"], expected, rtol=1e-12)

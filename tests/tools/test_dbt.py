@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import freshopt as fo
-from freshopt.logs.crawl_log import CrawlLog
 from freshopt.pipelines import AfterParents
 from freshopt.scheduling.rate_table import read_rates
 from freshopt.tools import Dbt, DbtJobs, export, read_dbt
@@ -229,7 +228,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def rows(log: CrawlLog) -> dict[str, list[tuple[float, bool]]]:
+def rows(log: fo.CrawlLog) -> dict[str, list[tuple[float, bool]]]:
     return {
         name: [
             (round(log.time[k], 6), bool(log.changed[k])) for k in range(log.offsets[i], log.offsets[i + 1])
