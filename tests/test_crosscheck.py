@@ -1,7 +1,5 @@
 """cross_check: a table in which every claim is judged by its own certificate."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Many problems at once: each is what it is alone, and what closed forms and NumPy say."""
 
-from __future__ import annotations
-
 import math
 import pickle
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Old import paths: each name is found, is what the new one is, and says where that is."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib import import_module

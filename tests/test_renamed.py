@@ -1,7 +1,5 @@
 """Old keywords and attributes: each works, is the new one, and says what that is."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Gaps of samples, and problems with parameters."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 

@@ -1,7 +1,5 @@
 """Numbers as text, and units of time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any

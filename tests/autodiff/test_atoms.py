@@ -1,7 +1,5 @@
 """Atoms with kinks, and atoms of a user's own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Kinks of declared costs: where branches are equal, on data of twelve decades."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`fo.power`: exponents of each source's own, in objectives, cones, rows and parts of problems."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

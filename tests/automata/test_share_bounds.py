@@ -1,7 +1,5 @@
 """Bounds of shares: floors, ceilings and groups with a subtree each."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest

@@ -1,7 +1,5 @@
 """Trees of automata: rule, exact chain, schedulers, any number of sources, two ways to run."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

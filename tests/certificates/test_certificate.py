@@ -1,7 +1,5 @@
 """The certificate: valid for every candidate, exact at the optimum, honest about what it cannot prove."""
 
-from __future__ import annotations
-
 import functools
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Prices of foreign rates, and the dual function that they maximise."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

@@ -1,7 +1,5 @@
 """Certificates by one compiled pass against those of NumPy, which tests hold against exact optima."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

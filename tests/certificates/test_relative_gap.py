@@ -1,7 +1,5 @@
 """The relative gap: neither a price, a constant of the cost nor a part of the sources hides a loss in it."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

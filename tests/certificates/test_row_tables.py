@@ -1,7 +1,5 @@
 """Tables of rows: multipliers, many rows, and rows that nearly conflict."""
 
-from __future__ import annotations
-
 import math
 import pickle
 

@@ -1,7 +1,5 @@
 """Derivatives of optima: against the KKT equations solved in 30 digits at nearby parameters."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

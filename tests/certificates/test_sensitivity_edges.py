@@ -1,7 +1,5 @@
 """Derivatives of optima where formulas are known: many sources, kinks, linear pieces, degenerate optima."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

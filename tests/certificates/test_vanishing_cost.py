@@ -1,7 +1,5 @@
 """Costs that all but vanish: optimal and without a gap, and no other problem is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """`freshopt check`: what it runs, what it prints and writes, and when it fails."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The main job: what it prints, what it writes, and that the parts chained are the whole."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

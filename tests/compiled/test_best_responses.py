@@ -1,7 +1,5 @@
 """Best responses: ages from tables, conditional fetches and host prices, against roots in many digits."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

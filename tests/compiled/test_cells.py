@@ -1,7 +1,5 @@
 """Cells of requests, windows and failing attempts, source by source: every cell with every property."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple

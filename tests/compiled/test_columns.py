@@ -1,7 +1,5 @@
 """Compiled passes against the NumPy path, which is held against the truth elsewhere; bits, threads, edges."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Compiled passes over costs of several families against bisection, exact sums and formulas of their own."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

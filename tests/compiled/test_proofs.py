@@ -1,7 +1,5 @@
 """Gap terms of single sources, and compiled proofs of many: never smaller than exact, hardly larger."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Compiled passes of declared constraints against bisection, exact sums and NumPy; bits, threads, edges."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import NamedTuple

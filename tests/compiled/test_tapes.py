@@ -1,7 +1,5 @@
 """Compiled declared expressions: generated source and loops against the tape and bisection."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls of the public API: constraints, automata, pipelines and the live planner."""
 
-from __future__ import annotations
-
 import tempfile
 from typing import Any
 

@@ -3,8 +3,6 @@
 Run as a script it prints the largest relative difference of each way; `test_concurrency` reads that.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import json
 import multiprocessing

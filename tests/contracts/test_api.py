@@ -1,7 +1,5 @@
 """The public API with wrong arguments: an answer that holds, or one line of the library's own errors."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import inspect

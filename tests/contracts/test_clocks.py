@@ -1,7 +1,5 @@
 """Times that can be read and look wrong: one warning with the row, the source and a remedy, and no more."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

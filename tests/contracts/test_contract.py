@@ -1,7 +1,5 @@
 """Every objective × every solver that does not refuse, by introspection; then accuracy against the truth."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Inputs at the edge of what is defined, each once found to go wrong."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Magnitudes, kinks and vanishing costs that once went wrong, each kept as it was found."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

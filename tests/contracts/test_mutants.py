@@ -3,8 +3,6 @@
 Accumulated delay, Σ w·Δ/ρ, has its numerics written out here in one line each; bisection does the rest.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Budgets met exactly, random constraints, and sources that are float32."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

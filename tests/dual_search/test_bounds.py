@@ -1,7 +1,5 @@
 """Tangent bounds, and the least price in any order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple

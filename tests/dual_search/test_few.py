@@ -1,7 +1,5 @@
 """Searches of a price where demand is flat, sources are few, or only a model passes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Prices where demand jumps or is nearly flat: against sorted jumps, bisection and closed forms."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Costs with kinks, solved by Newton's method: against bisection of marginals that are written by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Lexicographic minimax of disjoint groups, against a sequence of conic programs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

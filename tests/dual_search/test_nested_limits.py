@@ -1,7 +1,5 @@
 """Prices of nested limits and reserves."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from typing import Any

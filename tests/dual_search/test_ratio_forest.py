@@ -1,7 +1,5 @@
 """Ratios on a forest: optimality conditions, pooling by brute force, a conic solver, and edges."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Learning in batches, logs that say little or nothing, and settings and rates that are refused."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

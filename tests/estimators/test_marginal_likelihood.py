@@ -1,7 +1,5 @@
 """Marginal likelihoods and posteriors, with dated changes and births: against sums, integrals, bisections."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

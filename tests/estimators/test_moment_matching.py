@@ -1,7 +1,5 @@
 """Moment matching and counted changes: against root finding source by source, golden values, coverage."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Gauss nodes of posteriors: expectations against fine quadrature of the density, written out here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Beliefs that reset, and their prior: against a fine quadrature, closed forms, and simulated resets."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

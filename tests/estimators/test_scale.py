@@ -1,7 +1,5 @@
 """Default estimates scale with the log, lie in their intervals, and are calibrated from few crawls on."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What all estimators share: what is refused, one row each; reprs; what comes before a fit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Learnt profiles: against a table of spans and bins, an optimiser, simulated sources and placebos."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo

@@ -1,7 +1,5 @@
 """Steps of mirror descent: nearest by Bregman distance, within budgets of groups."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`poisson_check` sees what is not Poisson, says how large it is, and computes what it says it computes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Stratified samples of test matrices: some cells in every run, all of them under the marker `exhaustive`."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The barrier form against HiGHS, planted optima and CLARABEL."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import cvxpy as cp

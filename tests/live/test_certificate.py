@@ -1,7 +1,5 @@
 """A planner in simulated worlds: the certificate is of the rates in force, and near the truth's plan."""
 
-from __future__ import annotations
-
 import math
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A planner within hours hands out nothing in blackouts, and the whole bandwidth within them."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path

@@ -4,8 +4,6 @@ Asks come at any rhythm, machines are off for long, planners are closed and open
 what they were handed, fetches fail. The bounds are computed from hand-outs alone.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import dataclass, field

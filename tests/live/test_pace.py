@@ -1,7 +1,5 @@
 """Hosts that ask to be asked less: what is lowered, by how much, and that it comes back by itself."""
 
-from __future__ import annotations
-
 import math
 import random
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """A planner through its public calls: what it hands out, records, learns from contents, keeps and says."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 

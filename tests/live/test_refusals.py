@@ -1,7 +1,5 @@
 """What a planner and commands that fetch a source refuse or find, and that a folder stays as it was."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os

@@ -1,7 +1,5 @@
 """Sources that fail or are down: silence from the first failure, what others get, and their return."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Access logs of each format tell the same crawls and the same requests; patterns of unknown formats too."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sources whose names are in two columns, and columns that only late rows have."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from pathlib import Path

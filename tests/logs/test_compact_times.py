@@ -1,7 +1,5 @@
 """Calendar times without separators: every form in every column and by every reader, against `datetime`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal

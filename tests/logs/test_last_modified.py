@@ -1,7 +1,5 @@
 """Dates of last change, as they are sent: which are read and used, and which are left out and counted."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from datetime import UTC, datetime

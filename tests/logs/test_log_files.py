@@ -1,7 +1,5 @@
 """Logs as people have them: other names, hashes and ETags, JSON lines, access logs."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Logs from files and dataframes: what is accepted, the one line that says what is not, and frames back."""
 
-from __future__ import annotations
-
 import gzip
 import io
 from collections.abc import Callable

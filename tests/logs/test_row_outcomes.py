@@ -1,7 +1,5 @@
 """What a row says: one verdict for change rates, chances of success, the live planner and back-tests."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from itertools import product

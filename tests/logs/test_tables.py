@@ -1,7 +1,5 @@
 """Tables and folders written and read back: as a whole or not at all, and what cannot be."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -1,7 +1,5 @@
 """Learnt shapes of change beside quadrature, simulated processes, and a log's plan and back-test."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Fetches that cost what they bring: bandwidth against events, optima against brute force, proofs, cones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 

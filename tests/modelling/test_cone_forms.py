@@ -5,8 +5,6 @@ differences between y = 1 and a rate somewhat below or above are compared, for t
 every branch of every form is met.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Curves from numbers, beside linear programs, bisection in 80 bits, closed forms, and what is refused."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Curves and objectives under uncertain change rates, against closed forms, quadrature and brute force."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from typing import Any

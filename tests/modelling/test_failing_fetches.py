@@ -1,7 +1,5 @@
 """Fetches that fail: formulas against sums, events and replay; certificates; cones; refusals."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

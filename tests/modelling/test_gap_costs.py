@@ -1,7 +1,5 @@
 """Costs of gaps and attempts, derived from costs of rates: against costs of age that are known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Rows of plain CVXPY constraints, limits changed by label, and cycles of ratios."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Columns of one's own ride with the sources; change rates are there where an objective asks for them."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """What good phases save, and costs that are concave in the bandwidth used."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest

@@ -1,7 +1,5 @@
 """Refreshes on request: formulas against events, quadrature and the periodic cells; certificates; cones."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

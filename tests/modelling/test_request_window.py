@@ -1,7 +1,5 @@
 """Windows of stale-while-revalidate, and time averages: against events, quadrature and cones."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Weights of `Worst`, and labels and exponents in functions of the rate."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

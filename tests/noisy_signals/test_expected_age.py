@@ -1,7 +1,5 @@
 """Age with signals: cycles by the definition, other rules, ends, ill scales, waits by hand, and refusals."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any

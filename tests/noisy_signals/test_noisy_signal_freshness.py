@@ -1,7 +1,5 @@
 """Noisy change signals: cycles against simulation, the cells at both ends, and what thresholds bring."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Classes of learnt qualities: sizes, means, what they cost, and that it is said."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

@@ -1,7 +1,5 @@
 """Recall and precision from logs that count signals: against brute force, simulation, and edges by hand."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Crawlers that hear noisy signals: rules by hand, signals drawn as they should be, replays as predicted."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

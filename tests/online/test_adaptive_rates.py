@@ -1,7 +1,5 @@
 """Rates adapted batch by batch: the paper's instance, and an online estimator that loses nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

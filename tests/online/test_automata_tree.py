@@ -1,7 +1,5 @@
 """The tree as a learner: what it reaches and spends, batches, probes, crawlers of others, checkpoints."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

@@ -3,8 +3,6 @@
 Optima come from bisection on the price, written here and vectorised over instances.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Explore, then commit: repeated with independent code, bit by bit; how long to explore."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import brentq

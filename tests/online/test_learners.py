@@ -1,7 +1,5 @@
 """What all learners have in common: runs that resume with the same bits, budgets, and what they refuse."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

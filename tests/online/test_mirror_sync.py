@@ -1,7 +1,5 @@
 """Learning from observed costs: unbiased slopes, exact steps, intervals as promised, cost that falls."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, TypeAlias
 

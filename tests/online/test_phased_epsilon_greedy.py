@@ -1,7 +1,5 @@
 """Phases: the first has equal rates, later ones mix them with the best rates known."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

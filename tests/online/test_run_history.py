@@ -1,7 +1,5 @@
 """Histories, their plots and tables, and runs that are interrupted and resumed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

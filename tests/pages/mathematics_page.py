@@ -3,8 +3,6 @@
 A test names the formula that it evaluates (`shown`); the page must contain it literally.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

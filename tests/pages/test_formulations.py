@@ -1,7 +1,5 @@
 """The twelve formulations: the page is what its blocks find, and CVXPY agrees with each."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import struct

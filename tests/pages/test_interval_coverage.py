@@ -1,7 +1,5 @@
 """Saved measurements of estimators and of slow inputs hold what is promised, and rows are what they say."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

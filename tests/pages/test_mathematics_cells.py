@@ -1,7 +1,5 @@
 """The printed mathematics: its cells against their curves, against definitions, and against the library."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The printed mathematics: noisy signals and learning, evaluated as printed, against the library."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

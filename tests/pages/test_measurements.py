@@ -1,7 +1,5 @@
 """Measurements: records, commands, what they are made of, and what pages say beside their tables."""
 
-from __future__ import annotations
-
 import doctest
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Refreshes right after the parents: the certified optimum, and the rules that people use, replayed."""
 
-from __future__ import annotations
-
 import math
 
 import cvxpy as cp

@@ -1,7 +1,5 @@
 """Replays of pipelines: equal to events taken one by one; the gain of refreshing after the parents."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Plans held against the part of the log that they have not seen, and the table of all that is told."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

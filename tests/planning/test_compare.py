@@ -1,7 +1,5 @@
 """Plans beside the rates in force: what changes, what it brings, and how few changes may do."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

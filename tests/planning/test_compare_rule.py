@@ -1,7 +1,5 @@
 """Rules that crawlers run, in a back-test, a replay and on the page."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

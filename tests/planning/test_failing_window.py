@@ -1,7 +1,5 @@
 """Back-tests of fetches that fail, of sources that end, and of policies that plan again."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Plans with features of sources: new ones are planned for, and all is told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

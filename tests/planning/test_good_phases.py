@@ -1,7 +1,5 @@
 """Plans and back-tests with and without a weekly cycle, valued on the cycle itself."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass

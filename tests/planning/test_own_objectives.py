@@ -1,7 +1,5 @@
 """An objective of one's own is planned for, scheduled and back-tested, from its declaration alone."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """`make_plan`: every number of the summary follows from the tables; what files say, and when they appear."""
 
-from __future__ import annotations
-
 import json
 import math
 from datetime import timedelta

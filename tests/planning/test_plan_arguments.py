@@ -1,7 +1,5 @@
 """Wishes: one table, one answer however they are given, and what does not go together is refused."""
 
-from __future__ import annotations
-
 import datetime
 import inspect
 import pickle

@@ -1,7 +1,5 @@
 """Warnings of a run, wherever a plan is told: on standard error, in the summary, on the page, in Python."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import warnings

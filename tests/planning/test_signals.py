@@ -1,7 +1,5 @@
 """Plans from a log and a table of signals: what is learnt, promised, said and written."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

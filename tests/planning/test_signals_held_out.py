@@ -1,7 +1,5 @@
 """Back-tests with signals: what is learnt before, what is followed, what crawls hid, and the words for it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

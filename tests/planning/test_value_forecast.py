@@ -1,7 +1,5 @@
 """Expected value of a plan and its interval, against sums, samples and Student's law."""
 
-from __future__ import annotations
-
 import json
 import math
 import pickle

@@ -1,7 +1,5 @@
 """What a verdict claims, with errors that count what crawls hid; best rates in hindsight."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest

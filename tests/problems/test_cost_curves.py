@@ -1,7 +1,5 @@
 """Cost curves against their definitions: c, mean, index, inverse index, the Poisson and on-signal cells."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Optima of synchronization cost and age against brute force: bounds, hosts, signals, jumps, ill scales."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Signalled sources beside equal gaps: every N-th signal, against definitions, brute force and CVXPY."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import cvxpy as cp

@@ -1,7 +1,5 @@
 """Expected penalties: sums over missed changes against closed forms, and what cannot be summed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small gains, log freshness and the polling knapsack, in many digits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

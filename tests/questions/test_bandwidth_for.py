@@ -1,7 +1,5 @@
 """The least bandwidth for a promise, and what today's crawls reach: that less does not do, and refusals."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Promises on the age of copies: kept in drawn histories, and at the price that is told."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

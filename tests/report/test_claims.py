@@ -1,7 +1,5 @@
 """A sentence is on the page only where the numbers beside it say so: summaries that contradict each claim."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

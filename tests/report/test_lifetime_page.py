@@ -1,7 +1,5 @@
 """The page of a plan of lifetimes: well-formed, escaped, and saying what summary and tables say."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Carousel, earliest deadline and greedy index: against a heap, a loop over all sources, and flat loads."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import math

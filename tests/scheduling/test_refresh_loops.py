@@ -1,7 +1,5 @@
 """Orders of refreshes and the expected value of a schedule: by hand, simulated, to the bit, and refusals."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import pairwise, product

@@ -1,7 +1,5 @@
 """Schedules: the times that a method gives to rates, iterated, cut by time, asked what is due; refusals."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

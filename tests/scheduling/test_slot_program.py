@@ -1,7 +1,5 @@
 """Crawls in slots and at a distance from others of a host: by programs and by a flow, one optimum."""
 
-from __future__ import annotations
-
 import itertools
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Schedules by a weekly profile: their load, their hours and what they save on simulated changes."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 

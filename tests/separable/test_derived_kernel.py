@@ -1,7 +1,5 @@
 """Derived numerics of every named objective against kernel and mpmath, and at work in users' objectives."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Laminar groups, bundles and tangents."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lower hulls of costs, also of conditional fetches."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest

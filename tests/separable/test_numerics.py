@@ -1,7 +1,5 @@
 """Kernels against the truth, programs and rows."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 import numpy as np

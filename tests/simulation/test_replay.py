@@ -1,7 +1,5 @@
 """Replays: five changes by hand, windows, requests, signals, and what every discipline predicts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Replays of caches with lifetimes: by hand, against the formulas, compiled as in NumPy, and paired."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Crawlers: what they may be asked, announcements, states that resume, and costs in place of bits."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -5,8 +5,6 @@ and the mean 0. Predictions are expectations at that very horizon, or where ther
 the seeds. The bounds allow for the number of seeds: chi-square quantiles of level 10⁻⁴ around the band.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

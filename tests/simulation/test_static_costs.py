@@ -1,7 +1,5 @@
 """Exact costs of static rates in known changes, against simulations over many phases and ages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

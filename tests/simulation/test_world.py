@@ -1,7 +1,5 @@
 """Worlds: changes with the right law, the same whoever looks, compiled or not, recorded or drawn."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """What `Auto` makes of declarations on which Newton's method settles soon, late, or has no price to find."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

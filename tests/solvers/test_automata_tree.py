@@ -1,7 +1,5 @@
 """The tree as a solver: how near it comes, what it refuses, and how it stands in a table of solvers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

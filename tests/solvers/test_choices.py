@@ -1,7 +1,5 @@
 """Solvers chosen for declared problems, own arrays, many rows and lifetimes."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

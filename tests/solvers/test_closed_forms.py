@@ -1,7 +1,5 @@
 """Closed forms, and cones against them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

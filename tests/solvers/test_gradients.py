@@ -1,7 +1,5 @@
 """Mirror descent and projected gradients."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Problems with a profile: optima against a dual bound on grids, certificates, ends of segments, CVXPY."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar

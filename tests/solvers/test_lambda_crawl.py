@@ -1,7 +1,5 @@
 """LambdaCrawl and its approximation against a dual bound in extended precision and the paper's statements."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import itertools

@@ -1,7 +1,5 @@
 """The command line's estimators: every name, every option, and what does not go together."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

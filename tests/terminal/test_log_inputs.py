@@ -1,7 +1,5 @@
 """Where a command's log comes from: files, other tools' records, and the schedule's own crawls."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Settings in a file: a template of all, the file that a plan leaves, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

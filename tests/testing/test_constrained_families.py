@@ -1,7 +1,5 @@
 """Families with declared constraints: feasible, binding, judged, cut down, and refused by who cannot."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

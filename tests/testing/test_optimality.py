@@ -1,7 +1,5 @@
 """The judge against the ground truth, and its sentences."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

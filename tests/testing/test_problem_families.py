@@ -1,7 +1,5 @@
 """The kit's families: every problem exists and is solved, every kind of constraint is there and binds."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Foreign solvers that go wrong in every way: each is reported as what it is, and cut down."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Formats of tools, each with names that it holds and a reader of its file that shares no code with it."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Active hours and tags of watches: intervals against a clock that ticks each minute, and a server."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Jobs, selectors and freshness of dbt: written against the rates, read as crawls, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from datetime import date, timedelta

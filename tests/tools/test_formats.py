@@ -1,7 +1,5 @@
 """Properties of all formats: intervals, lifetimes, units, names, what is never refreshed, whole files."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

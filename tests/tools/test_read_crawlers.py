@@ -1,7 +1,5 @@
 """What crawlers have recorded: dumps, histories and checks, read as what a server would have told."""
 
-from __future__ import annotations
-
 import json
 import sys
 import zipfile

@@ -1,7 +1,5 @@
 """Signals as tables: odd forms of sitemaps and feeds, told and seen, logs of pushes, hostile files."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import re

@@ -1,7 +1,5 @@
 """Priors by features: recovered from simulated sources, calibrated, and left out where nothing is told."""
 
-from __future__ import annotations
-
 import sys
 from typing import TypeAlias
 

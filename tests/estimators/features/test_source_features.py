@@ -1,7 +1,5 @@
 """Tables of features: what is read, what is refused, and the design that they make."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
