@@ -9,6 +9,7 @@ import freshopt as fo
 from freshopt.cvx import cp
 from freshopt.solvers import Conic, SeparableNewton
 from tests.ground_truth.refusals import refused
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import CONIC, EXACT
 
 Floats = Any
@@ -43,9 +44,7 @@ def bisected(weight: Floats, exponent: Floats, bandwidth: float) -> Floats:
     return rates(high)
 
 
-@pytest.mark.parametrize("decades", [0.0, 6.0])
-@pytest.mark.parametrize("share", [1e-3, 1.0, 20.0])
-@pytest.mark.parametrize("case", ["falling", "concave"])
+@matrix(decades=[0.0, 6.0], share=[1e-3, 1.0, 20.0], case=["falling", "concave"])
 def test_rates_have_equal_marginal_gains(case: str, share: float, decades: float) -> None:
     exponents = CONVEX[CONVEX < 0.0] if case == "falling" else CONCAVE
     weight = 10.0 ** np.linspace(-decades, decades, len(exponents))

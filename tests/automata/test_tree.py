@@ -1,6 +1,7 @@
 """Trees of automata: rule, exact chain, schedulers, any number of sources, two ways to run."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from freshopt.automata.polls import harmonic_sum
 from freshopt.automata.random_numbers import poisson
 from tests.ground_truth.cost_truth import Floats
 from tests.ground_truth.refusals import refused
-from tests.ground_truth.strata import stratified
+from tests.ground_truth.strata import matrix, stratified
 from tests.ground_truth.tolerances import EXACT
 
 FINDS = [detection(-math.log1p(-u)) for u in (0.3, 0.1)]
@@ -88,9 +89,7 @@ def test_a_tree_of_two_is_the_chain(update: Update) -> None:
     assert error < 0.02
 
 
-@pytest.mark.parametrize("state", [1, 5, 17, 20])
-@pytest.mark.parametrize("source", [0, 1])
-@pytest.mark.parametrize("value", [0.0, 1.0])
+@matrix(state=[1, 5, 17, 20], source=[0, 1], value=[0.0, 1.0])
 def test_an_automaton_moves_one_step_with_the_other_sides_share(
     state: int, source: int, value: float
 ) -> None:
@@ -137,8 +136,7 @@ def test_a_value_moves_by_that_many_steps_on_average() -> None:
     assert abs(moved.mean() - mean) <= Z * math.sqrt(0.16 / 2048)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 13])
-@pytest.mark.parametrize("polling", Polling)
+@matrix(n=[1, 2, 3, 5, 8, 13], polling=Polling)
 def test_any_number_of_sources(n: int, polling: Polling) -> None:
     tree = AutomataTree(n, 5000, polling=polling, seed=n)
     assert np.all(np.abs(tree.shares() * n - 1.0) <= 2e-3)
@@ -150,9 +148,8 @@ def test_any_number_of_sources(n: int, polling: Polling) -> None:
     assert abs(tree.shares().sum() - 1.0) <= EXACT
 
 
-@pytest.mark.parametrize("update", Update)
+@matrix(update=Update, every=3)
 @pytest.mark.parametrize(("polling", "feedback"), [(p, f) for p in Polling for f in Feedback])
-@pytest.mark.sampled(3)
 def test_compiled_or_not_the_same_polls(
     polling: Polling, feedback: Feedback, update: Update, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,5 +351,5 @@ def test_other_kinds_are_refused() -> None:
         (lambda: SimulatedSources([1.0], 0.0).slots(Feedback.NEWS, Update.REWARD_PENALTY), "importance is 0"),
     ],
 )
-def test_refusals_name_the_culprit(call: object, message: str) -> None:
+def test_refusals_name_the_culprit(call: Callable[[], object], message: str) -> None:
     refused(message.replace(".", r"\."), call)

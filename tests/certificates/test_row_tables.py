@@ -16,7 +16,7 @@ from freshopt.cvx import cp
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present
 from tests.ground_truth.proof_programs import program_of
 from tests.ground_truth.row_truth import Planted, planted
-from tests.ground_truth.strata import rare
+from tests.ground_truth.strata import matrix, rare
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 
@@ -83,8 +83,7 @@ def test_prices_are_a_mapping_that_costs_no_more_than_an_array() -> None:
     assert not again.values_.flags.writeable
 
 
-@pytest.mark.parametrize("objective", [DELAY, HARMONIC, BINARY])
-@pytest.mark.parametrize("seed", [0, *rare(*range(1, 12))])
+@matrix(objective=[DELAY, HARMONIC, BINARY], seed=[0, *rare(*range(1, 12))])
 def test_fairest_rates_are_proved_without_prices(objective: fo.Objective, seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(20, 300))

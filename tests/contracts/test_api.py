@@ -20,7 +20,7 @@ from freshopt import online, problems, solvers
 from tests.contracts.api_calls import CALLS
 from tests.contracts.api_elsewhere import ELSEWHERE
 from tests.ground_truth.refusals import refused
-from tests.ground_truth.strata import stratified
+from tests.ground_truth.strata import matrix, stratified
 
 PACKAGES = (
     "problems", "solvers", "estimators", "online", "goodness_of_fit", "noisy_signals", "scheduling",
@@ -111,8 +111,7 @@ def test_a_name_that_comes_on_use_is_that_of_no_file(package: str) -> None:
     assert sorted(name for names in module._NAMES.values() for name in names) == sorted(module.__all__)
 
 
-@pytest.mark.parametrize("name", sorted(CALLS))
-@pytest.mark.sampled(4)
+@matrix(name=sorted(CALLS), every=4)
 def test_right_arguments_succeed(name: str) -> None:
     call = CALLS[name]
     call.function(**call.arguments)
@@ -240,8 +239,7 @@ CONSTRUCTED = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(CONSTRUCTED))
-@pytest.mark.sampled(5)
+@matrix(name=sorted(CONSTRUCTED), every=5)
 def test_a_wrong_setting_is_refused_at_construction_and_not_later(name: str) -> None:
     call, owner = CALLS[name], CONSTRUCTED[name]
     known = inspect.signature(owner).parameters

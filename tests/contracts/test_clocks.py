@@ -16,6 +16,7 @@ from freshopt.datasets import load_example
 from freshopt.datasets.change_histories import EXAMPLES, example_events
 from freshopt.logs.read_events import read_history
 from tests.ground_truth.command_lines import PLAN, Run
+from tests.ground_truth.strata import matrix
 
 DAYS = [f"2026-01-0{day}" for day in range(1, 7)]
 JUMP = ("time jumps", "source 'a'", "correct or drop")
@@ -87,9 +88,7 @@ def test_columns_of_times(name: str) -> None:
     require(told(lambda: fo.ChangeHistory(["a"] * ROWS, times)), words, 0)
 
 
-@pytest.mark.parametrize("name", COLUMNS)
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-@pytest.mark.sampled(2)
+@matrix(name=COLUMNS, ending=["csv", "parquet"], every=2)
 def test_files_on_the_command_line(name: str, ending: str, run: Run) -> None:
     """One line on standard error, however often the log is read; nothing else changes."""
     times, words = COLUMNS[name]

@@ -11,13 +11,13 @@ from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicSt
 from freshopt.solvers import Conic, Uniform, WaterFilling
 from tests.ground_truth.named import AGE, DELAY, DELAY_ON_REQUEST, declared
 from tests.ground_truth.refusals import refused
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
 TWO = fo.Sources([1.0, 2.0])
 
 
-@pytest.mark.parametrize("refresh", ["periodic", fo.Refresh.ON_SIGNAL, None])
-@pytest.mark.parametrize("kind", [AccumulatedDelay, Age, HarmonicStaleness])
+@matrix(refresh=["periodic", fo.Refresh.ON_SIGNAL, None], kind=[AccumulatedDelay, Age, HarmonicStaleness])
 def test_only_a_discipline_of_objectives_is_accepted(kind: Any, refresh: Any) -> None:  # noqa: ANN401
     words = (
         r"Pass Refresh\.(POISSON or Refresh\.PERIODIC|PERIODIC, Refresh\.POISSON or Refresh\.ON_REQUEST)\b"
@@ -52,8 +52,7 @@ def test_a_vanishing_cost_needs_no_importance() -> None:
     assert np.all(np.abs(solution.rates - [1.0, 2.0]) <= SCALAR)
 
 
-@pytest.mark.parametrize("n", [1, 2, 7])
-@pytest.mark.parametrize("solver", [WaterFilling(), Conic()])
+@matrix(n=[1, 2, 7], solver=[WaterFilling(), Conic()])
 def test_a_constant_marginal_is_bounded_by_the_bandwidth(solver: Any, n: int) -> None:  # noqa: ANN401
     problem = fo.Problem(declared(lambda rate, _: -rate), fo.Sources(np.ones(n)), 5.0)
     solution = fo.solve(problem, solver)

@@ -19,7 +19,7 @@ from freshopt.problems import (
 )
 from freshopt.solvers import Uniform
 from tests.ground_truth.named import AGE, BINARY, DELAY, HARMONIC, present, written
-from tests.ground_truth.strata import exhaustive
+from tests.ground_truth.strata import exhaustive, matrix
 from tests.ground_truth.tolerances import CONIC, EXACT
 
 DEADLINE = SynchronizationCost(PiecewiseLinearCost(slopes=[0.0, 1.0], intercepts=[0.0, -2.0]))
@@ -94,8 +94,7 @@ def test_kinks_that_rounding_moves(kink: float) -> None:
     assert solution.value == pytest.approx(0.5, rel=EXACT)
 
 
-@pytest.mark.parametrize("refresh", [fo.Refresh.POISSON, fo.Refresh.PERIODIC])
-@pytest.mark.parametrize("kind", [Age, HarmonicStaleness])
+@matrix(refresh=[fo.Refresh.POISSON, fo.Refresh.PERIODIC], kind=[Age, HarmonicStaleness])
 def test_inverses_of_prices_beyond_all_floats(kind: Any, refresh: fo.Refresh) -> None:  # noqa: ANN401
     """Price times change rate overflows while the price is sought; the rates were NaN."""
     objective = kind(refresh)

@@ -35,7 +35,7 @@ from tests.ground_truth.named import (
 )
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.routes import compile_all
-from tests.ground_truth.strata import exhaustive, rare, stratified
+from tests.ground_truth.strata import exhaustive, matrix, rare, stratified
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
 BASE = np.array([1.0, 2.0, 5.0])
@@ -144,8 +144,7 @@ def test_arrays_of_every_kind(kind: str) -> None:
     assert list(given) == before
 
 
-@pytest.mark.parametrize("n", [10_000, *rare(100_000)])
-@pytest.mark.parametrize("each", [True, False])
+@matrix(n=[10_000, *rare(100_000)], each=[True, False])
 def test_as_many_hosts_as_sources_and_one_host(each: bool, n: int) -> None:
     """A host each or all on one; the larger limits do not bind."""
     d = np.random.default_rng(9).lognormal(0.0, 1.0, n)

@@ -12,7 +12,7 @@ from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present
 from tests.ground_truth.nested_truth import Floats, Ints
-from tests.ground_truth.strata import rare
+from tests.ground_truth.strata import matrix, rare
 from tests.ground_truth.tolerances import EXACT
 
 OBJECTIVES = {
@@ -129,8 +129,7 @@ def successive(case: Case) -> Floats:
     return found
 
 
-@pytest.mark.parametrize("seed", [0, *rare(*range(1, 20))])
-@pytest.mark.parametrize("curve", OBJECTIVES)
+@matrix(seed=[0, *rare(*range(1, 20))], curve=OBJECTIVES)
 def test_successive_minimax_agrees(curve: str, seed: int) -> None:
     case = drawn(seed, curve)
     found = solved(case)
@@ -145,9 +144,7 @@ def marginal(case: Case, rates: Floats) -> Floats:
     return case.weight * each
 
 
-@pytest.mark.parametrize("ill", [False, True])
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("curve", OBJECTIVES)
+@matrix(ill=[False, True], seed=range(12), curve=OBJECTIVES)
 def test_optimality_conditions(curve: str, seed: int, ill: bool) -> None:
     """Groups at the common level are served at least cost; others cannot reach it or need not be served."""
     case = drawn(seed, curve, ill=ill)
@@ -181,9 +178,7 @@ def test_optimality_conditions(curve: str, seed: int, ill: bool) -> None:
     assert float(y[:-1] @ case.unit) == pytest.approx(1.0, rel=EXACT)
 
 
-@pytest.mark.parametrize("ill", [False, True])
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("curve", OBJECTIVES)
+@matrix(ill=[False, True], seed=range(12), curve=OBJECTIVES)
 def test_multipliers_prove_the_worst_level(curve: str, seed: int, ill: bool) -> None:
     """t − t* ≤ Σ y_g(t·l_g − G_g) + λ·slack + Σ|φ'||ρ − ρ̂|, by bisection of each source's best response."""
     case = drawn(seed, curve, ill=ill)

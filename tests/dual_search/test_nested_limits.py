@@ -23,7 +23,7 @@ from freshopt.solvers.nested_water_filling import TREE, tree_of
 from tests.ground_truth.named import BINARY, chosen, present
 from tests.ground_truth.nested_truth import Floats, Forest, forest, residuals, total_cost
 from tests.ground_truth.refusals import refused
-from tests.ground_truth.strata import rare
+from tests.ground_truth.strata import matrix, rare
 from tests.ground_truth.tolerances import CONIC, EXACT
 
 OBJECTIVES = {
@@ -105,8 +105,7 @@ def test_optimality_conditions(monkeypatch: pytest.MonkeyPatch, curve: str, seed
     residuals(case, rates, mu, xi).require(EXACT, GAP)
 
 
-@pytest.mark.parametrize("seed", [0, 2, *rare(*range(4, 30))])
-@pytest.mark.parametrize("curve", ["harmonic", "delay", "binary"])
+@matrix(seed=[0, 2, *rare(*range(4, 30))], curve=["harmonic", "delay", "binary"])
 def test_a_conic_solver_agrees(curve: str, seed: int) -> None:
     case = forest(seed, curve, ill=False, groups=12, fixed=0.0)
     rates, _, _ = solved(case)

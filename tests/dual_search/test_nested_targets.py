@@ -20,7 +20,7 @@ from freshopt.separable.rows import RowBlock, Rows
 from tests.dual_search.test_nested_limits import numerics_of
 from tests.ground_truth.named import HARMONIC, present
 from tests.ground_truth.nested_truth import Bools, Floats, Forest, costs, forest, marginal, response
-from tests.ground_truth.strata import rare
+from tests.ground_truth.strata import matrix, rare
 from tests.ground_truth.tolerances import CONIC, EXACT
 
 GAP = 1e-14
@@ -114,8 +114,7 @@ def test_optimality_conditions(curve: str, seed: int) -> None:
     assert gap <= GAP * (np.sum(case.cost * rates) + np.sum(y * targets))
 
 
-@pytest.mark.parametrize("seed", [0, 2, *rare(*range(4, 24))])
-@pytest.mark.parametrize("curve", ["harmonic", "delay", "binary"])
+@matrix(seed=[0, 2, *rare(*range(4, 24))], curve=["harmonic", "delay", "binary"])
 def test_a_conic_solver_agrees(curve: str, seed: int) -> None:
     case, targets = drawn(seed, curve, ill=False, groups=10)
     rates, _ = solved(case, targets)

@@ -18,7 +18,7 @@ from freshopt.separable.rows import RowBlock, Rows
 from freshopt.solvers import InteriorPoint, RatioWaterFilling
 from tests.dual_search.ratio_truth import Floats, Trees, pooled, residuals, total_cost, trees
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, chosen, present
-from tests.ground_truth.strata import rare
+from tests.ground_truth.strata import matrix, rare
 from tests.ground_truth.tolerances import CONIC, EXACT
 
 OBJECTIVES = {
@@ -95,8 +95,7 @@ def test_optimality_conditions(curve: str, shape: str, seed: int) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("curve", ["harmonic", "delay", "binary"])
-@pytest.mark.parametrize("seed", range(3))
+@matrix(curve=["harmonic", "delay", "binary"], seed=range(3))
 def test_long_chains(curve: str, seed: int) -> None:
     """Products of ratios over a thousand steps; rounding of every step adds up."""
     case = trees(seed, curve, "chain", ill=True, n=1000)
@@ -106,16 +105,14 @@ def test_long_chains(curve: str, seed: int) -> None:
     assert found.gap <= EXACT
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("curve", ["harmonic", "delay"])
+@matrix(shape=SHAPES, curve=["harmonic", "delay"])
 def test_pooling_by_brute_force_agrees(curve: str, shape: str) -> None:
     case = trees(7, curve, shape, ill=False, n=14, bounds=False)
     rates, price, _ = solved(case)
     assert rates == pytest.approx(pooled(case, price), rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", [0, *rare(*range(1, 12))])
-@pytest.mark.parametrize("curve", ["harmonic", "delay", "binary"])
+@matrix(seed=[0, *rare(*range(1, 12))], curve=["harmonic", "delay", "binary"])
 def test_a_conic_solver_agrees(curve: str, seed: int) -> None:
     case = trees(seed, curve, SHAPES[seed % 3], ill=False, n=30)
     rates, _, _ = solved(case)

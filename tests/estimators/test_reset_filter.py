@@ -15,6 +15,7 @@ from freshopt.estimators.default_prior import default_prior, in_windows
 from freshopt.estimators.reset_filter import ResetFilter, candidates, filter_crawls
 from freshopt.logs.crawl_log import CrawlLog
 from tests.ground_truth.resetting_sources import resetting_log
+from tests.ground_truth.strata import matrix
 
 Floats = npt.NDArray[np.float64]
 # Largest error on these cases: 8e-6 of a mean, 2.6e-3 of a quantile, 2e-5 nats.
@@ -60,10 +61,7 @@ def random_log(rng: np.random.Generator, crawls: int, scale: float) -> tuple[Cra
     return CrawlLog.from_columns(columns), gap, changed
 
 
-@pytest.mark.parametrize("a", [0.05, 0.6, 3.0, 400.0])
-@pytest.mark.parametrize("reset", [0.0, 0.02, 1.0])
-@pytest.mark.parametrize("crawls", [1, 12, 150])
-@pytest.mark.sampled(4)
+@matrix(a=[0.05, 0.6, 3.0, 400.0], reset=[0.0, 0.02, 1.0], crawls=[1, 12, 150], every=4)
 def test_means_quantiles_and_evidence_are_those_of_a_fine_quadrature(
     a: float, reset: float, crawls: int
 ) -> None:
@@ -201,8 +199,7 @@ def test_intervals_cover_rates_that_reset() -> None:
     assert np.mean((lower <= rate) & (rate <= upper)) == pytest.approx(0.9, abs=0.05)
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("shape", [1e-3, 0.6, 1e6, 1e60])
+@matrix(scale=[1e-6, 1.0, 1e6], shape=[1e-3, 0.6, 1e6, 1e60])
 def test_scales_of_time_do_not_matter(scale: float, shape: float) -> None:
     rng = np.random.default_rng(8)
     source, gap = np.repeat(np.arange(20), 30), rng.exponential(size=600)

@@ -29,7 +29,7 @@ from tests.ground_truth.step_truth import (
     straight_map,
     worst_exchange,
 )
-from tests.ground_truth.strata import stratified
+from tests.ground_truth.strata import matrix, stratified
 from tests.ground_truth.strategies import sample
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
@@ -108,8 +108,7 @@ def distance(method: Method, rate: Any, q: Array, g: Array) -> Any:  # noqa: ANN
     return cp.sum_squares(rate - (q - 0.7 * g))
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("method", METHODS)
+@matrix(seed=range(5), method=METHODS)
 def test_step_agrees_with_a_cone_solver(method: Method, seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = 6
@@ -174,9 +173,7 @@ def test_full_solves_reach_the_optimum(method: Method, name: str, refresh: str, 
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("share", [0.5, 1.0])
-@pytest.mark.parametrize("bandwidth", [30.0, 1e4])
+@matrix(objective=OBJECTIVES, share=[0.5, 1.0], bandwidth=[30.0, 1e4])
 def test_signalled_sources_agree_with_water_filling(
     objective: fo.Objective, share: float, bandwidth: float
 ) -> None:
@@ -212,8 +209,7 @@ def divergence(descent: Descent, q: truth.Floats, rate: Any) -> Any:  # noqa: AN
     return cp.sum_squares(rate - q) / 2
 
 
-@pytest.mark.parametrize("descent", DESCENTS)
-@pytest.mark.parametrize("seed", range(6))
+@matrix(descent=DESCENTS, seed=range(6))
 def test_step_agrees_with_a_cone_solver_groups(descent: Descent, seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = 9
@@ -351,8 +347,7 @@ def test_prices_of_bandwidth_and_hosts_are_those_of_the_optimum(descent: Descent
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("descent", DESCENTS)
-@pytest.mark.parametrize("objective", [HARMONIC, BINARY, DELAY])
+@matrix(descent=DESCENTS, objective=[HARMONIC, BINARY, DELAY])
 def test_a_hundred_hosts_agree_with_water_filling(objective: fo.Objective, descent: Descent) -> None:
     rng = np.random.default_rng(8)
     d, w, cost = rng.lognormal(0.0, 1.0, 600), rng.lognormal(0.0, 1.0, 600), rng.uniform(0.5, 2.0, 600)

@@ -12,6 +12,7 @@ import freshopt as fo
 from freshopt.report.value_words import amount
 from freshopt.simulation import SimulatedCrawler
 from tests.ground_truth.refusals import present
+from tests.ground_truth.strata import matrix
 
 OBJECTIVE = fo.problems.BinaryFreshness(fo.Refresh.PERIODIC)
 
@@ -58,8 +59,7 @@ def check(planner: fo.Planner, now: float, rng: np.random.Generator) -> None:
         assert freshness(weight, change, other) <= status.bound * (1.0 + 1e-9)
 
 
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.sampled(4)
+@matrix(seed=range(12), every=4)
 def test_what_is_certified_is_in_force(tmp_path: Path, seed: int) -> None:
     rng, draw = random.Random(seed), np.random.default_rng(seed)
     names = [f"s{k}" for k in range(rng.randint(2, 9))]
@@ -166,8 +166,7 @@ def test_rates_come_within_two_percent_of_those_that_know_the_truth(tmp_path: Pa
     assert 0.0 <= shortfall[1] < 0.02
 
 
-@pytest.mark.parametrize("refresh", [fo.Refresh.PERIODIC, fo.Refresh.POISSON])
-@pytest.mark.sampled(2)
+@matrix(refresh=[fo.Refresh.PERIODIC, fo.Refresh.POISSON], every=2)
 def test_gaps_are_equal_or_exponential(tmp_path: Path, refresh: fo.Refresh) -> None:
     names = [f"s{k}" for k in range(40)]
     with fo.Planner(

@@ -16,6 +16,7 @@ import freshopt as fo
 from freshopt.estimators import MaximumLikelihood
 from tests.ground_truth.command_lines import file_with
 from tests.ground_truth.refusals import refused, refusing
+from tests.ground_truth.strata import matrix
 
 COLUMNS: dict[str, list[Any]] = {
     "source": ["b", "a", "b", "a"],
@@ -76,9 +77,8 @@ def test_padded_numbers_are_names(tmp_path: Path) -> None:
     assert fo.read_log(tmp_path / "log.csv").names.tolist() == ["007", "7"]
 
 
-@pytest.mark.parametrize(
-    "times",
-    [
+@matrix(
+    times=[
         [datetime(2024, 5, 1), datetime(2024, 5, 1, 6), datetime(2024, 5, 3), datetime(2024, 5, 2, 12)],
         [
             "2024-05-01T01:00+0100",
@@ -88,8 +88,8 @@ def test_padded_numbers_are_names(tmp_path: Path) -> None:
         ],
         ["2024-05-01", "2024-05-01T06:00:00", "2024-05-03 00:00", "2024-05-02T12:00:00.000"],
     ],
+    ending=["csv", "parquet"],
 )
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_dates_and_iso_text(tmp_path: Path, times: list[Any], ending: str) -> None:
     frame = pl.DataFrame({**COLUMNS, "time": times})
     path = tmp_path / f"log.{ending}"
@@ -251,8 +251,7 @@ def same(one: fo.CrawlLog, other: fo.CrawlLog) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore::freshopt.SourceDataWarning")
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("seen", SEEN)
+@matrix(library=LIBRARIES, seen=SEEN)
 def test_a_frame_is_read_as_the_file_that_it_makes(seen: str, library: str, tmp_path: Path) -> None:
     frame = pl.DataFrame({"URL": SOURCES, "Fetched At": DAYS * 2, **SEEN[seen]}, strict=False)
     frame.write_csv(tmp_path / "log.csv")

@@ -13,6 +13,7 @@ from freshopt.numerics.arrays import Array
 from freshopt.planning.request import default_estimate
 from freshopt.questions.learnt_changes import GAPS, learnt_changes
 from tests.ground_truth.refusals import refused
+from tests.ground_truth.strata import matrix
 
 BENT = ChangeShape(np.array([0.0, 0.3, 1.0, 2.5]), np.array([0.0, 0.4, 0.8, 0.95]))
 D = np.array([0.2, 1.0, 30.0])
@@ -30,8 +31,7 @@ def knots(d: float, s: float) -> list[float]:
     return [u / d for u in np.asarray(BENT.ages)[1:] if u / d < s] or [0.5 * s]
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
-@pytest.mark.parametrize("share", [0.2, 0.9, 4.0])
+@matrix(name=OBJECTIVES, share=[0.2, 0.9, 4.0])
 def test_cells_are_integrals_of_the_cost_of_age(name: str, share: float) -> None:
     curve = OBJECTIVES[name](changes=BENT).curve(fo.Sources(D))
     for k, d in enumerate(D.tolist()):
@@ -52,8 +52,7 @@ def test_cells_are_integrals_of_the_cost_of_age(name: str, share: float) -> None
         assert float(found[k]) == pytest.approx(law, rel=1e-7)
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
-@pytest.mark.parametrize("refresh", [fo.Refresh.PERIODIC, fo.Refresh.POISSON])
+@matrix(name=OBJECTIVES, refresh=[fo.Refresh.PERIODIC, fo.Refresh.POISSON])
 def test_marginals_are_slopes_and_inverses_inverses(name: str, refresh: fo.Refresh) -> None:
     kernel = OBJECTIVES[name](refresh, changes=BENT).kernel(fo.Sources(D))
     for share in (0.03, 0.41, 1.7, 50.0, 3e4):

@@ -29,7 +29,7 @@ from tests.ground_truth.named import (
     present,
 )
 from tests.ground_truth.refusals import refused
-from tests.ground_truth.strata import rare
+from tests.ground_truth.strata import matrix, rare
 
 Array = npt.NDArray[np.float64]
 CHANGE, WEIGHT = np.array([0.3, 2.0, 9.0]), np.array([1.0, 0.5, 2.0])
@@ -244,8 +244,7 @@ def test_other_solvers_refuse_in_one_line() -> None:
     assert WaterFilling().solve(problem).status is fo.Status.REFUSED
 
 
-@pytest.mark.parametrize("bandwidth", [1e2, 1e9])
-@pytest.mark.sampled(2)
+@matrix(bandwidth=[1e2, 1e9], every=2)
 def test_baselines_keep_to_their_proportions_within_the_bandwidth_used(bandwidth: float) -> None:
     rng, n = np.random.default_rng(0), 40
     own = fo.Sources(

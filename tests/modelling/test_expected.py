@@ -17,7 +17,7 @@ from freshopt.modelling.cost_curve import Curve, CurveObjective
 from freshopt.solvers import Conic
 from tests.ground_truth.named import AGE, BINARY, DELAY, HARMONIC, PERIODIC, POISSON, present, written
 from tests.ground_truth.refusals import refused
-from tests.ground_truth.strata import rare
+from tests.ground_truth.strata import matrix, rare
 from tests.ground_truth.tolerances import CONIC, EXACT
 
 Floats = npt.NDArray[np.float64]
@@ -175,8 +175,7 @@ def test_delay_is_that_of_the_mean_rate() -> None:
     )
 
 
-@pytest.mark.parametrize("name", NAMED)
-@pytest.mark.parametrize("refresh", [PERIODIC, POISSON])
+@matrix(name=NAMED, refresh=[PERIODIC, POISSON])
 def test_inverses_of_mixtures_at_any_scale(name: str, refresh: fo.Refresh) -> None:
     rng = np.random.default_rng(11)
     n = 60

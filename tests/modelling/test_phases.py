@@ -12,6 +12,7 @@ from freshopt.problems import PowerCost, SynchronizationCost
 from freshopt.solvers import MirrorDescent
 from tests.ground_truth.hull_truth import NAMES, Floats, Savings, mean_penalty, penalty
 from tests.ground_truth.named import AGE_PERIODIC, BINARY, BINARY_PERIODIC, DELAY, HARMONIC_PERIODIC, present
+from tests.ground_truth.strata import matrix
 from tests.separable.test_hulls import OBJECTIVES
 
 HOUR = np.arange(168)
@@ -41,11 +42,7 @@ def phased_cost(name: str, g: Floats, gap: float, change: float) -> float:
     return float(np.mean(np.array(costs)[best]))
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("shape", [OFFICE, WAVES])
-@pytest.mark.parametrize("gap", [14.0, 7.0, 1.0])
-@pytest.mark.parametrize("u", [0.1, 1.0, 3.0])
-@pytest.mark.sampled(3)
+@matrix(name=NAMES, shape=[OFFICE, WAVES], gap=[14.0, 7.0, 1.0], u=[0.1, 1.0, 3.0], every=3)
 def test_promises_are_kept(name: str, shape: Floats, gap: float, u: float) -> None:
     change = u / gap
     objective = PhasedObjective(OBJECTIVES[name], WeeklyProfile(shape))
@@ -193,8 +190,7 @@ def furthest(e: float, ratio: float, periodic: bool) -> float:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("n", [1, 2, 3])
-@pytest.mark.parametrize("periodic", [False, True])
+@matrix(n=[1, 2, 3], periodic=[False, True])
 def test_the_best_is_between_bound_and_value(n: int, periodic: bool) -> None:
     rng = np.random.default_rng(n)
     inside = 0

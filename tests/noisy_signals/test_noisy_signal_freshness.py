@@ -18,6 +18,7 @@ from freshopt.noisy_signals.renewal_cycle import (
 from freshopt.problems import BinaryFreshness
 from freshopt.solvers import Conic
 from tests.ground_truth.cost_truth import cycle_by_sums
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 QUALITIES = [(0.5, 0.5), (0.8, 0.3), (0.3, 0.95), (0.6, 1.0), (0.9, 0.2), (0.0, 1.0), (0.2, 0.02)]
@@ -56,8 +57,7 @@ def column(*values: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("recall", "precision"), QUALITIES)
-@pytest.mark.parametrize("threshold", [0.4, 2.5])
-@pytest.mark.sampled(5)
+@matrix(threshold=[0.4, 2.5], every=5)
 def test_cycles_are_as_simulated(threshold: float, recall: float, precision: float) -> None:
     bonus = -math.log1p(-precision) / (1 - recall) if precision < 1 and recall else math.inf
     length, fresh = crawl(threshold, bonus, 1.0, recall, precision, 4000, seed=7)
@@ -96,8 +96,7 @@ def test_cycles_are_the_sums_of_their_definition(kind: str) -> None:
     assert worst < 1e-13
 
 
-@pytest.mark.parametrize("precision", [1e-3, 1e-6, 1e-9, 1e-12])
-@pytest.mark.sampled(4)
+@matrix(precision=[1e-3, 1e-6, 1e-9, 1e-12], every=4)
 def test_signals_of_no_worth_leave_a_clock(precision: float) -> None:
     rate = np.geomspace(0.05, 50.0, 40)
     quiet, loud = np.full(40, 0.0), np.full(40, 0.7)
@@ -124,8 +123,7 @@ def test_rates_and_thresholds_are_inverted(recall: float, precision: float) -> N
 SHARES = [0.0, 1e-300, 1e-20, 1e-9, 0.3, 0.99, 1 - 1e-9, 1 - 1e-16, 1.0]
 
 
-@pytest.mark.parametrize("recall", SHARES)
-@pytest.mark.parametrize("precision", SHARES[1:])
+@matrix(recall=SHARES, precision=SHARES[1:])
 def test_all_shares_have_rates_at_all_worths(recall: float, precision: float) -> None:
     worth = np.concatenate([np.geomspace(1e-30, 0.5, 15), 1 - np.geomspace(0.4, 1e-15, 15)])
     share = np.full(30, recall), np.full(30, precision)

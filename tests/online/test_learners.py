@@ -14,6 +14,7 @@ from freshopt.modelling.objective import Refresh
 from freshopt.simulation import AgeCosts, Crawler
 from freshopt.solvers import WaterFilling
 from tests.ground_truth.refusals import refused
+from tests.ground_truth.strata import matrix
 
 N = 24
 RNG = np.random.default_rng(11)
@@ -92,8 +93,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.sampled(3)
+@matrix(name=CASES, every=3)
 def test_a_resumed_run_has_the_same_bits(name: str, tmp_path: Path) -> None:
     case, path = CASES[name], tmp_path / "run.npz"
     whole = case.learner.run(case.world(), case.problem, case.horizon)
@@ -110,8 +110,7 @@ def test_a_resumed_run_has_the_same_bits(name: str, tmp_path: Path) -> None:
         other.learner.run(other.world(), other.problem, other.horizon, checkpoint=path)
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.sampled(3)
+@matrix(name=CASES, every=3)
 def test_rates_and_crawls_keep_to_the_bandwidth(name: str) -> None:
     case = CASES[name]
     history = case.learner.run(case.world(), case.problem, case.part)
@@ -124,9 +123,7 @@ def test_rates_and_crawls_keep_to_the_bandwidth(name: str) -> None:
     assert history.time[-1] == pytest.approx(case.part, abs=case.part / 4)
 
 
-@pytest.mark.parametrize("horizon", [-1.0, 0.0, np.inf, np.nan])
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.sampled(7)
+@matrix(horizon=[-1.0, 0.0, np.inf, np.nan], name=CASES, every=7)
 def test_a_horizon_is_a_time(name: str, horizon: float) -> None:
     case = CASES[name]
     refused(r"horizon is (-1|0|inf|nan)", case.learner.run, case.world(), case.problem, horizon)

@@ -15,6 +15,7 @@ from freshopt.simulation import AgeCosts, Crawler, SimulatedCrawler
 from freshopt.solvers.mirror_descent import MirrorDescent
 from freshopt.solvers.projected_gradient import ProjectedGradient
 from tests.ground_truth.refusals import refused
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 from tests.online.sync_truth import cycles_by_hand, rounds_by_hand
 
@@ -91,8 +92,7 @@ def test_slopes_are_unbiased(curve: str) -> None:
         assert error < 0.03 * abs(mean)
 
 
-@pytest.mark.parametrize("euclid", [False, True])
-@pytest.mark.sampled(2)
+@matrix(euclid=[False, True], every=2)
 def test_a_step_solves_its_own_problem(euclid: bool) -> None:
     """Of some sources, which keep the sum of their rates, whatever the signs: by bisection."""
     rng = np.random.default_rng(4)
@@ -142,9 +142,8 @@ def test_the_exploration_gap_is_small_and_exact() -> None:
     assert 0.0 < explored - plain < 0.1 * (2 * 0.05 * 40.0**0.99)
 
 
-@pytest.mark.parametrize("name", list(LEARNERS))
+@matrix(name=list(LEARNERS), every=4)
 @pytest.mark.parametrize(("run", "share"), [(power_run, 0.45), (binary_run, 0.15)])
-@pytest.mark.sampled(4)
 def test_cost_falls_towards_the_optimum(name: str, run: Any, share: float) -> None:  # noqa: ANN401
     history: RunHistory = run(name, 60 * 40.0)
     problem = power_problem()[0] if run is power_run else binary_problem()
@@ -180,8 +179,7 @@ class Diary:
         return np.full(len(source), 3.0)
 
 
-@pytest.mark.parametrize("name", ["mirror", "async"])
-@pytest.mark.sampled(2)
+@matrix(name=["mirror", "async"], every=2)
 def test_polls_and_rates_are_those_of_the_algorithm(name: str) -> None:
     diary, learner, problem = Diary(), LEARNERS[name][1], binary_problem()
     history = learner.run(diary, problem, 400.0)

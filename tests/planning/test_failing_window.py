@@ -21,6 +21,7 @@ from freshopt.planning.static_rates import at_rates
 from freshopt.planning.wishes import BackTestWishes, Wishes
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.refusals import present, refused
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 PERIODIC = fo.Refresh.PERIODIC
@@ -172,9 +173,7 @@ def rows_of(held: fo.BackTest) -> dict[str, PolicyCost]:
     return {row.policy: row for row in held.means}
 
 
-@pytest.mark.parametrize("regular", [True, False])
-@pytest.mark.parametrize("sources", [60, 10])
-@pytest.mark.sampled(3)
+@matrix(regular=[True, False], sources=[60, 10], every=3)
 def test_equal_sources_are_crawled_as_a_plan_would(regular: bool, sources: int) -> None:
     """Equal gaps of equal sources are the plan; exponential ones cost what Poisson refreshes do."""
     objective = BinaryFreshness(PERIODIC if regular else fo.Refresh.POISSON)
@@ -188,8 +187,7 @@ def test_equal_sources_are_crawled_as_a_plan_would(regular: bool, sources: int) 
     assert current.refreshes == pytest.approx((1.0 + 0.5 + 0.5) / 3.0 * sources, rel=0.02)
 
 
-@pytest.mark.parametrize("objective", [BinaryFreshness(PERIODIC), HarmonicStaleness(PERIODIC)])
-@pytest.mark.sampled(2)
+@matrix(objective=[BinaryFreshness(PERIODIC), HarmonicStaleness(PERIODIC)], every=2)
 def test_predicted_and_realised_are_of_the_sources_that_are_there(objective: fo.Objective) -> None:
     rows = rows_of(fo.backtest(ending_log(), "30/day", objective=objective))
     for name in ("plan", "uniform", "proportional", "plan at current"):

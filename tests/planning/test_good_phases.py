@@ -16,6 +16,7 @@ from freshopt.planning.plan_files import summary
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.command_lines import details
 from tests.ground_truth.refusals import present, refused
+from tests.ground_truth.strata import matrix
 
 Floats = np.typing.NDArray[np.float64]
 HOUR = np.arange(168)
@@ -141,9 +142,8 @@ def test_a_log_without_a_cycle_has_a_plan_without_one() -> None:
     assert "weekly cycle" not in repr(plans[0])
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
+@matrix(
+    settings=[
         {"objective": HarmonicStaleness(fo.Refresh.POISSON)},
         {"objective": Age(fo.Refresh.PERIODIC)},
         {
@@ -152,8 +152,8 @@ def test_a_log_without_a_cycle_has_a_plan_without_one() -> None:
             "constraints": [fo.Budget(5.0)],
         },
     ],
+    every=2,
 )
-@pytest.mark.sampled(2)
 def test_what_has_no_phases_is_planned_as_ever(settings: dict[str, object]) -> None:
     log = Cycle(OFFICE).log(RATES, 60, 1)
     plan = fo.plan(log, horizon="28d", draws=0, **{"bandwidth": 12.0, **settings})  # type: ignore[arg-type]
@@ -221,8 +221,7 @@ def held(*, dated: bool, peaks: bool, load_limit: float = 2.0) -> fo.BackTest:
     )
 
 
-@pytest.mark.parametrize("dated", [True, False])
-@pytest.mark.sampled(2)
+@matrix(dated=[True, False], every=2)
 def test_peaks_are_used_and_the_gain_is_claimed(dated: bool) -> None:
     found = held(dated=dated, peaks=True)
     row = next(row for row in found.means if row.policy == "plan, phased")

@@ -12,6 +12,7 @@ import freshopt as fo
 from freshopt.problems import AccumulatedDelay, HarmonicStaleness
 from freshopt.solvers import ClosedForm, Conic, LambdaCrawl, WaterFilling
 from tests.ground_truth import cell_truth
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
 COUNTED = {"harmonic": HarmonicStaleness(), "count": AccumulatedDelay()}
@@ -27,8 +28,7 @@ def cost_of_cycle(curve: str, n: int) -> mpmath.mpf:
     return mpmath.harmonic(n) - 1 if curve == "harmonic" else mpmath.mpf(n - 1) / 2
 
 
-@pytest.mark.parametrize("curve", COUNTED)
-@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+@matrix(curve=COUNTED, scale=[1e-9, 1.0, 1e9])
 def test_costs_are_those_of_the_definition_and_linear_between(curve: str, scale: float) -> None:
     sources = fo.Sources(np.full(2, scale), importance=[1.0, 3.0], signalled=True)
     kernel = COUNTED[curve].signalled_kernel(sources)
@@ -129,8 +129,7 @@ def test_mixtures_are_certified_at_one_price(objective: fo.Objective) -> None:
         assert few.certificate.relative_gap < SCALAR
 
 
-@pytest.mark.parametrize("spread", [1.0, 6.0])
-@pytest.mark.parametrize("kind", ["Algorithm 2", "Algorithm 3"])
+@matrix(spread=[1.0, 6.0], kind=["Algorithm 2", "Algorithm 3"])
 def test_perfect_signals_beside_random_gaps_are_those_of_lambda_crawl(kind: str, spread: float) -> None:
     for seed in range(3):
         rng = np.random.default_rng(seed)

@@ -29,6 +29,7 @@ from freshopt.scheduling import (
 from freshopt.scheduling.refresh_order import PEAK_BYTES
 from freshopt.scheduling.schedule import Method, schedule
 from tests.ground_truth.refusals import present, refused
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT
 
 METHODS: list[Method] = [
@@ -71,8 +72,7 @@ def test_periodic_gaps_are_exactly_the_reciprocal_of_the_rate() -> None:
         assert len(time) == 0 or 0 <= time[0] < 1 / rate
 
 
-@pytest.mark.parametrize("horizon", [1e-3, 1.0, 7.0, 365.25])
-@pytest.mark.sampled(3)
+@matrix(horizon=[1e-3, 1.0, 7.0, 365.25], every=3)
 def test_periodic_counts_are_within_one_of_rate_times_horizon(horizon: float) -> None:
     rates = np.concatenate([lognormal_rates(500), np.arange(1.0, 20.0), np.arange(1.0, 20.0) / 7.0])
     plan = schedule(table(rates), horizon, Periodic())
@@ -80,8 +80,7 @@ def test_periodic_counts_are_within_one_of_rate_times_horizon(horizon: float) ->
     assert plan.counts.sum() == len(plan)
 
 
-@pytest.mark.parametrize("n", [10, 100, 1000, 10_000])
-@pytest.mark.sampled(2)
+@matrix(n=[10, 100, 1000, 10_000], every=2)
 def test_periodic_load_of_equal_rates_has_the_discrepancy_of_the_golden_sequence(n: int) -> None:
     # Kuipers & Niederreiter, Uniform Distribution of Sequences, chapter 2, Theorem 3.4, partial quotients 1:
     # N·D_N ≤ 3 + (1/ln φ + 1/ln 2)·ln N, φ the golden ratio. Measured: 0.9, 1.4, 1.3, 2.6.
@@ -90,8 +89,7 @@ def test_periodic_load_of_equal_rates_has_the_discrepancy_of_the_golden_sequence
     assert load_deviation(plan.time, n) <= 3 + (1 / math.log(golden) + 1 / math.log(2)) * math.log(n)
 
 
-@pytest.mark.parametrize("n", [1000, 10_000])
-@pytest.mark.parametrize("family", ["lognormal", "zipf"])
+@matrix(n=[1000, 10_000], family=["lognormal", "zipf"])
 def test_periodic_load_of_unequal_rates_is_flatter_than_random_phases_give(family: str, n: int) -> None:
     rates = lognormal_rates(n) if family == "lognormal" else 1 / np.arange(1.0, n + 1)
     rates *= n / rates.sum()

@@ -21,6 +21,7 @@ from freshopt.problems import (
     SynchronizationCost,
 )
 from freshopt.scheduling.expected_cost import expected_value
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 OBJECTIVES: dict[str, type[Any]] = {
@@ -129,9 +130,7 @@ def methods(problem: fo.Problem) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("kind", OBJECTIVES)
-@pytest.mark.parametrize("method", ["periodic", "poisson", "carousel", "deadline", "greedy", "counts"])
-@pytest.mark.sampled(5)
+@matrix(kind=OBJECTIVES, method=["periodic", "poisson", "carousel", "deadline", "greedy", "counts"], every=5)
 def test_what_a_schedule_predicts_is_what_it_costs(kind: str, method: str) -> None:
     problem = instance(kind, PERIODIC)
     rates = fo.solve(problem).rates if method != "poisson" else np.full(300, 0.8)
@@ -145,8 +144,7 @@ def test_what_a_schedule_predicts_is_what_it_costs(kind: str, method: str) -> No
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("kind", OBJECTIVES)
-@pytest.mark.parametrize("refresh", [POISSON, PERIODIC])
+@matrix(kind=OBJECTIVES, refresh=[POISSON, PERIODIC])
 def test_what_a_solution_predicts_is_what_its_discipline_costs_in_the_long_run(
     kind: str, refresh: fo.Refresh
 ) -> None:

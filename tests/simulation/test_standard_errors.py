@@ -19,6 +19,7 @@ from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicSt
 from freshopt.scheduling import Carousel, Periodic, PoissonArrivals
 from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.schedule import Method
+from tests.ground_truth.strata import matrix
 
 OBJECTIVES = {"binary": BinaryFreshness, "harmonic": HarmonicStaleness, "delay": AccumulatedDelay, "age": Age}
 N, HORIZON, SKIP = 30, 60.0, 10.0
@@ -208,9 +209,7 @@ def test_all_errors_are_as_large_as_deviations_are(cell: str) -> None:
     require_calibrated(make(), seeds)
 
 
-@pytest.mark.parametrize("change_rate", [0.05, 1.0, 4.0])
-@pytest.mark.parametrize("rate", [0.1, 1.0, 3.0])
-@pytest.mark.sampled(3)
+@matrix(change_rate=[0.05, 1.0, 4.0], rate=[0.1, 1.0, 3.0], every=3)
 def test_the_beginning_lowers_costs_by_no_more_than_is_said(change_rate: float, rate: float) -> None:
     costs = under_poisson_refreshes(fo.Sources([change_rate]), np.array([rate]), skip=1e-6)
     limits = {

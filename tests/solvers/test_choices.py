@@ -15,7 +15,7 @@ from freshopt.solvers import Conic, InteriorPoint, LifetimeRule, SeparableNewton
 from tests.contracts import discovery
 from tests.ground_truth.cost_truth import Floats
 from tests.ground_truth.named import BINARY, BINARY_ON_REQUEST, DELAY_ON_REQUEST, HARMONIC, declared, present
-from tests.ground_truth.strata import rare, stratified
+from tests.ground_truth.strata import matrix, rare, stratified
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
 N = 200
@@ -52,9 +52,7 @@ LEAST: dict[str, tuple[fo.Objective, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", LEAST)
-@pytest.mark.parametrize("solver", [None, SeparableNewton(), WaterFilling()])
-@pytest.mark.parametrize("hosts", [False, True])
+@matrix(name=LEAST, solver=[None, SeparableNewton(), WaterFilling()], hosts=[False, True])
 def test_rates_at_a_price_of_0_are_right_one_by_one(name: str, solver: Solver | None, hosts: bool) -> None:
     """A gap of 1e-13 of the cost would leave rates off by its root, and small ones by any share of them."""
     objective, least = LEAST[name]

@@ -26,7 +26,7 @@ from tests.ground_truth.named import (
     POISSON,
     present,
 )
-from tests.ground_truth.strata import stratified
+from tests.ground_truth.strata import matrix, stratified
 from tests.ground_truth.tolerances import CONIC, EXACT
 
 SIZES = (1, 2, 10, 1000)
@@ -53,8 +53,7 @@ def test_rates_follow_change_rates_where_importance_does(objective: fo.Objective
     agree(problem)
 
 
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("form", ["polls", "materials"])
+@matrix(n=SIZES, form=["polls", "materials"])
 def test_polls_follow_the_update_rates_without_weights(form: str, n: int) -> None:
     a = change_rates(n)
     objective = PollingKnapsack("polls" if form == "polls" else "materials")
@@ -74,8 +73,7 @@ def test_signalled_sources_follow_their_importance(n: int) -> None:
     agree(problem)
 
 
-@pytest.mark.parametrize("refresh", [fo.Refresh.POISSON, PERIODIC])
-@pytest.mark.parametrize("n", SIZES)
+@matrix(refresh=[fo.Refresh.POISSON, PERIODIC], n=SIZES)
 def test_the_square_root_rule(n: int, refresh: fo.Refresh) -> None:
     d = change_rates(n)
     agree(
@@ -191,8 +189,7 @@ def test_bounds_that_hold_at_many_times_the_price_survive_full_hosts(seed: int, 
     require_optimal(problem)
 
 
-@pytest.mark.parametrize("seed", [34, 39, 84, 93, 110])
-@pytest.mark.sampled(4)
+@matrix(seed=[34, 39, 84, 93, 110], every=4)
 def test_rates_that_jump_near_the_price_are_seen_from_above(seed: int) -> None:
     """Two large sources whose marginals are all but flat: a crude price says little of their rates."""
     rng = np.random.default_rng(seed)

@@ -16,6 +16,7 @@ from freshopt.solvers.lambda_crawl_approx import LambdaCrawlApprox
 from freshopt.solvers.water_filling import WaterFilling
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, HARMONIC_PERIODIC, present
 from tests.ground_truth.refusals import refused
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 Floats = npt.NDArray[np.float64]
@@ -72,10 +73,7 @@ class Instance:
         return bound, bound + price * self.bandwidth
 
 
-@pytest.mark.parametrize("scale", ["benign", "ill"])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n", [1, 2, 3, 17, 250, 1000])
-@pytest.mark.sampled(4)
+@matrix(scale=["benign", "ill"], kind=KINDS, n=[1, 2, 3, 17, 250, 1000], every=4)
 def test_no_policy_costs_less(n: int, kind: str, scale: str) -> None:
     for seed in range(3 if n < 1000 else 1):
         truth = Instance(n, kind, scale, seed)
@@ -91,8 +89,7 @@ def test_no_policy_costs_less(n: int, kind: str, scale: str) -> None:
             assert abs(solution.price - truth.price()) <= 1e-5 * truth.price()  # the split is known to √eps
 
 
-@pytest.mark.parametrize("scale", ["benign", "ill"])
-@pytest.mark.parametrize("n", [1, 2, 40, 1000])
+@matrix(scale=["benign", "ill"], n=[1, 2, 40, 1000])
 def test_brackets_hold_price_and_split(n: int, scale: str) -> None:
     for seed in range(20):
         silent = Instance(n, "silent", scale, seed)

@@ -17,6 +17,7 @@ from freshopt.planning.request import default_estimate
 from freshopt.planning.wishes import Wishes
 from freshopt.terminal.estimator_options import ESTIMATORS
 from tests.ground_truth.command_lines import Run, refusals, refuse, unwrapped
+from tests.ground_truth.strata import matrix
 
 ROWS: dict[str, Any] = {
     "source": ["a"] * 5 + ["b"] * 5 + ["c"] * 2,
@@ -38,8 +39,7 @@ def rates(run: Run, *options: str) -> Any:  # noqa: ANN401
     return pl.read_csv("rates.csv")["change_rate"].to_numpy()
 
 
-@pytest.mark.parametrize("name", list(ESTIMATORS))
-@pytest.mark.sampled(2)
+@matrix(name=list(ESTIMATORS), every=2)
 def test_every_name_estimates_and_plans(name: str, log: fo.CrawlLog, run: Run) -> None:  # noqa: ARG001
     given = "counted.csv" if name == "full-observation" else "log.csv"
     run("estimate", given, "--out", "rates.csv", "--estimator", name)
@@ -169,9 +169,7 @@ def test_a_log_of_many_sources_teaches_its_own_prior(run: Run) -> None:
     np.testing.assert_allclose(rates(run), weak)
 
 
-@pytest.mark.parametrize("sources", [1, 4, pytest.param(60, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("dated", [False, True])
-@pytest.mark.sampled(2)
+@matrix(sources=[1, 4, pytest.param(60, marks=pytest.mark.exhaustive)], dated=[False, True], every=2)
 def test_python_and_the_command_line_estimate_alike(sources: int, dated: bool, run: Run) -> None:
     rng = np.random.default_rng(17)
     time = np.tile(np.arange(4.0), sources)

@@ -20,6 +20,7 @@ from freshopt.tools.whole_seconds import LONGEST
 from tests.ground_truth import export_parsers as parse
 from tests.ground_truth.hostile_names import HOSTILE, hostile_names
 from tests.ground_truth.refusals import present, refused
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT
 from tests.tools.formats import FORMATS, Format, nutch, url
 
@@ -262,8 +263,7 @@ def test_attempts_are_written_as_intervals_of_successes(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1e4])
-@pytest.mark.parametrize("share", [1e-3, 20.0])
+@matrix(scale=[1e-6, 1e4], share=[1e-3, 20.0])
 def test_ill_scaled_attempts_keep_to_the_bandwidth(scale: float, share: float) -> None:
     sources = failing(scale)
     limit = share * float(np.sum(sources.change_rate))
@@ -300,8 +300,7 @@ def solved(share: float, seed: int = 4) -> fo.Solution:
     return fo.solve(fo.Problem(fresh, sources, bandwidth=share * float(asked.sum())))
 
 
-@pytest.mark.parametrize("name", LIFETIMES)
-@pytest.mark.parametrize("share", [1e-3, 0.4, 0.999])
+@matrix(name=LIFETIMES, share=[1e-3, 0.4, 0.999])
 def test_whole_seconds_within_the_bandwidth(name: str, share: float, tmp_path: Path) -> None:
     solution, own = solved(share), FORMATS[name]
     done = fo.tools.export(solution, own.target, tmp_path / "out")
