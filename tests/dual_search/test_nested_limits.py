@@ -320,7 +320,6 @@ def test_a_tree_is_looked_for_once() -> None:
     for problem in problems:
         assert shape.refusal(problem) is None
         assert shape.refusal(problem) is None
-        rates = shape.answer(problem).rates
-        assert rates is not None
+        rates = present(shape.answer(problem).rates)
         assert rates == pytest.approx(fo.solve(problem).rates, rel=EXACT)
     assert asked == [problem.program for problem in problems]

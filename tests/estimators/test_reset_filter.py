@@ -14,6 +14,7 @@ from freshopt.estimators import GammaPrior, HostPriors, MaximumLikelihood, reset
 from freshopt.estimators.default_prior import default_prior, in_windows
 from freshopt.estimators.reset_filter import ResetFilter, candidates, filter_crawls
 from freshopt.logs.crawl_log import CrawlLog
+from tests.ground_truth.refusals import present
 from tests.ground_truth.resetting_sources import resetting_log
 from tests.ground_truth.strata import matrix
 
@@ -178,16 +179,14 @@ def test_the_rate_of_resets_is_found_within_a_factor_of_two(days: float) -> None
     log, rate = resetting_log(600, 700.0, 7.0, days, 0.6, 20.0, seed=3)
     prior = GammaPrior(0.6, 20.0)
     model = MaximumLikelihood(prior=prior, reset="auto").fit(log)
-    assert model.reset_ is not None
-    assert 0.5 < model.reset_ / days < 2.0
+    assert 0.5 < present(model.reset_) / days < 2.0
     lasting = MaximumLikelihood(prior=prior).fit(log).change_rate_
     assert np.mean((model.change_rate_ - rate) ** 2) < np.mean((lasting - rate) ** 2)
 
 
 def test_rates_that_last_have_no_or_rare_resets() -> None:
     log, _ = resetting_log(600, 700.0, 7.0, 0.0, 0.6, 20.0, seed=4)
-    reset = MaximumLikelihood(prior=GammaPrior(0.6, 20.0), reset="auto").fit(log).reset_
-    assert reset is not None
+    reset = present(MaximumLikelihood(prior=GammaPrior(0.6, 20.0), reset="auto").fit(log).reset_)
     assert reset < 1.0 / 3000.0
 
 
@@ -252,8 +251,7 @@ def test_shape_mean_and_resets_are_recovered(days: float) -> None:
     assert 0.3 < prior.shape < 1.2
     assert prior.shape / prior.exposure == pytest.approx(0.03, rel=0.2)
     model, before = (MaximumLikelihood(prior=each, reset="auto").fit(log) for each in (prior, averaged))
-    assert model.reset_ is not None
-    assert 0.5 < model.reset_ * days < 2.0
+    assert 0.5 < present(model.reset_) * days < 2.0
     lasting = MaximumLikelihood(prior=averaged).fit(log).change_rate_
     rmse = [
         np.sqrt(np.mean((each - rate) ** 2)) for each in (model.change_rate_, before.change_rate_, lasting)

@@ -12,7 +12,7 @@ from freshopt.modelling.curves.change_shape import ChangeShape
 from freshopt.numerics.arrays import Array
 from freshopt.planning.request import default_estimate
 from freshopt.questions.learnt_changes import GAPS, learnt_changes
-from tests.ground_truth.refusals import refused
+from tests.ground_truth.refusals import present, refused
 from tests.ground_truth.strata import matrix
 
 BENT = ChangeShape(np.array([0.0, 0.3, 1.0, 2.5]), np.array([0.0, 0.4, 0.8, 0.95]))
@@ -47,8 +47,7 @@ def test_cells_are_integrals_of_the_cost_of_age(name: str, share: float) -> None
             quad(lambda s, d=d, rate=rate: rate * np.exp(-rate * s) * cost_of_age(name, s, d), a, b)[0]
             for a, b in pairwise(ends)
         )
-        assert curve.poisson is not None
-        found = curve.poisson.cost(np.full(3, rate), D)
+        found = present(curve.poisson).cost(np.full(3, rate), D)
         assert float(found[k]) == pytest.approx(law, rel=1e-7)
 
 
@@ -156,9 +155,7 @@ def test_a_learnt_model_predicts_better_and_is_measured_as_ever() -> None:
     found = fo.backtest(log, objective="binary", change_model="learnt", splits=1)
     row = next(row for row in found.rows if row.policy == "plan")
     other = next(r for r in fo.backtest(log, objective="binary", splits=1).rows if r.policy == "plan")
-    assert row.predicted is not None
-    assert other.predicted is not None
-    assert row.predicted > other.predicted
+    assert present(row.predicted) > present(other.predicted)
     # It is measured as ever.
     assert row.realised == pytest.approx(other.realised, rel=0.05)
 

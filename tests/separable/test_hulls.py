@@ -29,8 +29,7 @@ BOUNDS = [(0.0, np.inf), (0.05, 0.9), (1 / 7, 1 / 7), (0.0, 1 / 7), (1 / 28, 1.0
 
 def numerics(name: str, sources: fo.Sources, profile: Savings) -> Numerics:
     found, _ = numerics_of(PhasedObjective(OBJECTIVES[name], profile), sources)
-    assert found is not None
-    return found
+    return present(found)
 
 
 def at(one: Numerics, method: str, values: Floats) -> Floats:

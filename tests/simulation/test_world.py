@@ -13,7 +13,7 @@ import freshopt as fo
 from freshopt.numerics.random_streams import exponentials
 from freshopt.simulation import SimulatedCrawler
 from freshopt.simulation.change_processes import PoissonChanges
-from tests.ground_truth.refusals import refused
+from tests.ground_truth.refusals import present, refused
 from tests.ground_truth.tolerances import EXACT
 
 WORD = 2**64 - 1
@@ -188,8 +188,7 @@ def test_from_events_sorts_counts_and_cuts() -> None:
     assert offsets.tolist() == [0, 0, 2, 3, 3]
     assert time.tolist() == [2.0, 5.0, 1.0]
     by_frame = fo.World.from_events(pl.DataFrame(events))
-    assert by_frame.names is not None
-    assert by_frame.names.tolist() == ["a", "b", "c"]
+    assert present(by_frame.names).tolist() == ["a", "b", "c"]
     assert by_frame.horizon == 9.0
     assert SimulatedCrawler(fo.World.from_events(events, start=2.0)).clock == 2.0
     early = fo.World.from_events({"source": [0], "time": [-3.0]})
