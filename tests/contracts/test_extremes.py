@@ -18,16 +18,8 @@ from freshopt.problems import (
     SynchronizationCost,
 )
 from freshopt.solvers import Conic, Uniform, WaterFilling
-from tests.ground_truth.named import (
-    AGE,
-    BINARY,
-    DELAY,
-    DELAY_ON_REQUEST,
-    HARMONIC,
-    declared,
-    present,
-    written,
-)
+from tests.ground_truth import named
+from tests.ground_truth.named import present
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.strata import exhaustive, matrix
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
@@ -36,7 +28,7 @@ DEADLINE = SynchronizationCost(PiecewiseLinearCost(slopes=[0.0, 1.0], intercepts
 
 
 # e^{−ρ/Δ}: a cost that becomes as small as one likes and never 0.
-Decay = written(
+Decay = named.written(
     "Decay",
     lambda rate, sources: cp.multiply(
         sources.importance, cp.exp(-cp.multiply(1.0 / sources.change_rate, rate))
@@ -54,7 +46,7 @@ def test_a_cost_is_nothing_below_rounding_of_that_without_refreshes(worst: float
     assert np.all(np.abs(best.rates - 200.0) <= 1e-9 * 200.0)
 
 
-@pytest.mark.parametrize("objective", [DELAY, AGE, HARMONIC])
+@pytest.mark.parametrize("objective", [named.DELAY, named.AGE, named.HARMONIC])
 def test_costs_that_begin_at_infinity_are_never_nothing(objective: fo.Objective) -> None:
     """Far beyond what is needed every absolute gap is small; only the relative one tells rates apart."""
     problem = fo.Problem(objective, fo.Sources([1.0, 1.0]), 2e30)
@@ -66,7 +58,7 @@ def test_costs_that_begin_at_infinity_are_never_nothing(objective: fo.Objective)
 @pytest.mark.parametrize("budget", [1e-12, 1e-9, 1e-6])
 def test_little_bandwidth_hides_no_loss_beside_a_large_cost(budget: float) -> None:
     """Few refreshes save little of the cost without any: a gap below its rounding still counts."""
-    problem = fo.Problem(BINARY, fo.Sources([1.0, 2.0, 0.5]), budget)
+    problem = fo.Problem(named.BINARY, fo.Sources([1.0, 2.0, 0.5]), budget)
     poor = fo.certify(problem, [0.5 * budget, 0.5 * budget, 0.0])
     assert not poor.vanishing
     assert not poor.confirms(1e-3)
@@ -75,10 +67,10 @@ def test_little_bandwidth_hides_no_loss_beside_a_large_cost(budget: float) -> No
 
 def test_announced_changes_cost_nothing_only_if_all_can_be_followed() -> None:
     announced = fo.Sources([1.0, 2.0], importance=[1e-20, 1.0], signalled=True)
-    scarce = fo.Problem(HARMONIC, announced, 2.5)
+    scarce = fo.Problem(named.HARMONIC, announced, 2.5)
     assert fo.certify(scarce, [0.1, 2.0]).vanishing  # costs 2e-20, and 0.7 at half the rates
     assert fo.solve(scarce).status is fo.Status.OPTIMAL
-    ample = fo.Problem(HARMONIC, announced, 3.0)
+    ample = fo.Problem(named.HARMONIC, announced, 3.0)
     assert fo.solve(ample).rates.tolist() == [1.0, 2.0]
     assert fo.certify(ample, [1.0, 2.0 - 4e-16]).vanishing
     assert not fo.certify(ample, [1.0, 2.0 - 1e-13]).confirms(CONIC)
@@ -122,7 +114,7 @@ def test_inverses_of_prices_beyond_all_floats(kind: Any, refresh: fo.Refresh) ->
 
 
 def test_uniform_rates_beyond_all_floats_are_refused_not_called_optimal() -> None:
-    problem = fo.Problem(DELAY, fo.Sources([1e100, 1e-100], refresh_cost=[1e100, 1e-100]), 1e-100)
+    problem = fo.Problem(named.DELAY, fo.Sources([1e100, 1e-100], refresh_cost=[1e100, 1e-100]), 1e-100)
     solution = fo.solve(problem, Uniform(), throw=False)
     assert solution.status is not fo.Status.OPTIMAL or math.isfinite(solution.value)
 
@@ -173,12 +165,12 @@ def test_only_a_discipline_of_objectives_is_accepted(kind: Any, refresh: Any) ->
 
 
 def test_a_domain_that_the_bounds_do_not_keep_is_refused() -> None:
-    cube = declared(lambda rate, _: cp.power(rate - 1.0, 3))
+    cube = named.declared(lambda rate, _: cp.power(rate - 1.0, 3))
     with pytest.raises(fo.ObjectiveError, match=r"undefined for source 0 at the rate 0.*Set min_rate"):
         fo.Problem(cube, TWO, 5.0)
     inside = fo.Problem(cube, fo.Sources([1.0, 2.0], min_rate=1.0), 5.0)
     assert fo.solve(inside).rates.tolist() == [1.0, 1.0]
-    barrier = declared(lambda rate, _: cp.inv_pos(4.0 - rate) + cp.inv_pos(rate))
+    barrier = named.declared(lambda rate, _: cp.inv_pos(4.0 - rate) + cp.inv_pos(rate))
     refused(r"at the rate 5.*Set max_rate", fo.Problem, barrier, TWO, 5.0, error=fo.ObjectiveError)
     below = fo.Problem(barrier, TWO, 3.0)
     assert fo.solve(below).status is fo.Status.OPTIMAL
@@ -187,21 +179,23 @@ def test_a_domain_that_the_bounds_do_not_keep_is_refused() -> None:
 
 def test_a_large_importance_does_not_make_a_gap_vanish() -> None:
     problem = fo.Problem(
-        declared(lambda rate, _: cp.log(rate), sense="maximise"), fo.Sources([1.0, 1.0], importance=1e13), 5.0
+        named.declared(lambda rate, _: cp.log(rate), sense="maximise"),
+        fo.Sources([1.0, 1.0], importance=1e13),
+        5.0,
     )
     assert not fo.certify(problem, [1.0, 0.5]).confirms(CONIC)
     assert fo.solve(problem).rates.tolist() == [2.5, 2.5]
 
 
 def test_a_vanishing_cost_needs_no_importance() -> None:
-    square = declared(lambda rate, sources: cp.square(rate / sources.change_rate - 1.0))
+    square = named.declared(lambda rate, sources: cp.square(rate / sources.change_rate - 1.0))
     solution = fo.solve(fo.Problem(square, fo.Sources([1.0, 2.0], importance=0.0), 5.0))
     assert np.all(np.abs(solution.rates - [1.0, 2.0]) <= SCALAR)
 
 
 @matrix(n=[1, 2, 7], solver=[WaterFilling(), Conic()])
 def test_a_constant_marginal_is_bounded_by_the_bandwidth(solver: Any, n: int) -> None:  # noqa: ANN401
-    problem = fo.Problem(declared(lambda rate, _: -rate), fo.Sources(np.ones(n)), 5.0)
+    problem = fo.Problem(named.declared(lambda rate, _: -rate), fo.Sources(np.ones(n)), 5.0)
     solution = fo.solve(problem, solver)
     assert abs(solution.value + 5.0) <= CONIC
     assert abs(solution.rates.sum() - 5.0) <= CONIC
@@ -213,37 +207,37 @@ def test_a_host_used_up_by_min_rate() -> None:
     with pytest.raises(
         fo.InfeasibleProblemError, match="uses up a host's limit and leaves nothing for source 1"
     ):
-        fo.solve(fo.Problem(DELAY, starved, 5.0, limits))
+        fo.solve(fo.Problem(named.DELAY, starved, 5.0, limits))
     full = fo.Sources([1.0, 2.0, 3.0], host=["a", "a", "b"], min_rate=[0.5, 0.1, 0.0])
-    solution = fo.solve(fo.Problem(DELAY, full, 5.0, limits))
+    solution = fo.solve(fo.Problem(named.DELAY, full, 5.0, limits))
     assert np.all(np.abs(solution.rates - [0.5, 0.1, 4.4]) <= EXACT)
 
 
 def test_age_of_a_source_that_changes_very_fast() -> None:
     sources = fo.Sources(1.08e8, 9.33e7, refresh_cost=2.580735e-6, max_rate=0.085)
-    assert fo.solve(fo.Problem(AGE, sources, 67.0)).rates.tolist() == [0.085]
+    assert fo.solve(fo.Problem(named.AGE, sources, 67.0)).rates.tolist() == [0.085]
 
 
 def test_without_a_certificate_nothing_is_claimed() -> None:
-    problem = fo.Problem(DELAY, TWO, 3.0)
+    problem = fo.Problem(named.DELAY, TWO, 3.0)
     assert "Not certified" in repr(fo.solve(problem, certify=False))
     assert fo.solve(problem, Uniform(), certify=False).status is fo.Status.INACCURATE
 
 
 def test_an_objective_may_hold_arrays_for_a_cone_solver_too() -> None:
     weights = np.arange(1.0, 5.0)
-    objective = declared(lambda rate, _: cp.multiply(weights, cp.inv_pos(rate)))
+    objective = named.declared(lambda rate, _: cp.multiply(weights, cp.inv_pos(rate)))
     problem = fo.Problem(objective, fo.Sources(np.ones(4), max_rate=[0.001, 9.0, 9.0, 9.0]), 5.0)
     exact, conic = fo.solve(problem), fo.solve(problem, Conic())
     assert abs(exact.value - conic.value) <= CONIC * exact.value
 
 
 def problem_with(host: Any, limit: Any) -> fo.Problem:  # noqa: ANN401
-    return fo.Problem(DELAY, fo.Sources([1, 2], host=host), 5.0, {"a": limit})
+    return fo.Problem(named.DELAY, fo.Sources([1, 2], host=host), 5.0, {"a": limit})
 
 
 def test_refusals_stay_in_the_family() -> None:
-    problem, nonsense = fo.Problem(DELAY, TWO, 3.0), "a"
+    problem, nonsense = fo.Problem(named.DELAY, TWO, 3.0), "a"
     price: Any = nonsense
     refused("mixed kinds", problem_with, ["a", None], 1.0)
     refused("'a': 'x'", problem_with, ["a", "b"], "x")
@@ -267,7 +261,7 @@ def test_fetches_that_never_fail_and_cost_nothing_more_are_plain_ones(refresh: f
 def test_enough_for_every_request_is_the_request_rate(window: float | None) -> None:
     sources = fo.Sources([1.0, 2.0], request_rate=[3.0, 4.0], stale_while_revalidate=window)
     for bandwidth in (7.0, 70.0):
-        solution = fo.solve(fo.Problem(DELAY_ON_REQUEST, sources, bandwidth))
+        solution = fo.solve(fo.Problem(named.DELAY_ON_REQUEST, sources, bandwidth))
         assert solution.rates == pytest.approx([3.0, 4.0], rel=EXACT)
         assert solution.lifetimes == pytest.approx([0.0, 0.0], abs=SCALAR)
         assert solution.value == pytest.approx(0.0, abs=SCALAR) or window is not None

@@ -12,23 +12,11 @@ from freshopt.numerics.arrays import Array
 from freshopt.solvers import Uniform, WaterFilling
 from freshopt.solvers.mirror_descent import MirrorDescent
 from freshopt.solvers.projected_gradient import ProjectedGradient
-from tests.ground_truth import truth
+from tests.ground_truth import step_truth, truth
 from tests.ground_truth.cases import as_cost, as_problem
 from tests.ground_truth.cell_truth import CURVES
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present
 from tests.ground_truth.refusals import refused
-from tests.ground_truth.step_truth import (
-    CELLS,
-    StepCase,
-    best_rates,
-    exact_step,
-    mp,
-    relative_map,
-    require_feasible,
-    step_cases,
-    straight_map,
-    worst_exchange,
-)
 from tests.ground_truth.strata import matrix, stratified
 from tests.ground_truth.strategies import sample
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
@@ -45,7 +33,7 @@ class Wish(NamedTuple):
     noise: Array
 
 
-def wish_of(method: Method, case: StepCase, rates: Array) -> Wish:
+def wish_of(method: Method, case: step_truth.StepCase, rates: Array) -> Wish:
     """Return −∂/∂r of the distance that the step minimises, at its rates."""
     push = case.learning_rate * case.gradient
     if method is MirrorDescent:
@@ -54,50 +42,54 @@ def wish_of(method: Method, case: StepCase, rates: Array) -> Wish:
     return Wish(case.rates - push - rates, case.rates + np.abs(push) + rates + case.bandwidth)
 
 
-def require_exact(method: Method, case: StepCase, digits: int = 40) -> None:
+def require_exact(method: Method, case: step_truth.StepCase, digits: int = 40) -> None:
     rates = method.step(*case.arguments())
-    require_feasible(case, rates)
+    step_truth.require_feasible(case, rates)
     mirror = method is MirrorDescent
-    expected = exact_step(case, relative_map if mirror else straight_map, digits)
+    expected = step_truth.exact_step(
+        case, step_truth.relative_map if mirror else step_truth.straight_map, digits
+    )
     slack = 0.0 if mirror else EXACT * case.bandwidth
     assert np.all(np.abs(rates - expected) <= SCALAR * expected + slack)
 
 
-def require_conditions(method: Method, case: StepCase) -> None:
+def require_conditions(method: Method, case: step_truth.StepCase) -> None:
     rates = method.step(*case.arguments())
-    require_feasible(case, rates)
-    assert worst_exchange(case, rates, *wish_of(method, case, rates)) <= EXACT
+    step_truth.require_feasible(case, rates)
+    assert step_truth.worst_exchange(case, rates, *wish_of(method, case, rates)) <= EXACT
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("method", METHODS)
-@given(case=step_cases(decades=2))
+@given(case=step_truth.step_cases(decades=2))
 @settings(max_examples=150, deadline=None)
-def test_step_is_the_exact_solution(method: Method, case: StepCase) -> None:
+def test_step_is_the_exact_solution(method: Method, case: step_truth.StepCase) -> None:
     require_exact(method, case)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("method", METHODS)
-@given(case=step_cases(decades=2, largest=6, hosts=2))
+@given(case=step_truth.step_cases(decades=2, largest=6, hosts=2))
 @settings(max_examples=40, deadline=None)
-def test_step_with_host_limits_is_the_exact_solution(method: Method, case: StepCase) -> None:
+def test_step_with_host_limits_is_the_exact_solution(method: Method, case: step_truth.StepCase) -> None:
     require_exact(method, case, digits=28)
 
 
 @pytest.mark.parametrize("method", METHODS)
-@given(case=step_cases(decades=8))
+@given(case=step_truth.step_cases(decades=8))
 @settings(max_examples=300, deadline=None)
 @pytest.mark.exhaustive
-def test_no_feasible_exchange_between_two_sources_is_nearer(method: Method, case: StepCase) -> None:
+def test_no_feasible_exchange_between_two_sources_is_nearer(
+    method: Method, case: step_truth.StepCase
+) -> None:
     require_conditions(method, case)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("method", METHODS)
-@given(case=step_cases(decades=8, largest=12, hosts=3))
+@given(case=step_truth.step_cases(decades=8, largest=12, hosts=3))
 @settings(max_examples=500, deadline=None)
-def test_no_feasible_exchange_within_host_limits_is_nearer(method: Method, case: StepCase) -> None:
+def test_no_feasible_exchange_within_host_limits_is_nearer(method: Method, case: step_truth.StepCase) -> None:
     require_conditions(method, case)
 
 
@@ -150,7 +142,7 @@ def test_all_at_their_bounds(method: Method) -> None:
     ),
 )
 def test_full_solves_reach_the_optimum(method: Method, name: str, refresh: str, n: int) -> None:
-    cost_of, marginal_of = CELLS[name, refresh]
+    cost_of, marginal_of = step_truth.CELLS[name, refresh]
     rng = np.random.default_rng(n)
     d, w = rng.lognormal(0.0, 1.0, n), rng.lognormal(0.0, 1.0, n)
     cost = rng.uniform(0.5, 2.0, n)
@@ -166,7 +158,7 @@ def test_full_solves_reach_the_optimum(method: Method, name: str, refresh: str, 
     assert solution.status is fo.Status.OPTIMAL
     assert present(solution.certificate).relative_gap <= 1e-7
     with np.errstate(all="ignore"):
-        expected = best_rates(lambda r: w * marginal_of(r, d), 0.4 * n, lower, upper, cost)
+        expected = step_truth.best_rates(lambda r: w * marginal_of(r, d), 0.4 * n, lower, upper, cost)
         best, reached = (float(np.sum(w * cost_of(r, d))) for r in (expected, solution.rates))
     assert abs(reached - best) <= CONIC * abs(best)
     assert np.sum(np.abs(solution.rates - expected)) <= 0.005 * np.sum(expected)
@@ -257,9 +249,13 @@ def test_an_event_too_coarse_to_lie_on_either_side_of_two_others() -> None:
     low = np.array([0.1, 1.0, 0.1, 1.0, 1.0, 0.0, 1.0, 1.7e7])
     high = np.array([1.1, 2.0, 0.1, 2.0, 2.0, 1.0, 2.0, 1.7e7 + 1])
     limits = np.array([17000004.117001005, 0.10000100010000001])
-    case = StepCase(q, g, 17000004.217001002, low, high, 1.0, np.array([1, 0, 0, 0, 0, 0, 0, 0]), limits)
+    case = step_truth.StepCase(
+        q, g, 17000004.217001002, low, high, 1.0, np.array([1, 0, 0, 0, 0, 0, 0, 0]), limits
+    )
     rates = MirrorDescent.step(*case.arguments())
-    expected = exact_step(case, lambda q, slope: 1 / (1 / q + slope) if 1 / q + slope > 0 else mp.inf)
+    expected = step_truth.exact_step(
+        case, lambda q, slope: 1 / (1 / q + slope) if 1 / q + slope > 0 else step_truth.mp.inf
+    )
     assert np.allclose(rates, expected, rtol=CONIC, atol=0.0)  # an ulp of the sum is 4e-7 of the sixth rate
 
 

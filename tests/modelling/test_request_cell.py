@@ -16,17 +16,8 @@ from freshopt.errors import ObjectiveError, SolverRefusedError, SourceDataError
 from freshopt.problems import BinaryCost, ExpectedPenalty, PiecewiseLinearCost, PowerCost, SynchronizationCost
 from freshopt.solvers import AutomataTree, ClosedForm, Conic, SeparableNewton, WaterFilling
 from tests.contracts.test_contract import check_against_truth
-from tests.ground_truth.named import (
-    AGE_ON_REQUEST,
-    BINARY,
-    BINARY_ON_REQUEST,
-    BINARY_PERIODIC,
-    DELAY_ON_REQUEST,
-    HARMONIC_ON_REQUEST,
-    ON_REQUEST,
-    PERIODIC,
-    present,
-)
+from tests.ground_truth import named
+from tests.ground_truth.named import present
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.strata import exhaustive
 from tests.ground_truth.strategies import sample
@@ -37,7 +28,7 @@ from tests.modelling.test_failing_fetches import both, names
 TRIPLES = [(1.0, 0.5, 3.0), (1.0, 1.0, 0.2), (0.05, 2.0, 10.0), (5.0, 0.7, 1.0)]
 
 
-def objectives(refresh: fo.Refresh = ON_REQUEST) -> list[fo.Objective]:
+def objectives(refresh: fo.Refresh = named.ON_REQUEST) -> list[fo.Objective]:
     late = PiecewiseLinearCost(slopes=[0.0, 1.0], intercepts=[0.0, -2.0])
     return [*both(refresh), SynchronizationCost(late, refresh)]
 
@@ -90,10 +81,10 @@ def test_requests_see_what_the_formulas_say(triple: tuple[float, float, float]) 
     seen = requests_see(d, asked, life, seed=7)
     rate = 1.0 / (life + 1.0 / asked)
     for key, objective in (
-        ("stale", BINARY_ON_REQUEST),
-        ("missed", DELAY_ON_REQUEST),
-        ("harmonic", HARMONIC_ON_REQUEST),
-        ("age", AGE_ON_REQUEST),
+        ("stale", named.BINARY_ON_REQUEST),
+        ("missed", named.DELAY_ON_REQUEST),
+        ("harmonic", named.HARMONIC_ON_REQUEST),
+        ("age", named.AGE_ON_REQUEST),
     ):
         mean, error = seen[key]
         assert abs(cost_of(objective, d, asked, rate) - mean) < 4.0 * error, key
@@ -104,11 +95,11 @@ def test_cost_is_the_integral_of_the_cost_of_age(triple: tuple[float, float, flo
     d, asked, life = triple
     rate = 1.0 / (life + 1.0 / asked)
     for objective, curve in (
-        (BINARY_ON_REQUEST, lambda s: 1.0 - math.exp(-d * s)),
-        (DELAY_ON_REQUEST, lambda s: d * s),
-        (AGE_ON_REQUEST, lambda s: s - (1.0 - math.exp(-d * s)) / d),
-        (SynchronizationCost(PowerCost(1.0, 2.0), ON_REQUEST), lambda s: s * s),
-        (SynchronizationCost(PowerCost(1.0, 1.0, cap=0.5), ON_REQUEST), lambda s: min(s, 0.5)),
+        (named.BINARY_ON_REQUEST, lambda s: 1.0 - math.exp(-d * s)),
+        (named.DELAY_ON_REQUEST, lambda s: d * s),
+        (named.AGE_ON_REQUEST, lambda s: s - (1.0 - math.exp(-d * s)) / d),
+        (SynchronizationCost(PowerCost(1.0, 2.0), named.ON_REQUEST), lambda s: s * s),
+        (SynchronizationCost(PowerCost(1.0, 1.0, cap=0.5), named.ON_REQUEST), lambda s: min(s, 0.5)),
     ):
         integral, _ = quad(curve, 0.0, life, points=[min(0.5, life)], epsabs=0.0, epsrel=1e-13)
         assert cost_of(objective, d, asked, rate) == pytest.approx(rate * integral, rel=1e-12), objective
@@ -119,10 +110,10 @@ def test_closed_forms() -> None:
     for d, asked, life in TRIPLES:
         rate = 1.0 / (life + 1.0 / asked)
         fresh = rate / asked + rate / d * -math.expm1(-d * life)
-        assert 1.0 - cost_of(BINARY_ON_REQUEST, d, asked, rate) == pytest.approx(fresh, rel=1e-12)
+        assert 1.0 - cost_of(named.BINARY_ON_REQUEST, d, asked, rate) == pytest.approx(fresh, rel=1e-12)
         delay = d * (asked - rate) ** 2 / (2.0 * asked**2 * rate)
-        assert cost_of(DELAY_ON_REQUEST, d, asked, rate) == pytest.approx(delay, rel=1e-12)
-    assert 1.0 - cost_of(BINARY_ON_REQUEST, 1.0, 0.5, 0.2) == pytest.approx(0.590, abs=5e-4)
+        assert cost_of(named.DELAY_ON_REQUEST, d, asked, rate) == pytest.approx(delay, rel=1e-12)
+    assert 1.0 - cost_of(named.BINARY_ON_REQUEST, 1.0, 0.5, 0.2) == pytest.approx(0.590, abs=5e-4)
 
 
 @pytest.mark.parametrize("objective", objectives(), ids=names)
@@ -152,7 +143,7 @@ def test_marginal_is_the_slope_and_its_inverse_undoes_it(objective: fo.Objective
 
 @pytest.mark.parametrize("objective", objectives(), ids=names)
 def test_many_requests_make_it_periodic(objective: fo.Objective) -> None:
-    plain = objectives(PERIODIC)[[repr(each) for each in objectives()].index(repr(objective))]
+    plain = objectives(named.PERIODIC)[[repr(each) for each in objectives()].index(repr(objective))]
     d, rates = np.array([0.1, 1.0, 30.0]), np.array([0.5, 0.05, 2.0])
     asked = fo.Problem(objective, fo.Sources(d, 1.0, request_rate=1e14), bandwidth=9.0).numerics
     periodic = present(fo.Problem(plain, fo.Sources(d, 1.0), bandwidth=9.0).numerics)
@@ -189,27 +180,27 @@ def test_cones_agree(objective: fo.Objective, budget: float) -> None:
 
 def test_more_bandwidth_than_requests_leaves_nothing_stale() -> None:
     sources = fo.Sources([1.0, 2.0], request_rate=[0.5, 4.0])
-    solution = fo.solve(fo.Problem(BINARY_ON_REQUEST, sources, bandwidth=9.0))
+    solution = fo.solve(fo.Problem(named.BINARY_ON_REQUEST, sources, bandwidth=9.0))
     assert solution.value == pytest.approx(4.5)  # Σ importance, which is the request rate
     assert solution.price == 0.0
 
 
 def test_lifetimes_and_the_table() -> None:
     sources = fo.Sources([1.0, 1.0, 1e6], [1.0, 1.0, 1e-9], request_rate=[0.5, 4.0, 1.0])
-    solution = fo.solve(fo.Problem(BINARY_ON_REQUEST, sources, bandwidth=1.0))
+    solution = fo.solve(fo.Problem(named.BINARY_ON_REQUEST, sources, bandwidth=1.0))
     assert solution.rates[2] == 0.0
     assert solution.lifetimes[2] == math.inf
     assert np.allclose(1.0 / (solution.lifetimes[:2] + 1.0 / np.array([0.5, 4.0])), solution.rates[:2])
     assert solution.to_frame()["lifetime"].to_list()[2] is None
     refused(r"no refresh times.*solution.lifetimes", fo.schedule, solution, 7.0)
-    periodic = fo.solve(fo.Problem(BINARY_PERIODIC, sources, bandwidth=1.0))
+    periodic = fo.solve(fo.Problem(named.BINARY_PERIODIC, sources, bandwidth=1.0))
     with pytest.raises(fo.ObjectiveError, match=r"refreshes no copies on request"):
         _ = periodic.lifetimes
 
 
 def test_formulas_of_rates_and_learners_that_poll_refuse_requests() -> None:
     """Square roots are not optimal here (a fifth was lost), and polls do not see what requests see."""
-    problem = fo.Problem(DELAY_ON_REQUEST, fo.Sources([1.0, 4.0], 1.0, request_rate=1.0), 1.0)
+    problem = fo.Problem(named.DELAY_ON_REQUEST, fo.Sources([1.0, 4.0], 1.0, request_rate=1.0), 1.0)
     for solver, words in ((ClosedForm(), "wait for no request"), (AutomataTree(), "refreshed on request")):
         solution = fo.solve(problem, solver, throw=False)
         assert solution.status is fo.Status.REFUSED
@@ -218,7 +209,7 @@ def test_formulas_of_rates_and_learners_that_poll_refuse_requests() -> None:
 
 def test_no_declaration_of_windows_is_a_refusal() -> None:
     sources = fo.Sources([1.0, 4.0], request_rate=1.0, stale_while_revalidate=1.0)
-    cost = SynchronizationCost(PowerCost(1.0, 1.0), ON_REQUEST)
+    cost = SynchronizationCost(PowerCost(1.0, 1.0), named.ON_REQUEST)
     solution = fo.solve(fo.Problem(cost, sources, 1.0), SeparableNewton(), throw=False)
     assert solution.status is fo.Status.REFUSED
     assert "stale-while-revalidate has a cone form for" in solution.note
@@ -234,14 +225,14 @@ def test_importance_is_the_request_rate_unless_given() -> None:
 
 def test_refusals() -> None:
     asked = fo.Sources([1.0, 2.0], request_rate=[0.5, 4.0])
-    fresh = BINARY_ON_REQUEST
+    fresh = named.BINARY_ON_REQUEST
     refused(r"request_rate out of range for source 0: -1", fo.Sources, [1.0, 2.0], request_rate=[-1.0, 1.0])
     with pytest.raises(fo.SourceDataError, match=r"change_rate has length 2 but request_rate has 3"):
         fo.Sources([1.0, 2.0], request_rate=[1.0, 1.0, 1.0])
     with pytest.raises(fo.ObjectiveError, match=r"needs request rates"):
         fo.Problem(fresh, fo.Sources([1.0, 2.0]), bandwidth=1.0)
     with pytest.raises(fo.ObjectiveError, match=r"ExpectedPenalty has no cell for refreshes on request"):
-        ExpectedPenalty(np.sqrt, ON_REQUEST)
+        ExpectedPenalty(np.sqrt, named.ON_REQUEST)
     announced = fo.Sources([1.0, 2.0], request_rate=1.0, signalled=[True, False])
     with pytest.raises(fo.ObjectiveError, match=r"waits for requests, not for signals"):
         fo.Problem(fresh, announced, bandwidth=1.0)
@@ -280,13 +271,16 @@ def ein(u: float) -> float:
 
 
 CURVES: list[tuple[fo.Objective, Callable[[float, float], float]]] = [
-    (BINARY_ON_REQUEST, lambda d, s: -math.expm1(-d * s)),
-    (DELAY_ON_REQUEST, lambda d, s: d * s),
-    (AGE_ON_REQUEST, lambda d, s: age(d * s) / d),
-    (HARMONIC_ON_REQUEST, lambda d, s: ein(d * s)),
-    (SynchronizationCost(PowerCost(1.0, 0.5), ON_REQUEST), lambda _, s: math.sqrt(s)),
-    (SynchronizationCost(PowerCost(1.0, 2.0), ON_REQUEST), lambda _, s: s * s),
-    (SynchronizationCost(PowerCost(1.0, 0.5, cap=1.5), ON_REQUEST), lambda _, s: min(math.sqrt(s), 1.5)),
+    (named.BINARY_ON_REQUEST, lambda d, s: -math.expm1(-d * s)),
+    (named.DELAY_ON_REQUEST, lambda d, s: d * s),
+    (named.AGE_ON_REQUEST, lambda d, s: age(d * s) / d),
+    (named.HARMONIC_ON_REQUEST, lambda d, s: ein(d * s)),
+    (SynchronizationCost(PowerCost(1.0, 0.5), named.ON_REQUEST), lambda _, s: math.sqrt(s)),
+    (SynchronizationCost(PowerCost(1.0, 2.0), named.ON_REQUEST), lambda _, s: s * s),
+    (
+        SynchronizationCost(PowerCost(1.0, 0.5, cap=1.5), named.ON_REQUEST),
+        lambda _, s: min(math.sqrt(s), 1.5),
+    ),
 ]
 
 
@@ -340,7 +334,7 @@ def test_fresh_share_is_the_closed_form() -> None:
     for d, asked, life, window in WINDOWS:
         rate = 1.0 / (life + 1.0 / asked)
         sources = fo.Sources(d, 1.0, request_rate=asked, stale_while_revalidate=window)
-        solution = fo.solve(fo.Problem(BINARY_ON_REQUEST, sources, bandwidth=rate))
+        solution = fo.solve(fo.Problem(named.BINARY_ON_REQUEST, sources, bandwidth=rate))
         stored = -math.expm1(-d * life) / d
         left = math.exp(-d * life)
         shown = left * -math.expm1(-(asked + d) * window) / (asked + d) + math.exp(-asked * window) / asked
@@ -351,10 +345,10 @@ def test_fresh_share_is_the_closed_form() -> None:
 
 def test_requests_and_time_are_told_apart() -> None:
     sources = fo.Sources(1.0, 1.0, request_rate=0.5)
-    solution = fo.solve(fo.Problem(BINARY_ON_REQUEST, sources, bandwidth=0.2))
+    solution = fo.solve(fo.Problem(named.BINARY_ON_REQUEST, sources, bandwidth=0.2))
     assert solution.lifetimes[0] == pytest.approx(3.0)
     assert (round(solution.value, 3), round(solution.time_average, 3)) == (0.590, 0.197)
-    plain = fo.solve(fo.Problem(BINARY, sources, bandwidth=0.2))
+    plain = fo.solve(fo.Problem(named.BINARY, sources, bandwidth=0.2))
     with pytest.raises(ObjectiveError, match=r"refreshes no copies on request: its value is the average"):
         _ = plain.time_average
 
@@ -374,7 +368,7 @@ def test_events_agree() -> None:
     error = np.std(stale - seen * requests) * math.sqrt(cycles) / requests.sum()
     sources = fo.Sources(d, 1.0, request_rate=asked, stale_while_revalidate=window)
     rate = 1.0 / (life + 1.0 / asked)
-    solution = fo.solve(fo.Problem(BINARY_ON_REQUEST, sources, bandwidth=rate))
+    solution = fo.solve(fo.Problem(named.BINARY_ON_REQUEST, sources, bandwidth=rate))
     assert abs(1.0 - solution.value - seen) < 3.0 * error
     span, fresh = life + expired, np.minimum(first, life + expired)
     average = fresh.sum() / span.sum()
@@ -466,10 +460,10 @@ def test_refusals_of_windows() -> None:
     with pytest.raises(SourceDataError, match=r"stale_while_revalidate out of range for source 0: -1"):
         fo.Sources(1.0, request_rate=1.0, stale_while_revalidate=-1.0)
     sources = fo.Sources([1.0, 2.0], request_rate=1.0, stale_while_revalidate=1.0)
-    deadline = SynchronizationCost(PiecewiseLinearCost([0.0, 1.0], [0.0, -2.0]), ON_REQUEST)
+    deadline = SynchronizationCost(PiecewiseLinearCost([0.0, 1.0], [0.0, -2.0]), named.ON_REQUEST)
     with pytest.raises(ObjectiveError, match=r"no cell for stale-while-revalidate windows"):
         fo.Problem(deadline, sources, bandwidth=1.0)
-    for objective in (AGE_ON_REQUEST, SynchronizationCost(BinaryCost(), ON_REQUEST)):
+    for objective in (named.AGE_ON_REQUEST, SynchronizationCost(BinaryCost(), named.ON_REQUEST)):
         problem = fo.Problem(objective, sources, bandwidth=1.0)
         refused(r"stale-while-revalidate has a cone form for binary", problem.to_cvxpy, error=ObjectiveError)
         with pytest.raises(SolverRefusedError, match=r"knows no stale-while-revalidate windows"):

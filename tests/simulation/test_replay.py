@@ -10,25 +10,16 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.problems import (
-    AccumulatedDelay,
-    Age,
-    BinaryFreshness,
-    ExpectedPenalty,
-    HarmonicStaleness,
-    PollingKnapsack,
-    PowerCost,
-    SynchronizationCost,
-)
+from freshopt import problems
 from freshopt.scheduling.expected_cost import expected_value
 from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 OBJECTIVES: dict[str, type[Any]] = {
-    "binary": BinaryFreshness,
-    "harmonic": HarmonicStaleness,
-    "delay": AccumulatedDelay,
-    "age": Age,
+    "binary": problems.BinaryFreshness,
+    "harmonic": problems.HarmonicStaleness,
+    "delay": problems.AccumulatedDelay,
+    "age": problems.Age,
 }
 POISSON, PERIODIC = fo.Refresh.POISSON, fo.Refresh.PERIODIC
 
@@ -47,7 +38,7 @@ def test_five_events_by_hand() -> None:
     # Refreshed at 14 and at 16, with the change there: after it. Stale 11..14, 15..16 and 16.5..20 of 10..20;
     # two changes missed in 12..14, else one. Source 1 is there, and fresh, for 6 of the 10 days.
     plan = fo.Schedule([0, 1, 0], [4.0, 5.0, 6.0], horizon=10.0, rates=[0.2, 0.1], names=["a", "b"])
-    root = ExpectedPenalty(np.sqrt)
+    root = problems.ExpectedPenalty(np.sqrt)
     found = fo.replay(plan, five_events(), importance=[3.0, 1.0], objective=root)
     whole = 3.0 * 10.0 + 1.0 * 6.0
     by_hand = {
@@ -167,7 +158,7 @@ def test_what_a_solution_predicts_is_what_its_discipline_costs_in_the_long_run(
 @pytest.mark.exhaustive
 def test_costs_of_the_copys_age_are_the_expected_value_itself() -> None:
     sources = fo.Sources([1.0, 2.0, 3.0], [1.0, 5.0, 2.0])
-    power = SynchronizationCost(PowerCost(scale=[1.0, 2.0, 0.5], exponent=0.5))
+    power = problems.SynchronizationCost(problems.PowerCost(scale=[1.0, 2.0, 0.5], exponent=0.5))
     plan = fo.schedule({"a": 1.0, "b": 2.0, "c": 0.0}, 7.3, fo.scheduling.PoissonArrivals(seed=1))
     found = fo.replay(plan, fo.World.poisson(sources, seed=1), objective=power, runs=2, redraw=False)
     assert found.of(power).value == pytest.approx(expected_value(plan, power, sources), rel=SCALAR)
@@ -178,9 +169,9 @@ def test_costs_of_the_copys_age_are_the_expected_value_itself() -> None:
     again = fo.replay(plan, fo.World.poisson(sources, seed=1), objective=power, runs=2)
     assert again.of(power).value == pytest.approx(sum(pair) / 2.0, rel=SCALAR)
     assert again.of(power).error > 0.0
-    root = ExpectedPenalty(lambda m: np.asarray(m))
+    root = problems.ExpectedPenalty(lambda m: np.asarray(m))
     same = fo.replay(plan, fo.World.poisson(sources, seed=1), objective=root)
-    assert same.of(root) == same.of(AccumulatedDelay(fo.Refresh.POISSON))
+    assert same.of(root) == same.of(problems.AccumulatedDelay(fo.Refresh.POISSON))
 
 
 def test_a_share_of_signals_is_crawled_at_equal_numbers_beside_equal_gaps() -> None:
@@ -225,8 +216,12 @@ def test_a_share_of_signals_is_crawled_at_equal_numbers_beside_equal_gaps() -> N
         (lambda p, w: fo.replay(p, w, skip=99.0), fo.SourceDataError, "nothing is left to count"),
         (lambda p, w: fo.replay(p, w, runs=2), fo.SourceDataError, "happened once"),
         (lambda p, w: fo.replay(p, w, importance=0.0), fo.SourceDataError, "not all 0"),
-        (lambda p, w: fo.replay(p, w, objective=PollingKnapsack()), fo.ObjectiveError, "cannot be measured"),
-        (lambda p, w: fo.replay(p, w).of(PollingKnapsack()), fo.ObjectiveError, "was not measured"),
+        (
+            lambda p, w: fo.replay(p, w, objective=problems.PollingKnapsack()),
+            fo.ObjectiveError,
+            "cannot be measured",
+        ),
+        (lambda p, w: fo.replay(p, w).of(problems.PollingKnapsack()), fo.ObjectiveError, "was not measured"),
         (
             lambda p, w: fo.replay(p, w, requests=([0], [99.0])),
             fo.SourceDataError,
