@@ -10,8 +10,6 @@ that are not asked for stay as they were saved. A page has a comment ``<!-- rows
 beside the measurement; the tests hold every record to them, and every page to the records.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import importlib.metadata

@@ -1,7 +1,5 @@
 """The objectives that are measured, by the names that tables give them."""
 
-from __future__ import annotations
-
 import freshopt as fo
 from freshopt.problems import (
     AccumulatedDelay,

@@ -7,8 +7,6 @@ Every run draws the same examples, so that a change that breaks nothing fails no
 ``sampled(4)`` every run has each fourth set of parameters; the others are exhaustive.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import zlib

@@ -4,8 +4,6 @@
 of the checkout in a folder (by default, this one), so that two states of the house can be compared.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Many problems at once: each is what it is alone, and what closed forms and NumPy say."""
 
-from __future__ import annotations
-
 import math
 import pickle
 from dataclasses import replace
@@ -17,30 +15,21 @@ from freshopt.numerics.arrays import Array
 from freshopt.problems import PollingKnapsack, PowerCost, SynchronizationCost
 from freshopt.separable.tangents import Contradiction
 from freshopt.solvers import Uniform
-from tests.ground_truth.named import (
-    AGE,
-    AGE_PERIODIC,
-    BINARY,
-    BINARY_PERIODIC,
-    DELAY,
-    DELAY_PERIODIC,
-    HARMONIC,
-    HARMONIC_PERIODIC,
-    present,
-)
+from tests.ground_truth import named
+from tests.ground_truth.named import present
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.routes import compile_all
 from tests.ground_truth.tolerances import EXACT
 
 CELLS: dict[str, fo.Objective] = {
-    "harmonic": HARMONIC,
-    "harmonic periodic": HARMONIC_PERIODIC,
-    "binary": BINARY,
-    "binary periodic": BINARY_PERIODIC,
-    "delay": DELAY,
-    "delay periodic": DELAY_PERIODIC,
-    "age": AGE,
-    "age periodic": AGE_PERIODIC,
+    "harmonic": named.HARMONIC,
+    "harmonic periodic": named.HARMONIC_PERIODIC,
+    "binary": named.BINARY,
+    "binary periodic": named.BINARY_PERIODIC,
+    "delay": named.DELAY,
+    "delay periodic": named.DELAY_PERIODIC,
+    "age": named.AGE,
+    "age periodic": named.AGE_PERIODIC,
     "power": SynchronizationCost(PowerCost(2.0, 0.5)),
 }
 SIZES = (1, 2, 3, 700, 1, 100, 2500, 60)
@@ -149,7 +138,7 @@ def test_the_rates_of_delay_are_the_closed_form() -> None:
     n, offsets = sum(sizes), np.concatenate(([0], np.cumsum(sizes)))
     d, w = 10 ** rng.uniform(-6, 4, n), 10 ** rng.uniform(-6, 6, n)
     bandwidths = 10 ** rng.uniform(-6, 6, len(sizes))
-    found = fo.solve_many(DELAY, fo.Sources(d, w), offsets=offsets, bandwidths=bandwidths)
+    found = fo.solve_many(named.DELAY, fo.Sources(d, w), offsets=offsets, bandwidths=bandwidths)
     with mpmath.workdps(50):
         for k in range(len(sizes)):
             own = range(offsets[k], offsets[k + 1])
@@ -184,7 +173,7 @@ def test_jumps_of_many_for_a_small_bandwidth_are_proved(signalled: bool) -> None
     rng, n = np.random.default_rng(1), 3000
     d = rng.lognormal(size=n)
     sources = fo.Sources(d, d, signalled=np.full(n, signalled))
-    objective = BINARY if signalled else BINARY_PERIODIC
+    objective = named.BINARY if signalled else named.BINARY_PERIODIC
     found = fo.solve_many(objective, sources, offsets=[0, n], bandwidths=1e-4 * float(np.sum(d)))
     assert found.statuses == (fo.Status.OPTIMAL,)
     assert found.relative_gaps[0] <= EXACT
@@ -197,7 +186,7 @@ def test_a_source_may_leave_its_bound_beside_the_last_prices() -> None:
     """Left at 0 by the three evaluations, it takes 1.7e-4 of the bandwidth at the price they lead to."""
     d, w = (each[263_000:264_000] for each in np.random.default_rng(1).lognormal(size=(2, 10**6)))
     found = fo.solve_many(
-        BINARY_PERIODIC, fo.Sources(d, w), offsets=[0, 1000], bandwidths=0.5 * float(d.sum())
+        named.BINARY_PERIODIC, fo.Sources(d, w), offsets=[0, 1000], bandwidths=0.5 * float(d.sum())
     )
     assert not found.alone
     assert found.relative_gaps[0] <= EXACT
@@ -208,12 +197,12 @@ def test_a_source_may_leave_its_bound_beside_the_last_prices() -> None:
 def test_an_answer_does_not_depend_on_its_neighbours() -> None:
     rng = np.random.default_rng(1)
     sources, offsets, bandwidths = groups(rng, (40,) * 20, ill=True, bounded=True)
-    together = fo.solve_many(HARMONIC, sources, offsets=offsets, bandwidths=bandwidths)
-    again = fo.solve_many(HARMONIC, sources, offsets=offsets, bandwidths=bandwidths)
+    together = fo.solve_many(named.HARMONIC, sources, offsets=offsets, bandwidths=bandwidths)
+    again = fo.solve_many(named.HARMONIC, sources, offsets=offsets, bandwidths=bandwidths)
     assert together.rates.tolist() == again.rates.tolist()
     for k in (0, 7, 19):
         own = slice(int(offsets[k]), int(offsets[k + 1]))
-        alone = fo.solve_many(HARMONIC, sources.take(own), offsets=[0, 40], bandwidths=bandwidths[k])
+        alone = fo.solve_many(named.HARMONIC, sources.take(own), offsets=[0, 40], bandwidths=bandwidths[k])
         assert np.allclose(alone.rates, together.rates[own], rtol=EXACT, atol=0.0)
         assert alone.prices[0] == pytest.approx(together.prices[k], rel=EXACT)
 
@@ -226,7 +215,7 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     rates = []
     for threads in ("1", "2", "3"):
         monkeypatch.setenv("FRESHOPT_THREADS", threads)
-        found = fo.solve_many(BINARY, sources, offsets=offsets, bandwidths=bandwidths)
+        found = fo.solve_many(named.BINARY, sources, offsets=offsets, bandwidths=bandwidths)
         rates.append(found.rates.tolist())
     assert rates[0] == rates[1] == rates[2]
 
@@ -237,15 +226,15 @@ def test_problems_of_all_kinds_keep_their_order() -> None:
     sources = fo.Sources(rng.lognormal(size=30), rng.lognormal(size=30), host=["a"] * 10 + ["b"] * 20)
     single = fo.Sources(rng.lognormal(size=9).astype(np.float32), 2.0)
     problems = [
-        fo.Problem(HARMONIC, sources, 5.0),
-        fo.Problem(BINARY, single, 3.0),
-        fo.Problem(HARMONIC, sources, 5.0, {"a": 0.5}),
-        fo.Problem(HARMONIC, sources, 7.0),
-        fo.Problem(DELAY, sources, 5.0, constraints=[fo.Budget(4.0, cost=2.0, name="kB")]),
+        fo.Problem(named.HARMONIC, sources, 5.0),
+        fo.Problem(named.BINARY, single, 3.0),
+        fo.Problem(named.HARMONIC, sources, 5.0, {"a": 0.5}),
+        fo.Problem(named.HARMONIC, sources, 7.0),
+        fo.Problem(named.DELAY, sources, 5.0, constraints=[fo.Budget(4.0, cost=2.0, name="kB")]),
         fo.Problem(PollingKnapsack(), single, 1.0),
-        fo.Problem(HARMONIC, single, 7.0),
+        fo.Problem(named.HARMONIC, single, 7.0),
         fo.Problem(SynchronizationCost(PowerCost(1.0, 0.5)), single, 7.0),
-        fo.Problem(BINARY, fo.Sources([1.0, 2.0], signalled=[True, False]), 1.0),
+        fo.Problem(named.BINARY, fo.Sources([1.0, 2.0], signalled=[True, False]), 1.0),
     ]
     found = fo.solve_many(iter(problems))
     assert [len(one.rates) for one in found] == [len(problem.sources) for problem in problems]
@@ -262,7 +251,7 @@ def test_problems_of_all_kinds_keep_their_order() -> None:
 
 def test_the_result_is_a_sequence() -> None:
     sources = fo.Sources([1.0, 4.0, 1.0, 9.0, 4.0])
-    found = fo.solve_many(DELAY, sources, offsets=[0, 2, 5], bandwidths=[3.0, 12.0])
+    found = fo.solve_many(named.DELAY, sources, offsets=[0, 2, 5], bandwidths=[3.0, 12.0])
     assert repr(found).startswith("Solutions(2 problems of 2..3 sources: 2 optimal; relative gaps <= ")
     assert [one.value for one in found[::-1]] == pytest.approx([3.0, 3.0], rel=EXACT)
     assert found[-1].price == found.prices[1]
@@ -278,7 +267,7 @@ def test_the_result_is_a_sequence() -> None:
 @pytest.mark.exhaustive
 def test_what_cannot_be_done_is_named() -> None:
     sources = fo.Sources([1.0, 4.0, 1.0], min_rate=[0.0, 2.0, 0.0])
-    delay = DELAY
+    delay = named.DELAY
     with pytest.raises(fo.InfeasibleProblemError, match=r"problem 1: lower bounds need 2 .* is 1 "):
         fo.solve_many(delay, sources, offsets=[0, 1, 3], bandwidths=[3.0, 1.0])
     found = fo.solve_many(delay, sources, offsets=[0, 1, 3], bandwidths=[3.0, 1.0], throw=False)
@@ -314,7 +303,7 @@ def test_what_cannot_be_done_is_named() -> None:
 def test_bandwidth_for_all_is_free() -> None:
     """Where max_rate takes less than the bandwidth, the price is 0."""
     sources = fo.Sources([1.0, 4.0, 1.0], max_rate=[1.0, 2.0, math.inf], importance=[1.0, 1.0, 0.0])
-    found = fo.solve_many(DELAY, sources, offsets=[0, 2, 3], bandwidths=[5.0, 1.0])
+    found = fo.solve_many(named.DELAY, sources, offsets=[0, 2, 3], bandwidths=[5.0, 1.0])
     assert found.prices.tolist() == [0.0, 0.0]
     assert found.rates[:2].tolist() == [1.0, 2.0]
     assert found.values[1] == 0.0
@@ -330,7 +319,7 @@ def test_a_group_that_may_never_be_refreshed_is_infeasible_alone(
     if compiled:
         compile_all(monkeypatch)
     sources = fo.Sources([1.0, 4.0, 1.0], max_rate=[math.inf, math.inf, 0.0])
-    delay, offsets = DELAY, [0, 2, 3]
+    delay, offsets = named.DELAY, [0, 2, 3]
     found = fo.solve_many(delay, sources, offsets=offsets, bandwidths=3.0, throw=False)
     assert found.statuses == (fo.Status.OPTIMAL, fo.Status.INFEASIBLE)
     assert found.rates[:2].tolist() == pytest.approx([1.0, 2.0], rel=EXACT)

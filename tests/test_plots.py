@@ -1,7 +1,5 @@
 """Plots of results: what a picture shows is what the result holds, read from Matplotlib's own objects."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from typing import Any

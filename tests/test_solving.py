@@ -1,7 +1,5 @@
 """The front door: statuses, what is thrown, starts, the frontier, and how results print."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

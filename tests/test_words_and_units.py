@@ -1,7 +1,5 @@
 """Numbers as text, and units of time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -10,17 +8,8 @@ import numpy as np
 import pytest
 
 import freshopt as fo
+from freshopt import units
 from freshopt.formatting import WIDTH, percent, table
-from freshopt.units import (
-    SECONDS,
-    check_time_unit,
-    convert_time,
-    duration_of,
-    gap_of,
-    parse_duration,
-    parse_rate,
-    rate_of,
-)
 from tests.ground_truth.refusals import refused, refusing
 
 HEADS = ("", "refreshes per day", "predicted", "staleness (lower is better)", "± error", "time fresh")
@@ -83,7 +72,7 @@ def test_what_is_near_100_percent_is_not_100_percent(share: float, shown: str) -
     ],
 )
 def test_durations(text: str, unit: str, expected: float) -> None:
-    assert abs(parse_duration(text, unit) - expected) <= 1e-15 * expected
+    assert abs(units.parse_duration(text, unit) - expected) <= 1e-15 * expected
 
 
 @pytest.mark.parametrize(
@@ -110,7 +99,7 @@ def test_durations(text: str, unit: str, expected: float) -> None:
     ],
 )
 def test_rates(text: str, unit: str, expected: float) -> None:
-    assert abs(parse_rate(text, unit) - expected) <= 1e-15 * expected
+    assert abs(units.parse_rate(text, unit) - expected) <= 1e-15 * expected
 
 
 @pytest.mark.parametrize(
@@ -132,7 +121,7 @@ def test_rates(text: str, unit: str, expected: float) -> None:
     ],
 )
 def test_what_cannot_be_read_is_shown(text: str) -> None:
-    for parse, example in ((parse_duration, "7d"), (parse_rate, "200/day")):
+    for parse, example in ((units.parse_duration, "7d"), (units.parse_rate, "200/day")):
         with pytest.raises(fo.SourceDataError) as caught:
             parse(text, "day")
         assert repr(text) in str(caught.value)
@@ -140,10 +129,10 @@ def test_what_cannot_be_read_is_shown(text: str) -> None:
 
 
 def test_times_are_timedeltas_too_and_rates_are_not() -> None:
-    assert duration_of("horizon", timedelta(hours=36), "day") == 1.5
-    assert gap_of("gap", timedelta(0), "day") == 0.0
-    refused("horizon is -1", duration_of, "horizon", timedelta(days=-1), "day")
-    refused(r"a time\. Pass a rate such as 200/day", rate_of, "bandwidth", timedelta(days=1), "day")
+    assert units.duration_of("horizon", timedelta(hours=36), "day") == 1.5
+    assert units.gap_of("gap", timedelta(0), "day") == 0.0
+    refused("horizon is -1", units.duration_of, "horizon", timedelta(days=-1), "day")
+    refused(r"a time\. Pass a rate such as 200/day", units.rate_of, "bandwidth", timedelta(days=1), "day")
 
 
 SOURCES = fo.Sources([1.0, 2.0], names=["a", "b"], host=["x", "y"], time_unit="hour")
@@ -205,21 +194,21 @@ def test_python_reads_text_as_the_command_line_does(
 
 
 def test_a_rate_is_no_duration_and_a_duration_no_rate() -> None:
-    refused(r"'7/day' is a rate, not a duration. Write it such as 7d", parse_duration, "7/day", "day")
-    refused(r"'7d' is a duration, not a rate. Write it such as 200/day", parse_rate, "7d", "day")
+    refused(r"'7/day' is a rate, not a duration. Write it such as 7d", units.parse_duration, "7/day", "day")
+    refused(r"'7d' is a duration, not a rate. Write it such as 200/day", units.parse_rate, "7d", "day")
 
 
 @pytest.mark.parametrize("text", ["-3d", "-3"])
 def test_negative_quantities_are_refused(text: str) -> None:
-    refused("negative", parse_duration, text, "day")
+    refused("negative", units.parse_duration, text, "day")
 
 
-@pytest.mark.parametrize("unit", SECONDS)
+@pytest.mark.parametrize("unit", units.SECONDS)
 def test_units_convert_there_and_back(unit: str) -> None:
-    assert check_time_unit(unit) == unit
-    assert abs(convert_time(convert_time(3.0, unit, "day"), "day", unit) - 3.0) <= 1e-15
+    assert units.check_time_unit(unit) == unit
+    assert abs(units.convert_time(units.convert_time(3.0, unit, "day"), "day", unit) - 3.0) <= 1e-15
 
 
 def test_an_unknown_unit_is_named() -> None:
-    refused(r"'month' is not known. Use one of second, minute", check_time_unit, "month")
-    refused(r"'dya' is not known. Did you mean 'day'\? Use one of second", check_time_unit, "dya")
+    refused(r"'month' is not known. Use one of second, minute", units.check_time_unit, "month")
+    refused(r"'dya' is not known. Did you mean 'day'\? Use one of second", units.check_time_unit, "dya")

@@ -7,8 +7,6 @@ periodic refreshes. Nothing is random but the sources, so that the tests compute
 tables of the page are from saved results of other benchmarks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -13,8 +13,6 @@ although their cost exceeds the exact dual's by more than 1e-5. ``raw`` is the d
 same solver without any scaling; ``--no-raw`` leaves it out, as one must for thousands of sources.
 """
 
-from __future__ import annotations
-
 import math
 import time
 import warnings

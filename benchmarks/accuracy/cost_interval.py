@@ -16,8 +16,6 @@ these count with the end that there is. No width is asked for where rates are so
 changes in all, where the oracle knows what no log tells.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from typing import Any

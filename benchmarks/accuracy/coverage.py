@@ -8,8 +8,6 @@ path: bodies that numba compiles are not seen by coverage, and the plan's module
 are run by the tests of the command line and of schedules.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

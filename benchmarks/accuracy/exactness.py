@@ -13,8 +13,6 @@ ones and both. Optimum and true gap are found in extended precision: a violation
 true one by more than 2e-18 of the costs and prices that it is a difference of.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import warnings

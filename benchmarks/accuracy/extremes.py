@@ -8,8 +8,6 @@ run with the problem that shows it.
     python -m benchmarks extremes --cases 3000 --seed 1
 """
 
-from __future__ import annotations
-
 import collections
 import warnings
 from collections.abc import Callable

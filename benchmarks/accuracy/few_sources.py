@@ -8,8 +8,6 @@ The regret is binary freshness lost by a plan from estimates, in percent of the 
 refreshes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 

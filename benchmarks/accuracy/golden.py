@@ -11,8 +11,6 @@ by more where several are optimal: then the saved prices must prove the new rate
 no more than twice what they were: where lower bounds leave a billionth of the bandwidth, they are rounding.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -22,8 +22,6 @@ expected: what names tell of some 200 sources gains nothing there, and is left o
 --save keeps benchmarks/results/held_out_sources.json.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

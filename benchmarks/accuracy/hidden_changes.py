@@ -18,8 +18,6 @@ Statements, of our own, written before the run of 200 seeds of each rhythm and o
 - a placebo is claimed in at most 10 % of the seeds of each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

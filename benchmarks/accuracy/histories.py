@@ -4,8 +4,6 @@ A folder of histories holds NAME.events.parquet (source, time in days, kind 0 wh
 for a change) and NAME.sources.parquet (source, start and stop in days).
 """
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple

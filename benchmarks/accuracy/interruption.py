@@ -8,8 +8,6 @@ or the new one. SIGINT must say "Aborted!" and leave nothing behind; what SIGKIL
 after the next run. As root on Linux it then mounts small file systems and lets `plan` run out of room there.
 """
 
-from __future__ import annotations
-
 import signal
 import tempfile
 from collections import Counter

@@ -9,8 +9,6 @@ the coverage at single rates, and "lowest" and "highest" the extremes over all o
 plan's cost `cost_interval.py` tells.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

@@ -19,8 +19,6 @@ of the test window's own counts, which are not known when a plan is made.
 --page writes the tables alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

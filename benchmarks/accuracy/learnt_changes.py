@@ -11,8 +11,6 @@ compared: cost saved by the learnt model, in percent of the other's, and the dis
 predicted over realised cost from 0, which it is to lessen. Predicted is under the posterior of the rates.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

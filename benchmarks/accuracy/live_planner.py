@@ -11,8 +11,6 @@ best rates for sources that change alike are there to see how much there is to b
 evidence has its numbers from it.
 """
 
-from __future__ import annotations
-
 import resource
 import tempfile
 import time

@@ -15,8 +15,6 @@ mutants of an earlier record that are still there, in whichever target their lin
 are gone. Targets are the files that define a name; a name that nothing defines any more ends the run.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import copy

@@ -9,8 +9,6 @@ freshness in worlds whose signals are drawn, and what does a plan lose whose qua
 instance of everything, for tests.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any

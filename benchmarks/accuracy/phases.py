@@ -24,8 +24,6 @@ Expected at a load of twice the mean, set down before the first run. Histories o
 writes the table alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -22,8 +22,6 @@ smoothing 0.5 on eol at 2 crawls, binary, gains -200 or less. The run prints whi
 is docs/evidence/policies.png.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

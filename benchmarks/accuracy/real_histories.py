@@ -17,8 +17,6 @@ discipline. --save keeps benchmarks/results/real_histories.json and writes its t
 of docs/evidence/benchmarks.md from it; --page writes the tables alone.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -10,8 +10,6 @@ each source counts until its own stop. What is kept are sums and no data; the pi
 is docs/evidence/load.png.
 """
 
-from __future__ import annotations
-
 import resource
 import time
 from collections.abc import Callable, Iterator

@@ -19,8 +19,6 @@ costs are expectations under the true rates, means over the second half.
 --page writes the tables alone. A run takes some ten minutes on one core.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -17,8 +17,6 @@ and both are measured in the changes of the second.
 `STATEMENTS` were written before the first run and are left as they were, whether they held or not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path

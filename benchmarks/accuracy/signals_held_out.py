@@ -14,8 +14,6 @@ FOLDER is as `histories.py` has it; without it, debian-uploads is what is measur
 `STATEMENTS` were written before the first run and are left as they were, whether they held or not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path

@@ -13,8 +13,6 @@ the second: "saving" is the share of crawls that the plan without signals needs 
 freshness. --data names a folder as `histories.py` has it; debian-uploads comes with freshopt.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path

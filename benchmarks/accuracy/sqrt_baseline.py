@@ -10,8 +10,6 @@ benchmarks/results/sqrt_baseline.json, docs/evidence/square-root.png and its tab
 docs/evidence/benchmarks.md; --page the last two from the saved results.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple

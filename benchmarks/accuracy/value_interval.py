@@ -20,8 +20,6 @@ show what is lost where the model holds.
 --page writes the table alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

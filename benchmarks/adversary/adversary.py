@@ -9,8 +9,6 @@ formulas of its own; `files` damages what the command line reads; `processes` ki
 surroundings away. What it finds is shrunk and printed as a script to paste; with --save the counts are kept.
 """
 
-from __future__ import annotations
-
 from benchmarks.adversary import files, problems, processes
 from benchmarks.harness import Claims, Measurement, Record
 

@@ -5,8 +5,6 @@ case, one number per source. Functions of u = change rate / rate are without can
 positive terms or alternate with a ratio below a half. Nothing here is shared with freshopt.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

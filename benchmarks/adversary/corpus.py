@@ -1,7 +1,5 @@
 """Valid inputs of every format that the command line reads, command lines, and damage to files."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """Random cases over the whole grammar of inputs, and smaller ones with the same finding."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

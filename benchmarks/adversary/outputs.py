@@ -1,7 +1,5 @@
 """Commands in a folder of inputs, what they write, and what is left when they are killed or out of room."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Draw, solve, judge, shrink: the run of `problems`."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections import Counter

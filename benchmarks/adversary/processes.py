@@ -4,8 +4,6 @@ The old output or the whole new one must be there, never a part; refusals are on
 finds around it, it writes the same.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource

@@ -26,8 +26,6 @@ Optima, KKT residuals and feasibility are checked by the formulas of `tests/grou
 instances of each family.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Planted instances of the tests as declared problems: names and arrays, no formulas of freshopt."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

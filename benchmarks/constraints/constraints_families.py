@@ -1,7 +1,5 @@
 """Families with a known optimum: what is found, how far it is proved, and at what effort."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

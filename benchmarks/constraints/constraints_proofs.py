@@ -1,7 +1,5 @@
 """What certificates claim of any rates at any prices, and what is said of constraints that conflict."""
 
-from __future__ import annotations
-
 import re
 import time
 from dataclasses import replace

@@ -14,8 +14,6 @@ problems of as many and of 70 000 sources are solved once, so that loops are com
 that has just begun takes NumPy's passes at 10⁴ sources, or half a second to load.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable, Iterator

@@ -17,8 +17,6 @@ hosts        10⁵ host limits and three dense budgets
 short        one budget and 10⁵ host limits, declared as constraints and the short way: the same bits
 """
 
-from __future__ import annotations
-
 import copy
 import os
 from collections.abc import Callable, Iterator

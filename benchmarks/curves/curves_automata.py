@@ -1,7 +1,5 @@
 """Figures 5-10 and 12 of H-TRAA: reward by polls of the tree and of the policies, steady and moving."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -3,8 +3,6 @@
 Errors of Naive, LLN, SA and SAM are exact, from their moments; that of MLE is of simulated pages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

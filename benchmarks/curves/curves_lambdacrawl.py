@@ -1,7 +1,5 @@
 """Figure 3 of LambdaCrawl: what learners cost, relative to the optimum of their instance, by epoch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

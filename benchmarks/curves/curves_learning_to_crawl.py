@@ -1,7 +1,5 @@
 """Figures 1-4 of Learning to Crawl: how long to explore, ε-greedy by phase, errors of the estimators."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Figures 1-4 of MirrorSync: cost by round, and by how much learners that meet the same changes differ."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -10,8 +10,6 @@ too, where the difference is the point. 3. ``figure``, ``panel`` and ``name`` te
 into ``x_label`` and ``y_label``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 

@@ -27,8 +27,6 @@ Choices
   of its last upload before it: it says that the source existed, not that anything happened on that day.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import gzip

@@ -32,8 +32,6 @@ Choices
 * Moments are rounded down to the minute, and a directory has at most one change a minute.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import gzip

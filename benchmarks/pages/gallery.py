@@ -6,8 +6,6 @@ The declarations are those of the page: its code is executed, nothing is repeate
 without their ladder, so that no answer comes from a second attempt or from the dual.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

@@ -11,8 +11,6 @@ elsewhere. It needs ``chromium`` on the PATH, to which it talks over a pipe in t
 Pillow; no test depends on it.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import json

@@ -6,8 +6,6 @@ A finding says what of its claim was other in the table before the run. This rea
 repository's history, and fails where the two differ. It needs git, the whole history, and nothing but Python.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

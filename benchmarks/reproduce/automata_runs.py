@@ -5,8 +5,6 @@ reward of rates x is Σ x·(1 − (1 − u)^{1/x}), the expected share of polls 
 realised, it is what simulated polls have found.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

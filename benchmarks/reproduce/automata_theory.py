@@ -1,7 +1,5 @@
 """What H-TRAA's text states of its problem and of a single automaton, computed."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -11,8 +11,6 @@ are those of ``claims/lambdacrawl.toml``; Figure 3 needs no histories and is dec
 sorting apart.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace

@@ -6,8 +6,6 @@ on it alone. The recursion z' = (1+ζ−η(1−I))z − ζz₀ + ηpI is linear 
 moments of the pair follow from those of the crawl before: five numbers a crawl.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

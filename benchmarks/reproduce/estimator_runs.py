@@ -1,7 +1,5 @@
 """Simulated crawls of Poisson sources, at gaps of four kinds, and what each estimator makes of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -7,8 +7,6 @@ time of three rounds over 10⁵ sources with 100 crawls each, in units of one co
 and offsets.
 """
 
-from __future__ import annotations
-
 import inspect
 import time
 from collections.abc import Iterator

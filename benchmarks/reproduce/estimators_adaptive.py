@@ -6,8 +6,6 @@ independent sources of one log, and hosts of one problem whose limits are the ru
 estimated and solved at once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -4,8 +4,6 @@ Errors of simulated pages are formed as the paper forms them, over 100 pages, an
 here; what the paper says of whole curves is decided on exact moments.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -13,8 +13,6 @@ LOG is a crawl log, CSV or Parquet; without one the bundled history is taken. --
 ``*.crawl_*.parquet`` of a folder. Daily logs are also seen by a crawler that comes every seventh time only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ The stand-ins of the paper's data are drawn here too. Costs are per source and d
 and their binary counterparts; the bandwidth is a fifth of the number of sources a day, as in the paper.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lemmas 3, 5 and 8 and Figures 3-5 of Learning to Crawl: errors of estimates, and their bounds."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

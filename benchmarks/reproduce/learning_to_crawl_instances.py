@@ -1,7 +1,5 @@
 """Instances of Learning to Crawl, and what exploring them for how long loses."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

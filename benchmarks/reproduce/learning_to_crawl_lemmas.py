@@ -1,7 +1,5 @@
 """Lemmas 1, 2, 4, 6 and 7 and Appendix H of Learning to Crawl, in random instances."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

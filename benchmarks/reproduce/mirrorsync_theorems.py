@@ -1,7 +1,5 @@
 """Measure MirrorSync's lemmas on costs, schedules and gradients."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -19,8 +19,6 @@ header:
 Cost: some 20 µs a page, 9 bytes a crawl and more while the log is sorted; `limit` reads the first pages only.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -8,8 +8,6 @@ docs/evidence/papers.md; with --claims it replaces the findings of their groups.
 that the tests run. --page writes the pages, and the words of the tables into the findings.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import math
 import platform

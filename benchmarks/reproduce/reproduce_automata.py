@@ -4,8 +4,6 @@ The claims are in claims/automata.toml; here is what measures those of static pa
 and of trees of all sizes: Figures 5 to 10 and 12. `automata_theory` has the theorems and what is computed.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 import freshopt as fo

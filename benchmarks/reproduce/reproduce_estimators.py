@@ -5,8 +5,6 @@ found; the first claim shows that both are the estimators' own. Then: who conver
 which kind, and what an observation costs, by online updates and by MLE.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import partial

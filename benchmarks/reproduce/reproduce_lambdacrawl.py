@@ -3,8 +3,6 @@
 The figures and the propositions are in `lambdacrawl_figures.py`, the learners of Figure 3 here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TypeAlias

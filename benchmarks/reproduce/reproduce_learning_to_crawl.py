@@ -1,7 +1,5 @@
 """Theorem 1, Figures 1 and 2, and full observations of Learning to Crawl."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

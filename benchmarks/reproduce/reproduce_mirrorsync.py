@@ -3,8 +3,6 @@
 The theorems are in `mirrorsync_theorems.py`.
 """
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

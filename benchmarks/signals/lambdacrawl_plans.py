@@ -17,8 +17,6 @@ a day; "over best" is the cost relative to that of known rates and signals. Plan
 `STATEMENTS` were written before the first run and are left as they were.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

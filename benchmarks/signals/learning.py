@@ -5,8 +5,6 @@ curve), which takes ten times as long; `signal_regret` and `lambdacrawl_plans` h
 `fo.plan` itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 

@@ -17,8 +17,6 @@ signals save six tenths of it. Regret is the plan's cost less the oracle's, in t
 written before the first run and are left as they were.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 

@@ -6,8 +6,6 @@ CPU seconds on one thread, in turns, the least of each, with loops loaded; only 
 count. Differences below a millisecond are what `Auto` looks at before it chooses.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -11,8 +11,6 @@ removes the files. Memory is the largest resident set of each process, read from
 runs; what the client holds before it (Dask, Arrow) is told apart.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -6,8 +6,6 @@ Times are the least of some rounds, the copy of the log's gaps, outcomes and off
 fit, on one core. Memory is the largest resident set of a process of its own that builds a log and fits it.
 """
 
-from __future__ import annotations
-
 import resource
 import tempfile
 import time

@@ -11,8 +11,6 @@ same input gave the same bits; and, at 10⁵ sources, how far value and price ar
 NumPy, whose rates are float64. A saved record replaces the one of the same device and number of sources.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import statistics

@@ -11,8 +11,6 @@ plan of the bundled example, each in turns too. Without --base the checkout is h
 noise.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess

@@ -4,8 +4,6 @@ A line of standard input names work, cell and number of sources. The first such 
 and does the work once before; each is answered by the CPU seconds of the work.
 """
 
-from __future__ import annotations
-
 import gc
 import sys
 import time

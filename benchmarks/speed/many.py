@@ -6,8 +6,6 @@ CPU seconds on one thread, in turns, the least of each. Of `fo.solve` one by one
 timed. First solves are those of new processes, after the imports.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

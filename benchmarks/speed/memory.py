@@ -5,8 +5,6 @@ what the system says was resident at most, beyond what the libraries take, after
 certificate. At most 10 % beyond inputs and output is to be held.
 """
 
-from __future__ import annotations
-
 import resource
 import time
 from collections.abc import Iterator

@@ -10,8 +10,6 @@ under a key, "before" or "after" a change. Ten million
 rows take half a minute a log, a hundred million three minutes and up to 5 GiB.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

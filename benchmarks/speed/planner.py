@@ -9,8 +9,6 @@ with the same key, and ten thousand in one. Seconds are of the process (CPU) and
 counts what else the machine does.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import tempfile
 import time

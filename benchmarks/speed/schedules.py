@@ -9,8 +9,6 @@ microseconds per source. CPU time, best of three after a first call that compile
 beside what it keeps, from the high-water mark of a process of its own.
 """
 
-from __future__ import annotations
-
 import importlib
 import resource
 import tempfile

@@ -7,8 +7,6 @@ calls with a single poll. Ratios are to a pass np.add(w, d, out=r) over a millio
 changes that pass between polls are drawn on the way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -8,8 +8,6 @@ that leaves room for); some days have an hour without crawls and a night of six 
 Each day is placed in a process of its own, after a small one that loads what is compiled.
 """
 
-from __future__ import annotations
-
 import resource
 from collections.abc import Iterator
 

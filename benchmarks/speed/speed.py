@@ -18,8 +18,6 @@ scaling     all methods from 10² sources to the size that each manages in a min
 A quick run has few rounds of sizes that are too small to be judged. The picture is docs/evidence/scaling.png.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

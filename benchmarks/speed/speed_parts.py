@@ -1,7 +1,5 @@
 """The parts of `speed.py`: what is measured, in turns, and the rows of its table."""
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Callable

@@ -9,8 +9,6 @@ d/ρ) with Σρ ≤ bandwidth. None uses freshopt. Each is written as its tool w
 with temporaries, a plain loop over floats, SciPy with gradients, CVXPY as the problem reads.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import warnings

@@ -7,8 +7,6 @@ clock on the wall. To hold, on an idle machine: 1.7 x for cells whose passes cal
 Rates, prices and gaps must be equal bit by bit; the script fails otherwise.
 """
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Iterator

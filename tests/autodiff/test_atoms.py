@@ -1,7 +1,5 @@
 """Atoms with kinks, and atoms of a user's own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +16,7 @@ from freshopt.cvx import cp
 from freshopt.solvers import Conic, WaterFilling
 from tests.ground_truth.named import declared, present
 from tests.ground_truth.refusals import refused
-from tests.ground_truth.strata import stratified
+from tests.ground_truth.strata import matrix, stratified
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 from tests.ground_truth.unknown_atom import own_atom, stranger
 
@@ -66,8 +64,7 @@ KINKS: dict[str, tuple[Written, Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("side", [1, -1])
-@pytest.mark.parametrize("name", KINKS)
+@matrix(side=[1, -1], name=KINKS)
 def test_slopes_at_a_kink_are_those_of_the_side(name: str, side: int) -> None:
     written, exact = KINKS[name]
     found = jet(written, [1.5, 2.0, 2.5], side)
@@ -158,9 +155,7 @@ TARGETS: dict[str, Callable[[Any, Any, Any], Any]] = {  # Σ w·max(0, t − ρ)
 }
 
 
-@pytest.mark.parametrize("share", [0.1, 0.6, 1.3])
-@pytest.mark.parametrize("form", TARGETS)
-@pytest.mark.sampled(5)
+@matrix(share=[0.1, 0.6, 1.3], form=TARGETS, every=5)
 def test_costs_with_kinks_are_solved_and_certified(form: str, share: float) -> None:
     """Targets t, below each of which a missing refresh costs w: a fractional knapsack, with ties."""
     w, t = np.array([0.5, 1.0, 1.0, 2.0, 3.7, 0.0]), np.array([1.0, 2.0, 3.0, 1.0, 2.0, 3.0])
@@ -211,8 +206,7 @@ class Shortfall(fo.Objective):
         return cp.multiply(sources.importance, cp.pos(1 - cp.multiply(1 / sources.change_rate, rate)))
 
 
-@pytest.mark.parametrize("seed", stratified(range(60), every=9))
-@pytest.mark.sampled(5)
+@matrix(seed=stratified(range(60), every=9), every=5)
 def test_water_filling_lands_on_kinks_however_steep_they_are(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 40))

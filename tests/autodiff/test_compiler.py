@@ -1,7 +1,5 @@
 """Every atom's value, slope and curvature against derivatives in 50 digits, alone and nested at random."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple

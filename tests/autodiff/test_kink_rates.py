@@ -1,7 +1,5 @@
 """Kinks of declared costs: where branches are equal, on data of twelve decades."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +9,7 @@ import pytest
 from freshopt.autodiff.compiler import compile_expression
 from freshopt.autodiff.kink_rates import kink_rates, kinked
 from freshopt.cvx import cp
+from tests.ground_truth.refusals import present
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 N = 50
@@ -63,8 +62,7 @@ def tape_of(declared: Callable[[Any], Any]) -> Any:  # noqa: ANN401
 @pytest.mark.parametrize("name", CASES)
 def test_every_rate_at_which_branches_change_is_found(name: str) -> None:
     declared, expected = CASES[name]
-    crossings = kink_rates(tape_of(declared), np.zeros(N), FAR, D)
-    assert crossings is not None
+    crossings = present(kink_rates(tape_of(declared), np.zeros(N), FAR, D))
     found = np.sort(np.stack([crossing.rate for crossing in crossings]), axis=0)
     assert np.allclose(found, np.sort(expected, axis=0), rtol=1e-13, atol=0.0)
     # What rounding may have moved a rate by is claimed, and not a multiple of what it is.
@@ -97,7 +95,6 @@ def test_many_lines_are_walked_along() -> None:
             *((31.0 - t) ** 2 - 2.0 * (31.0 - t) * (cp.multiply(1 / D, r) - t) for t in touch)
         )
     )
-    crossings = kink_rates(tape, np.zeros(N), FAR, D)
-    assert crossings is not None
+    crossings = present(kink_rates(tape, np.zeros(N), FAR, D))
     found = np.sort(np.stack([crossing.rate for crossing in crossings]) / D, axis=0)
     assert np.allclose(found, (touch[:-1] + 0.5)[:, None] * np.ones(N), rtol=1e-12, atol=0.0)

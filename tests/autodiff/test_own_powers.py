@@ -1,7 +1,5 @@
 """`fo.power`: exponents of each source's own, in objectives, cones, rows and parts of problems."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -10,7 +8,8 @@ import pytest
 import freshopt as fo
 from freshopt.cvx import cp
 from freshopt.solvers import Conic, SeparableNewton
-from tests.ground_truth.refusals import refused
+from tests.ground_truth.refusals import present, refused
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import CONIC, EXACT
 
 Floats = Any
@@ -45,9 +44,7 @@ def bisected(weight: Floats, exponent: Floats, bandwidth: float) -> Floats:
     return rates(high)
 
 
-@pytest.mark.parametrize("decades", [0.0, 6.0])
-@pytest.mark.parametrize("share", [1e-3, 1.0, 20.0])
-@pytest.mark.parametrize("case", ["falling", "concave"])
+@matrix(decades=[0.0, 6.0], share=[1e-3, 1.0, 20.0], case=["falling", "concave"])
 def test_rates_have_equal_marginal_gains(case: str, share: float, decades: float) -> None:
     exponents = CONVEX[CONVEX < 0.0] if case == "falling" else CONCAVE
     weight = 10.0 ** np.linspace(-decades, decades, len(exponents))
@@ -58,8 +55,7 @@ def test_rates_have_equal_marginal_gains(case: str, share: float, decades: float
     reached = float(weight @ exact**exponents)
     assert solution.value == pytest.approx(reached, rel=EXACT)
     assert solution.rates == pytest.approx(exact, rel=1e-9, abs=1e-12 * share)
-    assert solution.certificate is not None
-    assert solution.certificate.relative_gap <= EXACT
+    assert present(solution.certificate).relative_gap <= EXACT
 
 
 def test_a_cone_solver_takes_it() -> None:

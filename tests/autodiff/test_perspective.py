@@ -1,7 +1,5 @@
 """Perspectives ρ·g(a/ρ) beside closed forms, differences, CVXPY's own atoms, and what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """What each feedback is worth on average, against derivatives of gains that are integrated anew."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Bounds of shares: floors, ceilings and groups with a subtree each."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -17,6 +15,7 @@ from freshopt.automata import (
     Update,
     to_networkx,
 )
+from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import EXACT
 
 
@@ -105,13 +104,10 @@ def test_compiled_or_not_the_same_polls(
 
 
 def test_refusals_name_the_culprit() -> None:
-    with pytest.raises(fo.SourceDataError, match="a floor is negative or above its ceiling"):
-        bounds([0.5, 0.1], 0.3)
-    with pytest.raises(fo.SourceDataError, match="floors take 1 of the polls"):
-        bounds([0.5, 0.5])
+    refused("a floor is negative or above its ceiling", bounds, [0.5, 0.1], 0.3)
+    refused("floors take 1 of the polls", bounds, [0.5, 0.5])
     with pytest.raises(fo.SourceDataError, match=r"bounds are given with Polling\.CREDIT"):
         AutomataTree(2, update=Update.REWARD_INACTION, bounds=bounds([0.1, 0.1]))
     with pytest.raises(fo.SourceDataError, match="2 bounds for 3 sources"):
         AutomataTree(3, polling=Polling.RANDOM, update=Update.REWARD_INACTION, bounds=bounds([0.1, 0.1]))
-    with pytest.raises(fo.SourceDataError, match=r"the curve of Cost\.POWER does not fit 2 sources"):
-        SimulatedSources([1.0, 1.0], cost=Cost.POWER)
+    refused(r"the curve of Cost\.POWER does not fit 2 sources", SimulatedSources, [1.0, 1.0], cost=Cost.POWER)

@@ -1,8 +1,7 @@
 """Trees of automata: rule, exact chain, schedulers, any number of sources, two ways to run."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +27,8 @@ from freshopt.automata import (
 from freshopt.automata.polls import harmonic_sum
 from freshopt.automata.random_numbers import poisson
 from tests.ground_truth.cost_truth import Floats
-from tests.ground_truth.strata import stratified
+from tests.ground_truth.refusals import refused
+from tests.ground_truth.strata import matrix, stratified
 from tests.ground_truth.tolerances import EXACT
 
 FINDS = [detection(-math.log1p(-u)) for u in (0.3, 0.1)]
@@ -89,9 +89,7 @@ def test_a_tree_of_two_is_the_chain(update: Update) -> None:
     assert error < 0.02
 
 
-@pytest.mark.parametrize("state", [1, 5, 17, 20])
-@pytest.mark.parametrize("source", [0, 1])
-@pytest.mark.parametrize("value", [0.0, 1.0])
+@matrix(state=[1, 5, 17, 20], source=[0, 1], value=[0.0, 1.0])
 def test_an_automaton_moves_one_step_with_the_other_sides_share(
     state: int, source: int, value: float
 ) -> None:
@@ -138,8 +136,7 @@ def test_a_value_moves_by_that_many_steps_on_average() -> None:
     assert abs(moved.mean() - mean) <= Z * math.sqrt(0.16 / 2048)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 13])
-@pytest.mark.parametrize("polling", Polling)
+@matrix(n=[1, 2, 3, 5, 8, 13], polling=Polling)
 def test_any_number_of_sources(n: int, polling: Polling) -> None:
     tree = AutomataTree(n, 5000, polling=polling, seed=n)
     assert np.all(np.abs(tree.shares() * n - 1.0) <= 2e-3)
@@ -151,9 +148,8 @@ def test_any_number_of_sources(n: int, polling: Polling) -> None:
     assert abs(tree.shares().sum() - 1.0) <= EXACT
 
 
-@pytest.mark.parametrize("update", Update)
+@matrix(update=Update, every=3)
 @pytest.mark.parametrize(("polling", "feedback"), [(p, f) for p in Polling for f in Feedback])
-@pytest.mark.sampled(3)
 def test_compiled_or_not_the_same_polls(
     polling: Polling, feedback: Feedback, update: Update, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,15 +225,13 @@ def test_a_run_goes_on_from_its_checkpoint() -> None:
     other.restore(saved)
     assert np.array_equal(other.choose(100), first)
     for wrong in (AutomataTree(8), AutomataTree(9, 499)):
-        with pytest.raises(fo.SourceDataError, match="Make the same tree anew"):
-            wrong.restore(saved)
+        refused("Make the same tree anew", wrong.restore, saved)
     settings = Polling.RANDOM, Update.REWARD_INACTION
     bounded = [
         AutomataTree(2, polling=settings[0], update=settings[1], bounds=ShareBounds([floor, 0.0], 1.0, 0, []))
         for floor in (0.1, 0.2)
     ]
-    with pytest.raises(fo.SourceDataError, match="other bounds"):
-        bounded[0].restore(bounded[1].checkpoint())
+    refused("other bounds", bounded[0].restore, bounded[1].checkpoint())
 
 
 def test_the_graph_is_the_tree(tmp_path: Path) -> None:
@@ -268,10 +262,8 @@ def test_the_graph_is_the_tree(tmp_path: Path) -> None:
     root = tree.automata()[0]
     assert f"{root['state'] / (root['resolution'] + 1):.2f}" in words
     assert len(axes.lines) == graph.number_of_edges()
-    with pytest.raises(fo.SourceDataError, match="the tree has 65 sources, more than the 64"):
-        draw(AutomataTree(65), tmp_path / "65.png")
-    with pytest.raises(fo.SourceDataError, match="5 names for 6 sources"):
-        to_networkx(tree, list("abcde"))
+    refused("the tree has 65 sources, more than the 64", draw, AutomataTree(65), tmp_path / "65.png")
+    refused("5 names for 6 sources", to_networkx, tree, list("abcde"))
 
 
 def test_one_source_needs_no_automaton(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,8 +312,7 @@ def test_resolutions_per_depth() -> None:
     assert doubled(512, 500) == tuple(500 * 2**k for k in range(8, -1, -1))
     found = {each["depth"]: each["resolution"] for each in AutomataTree(5, doubled(5, 3)).automata()}
     assert found == {0: 12, 1: 6, 2: 3}
-    with pytest.raises(fo.SourceDataError, match="2 resolutions for 3 depths"):
-        AutomataTree(5, (1, 2))
+    refused("2 resolutions for 3 depths", AutomataTree, 5, (1, 2))
 
 
 def curved(cost: Cost, row: list[float]) -> SimulatedSources:
@@ -329,10 +320,8 @@ def curved(cost: Cost, row: list[float]) -> SimulatedSources:
 
 
 def test_other_kinds_are_refused() -> None:
-    with pytest.raises(TypeError, match="sources is of type list"):
-        AutomataTree(1).simulate([0.3], 1)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="bounds is of type tuple"):
-        AutomataTree(1, bounds=())  # type: ignore[arg-type]
+    refused("sources is of type list", AutomataTree(1).simulate, [0.3], 1, error=TypeError)
+    refused("bounds is of type tuple", AutomataTree, 1, bounds=(), error=TypeError)
 
 
 @pytest.mark.parametrize(
@@ -362,6 +351,5 @@ def test_other_kinds_are_refused() -> None:
         (lambda: SimulatedSources([1.0], 0.0).slots(Feedback.NEWS, Update.REWARD_PENALTY), "importance is 0"),
     ],
 )
-def test_refusals_name_the_culprit(call: object, message: str) -> None:
-    with pytest.raises(fo.SourceDataError, match=message.replace(".", r"\.")):
-        call()  # type: ignore[operator]
+def test_refusals_name_the_culprit(call: Callable[[], object], message: str) -> None:
+    refused(message.replace(".", r"\."), call)

@@ -1,7 +1,5 @@
 """Trees on Zipf-like pages: rewards in the intervals of earlier seeded runs, the optimum by formula."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray

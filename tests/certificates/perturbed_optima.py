@@ -5,8 +5,6 @@ method on the KKT equations then gives the optimum at any nearby parameters, and
 and multipliers are checked, which proves it. Nothing here imports freshopt.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

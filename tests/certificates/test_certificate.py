@@ -1,7 +1,5 @@
 """The certificate: valid for every candidate, exact at the optimum, honest about what it cannot prove."""
 
-from __future__ import annotations
-
 import functools
 import math
 from fractions import Fraction
@@ -20,7 +18,7 @@ from tests.ground_truth.cell_truth import CURVES
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present, written
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.routes import compile_all
-from tests.ground_truth.strata import rare, stratified
+from tests.ground_truth.strata import matrix, rare, stratified
 from tests.ground_truth.strategies import FAMILIES, FETCHED, PLAIN, sample
 from tests.ground_truth.tolerances import EXACT, SCALAR
 from tests.ground_truth.truth import Floats, Instance, instance
@@ -102,7 +100,7 @@ def test_optimum_is_proved_and_its_price_found(curve: str, discipline: str, fami
     assert fo.certify(problem, best.rates).relative_gap <= SCALAR
 
 
-@pytest.mark.parametrize("prices", [9, *rare(41)])
+@matrix(prices=[9, *rare(41)], every=5)
 @pytest.mark.parametrize(
     ("cell", "family", "used"),
     stratified(
@@ -112,7 +110,6 @@ def test_optimum_is_proved_and_its_price_found(curve: str, discipline: str, fami
         every=3,
     ),
 )
-@pytest.mark.sampled(5)
 def test_no_price_is_better_than_the_one_that_is_searched(
     cell: tuple[int, str, str], family: str, used: float, prices: int
 ) -> None:
@@ -126,8 +123,7 @@ def test_no_price_is_better_than_the_one_that_is_searched(
         assert fo.certify(problem, rates, float(price)).gap >= found.gap * (1.0 - SCALAR)
 
 
-@pytest.mark.parametrize("curve", CURVES)
-@pytest.mark.parametrize("discipline", ["poisson", "periodic"])
+@matrix(curve=CURVES, discipline=["poisson", "periodic"])
 def test_terms_are_those_of_the_formula(curve: str, discipline: str) -> None:
     """Of each source the smaller bound: by costs in 40 digits, or by tangents where rates are near."""
     rng = np.random.default_rng(1)
@@ -231,8 +227,7 @@ def test_infeasible_rates_are_repaired_and_reported() -> None:
     assert np.all(np.abs(over.rates - 2.0) <= EXACT)
 
 
-@pytest.mark.parametrize("scale", [1e4, 1e9, 1e14, 1e20])
-@pytest.mark.sampled(3)
+@matrix(scale=[1e4, 1e9, 1e14, 1e20], every=3)
 def test_rates_far_beyond_the_limits_are_repaired_to_a_few_ulp(scale: float) -> None:
     sources = fo.Sources([1.0, 2.0, 3.0], min_rate=[0.0, 0.1, 0.0], host=["a", "a", "b"])
     for limits in ({}, {"a": 0.6}):
@@ -323,8 +318,7 @@ def test_rates_beyond_their_bounds_are_infeasible_whatever_a_fetch_costs(changed
     refused("not finite", fo.certify, problem, [1.0, np.inf, 1.0])
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.sampled(2)
+@matrix(compiled=[False, True], every=2)
 def test_what_rounding_takes_from_a_limit_is_counted(monkeypatch: pytest.MonkeyPatch, compiled: bool) -> None:
     """One source, cost wΔ/ρ, best at B/c: fractions tell the true gap of rates as they are stored."""
     if compiled:

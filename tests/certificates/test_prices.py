@@ -1,7 +1,5 @@
 """Prices of foreign rates, and the dual function that they maximise."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath
@@ -16,7 +14,7 @@ from freshopt.numerics.arrays import Array
 from freshopt.problems import PollingKnapsack
 from tests.ground_truth.named import AGE_PERIODIC, BINARY, BINARY_PERIODIC, DELAY, HARMONIC, chosen
 from tests.ground_truth.routes import compile_all
-from tests.ground_truth.strata import exhaustive, stratified
+from tests.ground_truth.strata import exhaustive, matrix, stratified
 from tests.ground_truth.tolerances import EXACT
 
 N = 2000
@@ -168,8 +166,7 @@ def disturbed(task: fo.Problem, best: fo.Solution, noise: float, seed: int) -> n
     return task.lower + free * min(1.0, (task.bandwidth - float(np.sum(task.lower))) / float(np.sum(free)))
 
 
-@pytest.mark.parametrize("noise", [0.5, 1.0, 3.0, 5.0])
-@pytest.mark.sampled(2)
+@matrix(noise=[0.5, 1.0, 3.0, 5.0], every=2)
 def test_the_gap_of_delays_is_the_true_one(noise: float) -> None:
     """The least delay is (Σ√(wΔ))² / B, by Cauchy's inequality."""
     task = task_of(DELAY, 1)
@@ -184,8 +181,7 @@ def test_the_gap_of_delays_is_the_true_one(noise: float) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("bounded", [False, True])
-@pytest.mark.parametrize("name", CELLS)
+@matrix(bounded=[False, True], name=CELLS)
 def test_the_gap_of_poor_rates_is_near_the_true_one(name: str, bounded: bool) -> None:
     task = task_of(CELLS[name], 3, bounded=bounded)
     best = solved(task)

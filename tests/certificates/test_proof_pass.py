@@ -1,7 +1,5 @@
 """Certificates by one compiled pass against those of NumPy, which tests hold against exact optima."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -9,17 +7,8 @@ import freshopt as fo
 from freshopt.certificates.certificate import TIGHT, certify_in_one_pass
 from freshopt.certificates.proof_pass import proof_columns, proved_gap
 from freshopt.problems import BinaryCost, PollingKnapsack, PowerCost, SynchronizationCost
-from tests.ground_truth.named import (
-    AGE,
-    AGE_PERIODIC,
-    BINARY,
-    BINARY_PERIODIC,
-    DELAY,
-    DELAY_PERIODIC,
-    HARMONIC,
-    HARMONIC_PERIODIC,
-    present,
-)
+from tests.ground_truth import named
+from tests.ground_truth.named import present
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.routes import compile_all
 
@@ -28,16 +17,16 @@ pytestmark = pytest.mark.exhaustive
 
 N = 1000
 OBJECTIVES = [
-    HARMONIC,
-    HARMONIC_PERIODIC,
-    BINARY,
-    BINARY_PERIODIC,
+    named.HARMONIC,
+    named.HARMONIC_PERIODIC,
+    named.BINARY,
+    named.BINARY_PERIODIC,
     PollingKnapsack("polls"),
     PollingKnapsack("materials"),
-    DELAY,
-    DELAY_PERIODIC,
-    AGE,
-    AGE_PERIODIC,
+    named.DELAY,
+    named.DELAY_PERIODIC,
+    named.AGE,
+    named.AGE_PERIODIC,
     SynchronizationCost(PowerCost(2.0, 0.7)),
     SynchronizationCost(BinaryCost()),
 ]
@@ -112,7 +101,7 @@ def test_a_pass_proves_what_numpy_proves(
 def test_an_answer_is_proved_in_one_pass_and_a_poor_one_is_looked_at_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    task = problem(HARMONIC)
+    task = problem(named.HARMONIC)
     optimum = fo.solve(task)
     exact = present(certify_in_one_pass(task, optimum.rates, optimum.price))
     assert exact.relative_gap < 1e-13
@@ -126,7 +115,7 @@ def test_an_answer_is_proved_in_one_pass_and_a_poor_one_is_looked_at_again(
 
 
 def test_rates_that_are_not_feasible_are_repaired_first() -> None:
-    task = problem(BINARY)
+    task = problem(named.BINARY)
     optimum = fo.solve(task)
     none = np.zeros(0)
     for rates in (1.001 * optimum.rates, np.where(np.arange(N) == 7, -1.0, optimum.rates)):
@@ -146,10 +135,10 @@ def test_objectives_without_a_cell_keep_the_other_certificate() -> None:
 
 
 def test_one_source_and_prices_of_zero() -> None:
-    one = fo.Problem(DELAY, fo.Sources([1.0]), bandwidth=2.0)
+    one = fo.Problem(named.DELAY, fo.Sources([1.0]), bandwidth=2.0)
     assert proved_gap(one, np.array([2.0]), 0.25, np.zeros(0)) is not None
     assert fo.certify(one, [2.0], 0.25).relative_gap < 1e-15
-    free = fo.Problem(BINARY, fo.Sources([1.0, 2.0], max_rate=1.0), bandwidth=5.0)
+    free = fo.Problem(named.BINARY, fo.Sources([1.0, 2.0], max_rate=1.0), bandwidth=5.0)
     solution = fo.solve(free)
     assert present(solution.certificate).relative_gap == 0.0
     assert solution.price == 0.0
@@ -157,5 +146,5 @@ def test_one_source_and_prices_of_zero() -> None:
 
 @pytest.mark.exhaustive
 def test_the_value_without_a_certificate_is_the_same() -> None:
-    task = problem(HARMONIC, hosts=True)
+    task = problem(named.HARMONIC, hosts=True)
     assert fo.solve(task, certify=False).value == pytest.approx(fo.solve(task).value, rel=1e-12)

@@ -1,7 +1,5 @@
 """The relative gap: neither a price, a constant of the cost nor a part of the sources hides a loss in it."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math
@@ -20,7 +18,7 @@ from tests.ground_truth import truth
 from tests.ground_truth.cases import as_problem
 from tests.ground_truth.cell_truth import CURVES
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present, written
-from tests.ground_truth.strata import stratified
+from tests.ground_truth.strata import matrix, stratified
 from tests.ground_truth.strategies import FAMILIES, FETCHED, PLAIN, constrained, sample
 from tests.ground_truth.tolerances import SCALAR
 from tests.ground_truth.truth import Floats
@@ -197,9 +195,7 @@ def filled(limit: str, free: float) -> fo.Problem:
 
 
 @pytest.mark.parametrize("solver", [WaterFilling(), SeparableNewton()], ids=repr)
-@pytest.mark.parametrize("free", FREE)
-@pytest.mark.parametrize("limit", ["host", "bandwidth"])
-@pytest.mark.sampled(2)
+@matrix(free=FREE, limit=["host", "bandwidth"], every=2)
 def test_an_exact_answer_is_optimal_and_says_where_rounding_is_all_that_is_left(
     limit: str,
     free: float,
@@ -219,9 +215,7 @@ def test_an_exact_answer_is_optimal_and_says_where_rounding_is_all_that_is_left(
         assert proof.reason in solution.note
 
 
-@pytest.mark.parametrize("free", FREE)
-@pytest.mark.parametrize("limit", ["host", "bandwidth"])
-@pytest.mark.sampled(5)
+@matrix(free=FREE, limit=["host", "bandwidth"], every=5)
 def test_what_loses_more_than_rounding_is_refused(limit: str, free: float) -> None:
     """A third of what is free is left unused; all of it given to one; or the loss is at another host."""
     problem = filled(limit, free)

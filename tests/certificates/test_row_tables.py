@@ -1,7 +1,5 @@
 """Tables of rows: multipliers, many rows, and rows that nearly conflict."""
 
-from __future__ import annotations
-
 import math
 import pickle
 
@@ -15,11 +13,10 @@ from freshopt.certificates.row_scale import relative_row_gap
 from freshopt.certificates.row_table import RowPrices, RowTable
 from freshopt.certificates.strict_interior import interior_points
 from freshopt.cvx import cp
-from freshopt.modelling.objective import Objective
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present
 from tests.ground_truth.proof_programs import program_of
 from tests.ground_truth.row_truth import Planted, planted
-from tests.ground_truth.strata import rare
+from tests.ground_truth.strata import matrix, rare
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 
@@ -86,9 +83,8 @@ def test_prices_are_a_mapping_that_costs_no_more_than_an_array() -> None:
     assert not again.values_.flags.writeable
 
 
-@pytest.mark.parametrize("objective", [DELAY, HARMONIC, BINARY])
-@pytest.mark.parametrize("seed", [0, *rare(*range(1, 12))])
-def test_fairest_rates_are_proved_without_prices(objective: Objective, seed: int) -> None:
+@matrix(objective=[DELAY, HARMONIC, BINARY], seed=[0, *rare(*range(1, 12))])
+def test_fairest_rates_are_proved_without_prices(objective: fo.Objective, seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(20, 300))
     change, weight, group = rng.lognormal(0.0, 1.5, n), rng.lognormal(0.0, 1.0, n), rng.integers(0, 5, n)

@@ -1,7 +1,5 @@
 """Derivatives of optima: against the KKT equations solved in 30 digits at nearby parameters."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -10,18 +8,17 @@ import pytest
 
 import freshopt as fo
 from freshopt.certificates.sensitivity import Sensitivity
-from freshopt.modelling.objective import Refresh
 from freshopt.problems import LaterThan, PollingKnapsack
 from tests.certificates.perturbed_optima import Instance, Row, planted
 from tests.ground_truth.named import chosen
-from tests.ground_truth.strata import rare
+from tests.ground_truth.strata import matrix, rare
 
 Floats = npt.NDArray[np.float64]
 OBJECTIVES: dict[str, fo.Objective] = {
     "spend": fo.Spend(),
     **chosen("harmonic", "harmonic periodic", "delay", "delay periodic", "binary", "binary periodic", "age"),
     "polls": PollingKnapsack(),
-    "later": LaterThan(0.5, refresh=Refresh.POISSON),
+    "later": LaterThan(0.5, refresh=fo.Refresh.POISSON),
 }
 # Second derivatives are differences of the numerics' marginals, right to about 1e-11.
 TOLERANCE = 1e-9
@@ -121,8 +118,7 @@ def require_right(instance: Instance, seed: int, tolerance: float = TOLERANCE) -
     return at
 
 
-@pytest.mark.parametrize("loss", [name for name in OBJECTIVES if name != "spend"])
-@pytest.mark.sampled(4)
+@matrix(loss=[name for name in OBJECTIVES if name != "spend"], every=4)
 def test_two_budgets_and_bounds(loss: str) -> None:
     at = require_right(planted((loss,) * N, (UNIT, BYTES, NEWS), (0.1, 0.05, 0.0), 1, held=(1, 4)), 2)
     assert at.binding == ("bandwidth", "bytes")

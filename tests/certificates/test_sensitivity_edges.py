@@ -1,7 +1,5 @@
 """Derivatives of optima where formulas are known: many sources, kinks, linear pieces, degenerate optima."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,6 @@ import freshopt as fo
 from freshopt.certificates import kkt_system
 from freshopt.certificates.sensitivity import Sensitivity
 from freshopt.cvx import cp
-from freshopt.errors import CertificateError, ObjectiveError, SourceDataError
 from freshopt.problems import LaterThan
 from freshopt.separable.kernel import Kernel
 from freshopt.solvers import ClosedForm
@@ -235,20 +232,20 @@ def test_sources_of_no_importance_have_a_right_derivative_of_the_value() -> None
 def test_what_has_no_derivatives_says_so() -> None:
     sources = fo.Sources([1.0, 4.0])
     solution = fo.solve(fo.Problem(DELAY, sources, bandwidth=3.0))
-    with pytest.raises(SourceDataError, match="limits name 'kB', but the rows are 'bandwidth'"):
+    with pytest.raises(fo.SourceDataError, match="limits name 'kB', but the rows are 'bandwidth'"):
         solution.sensitivity().jvp(limits={"kB": 1.0})
-    with pytest.raises(SourceDataError, match="change_rate has shape"):
+    with pytest.raises(fo.SourceDataError, match="change_rate has shape"):
         solution.sensitivity().jvp(change_rate=[1.0, 2.0, 3.0])
     fairest = fo.Worst(DELAY, by=["a", "b"], then="next")
-    with pytest.raises(ObjectiveError, match="leximin"):
+    with pytest.raises(fo.ObjectiveError, match="leximin"):
         Sensitivity.at(fo.Problem(fairest, sources, bandwidth=3.0), [1.0, 2.0], {})
     coupled = fo.Problem(
         DELAY, sources, 3.0, constraints=lambda rate: [cp.norm(np.ones((2, 2)) @ rate) <= 9.0]
     )
-    with pytest.raises(ObjectiveError, match="Derivatives need constraints that are rows"):
+    with pytest.raises(fo.ObjectiveError, match="Derivatives need constraints that are rows"):
         Sensitivity.at(coupled, [1.0, 2.0], {})
     refused = ClosedForm().solve(fo.Problem(AGE, sources, bandwidth=3.0))
-    with pytest.raises(CertificateError, match="no rates to differentiate"):
+    with pytest.raises(fo.CertificateError, match="no rates to differentiate"):
         refused.sensitivity()
 
 

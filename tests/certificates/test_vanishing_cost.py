@@ -1,7 +1,5 @@
 """Costs that all but vanish: optimal and without a gap, and no other problem is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -49,7 +47,7 @@ def test_deadlines_that_are_kept_are_optimal(
 @pytest.mark.parametrize(
     "objective",
     [
-        LaterThan(3.0, refresh=Refresh.POISSON),
+        LaterThan(3.0, refresh=fo.Refresh.POISSON),
         BINARY,
         HARMONIC,
     ],

@@ -1,7 +1,5 @@
 """Certificates of slopes that are not the cost's: refused by the values, on every road."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """From access logs to the lifetimes of a cache: `estimate`, `solve`, `schedule`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

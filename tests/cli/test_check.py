@@ -1,7 +1,5 @@
 """`freshopt check`: what it runs, what it prints and writes, and when it fails."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from importlib import import_module
@@ -17,7 +15,6 @@ from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver,
 from freshopt.cli import check_problems
 from freshopt.cli.check_problems import FAMILY, built_in, takes_long
 from freshopt.cli.check_summary import Checked, Digest, page
-from freshopt.crosscheck import cross_check
 from freshopt.naming import OBJECTIVES
 from freshopt.terminal import options
 from tests.ground_truth.command_lines import Run, file_with, refuse
@@ -240,9 +237,9 @@ def test_the_page_opens_where_somebody_falls_short() -> None:
     problem = fo.Problem(fo.problems.AccumulatedDelay(fo.Refresh.POISSON), fo.Sources([1.0, 4.0]), 3.0)
     good = {"exact": options.SOLVERS["water-filling"]}
     digest = Digest(())
-    digest.checked.append(Checked("delay", "poisson", "one", cross_check(problem, good)))
+    digest.checked.append(Checked("delay", "poisson", "one", fo.cross_check(problem, good)))
     digest.checked.append(
-        Checked("delay", "poisson", "two", cross_check(problem, {**good, "evenly": Evenly()}))
+        Checked("delay", "poisson", "two", fo.cross_check(problem, {**good, "evenly": Evenly()}))
     )
     text = page(digest, about=["two problems"])
     assert text.count("<details>") == text.count("<details open>") == 1

@@ -1,7 +1,5 @@
 """What goes wrong ends in one line that names culprit and remedy; what is there stays there."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

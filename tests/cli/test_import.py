@@ -1,7 +1,5 @@
 """`freshopt import`: what each tool has recorded, written as a log and read again."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import sqlite3

@@ -1,7 +1,5 @@
 """Commands on logs as people have them: other names of columns, hosts from URLs, access logs, progress."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The parts by themselves: `estimate`, `solve`, `schedule`, `examples`, `doctor`."""
 
-from __future__ import annotations
-
 import math
 import re
 from datetime import UTC, datetime, timedelta

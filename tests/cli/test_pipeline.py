@@ -1,7 +1,5 @@
 """`freshopt pipeline`: from edges or dbt's manifest to a folder, and what is refused in one line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

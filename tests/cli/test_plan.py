@@ -1,7 +1,5 @@
 """The main job: what it prints, what it writes, and that the parts chained are the whole."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math
@@ -23,6 +21,7 @@ from freshopt.formatting import number
 from freshopt.naming import OBJECTIVES, PLANNED
 from tests.ground_truth.command_lines import BEGIN, EXAMPLE, MAIN_JOB, Run, crawl_log, fields
 from tests.ground_truth.refusals import present
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 
@@ -198,10 +197,7 @@ def test_importance_and_bounds_reach_the_rates(run: Run, log: Path) -> None:
     assert bounded.max() == pytest.approx(0.96, rel=EXACT)
 
 
-@pytest.mark.parametrize(
-    "names", [("007", "008", "010"), ("1.10", "1.20", "1.30"), ("2024-01-01", "2024-01-02", "7")]
-)
-@pytest.mark.sampled(3)
+@matrix(names=[("007", "008", "010"), ("1.10", "1.20", "1.30"), ("2024-01-01", "2024-01-02", "7")], every=3)
 def test_names_that_look_like_something_else_stay_names(names: tuple[str, str, str], run: Run) -> None:
     rows = [(name, day, day % 2) for name in names for day in range(6)]
     pl.DataFrame(rows, schema=["source", "time", "changed"], orient="row").write_csv("log.csv")

@@ -1,7 +1,5 @@
 """`freshopt plan --every`: plan, crawl, observe, plan again, by the lines that the command prints."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """`freshopt plan --features`: new sources are in the plan, and what does not fit is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`freshopt replay --signals`: rules that follow recorded signals, by hand and as they are written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`freshopt run`: a crawler of commands."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The commands `schedule`, `replay` and `frontier`, and what they refuse."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

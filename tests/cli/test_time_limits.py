@@ -1,7 +1,5 @@
 """`freshopt check` is never silent for long; what is told on the way, with --verbose and in pipes."""
 
-from __future__ import annotations
-
 import logging
 import multiprocessing
 import os

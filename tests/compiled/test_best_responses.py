@@ -1,7 +1,5 @@
 """Best responses: ages from tables, conditional fetches and host prices, against roots in many digits."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath
@@ -17,7 +15,6 @@ from freshopt.compiled.column_passes import best_response
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.host_search import JUMPS, LATE, LINEAR, HostSearch, search_price, settle_host
 from freshopt.compiled.source_columns import SearchStart, SourceColumns
-from freshopt.modelling.objective import Objective
 from freshopt.numerics.arrays import Array, BoolArray
 from freshopt.problems import Age
 from tests.ground_truth.named import (
@@ -111,7 +108,7 @@ def test_ends_of_the_floats_are_no_trouble(refresh: fo.Refresh, d: float) -> Non
     assert not math.isnan(infinite)
 
 
-CELLS: dict[str, tuple[Demand, Objective]] = {
+CELLS: dict[str, tuple[Demand, fo.Objective]] = {
     "binary": (conditional_functions.binary_changed, BINARY_PERIODIC),
     "harmonic": (conditional_functions.harmonic_changed, HARMONIC_PERIODIC),
     "delay": (conditional_functions.delay_changed, DELAY_PERIODIC),

@@ -3,8 +3,6 @@
 NumPy, compiled loops and proofs are made of these three functions: nothing else holds them to the truth.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

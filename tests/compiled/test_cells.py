@@ -1,7 +1,5 @@
 """Cells of requests, windows and failing attempts, source by source: every cell with every property."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -44,7 +42,7 @@ from tests.ground_truth.named import (
 )
 from tests.ground_truth.routes import require_same_compiled
 from tests.ground_truth.source_gaps import DIGITS, ExactCell, Number, exact_source_gap
-from tests.ground_truth.strata import exhaustive
+from tests.ground_truth.strata import exhaustive, matrix
 
 Rng = np.random.Generator
 Drawn = tuple[float, list[float]]  # a rate, and parameters
@@ -297,8 +295,7 @@ def test_no_price_and_no_marginal_value(name: str) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("ill", [False, True])
-@pytest.mark.parametrize("name", CELLS)
+@matrix(ill=[False, True], name=CELLS)
 def test_compiled_solutions_are_those_of_numpy(name: str, ill: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     rng, n = np.random.default_rng(1), 3000
     columns = 10.0 ** rng.uniform(-4.0, 4.0, (5, n)) if ill else rng.lognormal(0.0, 1.0, (5, n))

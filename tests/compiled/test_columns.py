@@ -1,7 +1,5 @@
 """Compiled passes against the NumPy path, which is held against the truth elsewhere; bits, threads, edges."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import replace
 
@@ -16,48 +14,29 @@ from freshopt.dual_search.batch_water_filling import SMALL
 from freshopt.dual_search.problem_columns import columns_of
 from freshopt.dual_search.sampled_search import sampled_search
 from freshopt.numerics.arrays import Array
-from freshopt.problems import (
-    BinaryCost,
-    BinaryFreshness,
-    LaterThan,
-    PiecewiseLinearCost,
-    PollingKnapsack,
-    PowerCost,
-    SynchronizationCost,
-)
 from freshopt.separable.kernel import Kernel
 from freshopt.solvers import WaterFilling
-from tests.ground_truth.named import (
-    AGE,
-    AGE_PERIODIC,
-    BINARY,
-    BINARY_PERIODIC,
-    DELAY,
-    DELAY_PERIODIC,
-    HARMONIC,
-    HARMONIC_PERIODIC,
-    LOG_PERIODIC,
-    present,
-)
+from tests.ground_truth import named
+from tests.ground_truth.named import present
 from tests.ground_truth.routes import compile_all
 from tests.ground_truth.strata import exhaustive, stratified
 from tests.ground_truth.tolerances import EXACT
 
 OBJECTIVES = [
-    HARMONIC,
-    HARMONIC_PERIODIC,
-    BINARY,
-    BINARY_PERIODIC,
-    LOG_PERIODIC,
-    DELAY,
-    DELAY_PERIODIC,
-    AGE_PERIODIC,
-    AGE,
-    PollingKnapsack("polls"),
-    PollingKnapsack("materials"),
-    SynchronizationCost(PowerCost(2.0, 0.7)),
-    SynchronizationCost(PowerCost(2.0, 0.7), fo.Refresh.POISSON),
-    SynchronizationCost(BinaryCost()),
+    named.HARMONIC,
+    named.HARMONIC_PERIODIC,
+    named.BINARY,
+    named.BINARY_PERIODIC,
+    named.LOG_PERIODIC,
+    named.DELAY,
+    named.DELAY_PERIODIC,
+    named.AGE_PERIODIC,
+    named.AGE,
+    fo.problems.PollingKnapsack("polls"),
+    fo.problems.PollingKnapsack("materials"),
+    fo.problems.SynchronizationCost(fo.problems.PowerCost(2.0, 0.7)),
+    fo.problems.SynchronizationCost(fo.problems.PowerCost(2.0, 0.7), fo.Refresh.POISSON),
+    fo.problems.SynchronizationCost(fo.problems.BinaryCost()),
 ]
 FAMILIES = ("plain", "lower", "upper", "cost", "hosts", "signals")
 N = SMALL + 1234
@@ -126,7 +105,7 @@ def test_demands_are_the_inverse_marginals(objective: fo.Objective) -> None:
 
 @pytest.mark.parametrize(
     ("objective", "family", "budget"),
-    stratified([HARMONIC, BINARY_PERIODIC], FAMILIES, [1e-3, 0.5, 20.0], every=9),
+    stratified([named.HARMONIC, named.BINARY_PERIODIC], FAMILIES, [1e-3, 0.5, 20.0], every=9),
     ids=repr,
 )
 def test_both_paths_give_the_same_rates(
@@ -134,7 +113,7 @@ def test_both_paths_give_the_same_rates(
 ) -> None:
     task = problem(objective, family, budget, ill=budget == 0.5)
     plain, fast = solved(monkeypatch, task, "0"), solved(monkeypatch, task, "1")
-    if not (family == "signals" and isinstance(objective, BinaryFreshness)):
+    if not (family == "signals" and isinstance(objective, fo.problems.BinaryFreshness)):
         # Either search leaves 1e-12 to a few sources; elsewhere equals may be split differently.
         assert apart(task, plain.rates, fast.rates) <= 2.0 * EXACT
     assert fast.value == pytest.approx(plain.value, rel=10 * EXACT)
@@ -145,7 +124,7 @@ def test_both_paths_give_the_same_rates(
 
 
 def test_the_compiled_path_is_the_one_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = problem(HARMONIC_PERIODIC, "plain", 0.5, ill=True)
+    task = problem(named.HARMONIC_PERIODIC, "plain", 0.5, ill=True)
     assert columns_of(task, present(task.numerics)) is not None
     fast, plain = solved(monkeypatch, task, "1"), solved(monkeypatch, task, "0")
     assert columns_of(task, present(task.numerics)) is None
@@ -157,7 +136,7 @@ def test_the_compiled_path_is_the_one_taken(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("objective", "family"),
     [
-        (BINARY, "plain"),
+        (named.BINARY, "plain"),
         *(
             pytest.param(objective, family, marks=pytest.mark.exhaustive)
             for objective in OBJECTIVES
@@ -185,7 +164,7 @@ def test_the_same_bits_on_any_number_of_threads(
 
 
 def test_yesterdays_price_saves_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = problem(HARMONIC, "plain", 0.5, ill=False)
+    task = problem(named.HARMONIC, "plain", 0.5, ill=False)
     before = solved(monkeypatch, task, "1")
     again = fo.solve(task, WaterFilling(), certify=False, warm_start=before)
     assert again.iterations <= 2
@@ -198,7 +177,7 @@ def test_yesterdays_price_saves_passes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_price_that_tells_nothing_is_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FRESHOPT_COMPILED", "1")
     sources = fo.Sources(np.random.default_rng(3).lognormal(size=N), max_rate=np.ones(N))
-    plenty = fo.Problem(HARMONIC, sources, 2.0 * N)
+    plenty = fo.Problem(named.HARMONIC, sources, 2.0 * N)
     before = fo.solve(plenty)
     assert before.price == 0.0  # the bandwidth did not bind
     scarce = plenty.with_bandwidth(0.5 * N)
@@ -216,7 +195,7 @@ def test_hosts_whose_demand_jumps_or_vanishes(monkeypatch: pytest.MonkeyPatch) -
     held = np.bincount(host, weights=d)[known]
     limits = dict(zip(known.tolist(), (held * 10 ** rng.uniform(-2, 0.3, len(known))).tolist(), strict=True))
     sources = fo.Sources(d, w, host=host, signalled=rng.random(N) < 0.5)
-    task = fo.Problem(BINARY, sources, 0.5 * float(d.sum()), limits)
+    task = fo.Problem(named.BINARY, sources, 0.5 * float(d.sum()), limits)
     fast, plain = solved(monkeypatch, task, "1"), solved(monkeypatch, task, "0")
     assert np.all(np.isfinite([*fast.host_prices.values()]))
     assert fast.value == pytest.approx(plain.value, rel=10 * EXACT)
@@ -232,7 +211,7 @@ def test_hosts_whose_sources_are_all_at_max_rate_or_at_nothing(monkeypatch: pyte
     sources = fo.Sources(d, max_rate=np.ones(N), host=host)
     for budget, limits in ((3.0, {0: 0.25}), (0.75, {0: 0.25, 1: 1e9}), (0.75, {1: 0.25})):
         scaled = {name: limit * N for name, limit in limits.items()}
-        task = fo.Problem(BINARY, sources, budget * N, scaled)
+        task = fo.Problem(named.BINARY, sources, budget * N, scaled)
         fast, plain = solved(monkeypatch, task, "1"), solved(monkeypatch, task, "0")
         np.testing.assert_allclose(fast.rates, plain.rates, rtol=10 * EXACT)
         # Several prices are optimal here, and both paths return the least.
@@ -243,7 +222,7 @@ def test_hosts_whose_sources_are_all_at_max_rate_or_at_nothing(monkeypatch: pyte
 @pytest.mark.exhaustive
 def test_where_demand_jumps_the_sample_gives_no_answer() -> None:
     d = np.full(N, 2.0)
-    task = fo.Problem(BINARY, fo.Sources(d, signalled=np.arange(N) % 2 == 0), 0.6 * float(d.sum()))
+    task = fo.Problem(named.BINARY, fo.Sources(d, signalled=np.arange(N) % 2 == 0), 0.6 * float(d.sum()))
     columns = present(columns_of(task, present(task.numerics)))
     # Half of the sources follow every signal or none, at one price.
     assert sampled_search(columns, 0.3 * float(d.sum())) is None
@@ -254,8 +233,8 @@ def test_where_demand_jumps_the_sample_gives_no_answer() -> None:
 @exhaustive
 def test_scalar_columns_are_not_unfolded(monkeypatch: pytest.MonkeyPatch) -> None:
     d = np.random.default_rng(5).lognormal(0.0, 1.0, N)
-    bare = fo.Problem(HARMONIC, fo.Sources(d), 1000.0)
-    full = fo.Problem(HARMONIC, fo.Sources(d, np.ones(N), min_rate=np.zeros(N)), 1000.0)
+    bare = fo.Problem(named.HARMONIC, fo.Sources(d), 1000.0)
+    full = fo.Problem(named.HARMONIC, fo.Sources(d, np.ones(N), min_rate=np.zeros(N)), 1000.0)
     a, b = solved(monkeypatch, bare, "1"), solved(monkeypatch, full, "1")
     # Two specialisations of one loop: each has the bits of its own machine code.
     np.testing.assert_allclose(a.rates, b.rates, rtol=EXACT)
@@ -264,9 +243,9 @@ def test_scalar_columns_are_not_unfolded(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_every_demand_belongs_to_a_cell() -> None:
     used = set()
     # Rates of sources alike at a kink are not unique: those optima are in tests/problems.
-    kinked = SynchronizationCost(PiecewiseLinearCost([0.0, 1.0], [0.0, -2.0]))
-    capped = SynchronizationCost(PowerCost(1.0, 0.5, 2.0))
-    for objective in (*OBJECTIVES, kinked, capped, LaterThan(1.0, fo.Refresh.POISSON)):
+    kinked = fo.problems.SynchronizationCost(fo.problems.PiecewiseLinearCost([0.0, 1.0], [0.0, -2.0]))
+    capped = fo.problems.SynchronizationCost(fo.problems.PowerCost(1.0, 0.5, 2.0))
+    for objective in (*OBJECTIVES, kinked, capped, fo.problems.LaterThan(1.0, fo.Refresh.POISSON)):
         sources = fo.Sources([1.0])
         for kernel in (objective.kernel(sources), objective.signalled_kernel(sources)):
             if kernel is not None and kernel.unit_demand is not None:
@@ -291,7 +270,7 @@ def corners() -> list[fo.Problem]:
     heavy = np.where(np.arange(N) % 2, 1.0, 1e3)
     held = fo.Sources(1.0, heavy, host=np.arange(N) // 700, max_rate=rng.uniform(1, 2, N))
     hosts = range(N // 700 + 1)
-    harmonic = HARMONIC
+    harmonic = named.HARMONIC
     return [
         fo.Problem(harmonic, held, 1e6, dict.fromkeys(hosts, 900.0)),
         fo.Problem(
@@ -302,7 +281,7 @@ def corners() -> list[fo.Problem]:
         ),
         fo.Problem(harmonic, fo.Sources(d, w, max_rate=0.01), 0.01 * N * (1.0 - 1e-12)),
         fo.Problem(harmonic, fo.Sources(d, 0.0, min_rate=0.5 * w), 20_000.0),
-        fo.Problem(AGE, fo.Sources(np.full(N, 1.3), few, host=np.zeros(N)), 20_000.0, {0.0: 2900.0}),
+        fo.Problem(named.AGE, fo.Sources(np.full(N, 1.3), few, host=np.zeros(N)), 20_000.0, {0.0: 2900.0}),
     ]
 
 
@@ -319,7 +298,7 @@ def test_flat_demand_is_solved_like_any_other(monkeypatch: pytest.MonkeyPatch, t
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("objective", [HARMONIC, BINARY, DELAY_PERIODIC], ids=repr)
+@pytest.mark.parametrize("objective", [named.HARMONIC, named.BINARY, named.DELAY_PERIODIC], ids=repr)
 def test_sums_do_not_depend_on_where_arrays_lie(objective: fo.Objective) -> None:
     rng, n = np.random.default_rng(11), 1000
     memory = np.empty(4 * n + 64)
@@ -343,7 +322,7 @@ def test_hosts_whose_demand_has_steps_alone_are_solved_for() -> None:
     rng, hosts, each = np.random.default_rng(5), 400, 3
     n = hosts * each
     d, w = rng.lognormal(size=n), rng.lognormal(size=n)
-    task = fo.Problem(BINARY, fo.Sources(d, w, signalled=True, max_rate=d), float(n))
+    task = fo.Problem(named.BINARY, fo.Sources(d, w, signalled=True, max_rate=d), float(n))
     columns = present(columns_of(task, present(task.numerics)))
     index = np.arange(n)
     totals = d.reshape(hosts, each).sum(axis=1)

@@ -5,8 +5,6 @@ keep its digits there, for a certificate is made of slopes. Constants and rates 
 up to 10^±30, every one with every other. Values are right to rounding of the terms that they add up.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable

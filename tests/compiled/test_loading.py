@@ -25,7 +25,7 @@ from freshopt.compiled.threads import run_chunks_in_threads
 from freshopt.problems import PowerCost, SynchronizationCost
 from tests.ground_truth.named import HARMONIC
 from tests.ground_truth.refusals import refused
-from tests.ground_truth.strata import exhaustive
+from tests.ground_truth.strata import exhaustive, matrix
 from tests.ground_truth.tolerances import EXACT
 
 
@@ -346,8 +346,7 @@ def test_without_a_folder_for_it_code_is_compiled_all_the_same(monkeypatch: pyte
     assert not require_works().stats.cache_hits
 
 
-@pytest.mark.parametrize("kind", ["*.nbi", "*.nbc"])
-@pytest.mark.parametrize("rest", [b"", b"\x80", b"no pickle"])
+@matrix(kind=["*.nbi", "*.nbc"], rest=[b"", b"\x80", b"no pickle"])
 def test_a_file_that_was_cut_off_is_no_code(
     kind: str, rest: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

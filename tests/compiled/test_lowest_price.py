@@ -3,8 +3,6 @@
 Optimal rates come from two nested bisections on logarithms: of each rate at its price, and of the prices.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Compiled passes over costs of several families against bisection, exact sums and formulas of their own."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -12,7 +10,6 @@ import freshopt as fo
 from freshopt.compiled.rows import mixed_costs
 from freshopt.compiled.rows.row_records import FamilyColumns
 from freshopt.interior_point.program_columns import row_columns as columns_of
-from freshopt.modelling.objective import Refresh
 from freshopt.numerics.arrays import Array
 from freshopt.problems import LaterThan
 from freshopt.separable.kernel import Kernel, Numerics
@@ -51,7 +48,7 @@ OBJECTIVES: dict[str, fo.Objective] = {
     **chosen("harmonic", "binary", "delay"),
     "periodic": DELAY_PERIODIC,
     "age": AGE,
-    "later": LaterThan(LATE, refresh=Refresh.POISSON),
+    "later": LaterThan(LATE, refresh=fo.Refresh.POISSON),
 }
 MIXED = [
     ("harmonic", "binary", "delay"),

@@ -1,7 +1,5 @@
 """Tables of penalties against closed forms of their sums."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple

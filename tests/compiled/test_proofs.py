@@ -1,7 +1,5 @@
 """Gap terms of single sources, and compiled proofs of many: never smaller than exact, hardly larger."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -16,6 +14,7 @@ from freshopt.compiled.proof_functions import HALF_ULP, ROUNDING, ProofCell, pro
 from freshopt.compiled.proof_tables import mean_harmonic_loss
 from freshopt.numerics.arrays import CACHED, Array, read_only
 from tests.ground_truth.source_gaps import CELLS, DIGITS, exact_source_gap
+from tests.ground_truth.strata import matrix
 
 PROOFS: dict[str, ProofCell] = {
     "harmonic": proof_functions.HARMONIC,
@@ -101,8 +100,7 @@ def most(name: str) -> float:
     return 0.0 if "signals" in name else {"kinks": -1e-9, "later": 2.5}.get(name, np.inf)
 
 
-@pytest.mark.parametrize("name", PROOFS)
-@pytest.mark.sampled(5)
+@matrix(name=PROOFS, every=5)
 def test_terms_bound_the_exact_share_of_a_gap(name: str) -> None:
     rng, ratios, floor = np.random.default_rng(len(name)), [], 0.0
     exact = CELLS[name]
@@ -332,14 +330,13 @@ def same(proof: Proof, truth: Array) -> None:
     assert proof.outside == outside == 0.0
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+@matrix(
+    name=[
         pytest.param(name, marks=[pytest.mark.exhaustive] if name == "log periodic" else [])
         for name in COLUMNS_CELLS
     ],
+    every=5,
 )
-@pytest.mark.sampled(5)
 def test_a_pass_adds_up_the_terms_of_all_sources(name: str) -> None:
     own, rates = columns(name)
     price = 0.03
@@ -348,8 +345,7 @@ def test_a_pass_adds_up_the_terms_of_all_sources(name: str) -> None:
     assert proof.used == pytest.approx(math.fsum(own.cost * rates), rel=1e-14)
 
 
-@pytest.mark.parametrize("name", ANNOUNCED)
-@pytest.mark.sampled(4)
+@matrix(name=ANNOUNCED, every=4)
 def test_signalled_sources_have_a_cell_of_their_own(name: str) -> None:
     own, rates = columns(name, announced=ANNOUNCED[name])
     same(own.prove(rates, 0.5), by_source(own, rates, np.asarray(own.cost) * 0.5))
@@ -371,8 +367,7 @@ def test_sources_of_hosts_pay_more_and_are_added_up_by_host(name: str) -> None:
         assert proof.by_host[host] == pytest.approx(exact, rel=4e-16)
 
 
-@pytest.mark.parametrize("hosts", [False, True])
-@pytest.mark.sampled(2)
+@matrix(hosts=[False, True], every=2)
 def test_proofs_have_the_same_bits_on_any_number_of_threads(
     monkeypatch: pytest.MonkeyPatch, hosts: bool
 ) -> None:

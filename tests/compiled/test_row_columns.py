@@ -1,7 +1,5 @@
 """Compiled passes of declared constraints against bisection, exact sums and NumPy; bits, threads, edges."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import NamedTuple
@@ -16,53 +14,35 @@ from freshopt.compiled.rows.row_columns import ArrowGram, RowColumns
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.interior_point import program_columns
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_column, as_float64
-from freshopt.problems import (
-    BinaryFreshness,
-    PollingKnapsack,
-    PowerCost,
-    SynchronizationCost,
-    accumulated_delay,
-    age,
-    binary_freshness,
-    harmonic_staleness,
-)
+from freshopt.problems import accumulated_delay, age, binary_freshness, harmonic_staleness
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
 from freshopt.separable.lagrangian import Lagrangian
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
-from tests.ground_truth.named import (
-    AGE,
-    AGE_PERIODIC,
-    BINARY,
-    BINARY_PERIODIC,
-    DELAY,
-    DELAY_PERIODIC,
-    HARMONIC,
-    HARMONIC_PERIODIC,
-    present,
-)
+from tests.ground_truth import named
+from tests.ground_truth.named import present
 from tests.ground_truth.routes import compile_all
 from tests.ground_truth.strata import rare
 
 PERIODIC, POISSON, SIGNAL = fo.Refresh.PERIODIC, fo.Refresh.POISSON, "on signal"
-SOME = [(HARMONIC, None), (SynchronizationCost(PowerCost(2.0, 0.7)), None)]
+SOME = [(named.HARMONIC, None), (fo.problems.SynchronizationCost(fo.problems.PowerCost(2.0, 0.7)), None)]
 OTHERS = [
-    (BINARY_PERIODIC, None),
-    (BINARY, SIGNAL),
-    (HARMONIC_PERIODIC, None),
-    (HARMONIC, SIGNAL),
-    (BINARY, None),
-    (DELAY, None),
-    (DELAY_PERIODIC, None),
-    (AGE, None),
-    (AGE_PERIODIC, None),
-    (AGE, SIGNAL),
-    (PollingKnapsack("polls"), None),
-    (PollingKnapsack("materials"), None),
+    (named.BINARY_PERIODIC, None),
+    (named.BINARY, SIGNAL),
+    (named.HARMONIC_PERIODIC, None),
+    (named.HARMONIC, SIGNAL),
+    (named.BINARY, None),
+    (named.DELAY, None),
+    (named.DELAY_PERIODIC, None),
+    (named.AGE, None),
+    (named.AGE_PERIODIC, None),
+    (named.AGE, SIGNAL),
+    (fo.problems.PollingKnapsack("polls"), None),
+    (fo.problems.PollingKnapsack("materials"), None),
 ]
 CELLS = [*SOME, *(pytest.param(*cell, marks=pytest.mark.exhaustive) for cell in OTHERS)]
-MORE = (BINARY, DELAY, DELAY_PERIODIC, AGE)
-FAMILIES = [HARMONIC, *rare(*MORE)]
+MORE = (named.BINARY, named.DELAY, named.DELAY_PERIODIC, named.AGE)
+FAMILIES = [named.HARMONIC, *rare(*MORE)]
 # Of φ' and of a bound: the demand functions are right to a few ulp.
 NEAR = 1e-11
 
@@ -174,11 +154,11 @@ def test_rows_of_the_rate(objective: fo.Objective, signals: str | None, ill: boo
     price = y @ matrix
     assert_optimal(kernel, program, price, rates)
     inside = (rates > program.lower) & (rates < program.upper)
-    assert inside.sum() > n / 20 or isinstance(objective, BinaryFreshness)
+    assert inside.sum() > n / 20 or isinstance(objective, fo.problems.BinaryFreshness)
     assert np.count_nonzero(price < 0.0) > 10
     assert_used(matrix, rates, used)
     assert isinstance(gram, np.ndarray)
-    flat = signals is not None and isinstance(objective, BinaryFreshness)
+    flat = signals is not None and isinstance(objective, fo.problems.BinaryFreshness)
     inverse = np.zeros(n) if flat else inverse_curvature(kernel, program, rates)
     assert_gram(matrix, inverse, gram, 1e-5)
 
@@ -221,7 +201,7 @@ def test_rows_of_a_cost_of_the_same_family(objective: fo.Objective, ill: bool) -
 def test_targets_alone_have_no_objective_to_weigh() -> None:
     n, rng = 500, np.random.default_rng(3)
     d, w = scales(n, rng, False)
-    kernel = kernel_of(HARMONIC, None, d, w)
+    kernel = kernel_of(named.HARMONIC, None, d, w)
     target = curved(np.arange(n), np.zeros(n, dtype=np.int64), np.ones(n), kernel)
     rows = Rows.gather([*blocks(np.ones((1, n))), target], n)
     program = Program(None, np.full(n, 1e-3), np.full(n, np.inf), np.ones(n), rows)
@@ -235,7 +215,7 @@ def test_targets_alone_have_no_objective_to_weigh() -> None:
 def test_an_objective_may_have_a_price_of_its_own() -> None:
     n, rng = 1000, np.random.default_rng(9)
     d, w = scales(n, rng, False)
-    kernel = kernel_of(HARMONIC, None, d, w)
+    kernel = kernel_of(named.HARMONIC, None, d, w)
     program, matrix, y = case(kernel, d, rng, ill=False, most=np.full(n, np.inf))
     columns, c = columns_of(program), 0.5
     source_columns = columns.columns
@@ -250,7 +230,7 @@ def test_an_objective_may_have_a_price_of_its_own() -> None:
 def test_disjoint_rows_make_an_arrow_of_the_matrix(targets: bool) -> None:
     n, hosts, rng = 5000, 300, np.random.default_rng(4)
     d, w = scales(n, rng, False)
-    kernel = kernel_of(HARMONIC, None, d, w)
+    kernel = kernel_of(named.HARMONIC, None, d, w)
     program, matrix, y = case(kernel, d, rng, ill=False, most=np.full(n, np.inf))
     some = np.flatnonzero(rng.random(n) < 0.7)
     host = rng.integers(0, hosts, len(some))
@@ -297,7 +277,7 @@ def test_sums_that_cancel_keep_their_digits(kind: str) -> None:
     rates, sign = rates[order], np.where(order % 2 == 0, -1.0, 1.0)
     row = np.zeros(n, dtype=np.int64) if kind == "dense" else rng.integers(0, 3, n)
     rows = Rows.gather([RowBlock.linear("row", range(3), np.arange(n), row, sign, np.ones(3))], n)
-    kernel = HARMONIC.kernel(fo.Sources(np.ones(n), np.array(rates)))
+    kernel = named.HARMONIC.kernel(fo.Sources(np.ones(n), np.array(rates)))
     program = Program(kernel, rates, rates, rates, rows)
     flags = np.full(3, kind == "host")
     used = columns_of(program, flags).evaluate(np.ones(3)).used
@@ -310,7 +290,7 @@ def test_sums_that_cancel_keep_their_digits(kind: str) -> None:
 def test_bits_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     n, rng = 40_000, np.random.default_rng(5)
     d, w = scales(n, rng, True)
-    kernel = kernel_of(HARMONIC, None, d, w)
+    kernel = kernel_of(named.HARMONIC, None, d, w)
     program, _, y = case(kernel, d, rng, ill=True, most=np.full(n, np.inf))
     many = 300  # rows, with which there are fewer blocks
     group = rng.integers(0, many, n)
@@ -335,7 +315,7 @@ def test_bits_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_numpy_says_the_same() -> None:
     n, rng = 20_000, np.random.default_rng(6)
     d, w = scales(n, rng, True)
-    kernel = kernel_of(HARMONIC, None, d, w)
+    kernel = kernel_of(named.HARMONIC, None, d, w)
     program, _, y = case(kernel, d, rng, ill=True, most=np.full(n, np.inf))
     got = columns_of(program).evaluate(y)
     lagrangian = Lagrangian.at(program, y)
@@ -349,7 +329,7 @@ def test_numpy_says_the_same() -> None:
 def test_signalled_sources_have_their_own_demand() -> None:
     n, rng = 3000, np.random.default_rng(7)
     d, w = scales(n, rng, False)
-    objective, signalled = HARMONIC, rng.random(n) < 0.5
+    objective, signalled = named.HARMONIC, rng.random(n) < 0.5
     sources = fo.Sources(d, w)
     assert objective.signalled_kernel(sources) is not None
     curve = objective.curve(sources)
@@ -375,7 +355,7 @@ def test_narrow_and_scalar_columns() -> None:
         wide = as_float64(importance)
         results = []
         for weights in (as_column(importance, n, "w", narrow=True), np.array(wide)):
-            kernel = HARMONIC.curve(fo.Sources(d)).kernel(weights, fo.Refresh.POISSON)
+            kernel = named.HARMONIC.curve(fo.Sources(d)).kernel(weights, fo.Refresh.POISSON)
             program = Program(kernel, np.broadcast_to(0.0, (n,)), np.full(n, 10.0), d, rows)
             results.append(columns_of(program).evaluate(y))
         np.testing.assert_allclose(results[0].rates, results[1].rates, rtol=1e-14)
@@ -386,7 +366,7 @@ def test_one_source_entries_twice_and_rows_of_nobody() -> None:
     none, source, one = np.zeros(0, dtype=np.int64), np.zeros(2, dtype=np.int64), np.ones(1)
     twice = RowBlock.linear("twice", [None], source, source, np.array([1.0, 3.0]), one)
     rows = Rows.gather([RowBlock.linear("nobody", [None], none, none, np.zeros(0), one), twice], 1)
-    kernel = HARMONIC.kernel(fo.Sources([1.0], [8.0]))
+    kernel = named.HARMONIC.kernel(fo.Sources([1.0], [8.0]))
     program = Program(kernel, np.zeros(1), np.full(1, np.inf), np.ones(1), rows)
     rates, used, gram = columns_of(program).evaluate(np.array([5.0, 1.0]))
     assert isinstance(gram, np.ndarray)
@@ -401,7 +381,7 @@ def test_nothing_paid_and_nothing_gained() -> None:
     cases = [(1.0, 0.0, 0.1), (0.0, 0.0, 0.1), (-1.0, 0.0, 9.0), (0.0, 1.0, 9.0), (-1.0, 1.0, 9.0)]
     price, w, expected = map(np.array, zip(*cases, strict=True))
     rows = Rows.gather(blocks(price[None, :]), len(cases))
-    kernel = HARMONIC.kernel(fo.Sources(np.ones(len(cases)), w))
+    kernel = named.HARMONIC.kernel(fo.Sources(np.ones(len(cases)), w))
     for lower, upper in ((0.1, 9.0),):
         program = Program(
             kernel, np.full(len(cases), lower), np.full(len(cases), upper), np.ones(len(cases)), rows
@@ -413,7 +393,7 @@ def test_nothing_paid_and_nothing_gained() -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("objective", [BINARY, AGE])
+@pytest.mark.parametrize("objective", [named.BINARY, named.AGE])
 def test_jumps_and_kinks_add_nothing(objective: fo.Objective) -> None:
     # Demand jumps from 0 to Δ, or stops rising, at the price 1; these are next to it, on either side.
     near = 1.0 + np.array([1e-6, -1e-6, 3e-6])
@@ -424,13 +404,13 @@ def test_jumps_and_kinks_add_nothing(objective: fo.Objective) -> None:
     assert isinstance(found.gram, np.ndarray)
     np.testing.assert_allclose(found.rates[[0, 2]], 1.0, rtol=1e-15)
     # The age's source below the kink has the slope 1/2 on one side and less on the other.
-    most = 0.0 if isinstance(objective, BinaryFreshness) else 0.5
+    most = 0.0 if isinstance(objective, fo.problems.BinaryFreshness) else 0.5
     assert 0.0 <= found.gram[0, 0] <= most
 
 
 def test_costs_without_end_are_used_without_end() -> None:
     n = 4
-    kernel = HARMONIC.kernel(fo.Sources(np.ones(n), [0.0, 1.0, 1.0, 1.0]))
+    kernel = named.HARMONIC.kernel(fo.Sources(np.ones(n), [0.0, 1.0, 1.0, 1.0]))
     target = curved(np.arange(n), np.zeros(n, dtype=np.int64), np.ones(n), kernel)
     program = Program(
         None, np.zeros(n), np.ones(n), np.ones(n), Rows.gather([*blocks(np.ones((1, n))), target], n)
@@ -441,7 +421,7 @@ def test_costs_without_end_are_used_without_end() -> None:
 def test_what_numpy_alone_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
     n = 100
     sources, matrix = fo.Sources(np.ones(n)), np.ones((2, n))
-    harmonic, binary = (HARMONIC.kernel(sources), BINARY.kernel(sources))
+    harmonic, binary = (named.HARMONIC.kernel(sources), named.BINARY.kernel(sources))
     entry = (np.arange(n), np.zeros(n, dtype=np.int64), np.ones(n))
 
     def program(numerics: Numerics | None, *curves: Numerics) -> Program:
@@ -451,7 +431,7 @@ def test_what_numpy_alone_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert program_columns.row_columns(program(harmonic, harmonic)) is not None
     assert program_columns.row_columns(program(None)) is None
-    periodic = BINARY_PERIODIC.kernel(sources)
+    periodic = named.BINARY_PERIODIC.kernel(sources)
     assert program_columns.row_columns(program(periodic)) is not None
     assert program_columns.row_columns(program(periodic, periodic)) is None
     assert program_columns.row_columns(program(harmonic, periodic)) is None
@@ -486,7 +466,7 @@ def test_values_are_the_costs(rate: float) -> None:
             (age.POISSON, d / r / (r + d)),
         ):
             assert present(cell.value)(rate, 0.5) == pytest.approx(float(exact), rel=1e-15, abs=0.0)
-        periodic = present(DELAY_PERIODIC.kernel(fo.Sources([0.5])).unit_value)
+        periodic = present(named.DELAY_PERIODIC.kernel(fo.Sources([0.5])).unit_value)
         assert periodic(rate, 0.5) == pytest.approx(float(d / r / 2), rel=1e-15, abs=0.0)
 
 

@@ -1,7 +1,5 @@
 """Compiled declared expressions: generated source and loops against the tape and bisection."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +23,7 @@ from freshopt.separable.rows import RowBlock, Rows
 from freshopt.solvers import SeparableNewton, WaterFilling
 from tests.autodiff.test_compiler import EXPRESSIONS
 from tests.ground_truth.named import present
-from tests.ground_truth.strata import rare
+from tests.ground_truth.strata import matrix, rare
 from tests.ground_truth.tolerances import EXACT
 from tests.ground_truth.unknown_atom import own_atom
 
@@ -145,8 +143,7 @@ def jet_of(tape: Any, rates: Array, side: int) -> Array:  # noqa: ANN401 - a nod
     return np.array(found, dtype=float).T
 
 
-@pytest.mark.parametrize("name", ACCEPTED)
-@pytest.mark.parametrize("where", ["inside", "edges"])
+@matrix(name=ACCEPTED, where=["inside", "edges"])
 def test_generated_source_has_the_tapes_numbers(name: str, where: str) -> None:
     rate = cp.Variable(len(RATES), nonneg=True)
     tape = compile_expression(EXPRESSIONS[name][0](rate), rate)
@@ -200,8 +197,7 @@ def bisected(numerics: DerivedNumerics, price: Array) -> Array:
     return np.asarray(np.exp(low))
 
 
-@pytest.mark.parametrize("name", STRATIFIED)
-@pytest.mark.sampled(2)
+@matrix(name=STRATIFIED, every=2)
 def test_jets_are_those_of_the_tape(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = derived(name)
     compiled = with_passes(plain, monkeypatch)
@@ -320,8 +316,7 @@ class Declared(fo.Objective):
         return FORMS["harmonic"][0](rate, sources.change_rate, sources.importance)
 
 
-@pytest.mark.parametrize("solver", [SeparableNewton(), WaterFilling()])
-@pytest.mark.sampled(2)
+@matrix(solver=[SeparableNewton(), WaterFilling()], every=2)
 def test_solves_have_the_certificates_of_numpy(
     solver: SeparableNewton | WaterFilling, monkeypatch: pytest.MonkeyPatch
 ) -> None:

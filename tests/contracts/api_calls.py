@@ -5,8 +5,6 @@ What is left out is listed in `tests.contracts.api_elsewhere`. An objective, a c
 a call here gets one from its fields, with their values as `tests.contracts.discovery` finds them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any

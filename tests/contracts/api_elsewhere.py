@@ -4,8 +4,6 @@ They are a record of results, an exception, a protocol or a choice, or other tes
 workers: a reason that begins with "test_" is the name of that test file.
 """
 
-from __future__ import annotations
-
 # Reason → package → names.
 NAMES: dict[str, dict[str, str]] = {
     "a record of results": {

@@ -1,7 +1,5 @@
 """Small problems, logs and estimators, and the forms of calls that `api_calls` is made of."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple

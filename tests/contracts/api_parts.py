@@ -1,13 +1,10 @@
 """Calls of the public API: constraints, automata, pipelines and the live planner."""
 
-from __future__ import annotations
-
 import tempfile
 from typing import Any
 
 import freshopt as fo
 from freshopt import automata, estimators, pipelines, problems, scheduling
-from freshopt.modelling.objective import Refresh
 from tests.contracts.api_fixtures import (
     LOG,
     PROBLEM,
@@ -63,7 +60,7 @@ CONSTRAINTS: dict[str, Call] = {
             fo.Problem(
                 fo.Spend(**given),
                 SOURCES,
-                constraints=[fo.Target(problems.LaterThan(3.0, refresh=Refresh.POISSON), at_most=0.5)],
+                constraints=[fo.Target(problems.LaterThan(3.0, refresh=fo.Refresh.POISSON), at_most=0.5)],
             )
         ),
         {},

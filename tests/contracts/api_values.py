@@ -3,8 +3,6 @@
 Most are found, not listed: what the calls of `api_calls` take, make and return, and whatever these hold.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import inspect

@@ -3,8 +3,6 @@
 Run as a script it prints the largest relative difference of each way; `test_concurrency` reads that.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import json
 import multiprocessing
@@ -19,7 +17,6 @@ import freshopt as fo
 from freshopt import problems
 from freshopt.compiled import backend
 from freshopt.cvx import cp
-from freshopt.modelling.objective import Refresh
 from freshopt.scheduling import Greedy
 from freshopt.solvers import Conic, MirrorDescent, SeparableNewton
 
@@ -51,10 +48,10 @@ def answer(task: str) -> Floats:
         host = np.arange(5000) % 50
         limits = dict.fromkeys(range(0, 50, 2), 10.0)
         given = sources(5000, host=host, signalled=np.arange(5000) % 3 == 0)
-        return fo.solve(fo.Problem(problems.BinaryFreshness(Refresh.POISSON), given, 1500.0, limits)).rates
+        return fo.solve(fo.Problem(problems.BinaryFreshness(fo.Refresh.POISSON), given, 1500.0, limits)).rates
     if kind == "declared":
         return fo.solve(fo.Problem(Declared(), sources(3000), 3000.0), SeparableNewton()).rates
-    small = fo.Problem(problems.AccumulatedDelay(Refresh.POISSON), fo.Sources([1.0, 4.0, 9.0]), 3.0)
+    small = fo.Problem(problems.AccumulatedDelay(fo.Refresh.POISSON), fo.Sources([1.0, 4.0, 9.0]), 3.0)
     if kind == "cones":
         return np.array([fo.solve(small, Conic(rest)).value])
     if kind == "descent":

@@ -6,8 +6,6 @@ tried in all their values. A cell is an objective and what its fetches are like:
 they find a change, or of copies that may be served while they are fetched; sources suit it.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import dataclasses

@@ -3,8 +3,6 @@
 ``python -m tests.contracts.other_systems_story`` in an empty folder; ends with the word "done".
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """The adversary's oracle finds planted faults within few instances, and none where there are none."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import itertools

@@ -1,7 +1,5 @@
 """The public API with wrong arguments: an answer that holds, or one line of the library's own errors."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import inspect
@@ -19,11 +17,10 @@ from hypothesis import strategies as st
 
 import freshopt as fo
 from freshopt import online, problems, solvers
-from freshopt.modelling.objective import Refresh
 from tests.contracts.api_calls import CALLS
 from tests.contracts.api_elsewhere import ELSEWHERE
 from tests.ground_truth.refusals import refused
-from tests.ground_truth.strata import stratified
+from tests.ground_truth.strata import matrix, stratified
 
 PACKAGES = (
     "problems", "solvers", "estimators", "online", "goodness_of_fit", "noisy_signals", "scheduling",
@@ -114,8 +111,7 @@ def test_a_name_that_comes_on_use_is_that_of_no_file(package: str) -> None:
     assert sorted(name for names in module._NAMES.values() for name in names) == sorted(module.__all__)
 
 
-@pytest.mark.parametrize("name", sorted(CALLS))
-@pytest.mark.sampled(4)
+@matrix(name=sorted(CALLS), every=4)
 def test_right_arguments_succeed(name: str) -> None:
     call = CALLS[name]
     call.function(**call.arguments)
@@ -243,8 +239,7 @@ CONSTRUCTED = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(CONSTRUCTED))
-@pytest.mark.sampled(5)
+@matrix(name=sorted(CONSTRUCTED), every=5)
 def test_a_wrong_setting_is_refused_at_construction_and_not_later(name: str) -> None:
     call, owner = CALLS[name], CONSTRUCTED[name]
     known = inspect.signature(owner).parameters
@@ -288,7 +283,7 @@ def refusal_of(function: Callable[..., Any], arguments: dict[str, Any]) -> str |
             "Pass Refresh.PERIODIC, Refresh.POISSON or",
         ),
         (
-            lambda: problems.Age(nodes=0, refresh=Refresh.POISSON),
+            lambda: problems.Age(nodes=0, refresh=fo.Refresh.POISSON),
             fo.ObjectiveError,
             "nodes of Age is 0. Pass a whole number",
         ),

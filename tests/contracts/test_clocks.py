@@ -1,7 +1,5 @@
 """Times that can be read and look wrong: one warning with the row, the source and a remedy, and no more."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -17,8 +15,8 @@ import freshopt as fo
 from freshopt.datasets import load_example
 from freshopt.datasets.change_histories import EXAMPLES, example_events
 from freshopt.logs.read_events import read_history
-from freshopt.planning.backtest import backtest
 from tests.ground_truth.command_lines import PLAN, Run
+from tests.ground_truth.strata import matrix
 
 DAYS = [f"2026-01-0{day}" for day in range(1, 7)]
 JUMP = ("time jumps", "source 'a'", "correct or drop")
@@ -90,9 +88,7 @@ def test_columns_of_times(name: str) -> None:
     require(told(lambda: fo.ChangeHistory(["a"] * ROWS, times)), words, 0)
 
 
-@pytest.mark.parametrize("name", COLUMNS)
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-@pytest.mark.sampled(2)
+@matrix(name=COLUMNS, ending=["csv", "parquet"], every=2)
 def test_files_on_the_command_line(name: str, ending: str, run: Run) -> None:
     """One line on standard error, however often the log is read; nothing else changes."""
     times, words = COLUMNS[name]
@@ -148,7 +144,7 @@ def test_what_is_made_of_a_log_warns_no_second_time(run: Run) -> None:
     with pytest.warns(fo.SourceDataWarning, match="jumps"):
         jump = fo.CrawlLog(["a"] * 6 + ["b"] * 6, [0, 1, 2, 3, 4, 9e3] * 2, [0, 1] * 6)
     assert told(lambda: history.to_log(1000.0)) == []
-    assert told(lambda: backtest(jump, bandwidth=0.01, share=0.9)) == []
+    assert told(lambda: fo.backtest(jump, bandwidth=0.01, share=0.9)) == []
     pl.DataFrame({"source": ["a"] * 6, "time": [0.0, 1, 2, 3, 4, 9e3], "changed": [0, 1] * 3}).write_csv(
         "l.csv"
     )

@@ -1,7 +1,5 @@
 """Threads, forked and spawned processes that solve at once find what one after the other finds."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Every objective × every solver that does not refuse, by introspection; then accuracy against the truth."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 from dataclasses import replace
@@ -23,7 +21,7 @@ from tests.ground_truth.cases import CASES, Case, as_cost, as_problem
 from tests.ground_truth.cell_truth import CURVES
 from tests.ground_truth.kkt import violations
 from tests.ground_truth.named import present
-from tests.ground_truth.strata import stratified
+from tests.ground_truth.strata import matrix, stratified
 from tests.ground_truth.strategies import (
     BUDGETS,
     FAMILIES,
@@ -418,10 +416,7 @@ def test_water_filling_at_a_thousand_sources(
     assert violations(plain, solution.rates, solution.price, host_prices).worst() <= SCALAR
 
 
-@pytest.mark.parametrize("discipline", PLAIN)
-@pytest.mark.parametrize("family", ["none", "costs"])
-@pytest.mark.parametrize("ill", [False, True])
-@pytest.mark.parametrize("n", [1, 2, 10, 1000])
+@matrix(discipline=PLAIN, family=["none", "costs"], ill=[False, True], n=[1, 2, 10, 1000])
 def test_closed_form_is_exact(discipline: str, family: str, ill: bool, n: int) -> None:
     for budget in BUDGETS:
         plain = sample(4, "count", discipline, family, n, ill=ill, budget=budget)

@@ -3,8 +3,6 @@
 A pickle is how results come back from a pool of processes and go to Dask workers.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import copy
 import functools

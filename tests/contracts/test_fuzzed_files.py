@@ -5,8 +5,6 @@ and JSON values replaced by nonsense. Parquet is damaged in its footer as often 
 file would get so far as to be misunderstood.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

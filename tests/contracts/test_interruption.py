@@ -1,7 +1,5 @@
 """Runs that are killed, side by side, or out of room: the old result or the new one, nothing in between."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """The architecture, pinned: what may import what, what an import costs, what the package map says."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

@@ -1,7 +1,5 @@
 """Inputs that once were misunderstood, or ended in something else than one line of the library's own."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

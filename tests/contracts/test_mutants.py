@@ -3,8 +3,6 @@
 Accumulated delay, Σ w·Δ/ρ, has its numerics written out here in one line each; bisection does the rest.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -22,6 +20,7 @@ from freshopt.estimators.crawl_likelihood import CrawlLikelihood
 from freshopt.solvers import WaterFilling
 from tests.ground_truth.named import DELAY, present, written
 from tests.ground_truth.refusals import refused
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 from tests.ground_truth.truth import Floats
 
@@ -72,8 +71,7 @@ def repaired_by_hand(problem: fo.Problem, rates: Floats) -> tuple[Floats, float]
     return kept, worst
 
 
-@pytest.mark.parametrize("scale", [(0.0, 0.1), (0.0, 1.0), (0.0, 30.0), (-2.0, 0.1), (-2.0, 2.0)])
-@pytest.mark.parametrize("budget", [0.3, 50.0])
+@matrix(scale=[(0.0, 0.1), (0.0, 1.0), (0.0, 30.0), (-2.0, 0.1), (-2.0, 2.0)], budget=[0.3, 50.0])
 def test_repair_is_clipping_and_shrinking(scale: tuple[float, float], budget: float) -> None:
     """Bounds alone, above or below, one host alone, all hosts, the bandwidth, and everything broken."""
     problem = market(1, budget=budget)
@@ -235,8 +233,7 @@ class Inaccurate:
         return self.wish + 0.0 * price
 
 
-@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
-@pytest.mark.parametrize("off", [1e-12, 1e-8, 1e-3])
+@matrix(size=[1e-9, 1.0, 1e9], off=[1e-12, 1e-8, 1e-3])
 def test_an_inverse_on_the_wrong_side_is_pushed_across_and_not_far(off: float, size: float) -> None:
     rates = size * np.array([1.0, 1.0, 1.0])
     crossing, rising = rates * np.array([1.0 + off, 1.0 - off, 1.2]), np.array([True, False, True])
@@ -397,8 +394,7 @@ def value_by_hand(made: CrawlLikelihood, k: int, rate: float) -> float:
     return total + float(made.counted[k]) * math.log(rate) - float(made.exposure[k]) * rate
 
 
-@pytest.mark.parametrize("pseudo", [0.0, 0.7])
-@pytest.mark.parametrize("weighted", [True, False])
+@matrix(pseudo=[0.0, 0.7], weighted=[True, False])
 def test_likelihood_maximum_and_ends_in_a_few_steps(
     monkeypatch: pytest.MonkeyPatch, pseudo: float, weighted: bool
 ) -> None:

@@ -4,8 +4,6 @@ The package is laid out anew in a temporary folder, with a toy objective and a t
 and one line each in `problems/__init__.py` and `solvers/__init__.py`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -3,8 +3,6 @@
 No test runs on these systems. One process for each goes through `other_systems_story`.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess

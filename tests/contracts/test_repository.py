@@ -1,7 +1,5 @@
 """What surrounds the code names what is there: workflows, hooks, issue forms, citation, changelog."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Budgets met exactly, random constraints, and sources that are float32."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any
@@ -21,23 +19,12 @@ from freshopt.solvers import SeparableNewton, WaterFilling
 from freshopt.testing import standard_objectives
 from tests.contracts import discovery
 from tests.contracts.discovery import Cell
+from tests.ground_truth import named
 from tests.ground_truth.constrained_strategies import Drawn, constrained_problems
-from tests.ground_truth.named import (
-    AGE,
-    AGE_PERIODIC,
-    BINARY,
-    BINARY_ON_REQUEST,
-    BINARY_PERIODIC,
-    DELAY,
-    DELAY_PERIODIC,
-    HARMONIC,
-    HARMONIC_ON_REQUEST,
-    HARMONIC_PERIODIC,
-    present,
-)
+from tests.ground_truth.named import present
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.routes import compile_all
-from tests.ground_truth.strata import exhaustive, rare, stratified
+from tests.ground_truth.strata import exhaustive, matrix, rare, stratified
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
 BASE = np.array([1.0, 2.0, 5.0])
@@ -140,21 +127,20 @@ def test_nothing_matters_and_all_alike(cell: discovery.Cell) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_arrays_of_every_kind(kind: str) -> None:
     given, before = KINDS[kind], list(KINDS[kind])
-    reference = fo.solve(fo.Problem(AGE, fo.Sources(BASE, BASE, max_rate=BASE), 2.0)).rates
-    found = fo.solve(fo.Problem(AGE, fo.Sources(given, given, max_rate=given), 2.0)).rates
+    reference = fo.solve(fo.Problem(named.AGE, fo.Sources(BASE, BASE, max_rate=BASE), 2.0)).rates
+    found = fo.solve(fo.Problem(named.AGE, fo.Sources(given, given, max_rate=given), 2.0)).rates
     assert np.all(np.abs(found / reference - 1.0) <= EXACT)
     assert list(given) == before
 
 
-@pytest.mark.parametrize("n", [10_000, *rare(100_000)])
-@pytest.mark.parametrize("each", [True, False])
+@matrix(n=[10_000, *rare(100_000)], each=[True, False])
 def test_as_many_hosts_as_sources_and_one_host(each: bool, n: int) -> None:
     """A host each or all on one; the larger limits do not bind."""
     d = np.random.default_rng(9).lognormal(0.0, 1.0, n)
     budget = 0.3 * float(d.sum())
     host = np.arange(n) if each else np.zeros(n, dtype=np.int64)
     limits = dict.fromkeys(range(n), 0.2) if each else {0: budget / 3.0}
-    solution = fo.solve(fo.Problem(HARMONIC, fo.Sources(d, host=host), budget, limits))
+    solution = fo.solve(fo.Problem(named.HARMONIC, fo.Sources(d, host=host), budget, limits))
     assert present(solution.certificate).relative_gap <= EXACT
     spent = solution.rates if each else np.array([math.fsum(solution.rates)])
     assert np.all(spent <= np.array(list(limits.values())) * (1.0 + EXACT))
@@ -223,25 +209,25 @@ def test_benign_problems_agree_with_cvxpy(drawn: Drawn) -> None:
 
 N = 3000
 OBJECTIVES = [
-    HARMONIC,
-    HARMONIC_PERIODIC,
-    BINARY,
-    BINARY_PERIODIC,
-    DELAY,
-    AGE,
-    AGE_PERIODIC,
+    named.HARMONIC,
+    named.HARMONIC_PERIODIC,
+    named.BINARY,
+    named.BINARY_PERIODIC,
+    named.DELAY,
+    named.AGE,
+    named.AGE_PERIODIC,
     PollingKnapsack(),
     PollingKnapsack(form="materials"),
 ]
 COMPILED = [OBJECTIVES[k] for k in (0, 3, 4)]  # compiling takes time
 CASES = [*((Cell(each), "0") for each in OBJECTIVES), *((Cell(each), "1") for each in COMPILED)]
 FLOAT32_OTHERS = [
-    Cell(HARMONIC_ON_REQUEST),
-    Cell(BINARY_ON_REQUEST, "windows"),
-    Cell(DELAY_PERIODIC, "failing"),
-    Cell(HARMONIC, "failing"),
-    Cell(BINARY, "conditional"),
-    Cell(AGE_PERIODIC, "conditional"),
+    Cell(named.HARMONIC_ON_REQUEST),
+    Cell(named.BINARY_ON_REQUEST, "windows"),
+    Cell(named.DELAY_PERIODIC, "failing"),
+    Cell(named.HARMONIC, "failing"),
+    Cell(named.BINARY, "conditional"),
+    Cell(named.AGE_PERIODIC, "conditional"),
 ]
 COMPILED_OTHERS = [pytest.param(each, "1", marks=exhaustive) for each in FLOAT32_OTHERS]
 
@@ -300,7 +286,7 @@ def test_hosts_signals_and_other_solvers() -> None:
         found = [
             fo.solve(
                 fo.Problem(
-                    HARMONIC,
+                    named.HARMONIC,
                     fo.Sources(d.astype(kind), w.astype(kind), host=host, signalled=signalled),
                     0.3 * float(np.sum(d, dtype=float)),
                     limits,

@@ -5,8 +5,6 @@ enumeration. What can be called with right arguments is in `tests.contracts.api_
 beside these are called here, or left out with a reason.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import importlib

@@ -1,7 +1,5 @@
 """The field's words: short first lines, and no private vocabulary, in every room and page."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

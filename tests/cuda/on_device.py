@@ -34,6 +34,7 @@ from tests.ground_truth.named import (
     PERIODIC,
     present,
 )
+from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import EXACT
 
 OBJECTIVES: list[fo.Objective] = [
@@ -362,15 +363,13 @@ def test_wrong_columns_are_named(settings: dict[str, Any], message: str) -> None
         "change_rate": OnDevice(D),
         "bandwidth": 1.0,
     }
-    with pytest.raises(fo.SourceDataError, match=message):
-        DeviceProblem(**{**given, **settings})
+    refused(message, DeviceProblem, **{**given, **settings})
 
 
 def test_a_wrong_entry_beyond_the_first_block_is_named() -> None:
     d = np.ones(5000)
     d[4500] = np.nan
-    with pytest.raises(fo.SourceDataError, match="source 4500: nan"):
-        DeviceProblem(HARMONIC, OnDevice(d), 1.0)
+    refused("source 4500: nan", DeviceProblem, HARMONIC, OnDevice(d), 1.0)
 
 
 def test_what_a_device_does_not_carry_is_refused() -> None:
@@ -385,14 +384,12 @@ def test_what_a_device_does_not_carry_is_refused() -> None:
     with pytest.raises(fo.ObjectiveError, match="Pass numbers for all sources"):
         DeviceProblem(SynchronizationCost(PowerCost(D, 1.0)), OnDevice(D), 1.0)
     problem = DeviceProblem(HARMONIC, OnDevice(D), 1.0, min_rate=1.0 / 3.0)
-    with pytest.raises(fo.SolverRefusedError, match="min_rate uses up the bandwidth"):
-        fo.solve(problem)
+    refused("min_rate uses up the bandwidth", fo.solve, problem, error=fo.SolverRefusedError)
     with pytest.raises(fo.InfeasibleProblemError, match=r"lower bounds need 1\.5 .*short by 0\.5"):
         fo.solve(DeviceProblem(HARMONIC, OnDevice(D), 1.0, min_rate=0.5))
     with pytest.raises(fo.SolverRefusedError, match="does not solve problems on a device"):
         fo.solve(problem, WaterFilling())
-    with pytest.raises(fo.SourceDataError, match=r"is on a CUDA device\. Give it to fo\.cuda\.DeviceProblem"):
-        fo.Sources(OnDevice(D))  # type: ignore[arg-type]
+    refused(r"is on a CUDA device\. Give it to fo\.cuda\.DeviceProblem", fo.Sources, OnDevice(D))
 
 
 def test_bounds_that_float32_does_not_hold_prove_nothing() -> None:

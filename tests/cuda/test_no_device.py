@@ -1,7 +1,5 @@
 """CUDA without a device: refusals, and kernels in the simulator."""
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess

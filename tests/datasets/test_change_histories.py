@@ -1,7 +1,5 @@
 """The bundled histories: their files, notes and extraction, the logs made from them, and weekly crawls."""
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import re

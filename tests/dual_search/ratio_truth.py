@@ -3,8 +3,6 @@
 Nothing here imports freshopt. Sources are in any order; a parent of −1 is none.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

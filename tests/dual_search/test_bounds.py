@@ -1,7 +1,5 @@
 """Tangent bounds, and the least price in any order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +18,7 @@ from freshopt.solvers import SeparableNewton, WaterFilling
 from tests.ground_truth.named import BINARY, present, written
 from tests.ground_truth.partitioned import frame_of, write
 from tests.ground_truth.routes import compile_all
-from tests.ground_truth.strata import stratified
+from tests.ground_truth.strata import matrix, stratified
 from tests.ground_truth.tolerances import EXACT, SCALAR
 from tests.solvers.test_separable_newton import Array, of_columns, require_used_up
 
@@ -80,8 +78,7 @@ KINKED: dict[
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("bounded", [False, True])
-@pytest.mark.parametrize("name", KINKED)
+@matrix(bounded=[False, True], name=KINKED)
 def test_kinks_and_linear_pieces(name: str, bounded: bool) -> None:
     declared, value, inverse = KINKED[name]
     rng = np.random.default_rng(7)
@@ -269,9 +266,7 @@ def test_starting_elsewhere_among_the_prices_ends_at_the_least(name: str) -> Non
         assert fo.solve(task, warm_start=start).price == pytest.approx(case.price, rel=EXACT, abs=EXACT)
 
 
-@pytest.mark.parametrize("order", ["in turn", "shuffled"])
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.sampled(4)
+@matrix(order=["in turn", "shuffled"], name=CASES, every=4)
 def test_the_least_price_over_partitions(tmp_path: Path, name: str, order: str) -> None:
     case = CASES[name]
     task = market(case, order, 250)

@@ -1,7 +1,5 @@
 """Searches of a price where demand is flat, sources are few, or only a model passes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +21,7 @@ from freshopt.problems import PollingKnapsack
 from freshopt.solvers import SeparableNewton, WaterFilling
 from tests.dual_search.test_jump_search import bisected, columns_of
 from tests.ground_truth.named import BINARY, BINARY_PERIODIC, declared, present, written
-from tests.ground_truth.strata import rare, stratified
+from tests.ground_truth.strata import matrix, rare, stratified
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 
@@ -143,8 +141,7 @@ def test_where_rates_jump_nothing_is_settled() -> None:
     assert (price, passes) == (None, 0)
 
 
-@pytest.mark.parametrize("form", ["binary", *rare("polls")])
-@pytest.mark.parametrize("budget", [0.02, 0.3])
+@matrix(form=["binary", *rare("polls")], budget=[0.02, 0.3])
 def test_infinite_slopes_take_two_samples_a_pair_and_few_passes(form: str, budget: float) -> None:
     """The price is that of bisection; sources leave with an infinite slope all around it."""
     d, w = drawn(N, 3)
@@ -218,8 +215,7 @@ def columns(kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("share", [1e-3, 0.3, 5.0])
-@pytest.mark.parametrize("kind", ["plain", "ill", "alike", "bounded", "unequal"])
+@matrix(share=[1e-3, 0.3, 5.0], kind=["plain", "ill", "alike", "bounded", "unequal"])
 @pytest.mark.parametrize(
     "objective", [Binary(), Harmonic(), Turning()], ids=["binary", "harmonic", "turning"]
 )

@@ -1,7 +1,5 @@
 """Prices where demand jumps or is nearly flat: against sorted jumps, bisection and closed forms."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,6 +19,7 @@ from freshopt.problems import PollingKnapsack
 from freshopt.solvers import WaterFilling, water_filling
 from tests.ground_truth.named import BINARY, BINARY_PERIODIC, present
 from tests.ground_truth.routes import compile_all
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT
 
 N = 3000
@@ -66,8 +65,7 @@ def bisected(demand: Callable[[float], float], target: float) -> float:
     return high
 
 
-@pytest.mark.parametrize("known", [(), (8.0, 3.0), (4.0, 3.0, 1e-6), (1e-8,)])
-@pytest.mark.parametrize("misled", [False, True])
+@matrix(known=[(), (8.0, 3.0), (4.0, 3.0, 1e-6), (1e-8,)], misled=[False, True])
 def test_where_all_can_have_what_they_want_bandwidth_is_free(known: tuple[float, ...], misled: bool) -> None:
     """Whatever of the prices is known, and even if the sample asks for three times its share."""
     rng = np.random.default_rng(8)
@@ -245,8 +243,7 @@ def test_the_same_bits_on_any_number_of_threads(monkeypatch: pytest.MonkeyPatch)
     assert np.array_equal(one.rates, three.rates)
 
 
-@pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.sampled(2)
+@matrix(ties=[False, True], every=2)
 def test_what_jumps_is_solved_and_proved(monkeypatch: pytest.MonkeyPatch, ties: bool) -> None:
     compile_all(monkeypatch)
     monkeypatch.setenv("FRESHOPT_COMPILED", "1")

@@ -1,7 +1,5 @@
 """Costs with kinks, solved by Newton's method: against bisection of marginals that are written by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,6 +10,7 @@ import freshopt as fo
 from freshopt.cvx import cp
 from freshopt.solvers import SeparableNewton, WaterFilling
 from tests.ground_truth.named import declared, present
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -108,8 +107,7 @@ def best_value(case: Case, d: Array, w: Array, bandwidth: float, most: Array) ->
         return float(np.sum(w * case.cost(rates / d)))
 
 
-@pytest.mark.parametrize("ill", [False, True])
-@pytest.mark.parametrize("name", CASES)
+@matrix(ill=[False, True], name=CASES)
 def test_costs_with_kinks_are_solved_in_few_evaluations(name: str, ill: bool) -> None:
     case, (d, w) = CASES[name], drawn(name, ill)
     for budget in BUDGETS:
@@ -135,8 +133,7 @@ def test_upper_bounds_at_kinks_and_on_both_sides_of_them(name: str) -> None:
         assert abs(float(solution.value) - least) <= EXACT * abs(least) + 1e-14 * float(np.sum(w))
 
 
-@pytest.mark.parametrize("ill", [False, True])
-@pytest.mark.parametrize("name", CASES)
+@matrix(ill=[False, True], name=CASES)
 def test_hosts_and_lower_bounds_among_kinks(name: str, ill: bool) -> None:
     case, (d, w) = CASES[name], drawn(name, ill)
     host = np.arange(N) % 5

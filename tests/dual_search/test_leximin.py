@@ -1,7 +1,5 @@
 """Lexicographic minimax of disjoint groups, against a sequence of conic programs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,12 +8,11 @@ import pytest
 import freshopt as fo
 from freshopt.cvx import cp
 from freshopt.dual_search.leximin import Leximin, fill_leximin
-from freshopt.errors import InfeasibleProblemError
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present
 from tests.ground_truth.nested_truth import Floats, Ints
-from tests.ground_truth.strata import rare
+from tests.ground_truth.strata import matrix, rare
 from tests.ground_truth.tolerances import EXACT
 
 OBJECTIVES = {
@@ -132,8 +129,7 @@ def successive(case: Case) -> Floats:
     return found
 
 
-@pytest.mark.parametrize("seed", [0, *rare(*range(1, 20))])
-@pytest.mark.parametrize("curve", OBJECTIVES)
+@matrix(seed=[0, *rare(*range(1, 20))], curve=OBJECTIVES)
 def test_successive_minimax_agrees(curve: str, seed: int) -> None:
     case = drawn(seed, curve)
     found = solved(case)
@@ -148,9 +144,7 @@ def marginal(case: Case, rates: Floats) -> Floats:
     return case.weight * each
 
 
-@pytest.mark.parametrize("ill", [False, True])
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("curve", OBJECTIVES)
+@matrix(ill=[False, True], seed=range(12), curve=OBJECTIVES)
 def test_optimality_conditions(curve: str, seed: int, ill: bool) -> None:
     """Groups at the common level are served at least cost; others cannot reach it or need not be served."""
     case = drawn(seed, curve, ill=ill)
@@ -184,9 +178,7 @@ def test_optimality_conditions(curve: str, seed: int, ill: bool) -> None:
     assert float(y[:-1] @ case.unit) == pytest.approx(1.0, rel=EXACT)
 
 
-@pytest.mark.parametrize("ill", [False, True])
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("curve", OBJECTIVES)
+@matrix(ill=[False, True], seed=range(12), curve=OBJECTIVES)
 def test_multipliers_prove_the_worst_level(curve: str, seed: int, ill: bool) -> None:
     """t − t* ≤ Σ y_g(t·l_g − G_g) + λ·slack + Σ|φ'||ρ − ρ̂|, by bisection of each source's best response."""
     case = drawn(seed, curve, ill=ill)
@@ -225,5 +217,5 @@ def test_other_programs_are_left_to_others() -> None:
 def test_lower_bounds_beyond_the_budget() -> None:
     case = drawn(0, "delay")
     lower = np.full(len(case.weight), 2.0 * case.budget)
-    with pytest.raises(InfeasibleProblemError, match="min_rate needs"):
+    with pytest.raises(fo.InfeasibleProblemError, match="min_rate needs"):
         solved(Case(**{**vars(case), "lower": lower, "upper": np.full(len(lower), np.inf)}))

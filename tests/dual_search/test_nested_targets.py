@@ -11,7 +11,6 @@ import freshopt as fo
 from freshopt.autodiff.compiler import compile_expression
 from freshopt.cvx import cp
 from freshopt.dual_search.nested_targets import fill_nested_targets
-from freshopt.errors import InfeasibleProblemError
 from freshopt.numerics.arrays import Array, Index
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.kernel import Numerics
@@ -21,7 +20,7 @@ from freshopt.separable.rows import RowBlock, Rows
 from tests.dual_search.test_nested_limits import numerics_of
 from tests.ground_truth.named import HARMONIC, present
 from tests.ground_truth.nested_truth import Bools, Floats, Forest, costs, forest, marginal, response
-from tests.ground_truth.strata import rare
+from tests.ground_truth.strata import matrix, rare
 from tests.ground_truth.tolerances import CONIC, EXACT
 
 GAP = 1e-14
@@ -115,8 +114,7 @@ def test_optimality_conditions(curve: str, seed: int) -> None:
     assert gap <= GAP * (np.sum(case.cost * rates) + np.sum(y * targets))
 
 
-@pytest.mark.parametrize("seed", [0, 2, *rare(*range(4, 24))])
-@pytest.mark.parametrize("curve", ["harmonic", "delay", "binary"])
+@matrix(seed=[0, 2, *rare(*range(4, 24))], curve=["harmonic", "delay", "binary"])
 def test_a_conic_solver_agrees(curve: str, seed: int) -> None:
     case, targets = drawn(seed, curve, ill=False, groups=10)
     rates, _ = solved(case, targets)
@@ -192,6 +190,6 @@ def test_bounds_that_only_just_meet_a_target_or_miss_it() -> None:
     assert rates == pytest.approx([2.0, 2.0], rel=EXACT)
     assert y == pytest.approx([4.0])
     with pytest.raises(
-        InfeasibleProblemError, match=r"'target\[0\]' asks for at most 0\.9 and max_rate leaves 1"
+        fo.InfeasibleProblemError, match=r"'target\[0\]' asks for at most 0\.9 and max_rate leaves 1"
     ):
         solved(case, np.array([0.9]))

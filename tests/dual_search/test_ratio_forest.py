@@ -1,7 +1,5 @@
 """Ratios on a forest: optimality conditions, pooling by brute force, a conic solver, and edges."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 
@@ -13,7 +11,6 @@ from freshopt.autodiff.compiler import compile_expression
 from freshopt.certificates.row_gap import RowGap
 from freshopt.cvx import cp
 from freshopt.dual_search.ratio_forest import fill_forest, forest_of
-from freshopt.errors import InfeasibleProblemError, SourceDataError
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.kernel import Numerics
 from freshopt.separable.program import Program, implied_upper
@@ -21,7 +18,7 @@ from freshopt.separable.rows import RowBlock, Rows
 from freshopt.solvers import InteriorPoint, RatioWaterFilling
 from tests.dual_search.ratio_truth import Floats, Trees, pooled, residuals, total_cost, trees
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, chosen, present
-from tests.ground_truth.strata import rare
+from tests.ground_truth.strata import matrix, rare
 from tests.ground_truth.tolerances import CONIC, EXACT
 
 OBJECTIVES = {
@@ -98,8 +95,7 @@ def test_optimality_conditions(curve: str, shape: str, seed: int) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("curve", ["harmonic", "delay", "binary"])
-@pytest.mark.parametrize("seed", range(3))
+@matrix(curve=["harmonic", "delay", "binary"], seed=range(3))
 def test_long_chains(curve: str, seed: int) -> None:
     """Products of ratios over a thousand steps; rounding of every step adds up."""
     case = trees(seed, curve, "chain", ill=True, n=1000)
@@ -109,16 +105,14 @@ def test_long_chains(curve: str, seed: int) -> None:
     assert found.gap <= EXACT
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("curve", ["harmonic", "delay"])
+@matrix(shape=SHAPES, curve=["harmonic", "delay"])
 def test_pooling_by_brute_force_agrees(curve: str, shape: str) -> None:
     case = trees(7, curve, shape, ill=False, n=14, bounds=False)
     rates, price, _ = solved(case)
     assert rates == pytest.approx(pooled(case, price), rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", [0, *rare(*range(1, 12))])
-@pytest.mark.parametrize("curve", ["harmonic", "delay", "binary"])
+@matrix(seed=[0, *rare(*range(1, 12))], curve=["harmonic", "delay", "binary"])
 def test_a_conic_solver_agrees(curve: str, seed: int) -> None:
     case = trees(seed, curve, SHAPES[seed % 3], ill=False, n=30)
     rates, _, _ = solved(case)
@@ -193,9 +187,9 @@ def test_one_source_alone_below_another() -> None:
 
 
 def test_bounds_that_exclude_a_ratio_are_named() -> None:
-    with pytest.raises(InfeasibleProblemError, match=r"'ratio\[source 2\]'.*at least 3.*leaves it 0.5"):
+    with pytest.raises(fo.InfeasibleProblemError, match=r"'ratio\[source 2\]'.*at least 3.*leaves it 0.5"):
         fo.solve(family(bounds={"min_rate": [0.0, 0.0, 3.0, 0.0], "max_rate": [2.0, 9.0, 9.0, 9.0]}))
-    with pytest.raises(InfeasibleProblemError, match=r"lower bounds and ratios need 14 of 'bandwidth'"):
+    with pytest.raises(fo.InfeasibleProblemError, match=r"lower bounds and ratios need 14 of 'bandwidth'"):
         fo.solve(family(bounds={"min_rate": [0.0, 0.0, 2.0, 0.0]}))
 
 
@@ -222,7 +216,7 @@ def test_a_cycle_of_ratios_is_solved_as_rows() -> None:
 
 def test_a_cycle_that_leaves_nothing_is_refused() -> None:
     sources = fo.Sources([1.0, 4.0, 9.0], names=["a", "b", "c"])
-    with pytest.raises(SourceDataError, match=r"'a', 'b' multiply to 0.5 < 1"):
+    with pytest.raises(fo.SourceDataError, match=r"'a', 'b' multiply to 0.5 < 1"):
         fo.Problem(DELAY, sources, 6.0, constraints=[fo.Ratio(of=[1, 0, -1], at_most=[1.0, 0.5, 1.0])])
 
 

@@ -1,7 +1,5 @@
 """Simulated logs of sources whose rates have a weekly shape, by thinning: no formula of the library."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import numpy as np

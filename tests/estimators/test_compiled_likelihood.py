@@ -1,7 +1,5 @@
 """Compiled fits and intervals: against the scheme in NumPy, bisection, and integrals of densities."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

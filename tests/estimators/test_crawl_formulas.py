@@ -1,7 +1,5 @@
 """Formulas of NumPy and compiled loops: against the printed density and its derivatives in 40 digits."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Half-lives: weighted equations solved source by source, batches against the whole, rates that drift."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """The prior over sources: against the negative binomial, quadrature, and the rates that it should improve."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Priors by host: what is recovered from simulated hosts, what becomes of small and unseen ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Estimators at a known crawl rate: exact moments, the papers' recursions, consistency, Poisson crawls."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

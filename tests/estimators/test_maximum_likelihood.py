@@ -1,7 +1,5 @@
 """Maximum likelihood: against its equation solved source by source, on simulated crawls, at its edges."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Intervals from the posterior: against Beta and Gamma quantiles, brute-force integration, and simulation."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

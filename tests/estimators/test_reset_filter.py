@@ -1,7 +1,5 @@
 """Beliefs that reset, and their prior: against a fine quadrature, closed forms, and simulated resets."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -16,7 +14,9 @@ from freshopt.estimators import GammaPrior, HostPriors, MaximumLikelihood, reset
 from freshopt.estimators.default_prior import default_prior, in_windows
 from freshopt.estimators.reset_filter import ResetFilter, candidates, filter_crawls
 from freshopt.logs.crawl_log import CrawlLog
+from tests.ground_truth.refusals import present
 from tests.ground_truth.resetting_sources import resetting_log
+from tests.ground_truth.strata import matrix
 
 Floats = npt.NDArray[np.float64]
 # Largest error on these cases: 8e-6 of a mean, 2.6e-3 of a quantile, 2e-5 nats.
@@ -62,10 +62,7 @@ def random_log(rng: np.random.Generator, crawls: int, scale: float) -> tuple[Cra
     return CrawlLog.from_columns(columns), gap, changed
 
 
-@pytest.mark.parametrize("a", [0.05, 0.6, 3.0, 400.0])
-@pytest.mark.parametrize("reset", [0.0, 0.02, 1.0])
-@pytest.mark.parametrize("crawls", [1, 12, 150])
-@pytest.mark.sampled(4)
+@matrix(a=[0.05, 0.6, 3.0, 400.0], reset=[0.0, 0.02, 1.0], crawls=[1, 12, 150], every=4)
 def test_means_quantiles_and_evidence_are_those_of_a_fine_quadrature(
     a: float, reset: float, crawls: int
 ) -> None:
@@ -182,16 +179,14 @@ def test_the_rate_of_resets_is_found_within_a_factor_of_two(days: float) -> None
     log, rate = resetting_log(600, 700.0, 7.0, days, 0.6, 20.0, seed=3)
     prior = GammaPrior(0.6, 20.0)
     model = MaximumLikelihood(prior=prior, reset="auto").fit(log)
-    assert model.reset_ is not None
-    assert 0.5 < model.reset_ / days < 2.0
+    assert 0.5 < present(model.reset_) / days < 2.0
     lasting = MaximumLikelihood(prior=prior).fit(log).change_rate_
     assert np.mean((model.change_rate_ - rate) ** 2) < np.mean((lasting - rate) ** 2)
 
 
 def test_rates_that_last_have_no_or_rare_resets() -> None:
     log, _ = resetting_log(600, 700.0, 7.0, 0.0, 0.6, 20.0, seed=4)
-    reset = MaximumLikelihood(prior=GammaPrior(0.6, 20.0), reset="auto").fit(log).reset_
-    assert reset is not None
+    reset = present(MaximumLikelihood(prior=GammaPrior(0.6, 20.0), reset="auto").fit(log).reset_)
     assert reset < 1.0 / 3000.0
 
 
@@ -203,8 +198,7 @@ def test_intervals_cover_rates_that_reset() -> None:
     assert np.mean((lower <= rate) & (rate <= upper)) == pytest.approx(0.9, abs=0.05)
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("shape", [1e-3, 0.6, 1e6, 1e60])
+@matrix(scale=[1e-6, 1.0, 1e6], shape=[1e-3, 0.6, 1e6, 1e60])
 def test_scales_of_time_do_not_matter(scale: float, shape: float) -> None:
     rng = np.random.default_rng(8)
     source, gap = np.repeat(np.arange(20), 30), rng.exponential(size=600)
@@ -257,8 +251,7 @@ def test_shape_mean_and_resets_are_recovered(days: float) -> None:
     assert 0.3 < prior.shape < 1.2
     assert prior.shape / prior.exposure == pytest.approx(0.03, rel=0.2)
     model, before = (MaximumLikelihood(prior=each, reset="auto").fit(log) for each in (prior, averaged))
-    assert model.reset_ is not None
-    assert 0.5 < model.reset_ * days < 2.0
+    assert 0.5 < present(model.reset_) * days < 2.0
     lasting = MaximumLikelihood(prior=averaged).fit(log).change_rate_
     rmse = [
         np.sqrt(np.mean((each - rate) ** 2)) for each in (model.change_rate_, before.change_rate_, lasting)

@@ -1,7 +1,5 @@
 """What all estimators share: what is refused, one row each; reprs; what comes before a fit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -11,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.errors import FreshoptError
 from freshopt.estimators import (
     Exact,
     FullObservation,
@@ -36,6 +34,7 @@ from freshopt.estimators import (
 from freshopt.estimators.rate_distribution import RateDistribution
 from freshopt.logs.crawl_log import CrawlLog
 from tests.estimators.test_batches import AT_KNOWN_RATE, EDGES
+from tests.ground_truth.refusals import refused
 
 LOG = CrawlLog(["a", "a", "b"], [0, 1, 0], [0, 1, 0], changes=[0, 1, 0])
 STILL = CrawlLog([1, 1, 2, 2], [0, 1, 0, 1], [0, 0, 0, 0])
@@ -98,8 +97,7 @@ SETTINGS: list[tuple[str, Callable[..., Any], str, list[Any]]] = [
     [(words, make, name, value) for words, make, name, values in SETTINGS for value in values],
 )
 def test_unusable_settings_are_refused(words: str, make: Any, name: str, value: Any) -> None:  # noqa: ANN401
-    with pytest.raises(SourceDataError, match=words):
-        make(**{name: value})
+    refused(words, make, **{name: value})
 
 
 def refused_calls() -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -134,16 +132,14 @@ def refused_calls() -> Iterator[tuple[str, Callable[[], Any]]]:
 
 @pytest.mark.parametrize(("words", "call"), list(refused_calls()))
 def test_unusable_calls_are_refused(words: str, call: Callable[[], Any]) -> None:
-    with pytest.raises(SourceDataError, match=words):
-        call()
+    refused(words, call)
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
 @pytest.mark.parametrize("confidence", [0.0, 1.0, 95, math.nan])
 def test_unusable_confidence_is_refused(make: Any, confidence: float) -> None:  # noqa: ANN401
     model = make().fit(LOG, 1.0) if make in AT_KNOWN_RATE else make().fit(LOG)
-    with pytest.raises(SourceDataError, match=r"confidence.*0\.95"):
-        model.interval(confidence)
+    refused(r"confidence.*0\.95", model.interval, confidence)
 
 
 ASKED: list[Callable[[Any], Any]] = [
@@ -161,8 +157,7 @@ ASKED: list[Callable[[Any], Any]] = [
     ],
 )
 def test_nothing_is_told_before_a_fit(make: Any, ask: Callable[[Any], Any]) -> None:  # noqa: ANN401
-    with pytest.raises(FreshoptError, match=r"has not seen a log yet.*fit\(log\)"):
-        ask(make())
+    refused(r"has not seen a log yet.*fit\(log\)", ask, make(), error=FreshoptError)
 
 
 @pytest.mark.parametrize(
@@ -180,8 +175,7 @@ def test_an_iteration_that_does_not_settle_is_an_error(
         "changed": rng.random(400) < 0.5,
     }
     monkeypatch.setattr(module, "STEPS", 1)
-    with pytest.raises(FreshoptError, match="did not settle in 1 steps"):
-        model.fit(CrawlLog.from_columns(columns))
+    refused("did not settle in 1 steps", model.fit, CrawlLog.from_columns(columns), error=FreshoptError)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Draws of rates with the prior that they share: against quadrature, closed forms, and simulated worlds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Chances of success: statuses, the prior of all sources, sources that ended."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

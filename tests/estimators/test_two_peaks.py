@@ -1,7 +1,5 @@
 """Evidence that might have two peaks: what is found is held against dense grids and integrals."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

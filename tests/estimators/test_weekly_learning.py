@@ -1,7 +1,5 @@
 """Learnt profiles: against a table of spans and bins, an optimiser, simulated sources and placebos."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -14,6 +12,7 @@ import freshopt as fo
 from freshopt.estimators import MaximumLikelihood, WeeklyProfile
 from freshopt.estimators.weekly_learning import ROUNDS, ObservedSpans, ShapeLikelihood, daily_shape
 from tests.estimators.simulated import DAILY, FLAT, OFFICE, log_of, waits
+from tests.ground_truth.refusals import present
 
 WEEK = 604_800.0
 
@@ -22,8 +21,7 @@ def small_log(seed: int) -> tuple[fo.CrawlLog, np.ndarray]:
     """A log with unknown, counted and dated changes."""
     log = log_of(np.random.default_rng(seed), OFFICE, 60, 15, 2.5, dated=True)
     rng = np.random.default_rng(seed + 1)
-    assert log.last_modified is not None
-    dates = np.where(rng.uniform(size=len(log)) < 0.5, log.last_modified, np.nan)
+    dates = np.where(rng.uniform(size=len(log)) < 0.5, present(log.last_modified), np.nan)
     counts = np.where(
         np.isnan(dates) & (rng.uniform(size=len(log)) < 0.4), 1.0 + rng.poisson(0.5, len(log)), np.nan
     )
@@ -81,14 +79,12 @@ def test_learning_and_evidence_are_those_of_a_table() -> None:
 
 def test_the_shape_of_the_day_is_most_likely() -> None:
     log, rate = small_log(5)
-    assert log.last_modified is not None
-    assert log.changes is not None
     wave = 2.0 * np.pi * np.array([1.0, 2.0])
     rows = np.flatnonzero(~np.isnan(log.interval))
-    date, end, r = log.last_modified[rows], log.time[rows], rate[log.source_index[rows]]
+    date, end, r = present(log.last_modified)[rows], log.time[rows], rate[log.source_index[rows]]
     dated = ~np.isnan(date)
     begin = np.where(dated, date, end - log.interval[rows])
-    count = np.where(log.changed[rows] & ~dated, log.changes[rows], 0.0)
+    count = np.where(log.changed[rows] & ~dated, present(log.changes)[rows], 0.0)
     assert dated.sum() > 10
     assert np.isnan(count).sum() > 10
     assert (count > 0.0).sum() > 10

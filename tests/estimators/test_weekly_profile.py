@@ -1,7 +1,5 @@
 """Weekly profiles: waiting and savings by brute force, the peak in words, the calendar, sums over a cycle."""
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Steps of mirror descent: nearest by Bregman distance, within budgets of groups."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,24 +12,12 @@ from freshopt.numerics.arrays import Array
 from freshopt.solvers import Uniform, WaterFilling
 from freshopt.solvers.mirror_descent import MirrorDescent
 from freshopt.solvers.projected_gradient import ProjectedGradient
-from tests.ground_truth import truth
+from tests.ground_truth import step_truth, truth
 from tests.ground_truth.cases import as_cost, as_problem
 from tests.ground_truth.cell_truth import CURVES
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present
 from tests.ground_truth.refusals import refused
-from tests.ground_truth.step_truth import (
-    CELLS,
-    StepCase,
-    best_rates,
-    exact_step,
-    mp,
-    relative_map,
-    require_feasible,
-    step_cases,
-    straight_map,
-    worst_exchange,
-)
-from tests.ground_truth.strata import stratified
+from tests.ground_truth.strata import matrix, stratified
 from tests.ground_truth.strategies import sample
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
@@ -47,7 +33,7 @@ class Wish(NamedTuple):
     noise: Array
 
 
-def wish_of(method: Method, case: StepCase, rates: Array) -> Wish:
+def wish_of(method: Method, case: step_truth.StepCase, rates: Array) -> Wish:
     """Return −∂/∂r of the distance that the step minimises, at its rates."""
     push = case.learning_rate * case.gradient
     if method is MirrorDescent:
@@ -56,50 +42,54 @@ def wish_of(method: Method, case: StepCase, rates: Array) -> Wish:
     return Wish(case.rates - push - rates, case.rates + np.abs(push) + rates + case.bandwidth)
 
 
-def require_exact(method: Method, case: StepCase, digits: int = 40) -> None:
+def require_exact(method: Method, case: step_truth.StepCase, digits: int = 40) -> None:
     rates = method.step(*case.arguments())
-    require_feasible(case, rates)
+    step_truth.require_feasible(case, rates)
     mirror = method is MirrorDescent
-    expected = exact_step(case, relative_map if mirror else straight_map, digits)
+    expected = step_truth.exact_step(
+        case, step_truth.relative_map if mirror else step_truth.straight_map, digits
+    )
     slack = 0.0 if mirror else EXACT * case.bandwidth
     assert np.all(np.abs(rates - expected) <= SCALAR * expected + slack)
 
 
-def require_conditions(method: Method, case: StepCase) -> None:
+def require_conditions(method: Method, case: step_truth.StepCase) -> None:
     rates = method.step(*case.arguments())
-    require_feasible(case, rates)
-    assert worst_exchange(case, rates, *wish_of(method, case, rates)) <= EXACT
+    step_truth.require_feasible(case, rates)
+    assert step_truth.worst_exchange(case, rates, *wish_of(method, case, rates)) <= EXACT
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("method", METHODS)
-@given(case=step_cases(decades=2))
+@given(case=step_truth.step_cases(decades=2))
 @settings(max_examples=150, deadline=None)
-def test_step_is_the_exact_solution(method: Method, case: StepCase) -> None:
+def test_step_is_the_exact_solution(method: Method, case: step_truth.StepCase) -> None:
     require_exact(method, case)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("method", METHODS)
-@given(case=step_cases(decades=2, largest=6, hosts=2))
+@given(case=step_truth.step_cases(decades=2, largest=6, hosts=2))
 @settings(max_examples=40, deadline=None)
-def test_step_with_host_limits_is_the_exact_solution(method: Method, case: StepCase) -> None:
+def test_step_with_host_limits_is_the_exact_solution(method: Method, case: step_truth.StepCase) -> None:
     require_exact(method, case, digits=28)
 
 
 @pytest.mark.parametrize("method", METHODS)
-@given(case=step_cases(decades=8))
+@given(case=step_truth.step_cases(decades=8))
 @settings(max_examples=300, deadline=None)
 @pytest.mark.exhaustive
-def test_no_feasible_exchange_between_two_sources_is_nearer(method: Method, case: StepCase) -> None:
+def test_no_feasible_exchange_between_two_sources_is_nearer(
+    method: Method, case: step_truth.StepCase
+) -> None:
     require_conditions(method, case)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("method", METHODS)
-@given(case=step_cases(decades=8, largest=12, hosts=3))
+@given(case=step_truth.step_cases(decades=8, largest=12, hosts=3))
 @settings(max_examples=500, deadline=None)
-def test_no_feasible_exchange_within_host_limits_is_nearer(method: Method, case: StepCase) -> None:
+def test_no_feasible_exchange_within_host_limits_is_nearer(method: Method, case: step_truth.StepCase) -> None:
     require_conditions(method, case)
 
 
@@ -110,8 +100,7 @@ def distance(method: Method, rate: Any, q: Array, g: Array) -> Any:  # noqa: ANN
     return cp.sum_squares(rate - (q - 0.7 * g))
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("method", METHODS)
+@matrix(seed=range(5), method=METHODS)
 def test_step_agrees_with_a_cone_solver(method: Method, seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = 6
@@ -153,7 +142,7 @@ def test_all_at_their_bounds(method: Method) -> None:
     ),
 )
 def test_full_solves_reach_the_optimum(method: Method, name: str, refresh: str, n: int) -> None:
-    cost_of, marginal_of = CELLS[name, refresh]
+    cost_of, marginal_of = step_truth.CELLS[name, refresh]
     rng = np.random.default_rng(n)
     d, w = rng.lognormal(0.0, 1.0, n), rng.lognormal(0.0, 1.0, n)
     cost = rng.uniform(0.5, 2.0, n)
@@ -169,16 +158,14 @@ def test_full_solves_reach_the_optimum(method: Method, name: str, refresh: str, 
     assert solution.status is fo.Status.OPTIMAL
     assert present(solution.certificate).relative_gap <= 1e-7
     with np.errstate(all="ignore"):
-        expected = best_rates(lambda r: w * marginal_of(r, d), 0.4 * n, lower, upper, cost)
+        expected = step_truth.best_rates(lambda r: w * marginal_of(r, d), 0.4 * n, lower, upper, cost)
         best, reached = (float(np.sum(w * cost_of(r, d))) for r in (expected, solution.rates))
     assert abs(reached - best) <= CONIC * abs(best)
     assert np.sum(np.abs(solution.rates - expected)) <= 0.005 * np.sum(expected)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("share", [0.5, 1.0])
-@pytest.mark.parametrize("bandwidth", [30.0, 1e4])
+@matrix(objective=OBJECTIVES, share=[0.5, 1.0], bandwidth=[30.0, 1e4])
 def test_signalled_sources_agree_with_water_filling(
     objective: fo.Objective, share: float, bandwidth: float
 ) -> None:
@@ -214,8 +201,7 @@ def divergence(descent: Descent, q: truth.Floats, rate: Any) -> Any:  # noqa: AN
     return cp.sum_squares(rate - q) / 2
 
 
-@pytest.mark.parametrize("descent", DESCENTS)
-@pytest.mark.parametrize("seed", range(6))
+@matrix(descent=DESCENTS, seed=range(6))
 def test_step_agrees_with_a_cone_solver_groups(descent: Descent, seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = 9
@@ -263,9 +249,13 @@ def test_an_event_too_coarse_to_lie_on_either_side_of_two_others() -> None:
     low = np.array([0.1, 1.0, 0.1, 1.0, 1.0, 0.0, 1.0, 1.7e7])
     high = np.array([1.1, 2.0, 0.1, 2.0, 2.0, 1.0, 2.0, 1.7e7 + 1])
     limits = np.array([17000004.117001005, 0.10000100010000001])
-    case = StepCase(q, g, 17000004.217001002, low, high, 1.0, np.array([1, 0, 0, 0, 0, 0, 0, 0]), limits)
+    case = step_truth.StepCase(
+        q, g, 17000004.217001002, low, high, 1.0, np.array([1, 0, 0, 0, 0, 0, 0, 0]), limits
+    )
     rates = MirrorDescent.step(*case.arguments())
-    expected = exact_step(case, lambda q, slope: 1 / (1 / q + slope) if 1 / q + slope > 0 else mp.inf)
+    expected = step_truth.exact_step(
+        case, lambda q, slope: 1 / (1 / q + slope) if 1 / q + slope > 0 else step_truth.mp.inf
+    )
     assert np.allclose(rates, expected, rtol=CONIC, atol=0.0)  # an ulp of the sum is 4e-7 of the sixth rate
 
 
@@ -353,8 +343,7 @@ def test_prices_of_bandwidth_and_hosts_are_those_of_the_optimum(descent: Descent
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("descent", DESCENTS)
-@pytest.mark.parametrize("objective", [HARMONIC, BINARY, DELAY])
+@matrix(descent=DESCENTS, objective=[HARMONIC, BINARY, DELAY])
 def test_a_hundred_hosts_agree_with_water_filling(objective: fo.Objective, descent: Descent) -> None:
     rng = np.random.default_rng(8)
     d, w, cost = rng.lognormal(0.0, 1.0, 600), rng.lognormal(0.0, 1.0, 600), rng.uniform(0.5, 2.0, 600)

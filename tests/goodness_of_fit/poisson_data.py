@@ -1,7 +1,5 @@
 """Simulated changes for the tests of `poisson_check`: Poisson, and in every way not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Against Poisson processes, `poisson_check` rejects as many as it says, and p-values are uniform."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -4,8 +4,6 @@ The optima are those of `freshopt.testing.known_optima`, which come from equatio
 tests hold them against the ground truth before they judge a solver by them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -13,8 +13,6 @@ a window σ of stale-while-revalidate it sees the copy of age T + X, beyond it w
     J = ρ(∫₀ᵀ c + ∫₀^σ e^{−ζx} c(T + x) dx).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import mpmath

@@ -1,7 +1,5 @@
 """What the tests of the command line share: logs, tables, and how a refusal looks."""
 
-from __future__ import annotations
-
 import math
 import re
 import shlex

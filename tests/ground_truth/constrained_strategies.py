@@ -4,8 +4,6 @@ Three costs are known in closed form: Δ/ρ, log(1 + Δ/ρ), and Δ/(Δ + ρ), t
 budgets in units of their own, over groups or all sources, and bounds on the mean of one of the costs.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ Nothing here imports freshopt. A cost is its c(s) and the ages at which c has a 
 quadrature is split.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

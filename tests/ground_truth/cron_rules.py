@@ -4,8 +4,6 @@
 and `given_to_shell` the loop over ``%`` in child_process (do_command.c). Both programs read octets.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from datetime import date

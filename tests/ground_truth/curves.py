@@ -3,8 +3,6 @@
 A "jump" falls to 0 at the rate Δ. Nothing here imports freshopt.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

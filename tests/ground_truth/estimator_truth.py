@@ -5,8 +5,6 @@ process of rate p these are independent with mean μ = Δ/(Δ+p), so that all mo
 recursions over k or sums over the number of changes found: `law_moments`, `heavy_ball_moments`.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 Best responses by bisection. Nothing here imports freshopt.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """Readers of the exported formats, each written from the format's documentation and from nothing else."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime

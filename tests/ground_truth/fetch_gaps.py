@@ -4,8 +4,6 @@ Nothing here imports freshopt. Parameters are the change rate and the request ra
 stale-while-revalidate or without, or the chance of success; of a power its level and exponent come first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import mpmath

@@ -1,7 +1,5 @@
 """Names of sources that formats, shells, spreadsheets and people stumble over."""
 
-from __future__ import annotations
-
 import random
 
 PIECES = (

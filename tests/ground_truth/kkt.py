@@ -4,8 +4,6 @@ For convex costs they are sufficient: rates and prices without violations are op
 Unlike a certificate, which adds everything up to one number, they name the condition that fails.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

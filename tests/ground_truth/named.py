@@ -1,7 +1,5 @@
 """Objectives by name, or written as users do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, cast
 

@@ -3,8 +3,6 @@
 Nothing here imports freshopt. A group is the set of its sources, as a row of a boolean matrix.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

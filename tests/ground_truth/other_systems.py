@@ -8,8 +8,6 @@ kept everywhere: no name has a sign that it reserves, and what is open is neithe
 This module imports nothing of the package. `pretend` must run before it is imported: from a `sitecustomize`.
 """
 
-from __future__ import annotations
-
 import builtins
 import ctypes
 import errno

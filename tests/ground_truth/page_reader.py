@@ -1,7 +1,5 @@
 """A reader of HTML pages that trusts none: well-formed, self-contained, names that refer to something."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

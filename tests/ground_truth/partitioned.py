@@ -1,7 +1,5 @@
 """What the tests of solving in partitions share: instances and problems written as Parquet files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

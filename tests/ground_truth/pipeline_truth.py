@@ -1,7 +1,5 @@
 """Freshness of the nodes of a pipeline, by events and by an exact recursion; knows no library code."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """What the tests of plans share: a simulated log, request, and the cost of rates recomputed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime

@@ -6,8 +6,6 @@ rows 60 % bind; of the others some bind without being paid for. Some bounds just
 The bisection is this file's own.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

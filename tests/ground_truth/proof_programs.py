@@ -1,7 +1,5 @@
 """Programs of planted rows: arrays into the library's own values, and nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Refusals, in one line that says what the caller did wrong; and values that must be there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Simulated sources whose change rates are drawn anew at Poisson times."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

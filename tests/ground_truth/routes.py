@@ -1,7 +1,5 @@
 """Which of NumPy and compiled loops a test goes through."""
 
-from __future__ import annotations
-
 import pytest
 
 import freshopt as fo

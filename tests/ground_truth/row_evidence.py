@@ -3,8 +3,6 @@
 Written apart from the library: a walk along each source's rows with what is known so far, in plain Python.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Planted instances as programs: a translation, nothing more."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

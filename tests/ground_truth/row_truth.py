@@ -4,8 +4,6 @@ Nothing here imports freshopt. A program is arrays and names of functions; at th
 are best responses and complementarity holds, so they are optimal by the Karush-Kuhn-Tucker conditions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

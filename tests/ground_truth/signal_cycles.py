@@ -1,7 +1,5 @@
 """What rules that wait for time and signals cost, by the definition; nothing of the library is used."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

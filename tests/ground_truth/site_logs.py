@@ -1,7 +1,5 @@
 """Access logs of sites whose changes are known, with crawlers, browsers, scrapers and shared copies."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 

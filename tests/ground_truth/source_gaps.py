@@ -3,8 +3,6 @@
 Nothing here imports freshopt.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias

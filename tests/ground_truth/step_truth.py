@@ -1,7 +1,5 @@
 """Steps and small problems solved over again, by bracketing alone. Nothing here imports freshopt."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,14 +1,24 @@
 """Stratified samples of test matrices: some cells in every run, all of them under the marker `exhaustive`."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import pytest
 
 exhaustive = pytest.mark.exhaustive
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def matrix(*, every: int = 1, **axes: Iterable[Any]) -> Callable[[Test], Test]:
+    """Try a test with all combinations of values of its parameters; the usual run has one in ``every``."""
+
+    def declared(test: Test) -> Test:
+        for name, values in reversed(axes.items()):
+            test = pytest.mark.parametrize(name, values)(test)
+        return test if every == 1 else pytest.mark.sampled(every)(test)
+
+    return declared
 
 
 def rare(*values: Any) -> list[Any]:  # noqa: ANN401

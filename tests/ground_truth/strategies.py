@@ -1,7 +1,5 @@
 """Random problems: Hypothesis strategies for the corners, seeded samples for the middle."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st

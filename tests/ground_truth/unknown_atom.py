@@ -1,7 +1,5 @@
 """Atoms of users: one that CVXPY can solve and nothing here can differentiate, and one to make others of."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cvxpy import huber

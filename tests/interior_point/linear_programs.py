@@ -1,7 +1,5 @@
 """Linear programs over rates: arrays, and HiGHS's answer to them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

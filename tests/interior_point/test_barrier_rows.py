@@ -1,7 +1,5 @@
 """The barrier form against HiGHS, planted optima and CLARABEL."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import cvxpy as cp
@@ -9,7 +7,6 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.errors import InfeasibleProblemError
 from freshopt.interior_point.barrier_rows import solve_barrier
 from freshopt.interior_point.linear_pieces import jumps, linear_pieces, sampled_pieces
 from freshopt.interior_point.solve_rows import CONFLICT, solve_rows
@@ -176,7 +173,7 @@ def test_infeasible_problems_are_refused_with_a_conflict(n: int) -> None:
         if holds:
             assert fo.solve(problem).status is fo.Status.OPTIMAL
             continue
-        with pytest.raises(InfeasibleProblemError) as refused:
+        with pytest.raises(fo.InfeasibleProblemError) as refused:
             fo.solve(problem)
         conflict = present(refused.value.conflict)
         assert any("HarmonicStaleness" in label for label in conflict.labels)

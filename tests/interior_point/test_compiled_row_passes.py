@@ -1,7 +1,5 @@
 """Compiled passes as the interior point method asks for them, against those in NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Costs with endless kinks, of attempts that fail: against linear programs of all kinks and water-filling."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest

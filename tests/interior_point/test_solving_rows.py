@@ -23,6 +23,7 @@ from freshopt.separable.rows import RowBlock, Rows
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present
 from tests.ground_truth.planted_rows import Array, Formula, Planted, planted, stratum
 from tests.ground_truth.row_programs import numerics, program_of
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
 COUNTS = {"budgets": 186, "targets": 96, "mixed": 48, "minimax": 112}
@@ -327,10 +328,7 @@ CURVES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CURVES)
-@pytest.mark.parametrize("objective", [BINARY, HARMONIC, DELAY])
-@pytest.mark.parametrize("bandwidth", [12.0, 400.0])
-@pytest.mark.sampled(4)
+@matrix(name=CURVES, objective=[BINARY, HARMONIC, DELAY], bandwidth=[12.0, 400.0], every=4)
 def test_curves_that_rise_bind(name: str, objective: fo.Objective, bandwidth: float) -> None:
     problem = fo.Problem(objective, SOURCES, bandwidth, constraints=lambda rate: [CURVES[name](rate)])
     solution = fo.solve(problem, tolerance=SCALAR)

@@ -1,7 +1,5 @@
 """`freshopt serve` as a process of its own, and clients of it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Alarms of a live plan: exit code and one line."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A planner in simulated worlds: the certificate is of the rates in force, and near the truth's plan."""
 
-from __future__ import annotations
-
 import math
 import random
 from pathlib import Path
@@ -11,10 +9,10 @@ import pytest
 from scipy.integrate import quad
 
 import freshopt as fo
-from freshopt.live.planner import Planner
 from freshopt.report.value_words import amount
 from freshopt.simulation import SimulatedCrawler
 from tests.ground_truth.refusals import present
+from tests.ground_truth.strata import matrix
 
 OBJECTIVE = fo.problems.BinaryFreshness(fo.Refresh.PERIODIC)
 
@@ -26,7 +24,7 @@ def freshness(weight: np.ndarray, change: np.ndarray, rate: np.ndarray) -> float
         return float(np.sum(np.where(rate > 0.0, -weight * np.expm1(-u) / u, 0.0)))
 
 
-def check(planner: Planner, now: float, rng: np.random.Generator) -> None:
+def check(planner: fo.Planner, now: float, rng: np.random.Generator) -> None:
     """Compare what is said with the rates in force."""
     status = planner.status(now)
     told = dict(status.rows())
@@ -61,8 +59,7 @@ def check(planner: Planner, now: float, rng: np.random.Generator) -> None:
         assert freshness(weight, change, other) <= status.bound * (1.0 + 1e-9)
 
 
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.sampled(4)
+@matrix(seed=range(12), every=4)
 def test_what_is_certified_is_in_force(tmp_path: Path, seed: int) -> None:
     rng, draw = random.Random(seed), np.random.default_rng(seed)
     names = [f"s{k}" for k in range(rng.randint(2, 9))]
@@ -147,7 +144,7 @@ def test_rates_come_within_two_percent_of_those_that_know_the_truth(tmp_path: Pa
     crawler = SimulatedCrawler(fo.World.poisson(sources, seed=9))
     best = fo.solve(fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.PERIODIC), sources, BANDWIDTH))
     shortfall = []
-    with Planner(tmp_path, bandwidth=BANDWIDTH, update="1d", replan="5d", burst="1h") as planner:
+    with fo.Planner(tmp_path, bandwidth=BANDWIDTH, update="1d", replan="5d", burst="1h") as planner:
         planner.add_many(names, importance=importance)
         for step in range(DAYS * 24):
             now = step / 24
@@ -169,11 +166,10 @@ def test_rates_come_within_two_percent_of_those_that_know_the_truth(tmp_path: Pa
     assert 0.0 <= shortfall[1] < 0.02
 
 
-@pytest.mark.parametrize("refresh", [fo.Refresh.PERIODIC, fo.Refresh.POISSON])
-@pytest.mark.sampled(2)
+@matrix(refresh=[fo.Refresh.PERIODIC, fo.Refresh.POISSON], every=2)
 def test_gaps_are_equal_or_exponential(tmp_path: Path, refresh: fo.Refresh) -> None:
     names = [f"s{k}" for k in range(40)]
-    with Planner(
+    with fo.Planner(
         tmp_path, bandwidth=40.0, objective=fo.problems.BinaryFreshness(refresh), update=1e6
     ) as planner:
         planner.add_many(names)
@@ -190,7 +186,7 @@ def test_gaps_are_equal_or_exponential(tmp_path: Path, refresh: fo.Refresh) -> N
 
 def test_after_an_outage_the_bandwidth_of_a_burst_is_handed_out_at_once(tmp_path: Path) -> None:
     names = [f"s{k}" for k in range(100)]
-    with Planner(tmp_path, bandwidth=50.0, burst=0.5, update=1e6) as planner:
+    with fo.Planner(tmp_path, bandwidth=50.0, burst=0.5, update=1e6) as planner:
         planner.add_many(names, importance=[1.0] * 50 + [9.0] * 50)
         rate = {}
         for step in range(400):

@@ -4,8 +4,6 @@ Asks come at any rhythm, machines are off for long, planners are closed and open
 what they were handed, fetches fail. The bounds are computed from hand-outs alone.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import dataclass, field
@@ -16,6 +14,7 @@ import numpy as np
 import pytest
 
 import freshopt as fo
+from tests.ground_truth.strata import matrix
 
 
 @dataclass
@@ -88,8 +87,7 @@ class World:
         planner.close()
 
 
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.sampled(3)
+@matrix(seed=range(12), every=3)
 def test_load_and_gaps_are_bounded_in_every_span(tmp_path: Path, seed: int) -> None:
     world = World(seed, tmp_path)
     world.run(200)
@@ -114,8 +112,7 @@ def test_load_and_gaps_are_bounded_in_every_span(tmp_path: Path, seed: int) -> N
         assert all(later >= before + (1.0 / most) * (1.0 - 1e-12) for before, later in pairwise(own))
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.sampled(3)
+@matrix(seed=range(3), every=3)
 def test_a_herd_is_spread_and_stays_spread(tmp_path: Path, seed: int) -> None:
     """After an outage of a cycle the load of every hour is that of the bandwidth, and so in later cycles."""
     rng = random.Random(seed)
@@ -139,8 +136,7 @@ def test_a_herd_is_spread_and_stays_spread(tmp_path: Path, seed: int) -> None:
     assert 0.95 * 4 * n < len(handed) <= 4 * n + 2
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.sampled(3)
+@matrix(seed=range(3), every=3)
 def test_bandwidth_that_nobody_asked_for_in_time_is_told(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     apart = rng.uniform(0.1, 0.4)

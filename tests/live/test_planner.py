@@ -1,7 +1,5 @@
 """A planner through its public calls: what it hands out, records, learns from contents, keeps and says."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,16 +8,14 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.errors import SourceDataError
 from freshopt.estimators import MaximumLikelihood
-from freshopt.live.planner import Planner
 from freshopt.tools.live_planner import read_planner
 from tests.ground_truth.refusals import present, refused
 
 NAMES = [f"source {k}" for k in range(40)]
 
 
-def crawl(planner: Planner, begin: float, end: float, step: float = 0.1) -> dict[str, list[float]]:
+def crawl(planner: fo.Planner, begin: float, end: float, step: float = 0.1) -> dict[str, list[float]]:
     """Crawl what is due from time to time; sources with an even number change once a time unit."""
     times: dict[str, list[float]] = {name: [] for name in NAMES}
     last: dict[str, float] = {}
@@ -217,7 +213,7 @@ def test_another_process_goes_on_with_what_was_seen(planner: fo.Planner, tmp_pat
 def test_what_cannot_be_compared_is_refused_and_nothing_kept(planner: fo.Planner) -> None:
     planner.observed("a", 4.0, content="x")
     with pytest.raises(
-        SourceDataError, match=r"the crawl of 'a' at 2.5 came before one that is recorded, at 4"
+        fo.SourceDataError, match=r"the crawl of 'a' at 2.5 came before one that is recorded, at 4"
     ):
         planner.observed("a", 2.5, content="y")
     refused(r"there is no source 'q'", planner.observed, "q", 5.0, content="y")

@@ -1,7 +1,5 @@
 """Processes that end at any moment, and several at once: nothing acknowledged is lost, nothing doubled."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

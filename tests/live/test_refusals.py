@@ -1,7 +1,5 @@
 """What a planner and commands that fetch a source refuse or find, and that a folder stays as it was."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os
@@ -19,7 +17,6 @@ import pytest
 import freshopt as fo
 from freshopt.cvx import cp
 from freshopt.live import sqlite_store
-from freshopt.live.planner import Planner
 from freshopt.live.source_command import SourceCommand
 from freshopt.problems import PowerCost, SynchronizationCost
 from tests.ground_truth.refusals import refused
@@ -55,11 +52,11 @@ def snapshot(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
 def test_settings_that_cannot_be_used_leave_nothing_behind(
     tmp_path: Path, settings: dict[str, Any], words: str
 ) -> None:
-    refused(words, Planner, tmp_path / "state", error=fo.FreshoptError, **settings)
+    refused(words, fo.Planner, tmp_path / "state", error=fo.FreshoptError, **settings)
     assert not (tmp_path / "state").exists()
 
 
-CALLS: dict[str, tuple[Callable[[Planner], object], str]] = {
+CALLS: dict[str, tuple[Callable[[fo.Planner], object], str]] = {
     "unknown source": (lambda p: p.observed("x", 2.0, True), "there is no source 'x'"),
     "far ahead": (
         lambda p: p.observed("a", 1e9, True),
@@ -94,7 +91,7 @@ CALLS: dict[str, tuple[Callable[[Planner], object], str]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_that_is_refused_changes_nothing(tmp_path: Path, name: str) -> None:
-    with Planner(tmp_path, bandwidth=5.0, host_limits={"h": "1/day"}) as planner:
+    with fo.Planner(tmp_path, bandwidth=5.0, host_limits={"h": "1/day"}) as planner:
         planner.add("a", min_rate=1.0)
         planner.add("b", host="h")
         planner.due(2.5)
@@ -107,45 +104,45 @@ def test_a_call_that_is_refused_changes_nothing(tmp_path: Path, name: str) -> No
 
 
 def test_a_bandwidth_below_the_least_rates_is_refused_when_reopened(tmp_path: Path) -> None:
-    with Planner(tmp_path, bandwidth=5.0) as planner:
+    with fo.Planner(tmp_path, bandwidth=5.0) as planner:
         planner.add("a", min_rate=4.0)
     before = snapshot(tmp_path)
     with pytest.raises(fo.InfeasibleProblemError, match="need 4 refreshes per day but bandwidth is 2"):
-        Planner(tmp_path, bandwidth=2.0)
-    refused(r"counts days\. Leave it out", Planner, tmp_path, time_unit="hour")
+        fo.Planner(tmp_path, bandwidth=2.0)
+    refused(r"counts days\. Leave it out", fo.Planner, tmp_path, time_unit="hour")
     assert snapshot(tmp_path) == before
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    refused(r"has other files, such as 'notes.txt', and no planner", Planner, tmp_path, bandwidth=5.0)
+    refused(r"has other files, such as 'notes.txt', and no planner", fo.Planner, tmp_path, bandwidth=5.0)
     with pytest.raises(
         fo.SourceDataError, match=r"notes.txt' cannot hold a planner: it is a file. Pass a folder.$"
     ):
-        Planner(tmp_path / "notes.txt", bandwidth=5.0)
+        fo.Planner(tmp_path / "notes.txt", bandwidth=5.0)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
     other = tmp_path / "other"
     other.mkdir()
     with sqlite3.connect(other / "planner.sqlite") as database:
         database.execute("CREATE TABLE mine (x)")
-    refused("is an SQLite database of something else", Planner, other, bandwidth=5.0)
+    refused("is an SQLite database of something else", fo.Planner, other, bandwidth=5.0)
     (other / "planner.sqlite").write_bytes(b"not a database, " * 1000)
-    refused(r"cannot be read: file is not a database", Planner, other, bandwidth=5.0)
-    refused("is no address of a database", Planner, "mysql://host/base", bandwidth=5.0)
+    refused(r"cannot be read: file is not a database", fo.Planner, other, bandwidth=5.0)
+    refused("is no address of a database", fo.Planner, "mysql://host/base", bandwidth=5.0)
 
 
 def test_tables_of_a_newer_version_are_left_alone(tmp_path: Path) -> None:
-    Planner(tmp_path, bandwidth=5.0).close()
+    fo.Planner(tmp_path, bandwidth=5.0).close()
     with sqlite3.connect(tmp_path / "planner.sqlite") as database:
         database.execute("UPDATE planner SET value = '99' WHERE key = 'schema'")
     before = snapshot(tmp_path)
-    refused("tables of version 99, and this freshopt knows version 3", Planner, tmp_path, bandwidth=6.0)
+    refused("tables of version 99, and this freshopt knows version 3", fo.Planner, tmp_path, bandwidth=6.0)
     assert snapshot(tmp_path) == before
 
 
 def test_a_locked_database_is_waited_for_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_store, "WAIT", 0.1)
-    with Planner(tmp_path, bandwidth=5.0) as planner:
+    with fo.Planner(tmp_path, bandwidth=5.0) as planner:
         planner.add("a")
         other = sqlite3.connect(tmp_path / "planner.sqlite", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -157,7 +154,7 @@ def test_a_locked_database_is_waited_for_and_told(tmp_path: Path, monkeypatch: p
 
 
 def test_a_closed_planner_says_so(tmp_path: Path) -> None:
-    planner = Planner(tmp_path, bandwidth=5.0)
+    planner = fo.Planner(tmp_path, bandwidth=5.0)
     planner.close()
     refused(r"is closed\. Open it again", planner.add, "a", error=fo.FreshoptError)
     assert "closed" in repr(planner)
@@ -171,21 +168,21 @@ class Cubed(fo.Objective):
 
 
 def test_an_objective_of_ones_own_is_passed_at_each_opening(tmp_path: Path) -> None:
-    with Planner(tmp_path, bandwidth=5.0, objective=Cubed()) as planner:
+    with fo.Planner(tmp_path, bandwidth=5.0, objective=Cubed()) as planner:
         planner.add_many(["a", "b"], importance=[1.0, 4.0])
         planner.due(0.0)
         rates = planner.to_frame()["rate"].to_numpy()
         # Of equal change rates the optimum has rates in the proportion of importance to the power 1/4.
         np.testing.assert_allclose(rates[1] / rates[0], 4.0**0.25, rtol=1e-6)
-    refused("one of your own, which is not kept", Planner, tmp_path)
-    with Planner(tmp_path, objective=Cubed()) as planner:
+    refused("one of your own, which is not kept", fo.Planner, tmp_path)
+    with fo.Planner(tmp_path, objective=Cubed()) as planner:
         assert len(planner.due(5.0)) > 0
 
 
 def test_an_objective_with_parameters_is_kept(tmp_path: Path) -> None:
     objective = SynchronizationCost(PowerCost(2.0, 0.5))
-    Planner(tmp_path, bandwidth=5.0, objective=objective).close()
-    with Planner(tmp_path) as planner:
+    fo.Planner(tmp_path, bandwidth=5.0, objective=objective).close()
+    with fo.Planner(tmp_path) as planner:
         assert repr(planner.settings.objective) == repr(objective)
 
 

@@ -1,7 +1,5 @@
 """A planner over HTTP: a real server, and clients in other processes than its own."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

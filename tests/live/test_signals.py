@@ -1,7 +1,5 @@
 """Signals of a live planner: recorded once, learnt, acted upon within bandwidth and host limits."""
 
-from __future__ import annotations
-
 import sqlite3
 import sys
 import time

@@ -1,7 +1,5 @@
 """Sources that fail or are down: silence from the first failure, what others get, and their return."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -15,6 +13,7 @@ import freshopt as fo
 from freshopt.live import planning
 from freshopt.live.hand_out import Visit
 from freshopt.live.planner import Planner
+from tests.ground_truth.strata import matrix
 
 STEP = 0.04
 
@@ -37,8 +36,7 @@ def used(planner: Planner) -> float:
     return float(planner.to_frame()["rate"].sum())
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.sampled(3)
+@matrix(seed=range(6), every=3)
 def test_the_crawlers_own_outage_says_nothing_of_a_source(tmp_path: Path, seed: int) -> None:
     """Off for long, each fails once as the network is not up yet: in one cycle all are crawled again."""
     rng = random.Random(seed)
@@ -67,8 +65,7 @@ def test_the_crawlers_own_outage_says_nothing_of_a_source(tmp_path: Path, seed: 
     assert max(seen.values()) - back <= 1.5 * cycle + 2.0 * len(names) / bandwidth
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.sampled(3)
+@matrix(seed=range(6), every=3)
 def test_a_first_retry_comes_early(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     _, now = learnt(tmp_path, rng, 0)
@@ -83,8 +80,7 @@ def test_a_first_retry_comes_early(tmp_path: Path, seed: int) -> None:
         assert row["next_due"][0] - now == pytest.approx(1.0 / row["rate"][0] / 8.0)
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.sampled(3)
+@matrix(seed=range(6), every=3)
 def test_bandwidth_returns_with_the_first_success(tmp_path: Path, seed: int) -> None:
     """What fell silent for long has its rate again at once, also in a process that was started since."""
     rng = random.Random(seed)
@@ -119,8 +115,7 @@ def test_bandwidth_returns_with_the_first_success(tmp_path: Path, seed: int) -> 
         assert planner.status(now).down <= len(gone) - len(back)
 
 
-@pytest.mark.parametrize("hosts", [4, 0])
-@pytest.mark.sampled(2)
+@matrix(hosts=[4, 0], every=2)
 def test_what_was_silent_as_long_as_all_around_it_is_tried_at_once(tmp_path: Path, hosts: int) -> None:
     """Without a network everything falls silent; the first that answers wakes what fell silent with it."""
     rng = random.Random(3)

@@ -1,7 +1,5 @@
 """The database beneath: earlier tables are brought up to date; what a planner says of itself."""
 
-from __future__ import annotations
-
 import math
 import re
 import sqlite3

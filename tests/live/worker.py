@@ -7,8 +7,6 @@ soon as `Planner.observed` has returned, and ``done`` at last. Whether a source 
 its name and the time, so that anybody can check what is recorded.
 """
 
-from __future__ import annotations
-
 import sys
 from zlib import crc32
 

@@ -1,7 +1,5 @@
 """A server's access log: its clients told apart, chosen, or refused; what their copies are evidence of."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

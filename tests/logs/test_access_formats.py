@@ -1,7 +1,5 @@
 """Access logs of each format tell the same crawls and the same requests; patterns of unknown formats too."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,7 +9,6 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.errors import SourceDataError
 from freshopt.logs.access_formats import expression
 from freshopt.logs.client_copies import Client
 from freshopt.logs.read_crawls import fetch_statuses, read_log
@@ -178,7 +175,7 @@ def test_a_pattern_of_a_servers_configuration(tmp_path: Path, pattern: str) -> N
     assert crawls(read_log(path, pattern=pattern)) == BY_STATUS
     told = present(fetch_statuses(path, client=Client(pattern=pattern)))
     assert (told.status == 504).sum() == 1
-    with pytest.raises(SourceDataError, match=r"no line of .*odd.log is .*--pattern '\$remote_addr"):
+    with pytest.raises(fo.SourceDataError, match=r"no line of .*odd.log is .*--pattern '\$remote_addr"):
         read_log(path.rename(tmp_path / "odd.log"))
     path = tmp_path / "odd.log"
     refused("is of the pattern", read_log, path, pattern="%h %t %U")

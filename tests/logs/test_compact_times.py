@@ -1,7 +1,5 @@
 """Calendar times without separators: every form in every column and by every reader, against `datetime`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -14,7 +12,6 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.errors import SourceDataWarning
 from freshopt.logs.clock import Clock
 from freshopt.logs.last_modified import since_birth
 from freshopt.logs.read_crawls import fetch_statuses, read_log
@@ -22,6 +19,7 @@ from freshopt.logs.read_events import read_history, read_requests
 from freshopt.terminal.own_crawls import with_own_crawls
 from freshopt.units import convert_time
 from tests.ground_truth.refusals import present, refused, refusing
+from tests.ground_truth.strata import matrix
 
 _RNG = np.random.default_rng(20230307)
 # In eight months of two years, of which a leap day is one and the last second of a year another.
@@ -141,22 +139,19 @@ AS_FLOAT: dict[str, Callable[[Path, list[float]], fo.CrawlLog]] = {
 }
 
 
-@pytest.mark.parametrize("column", AS_TEXT)
-@pytest.mark.parametrize("form", [*NUMBERS, *TEXTS])
+@matrix(column=AS_TEXT, form=[*NUMBERS, *TEXTS])
 def test_text_is_the_moment_that_it_is(form: str, column: str, tmp_path: Path) -> None:
     step = (NUMBERS | TEXTS)[form]
     assert_moments(moments_of(AS_TEXT[column](tmp_path, written(form))), step)
 
 
-@pytest.mark.parametrize("column", AS_INTEGER)
-@pytest.mark.parametrize("form", [form for form in NUMBERS if "." not in form])
+@matrix(column=AS_INTEGER, form=[form for form in NUMBERS if "." not in form])
 def test_an_integer_is_the_moment_that_it_is(form: str, column: str, tmp_path: Path) -> None:
     numbers = list(map(int, written(form)))
     assert_moments(moments_of(AS_INTEGER[column](tmp_path, numbers)), NUMBERS[form])
 
 
-@pytest.mark.parametrize("column", AS_FLOAT)
-@pytest.mark.parametrize("form", NUMBERS)
+@matrix(column=AS_FLOAT, form=NUMBERS)
 def test_a_float_is_the_moment_that_it_is(form: str, column: str, tmp_path: Path) -> None:
     numbers = list(map(float, written(form)))
     # Of 14 digits float64 resolves four milliseconds, of 17 digits as many.
@@ -239,8 +234,7 @@ READERS: dict[str, Callable[[Path, list[Any]], list[datetime]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", [str, int, float])
-@pytest.mark.parametrize("reader", READERS)
+@matrix(kind=[str, int, float], reader=READERS)
 def test_every_reader_takes_them(reader: str, kind: type, tmp_path: Path) -> None:
     times = list(map(kind, written("%Y%m%d%H%M%S")))
     assert_moments(READERS[reader](tmp_path, times), NUMBERS["%Y%m%d%H%M%S"])
@@ -352,7 +346,7 @@ def test_unix_time_is_read_as_dates_and_told(ticks: int, unit: str, name: str) -
         [str(1678180936 * ticks), str(1678267336 * ticks)],
     ):
         with pytest.warns(
-            SourceDataWarning, match=rf"time is in {name} since 1970 \(2023-03-07 to 2023-03-08\)"
+            fo.SourceDataWarning, match=rf"time is in {name} since 1970 \(2023-03-07 to 2023-03-08\)"
         ):
             log = log_of(times, unit)
         assert log.origin == datetime(2023, 3, 7, tzinfo=UTC)
@@ -361,7 +355,7 @@ def test_unix_time_is_read_as_dates_and_told(ticks: int, unit: str, name: str) -
 
 def test_requests_in_unix_time_are_counted_in_time(tmp_path: Path) -> None:
     (tmp_path / "edge.csv").write_text("source,time\na,1678180936\na,1678267336\n")
-    with pytest.warns(SourceDataWarning, match="seconds since 1970"):
+    with pytest.warns(fo.SourceDataWarning, match="seconds since 1970"):
         assert read_requests(tmp_path / "edge.csv")["request_rate"][0] == 2.5
     assert read_requests(tmp_path / "edge.csv", time_unit="second")["request_rate"][0] == 2.5 / 86_400.0
 

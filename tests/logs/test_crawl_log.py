@@ -1,7 +1,5 @@
 """Crawl logs and histories of changes."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

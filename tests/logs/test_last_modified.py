@@ -1,7 +1,5 @@
 """Dates of last change, as they are sent: which are read and used, and which are left out and counted."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from datetime import UTC, datetime
@@ -14,9 +12,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.errors import SourceDataError, SourceDataWarning
-from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.last_modified import since_birth
-from freshopt.logs.read_crawls import read_log
 from tests.ground_truth.refusals import present, refused
 
 NAN = np.nan
@@ -24,7 +20,7 @@ NAN = np.nan
 
 def dates_of(time: list[float], changed: list[int], told: list[Any], **settings: Any) -> list[float]:  # noqa: ANN401
     """The dates that a log of one source keeps."""
-    log = CrawlLog(["a"] * len(time), time, changed, last_modified=told, **settings)
+    log = fo.CrawlLog(["a"] * len(time), time, changed, last_modified=told, **settings)
     return [NAN] * len(time) if log.last_modified is None else log.last_modified.tolist()
 
 
@@ -50,7 +46,7 @@ def test_dates_before_the_gap_or_at_the_crawl_are_left_out() -> None:
 
 
 def test_counted_rows_need_no_date() -> None:
-    log = CrawlLog(["a"] * 2, [0.0, 2.0], [0, 1], changes=[0, 3], last_modified=[-1.0, 1.0])
+    log = fo.CrawlLog(["a"] * 2, [0.0, 2.0], [0, 1], changes=[0, 3], last_modified=[-1.0, 1.0])
     assert_dates(present(log.last_modified).tolist(), [-1.0, NAN])
 
 
@@ -64,7 +60,7 @@ def test_dates_that_contradict_a_crawl_are_left_out_and_counted() -> None:
     with pytest.warns(SourceDataWarning, match=r"last_modified is no date in 1 row, such as -inf in row 0"):
         assert_dates(dates_of([0, 1], [0, 1], [-np.inf, 0.5]), [NAN, 0.5])
     with pytest.raises(SourceDataError, match="last_modified needs the times"):
-        CrawlLog.from_columns({"source": ["a"], "elapsed": [1.0], "changed": [1], "last_modified": [0.0]})
+        fo.CrawlLog.from_columns({"source": ["a"], "elapsed": [1.0], "changed": [1], "last_modified": [0.0]})
     refused(r"dates but the log's times are numbers", dates_of, [0, 1], [0, 1], ["2026-01-01", None])
 
 
@@ -75,7 +71,7 @@ def test_pages_dated_now_lose_their_dates_with_one_warning() -> None:
     told = np.tile([-1.0, -1.0, -1.0, -1.0, 3.5], 3)
     told[[1, 2]] = [0.999, 1.999]  # two of three unchanged rows
     with pytest.warns(SourceDataWarning, match=r"last_modified of 1 source .* in 2 rows: 'now'") as caught:
-        log = CrawlLog(source, time, changed, last_modified=told)
+        log = fo.CrawlLog(source, time, changed, last_modified=told)
     assert len(caught) == 1
     kept = present(log.last_modified).reshape(3, 5)  # good, now, once
     assert_dates(kept[0].tolist(), [-1.0, NAN, NAN, NAN, 3.5])
@@ -83,7 +79,7 @@ def test_pages_dated_now_lose_their_dates_with_one_warning() -> None:
     assert_dates(kept[2].tolist(), kept[0].tolist())
     told[[1, 2, 6]] = [-1.0, -1.0, 0.5]  # one lie alone is left out
     with pytest.warns(SourceDataWarning, match=r"row 6 \(source 'once'\)"):
-        CrawlLog(source, time, changed, last_modified=told)
+        fo.CrawlLog(source, time, changed, last_modified=told)
 
 
 def test_a_deployment_is_neither_change_nor_birth() -> None:
@@ -92,24 +88,24 @@ def test_a_deployment_is_neither_change_nor_birth() -> None:
     changed, told = np.tile([0, 0, 1], n), np.tile([sent, sent, sent + 3.0], n)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        log = CrawlLog(source, time, changed, last_modified=told)
+        log = fo.CrawlLog(source, time, changed, last_modified=told)
     assert log.last_modified is None
     np.testing.assert_allclose(log.interval.reshape(n, 3), np.tile([4.0 - sent, 1.0, 1.0], (n, 1)))
     assert not log.changed[::3].any()
     assert log.changed[2::3].all()  # a change that was found stays one, without a date
     # A deployment comes before the other rules: inside a gap found unchanged it is no contradiction.
-    CrawlLog(source, time, np.tile([0, 0, 0], n), last_modified=np.tile([-1.0, 4.25, 4.25], n))
-    few = CrawlLog(source[3:], time[3:], changed[3:], last_modified=told[3:])
+    fo.CrawlLog(source, time, np.tile([0, 0, 0], n), last_modified=np.tile([-1.0, 4.25, 4.25], n))
+    few = fo.CrawlLog(source[3:], time[3:], changed[3:], last_modified=told[3:])
     assert few.last_modified is not None
     days = np.tile([2.0, 2.0, 5.0], n)  # shared by chance
-    whole = CrawlLog(source, time, changed, last_modified=days)
+    whole = fo.CrawlLog(source, time, changed, last_modified=days)
     assert whole.last_modified is not None
     assert np.isnan(whole.interval[::3]).all()
 
 
 def test_start_replaces_the_guess() -> None:
     settings = {"start": [-3.0, -3.0], "last_modified": [-1.0, 0.5, -3.0, None]}
-    log = CrawlLog(["a", "a", "b", "b"], [0.0, 1.0, 0.0, 1.0], [0, 1, 0, 0], **settings)  # type: ignore[arg-type]
+    log = fo.CrawlLog(["a", "a", "b", "b"], [0.0, 1.0, 0.0, 1.0], [0, 1, 0, 0], **settings)  # type: ignore[arg-type]
     assert_dates(present(log.last_modified).tolist(), [-1.0, 0.5, NAN, NAN])
     assert log.changed.tolist() == [True, True, False, False]
     assert log.interval.tolist() == [3.0, 1.0, 3.0, 1.0]
@@ -130,30 +126,30 @@ def test_files_have_the_column_in_every_form(tmp_path: Any) -> None:  # noqa: AN
     )
     for form in forms:
         (tmp_path / "log.csv").write_text("source,time,changed,last_modified\n" + rows.format(*form))
-        log = read_log(tmp_path / "log.csv")
+        log = fo.read_log(tmp_path / "log.csv")
         assert_dates(present(log.last_modified).tolist(), expected)
     frame = pl.read_csv(tmp_path / "log.csv", try_parse_dates=True).with_columns(
         pl.col("last_modified").str.slice(0, 0).replace("", None)
     )
     frame.write_parquet(tmp_path / "log.parquet")
-    assert read_log(tmp_path / "log.parquet").last_modified is None
+    assert fo.read_log(tmp_path / "log.parquet").last_modified is None
     (tmp_path / "log.csv").write_text("source,time,changed,last_modified\n" + rows.format("soon", ""))
     with pytest.warns(SourceDataWarning, match=r"no date in 1 row, such as 'soon' in row 1, line 2 of"):
-        assert read_log(tmp_path / "log.csv").last_modified is None
+        assert fo.read_log(tmp_path / "log.csv").last_modified is None
 
 
 def test_frames_and_round_trips_keep_the_dates() -> None:
     frame = pl.DataFrame(
         {"source": ["a", "a"], "time": [0.0, 2.0], "changed": [0, 1], "last_modified": [None, 1.5]}
     )
-    log = CrawlLog.from_frame(frame)
+    log = fo.CrawlLog.from_frame(frame)
     assert repr(log) == "CrawlLog(2 crawls of 1 source over 2 days, 1 found a change, 1 dated)"
-    again = CrawlLog(log.source_index, log.time, log.changed, last_modified=log.last_modified)
+    again = fo.CrawlLog(log.source_index, log.time, log.changed, last_modified=log.last_modified)
     np.testing.assert_array_equal(again.last_modified, log.last_modified)
 
 
 def test_known_births_decide_what_first_dates_are() -> None:
-    log = CrawlLog(
+    log = fo.CrawlLog(
         ["a", "b", "c", "d"], [9.0] * 4, [0] * 4, last_modified=[2.0, 1.0, None, 3.0], time_unit="hour"
     )
     born = since_birth(log, [0.0, 1.0, 4.0, NAN])
@@ -162,24 +158,24 @@ def test_known_births_decide_what_first_dates_are() -> None:
     assert_dates(present(born.last_modified).tolist(), [2.0, NAN, NAN, 3.0])
     assert np.isnan(log.interval).all()
     refused("start is after the first crawl of 'b'", since_birth, log, [0.0, 10.0, 4.0, NAN])
-    dated = CrawlLog(["a"], ["2026-01-05"], [0], last_modified=["2026-01-04"])
+    dated = fo.CrawlLog(["a"], ["2026-01-05"], [0], last_modified=["2026-01-04"])
     assert since_birth(dated, ["2026-01-01T12:00Z"]).interval.tolist() == [3.5]
 
 
 def test_dates_in_messages_are_written_as_dates() -> None:
     times, dates = ["2026-01-05T06:00Z", "2026-01-12T06:00Z"], ["2026-03-01", None]
     with pytest.warns(SourceDataWarning, match=r"'a'\): 2026-03-01T00:00:00Z\. It is not used"):
-        CrawlLog(["a", "a"], times, [0, 0], last_modified=dates)
+        fo.CrawlLog(["a", "a"], times, [0, 0], last_modified=dates)
 
 
 def test_days_among_moments_need_no_offset() -> None:
     """Warnings are errors here."""
     dates = ["2025-12-13T09:12:44Z", "2025-12-13"]
-    log = CrawlLog(["a", "b"], ["2026-01-05T06:00Z"] * 2, [0, 0], last_modified=dates)
+    log = fo.CrawlLog(["a", "b"], ["2026-01-05T06:00Z"] * 2, [0, 0], last_modified=dates)
     assert log.last_modified is not None
     assert log.last_modified[0] - log.last_modified[1] == pytest.approx(33164 / 86400, rel=1e-12)
     with pytest.warns(SourceDataWarning, match="offset"):
-        CrawlLog(["a", "b"], ["2026-01-05T06:00Z", "2026-01-05 06:00"], [0, 0])
+        fo.CrawlLog(["a", "b"], ["2026-01-05T06:00Z", "2026-01-05 06:00"], [0, 0])
 
 
 TRUE = datetime(2023, 10, 4, 13, 44, 28, tzinfo=UTC)
@@ -246,7 +242,7 @@ def logs(value: str | None, folder: Path) -> list[fo.CrawlLog]:
     frame.write_csv(folder / "log.csv")
     frame.write_parquet(folder / "log.parquet")
     frame.write_ndjson(folder / "log.jsonl")
-    found = [read_log(folder / name) for name in ("log.csv", "log.parquet", "log.jsonl")]
+    found = [fo.read_log(folder / name) for name in ("log.csv", "log.parquet", "log.jsonl")]
     return [*found, fo.CrawlLog(**columns(value)), fo.CrawlLog.from_frame(frame)]  # type: ignore[arg-type]
 
 
@@ -299,7 +295,7 @@ def test_a_column_of_unix_time_is_read_beside_dates(tmp_path: Path) -> None:
     frame.write_parquet(tmp_path / "log.parquet")
     for in_file in (True, False):
         with pytest.warns(SourceDataWarning, match="no date in 1 row, such as '-1' in row"):
-            log = read_log(tmp_path / "log.parquet") if in_file else fo.CrawlLog.from_frame(frame)
+            log = fo.read_log(tmp_path / "log.parquet") if in_file else fo.CrawlLog.from_frame(frame)
         np.testing.assert_allclose(
             present(log.last_modified), [-1.0, np.nan, np.nan, np.nan, 3.0 + 49468.0 / 86_400.0], rtol=1e-12
         )
@@ -312,7 +308,7 @@ def test_moments_beyond_all_calendars_are_left_out(tmp_path: Path) -> None:
     )
     frame.write_parquet(tmp_path / "log.parquet")
     with pytest.warns(SourceDataWarning, match="no date in 1 row, such as 4611686018427387904 in row 1 of"):
-        log = read_log(tmp_path / "log.parquet")
+        log = fo.read_log(tmp_path / "log.parquet")
     assert np.isnan(present(log.last_modified)).tolist() == [True, True, True, True, False]
 
 
@@ -322,10 +318,10 @@ def test_logs_of_numbers_have_dates_as_numbers(tmp_path: Path) -> None:
     with pytest.warns(
         SourceDataWarning, match="no date in 1 row, such as '04 Oct 2023 00:00:00' in row 3, line 4"
     ):
-        log = read_log(path)
+        log = fo.read_log(path)
     np.testing.assert_array_equal(log.last_modified, [-4.0, 1.5, np.nan])
     path.write_text("source,time,changed,last_modified\na,1,0,2023-10-04\na,2,1,\n")
-    refused("last_modified has dates but the log's times are numbers", read_log, path)
+    refused("last_modified has dates but the log's times are numbers", fo.read_log, path)
 
 
 def test_what_the_owner_wrote_is_still_refused() -> None:

@@ -1,7 +1,5 @@
 """Logs as people have them: other names, hashes and ETags, JSON lines, access logs."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path
@@ -10,8 +8,6 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.errors import SourceDataWarning
-from freshopt.logs.read_crawls import read_log
 from tests.ground_truth.command_lines import file_with
 from tests.ground_truth.refusals import present, refused, refusing
 
@@ -42,7 +38,7 @@ def access(folder: Path, lines: list[str], name: str = "access.log") -> Path:
 
 @pytest.mark.parametrize("name", ["access.log", "access.log.1", "site_access_log", "access.log.2.gz"])
 def test_an_access_log_tells_changes_by_200_and_304(tmp_path: Path, name: str) -> None:
-    log = read_log(access(tmp_path, ACCESS, name), "hour")
+    log = fo.read_log(access(tmp_path, ACCESS, name), "hour")
     assert present(log.origin).isoformat() == "2025-10-10T00:00:00+00:00"
     noon = 11.0 + 55.0 / 60.0
     assert found(log) == [
@@ -61,22 +57,22 @@ def test_common_format_virtual_hosts_and_proxies(tmp_path: Path) -> None:
         '127.0.0.1 - - [11/Oct/2000:13:55:36 -0700] "GET http://c.example/ HTTP/1.0" 200 1',
         'a.example:443 127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET /x HTTP/1.1" 200 5',
     ]
-    log = read_log(access(tmp_path, lines))
+    log = fo.read_log(access(tmp_path, lines))
     assert log.names.tolist() == ["/apache_pb.gif", "a.example/x", "http://c.example/"]
     assert [row[2] for row in found(log)] == [False] * 4
 
 
 def test_requests_at_one_second_are_one_crawl(tmp_path: Path) -> None:
     later = [ACCESS[3].replace("304", "200"), *ACCESS]
-    log = read_log(access(tmp_path, later))
+    log = fo.read_log(access(tmp_path, later))
     assert [row[2] for row in found(log) if row[0] == "/about"] == [False, True]
 
 
 def test_malformed_lines_are_counted_and_shown(tmp_path: Path) -> None:
     lines = [ACCESS[0], "", "-- MARK --", *ACCESS[1:], 'x [y] "z"', '192.0.2.9 - - [x] "" 200 1']
-    with pytest.warns(SourceDataWarning, match=r"3 lines of 10 left out, .*line 3: '-- MARK"):
-        log = read_log(access(tmp_path, lines))
-    assert found(log) == found(read_log(access(tmp_path, ACCESS)))
+    with pytest.warns(fo.SourceDataWarning, match=r"3 lines of 10 left out, .*line 3: '-- MARK"):
+        log = fo.read_log(access(tmp_path, lines))
+    assert found(log) == found(fo.read_log(access(tmp_path, ACCESS)))
 
 
 @pytest.mark.parametrize(
@@ -93,16 +89,16 @@ def test_malformed_lines_are_counted_and_shown(tmp_path: Path) -> None:
 )
 def test_unusable_access_logs(tmp_path: Path, lines: list[str], words: list[str]) -> None:
     with refusing(*words):
-        read_log(access(tmp_path, lines))
+        fo.read_log(access(tmp_path, lines))
 
 
 def test_answers_alone_are_refused_unless_they_are_said_to_be_changes(tmp_path: Path) -> None:
     path = access(tmp_path, [ACCESS[0], ACCESS[2]])
-    refused(r"no status 304, hash or ETag: .*answers_are_changes=True", read_log, path)
+    refused(r"no status 304, hash or ETag: .*answers_are_changes=True", fo.read_log, path)
     with pytest.warns(
-        SourceDataWarning, match="no status 304, hash or ETag: every answer counts as a change"
+        fo.SourceDataWarning, match="no status 304, hash or ETag: every answer counts as a change"
     ):
-        log = read_log(path, answers_are_changes=True)
+        log = fo.read_log(path, answers_are_changes=True)
     assert [row[2] for row in found(log)] == [False, True]
     assert [(each.of_rates, each.count("every answer")) for each in log.warnings] == [(True, 1)]
 
@@ -110,10 +106,10 @@ def test_answers_alone_are_refused_unless_they_are_said_to_be_changes(tmp_path: 
 def test_columns_have_other_names(tmp_path: Path) -> None:
     path = file_with(tmp_path / "log.csv", "url,fetched_at,source,modified\na,0,feed,0\na,1,feed,1\n")
     names = {"url": "source", "fetched_at": "time", "modified": "changed"}
-    assert found(read_log(path, columns=names)) == [("a", 0.0, False), ("a", 1.0, True)]
+    assert found(fo.read_log(path, columns=names)) == [("a", 0.0, False), ("a", 1.0, True)]
     pl.read_csv(path).write_parquet(path.with_suffix(".parquet"))
-    assert found(read_log(path.with_suffix(".parquet"), columns=names)) == found(
-        read_log(path, columns=names)
+    assert found(fo.read_log(path.with_suffix(".parquet"), columns=names)) == found(
+        fo.read_log(path, columns=names)
     )
 
 
@@ -129,13 +125,13 @@ def test_columns_have_other_names(tmp_path: Path) -> None:
 def test_wrong_names_are_refused(tmp_path: Path, columns: dict[str, str], words: list[str]) -> None:
     path = file_with(tmp_path / "log.csv", "url,when,modified\na,0,0\n")
     with refusing(*words):
-        read_log(path, columns=columns)
+        fo.read_log(path, columns=columns)
 
 
 def test_etags_may_be_weak_and_quoted(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text('source,time,etag\na,0,"W/""v1"""\na,1,"""v1"""\na,2,v2\na,3,\na,4,v2\n')
-    assert found(read_log(path)) == [
+    assert found(fo.read_log(path)) == [
         ("a", 0.0, False),
         ("a", 1.0, False),
         ("a", 2.0, True),
@@ -145,7 +141,7 @@ def test_etags_may_be_weak_and_quoted(tmp_path: Path) -> None:
 
 def test_a_column_without_any_state_is_refused(tmp_path: Path) -> None:
     path = file_with(tmp_path / "log.csv", "source,time,hash\na,0,\na,1,\n")
-    refused(r"no row of .* has a value in hash .*2 rows", read_log, path)
+    refused(r"no row of .* has a value in hash .*2 rows", fo.read_log, path)
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "ndjson", "jsonl.gz", "ndjson.gz"])
@@ -159,7 +155,7 @@ def test_json_lines(tmp_path: Path, ending: str) -> None:
     data = "\n".join(json.dumps(row) for row in rows).encode()
     path = tmp_path / f"crawls.{ending}"
     path.write_bytes(gzip.compress(data) if ending.endswith("gz") else data)
-    log = read_log(path, columns={"url": "source", "at": "time", "sha": "hash"})
+    log = fo.read_log(path, columns={"url": "source", "at": "time", "sha": "hash"})
     assert found(log) == [(7, 0.25, False), (7, 1.25, True), (8, 2.25, False)]
 
 
@@ -182,9 +178,9 @@ def test_json_lines(tmp_path: Path, ending: str) -> None:
 def test_unusable_json_lines(tmp_path: Path, text: str, words: list[str]) -> None:
     path = file_with(tmp_path / "log.jsonl", text)
     with refusing(*words):
-        read_log(path)
+        fo.read_log(path)
 
 
 def test_rows_keep_their_names_after_some_are_left_out(tmp_path: Path) -> None:
     path = file_with(tmp_path / "log.csv", "source,time,hash\nb,5,x\na,3,\na,1,x\na,1,y\n")
-    refused(r"row 4, line 5 of .*repeats the time of row 3, line 4", read_log, path)
+    refused(r"row 4, line 5 of .*repeats the time of row 3, line 4", fo.read_log, path)

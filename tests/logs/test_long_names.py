@@ -3,8 +3,6 @@
 As text of fixed width one name of 400 000 letters among 100 would make every array of names one of 160 MB.
 """
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,9 +1,9 @@
 """Logs from files and dataframes: what is accepted, the one line that says what is not, and frames back."""
 
-from __future__ import annotations
-
 import gzip
 import io
+import json
+import warnings
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
@@ -15,21 +15,22 @@ import polars as pl
 import pytest
 
 import freshopt as fo
+from freshopt.errors import SourceDataError, hearing
 from freshopt.estimators import MaximumLikelihood
-from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.read_crawls import read_log
 from tests.ground_truth.command_lines import file_with
 from tests.ground_truth.refusals import refused, refusing
+from tests.ground_truth.strata import matrix
 
 COLUMNS: dict[str, list[Any]] = {
     "source": ["b", "a", "b", "a"],
     "time": [0.0, 0.25, 2.0, 1.5],
     "changed": [0, 1, 1, 0],
 }
-LOG = CrawlLog.from_columns(COLUMNS)
+LOG = fo.CrawlLog.from_columns(COLUMNS)
 
 
-def assert_same(one: CrawlLog, other: CrawlLog = LOG) -> None:
+def assert_same(one: fo.CrawlLog, other: fo.CrawlLog = LOG) -> None:
     for field in ("names", "offsets", "time", "interval", "changed"):
         np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
     assert (one.origin, one.time_unit) == (other.origin, other.time_unit)
@@ -51,8 +52,8 @@ def write_gz(frame: pl.DataFrame, path: Path) -> None:
 def test_formats(tmp_path: Path, name: str, write: Callable[[pl.DataFrame, Path], None]) -> None:
     frame = pl.DataFrame(COLUMNS).with_columns(remark=pl.lit("ignored"))
     write(frame, tmp_path / name)
-    assert_same(read_log(tmp_path / name))
-    assert_same(read_log(str(tmp_path / name)))
+    assert_same(fo.read_log(tmp_path / name))
+    assert_same(fo.read_log(str(tmp_path / name)))
 
 
 @pytest.mark.parametrize("dtype", [pl.Categorical, pl.Enum(["b", "z", "a"]), pl.String])
@@ -63,7 +64,7 @@ def test_parquet_types(
     columns = {"source": pl.Series(COLUMNS["source"], dtype=dtype), "time": COLUMNS["time"]}
     frame = pl.DataFrame({**columns, "changed": pl.Series(COLUMNS["changed"]).cast(flag)})
     frame.write_parquet(tmp_path / "log.parquet")
-    assert_same(read_log(tmp_path / "log.parquet"))
+    assert_same(fo.read_log(tmp_path / "log.parquet"))
 
 
 @pytest.mark.parametrize("dtype", [pl.Int32, pl.UInt8])
@@ -72,17 +73,16 @@ def test_integer_sources_keep_their_order(tmp_path: Path, dtype: pl.DataType | t
     frame.write_csv(tmp_path / "log.csv")
     frame.cast({"source": dtype}).write_parquet(tmp_path / "log.parquet")
     for name in ("log.csv", "log.parquet"):
-        assert read_log(tmp_path / name).names.tolist() == [9, 10, 100]
+        assert fo.read_log(tmp_path / name).names.tolist() == [9, 10, 100]
 
 
 def test_padded_numbers_are_names(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("source,time,changed\n007,1,0\n7,1,0\n")
-    assert read_log(tmp_path / "log.csv").names.tolist() == ["007", "7"]
+    assert fo.read_log(tmp_path / "log.csv").names.tolist() == ["007", "7"]
 
 
-@pytest.mark.parametrize(
-    "times",
-    [
+@matrix(
+    times=[
         [datetime(2024, 5, 1), datetime(2024, 5, 1, 6), datetime(2024, 5, 3), datetime(2024, 5, 2, 12)],
         [
             "2024-05-01T01:00+0100",
@@ -92,13 +92,13 @@ def test_padded_numbers_are_names(tmp_path: Path) -> None:
         ],
         ["2024-05-01", "2024-05-01T06:00:00", "2024-05-03 00:00", "2024-05-02T12:00:00.000"],
     ],
+    ending=["csv", "parquet"],
 )
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_dates_and_iso_text(tmp_path: Path, times: list[Any], ending: str) -> None:
     frame = pl.DataFrame({**COLUMNS, "time": times})
     path = tmp_path / f"log.{ending}"
     frame.write_csv(path) if ending == "csv" else frame.write_parquet(path)
-    log = read_log(path, time_unit="hour")
+    log = fo.read_log(path, time_unit="hour")
     assert log.origin == datetime(2024, 5, 1, tzinfo=UTC)
     assert log.time.tolist() == [6.0, 36.0, 0.0, 48.0]
 
@@ -109,18 +109,18 @@ def test_zoned_datetimes_and_dates_in_parquet(tmp_path: Path) -> None:
     for name, time, expected in (("zoned", zoned, [23.0, 48.0]), ("days", days, [0.0, 48.0])):
         frame = pl.DataFrame({"source": [1, 1], "time": time, "changed": [False, True]})
         frame.write_parquet(tmp_path / f"{name}.parquet")
-        assert read_log(tmp_path / f"{name}.parquet", "hour").time.tolist() == expected
+        assert fo.read_log(tmp_path / f"{name}.parquet", "hour").time.tolist() == expected
 
 
 def test_elapsed_and_changes(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("source,time,changed,elapsed,changes\na,1,TRUE,0.5,2\na,2,false,0.75,\nb,2,True,,1\n\n")
-    log = read_log(path)
+    log = fo.read_log(path)
     np.testing.assert_array_equal(log.interval, [0.5, 0.75, np.nan])
     np.testing.assert_array_equal(log.changes, [2.0, np.nan, np.nan])
     assert log.changed.tolist() == [True, False, False]
     path.write_text("source,elapsed,changed\na,1,1\na,2,0\n")
-    assert read_log(path).time.tolist() == [1.0, 3.0]
+    assert fo.read_log(path).time.tolist() == [1.0, 3.0]
 
 
 HEAD = "source,time,changed\na,1,0\n"
@@ -155,7 +155,7 @@ HEAD = "source,time,changed\na,1,0\n"
 def test_unusable_csv(tmp_path: Path, text: str, words: list[str]) -> None:
     path = file_with(tmp_path / "log.csv", text)
     with refusing(*words):
-        read_log(path)
+        fo.read_log(path)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_unusable_parquet(tmp_path: Path, columns: dict[str, Any], words: list[s
     frame = pl.DataFrame({"source": ["a", "a"], "time": [0.0, 1.0], "changed": [0, 1], **columns})
     frame.write_parquet(tmp_path / "log.parquet")
     with refusing(*words):
-        read_log(tmp_path / "log.parquet")
+        fo.read_log(tmp_path / "log.parquet")
 
 
 def test_unreadable_paths(tmp_path: Path) -> None:
@@ -205,15 +205,15 @@ def test_unreadable_paths(tmp_path: Path) -> None:
         "log.bin": "log.bin is no text",
         "log": "log is empty",
     }.items():
-        refused(words, read_log, tmp_path / name)
+        refused(words, fo.read_log, tmp_path / name)
 
 
 def test_a_stream_that_is_wound_back_is_read_anew() -> None:
     file = io.StringIO("source,time,changed\na,0,0\na,1,1\n")
-    assert len(read_log(file).time) == len(read_log(file).time) == 2
+    assert len(fo.read_log(file).time) == len(fo.read_log(file).time) == 2
     file.write("a,2,1\n")
     file.seek(0)
-    assert len(read_log(file).time) == 3
+    assert len(fo.read_log(file).time) == 3
 
 
 DAYS = [datetime(2026, 3, 1 + day, 9) for day in range(6)]
@@ -255,8 +255,7 @@ def same(one: fo.CrawlLog, other: fo.CrawlLog) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore::freshopt.SourceDataWarning")
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("seen", SEEN)
+@matrix(library=LIBRARIES, seen=SEEN)
 def test_a_frame_is_read_as_the_file_that_it_makes(seen: str, library: str, tmp_path: Path) -> None:
     frame = pl.DataFrame({"URL": SOURCES, "Fetched At": DAYS * 2, **SEEN[seen]}, strict=False)
     frame.write_csv(tmp_path / "log.csv")
@@ -343,3 +342,40 @@ def test_estimators_are_fitted_to_frames_and_files(tmp_path: Path) -> None:
     np.testing.assert_array_equal(fitted.change_rate_, from_file.change_rate_)
     assert list(fitted.to_frame()["lower"]) == fitted.interval()[0].tolist()
     assert isinstance(from_file.to_frame(), pl.DataFrame)
+
+
+@pytest.mark.parametrize(
+    ("head", "rows", "sources"),
+    [
+        ("host,path", (("a.example", "/x"), ("b.example", "/x")), ["a.example/x", "b.example/x"]),
+        ("Schema,Table", (("sales", "t"), ("web", "t")), ["sales.t", "web.t"]),
+        ("table,schema,database", (("t", "s", "one"), ("t", "s", "two")), ["one.s.t", "two.s.t"]),
+        ("host,path", (("a.example", "/x"), ("b.example", "/y")), ["/x", "/y"]),
+    ],
+)
+def test_a_name_that_stands_in_several_hosts_is_told_with_them(
+    head: str, rows: tuple[tuple[str, ...], ...], sources: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "log.csv"
+    lines = (f"{','.join(row)},{day},{row[0]}{day}" for row in rows for day in (1, 2))
+    path.write_text("\n".join([f"{head},time,hash", *lines]))
+    with warnings.catch_warnings(action="ignore"), hearing() as heard:
+        assert read_log(path).names.tolist() == sources
+    assert len(heard) == (sources[0] != "/x")
+    if heard:
+        with pytest.raises(SourceDataError, match="stands beside several values"):
+            read_log([path, path])
+
+
+def test_keys_of_late_rows_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    early = [{"url": f"a{k}", "at": 1.0, "hash": "x"} for k in range(1200)]
+    late = {"url": "a0", "at": 2.0, "hash": "x", "changed": True}
+    path.write_text("\n".join(map(json.dumps, [*early, late])))
+    with warnings.catch_warnings(action="ignore"):
+        assert np.count_nonzero(read_log(path).changed) == 1
+    # A key that holds what does not go together is no reason to refuse the others.
+    odd = [{**late, "more": 1}, {**late, "at": 3.0, "more": {"b": 1}}]
+    path.write_text("\n".join(map(json.dumps, [*early, *odd])))
+    with warnings.catch_warnings(action="ignore"):
+        assert len(read_log(path)) == 1202

@@ -1,7 +1,5 @@
 """What a row says: one verdict for change rates, chances of success, the live planner and back-tests."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from itertools import product
@@ -124,8 +122,7 @@ def test_chances_of_success_count_each_fetch_once(matrix: tuple[list[Row], Path]
 def test_back_tests_replay_the_same_fetches(matrix: tuple[list[Row], Path]) -> None:
     rows, path = matrix
     log, told = read_log(path), fetch_statuses(path)
-    assert told is not None
-    statuses = Statuses.of(*told)
+    statuses = Statuses.of(*present(told))
     window = HeldOutWindow.of(log, known_changes(log), 1.5, 4.0)
     asked = Wishes.of(log, {"bandwidth": 9.0}, BackTestWishes)
     outcomes = present(with_failures(window, asked, statuses)[0].outcomes)
@@ -342,8 +339,7 @@ def test_rates_and_chances_of_a_simulated_crawl_are_recovered(tmp_path: Path) ->
     lower, upper = estimate.interval(0.95)
     assert np.mean((lower <= rates) & (rates <= upper)) >= 0.88  # 0.95 of 60, less 2.5 standard errors
     assert estimate.change_rate_.sum() == pytest.approx(rates.sum(), rel=0.1)
-    assert told is not None
-    chances = SuccessRates.from_statuses(*told)
+    chances = SuccessRates.from_statuses(*present(told))
     assert chances.successes.sum() / chances.attempts.sum() == pytest.approx(share, rel=1e-12)
 
 

@@ -1,7 +1,5 @@
 """Names told apart by hashes and rows sorted by counting: against NumPy's unique and lexsort."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tables and folders written and read back: as a whole or not at all, and what cannot be."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os
@@ -21,6 +19,7 @@ from freshopt.logs.tables import column_names, read_table, write_table
 from tests.ground_truth.command_lines import file_with
 from tests.ground_truth.hostile_names import HOSTILE, hostile_names
 from tests.ground_truth.refusals import refused
+from tests.ground_truth.strata import matrix
 
 TABLE = pl.DataFrame(
     {
@@ -111,8 +110,7 @@ NAMES = [
 NAMES = [name for name in dict.fromkeys(NAMES) if not any("\ud800" <= letter <= "\udfff" for letter in name)]
 
 
-@pytest.mark.parametrize("parting", [",", ";", "\t", ",;\t"])
-@pytest.mark.sampled(4)
+@matrix(parting=[",", ";", "\t", ",;\t"], every=4)
 def test_no_name_becomes_a_formula(tmp_path: Path, parting: str) -> None:
     """However a spreadsheet parts the file, what begins with a sign is a number."""
     for k, name in enumerate(NAMES):
@@ -124,8 +122,7 @@ def test_no_name_becomes_a_formula(tmp_path: Path, parting: str) -> None:
             assert harmless, (name, text)
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
-@pytest.mark.parametrize("as_text", [False, True])
+@matrix(name=["t.csv", "t.csv.gz", "t.parquet"], as_text=[False, True])
 def test_every_name_comes_back(tmp_path: Path, name: str, as_text: bool) -> None:
     table = pl.DataFrame({"source": NAMES, "rate": [-0.5] * len(NAMES), "host": NAMES[::-1]})
     write_table(table, tmp_path / name)
@@ -187,8 +184,7 @@ def result(text: str) -> dict[str, str]:
     return {"rates.csv": text, "summary.json": text}
 
 
-@pytest.mark.parametrize("make", [None, "empty"])
-@pytest.mark.parametrize("name", ["plan", "deep/er/plan"])
+@matrix(make=[None, "empty"], name=["plan", "deep/er/plan"])
 def test_a_new_or_empty_folder_is_filled(tmp_path: Path, make: str | None, name: str) -> None:
     target = tmp_path / name
     if make:

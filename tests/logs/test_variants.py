@@ -1,7 +1,5 @@
 """One log as people have it: every variant is read alike, or answered with the line to paste."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Dates of simulated sites (honest, frozen, births, always now): what is learnt holds against the truth."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias

@@ -1,7 +1,5 @@
 """Learnt shapes of change beside quadrature, simulated processes, and a log's plan and back-test."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 
@@ -14,6 +12,8 @@ from freshopt.modelling.curves.change_shape import ChangeShape
 from freshopt.numerics.arrays import Array
 from freshopt.planning.request import default_estimate
 from freshopt.questions.learnt_changes import GAPS, learnt_changes
+from tests.ground_truth.refusals import present, refused
+from tests.ground_truth.strata import matrix
 
 BENT = ChangeShape(np.array([0.0, 0.3, 1.0, 2.5]), np.array([0.0, 0.4, 0.8, 0.95]))
 D = np.array([0.2, 1.0, 30.0])
@@ -31,8 +31,7 @@ def knots(d: float, s: float) -> list[float]:
     return [u / d for u in np.asarray(BENT.ages)[1:] if u / d < s] or [0.5 * s]
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
-@pytest.mark.parametrize("share", [0.2, 0.9, 4.0])
+@matrix(name=OBJECTIVES, share=[0.2, 0.9, 4.0])
 def test_cells_are_integrals_of_the_cost_of_age(name: str, share: float) -> None:
     curve = OBJECTIVES[name](changes=BENT).curve(fo.Sources(D))
     for k, d in enumerate(D.tolist()):
@@ -48,13 +47,11 @@ def test_cells_are_integrals_of_the_cost_of_age(name: str, share: float) -> None
             quad(lambda s, d=d, rate=rate: rate * np.exp(-rate * s) * cost_of_age(name, s, d), a, b)[0]
             for a, b in pairwise(ends)
         )
-        assert curve.poisson is not None
-        found = curve.poisson.cost(np.full(3, rate), D)
+        found = present(curve.poisson).cost(np.full(3, rate), D)
         assert float(found[k]) == pytest.approx(law, rel=1e-7)
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
-@pytest.mark.parametrize("refresh", [fo.Refresh.PERIODIC, fo.Refresh.POISSON])
+@matrix(name=OBJECTIVES, refresh=[fo.Refresh.PERIODIC, fo.Refresh.POISSON])
 def test_marginals_are_slopes_and_inverses_inverses(name: str, refresh: fo.Refresh) -> None:
     kernel = OBJECTIVES[name](refresh, changes=BENT).kernel(fo.Sources(D))
     for share in (0.03, 0.41, 1.7, 50.0, 3e4):
@@ -86,8 +83,7 @@ def test_shapes_that_are_none_are_refused() -> None:
         ([0.0, 1.0], [0.0, 1.5]),
         ([0.0, 1.0, 1.0], [0.0, 0.5, 0.6]),
     ):
-        with pytest.raises(fo.ObjectiveError, match="ChangeShape"):
-            ChangeShape(np.array(ages), np.array(shares))
+        refused("ChangeShape", ChangeShape, np.array(ages), np.array(shares), error=fo.ObjectiveError)
     learnt = fo.problems.BinaryFreshness(changes=BENT)
     with pytest.raises(fo.SolverRefusedError, match="change model is learnt"):
         fo.solve(fo.Problem(learnt, fo.Sources(D), 3.0), fo.solvers.Conic())
@@ -159,9 +155,7 @@ def test_a_learnt_model_predicts_better_and_is_measured_as_ever() -> None:
     found = fo.backtest(log, objective="binary", change_model="learnt", splits=1)
     row = next(row for row in found.rows if row.policy == "plan")
     other = next(r for r in fo.backtest(log, objective="binary", splits=1).rows if r.policy == "plan")
-    assert row.predicted is not None
-    assert other.predicted is not None
-    assert row.predicted > other.predicted
+    assert present(row.predicted) > present(other.predicted)
     # It is measured as ever.
     assert row.realised == pytest.approx(other.realised, rel=0.05)
 
@@ -170,7 +164,5 @@ def test_what_no_log_of_outcomes_tells_is_refused() -> None:
     log = log_of("poisson", 10, 5)
     with pytest.raises(fo.ObjectiveError, match="for 'binary' and 'age': what HarmonicStaleness counts"):
         fo.plan(log, change_model="learnt")
-    with pytest.raises(fo.SourceDataError, match="too few to learn"):
-        fo.plan(log, objective="binary", change_model="learnt")
-    with pytest.raises(fo.SourceDataError, match="Did you mean 'learnt'"):
-        fo.plan(log, objective="binary", change_model="learned")
+    refused("too few to learn", fo.plan, log, objective="binary", change_model="learnt")
+    refused("Did you mean 'learnt'", fo.plan, log, objective="binary", change_model="learned")

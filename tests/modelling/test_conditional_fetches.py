@@ -1,7 +1,5 @@
 """Fetches that cost what they bring: bandwidth against events, optima against brute force, proofs, cones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -13,26 +11,13 @@ from scipy.optimize import brentq, minimize, minimize_scalar
 
 import freshopt as fo
 from freshopt.errors import InfeasibleProblemError, ObjectiveError, SolverRefusedError, SourceDataError
-from freshopt.modelling.objective import Objective
 from freshopt.problems import ExpectedPenalty, HarmonicStaleness, LaterThan, PowerCost, SynchronizationCost
 from freshopt.solvers import Conic, MirrorDescent, ProjectedGradient, WaterFilling
 from freshopt.testing.problem_families import instances, standard_objectives
-from tests.ground_truth.named import (
-    AGE,
-    AGE_PERIODIC,
-    BINARY,
-    BINARY_PERIODIC,
-    DELAY,
-    DELAY_PERIODIC,
-    HARMONIC,
-    HARMONIC_ON_REQUEST,
-    HARMONIC_PERIODIC,
-    PERIODIC,
-    POISSON,
-    present,
-)
+from tests.ground_truth import named
+from tests.ground_truth.named import present
 from tests.ground_truth.refusals import refused
-from tests.ground_truth.strata import rare
+from tests.ground_truth.strata import matrix, rare
 
 Array = npt.NDArray[np.float64]
 CHANGE, WEIGHT = np.array([0.3, 2.0, 9.0]), np.array([1.0, 0.5, 2.0])
@@ -45,7 +30,7 @@ def sources(**more: object) -> fo.Sources:
 
 def chance_of_change(rate: float, change: float, refresh: fo.Refresh) -> float:
     """Return the chance that a fetch finds a change, by quadrature over the gap."""
-    if refresh is PERIODIC:
+    if refresh is named.PERIODIC:
         return float(-np.expm1(-change / rate))
     ends = (0.0, 1e-4, 1e-2, 1.0, 50.0)
     return sum(
@@ -54,7 +39,7 @@ def chance_of_change(rate: float, change: float, refresh: fo.Refresh) -> float:
     )
 
 
-@pytest.mark.parametrize("refresh", [POISSON, PERIODIC])
+@pytest.mark.parametrize("refresh", [named.POISSON, named.PERIODIC])
 def test_bandwidth_is_that_of_the_fetches_that_find_a_change(refresh: fo.Refresh) -> None:
     problem = fo.Problem(HarmonicStaleness(refresh), sources(), 30.0)
     for rate in (1e-3, 0.7, 40.0):
@@ -66,11 +51,11 @@ def test_bandwidth_is_that_of_the_fetches_that_find_a_change(refresh: fo.Refresh
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("refresh", [POISSON, PERIODIC])
+@pytest.mark.parametrize("refresh", [named.POISSON, named.PERIODIC])
 def test_a_simulated_crawl_uses_the_bandwidth(refresh: fo.Refresh) -> None:
     problem = fo.Problem(HarmonicStaleness(refresh), sources(), 30.0)
     solution = fo.solve(problem)
-    method = fo.scheduling.Periodic() if refresh is PERIODIC else fo.scheduling.PoissonArrivals(seed=3)
+    method = fo.scheduling.Periodic() if refresh is named.PERIODIC else fo.scheduling.PoissonArrivals(seed=3)
     plan = fo.schedule(solution, horizon=1200.0, method=method)
     crawler = fo.simulation.SimulatedCrawler(fo.World.poisson(problem.sources, seed=5))
     changed = crawler.refresh(plan.source, plan.time)
@@ -107,14 +92,14 @@ def freshness_program(loss: Callable[[Array], Array], bandwidth: float, scale: f
 @pytest.mark.parametrize(
     ("objective", "loss"),
     [
-        (BINARY, lambda f: 1.0 - f),
-        (HARMONIC, lambda f: -np.log(f)),
-        (DELAY, lambda f: 1.0 / f - 1.0),
-        (AGE, lambda f: (1.0 - f) ** 2 / f / CHANGE),
+        (named.BINARY, lambda f: 1.0 - f),
+        (named.HARMONIC, lambda f: -np.log(f)),
+        (named.DELAY, lambda f: 1.0 / f - 1.0),
+        (named.AGE, lambda f: (1.0 - f) ** 2 / f / CHANGE),
     ],
 )
 def test_no_freshness_is_better(
-    objective: Objective, loss: Callable[[Array], Array], bandwidth: float
+    objective: fo.Objective, loss: Callable[[Array], Array], bandwidth: float
 ) -> None:
     solution = fo.solve(fo.Problem(objective, sources(), bandwidth))
     cost = WEIGHT.sum() - solution.value if objective.sense == "maximise" else solution.value
@@ -133,15 +118,15 @@ def mean_cost(penalty: Callable[[float], float], rate: float) -> float:
 @pytest.mark.parametrize(
     ("objective", "penalty"),
     [
-        (BINARY_PERIODIC, lambda d: lambda s: -np.expm1(-d * s)),
-        (DELAY_PERIODIC, lambda d: lambda s: d * s),
-        (AGE_PERIODIC, lambda d: lambda s: s + np.expm1(-d * s) / d),
+        (named.BINARY_PERIODIC, lambda d: lambda s: -np.expm1(-d * s)),
+        (named.DELAY_PERIODIC, lambda d: lambda s: d * s),
+        (named.AGE_PERIODIC, lambda d: lambda s: s + np.expm1(-d * s) / d),
         (SynchronizationCost(PowerCost(1.0, 1.5)), lambda _: lambda s: s**1.5),
         (SynchronizationCost(PowerCost(1.0, 0.8)), lambda _: lambda s: s**0.8),
     ],
 )
 def test_no_split_of_the_bandwidth_is_better_at_equal_gaps(
-    objective: Objective, penalty: Callable[[float], Callable[[float], float]]
+    objective: fo.Objective, penalty: Callable[[float], Callable[[float], float]]
 ) -> None:
     change, weight, brought = (1.0, 6.0), (1.0, 3.0), (5.0, 20.0)
     two = fo.Sources(change, weight, refresh_cost=2.0, changed_cost=brought)
@@ -168,7 +153,7 @@ def test_no_split_of_the_bandwidth_is_better_at_equal_gaps(
 @pytest.mark.parametrize(
     ("objective", "scale"),
     [
-        (HARMONIC, "ill"),
+        (named.HARMONIC, "ill"),
         *(
             pytest.param(objective, scale, marks=pytest.mark.exhaustive)
             for objective in standard_objectives()
@@ -177,7 +162,7 @@ def test_no_split_of_the_bandwidth_is_better_at_equal_gaps(
     ],
     ids=str,
 )
-def test_families_are_proved(objective: Objective, scale: str) -> None:
+def test_families_are_proved(objective: fo.Objective, scale: str) -> None:
     count = 0
     for name, problem in instances(objective, 5, 7, scale, conditional=True):  # type: ignore[arg-type]
         solution = fo.solve(problem)
@@ -193,7 +178,7 @@ def test_families_are_proved(objective: Objective, scale: str) -> None:
 
 def test_the_gap_bounds_what_other_rates_lose() -> None:
     rng = np.random.default_rng(4)
-    for objective in (HARMONIC, BINARY_PERIODIC):
+    for objective in (named.HARMONIC, named.BINARY_PERIODIC):
         problem = fo.Problem(objective, sources(), 60.0)
         best = fo.solve(problem)
         for _ in range(20):
@@ -209,7 +194,7 @@ def total_used(problem: fo.Problem, rates: Array) -> float:
 
 def test_hosts_and_bounds_are_kept() -> None:
     given = sources(host=["a", "a", "b"], min_rate=[0.0, 0.2, 0.0], max_rate=[0.4, np.inf, np.inf])
-    problem = fo.Problem(HARMONIC, given, 60.0, host_limits={"b": 10.0})
+    problem = fo.Problem(named.HARMONIC, given, 60.0, host_limits={"b": 10.0})
     solution = fo.solve(problem)
     used = problem.used_by_source(solution.rates)
     assert used[2] == pytest.approx(10.0, rel=1e-14)
@@ -218,8 +203,8 @@ def test_hosts_and_bounds_are_kept() -> None:
     assert present(solution.certificate).relative_gap < 1e-12
 
 
-@pytest.mark.parametrize("objective", [HARMONIC, *rare(BINARY, DELAY, AGE)])
-def test_the_cone_in_freshness_says_the_same(objective: Objective) -> None:
+@pytest.mark.parametrize("objective", [named.HARMONIC, *rare(named.BINARY, named.DELAY, named.AGE)])
+def test_the_cone_in_freshness_says_the_same(objective: fo.Objective) -> None:
     given = sources(host=["a", "a", "b"], min_rate=[0.0, 0.2, 0.0], max_rate=[0.4, np.inf, np.inf])
     problem = fo.Problem(objective, given, 60.0, host_limits={"b": 10.0})
     program = problem.to_cvxpy()
@@ -233,12 +218,12 @@ def test_the_cone_in_freshness_says_the_same(objective: Objective) -> None:
 
 @pytest.mark.parametrize("solver", [WaterFilling(), MirrorDescent(), ProjectedGradient()])
 def test_solvers_by_numerics_alone_find_it(solver: object) -> None:
-    problem = fo.Problem(HARMONIC_PERIODIC, sources(), 60.0)
+    problem = fo.Problem(named.HARMONIC_PERIODIC, sources(), 60.0)
     assert fo.solve(problem, solver).value == pytest.approx(fo.solve(problem).value, rel=1e-6)  # type: ignore[call-overload]
 
 
 def test_other_solvers_refuse_in_one_line() -> None:
-    problem = fo.Problem(DELAY, sources(), 60.0)
+    problem = fo.Problem(named.DELAY, sources(), 60.0)
     for name in ("ClosedForm", "LambdaCrawl", "InteriorPoint", "SeparableNewton"):
         solver = getattr(fo.solvers, name)()
         refused("source has changed", fo.solve, problem, solver, error=SolverRefusedError)
@@ -247,8 +232,7 @@ def test_other_solvers_refuse_in_one_line() -> None:
     assert WaterFilling().solve(problem).status is fo.Status.REFUSED
 
 
-@pytest.mark.parametrize("bandwidth", [1e2, 1e9])
-@pytest.mark.sampled(2)
+@matrix(bandwidth=[1e2, 1e9], every=2)
 def test_baselines_keep_to_their_proportions_within_the_bandwidth_used(bandwidth: float) -> None:
     rng, n = np.random.default_rng(0), 40
     own = fo.Sources(
@@ -267,7 +251,7 @@ def test_baselines_keep_to_their_proportions_within_the_bandwidth_used(bandwidth
         "SquareRoot": np.sqrt(weights * own.change_rate / own.refresh_cost),
     }
     limited = own.host == 1
-    problem = fo.Problem(BINARY_PERIODIC, own, bandwidth, {1: bandwidth / 10.0})
+    problem = fo.Problem(named.BINARY_PERIODIC, own, bandwidth, {1: bandwidth / 10.0})
     for name, shape in shapes.items():
         rates = fo.solve(problem, getattr(fo.solvers, name)()).rates
         fresh = (rates / own.change_rate) * -np.expm1(-own.change_rate / rates)
@@ -280,19 +264,19 @@ def test_baselines_keep_to_their_proportions_within_the_bandwidth_used(bandwidth
 
 
 def test_costs_of_zero_are_the_problem_without_them() -> None:
-    plain = fo.Problem(HARMONIC, fo.Sources(CHANGE, WEIGHT, refresh_cost=FETCH), 5.0)
-    zero = fo.Problem(HARMONIC, fo.Sources(CHANGE, WEIGHT, refresh_cost=FETCH, changed_cost=0.0), 5.0)
+    plain = fo.Problem(named.HARMONIC, fo.Sources(CHANGE, WEIGHT, refresh_cost=FETCH), 5.0)
+    zero = fo.Problem(named.HARMONIC, fo.Sources(CHANGE, WEIGHT, refresh_cost=FETCH, changed_cost=0.0), 5.0)
     assert zero.per_bandwidth is None
     assert zero.sources.changed_cost is None
     assert fo.solve(zero).rates.tobytes() == fo.solve(plain).rates.tobytes()
 
 
 def test_many_problems_and_other_bandwidths() -> None:
-    problem = fo.Problem(HARMONIC, sources(), 60.0)
+    problem = fo.Problem(named.HARMONIC, sources(), 60.0)
     more = problem.with_bandwidth(90.0)
     found = fo.solve_many([problem, more])
     assert found.rates[3:] == pytest.approx(fo.solve(more, warm_start=found[0]).rates, rel=1e-9)
-    groups = fo.solve_many(HARMONIC, sources(), offsets=[0, 3], bandwidths=60.0)
+    groups = fo.solve_many(named.HARMONIC, sources(), offsets=[0, 3], bandwidths=60.0)
     assert groups.rates == pytest.approx(found.rates[:3], rel=1e-9)
     faster = problem.with_change_rate(2.0 * CHANGE)
     assert fo.solve(faster).bandwidth_used == pytest.approx(60.0, rel=1e-14)
@@ -307,7 +291,7 @@ def test_a_table_has_the_column() -> None:
     assert sources().take(np.array([1])).changed_cost == pytest.approx([12.0])
 
 
-def dear(objective: Objective = HARMONIC, **more: object) -> fo.Problem:
+def dear(objective: fo.Objective = named.HARMONIC, **more: object) -> fo.Problem:
     return fo.Problem(objective, sources(**more), 5.0)
 
 
@@ -319,32 +303,36 @@ ONE_COST = "fixed cost only"
     [
         (lambda: fo.Sources(1.0, changed_cost=-1.0), SourceDataError, "changed_cost out of range for .* 0"),
         (lambda: fo.Sources(1.0, changed_cost=np.nan), SourceDataError, "changed_cost out of range"),
-        (lambda: dear(HARMONIC_PERIODIC).to_cvxpy(), ObjectiveError, "no cone; use fo.solve"),
+        (lambda: dear(named.HARMONIC_PERIODIC).to_cvxpy(), ObjectiveError, "no cone; use fo.solve"),
         (lambda: dear(ExpectedPenalty(np.sqrt)).to_cvxpy(), ObjectiveError, "ExpectedPenalty of .* no cone"),
-        (lambda: dear(LaterThan(2.0, refresh=POISSON)), ObjectiveError, "whether LaterThan"),
+        (lambda: dear(LaterThan(2.0, refresh=named.POISSON)), ObjectiveError, "whether LaterThan"),
         (lambda: dear(signalled=[0, 1, 0]), ObjectiveError, "source 1 is signalled"),
         (lambda: dear(success=0.5), ObjectiveError, "Have failures retried at once"),
-        (lambda: dear(HARMONIC_ON_REQUEST, request_rate=2.0), ObjectiveError, "on request have no such cell"),
         (
-            lambda: fo.Problem(HARMONIC, sources(), constraints=[fo.Budget(2.0)]),
+            lambda: dear(named.HARMONIC_ON_REQUEST, request_rate=2.0),
+            ObjectiveError,
+            "on request have no such cell",
+        ),
+        (
+            lambda: fo.Problem(named.HARMONIC, sources(), constraints=[fo.Budget(2.0)]),
             ObjectiveError,
             "constraints beside bandwidth",
         ),
         (lambda: dear(min_rate=1.0), InfeasibleProblemError, "lower bounds need"),
         (lambda: fo.solve(dear()).sensitivity(), SourceDataError, f"sensitivity.. knows .* {ONE_COST}"),
         (lambda: fo.bandwidth_for(dear(), freshness=0.5), SourceDataError, ONE_COST),
-        (lambda: fo.scheduling.crawl_counts(dear(BINARY), horizon=9.0), SourceDataError, ONE_COST),
+        (lambda: fo.scheduling.crawl_counts(dear(named.BINARY), horizon=9.0), SourceDataError, ONE_COST),
     ],
 )
 def test_refusals_are_one_line(call: Callable[[], object], kind: type[Exception], words: str) -> None:
     refused(words, call, error=kind)
 
 
-@pytest.mark.parametrize(("refresh", "most"), [(POISSON, 63.28), (PERIODIC, 20.65)])
+@pytest.mark.parametrize(("refresh", "most"), [(named.POISSON, 63.28), (named.PERIODIC, 20.65)])
 def test_powers_below_one_are_convex_up_to_a_ratio_of_costs(refresh: fo.Refresh, most: float) -> None:
     objective = SynchronizationCost(PowerCost(1.0, 0.2), refresh)
     x = np.geomspace(1e-3, 1e3, 200_001)
-    slope = (1.0 + x) ** -2 if refresh is POISSON else 1.0 - (1.0 + 1.0 / x) * np.exp(-1.0 / x)
+    slope = (1.0 + x) ** -2 if refresh is named.POISSON else 1.0 - (1.0 + 1.0 / x) * np.exp(-1.0 / x)
     for ratio, convex in ((most - 0.05, True), (most + 0.05, False)):
         worth = x**-1.2 / (1.0 + ratio * slope)
         assert bool(np.all(np.diff(worth) < 0.0)) is convex
@@ -360,10 +348,10 @@ def test_rules_that_pretend_one_cost_lose(share: bool) -> None:
         rng.lognormal(0.0, 1.0, 40),
         rng.uniform(0.0, 50.0, 40),
     )
-    problem = fo.Problem(HARMONIC, fo.Sources(change, weight, changed_cost=brought), 200.0)
+    problem = fo.Problem(named.HARMONIC, fo.Sources(change, weight, changed_cost=brought), 200.0)
     best = fo.solve(problem)
     alike = fo.Sources(change, weight, refresh_cost=1.0 + brought * share)
-    rule = fo.solve(fo.Problem(HARMONIC, alike, 200.0)).rates
+    rule = fo.solve(fo.Problem(named.HARMONIC, alike, 200.0)).rates
     # To be fair to the rule, all its rates are multiplied until they use up the same bandwidth.
     factor = brentq(lambda factor: total_used(problem, factor * rule) - 200.0, 1e-3, 1e3)
     proof = fo.certify(problem, 0.999999 * factor * rule, best.price)
@@ -375,12 +363,12 @@ def test_rules_that_pretend_one_cost_lose(share: bool) -> None:
 @pytest.mark.parametrize(
     ("objective", "marginal"),
     [
-        (BINARY, lambda x: 1.0 / (1.0 + x) ** 2),
-        (HARMONIC, lambda x: 1.0 / (x * (1.0 + x))),
-        (DELAY, lambda x: 1.0 / x**2),
+        (named.BINARY, lambda x: 1.0 / (1.0 + x) ** 2),
+        (named.HARMONIC, lambda x: 1.0 / (x * (1.0 + x))),
+        (named.DELAY, lambda x: 1.0 / x**2),
     ],
 )
-def test_best_responses_are_roots(objective: Objective, marginal: Callable[[float], float]) -> None:
+def test_best_responses_are_roots(objective: fo.Objective, marginal: Callable[[float], float]) -> None:
     """At Δ = 1, c₀ = 1: −J'(x) = λ(1 + c₁/(1 + x)²), by bisection; b = x + c₁x/(1 + x)."""
     ratios = [1e-3, 1.0, 30.0, 1e6]
     given = fo.Sources([1.0] * 4, changed_cost=ratios)

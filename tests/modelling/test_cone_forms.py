@@ -5,8 +5,6 @@ differences between y = 1 and a rate somewhat below or above are compared, for t
 every branch of every form is met.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,24 +15,11 @@ import pytest
 
 import freshopt as fo
 from freshopt.cvx import cp
-from freshopt.modelling.objective import Objective
 from freshopt.problems import ExpectedPenalty, PollingKnapsack, PowerCost, SynchronizationCost
 from tests.ground_truth import cost_truth as truth
+from tests.ground_truth import named
 from tests.ground_truth.cost_truth import mp
-from tests.ground_truth.named import (
-    AGE,
-    AGE_PERIODIC,
-    BINARY,
-    BINARY_PERIODIC,
-    DELAY,
-    DELAY_PERIODIC,
-    HARMONIC,
-    HARMONIC_PERIODIC,
-    LOG,
-    LOG_PERIODIC,
-    POISSON,
-    present,
-)
+from tests.ground_truth.named import present
 from tests.ground_truth.strata import stratified
 from tests.problems.test_expected_penalty import CASES
 
@@ -48,7 +33,7 @@ SHAPE = 5e-4  # of a difference; a slope that is off by ε costs ε² of the opt
 class Form:
     """An objective and its exact cost (or minus its gain) of a source of change rate 2 at a rate."""
 
-    objective: Objective
+    objective: fo.Objective
     cost: Callable[[Any], Any]
     signalled: bool = False
 
@@ -77,27 +62,27 @@ def harmonic_mean_cost(rate: Any) -> Any:  # noqa: ANN401
 
 ROOT, STEEP = PowerCost(2.0, 0.5, 3.0), PowerCost(0.1, 3.0, 3.0)
 FORMS: dict[str, Form] = {
-    "harmonic": Form(HARMONIC, lambda r: mp.log1p(CHANGE_RATE / r)),
-    "harmonic periodic": Form(HARMONIC_PERIODIC, harmonic_mean_cost),
-    "harmonic signalled": Form(HARMONIC, lambda r: -mp.log(r / CHANGE_RATE), signalled=True),
-    "log": Form(LOG, lambda r: mp.log1p(CHANGE_RATE / r)),
+    "harmonic": Form(named.HARMONIC, lambda r: mp.log1p(CHANGE_RATE / r)),
+    "harmonic periodic": Form(named.HARMONIC_PERIODIC, harmonic_mean_cost),
+    "harmonic signalled": Form(named.HARMONIC, lambda r: -mp.log(r / CHANGE_RATE), signalled=True),
+    "log": Form(named.LOG, lambda r: mp.log1p(CHANGE_RATE / r)),
     "log periodic": Form(
-        LOG_PERIODIC, lambda r: mp.log(CHANGE_RATE / r) - mp.log(-mp.expm1(-CHANGE_RATE / r))
+        named.LOG_PERIODIC, lambda r: mp.log(CHANGE_RATE / r) - mp.log(-mp.expm1(-CHANGE_RATE / r))
     ),
-    "log signalled": Form(LOG, lambda r: -mp.log(r / CHANGE_RATE), signalled=True),
-    "binary": Form(BINARY, lambda r: 1 - share(r)),
-    "binary periodic": Form(BINARY_PERIODIC, periodic(truth.binary(CHANGE_RATE))),
-    "binary signalled": Form(BINARY, lambda r: 1 - r / CHANGE_RATE, signalled=True),
-    "delay": Form(DELAY, lambda r: CHANGE_RATE / r),
-    "delay periodic": Form(DELAY_PERIODIC, lambda r: CHANGE_RATE / r / 2),
-    "delay signalled": Form(DELAY, lambda r: CHANGE_RATE / r - 1, signalled=True),
-    "age": Form(AGE, lambda r: CHANGE_RATE / (r * (r + CHANGE_RATE))),
-    "age periodic": Form(AGE_PERIODIC, periodic(truth.age(CHANGE_RATE))),
-    "age signalled": Form(AGE, lambda r: 1 / r - 1 / mp.mpf(CHANGE_RATE), signalled=True),
-    "power": Form(SynchronizationCost(PowerCost(2.0, 0.5), POISSON), truth.power(2.0, 0.5).poisson),
+    "log signalled": Form(named.LOG, lambda r: -mp.log(r / CHANGE_RATE), signalled=True),
+    "binary": Form(named.BINARY, lambda r: 1 - share(r)),
+    "binary periodic": Form(named.BINARY_PERIODIC, periodic(truth.binary(CHANGE_RATE))),
+    "binary signalled": Form(named.BINARY, lambda r: 1 - r / CHANGE_RATE, signalled=True),
+    "delay": Form(named.DELAY, lambda r: CHANGE_RATE / r),
+    "delay periodic": Form(named.DELAY_PERIODIC, lambda r: CHANGE_RATE / r / 2),
+    "delay signalled": Form(named.DELAY, lambda r: CHANGE_RATE / r - 1, signalled=True),
+    "age": Form(named.AGE, lambda r: CHANGE_RATE / (r * (r + CHANGE_RATE))),
+    "age periodic": Form(named.AGE_PERIODIC, periodic(truth.age(CHANGE_RATE))),
+    "age signalled": Form(named.AGE, lambda r: 1 / r - 1 / mp.mpf(CHANGE_RATE), signalled=True),
+    "power": Form(SynchronizationCost(PowerCost(2.0, 0.5), named.POISSON), truth.power(2.0, 0.5).poisson),
     "power periodic": Form(SynchronizationCost(PowerCost(2.0, 0.5)), periodic(truth.power(2.0, 0.5))),
-    "capped root": Form(SynchronizationCost(ROOT, POISSON), truth.power(2.0, 0.5, 3.0).poisson),
-    "capped cube": Form(SynchronizationCost(STEEP, POISSON), truth.power(0.1, 3.0, 3.0).poisson),
+    "capped root": Form(SynchronizationCost(ROOT, named.POISSON), truth.power(2.0, 0.5, 3.0).poisson),
+    "capped cube": Form(SynchronizationCost(STEEP, named.POISSON), truth.power(0.1, 3.0, 3.0).poisson),
     "capped periodic": Form(SynchronizationCost(ROOT), periodic(truth.power(2.0, 0.5, 3.0))),
     "polls": Form(PollingKnapsack(), lambda r: r * mp.expm1(-CHANGE_RATE / r)),
     "materials": Form(

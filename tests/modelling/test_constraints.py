@@ -1,7 +1,5 @@
 """Declared constraints are rows or refused, and rates that only rows bound."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Curves from numbers, beside linear programs, bisection in 80 bits, closed forms, and what is refused."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from typing import Any
@@ -13,6 +11,7 @@ from scipy.optimize import linprog
 import freshopt as fo
 from freshopt.modelling.curves.pieces import Points, pieces_of
 from freshopt.numerics.arrays import Array
+from tests.ground_truth.refusals import refused
 
 LONG = np.longdouble
 
@@ -209,16 +208,13 @@ REFUSED: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_no_curve_is_refused_by_name(name: str) -> None:
     given, words = REFUSED[name]
-    with pytest.raises(fo.ObjectiveError, match=re.escape(words)):
-        fo.Curve(given)
+    refused(re.escape(words), fo.Curve, given, error=fo.ObjectiveError)
 
 
 def test_curves_of_other_sources_and_empty_ranges_are_refused() -> None:
     curve = fo.Curve(([0.0, 1.0], [[2.0, 1.0], [3.0, 1.0]]))
-    with pytest.raises(fo.SourceDataError, match="2 curves but there are 3 sources"):
-        fo.Problem(curve, fo.Sources([1.0, 1.0, 1.0]), 1.0)
-    with pytest.raises(fo.ObjectiveError, match="two finite numbers"):
-        fo.Curve(lambda x: 1.0 / x, between=(2.0, 1.0))
+    refused("2 curves but there are 3 sources", fo.Problem, curve, fo.Sources([1.0, 1.0, 1.0]), 1.0)
+    refused("two finite numbers", fo.Curve, lambda x: 1.0 / x, between=(2.0, 1.0), error=fo.ObjectiveError)
 
 
 def test_a_cost_with_a_least_value_is_not_paid_beyond_it() -> None:

@@ -1,7 +1,5 @@
 """Declarations and numerics that must be refused by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal
 

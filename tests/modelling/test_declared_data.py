@@ -1,7 +1,5 @@
 """Sources and problems: arithmetic before any solver."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

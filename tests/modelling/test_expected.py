@@ -1,7 +1,5 @@
 """Curves and objectives under uncertain change rates, against closed forms, quadrature and brute force."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -16,24 +14,10 @@ from scipy.special import betainc, roots_genlaguerre
 import freshopt as fo
 from freshopt.cvx import cp
 from freshopt.modelling.cost_curve import Curve, CurveObjective
-from freshopt.modelling.objective import Objective, Refresh
-from freshopt.problems import (
-    AccumulatedDelay,
-    Age,
-    BinaryCost,
-    BinaryFreshness,
-    ExpectedPenalty,
-    HarmonicStaleness,
-    LaterThan,
-    PiecewiseLinearCost,
-    PollingKnapsack,
-    PowerCost,
-    SynchronizationCost,
-)
 from freshopt.solvers import Conic
 from tests.ground_truth.named import AGE, BINARY, DELAY, HARMONIC, PERIODIC, POISSON, present, written
 from tests.ground_truth.refusals import refused
-from tests.ground_truth.strata import rare
+from tests.ground_truth.strata import matrix, rare
 from tests.ground_truth.tolerances import CONIC, EXACT
 
 Floats = npt.NDArray[np.float64]
@@ -43,7 +27,7 @@ NAMED: dict[str, CurveObjective] = {
     "harmonic": HARMONIC,
     "delay": DELAY,
     "age": AGE,
-    "binary cost": SynchronizationCost(BinaryCost()),
+    "binary cost": fo.problems.SynchronizationCost(fo.problems.BinaryCost()),
 }
 # Of shape .7, 1 and 3, exposure 10 and period 25: c, J and V of binary, of harmonic, J and V of age, and the
 # Poisson cells of binary and age at rate 1/25, by quadrature to 30 digits.
@@ -158,12 +142,12 @@ def test_equal_nodes_are_the_curve_itself(name: str) -> None:
     pairs = [(sure.at, curve.at), (sure.mean, curve.mean), (sure.index, curve.index)]
     pairs += [(sure.inverse_index, curve.inverse_index)]
     responses = []
-    for refresh in (PERIODIC, POISSON, Refresh.ON_SIGNAL):
-        if refresh is Refresh.ON_SIGNAL and sure.on_signal is None:
+    for refresh in (PERIODIC, POISSON, fo.Refresh.ON_SIGNAL):
+        if refresh is fo.Refresh.ON_SIGNAL and sure.on_signal is None:
             continue
         own, mixed = sure.cell(refresh), curve.cell(refresh)
         pairs += [(own.cost, mixed.cost), (own.marginal, mixed.marginal), (own.inverse, mixed.inverse)]
-        responses += [mixed.inverse] if refresh is Refresh.ON_SIGNAL else []
+        responses += [mixed.inverse] if refresh is fo.Refresh.ON_SIGNAL else []
     for x in (1e-9, 1e-3, 0.7, 30.0):
         for exact, found in pairs:
             # Rates that signals allow: no more than the change rate.
@@ -191,9 +175,8 @@ def test_delay_is_that_of_the_mean_rate() -> None:
     )
 
 
-@pytest.mark.parametrize("name", NAMED)
-@pytest.mark.parametrize("refresh", [PERIODIC, POISSON])
-def test_inverses_of_mixtures_at_any_scale(name: str, refresh: Refresh) -> None:
+@matrix(name=NAMED, refresh=[PERIODIC, POISSON])
+def test_inverses_of_mixtures_at_any_scale(name: str, refresh: fo.Refresh) -> None:
     rng = np.random.default_rng(11)
     n = 60
     nodes = 10.0 ** rng.uniform(-6.0, 4.0, (n, 1)) * np.exp(rng.normal(0.0, 3.0, (n, 6)))
@@ -238,25 +221,30 @@ def mixed_sources(n: int, seed: int, *, spread: float = 1.5) -> tuple[Floats, Fl
     return nodes, weights, fo.Sources(np.sum(nodes * weights, axis=1), 10.0 ** rng.uniform(-6.0, 6.0, n))
 
 
-EVERY: list[Objective] = [
+EVERY: list[fo.Objective] = [
     *(
         kind(refresh)
-        for kind in (BinaryFreshness, HarmonicStaleness, AccumulatedDelay, Age)
+        for kind in (
+            fo.problems.BinaryFreshness,
+            fo.problems.HarmonicStaleness,
+            fo.problems.AccumulatedDelay,
+            fo.problems.Age,
+        )
         for refresh in (PERIODIC, POISSON)
     ),
-    SynchronizationCost(PowerCost(1.0, 0.5, 2.0)),
-    SynchronizationCost(PowerCost(np.linspace(1.0, 2.0, 12), 0.5), POISSON),
-    SynchronizationCost(BinaryCost()),
-    SynchronizationCost(PiecewiseLinearCost([0.0, 1.0], [0.0, -2.0])),
-    PollingKnapsack(),
-    PollingKnapsack("materials"),
-    ExpectedPenalty(np.sqrt),
-    LaterThan(3.0, refresh=Refresh.POISSON),
+    fo.problems.SynchronizationCost(fo.problems.PowerCost(1.0, 0.5, 2.0)),
+    fo.problems.SynchronizationCost(fo.problems.PowerCost(np.linspace(1.0, 2.0, 12), 0.5), POISSON),
+    fo.problems.SynchronizationCost(fo.problems.BinaryCost()),
+    fo.problems.SynchronizationCost(fo.problems.PiecewiseLinearCost([0.0, 1.0], [0.0, -2.0])),
+    fo.problems.PollingKnapsack(),
+    fo.problems.PollingKnapsack("materials"),
+    fo.problems.ExpectedPenalty(np.sqrt),
+    fo.problems.LaterThan(3.0, refresh=fo.Refresh.POISSON),
 ]
 
 
 @pytest.mark.parametrize("objective", EVERY, ids=repr)
-def test_problems_are_solved_and_certified(objective: Objective) -> None:
+def test_problems_are_solved_and_certified(objective: fo.Objective) -> None:
     nodes, weights, sources = mixed_sources(12, 2)
     problem = fo.Problem(fo.Expected(objective, nodes, weights), sources, 7.0)
     found = fo.solve(problem)
@@ -278,7 +266,7 @@ def test_problems_are_solved_and_certified(objective: Objective) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("objective", [*EVERY[:-2], *rare(EVERY[-2]), EVERY[-1]], ids=repr)
-def test_declared_form_is_the_sum(objective: Objective) -> None:
+def test_declared_form_is_the_sum(objective: fo.Objective) -> None:
     nodes, weights, sources = mixed_sources(12, 4)
     problem = fo.Problem(fo.Expected(objective, nodes, weights), sources, 7.0)
     exact = fo.solve(problem)
@@ -289,9 +277,9 @@ def test_declared_form_is_the_sum(objective: Objective) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-    "objective", [BINARY, HARMONIC, *rare(DELAY, AGE, ExpectedPenalty(np.sqrt))], ids=repr
+    "objective", [BINARY, HARMONIC, *rare(DELAY, AGE, fo.problems.ExpectedPenalty(np.sqrt))], ids=repr
 )
-def test_signals_are_followed_up_to_each_node(objective: Objective) -> None:
+def test_signals_are_followed_up_to_each_node(objective: fo.Objective) -> None:
     rng = np.random.default_rng(8)
     n = 12
     nodes = 10.0 ** rng.uniform(-1.5, 1.5, (n, 1)) * np.exp(rng.normal(0.0, 0.7, (n, 4)))
@@ -336,7 +324,7 @@ def test_some_of_the_sources() -> None:
 
 
 def test_a_cost_that_does_not_depend_on_changes() -> None:
-    curve = SynchronizationCost(PowerCost(2.0, 0.5)).curve(fo.Sources([1.0]))
+    curve = fo.problems.SynchronizationCost(fo.problems.PowerCost(2.0, 0.5)).curve(fo.Sources([1.0]))
     assert curve.expected([[1.0, 2.0]], [0.5, 0.5]) is curve
 
 
@@ -360,9 +348,9 @@ def test_what_is_no_mixture_is_refused(nodes: npt.ArrayLike, weights: npt.ArrayL
 def test_what_has_no_expectation_is_refused() -> None:
     for objective in (fo.Spend(), fo.Worst(BINARY, by=["a"])):
         refused("no expectation by source", fo.Expected, objective, [[1.0]], [1.0], error=fo.ObjectiveError)
-    wrong = BinaryFreshness, [[1.0]], [1.0]
+    wrong = fo.problems.BinaryFreshness, [[1.0]], [1.0]
     refused("is not an Objective instance", fo.Expected, *wrong, error=fo.ObjectiveError)
-    expected = fo.Expected(ExpectedPenalty(np.sqrt), [[1.0]], [1.0])
+    expected = fo.Expected(fo.problems.ExpectedPenalty(np.sqrt), [[1.0]], [1.0])
     refused("no cost of age", expected.curve, fo.Sources([1.0]), error=fo.ObjectiveError)
     refused("1 rows of nodes but there are 2 sources", fo.Problem, expected, fo.Sources([1.0, 2.0]), 1.0)
 
@@ -370,7 +358,9 @@ def test_what_has_no_expectation_is_refused() -> None:
 @pytest.mark.parametrize("shape", [0.6, 4.0])
 def test_an_expected_penalty_by_gauss_nodes_of_a_gamma_density(shape: float) -> None:
     points, weights = roots_genlaguerre(8, shape - 1.0)
-    objective = fo.Expected(ExpectedPenalty(np.square), points[None] / 5.0, weights / weights.sum())
+    objective = fo.Expected(
+        fo.problems.ExpectedPenalty(np.square), points[None] / 5.0, weights / weights.sum()
+    )
     first, second = shape / 5.0, shape * (shape + 1.0) / 25.0
     exact = 2.0 * second / 0.3**2 + first / 0.3  # of a geometric number of missed changes
     assert fo.solve(fo.Problem(objective, fo.Sources([1.0]), 0.3)).value == pytest.approx(exact, rel=EXACT)

@@ -1,7 +1,5 @@
 """Costs of gaps and attempts, derived from costs of rates: against costs of age that are known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +14,7 @@ from freshopt.cvx import Expression, cp
 from freshopt.modelling.objective_numerics import gap_costs
 from freshopt.problems import AccumulatedDelay, LaterThan, PowerCost, SynchronizationCost
 from freshopt.scheduling.expected_cost import expected_value
+from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 PERIODIC = fo.Refresh.PERIODIC
@@ -156,13 +155,11 @@ def test_attempts_that_fail_cost_the_sum_over_their_numbers(success: float) -> N
         attempts_by_sum(rate, s, lambda r: r**-0.3 / 1.3)
         for rate, s in zip(found.rates, (success, 0.8), strict=False)
     ]
-    own = problem.numerics
-    assert own is not None
+    own = present(problem.numerics)
     assert own.cost(found.rates) == pytest.approx(
         [3.0 * costs[0], costs[1], found.rates[2] ** -0.3 / 1.3], rel=SCALAR
     )
-    assert found.certificate is not None
-    assert found.certificate.relative_gap < EXACT
+    assert present(found.certificate).relative_gap < EXACT
     slopes = own.marginal(found.rates)
     assert slopes == pytest.approx(np.full(3, found.price), rel=SCALAR)
 

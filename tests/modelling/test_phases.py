@@ -1,20 +1,18 @@
 """What good phases save, and costs that are concave in the bandwidth used."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.special import gamma
 
 import freshopt as fo
-from freshopt.errors import ObjectiveError, SourceDataError
 from freshopt.estimators import WeeklyProfile
 from freshopt.modelling.phased_objective import GAPS, PhasedObjective, plain
 from freshopt.problems import PowerCost, SynchronizationCost
 from freshopt.solvers import MirrorDescent
 from tests.ground_truth.hull_truth import NAMES, Floats, Savings, mean_penalty, penalty
 from tests.ground_truth.named import AGE_PERIODIC, BINARY, BINARY_PERIODIC, DELAY, HARMONIC_PERIODIC, present
+from tests.ground_truth.strata import matrix
 from tests.separable.test_hulls import OBJECTIVES
 
 HOUR = np.arange(168)
@@ -44,11 +42,7 @@ def phased_cost(name: str, g: Floats, gap: float, change: float) -> float:
     return float(np.mean(np.array(costs)[best]))
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("shape", [OFFICE, WAVES])
-@pytest.mark.parametrize("gap", [14.0, 7.0, 1.0])
-@pytest.mark.parametrize("u", [0.1, 1.0, 3.0])
-@pytest.mark.sampled(3)
+@matrix(name=NAMES, shape=[OFFICE, WAVES], gap=[14.0, 7.0, 1.0], u=[0.1, 1.0, 3.0], every=3)
 def test_promises_are_kept(name: str, shape: Floats, gap: float, u: float) -> None:
     change = u / gap
     objective = PhasedObjective(OBJECTIVES[name], WeeklyProfile(shape))
@@ -124,14 +118,14 @@ def test_a_higher_load_limit_never_costs_more() -> None:
 def test_what_has_no_phases_is_refused(
     objective: fo.Objective, settings: dict[str, object], why: str
 ) -> None:
-    with pytest.raises(ObjectiveError, match=why) as refused:
+    with pytest.raises(fo.ObjectiveError, match=why) as refused:
         fo.Problem(objective, fo.Sources([1.0]), 1.0, profile=Savings(), **settings)  # type: ignore[arg-type]
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("settings", [{"profile": 3}, {"profile": Savings(), "load_limit": 0.5}])
 def test_what_is_no_profile_is_refused(settings: dict[str, object]) -> None:
-    with pytest.raises(SourceDataError, match=r"profile|load_limit"):
+    with pytest.raises(fo.SourceDataError, match=r"profile|load_limit"):
         fo.Problem(OBJECTIVES["delay"], fo.Sources([1.0]), 1.0, **settings)  # type: ignore[arg-type]
 
 
@@ -196,8 +190,7 @@ def furthest(e: float, ratio: float, periodic: bool) -> float:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("n", [1, 2, 3])
-@pytest.mark.parametrize("periodic", [False, True])
+@matrix(n=[1, 2, 3], periodic=[False, True])
 def test_the_best_is_between_bound_and_value(n: int, periodic: bool) -> None:
     rng = np.random.default_rng(n)
     inside = 0

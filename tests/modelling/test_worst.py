@@ -1,7 +1,5 @@
 """Weights of `Worst`, and labels and exponents in functions of the rate."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -106,5 +104,4 @@ def test_the_users_own_type_errors_stay_theirs() -> None:
         def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
             return float(sources.change_rate) * cp.inv_pos(rate)
 
-    with pytest.raises(TypeError, match="arrays can be converted"):
-        fo.Problem(Own(), fo.Sources(D), bandwidth=9.0)
+    refused("arrays can be converted", fo.Problem, Own(), fo.Sources(D), bandwidth=9.0, error=TypeError)

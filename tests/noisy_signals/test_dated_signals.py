@@ -1,7 +1,5 @@
 """Dated changes before which no signal came: against a general optimiser on the likelihood row by row."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

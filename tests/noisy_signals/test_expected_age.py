@@ -1,7 +1,5 @@
 """Age with signals: cycles by the definition, other rules, ends, ill scales, waits by hand, and refusals."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -19,6 +17,7 @@ from freshopt.noisy_signals import AgeThresholds, WithNoisySignals
 from freshopt.noisy_signals.age_thresholds import due_after
 from freshopt.noisy_signals.expected_age import PLAIN, age_moments
 from freshopt.problems import Age
+from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
 POINTS, WEIGHTS = (values for values in np.polynomial.legendre.leggauss(6))
@@ -150,8 +149,7 @@ def test_both_ends_are_equal_gaps_and_a_wait_after_the_first_signal() -> None:
 
 def test_perfect_signals_are_the_best_wait_after_one() -> None:
     d, w = 10.0 ** np.linspace(-6.0, 4.0, 11), 10.0 ** np.linspace(6.0, -6.0, 11)
-    kernel = Age().signalled_kernel(fo.Sources(d, importance=w, signalled=True))
-    assert kernel is not None
+    kernel = present(Age().signalled_kernel(fo.Sources(d, importance=w, signalled=True)))
     for share in (1e-9, 0.3, 0.999, 1.0 - 1e-9, 1.0):
         with mpmath.workdps(40):
             for k, rate in enumerate((share * d).tolist()):
@@ -171,9 +169,8 @@ def test_perfect_signals_are_the_best_wait_after_one() -> None:
     rates = np.geomspace(1e-3, 0.99, 40)
     best, gaps = Age().signalled_kernel(one), Age().kernel(one)
     assert best is not None
-    assert gaps is not None
     assert np.all(best.cost(rates) < 0.5 * (1.0 / rates - 1.0) * (1.0 + EXACT))
-    assert np.all(best.cost(rates) < gaps.cost(rates))
+    assert np.all(best.cost(rates) < present(gaps).cost(rates))
 
 
 def test_a_mixture_with_signalled_sources_is_the_optimum_that_cvxpy_finds() -> None:
@@ -186,8 +183,7 @@ def test_a_mixture_with_signalled_sources_is_the_optimum_that_cvxpy_finds() -> N
     problem = fo.Problem(Age(), sources, 0.4 * float(d.sum()), {"slow": 0.15 * float(d[:10].sum())})
     solution = fo.solve(problem)
     assert solution.status is fo.Status.OPTIMAL
-    assert solution.certificate is not None
-    assert solution.certificate.relative_gap < SCALAR
+    assert present(solution.certificate).relative_gap < SCALAR
     rate = cp.Variable(int(loud.sum()))
     own, most = d[loud], np.minimum(upper, d)[loud]
     price = np.where(host == "slow", solution.price + solution.host_prices["slow"], solution.price)[loud]
@@ -214,15 +210,13 @@ def test_ill_scaled_mixtures_are_certified(budget: float) -> None:
     # More than the signalled sources can use is left over.
     solution = fo.solve(fo.Problem(objective, fo.Sources(d, w), budget * float(d.sum())))
     assert solution.status is fo.Status.OPTIMAL, solution
-    assert solution.certificate is not None
-    assert solution.certificate.relative_gap < SCALAR
+    assert present(solution.certificate).relative_gap < SCALAR
     assert solution.rates[9] == 0.0
     assert solution.rates[10] == pytest.approx(solution.rates[11], rel=SCALAR)
     for k in (0, 2, 12):
         alone = fo.solve(fo.Problem(objective.take(np.array([k])), fo.Sources(d[[k]], w[[k]]), budget * d[k]))
         assert alone.status is fo.Status.OPTIMAL
-        assert alone.certificate is not None
-        assert alone.certificate.relative_gap < SCALAR
+        assert present(alone.certificate).relative_gap < SCALAR
 
 
 def test_waits_by_hand_and_crawls_that_follow_them() -> None:

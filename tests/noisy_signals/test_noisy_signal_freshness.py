@@ -1,26 +1,16 @@
 """Noisy change signals: cycles against simulation, the cells at both ends, and what thresholds bring."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.modelling.objective import Refresh
-from freshopt.noisy_signals import NoisySignalFreshness
-from freshopt.noisy_signals.renewal_cycle import (
-    cycle,
-    index,
-    rate_at_index,
-    split,
-    stale_and_index,
-    threshold_of_length,
-)
+from freshopt.noisy_signals import NoisySignalFreshness, renewal_cycle
 from freshopt.problems import BinaryFreshness
 from freshopt.solvers import Conic
 from tests.ground_truth.cost_truth import cycle_by_sums
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 QUALITIES = [(0.5, 0.5), (0.8, 0.3), (0.3, 0.95), (0.6, 1.0), (0.9, 0.2), (0.0, 1.0), (0.2, 0.02)]
@@ -59,13 +49,12 @@ def column(*values: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("recall", "precision"), QUALITIES)
-@pytest.mark.parametrize("threshold", [0.4, 2.5])
-@pytest.mark.sampled(5)
+@matrix(threshold=[0.4, 2.5], every=5)
 def test_cycles_are_as_simulated(threshold: float, recall: float, precision: float) -> None:
     bonus = -math.log1p(-precision) / (1 - recall) if precision < 1 and recall else math.inf
     length, fresh = crawl(threshold, bonus, 1.0, recall, precision, 4000, seed=7)
     share = column(recall), column(precision)
-    one = cycle(*split(column(threshold), *share), *share)
+    one = renewal_cycle.cycle(*renewal_cycle.split(column(threshold), *share), *share)
     assert within(length, one.length[0])
     assert within(fresh, one.length[0] - one.stale[0])
     at_end = math.exp(-(1 - recall) * threshold)
@@ -93,19 +82,18 @@ def test_cycles_are_the_sums_of_their_definition(kind: str) -> None:
         wait = loss / a * rng.choice([rng.random(), 10 ** rng.uniform(-8, 0)])
         if number * loss + a * wait > 40:
             number, wait = 0, min(wait, 40 / a)
-        one = cycle(*(column(value) for value in (number, wait, recall, precision)))
+        one = renewal_cycle.cycle(*(column(value) for value in (number, wait, recall, precision)))
         for found, true in zip(one, cycle_by_sums(number, wait, recall, precision), strict=False):
             worst = max(worst, abs(float(found[0]) / true - 1))
     assert worst < 1e-13
 
 
-@pytest.mark.parametrize("precision", [1e-3, 1e-6, 1e-9, 1e-12])
-@pytest.mark.sampled(4)
+@matrix(precision=[1e-3, 1e-6, 1e-9, 1e-12], every=4)
 def test_signals_of_no_worth_leave_a_clock(precision: float) -> None:
     rate = np.geomspace(0.05, 50.0, 40)
     quiet, loud = np.full(40, 0.0), np.full(40, 0.7)
-    clock = stale_and_index(rate, quiet, quiet + 0.5)
-    near = stale_and_index(rate, loud, quiet + precision)
+    clock = renewal_cycle.stale_and_index(rate, quiet, quiet + 0.5)
+    near = renewal_cycle.stale_and_index(rate, loud, quiet + precision)
     for one, other in zip(near, clock, strict=True):
         assert np.max(np.abs(one - other)) < precision + 1e-14
         assert np.max(np.abs(one - other)) > 1e-4 * precision - 1e-14
@@ -116,30 +104,29 @@ def test_signals_of_no_worth_leave_a_clock(precision: float) -> None:
 def test_rates_and_thresholds_are_inverted(recall: float, precision: float) -> None:
     worth = np.concatenate([np.geomspace(1e-9, 0.5, 30), 1 - np.geomspace(0.4, 1e-5, 20)])
     share = np.full(50, recall), np.full(50, precision)
-    rate = rate_at_index(worth, *share)
-    number, wait = threshold_of_length(1 / rate, *share)
-    assert np.allclose(cycle(number, wait, *share).length * rate, 1.0, rtol=1e-12)
+    rate = renewal_cycle.rate_at_index(worth, *share)
+    number, wait = renewal_cycle.threshold_of_length(1 / rate, *share)
+    assert np.allclose(renewal_cycle.cycle(number, wait, *share).length * rate, 1.0, rtol=1e-12)
     # Where lengths have a plateau worths are not told by them; they lie on both sides of it.
-    below, above = (stale_and_index(rate * f, *share)[1] for f in (1 + 1e-9, 1 - 1e-9))
+    below, above = (renewal_cycle.stale_and_index(rate * f, *share)[1] for f in (1 + 1e-9, 1 - 1e-9))
     assert np.all((below <= worth * (1 + 1e-8)) & (worth <= above * (1 + 1e-8)))
 
 
 SHARES = [0.0, 1e-300, 1e-20, 1e-9, 0.3, 0.99, 1 - 1e-9, 1 - 1e-16, 1.0]
 
 
-@pytest.mark.parametrize("recall", SHARES)
-@pytest.mark.parametrize("precision", SHARES[1:])
+@matrix(recall=SHARES, precision=SHARES[1:])
 def test_all_shares_have_rates_at_all_worths(recall: float, precision: float) -> None:
     worth = np.concatenate([np.geomspace(1e-30, 0.5, 15), 1 - np.geomspace(0.4, 1e-15, 15)])
     share = np.full(30, recall), np.full(30, precision)
-    rate = rate_at_index(worth, *share)
+    rate = renewal_cycle.rate_at_index(worth, *share)
     assert np.all(np.isfinite(rate) & (rate > 0.0))
-    assert np.all(rate_at_index(np.zeros(30), *share) >= rate.max() * (1 - 1e-9))
+    assert np.all(renewal_cycle.rate_at_index(np.zeros(30), *share) >= rate.max() * (1 - 1e-9))
     assert np.all(np.diff(rate) <= 1e-9 * rate[:-1])
-    below, above = (stale_and_index(rate * f, *share)[1] for f in (1 + 1e-7, 1 - 1e-7))
+    below, above = (renewal_cycle.stale_and_index(rate * f, *share)[1] for f in (1 + 1e-7, 1 - 1e-7))
     assert np.all((below <= worth * (1 + 1e-6) + 1e-15) & (worth <= above * (1 + 1e-6) + 1e-15))
     every = np.geomspace(1e-12, 1e12, 60)
-    stale, worth = stale_and_index(every, np.full(60, recall), np.full(60, precision))
+    stale, worth = renewal_cycle.stale_and_index(every, np.full(60, recall), np.full(60, precision))
     assert np.all((stale >= 0.0) & (stale <= 1.0) & (worth >= 0.0) & (worth <= 1.0))
     assert np.all(np.diff(stale) <= 1e-12)
     assert np.all(np.diff(worth) <= 1e-12)
@@ -149,7 +136,7 @@ def test_endless_rates_are_fresh_and_no_rates_are_stale(monkeypatch: pytest.Monk
     rate = column(0.0, 1e-300, 1e300, np.inf)
     for compiled in ("1", "0"):
         monkeypatch.setenv("FRESHOPT_COMPILED", compiled)
-        stale, worth = stale_and_index(rate, np.full(4, 0.5), np.full(4, 0.5))
+        stale, worth = renewal_cycle.stale_and_index(rate, np.full(4, 0.5), np.full(4, 0.5))
         assert stale.tolist() == [1.0, 1.0, 0.0, 0.0]
         assert worth.tolist() == [1.0, 1.0, 0.0, 0.0]
 
@@ -179,15 +166,15 @@ def test_plain_steps_are_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> No
     recall[:6], precision[3:9] = [0.0, 1.0, 1e-20, 0.0, 1.0, 1 - 1e-9], [1.0, 1.0, 1.0, 1.0, 1e-20, 1 - 1e-12]
     given = recall, precision
     fast = (
-        *stale_and_index(rate, *given),
-        rate_at_index(0.9 * recall, *given),
-        index(np.floor(rate), rate, *given),
+        *renewal_cycle.stale_and_index(rate, *given),
+        renewal_cycle.rate_at_index(0.9 * recall, *given),
+        renewal_cycle.index(np.floor(rate), rate, *given),
     )
     monkeypatch.setenv("FRESHOPT_COMPILED", "0")
     slow = (
-        *stale_and_index(rate, *given),
-        rate_at_index(0.9 * recall, *given),
-        index(np.floor(rate), rate, *given),
+        *renewal_cycle.stale_and_index(rate, *given),
+        renewal_cycle.rate_at_index(0.9 * recall, *given),
+        renewal_cycle.index(np.floor(rate), rate, *given),
     )
     for one, other in zip(fast, slow, strict=True):
         assert np.allclose(one, other, rtol=1e-12, atol=0.0)
@@ -210,7 +197,7 @@ def test_signals_of_all_changes_and_nothing_else_are_refreshes_on_signal() -> No
     many = sources(300)
     announced = fo.Sources(many.change_rate, many.importance, signalled=True)
     noisy = fo.solve(fo.Problem(NoisySignalFreshness(1.0, 1.0), many, 80.0))
-    known = fo.solve(fo.Problem(BinaryFreshness(Refresh.POISSON), announced, 80.0))
+    known = fo.solve(fo.Problem(BinaryFreshness(fo.Refresh.POISSON), announced, 80.0))
     assert noisy.value == pytest.approx(known.value, rel=EXACT)
 
 

@@ -1,7 +1,5 @@
 """Recall and precision pooled by host: modes and curvature by other means, coverage, empty kinds."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from typing import Any

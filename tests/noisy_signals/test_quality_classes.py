@@ -1,7 +1,5 @@
 """Classes of learnt qualities: sizes, means, what they cost, and that it is said."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest
@@ -13,6 +11,7 @@ from freshopt.noisy_signals.quality_tables import SHARED
 from freshopt.noisy_signals.with_signals import rule_of, stale_with_signals, with_signals
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, LogFreshness
 from freshopt.questions.cost_of_classes import classes_in, cost_of_classes, unrounded
+from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import EXACT
 
 N = 3 * FEW // 2
@@ -35,8 +34,7 @@ def test_few_sources_keep_their_own_quality() -> None:
 @pytest.mark.parametrize("n", [N, 10 * FEW, 20 * FEW])
 def test_classes_are_of_many_like_sources_and_have_their_means(n: int) -> None:
     recall, precision = qualities(n)
-    found = classes_of(recall, precision)
-    assert found is not None
+    found = present(classes_of(recall, precision))
     noisy = (recall > 0.0) & (recall < 1.0)
     assert np.array_equal(found[0][~noisy], recall[~noisy])
     assert np.array_equal(found[1][~noisy], precision[~noisy])
@@ -77,11 +75,9 @@ def test_the_cost_is_below_the_bound_and_small(objective: fo.Objective, share: f
     solution = fo.solve(rounded)
     exact = fo.Problem(unrounded(own), sources, bandwidth, limits)
     best = fo.solve(exact)
-    kernel = exact.objective.kernel(sources)
-    assert kernel is not None
+    kernel = present(exact.objective.kernel(sources))
     least, cost = (float(np.sum(kernel.cost(each.rates))) for each in (best, solution))
-    bound = cost_of_classes(solution)
-    assert bound is not None
+    bound = present(cost_of_classes(solution))
     assert -1e-9 <= 1.0 - least / cost <= bound < 5e-3
     # Rules are those of each source's own quality, at the rates of its class.
     few = np.arange(0, N, 97)
@@ -96,12 +92,11 @@ def test_stale_shares_of_classes_lie_on_their_curves() -> None:
     rng = np.random.default_rng(3)
     own = with_signals(AccumulatedDelay(), *qualities(N))
     assert isinstance(own, WithNoisySignals)
-    assert own.classes is not None
     sources = fo.Sources(rng.lognormal(0.0, 1.0, N))
     rates = sources.change_rate * rng.lognormal(-0.5, 1.0, N)
     rates[::50] = 0.0
     found = stale_with_signals(own, rates, sources)
-    known = stale_with_signals(WithNoisySignals(AccumulatedDelay(), *own.classes), rates, sources)
+    known = stale_with_signals(WithNoisySignals(AccumulatedDelay(), *present(own.classes)), rates, sources)
     assert np.max(np.abs(found - known)) < 1e-3
     assert abs(np.mean(found - known)) < 1e-5
     exact = stale_with_signals(unrounded(own), rates, sources)
@@ -116,10 +111,9 @@ def test_objectives_without_tables_keep_their_own(objective: fo.Objective) -> No
 def test_classes_go_with_parts_and_copies() -> None:
     own = with_signals(BinaryFreshness(), *qualities(N))
     assert isinstance(own, NoisySignalFreshness)
-    assert own.classes is not None
     part = own.take(np.array([5, 700]))
     assert part.classes is not None
-    assert np.array_equal(part.classes[0], own.classes[0][[5, 700]])
+    assert np.array_equal(part.classes[0], present(own.classes)[0][[5, 700]])
     assert not part.classes[0].flags.writeable
 
 

@@ -1,7 +1,5 @@
 """Recall and precision from logs that count signals: against brute force, simulation, and edges by hand."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -12,6 +10,7 @@ from scipy.optimize import minimize
 
 import freshopt as fo
 from freshopt.noisy_signals import NoisySignalFreshness, NoisySignals
+from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import EXACT
 
 
@@ -209,10 +208,8 @@ def test_estimates_on_edges_can_be_planned_with() -> None:
     ],
 )
 def test_logs_that_cannot_be_used_are_refused(columns: dict[str, Any], words: str) -> None:
-    with pytest.raises(fo.SourceDataError, match=words):
-        NoisySignals().fit({"source": ["a"], **columns})
-    with pytest.raises(fo.FreshoptError, match="fit"):
-        NoisySignals().interval("recall")
+    refused(words, NoisySignals().fit, {"source": ["a"], **columns})
+    refused("fit", NoisySignals().interval, "recall", error=fo.FreshoptError)
 
 
 def test_nothing_is_likelier_in_logs_of_any_proportion() -> None:

@@ -1,7 +1,5 @@
 """Crawlers that hear noisy signals: rules by hand, signals drawn as they should be, replays as predicted."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -18,6 +16,7 @@ from freshopt.noisy_signals import (
 )
 from freshopt.problems import BinaryFreshness
 from freshopt.scheduling import Greedy
+from tests.ground_truth.refusals import refused
 
 FOUR = 4.0  # standard errors
 N = 150
@@ -138,10 +137,8 @@ def test_rules_by_hand() -> None:
     table = rule.to_frame()
     assert table["source"].to_list() == ["both", "true", "second", "clock"]
     assert table["threshold"].to_list() == [2.5, None, None, 3.0]
-    with pytest.raises(fo.SourceDataError, match="no draws"):
-        rule.crawls(source, time, 7.0)
-    with pytest.raises(fo.SourceDataError, match="crawl_probability of source 0 is 2"):
-        SignalThresholds([0.0], [1.0], [0.0], [2.0])
+    refused("no draws", rule.crawls, source, time, 7.0)
+    refused("crawl_probability of source 0 is 2", SignalThresholds, [0.0], [1.0], [0.0], [2.0])
 
 
 def test_rules_in_plain_steps_are_the_compiled_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,14 +188,11 @@ def test_signals_of_recorded_histories() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     world = fo.World.poisson(fo.Sources([1.0]), seed=0)
-    with pytest.raises(fo.SourceDataError, match="recall of source 0 is 2"):
-        noisy_signals(world, 2.0, 0.5, 1.0)
-    with pytest.raises(fo.SourceDataError, match="finite end"):
-        noisy_signals(world, 0.5, 0.5, math.inf)
+    refused("recall of source 0 is 2", noisy_signals, world, 2.0, 0.5, 1.0)
+    refused("finite end", noisy_signals, world, 0.5, 0.5, math.inf)
     with pytest.raises(fo.SourceDataError, match="another horizon or skip"):
         replay_signals(SignalThresholds([0.0], [1.0], [0.0]), world, 0.5, 0.5, 1.0, skip=2.0)
     with pytest.raises(fo.ObjectiveError, match="knows no signals"):
         SignalGreedy(fo.Problem(BinaryFreshness(fo.Refresh.PERIODIC), fo.Sources([1.0]), 1.0))
     limited = fo.Sources([1.0, 1.0], max_rate=2.0)
-    with pytest.raises(fo.SourceDataError, match="bounds, host limits"):
-        SignalGreedy(fo.Problem(NoisySignalFreshness(0.5, 0.5), limited, 1.0))
+    refused("bounds, host limits", SignalGreedy, fo.Problem(NoisySignalFreshness(0.5, 0.5), limited, 1.0))

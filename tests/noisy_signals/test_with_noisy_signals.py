@@ -1,7 +1,5 @@
 """Objectives with noisy signals: cycles by quadrature, all other waits, both ends, replays and refusals."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, cast
 

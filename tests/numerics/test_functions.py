@@ -1,7 +1,5 @@
 """Special functions, vector math and bracketed roots against mpmath; caches by octaves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self

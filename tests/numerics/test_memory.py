@@ -1,7 +1,5 @@
 """What is free: of the machine, within control groups of both versions, and where nothing is told."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 For K = 100 sources at bandwidth 40, rates .025..6, ε = .05, where each probe costs 3 and each refresh 5.
 """
 
-from __future__ import annotations
-
 import math
 from typing import TypeAlias
 

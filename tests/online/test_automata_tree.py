@@ -1,7 +1,5 @@
 """The tree as a learner: what it reaches and spends, batches, probes, crawlers of others, checkpoints."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +10,6 @@ import pytest
 import freshopt as fo
 from freshopt import automata
 from freshopt.automata import Feedback, Polling, SimulatedSources, Update
-from freshopt.modelling.objective import Refresh
 from freshopt.online import AutomataTree, FixedPolling
 from freshopt.online.poll_batches import Intervals, TreePolls
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, PollingKnapsack
@@ -31,7 +28,7 @@ CASES = [
     (dataclasses.replace(WEIGHTED, gain=3.0), BinaryFreshness(fo.Refresh.PERIODIC), SOURCES),
     (
         dataclasses.replace(WEIGHTED, feedback=Feedback.NEWS_THEN_NONE, polling=Polling.RANDOM),
-        BinaryFreshness(Refresh.POISSON),
+        BinaryFreshness(fo.Refresh.POISSON),
         SOURCES,
     ),
 ]
@@ -171,5 +168,5 @@ def test_refusals(call: Callable[[], object], message: str) -> None:
 
 
 def run(sources: fo.Sources, horizon: float = 100.0) -> None:
-    problem = fo.Problem(AccumulatedDelay(Refresh.POISSON), sources, bandwidth=5.0)
+    problem = fo.Problem(AccumulatedDelay(fo.Refresh.POISSON), sources, bandwidth=5.0)
     AutomataTree().run(fo.World.poisson(sources, seed=1), problem, horizon)

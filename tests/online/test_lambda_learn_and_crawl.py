@@ -1,7 +1,5 @@
 """Learn and crawl: the budget is spent exactly, signals included, and the rates converge."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

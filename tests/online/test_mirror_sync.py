@@ -1,7 +1,5 @@
 """Learning from observed costs: unbiased slopes, exact steps, intervals as promised, cost that falls."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, TypeAlias
 
@@ -10,13 +8,14 @@ import numpy.typing as npt
 import pytest
 
 import freshopt as fo
-from freshopt.modelling.objective import Refresh
 from freshopt.online import AsyncMirrorSync, AsyncProjectedGradientSync, MirrorSync, RunHistory
 from freshopt.online.gradient_probes import Synchronization, with_exploration
 from freshopt.problems import BinaryCost, BinaryFreshness, PowerCost, SynchronizationCost
 from freshopt.simulation import AgeCosts, Crawler, SimulatedCrawler
 from freshopt.solvers.mirror_descent import MirrorDescent
 from freshopt.solvers.projected_gradient import ProjectedGradient
+from tests.ground_truth.refusals import present, refused
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 from tests.online.sync_truth import cycles_by_hand, rounds_by_hand
 
@@ -93,8 +92,7 @@ def test_slopes_are_unbiased(curve: str) -> None:
         assert error < 0.03 * abs(mean)
 
 
-@pytest.mark.parametrize("euclid", [False, True])
-@pytest.mark.sampled(2)
+@matrix(euclid=[False, True], every=2)
 def test_a_step_solves_its_own_problem(euclid: bool) -> None:
     """Of some sources, which keep the sum of their rates, whatever the signs: by bisection."""
     rng = np.random.default_rng(4)
@@ -144,16 +142,14 @@ def test_the_exploration_gap_is_small_and_exact() -> None:
     assert 0.0 < explored - plain < 0.1 * (2 * 0.05 * 40.0**0.99)
 
 
-@pytest.mark.parametrize("name", list(LEARNERS))
+@matrix(name=list(LEARNERS), every=4)
 @pytest.mark.parametrize(("run", "share"), [(power_run, 0.45), (binary_run, 0.15)])
-@pytest.mark.sampled(4)
 def test_cost_falls_towards_the_optimum(name: str, run: Any, share: float) -> None:  # noqa: ANN401
     history: RunHistory = run(name, 60 * 40.0)
     problem = power_problem()[0] if run is power_run else binary_problem()
     assert history.exact
-    assert history.best is not None
     floor = fo.solve(with_exploration(problem, 0.05)).value
-    assert history.best == pytest.approx(np.full(len(history), fo.solve(problem).value), rel=EXACT)
+    assert present(history.best) == pytest.approx(np.full(len(history), fo.solve(problem).value), rel=EXACT)
     closed = (history.value[0] - history.value[-1]) / (history.value[0] - floor)
     assert share < closed < 1.0
     assert (history.value > floor).all()
@@ -182,8 +178,7 @@ class Diary:
         return np.full(len(source), 3.0)
 
 
-@pytest.mark.parametrize("name", ["mirror", "async"])
-@pytest.mark.sampled(2)
+@matrix(name=["mirror", "async"], every=2)
 def test_polls_and_rates_are_those_of_the_algorithm(name: str) -> None:
     diary, learner, problem = Diary(), LEARNERS[name][1], binary_problem()
     history = learner.run(diary, problem, 400.0)
@@ -276,8 +271,7 @@ def test_the_truth_moves_with_the_world() -> None:
     moving = rates <= 1.0
     left = fo.Sources(rates[moving], importance=1 / K, min_rate=0.025, max_rate=6.0)
     rest = fo.solve(fo.Problem(problem.objective, left, BANDWIDTH - 0.025 * np.sum(~moving)))
-    assert stopped.best is not None
-    assert stopped.best[1] == pytest.approx(rest.value, rel=SCALAR)
+    assert present(stopped.best)[1] == pytest.approx(rest.value, rel=SCALAR)
 
 
 @pytest.mark.parametrize(
@@ -290,13 +284,12 @@ def test_the_truth_moves_with_the_world() -> None:
 )
 def test_problems_that_are_not_of_this_kind(columns: dict[str, Any], message: str) -> None:
     problem = binary_problem(**columns)
-    with pytest.raises(fo.SourceDataError, match=message):
-        MirrorSync(1.0).run(Diary(), problem, 400.0)
+    refused(message, MirrorSync(1.0).run, Diary(), problem, 400.0)
 
 
 def test_problems_and_horizons_out_of_range() -> None:
     problem = binary_problem()
-    random = fo.Problem(BinaryFreshness(Refresh.POISSON), problem.sources, 40.0)
+    random = fo.Problem(BinaryFreshness(fo.Refresh.POISSON), problem.sources, 40.0)
     announcing = fo.Sources(np.full(K, 3.0), min_rate=0.025, signalled=True)
     signalled = fo.Problem(BinaryFreshness(fo.Refresh.PERIODIC), announcing, 40.0)
     for learner, given, horizon, message in (
@@ -305,5 +298,4 @@ def test_problems_and_horizons_out_of_range() -> None:
         (MirrorSync(1.0), problem, 39.0, "horizon is 39, shorter than a round. Pass at least 40"),
         (AsyncMirrorSync(1.0, cycle=9.0), problem, 5.0, "horizon is 5, shorter than a cycle"),
     ):
-        with pytest.raises(fo.SourceDataError, match=message):
-            learner.run(Diary(), given, horizon)
+        refused(message, learner.run, Diary(), given, horizon)

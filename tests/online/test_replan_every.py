@@ -1,7 +1,5 @@
 """Re-planning: near the optimum where rates last, ahead with resets where they do not, resumable."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest

@@ -1,7 +1,5 @@
 """What makes crawls of rates: slots, equal gaps, and signals that pay with slots."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The twelve formulations of the guide in plain CVXPY, from its data alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, TypeAlias

@@ -3,8 +3,6 @@
 A test names the formula that it evaluates (`shown`); the page must contain it literally.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +12,6 @@ import mpmath
 from scipy.special import gammaincinv
 
 import freshopt as fo
-from freshopt.modelling.objective import Refresh
-from freshopt.problems import (
-    AccumulatedDelay,
-    Age,
-    BinaryFreshness,
-    HarmonicStaleness,
-    PowerCost,
-    SynchronizationCost,
-)
 
 PAGE = (Path(__file__).parents[2] / "docs" / "evidence" / "mathematics.md").read_text(encoding="utf-8")
 POISSON, PERIODIC = fo.Refresh.POISSON, fo.Refresh.PERIODIC
@@ -76,12 +65,12 @@ def root_price(x: float) -> Any:  # noqa: ANN401
     return mp.sqrt(W * D / mp.mpf(x))
 
 
-POWER = SynchronizationCost(PowerCost(0.8, 0.6))
+POWER = fo.problems.SynchronizationCost(fo.problems.PowerCost(0.8, 0.6))
 A, E = mp.mpf("0.8"), mp.mpf("0.6")
 CELLS = (
     Cell(
         "binary, Poisson",
-        BinaryFreshness(Refresh.POISSON),
+        fo.problems.BinaryFreshness(fo.Refresh.POISSON),
         r"J = \frac{\Delta}{\Delta+\rho}, \qquad -J' = \frac{\Delta}{(\Delta+\rho)^2}",
         lambda r: D / (D + r),
         lambda r: D / (D + r) ** 2,
@@ -89,7 +78,7 @@ CELLS = (
     ),
     Cell(
         "binary, periodic",
-        BinaryFreshness(PERIODIC),
+        fo.problems.BinaryFreshness(PERIODIC),
         r"J = 1-\frac{1-e^{-u}}{u}, \qquad -J' = \frac{1-(1+u)e^{-u}}{\Delta}",
         lambda r: 1 - (1 - mp.exp(-D / r)) * r / D,
         lambda r: gamma2(D / r) / D,
@@ -97,7 +86,7 @@ CELLS = (
     ),
     Cell(
         "binary, on signal",
-        BinaryFreshness(Refresh.POISSON),
+        fo.problems.BinaryFreshness(fo.Refresh.POISSON),
         r"$J=1-p$, linear, with the slope $-1/\Delta$",
         lambda r: 1 - r / D,
         lambda _: 1 / mp.mpf(D),
@@ -105,7 +94,7 @@ CELLS = (
     ),
     Cell(
         "harmonic, Poisson",
-        HarmonicStaleness(Refresh.POISSON),
+        fo.problems.HarmonicStaleness(fo.Refresh.POISSON),
         r"J = \ln\left(1+\frac{\Delta}{\rho}\right), \qquad -J' = \frac{\Delta}{\rho(\rho+\Delta)}",
         lambda r: mp.log(1 + D / r),
         lambda r: D / (r * (r + D)),
@@ -113,7 +102,7 @@ CELLS = (
     ),
     Cell(
         "harmonic, periodic",
-        HarmonicStaleness(PERIODIC),
+        fo.problems.HarmonicStaleness(PERIODIC),
         r"J = \mathrm{Ein}(u)-1+\frac{1-e^{-u}}{u}, \qquad -J' = \frac{u-1+e^{-u}}{\Delta}",
         lambda r: ein(D / r) - 1 + (1 - mp.exp(-D / r)) * r / D,
         lambda r: (D / r - 1 + mp.exp(-D / r)) / D,
@@ -121,7 +110,7 @@ CELLS = (
     ),
     Cell(
         "harmonic, on signal",
-        HarmonicStaleness(Refresh.POISSON),
+        fo.problems.HarmonicStaleness(fo.Refresh.POISSON),
         r"J = -\ln p, \qquad -J' = \frac{1}{\rho}, \qquad \rho(\lambda)=\min",
         lambda r: -mp.log(r / D),
         lambda r: 1 / r,
@@ -130,7 +119,7 @@ CELLS = (
     ),
     Cell(
         "count, Poisson",
-        AccumulatedDelay(Refresh.POISSON),
+        fo.problems.AccumulatedDelay(fo.Refresh.POISSON),
         r"J = \frac{\Delta}{\rho}, \qquad",
         lambda r: D / r,
         lambda r: D / r**2,
@@ -138,7 +127,7 @@ CELLS = (
     ),
     Cell(
         "count, periodic",
-        AccumulatedDelay(PERIODIC),
+        fo.problems.AccumulatedDelay(PERIODIC),
         r"J = \frac{\Delta}{2\rho}, \qquad",
         lambda r: D / (2 * r),
         lambda r: D / (2 * r**2),
@@ -146,7 +135,7 @@ CELLS = (
     ),
     Cell(
         "count, on signal",
-        AccumulatedDelay(Refresh.POISSON),
+        fo.problems.AccumulatedDelay(fo.Refresh.POISSON),
         r"J = \frac{1}{p}-1 .",
         lambda r: D / r - 1,
         lambda r: D / r**2,
@@ -154,7 +143,7 @@ CELLS = (
     ),
     Cell(
         "age, Poisson",
-        Age(Refresh.POISSON),
+        fo.problems.Age(fo.Refresh.POISSON),
         r"J = \frac{\Delta}{\rho(\rho+\Delta)}, \qquad "
         r"-J' = \frac{\Delta(2\rho+\Delta)}{\rho^2(\rho+\Delta)^2}",
         lambda r: D / (r * (r + D)),
@@ -162,14 +151,14 @@ CELLS = (
     ),
     Cell(
         "age, periodic",
-        Age(PERIODIC),
+        fo.problems.Age(PERIODIC),
         r"J = \frac{1}{2\rho}-\frac1\Delta+\frac{\rho}{\Delta^2}\left(1-e^{-u}\right)",
         lambda r: 1 / (2 * r) - 1 / mp.mpf(D) + r / D**2 * (1 - mp.exp(-D / r)),
         lambda r: 1 / (2 * r**2) - gamma2(D / r) / D**2,
     ),
     Cell(
         "age, on signal",
-        Age(Refresh.POISSON),
+        fo.problems.Age(fo.Refresh.POISSON),
         r"= \frac{1/p-1}{\Delta} = \frac1\rho-\frac1\Delta, \qquad -J' = \frac{1}{\rho^2}",
         lambda r: 1 / r - 1 / mp.mpf(D),
         lambda r: 1 / r**2,
@@ -178,7 +167,7 @@ CELLS = (
     ),
     Cell(
         "power, Poisson",
-        SynchronizationCost(PowerCost(0.8, 0.6), POISSON),
+        fo.problems.SynchronizationCost(fo.problems.PowerCost(0.8, 0.6), POISSON),
         r"J = a\,\Gamma(1+e)\,\rho^{-e}",
         lambda r: A * mp.gamma(1 + E) * r**-E,
         lambda r: E * A * mp.gamma(1 + E) * r ** (-E - 1),

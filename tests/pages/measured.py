@@ -1,7 +1,5 @@
 """The measurements of `benchmarks/`, which is no package: imported from the checkout."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

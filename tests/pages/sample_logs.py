@@ -1,7 +1,5 @@
 """What the commands that pages show read: a folder of small files, and how such a command is run in it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

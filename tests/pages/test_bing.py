@@ -1,7 +1,5 @@
 """The Bing data set: its documented layout, claims on it, and the one line that says what is not of it."""
 
-from __future__ import annotations
-
 import gzip
 import importlib.util
 import json

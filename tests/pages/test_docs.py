@@ -1,7 +1,5 @@
 """The documentation site is complete and true: output, help, tables, evidence and links are what is there."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import math

@@ -1,7 +1,5 @@
 """The twelve formulations: the page is what its blocks find, and CVXPY agrees with each."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import struct
@@ -14,7 +12,6 @@ import cvxpy as cp
 import pytest
 
 import freshopt as fo
-from freshopt.modelling.objective import Refresh
 from freshopt.problems import BinaryFreshness
 from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import CONIC, SCALAR
@@ -97,7 +94,7 @@ def test_cvxpy_finds_no_plan_either_and_what_the_message_says_suffices() -> None
     assert conflict.labels == ("megabytes", "fresh[news]")
     enough, most = conflict.sufficient
     for megabytes, share in ((1.001 * enough, 0.8), (20.0, 0.999 * most)):
-        target = fo.Target(BinaryFreshness(Refresh.POISSON), at_least={"news": share}, by=names["tier"])
+        target = fo.Target(BinaryFreshness(fo.Refresh.POISSON), at_least={"news": share}, by=names["tier"])
         budget = fo.Budget(megabytes, cost=names["megabytes"])
         problem = fo.Problem(fo.Spend(), names["sources"], constraints=[budget, target])
         assert fo.solve(problem).status is fo.Status.OPTIMAL

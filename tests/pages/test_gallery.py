@@ -1,7 +1,5 @@
 """Curves of notebooks and objectives of a user's own: whole, in agreement, and computed again."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

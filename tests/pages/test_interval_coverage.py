@@ -1,7 +1,5 @@
 """Saved measurements of estimators and of slow inputs hold what is promised, and rows are what they say."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
@@ -15,7 +13,6 @@ import freshopt as fo
 from freshopt import problems
 from freshopt.estimators import estimator
 from freshopt.estimators.estimator import Estimator
-from freshopt.logs.crawl_log import CrawlLog
 from tests.ground_truth.tolerances import EXACT, SCALAR
 from tests.pages.measured import ROOT, harness, module
 
@@ -96,11 +93,11 @@ def test_what_the_page_says_of_lost_pages_is_so() -> None:
         assert found[name]["high"] < found["adaptive-rates-default"]["low"]
 
 
-def log_of_a_few() -> CrawlLog:
+def log_of_a_few() -> fo.CrawlLog:
     rng = np.random.default_rng(5)
     source = np.repeat(["a", "b", "c", "d"], [40, 25, 30, 3])
     time = np.concatenate([np.cumsum(rng.exponential(1.0, n)) for n in (40, 25, 30, 3)])
-    return CrawlLog(source, time, rng.random(98) < 0.4)
+    return fo.CrawlLog(source, time, rng.random(98) < 0.4)
 
 
 def test_held_out_scores_are_log_likelihoods_of_gaps_after_the_middle() -> None:
@@ -155,7 +152,7 @@ def test_a_prior_gains_where_rates_are_spread_and_crawls_are_few() -> None:
     rates = rng.gamma(0.5, 0.4, n)[:, None]
     gaps = rng.exponential(1.0, (n, crawls))
     changed = rng.random((n, crawls)) < -np.expm1(-rates * gaps)
-    log = CrawlLog(np.repeat(np.arange(n), crawls), np.cumsum(gaps, axis=1).ravel(), changed.ravel())
+    log = fo.CrawlLog(np.repeat(np.arange(n), crawls), np.cumsum(gaps, axis=1).ravel(), changed.ravel())
     record = module("reproduce.held_out").judged("simulated", log)
     every, groups = record["groups"]["all"]["estimators"], record["groups"]
     assert every["MaximumLikelihood, prior"]["verdict"] == "holds"

@@ -1,7 +1,5 @@
 """The printed mathematics: its cells against their curves, against definitions, and against the library."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -9,13 +7,6 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.problems import (
-    ExpectedPenalty,
-    PiecewiseLinearCost,
-    PollingKnapsack,
-    PowerCost,
-    SynchronizationCost,
-)
 from tests.ground_truth.tolerances import EXACT, SCALAR
 from tests.pages.mathematics_page import (
     CELLS,
@@ -129,7 +120,7 @@ def test_the_sums_over_missed_changes_are_the_cells_of_any_penalty() -> None:
     m = np.arange(1, 4000)
     step = np.sqrt(m) - np.sqrt(m - 1)
     for signalled in (False, True):
-        numerics = of_cell(ExpectedPenalty(np.sqrt), signalled)
+        numerics = of_cell(fo.problems.ExpectedPenalty(np.sqrt), signalled)
         for rate in (0.2, 0.9, 1.4):
             y = 1.0 - rate / D if signalled else 1.0 / (1.0 + rate / D)
             cost, slope = np.sum(step * y**m), np.sum(m * step * y ** (m - 1 if signalled else m + 1)) / D
@@ -182,10 +173,10 @@ def test_capped_powers_lines_and_polls() -> None:
     cap, at = 1.1, np.array([0.2])
     t0 = (cap / 0.8) ** (1 / 0.6)
     assert 1 / t0 > 0.2
-    capped = of_cell(SynchronizationCost(PowerCost(0.8, 0.6, cap=cap)))
+    capped = of_cell(fo.problems.SynchronizationCost(fo.problems.PowerCost(0.8, 0.6, cap=cap)))
     assert math.isclose(capped.cost(at)[0], W * (cap - 0.2 * cap * t0 * 0.6 / 1.6), rel_tol=EXACT)
     shown(r"J = a\,e\,\rho^{-e}\,\gamma(e,\rho t_0), \qquad -J' = a\,e\,\rho^{-e-1}\,\gamma(1+e,\rho t_0)")
-    random = of_cell(SynchronizationCost(PowerCost(0.8, 0.6, cap=cap), POISSON))
+    random = of_cell(fo.problems.SynchronizationCost(fo.problems.PowerCost(0.8, 0.6, cap=cap), POISSON))
     for rate in RATES:
         at, x = np.array([rate]), rate * t0
         cost = A * E * rate**-E * mp.gammainc(E, 0, x)
@@ -195,12 +186,15 @@ def test_capped_powers_lines_and_polls() -> None:
         mean = mp.quad(lambda t, r=rate: min(A * (t / r) ** E, cap) * mp.exp(-t), [0, x, x + 60])
         assert math.isclose(mean, cost, rel_tol=SCALAR)
     slopes, offsets = [0.0, 1.0, 2.5], [0.0, -2.0, -9.0]
-    lines = of_cell(SynchronizationCost(PiecewiseLinearCost(slopes, offsets)))
+    lines = of_cell(fo.problems.SynchronizationCost(fo.problems.PiecewiseLinearCost(slopes, offsets)))
     for rate in RATES:
         total = rate * max(a / rate + b for a, b in zip(slopes, offsets, strict=True))
         assert math.isclose(lines.cost(np.array([rate]))[0], W * total, rel_tol=EXACT, abs_tol=EXACT)
     shown(r"\int_0^{r} d = r\left(1-E_2(a/r)\right), \qquad E_2(z)=\int_1^\infty \frac{e^{-zt}}{t^2}\,dt")
-    polls, materials = of_cell(PollingKnapsack("polls")), of_cell(PollingKnapsack("materials"))
+    polls, materials = (
+        of_cell(fo.problems.PollingKnapsack("polls")),
+        of_cell(fo.problems.PollingKnapsack("materials")),
+    )
     for rate in RATES[1:]:
         at, z = np.array([rate]), mp.mpf(D) / rate
         second = mp.quad(lambda t, y=z: mp.exp(-y * t) / t**2, [1, 2, 4, 16, 64, 1024, mp.inf])

@@ -1,7 +1,5 @@
 """The page of mathematics: the dual problem and rows of constraints are what the code computes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

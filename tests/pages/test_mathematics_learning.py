@@ -1,7 +1,5 @@
 """The printed mathematics: noisy signals and learning, evaluated as printed, against the library."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath
@@ -11,15 +9,6 @@ from scipy.special import gammainc
 from scipy.stats import binom
 
 import freshopt as fo
-from freshopt.estimators import (
-    FullObservation,
-    GammaPrior,
-    LawOfLargeNumbers,
-    MaximumLikelihood,
-    MomentMatching,
-    Naive,
-    StochasticApproximation,
-)
 from freshopt.noisy_signals import NoisySignalFreshness, NoisySignals
 from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import EXACT, SCALAR
@@ -146,7 +135,7 @@ def test_maximum_likelihood_solves_the_printed_equation() -> None:
         return mpmath.fsum(a / mpmath.expm1(a * x) for a in gaps)
 
     def fitted(**settings: object) -> float:
-        return float(MaximumLikelihood(**settings).fit(crawls()).change_rate_[0])  # type: ignore[arg-type]
+        return float(fo.estimators.MaximumLikelihood(**settings).fit(crawls()).change_rate_[0])  # type: ignore[arg-type]
 
     plain = root(lambda x: slope(x, changed) - rest)
     assert math.isclose(fitted(smoothing=0), plain, rel_tol=SCALAR)
@@ -154,15 +143,15 @@ def test_maximum_likelihood_solves_the_printed_equation() -> None:
     assert math.isclose(fitted(smoothing=0.5), smooth, rel_tol=SCALAR)
     shape, exposure = 1.4, 0.9
     mode = root(lambda x: slope(x, changed) + shape / x - rest - exposure)
-    assert math.isclose(fitted(prior=GammaPrior(shape, exposure)), mode, rel_tol=SCALAR)
+    assert math.isclose(fitted(prior=fo.estimators.GammaPrior(shape, exposure)), mode, rel_tol=SCALAR)
     counts = np.array([0, 2, 0, 5, 1, 0])
     shown(
         r"$K$ counted changes over an interval add $K\ln\Delta$, and the interval to $U$",
         r"$(K+\tfrac{1}{2})/(S+\tfrac{1}{2})$",
     )
-    known = MaximumLikelihood(smoothing=0).fit(crawls(counts)).change_rate_[0]
+    known = fo.estimators.MaximumLikelihood(smoothing=0).fit(crawls(counts)).change_rate_[0]
     assert math.isclose(known, counts.sum() / GAPS.sum(), rel_tol=SCALAR)
-    whole = FullObservation(0.5).fit(crawls(counts)).change_rate_[0]
+    whole = fo.estimators.FullObservation(0.5).fit(crawls(counts)).change_rate_[0]
     assert math.isclose(whole, (counts.sum() + 0.5) / (GAPS.sum() + 0.5), rel_tol=EXACT)
 
 
@@ -171,17 +160,19 @@ def test_moments_and_known_crawl_rates_are_as_printed() -> None:
         r"$\sum e^{-a\Delta}$ over all intervals equals the number of crawls",
         r"y = \frac{p\,K}{k+\alpha-K}",
     )
-    moments = MomentMatching().fit(crawls()).change_rate_[0]
+    moments = fo.estimators.MomentMatching().fit(crawls()).change_rate_[0]
     told = root(lambda x: mpmath.fsum(mpmath.exp(-float(a) * x) for a in GAPS) - 3)
     assert math.isclose(moments, told, rel_tol=SCALAR)
-    mean = LawOfLargeNumbers(alpha=1.0).fit(crawls(), crawl_rate=0.9).change_rate_[0]
+    mean = fo.estimators.LawOfLargeNumbers(alpha=1.0).fit(crawls(), crawl_rate=0.9).change_rate_[0]
     assert math.isclose(mean, 0.9 * 3 / (6 + 1 - 3), rel_tol=EXACT)
-    assert math.isclose(Naive().fit(crawls()).change_rate_[0], 3 / GAPS.sum(), rel_tol=EXACT)
+    assert math.isclose(fo.estimators.Naive().fit(crawls()).change_rate_[0], 3 / GAPS.sum(), rel_tol=EXACT)
     shown(r"correction $I(y+p)-y$", "shrinking steps")
     y, p, eta = 0.0, 0.9, 0.75
     for k, found in enumerate(FOUND, start=1):
         y += float(k) ** -eta * (found * (y + p) - y)
-    steps = StochasticApproximation(step=eta, floor=0).fit(crawls(), crawl_rate=p).change_rate_[0]
+    steps = (
+        fo.estimators.StochasticApproximation(step=eta, floor=0).fit(crawls(), crawl_rate=p).change_rate_[0]
+    )
     assert math.isclose(steps, y, rel_tol=SCALAR)
 
 

@@ -1,7 +1,5 @@
 """Measurements: records, commands, what they are made of, and what pages say beside their tables."""
 
-from __future__ import annotations
-
 import doctest
 import json
 import subprocess
@@ -15,7 +13,6 @@ import pytest
 from scipy.special import ndtri
 
 import freshopt as fo
-from freshopt.modelling.objective import Refresh
 from freshopt.planning import policies as policy_names
 from freshopt.problems import BinaryFreshness
 from freshopt.simulation import missed_costs
@@ -163,7 +160,7 @@ def test_a_run_of_the_bundled_history(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "MOST": 60,
         "TEST": 6,
-        "OBJECTIVES": {"binary": BinaryFreshness(Refresh.POISSON)},
+        "OBJECTIVES": {"binary": BinaryFreshness(fo.Refresh.POISSON)},
     }.items():
         monkeypatch.setattr(policies, name, value)
     history = histories.bundled("debian-uploads")

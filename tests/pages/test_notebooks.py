@@ -1,7 +1,5 @@
 """Notebooks: a question first, public names, short functions, sharp figures, a proved answer last."""
 
-from __future__ import annotations
-
 import ast
 import base64
 import importlib

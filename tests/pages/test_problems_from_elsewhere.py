@@ -1,7 +1,5 @@
 """The twelve problems of notebook 12 against optima found another way."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

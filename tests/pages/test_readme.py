@@ -1,7 +1,5 @@
 """The README tells the truth: its commands are there, its example runs, its sample output is printed."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

@@ -1,7 +1,5 @@
 """Recipes and commands of guides: each is read as what it is, and runs on a small log."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import json

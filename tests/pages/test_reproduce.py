@@ -1,7 +1,5 @@
 """What the papers claim: tables fixed before the runs, verdicts that could come out otherwise, the page."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

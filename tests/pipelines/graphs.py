@@ -1,7 +1,5 @@
 """Graphs of pipelines: chains, in-trees, shortcuts, diamonds, grids, and random ones with views."""
 
-from __future__ import annotations
-
 import numpy as np
 
 Edges = list[tuple[str, str]]

@@ -1,7 +1,5 @@
 """Refreshes right after the parents: the certified optimum, and the rules that people use, replayed."""
 
-from __future__ import annotations
-
 import math
 
 import cvxpy as cp
@@ -10,14 +8,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.datasets import example_events
-from freshopt.pipelines import (
-    AfterParents,
-    IndependentPhases,
-    PipelineReplay,
-    aligned_freshness,
-    aligned_problem,
-    replay_pipeline,
-)
+from tests.ground_truth.refusals import present
 
 ROOTS = ("vaapi/gst/vaapi", "good/gst/isomp4", "good/sys/v4l2")
 BELOW = [
@@ -35,19 +26,18 @@ def shop(rates: dict[str, float]) -> fo.Pipeline:
 
 def replayed(
     line: fo.Pipeline, world: fo.World, horizon: float, rates: np.ndarray, method: object
-) -> PipelineReplay:
+) -> fo.pipelines.PipelineReplay:
     named = dict(zip(line.source_names, rates.tolist(), strict=True))
     plan = fo.schedule(named, horizon, method)  # type: ignore[arg-type]
-    return replay_pipeline(line, plan, world, skip=5.0)
+    return fo.pipelines.replay_pipeline(line, plan, world, skip=5.0)
 
 
 def test_the_optimum_is_that_of_a_program_of_periods() -> None:
     """The missed changes Σ w·D·T/2, periods of children no shorter than those of parents, by CVXPY."""
     line = shop({"a": 24.0, "b": 4.0, "c": 1.0})
-    problem = aligned_problem(line, fo.problems.AccumulatedDelay(PERIODIC), 14_400.0)
+    problem = fo.pipelines.aligned_problem(line, fo.problems.AccumulatedDelay(PERIODIC), 14_400.0)
     solution = fo.solve(problem)
-    assert solution.certificate is not None
-    assert solution.certificate.relative_gap < 1e-9
+    assert present(solution.certificate).relative_gap < 1e-9
     rate = {name: cp.Variable(pos=True) for name in COST}
     chain = [rate[down] <= rate[up] for up, down in BELOW if down in COST]
     used = cp.sum([COST[name] * rate[name] for name in COST])
@@ -62,11 +52,11 @@ def test_the_optimum_is_that_of_a_program_of_periods() -> None:
 def test_the_replay_has_the_predicted_freshness() -> None:
     """All periods equal need no rounding: the declared value itself, within the error of the replay."""
     line = fo.pipeline([("r", "a"), ("r", "b"), ("a", "c"), ("b", "c")], {"r": 2.0})
-    problem = aligned_problem(line, fo.problems.BinaryFreshness(PERIODIC), 9.0)
+    problem = fo.pipelines.aligned_problem(line, fo.problems.BinaryFreshness(PERIODIC), 9.0)
     solution = fo.solve(problem)
     assert solution.rates == pytest.approx(3.0, rel=1e-6)
     world = fo.World.poisson(line.roots, seed=4)
-    found = replayed(line, world, 3000.0, line.rates_of(solution), AfterParents(line)).fresh
+    found = replayed(line, world, 3000.0, line.rates_of(solution), fo.pipelines.AfterParents(line)).fresh
     assert abs(found.z(solution.value)) < 4.0
 
 
@@ -94,14 +84,14 @@ def test_the_plan_beats_the_rules_that_people_use(recorded: bool) -> None:
     phases = fo.solve(
         fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.POISSON), line.sources, budget)
     ).rates
-    own = fo.solve(aligned_problem(line, fo.problems.HarmonicStaleness(PERIODIC), budget))
-    best = replayed(line, world, horizon, line.rates_of(own), AfterParents(line))
+    own = fo.solve(fo.pipelines.aligned_problem(line, fo.problems.HarmonicStaleness(PERIODIC), budget))
+    best = replayed(line, world, horizon, line.rates_of(own), fo.pipelines.AfterParents(line))
     assert best.cost <= budget
     same = np.full(len(cost), budget / float(cost.sum()))
     for rates, method in (
-        (same, AfterParents(line)),
-        (np.ones(len(cost)), AfterParents(line)),
-        (phases, IndependentPhases(seed=1)),
+        (same, fo.pipelines.AfterParents(line)),
+        (np.ones(len(cost)), fo.pipelines.AfterParents(line)),
+        (phases, fo.pipelines.IndependentPhases(seed=1)),
     ):
         fresher, staler = best.against(replayed(line, world, horizon, rates, method))
         assert fresher.value > 2.5 * fresher.error > 0.0
@@ -115,9 +105,8 @@ def test_views_of_several_tables_are_as_old_as_the_oldest() -> None:
         {"w": 1.0},
         views=["v", "w"],
     )
-    problem = aligned_problem(line, fo.problems.AccumulatedDelay(PERIODIC), 6.0)
-    assert problem.sources.names is not None
-    assert problem.sources.names.tolist() == ["a", "b", "w"]
+    problem = fo.pipelines.aligned_problem(line, fo.problems.AccumulatedDelay(PERIODIC), 6.0)
+    assert present(problem.sources.names).tolist() == ["a", "b", "w"]
     assert fo.solve(problem).rates == pytest.approx(3.0, rel=1e-6)
 
 
@@ -127,7 +116,9 @@ def test_aligned_freshness_is_that_of_the_slowest_input() -> None:
     line = fo.pipeline(edges, {"r": 2.0, "q": 1.0, "still": 0.0}, views=["v"])
     found = dict(
         zip(
-            line.names.tolist(), aligned_freshness(line, {"a": 4.0, "b": 2.0, "c": 1.0}).tolist(), strict=True
+            line.names.tolist(),
+            fo.pipelines.aligned_freshness(line, {"a": 4.0, "b": 2.0, "c": 1.0}).tolist(),
+            strict=True,
         )
     )
 
@@ -141,7 +132,7 @@ def test_aligned_freshness_is_that_of_the_slowest_input() -> None:
         },
         rel=1e-12,
     )
-    starved = aligned_freshness(line, {"a": 0.0, "b": 2.0, "c": 1.0})
+    starved = fo.pipelines.aligned_freshness(line, {"a": 0.0, "b": 2.0, "c": 1.0})
     assert starved[line.names == "c"].tolist() == [0.0]
 
 
@@ -150,9 +141,8 @@ def test_aligned_freshness_is_that_of_the_slowest_input() -> None:
 def test_views_do_not_spoil_the_proof(budget: float) -> None:
     """Their rows cost next to nothing: with less still, these budgets were not proved."""
     line = shop({"x": 24.0, "y": 4.0, "z": 1.0})
-    solution = fo.solve(aligned_problem(line, fo.problems.LogFreshness(PERIODIC), budget))
-    assert solution.certificate is not None
-    assert solution.certificate.relative_gap < 1e-9
+    solution = fo.solve(fo.pipelines.aligned_problem(line, fo.problems.LogFreshness(PERIODIC), budget))
+    assert present(solution.certificate).relative_gap < 1e-9
     assert float(line.sources.refresh_cost @ line.rates_of(solution)) >= budget * (1.0 - 1e-6)
 
 
@@ -160,11 +150,11 @@ def test_views_do_not_spoil_the_proof(budget: float) -> None:
 def test_aligned_freshness_is_replayed() -> None:
     """Rounded to the ladder, on a graph with shared roots."""
     line = shop({"x": 24.0, "y": 4.0, "z": 1.0})
-    problem = aligned_problem(line, fo.problems.LogFreshness(PERIODIC), 30_000.0)
-    method = AfterParents(line)
+    problem = fo.pipelines.aligned_problem(line, fo.problems.LogFreshness(PERIODIC), 30_000.0)
+    method = fo.pipelines.AfterParents(line)
     rates = method.rates(line.rates_of(fo.solve(problem)))
     measured = replayed(line, fo.World.poisson(line.roots, seed=5), 2000.0, rates, method)
-    off = np.abs(measured.per_node - aligned_freshness(line, rates))
+    off = np.abs(measured.per_node - fo.pipelines.aligned_freshness(line, rates))
     assert np.all(off <= 4.0 * measured.error + 1e-3)
 
 
@@ -174,12 +164,11 @@ def test_nodes_that_serve_nothing_are_never_refreshed() -> None:
     edges = [("r", "a"), ("s", "b"), ("a", "c"), ("b", "c"), ("a", "d")]
     line = fo.pipeline(edges, {"r": 24.0, "s": 2.0}, {"d": 1.0})
     for objective in (fo.problems.LogFreshness(PERIODIC), fo.problems.BinaryFreshness(PERIODIC)):
-        solution = fo.solve(aligned_problem(line, objective, 60.0))
-        assert solution.certificate is not None
-        assert solution.certificate.relative_gap < 1e-9
+        solution = fo.solve(fo.pipelines.aligned_problem(line, objective, 60.0))
+        assert present(solution.certificate).relative_gap < 1e-9
         rates = dict(zip(line.source_names, line.rates_of(solution).tolist(), strict=True))
         assert (rates["b"], rates["c"]) == (0.0, 0.0)
         assert rates["a"] == pytest.approx(30.0)
         for periods in (None, (1.0 / 48.0, 1.0 / 24.0, 1.0)):
-            found = AfterParents(line, periods).rates(line.rates_of(solution))
+            found = fo.pipelines.AfterParents(line, periods).rates(line.rates_of(solution))
             assert [rate > 0.0 for rate in found.tolist()] == [name in "ad" for name in line.source_names]

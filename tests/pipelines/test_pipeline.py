@@ -1,7 +1,5 @@
 """Pipelines as sources: the product against an exact recursion, its verdicts, and what is refused."""
 
-from __future__ import annotations
-
 import math
 import re
 import subprocess

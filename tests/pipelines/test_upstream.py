@@ -1,7 +1,5 @@
 """Sums over upstream sets and verdicts of chains, against sets that are spelled out; what trees take."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

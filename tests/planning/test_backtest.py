@@ -1,7 +1,5 @@
 """Plans held against the part of the log that they have not seen, and the table of all that is told."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,9 +12,7 @@ import pytest
 import freshopt as fo
 from freshopt.estimators import GammaPrior, MaximumLikelihood
 from freshopt.formatting import WIDTH
-from freshopt.logs import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.modelling.objective import Refresh
 from freshopt.planning.backtest import backtest, hold_out
 from freshopt.planning.known_changes import known_changes
 from freshopt.planning.wishes import Wishes
@@ -56,7 +52,7 @@ def test_costs_are_those_of_poisson_sources() -> None:
     """With all changes known, each policy's freshness is what the formula says of its rates."""
     days, copies = 4000.0, 20
     rates = np.tile(RATES, copies)
-    history = ChangeHistory(*events(rates, days, 1), 0.0, days, names=np.arange(len(rates)))
+    history = fo.ChangeHistory(*events(rates, days, 1), 0.0, days, names=np.arange(len(rates)))
     request = Wishes(BinaryFreshness(PERIODIC), bandwidth=len(rates), horizon=1.0)
     held = hold_out(history.to_log(8.0), request, history, share=0.25, splits=1)
     rows = {row.policy: row for row in held.rows}
@@ -84,12 +80,12 @@ def test_costs_are_those_of_poisson_sources() -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "objective",
-    [HarmonicStaleness(PERIODIC), AccumulatedDelay(Refresh.POISSON), BinaryFreshness(Refresh.POISSON)],
+    [HarmonicStaleness(PERIODIC), AccumulatedDelay(fo.Refresh.POISSON), BinaryFreshness(fo.Refresh.POISSON)],
 )
 def test_what_was_predicted_comes_true_of_poisson_sources(objective: fo.Objective) -> None:
     """Sources whose rates are known from a long log, in three windows; the ratio of a window is near 1."""
     days, rates = 1500.0, np.random.default_rng(0).gamma(2.0, 0.2, 60) + 0.02
-    history = ChangeHistory(*events(rates, days, 8), 0.0, days, names=np.arange(60))
+    history = fo.ChangeHistory(*events(rates, days, 8), 0.0, days, names=np.arange(60))
     request = Wishes(objective, bandwidth=20.0, horizon=1.0)
     held = hold_out(history.to_log(3.0), request, history)
     plan = held.means[0]
@@ -232,7 +228,7 @@ def test_a_history_with_dates_keeps_its_clock() -> None:
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     _, days = events(np.array([1.0]), 400.0, 2)
     moments = [begin + timedelta(days=10.0 + float(day)) for day in days]
-    history = ChangeHistory(["a"] * len(days), moments, begin, begin + timedelta(days=420))
+    history = fo.ChangeHistory(["a"] * len(days), moments, begin, begin + timedelta(days=420))
     request = Wishes(AccumulatedDelay(PERIODIC), bandwidth=1.0, horizon=1.0)
     held = hold_out(history.to_log(1.0), request, history, share=0.25, splits=1)
     assert (held.begin, held.end) == pytest.approx((315.0, 420.0), rel=EXACT)
@@ -285,7 +281,7 @@ def test_a_limit_of_a_host_that_begins_late_is_no_obstacle() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -1.0, float("nan")])
 def test_a_share_that_is_none_is_refused(share: float) -> None:
-    request = Wishes(HarmonicStaleness(Refresh.POISSON), bandwidth=1.0, horizon=1.0)
+    request = Wishes(HarmonicStaleness(fo.Refresh.POISSON), bandwidth=1.0, horizon=1.0)
     refused(r"held out is .* between 0 and 1", hold_out, poisson_log(10.0), request, share=share)
 
 
@@ -321,7 +317,7 @@ def test_plan_tells_what_it_would_have_achieved(run: Run, log: Path) -> None:
 
 
 def test_logs_too_short_to_hold_anything_out(folder: Path) -> None:
-    request = Wishes(HarmonicStaleness(Refresh.POISSON), bandwidth=1.0, horizon=1.0)
+    request = Wishes(HarmonicStaleness(fo.Refresh.POISSON), bandwidth=1.0, horizon=1.0)
     with pytest.raises(fo.SourceDataError, match=r"no time to hold out.* more than one crawl"):
         hold_out(fo.CrawlLog(["a", "b"], [1.0, 1.0], [0, 1], start=0.0), request)
     Path("twice.csv").write_text("source,time,changed\na,1,0\na,2,1\n")
@@ -336,7 +332,7 @@ def test_settings_that_cannot_be_used() -> None:
         ({"every": "0d"}, "every: '0d' is no time"),
         ({"every": -1.0}, "every is -1"),
         ({"bandwidth": []}, "no bandwidth"),
-        ({"history": ChangeHistory(["x"], [1.0], 0.0, 20.0)}, "history knows none"),
+        ({"history": fo.ChangeHistory(["x"], [1.0], 0.0, 20.0)}, "history knows none"),
     )
     for asked, words in refusals:
         refused(words, backtest, log, **{"bandwidth": 2.0, **asked})
@@ -389,7 +385,7 @@ def by_window(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-@pytest.mark.parametrize("objective", [HarmonicStaleness(PERIODIC), BinaryFreshness(Refresh.POISSON)])
+@pytest.mark.parametrize("objective", [HarmonicStaleness(PERIODIC), BinaryFreshness(fo.Refresh.POISSON)])
 @pytest.mark.sampled(2)
 def test_rows_of_policies_are_sums_over_the_table(objective: fo.Objective) -> None:
     found = backtest(

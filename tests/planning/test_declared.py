@@ -1,7 +1,5 @@
 """Plans under declared constraints: their rows, prices and sentences; what does not apply says so."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

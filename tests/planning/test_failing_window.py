@@ -1,7 +1,5 @@
 """Back-tests of fetches that fail, of sources that end, and of policies that plan again."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np
@@ -10,8 +8,6 @@ import pytest
 import freshopt as fo
 from freshopt.estimators import MaximumLikelihood
 from freshopt.estimators.estimator import Estimator
-from freshopt.logs.crawl_log import CrawlLog
-from freshopt.planning.backtest import backtest
 from freshopt.planning.failing_window import Outcomes, Statuses, with_failures
 from freshopt.planning.held_out_window import HeldOutWindow, held_out_windows
 from freshopt.planning.measured import measure
@@ -25,6 +21,7 @@ from freshopt.planning.static_rates import at_rates
 from freshopt.planning.wishes import BackTestWishes, Wishes
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.refusals import present, refused
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 PERIODIC = fo.Refresh.PERIODIC
@@ -116,16 +113,16 @@ def test_a_window_knows_the_statuses_before_it_alone() -> None:
 def test_policies_meet_the_failures_alike() -> None:
     log, told = fetches()
     fresh = BinaryFreshness(PERIODIC)
-    rows = {row.policy: row for row in backtest(log, 4.0, objective=fresh, statuses=told).means}
+    rows = {row.policy: row for row in fo.backtest(log, 4.0, objective=fresh, statuses=told).means}
     assert "best static in hindsight" not in rows
     # The log's own crawls are counted with those that failed: one a day of each source.
     assert rows["current"].refreshes == pytest.approx(4.0, rel=0.02)
-    ideal = {row.policy: row for row in backtest(log, 4.0, objective=fresh).means}
+    ideal = {row.policy: row for row in fo.backtest(log, 4.0, objective=fresh).means}
     for name in ("plan", "uniform", "∝ √(w·Δ)"):
         assert rows[name].realised < ideal[name].realised
     # Equal rates are the log's own: what is recorded leaves both about as fresh.
     assert rows["uniform"].realised == pytest.approx(rows["current"].realised, abs=0.15)
-    found = backtest(log, 4.0, objective=fresh, statuses=told, retry_at_once=True)
+    found = fo.backtest(log, 4.0, objective=fresh, statuses=told, retry_at_once=True)
     assert "repeated at once" in found.failures
     assert found.means[0].realised > rows["plan"].realised
 
@@ -135,7 +132,7 @@ def test_policies_meet_the_failures_alike() -> None:
 def test_a_policy_that_plans_again_learns_from_answers_alone(refresh: fo.Refresh) -> None:
     log, _ = fetches(120)
     objective = BinaryFreshness(refresh)
-    found = backtest(log, 4.0, objective=objective, success=0.5, every=20.0, splits=1)
+    found = fo.backtest(log, 4.0, objective=objective, success=0.5, every=20.0, splits=1)
     rows = {row.policy: row for row in found.means}
     assert "at random" in found.failures
     assert rows["re-planned"].refreshes == pytest.approx(4.0, rel=0.3)
@@ -146,14 +143,14 @@ def test_a_policy_that_plans_again_learns_from_answers_alone(refresh: fo.Refresh
 def test_fetches_that_cost_what_they_bring_are_replayed_at_one_bandwidth() -> None:
     log, _ = fetches(120)
     objective = BinaryFreshness(PERIODIC)
-    found = backtest(log, 20.0, objective=objective, changed_cost=[0.0, 5.0, 5.0, 50.0], splits=1)
+    found = fo.backtest(log, 20.0, objective=objective, changed_cost=[0.0, 5.0, 5.0, 50.0], splits=1)
     rows = {row.policy: row for row in found.means}
     assert rows["plan"].realised > rows["proportional"].realised
     # Asking four times a day uses 4, and more is brought.
     assert rows["current"].bandwidth > 10.0
     with pytest.raises(fo.SourceDataError, match="statuses stand in place of success"):
-        backtest(log, 4.0, success=0.5, statuses=([0], [200.0], [0.0]))
-    refused(r"success is not in \(0, 1\] for '1' \(0\)", backtest, log, 4.0, success=[0.5, 0.0, 1.0, 1.0])
+        fo.backtest(log, 4.0, success=0.5, statuses=([0], [200.0], [0.0]))
+    refused(r"success is not in \(0, 1\] for '1' \(0\)", fo.backtest, log, 4.0, success=[0.5, 0.0, 1.0, 1.0])
 
 
 RATE, DAYS, ENDED = 0.2, 200, 120.0
@@ -176,9 +173,7 @@ def rows_of(held: fo.BackTest) -> dict[str, PolicyCost]:
     return {row.policy: row for row in held.means}
 
 
-@pytest.mark.parametrize("regular", [True, False])
-@pytest.mark.parametrize("sources", [60, 10])
-@pytest.mark.sampled(3)
+@matrix(regular=[True, False], sources=[60, 10], every=3)
 def test_equal_sources_are_crawled_as_a_plan_would(regular: bool, sources: int) -> None:
     """Equal gaps of equal sources are the plan; exponential ones cost what Poisson refreshes do."""
     objective = BinaryFreshness(PERIODIC if regular else fo.Refresh.POISSON)
@@ -192,8 +187,7 @@ def test_equal_sources_are_crawled_as_a_plan_would(regular: bool, sources: int) 
     assert current.refreshes == pytest.approx((1.0 + 0.5 + 0.5) / 3.0 * sources, rel=0.02)
 
 
-@pytest.mark.parametrize("objective", [BinaryFreshness(PERIODIC), HarmonicStaleness(PERIODIC)])
-@pytest.mark.sampled(2)
+@matrix(objective=[BinaryFreshness(PERIODIC), HarmonicStaleness(PERIODIC)], every=2)
 def test_predicted_and_realised_are_of_the_sources_that_are_there(objective: fo.Objective) -> None:
     rows = rows_of(fo.backtest(ending_log(), "30/day", objective=objective))
     for name in ("plan", "uniform", "proportional", "plan at current"):
@@ -240,7 +234,7 @@ def test_a_prediction_is_the_integral_over_the_windows() -> None:
 POISSON = fo.Refresh.POISSON
 
 
-def window_of(log: CrawlLog, changes: list[list[float]], begin: float, end: float) -> HeldOutWindow:
+def window_of(log: fo.CrawlLog, changes: list[list[float]], begin: float, end: float) -> HeldOutWindow:
     source = np.repeat(np.arange(len(changes)), [len(times) for times in changes])
     world = fo.World.from_events(
         {"source": source, "time": np.concatenate([np.array(times) for times in changes])},
@@ -259,11 +253,11 @@ def crawled(window: HeldOutWindow, request: Wishes, every: float) -> tuple[np.nd
 
 def test_a_single_source_by_hand() -> None:
     """Alone it has all the bandwidth: crawls once a day from a random phase, whatever is learnt."""
-    log = CrawlLog([0, 0, 0], [0.0, 2.0, 3.5], [0, 1, 0])
+    log = fo.CrawlLog([0, 0, 0], [0.0, 2.0, 3.5], [0, 1, 0])
     changes = [1.0, 3.75, 5.5, 5.6, 8.25]
     window, seen = window_of(log, [changes], 4.0, 10.0), []
 
-    def estimate(part: CrawlLog) -> MaximumLikelihood:
+    def estimate(part: fo.CrawlLog) -> MaximumLikelihood:
         seen.append(part)
         return MaximumLikelihood().fit(part)
 
@@ -308,7 +302,7 @@ def test_rates_follow_what_the_crawls_find(refresh: fo.Refresh) -> None:
         for k in range(n)
         for day in np.arange(21.0, 30.0, 3.0)
     ]
-    window = window_of(CrawlLog(*zip(*rows, strict=True)), changes, begin, end)
+    window = window_of(fo.CrawlLog(*zip(*rows, strict=True)), changes, begin, end)
     request = Wishes(AccumulatedDelay(refresh), n / 4.0, 1.0)
     source, time = crawled(window, request, 7.0)
     share = [np.mean(late[source[(time > a) & (time <= a + 14.0)]]) for a in (30.0, 76.0)]
@@ -328,7 +322,7 @@ def test_nothing_of_the_future_is_known() -> None:
         for k in range(35)
         for day in np.arange(0.0, 21.0, 2.0)
     ]
-    log = CrawlLog(*zip(*rows, strict=True))
+    log = fo.CrawlLog(*zip(*rows, strict=True))
     twisted = [[t for t in times if t < 41.0] + [42.0, 43.0, 44.0] for times in changes]
     request = Wishes(HarmonicStaleness(PERIODIC), 10.0, 1.0)
     (one, at), (other, then) = (
@@ -346,10 +340,10 @@ def test_the_prior_is_learnt_again_when_the_log_has_grown() -> None:
     rows = [(k, float(day), rng.random() < 0.3) for k in range(40) for day in range(4)]
     source, time, changed = zip(*rows, strict=True)
     always = [[float(t) + 0.5 for t in range(20)]] * 40
-    window = window_of(CrawlLog(source, time, changed), always, 4.0, 20.0)
+    window = window_of(fo.CrawlLog(source, time, changed), always, 4.0, 20.0)
     sizes: list[int] = []
 
-    def counted(log: CrawlLog) -> Estimator:
+    def counted(log: fo.CrawlLog) -> Estimator:
         sizes.append(len(log))
         return default_estimate(log)
 

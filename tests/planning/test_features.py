@@ -1,7 +1,5 @@
 """Plans with features of sources: new ones are planned for, and all is told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +7,6 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.estimators import FeaturePriors, MaximumLikelihood
 
 HOSTS = {"fast": 0.4, "slow": 0.02}
@@ -67,7 +64,7 @@ def test_what_features_bring_is_told(plan: fo.Plan, tmp_path: Path) -> None:
 
 def test_features_do_not_go_with_another_estimator() -> None:
     log, features = log_and_features()
-    with pytest.raises(SourceDataError, match="estimator does not go with features"):
+    with pytest.raises(fo.SourceDataError, match="estimator does not go with features"):
         fo.plan(log, features=features, estimator=MaximumLikelihood())
 
 
@@ -137,5 +134,5 @@ def test_urls_alone_are_features() -> None:
     assert isinstance(plan.estimate.prior, FeaturePriors)
     assert plan.estimate.prior.spread.keys() == {"host"}
     numbers = fo.CrawlLog([1, 1, 2, 2], [0.0, 1.0] * 2, [0, 1] * 2)
-    with pytest.raises(FreshoptError, match="tells no source from another"):
+    with pytest.raises(fo.FreshoptError, match="tells no source from another"):
         fo.plan(numbers, features="url")

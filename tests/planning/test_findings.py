@@ -1,7 +1,5 @@
 """What a plan finds for its page, against the mathematics written out again."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Plans and back-tests with and without a weekly cycle, valued on the cycle itself."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass
@@ -12,13 +10,13 @@ import pytest
 import freshopt as fo
 from freshopt.estimators import MaximumLikelihood
 from freshopt.estimators.weekly_learning import learnt_shape
-from freshopt.modelling.objective import Refresh
 from freshopt.planning import good_phases
 from freshopt.planning.good_phases import sampled_sources
 from freshopt.planning.plan_files import summary
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness
 from tests.ground_truth.command_lines import details
 from tests.ground_truth.refusals import present, refused
+from tests.ground_truth.strata import matrix
 
 Floats = np.typing.NDArray[np.float64]
 HOUR = np.arange(168)
@@ -144,10 +142,9 @@ def test_a_log_without_a_cycle_has_a_plan_without_one() -> None:
     assert "weekly cycle" not in repr(plans[0])
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"objective": HarmonicStaleness(Refresh.POISSON)},
+@matrix(
+    settings=[
+        {"objective": HarmonicStaleness(fo.Refresh.POISSON)},
         {"objective": Age(fo.Refresh.PERIODIC)},
         {
             "objective": AccumulatedDelay(fo.Refresh.PERIODIC),
@@ -155,8 +152,8 @@ def test_a_log_without_a_cycle_has_a_plan_without_one() -> None:
             "constraints": [fo.Budget(5.0)],
         },
     ],
+    every=2,
 )
-@pytest.mark.sampled(2)
 def test_what_has_no_phases_is_planned_as_ever(settings: dict[str, object]) -> None:
     log = Cycle(OFFICE).log(RATES, 60, 1)
     plan = fo.plan(log, horizon="28d", draws=0, **{"bandwidth": 12.0, **settings})  # type: ignore[arg-type]
@@ -224,8 +221,7 @@ def held(*, dated: bool, peaks: bool, load_limit: float = 2.0) -> fo.BackTest:
     )
 
 
-@pytest.mark.parametrize("dated", [True, False])
-@pytest.mark.sampled(2)
+@matrix(dated=[True, False], every=2)
 def test_peaks_are_used_and_the_gain_is_claimed(dated: bool) -> None:
     found = held(dated=dated, peaks=True)
     row = next(row for row in found.means if row.policy == "plan, phased")

@@ -1,7 +1,5 @@
 """Plans of lifetimes: what requests see, by replay and event by event; refusals."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Wishes: one table, one answer however they are given, and what does not go together is refused."""
 
-from __future__ import annotations
-
 import datetime
 import inspect
 import pickle
@@ -266,10 +264,9 @@ def test_a_plan_has_what_was_found_and_writes_it(log: fo.CrawlLog, tmp_path: Pat
 
 def test_the_schedule_of_a_dated_log_starts_at_its_end() -> None:
     made = fo.plan(fo.CrawlLog(**dated(crawls())), **ASKED)
-    assert made.log.origin is not None
-    end = np.datetime64(made.log.origin.replace(tzinfo=None)) + np.rint(made.log.end * 86400e6).astype(
-        "m8[us]"
-    )
+    end = np.datetime64(present(made.log.origin).replace(tzinfo=None)) + np.rint(
+        made.log.end * 86400e6
+    ).astype("m8[us]")
     assert made.schedule.start == end
     first = made.schedule.due(end + np.timedelta64(1, "D"))
     assert 0 < len(first) < len(made.schedule)

@@ -1,7 +1,5 @@
 """Warnings of a run, wherever a plan is told: on standard error, in the summary, on the page, in Python."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import warnings
@@ -14,8 +12,6 @@ import pytest
 from click.testing import Result
 
 import freshopt as fo
-from freshopt.errors import SourceDataWarning
-from freshopt.logs.read_crawls import read_log
 from tests.ground_truth.command_lines import fields, refuse, unwrapped
 from tests.ground_truth.refusals import refused
 
@@ -92,7 +88,7 @@ def test_python_has_the_warnings_that_nobody_was_shown(tmp_path: Path) -> None:
     answers().write_csv(path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        log = read_log(path, answers_are_changes=True)
+        log = fo.read_log(path, answers_are_changes=True)
         made = fo.plan(log, bandwidth=2.0, horizon=7.0, draws=0)
     assert [text.count(ALONE) for text in made.warnings] == [1, 0, 0]
     assert made.warnings[2].startswith(
@@ -100,10 +96,10 @@ def test_python_has_the_warnings_that_nobody_was_shown(tmp_path: Path) -> None:
     )
     assert repr(made).count("last_modified is no date") == 1
     log = pickle.loads(pickle.dumps(log))
-    with pytest.warns(SourceDataWarning, match="each of 87 crawls"):
+    with pytest.warns(fo.SourceDataWarning, match="each of 87 crawls"):
         again = fo.plan(log, bandwidth=3.0, horizon=7.0, draws=0)
     assert again.warnings == made.warnings
-    with pytest.warns(SourceDataWarning, match="each of 87 crawls"):
+    with pytest.warns(fo.SourceDataWarning, match="each of 87 crawls"):
         lives = fo.plan_lifetimes(log, dict.fromkeys(log.names.tolist(), 5.0), bandwidth=2.0)
     assert lives.warnings == made.warnings
     lives.write(tmp_path / "lives")
@@ -113,13 +109,13 @@ def test_python_has_the_warnings_that_nobody_was_shown(tmp_path: Path) -> None:
 
 def test_every_log_keeps_what_was_warned_of(tmp_path: Path) -> None:
     times = ["1970-01-02T00:00:00Z", "2026-03-01T00:00:00Z", "2026-03-02T00:00:00Z"]
-    with pytest.warns(SourceDataWarning, match="time is not in the years"):
+    with pytest.warns(fo.SourceDataWarning, match="time is not in the years"):
         log = fo.CrawlLog(["a"] * 3, times, [0, 1, 0])
-    with pytest.warns(SourceDataWarning, match="time is not in the years"):
+    with pytest.warns(fo.SourceDataWarning, match="time is not in the years"):
         history = fo.ChangeHistory(["a"] * 3, times)
     frame = pl.DataFrame({"source": ["a"] * 3, "time": times, "changed": [0, 1, 0]})
     frame.write_csv(tmp_path / "log.csv")
-    with pytest.warns(SourceDataWarning, match="time is not in the years"):
+    with pytest.warns(fo.SourceDataWarning, match="time is not in the years"):
         from_path = fo.plan(tmp_path / "log.csv", bandwidth=2.0, horizon=7.0, draws=0)
     for made in (from_path, *(fo.plan(each, bandwidth=2.0, horizon=7.0, draws=0) for each in (log, history))):
         assert len(made.warnings) == 1
@@ -165,7 +161,7 @@ def test_plans_over_partitions_have_the_warnings_of_all_files(run: Run) -> None:
 def test_a_log_that_decides_nothing_is_doubted(changed: int, words: str) -> None:
     days = list(range(31))
     log = fo.CrawlLog(["a"] * 31 + ["b"] * 31, days * 2, [changed] * 62)
-    with pytest.warns(SourceDataWarning, match=words):
+    with pytest.warns(fo.SourceDataWarning, match=words):
         made = fo.plan(log, draws=0)
     assert made.warnings[0].startswith(words)
     assert repr(made).replace("\n", " ").startswith(f"Warning: {words}")

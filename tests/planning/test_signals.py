@@ -1,7 +1,5 @@
 """Plans from a log and a table of signals: what is learnt, promised, said and written."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import freshopt as fo
 from freshopt.cli import main
 from freshopt.noisy_signals import NoisySignalFreshness, WithNoisySignals, noisy_signals, replay_signals
 from freshopt.problems import BinaryFreshness
+from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import SCALAR
 
 N, DAYS, GAP = 120, 90.0, 5.0
@@ -52,31 +51,26 @@ def test_the_plan_is_that_of_what_was_learnt(plan: fo.Plan) -> None:
     assert told is not None
     assert np.array_equal(np.asarray(own.recall), told.learnt.recall_)
     assert np.array_equal(plan.sources.change_rate, told.learnt.change_rate_)
-    assert plan.solution.certificate is not None
-    assert plan.solution.certificate.relative_gap < SCALAR
+    assert present(plan.solution.certificate).relative_gap < SCALAR
     assert told.recall == pytest.approx(RECALL, abs=0.1)
     assert told.precision == pytest.approx(PRECISION, abs=0.15)
 
 
 def test_what_signals_bring_is_computed(plan: fo.Plan) -> None:
-    told = plan.signals
-    assert told is not None
+    told = present(plan.signals)
     assert told.fresh is not None
-    assert told.fresh_without is not None
     assert told.needed_without is not None
     flat = fo.Problem(BinaryFreshness(), plan.sources, plan.problem.bandwidth)
-    assert told.fresh_without == pytest.approx(fo.solve(flat).value / N, rel=SCALAR)
+    assert present(told.fresh_without) == pytest.approx(fo.solve(flat).value / N, rel=SCALAR)
     assert told.fresh == pytest.approx(plan.solution.value / N, rel=SCALAR)
     assert fo.solve(flat.with_bandwidth(told.needed_without)).value / N == pytest.approx(told.fresh, rel=1e-7)
     assert told.saving == pytest.approx(1.0 - plan.solution.bandwidth_used / told.needed_without, rel=SCALAR)
     # Today's crawls hear nothing, and the plan that is as fresh does.
     assert plan.today is not None
-    assert plan.today.needed is not None
-    rates = plan.today.needed.solution.rates
+    rates = present(plan.today.needed).solution.rates
     u = plan.sources.change_rate / plan.log.crawl_rate
     assert plan.today.fresh == pytest.approx(float(np.mean(-np.expm1(-u) / u)), rel=SCALAR)
-    kernel = plan.problem.objective.kernel(plan.sources)
-    assert kernel is not None
+    kernel = present(plan.problem.objective.kernel(plan.sources))
     own = kernel.cost(rates)
     assert 1.0 - float(np.sum(own)) / N == pytest.approx(plan.today.fresh, rel=1e-7)
 
@@ -87,8 +81,7 @@ def test_it_keeps_its_promise(given: tuple[fo.Sources, fo.CrawlLog, pl.DataFrame
     assert isinstance(plan.problem.objective, NoisySignalFreshness)
     rule = plan.problem.objective.thresholds(plan.rates, plan.sources)
     found = replay_signals(rule, fo.World.poisson(sources, seed=8), RECALL, PRECISION, 400.0, skip=50.0)
-    assert plan.signals is not None
-    assert plan.signals.fresh == pytest.approx(found.costs["binary"].mean, abs=0.02)
+    assert present(plan.signals).fresh == pytest.approx(found.costs["binary"].mean, abs=0.02)
     assert found.refreshes / 350.0 == pytest.approx(plan.problem.bandwidth, rel=0.1)
 
 
@@ -105,8 +98,7 @@ def test_other_objectives_follow_their_own_rule(
     assert told.mean_without is not None
     assert told.needed_without is not None
     assert np.array_equal(np.asarray(own.recall), told.learnt.recall_)
-    assert plan.solution.certificate is not None
-    assert plan.solution.certificate.relative_gap < SCALAR
+    assert present(plan.solution.certificate).relative_gap < SCALAR
     # What is promised is what the rule brings where signals are as they were learnt.
     order = [NAMES.tolist().index(name) for name in plan.log.names.tolist()]
     world = fo.World.poisson(fo.Sources(given[0].change_rate[order]), seed=8)
@@ -172,8 +164,7 @@ def test_signals_that_tell_nothing_leave_the_plan_as_it_is(
     plan = fo.plan(given[1], signals=noise, load_limit=1.0, draws=0)
     without = fo.plan(given[1], load_limit=1.0, draws=0)
     assert np.array_equal(plan.rates, without.rates)
-    assert plan.signals is not None
-    assert plan.signals.fresh is None
+    assert present(plan.signals).fresh is None
     assert "thresholds" not in plan.tables()
     assert plan.summary()["signals"]["sentence"].startswith("'<b>' (")
 
@@ -195,8 +186,7 @@ def test_limits_hold_beside_signals(
     used = [float(np.sum(plan.rates[plan.sources.host == host])) for host in limits]
     assert used == pytest.approx([4.0, 6.0], rel=1e-9)
     assert float(plan.rates.max()) <= 1.0 + 1e-12
-    assert plan.solution.certificate is not None
-    assert plan.solution.certificate.relative_gap < SCALAR
+    assert present(plan.solution.certificate).relative_gap < SCALAR
 
 
 def test_other_objectives_are_refused_in_a_line(given: tuple[fo.Sources, fo.CrawlLog, pl.DataFrame]) -> None:

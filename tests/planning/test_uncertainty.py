@@ -1,7 +1,5 @@
 """What uncertainty costs: against closed forms worked out here; estimates put into problems by name."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Expected value of a plan and its interval, against sums, samples and Student's law."""
 
-from __future__ import annotations
-
 import json
 import math
 import pickle
@@ -15,7 +13,6 @@ from scipy.stats import t
 
 import freshopt as fo
 from freshopt.estimators import GammaPrior, MaximumLikelihood
-from freshopt.modelling.objective import Objective, Refresh
 from freshopt.planning.plan_files import summary, told_of
 from freshopt.planning.realised_ratios import RealisedRatios, ratios_or_none, realised_ratios
 from freshopt.planning.request import default_estimate
@@ -48,7 +45,7 @@ def log_of(rate: Floats, days: int, seed: int, drift: float = 1.0) -> fo.CrawlLo
     return fo.CrawlLog(np.repeat(np.arange(n), days), np.tile(np.arange(float(days)), n), changed.ravel())
 
 
-def request_for(objective: Objective, bandwidth: float) -> Wishes:
+def request_for(objective: fo.Objective, bandwidth: float) -> Wishes:
     return Wishes(objective, bandwidth=bandwidth, horizon=1.0)
 
 
@@ -57,11 +54,11 @@ def request_for(objective: Objective, bandwidth: float) -> Wishes:
     [
         (BinaryFreshness(PERIODIC), 1e-6),
         (HarmonicStaleness(PERIODIC), 1e6),
-        (HarmonicStaleness(Refresh.POISSON), 1.0),
+        (HarmonicStaleness(fo.Refresh.POISSON), 1.0),
     ],
 )
 @pytest.mark.sampled(2)
-def test_mean_and_interval_are_those_of_the_draws(objective: Objective, scale: float) -> None:
+def test_mean_and_interval_are_those_of_the_draws(objective: fo.Objective, scale: float) -> None:
     rng = np.random.default_rng(4)
     log = log_of(rng.gamma(0.6, 0.2, 40), 6, seed=1)
     model = MaximumLikelihood(prior=GammaPrior.from_log(log)).fit(log)
@@ -137,8 +134,8 @@ def test_a_value_is_no_share_below_nothing() -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("objective", [BinaryFreshness(PERIODIC), AccumulatedDelay(Refresh.POISSON)])
-def test_ratios_are_one_where_the_model_holds(objective: Objective) -> None:
+@pytest.mark.parametrize("objective", [BinaryFreshness(PERIODIC), AccumulatedDelay(fo.Refresh.POISSON)])
+def test_ratios_are_one_where_the_model_holds(objective: fo.Objective) -> None:
     every = []
     for seed in range(6):
         rate = np.random.default_rng(seed).gamma(0.8, 0.1, 60)
@@ -246,7 +243,7 @@ def test_an_expected_objective_has_rates_of_its_own() -> None:
     assert json.loads(json.dumps(summary(plan)))["settings"]["draws"] == 0
 
 
-def forecast_of(log: fo.CrawlLog, objective: Objective, bandwidth: float = 5.0) -> ValueForecast:
+def forecast_of(log: fo.CrawlLog, objective: fo.Objective, bandwidth: float = 5.0) -> ValueForecast:
     model = default_estimate(log)
     sources = fo.Sources(model.change_rate_, names=log.names)
     rates = fo.solve(fo.Problem(objective, sources, bandwidth)).rates
@@ -258,27 +255,27 @@ STILL, RESTLESS = (log_of(np.full(12, rate), 9, seed=1) for rate in (1e-9, 99.0)
 
 def test_an_end_that_no_log_gives_is_not_printed() -> None:
     """No change ever: costs may be as small as any. Changes at every crawl: as large, without a largest."""
-    still = forecast_of(STILL, HarmonicStaleness(Refresh.POISSON))
+    still = forecast_of(STILL, HarmonicStaleness(fo.Refresh.POISSON))
     assert still.interval()[0] == 0.0
     assert 0.0 < still.expected < still.interval()[1] < math.inf
     assert "90 % interval at most" in still.sentence
     assert still.facts()["value_90_percent"] == [None, still.interval()[1]]
-    for objective in (HarmonicStaleness(Refresh.POISSON), AccumulatedDelay(Refresh.POISSON)):
+    for objective in (HarmonicStaleness(fo.Refresh.POISSON), AccumulatedDelay(fo.Refresh.POISSON)):
         told = forecast_of(RESTLESS, objective)
         assert 0.0 < told.interval()[0] < told.interval()[1] == math.inf
         assert "90 % interval at least" in told.sentence
         assert json.loads(json.dumps(told.facts(), allow_nan=False))["value_90_percent"][1] is None
-    fresh = forecast_of(STILL, BinaryFreshness(Refresh.POISSON))
+    fresh = forecast_of(STILL, BinaryFreshness(fo.Refresh.POISSON))
     assert 0.0 < fresh.interval()[0] < fresh.interval()[1] == 12.0
     assert "90 % interval at least" in fresh.sentence
     # A copy is at worst never fresh: that bounds the cost.
-    low, high = forecast_of(RESTLESS, BinaryFreshness(Refresh.POISSON)).interval()
+    low, high = forecast_of(RESTLESS, BinaryFreshness(fo.Refresh.POISSON)).interval()
     assert 0.0 <= low < high < 12.0
 
 
 def test_the_regret_has_the_same_ends() -> None:
     for log, ends, words in ((STILL, (0.0, None), "at most"), (RESTLESS, (None, math.inf), "at least")):
-        problem = fo.Problem(HarmonicStaleness(Refresh.POISSON), fo.Sources(1.0, names=log.names), 5.0)
+        problem = fo.Problem(HarmonicStaleness(fo.Refresh.POISSON), fo.Sources(1.0, names=log.names), 5.0)
         found = plan_uncertainty(problem, default_estimate(log), draws=6)
         for end, limit in zip(found.value_interval(), ends, strict=True):
             assert limit is None or end == limit
@@ -304,7 +301,7 @@ def test_the_true_cost_lies_inside_however_rates_are_distributed(kind: str) -> N
         sources = fo.Sources(model.change_rate_, names=log.names)
         rates = np.sqrt(model.change_rate_)
         told = value_forecast(
-            HarmonicStaleness(Refresh.POISSON), sources, rates, rate_draws(sources, model, 120, seed)
+            HarmonicStaleness(fo.Refresh.POISSON), sources, rates, rate_draws(sources, model, 120, seed)
         )
         low, high = told.interval()
         inside += low <= float(np.sum(np.log1p(rate / rates))) <= high

@@ -1,13 +1,10 @@
 """What a verdict claims, with errors that count what crawls hid; best rates in hindsight."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 import freshopt as fo
-from freshopt.modelling.objective import Refresh
 from freshopt.planning.held_out_window import held_out_windows
 from freshopt.planning.known_changes import drawn_changes, known_changes
 from freshopt.planning.policy_cost import Measurement
@@ -235,7 +232,7 @@ def poisson(n: int, days: float, gap: float, seed: int) -> tuple[fo.CrawlLog, fo
     [
         HarmonicStaleness(PERIODIC),
         BinaryFreshness(PERIODIC),
-        AccumulatedDelay(Refresh.POISSON),
+        AccumulatedDelay(fo.Refresh.POISSON),
         Age(PERIODIC),
     ],
 )

@@ -1,7 +1,5 @@
 """Cost curves against their definitions: c, mean, index, inverse index, the Poisson and on-signal cells."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 
@@ -21,7 +19,7 @@ from freshopt.separable.derived_kernel import DerivedNumerics
 from tests.ground_truth import cost_truth as truth
 from tests.ground_truth.cost_truth import Floats, mp
 from tests.ground_truth.named import AGE, AGE_PERIODIC, present
-from tests.ground_truth.strata import rare
+from tests.ground_truth.strata import matrix, rare
 from tests.ground_truth.tolerances import CONIC, EXACT
 
 AGES = np.logspace(-8.0, 8.0, 13) * 1.3  # none of them on a kink
@@ -65,8 +63,7 @@ def test_cost_of_age_is_its_definition(name: str) -> None:
     assert close(of(curve, curve.at, AGES), [exact.at(mp.mpf(s)) for s in AGES])
 
 
-@pytest.mark.parametrize("name", CURVES)
-@pytest.mark.sampled(2)
+@matrix(name=CURVES, every=2)
 def test_mean_is_the_integral_over_a_period(name: str) -> None:
     curve, exact = CURVES[name]
     integral = [exact.integral(s) for s in AGES]
@@ -75,8 +72,7 @@ def test_mean_is_the_integral_over_a_period(name: str) -> None:
     assert np.all(curve.gap_cost(np.zeros(len(AGES))) == 0.0)
 
 
-@pytest.mark.parametrize("name", CURVES)
-@pytest.mark.sampled(2)
+@matrix(name=CURVES, every=2)
 def test_index_is_age_times_cost_less_the_integral(name: str) -> None:
     curve, exact = CURVES[name]
     assert close(of(curve, curve.index, AGES), [exact.index(s) for s in AGES])
@@ -94,8 +90,7 @@ def test_index_rises_by_age_times_the_rise_of_cost(name: str) -> None:
         assert low * rise - slack <= v[1] - v[0] <= high * rise + slack
 
 
-@pytest.mark.parametrize("name", CURVES)
-@pytest.mark.sampled(3)
+@matrix(name=CURVES, every=3)
 def test_inverse_index_solves_its_equation(name: str) -> None:
     """A smooth curve's index returns the price; at a jump of the index the price lies within the jump."""
     curve, exact = CURVES[name]
@@ -116,8 +111,7 @@ def test_no_period_is_long_enough_for_a_price_above_the_index(name: str) -> None
     assert np.all(of(curve, curve.inverse_index, top * 1.001) == np.inf)
 
 
-@pytest.mark.parametrize("name", WITH_POISSON)
-@pytest.mark.sampled(5)
+@matrix(name=WITH_POISSON, every=5)
 def test_poisson_cell_is_the_mean_over_exponential_ages(name: str) -> None:
     curve, exact = CURVES[name]
     cell = curve.cell(Refresh.POISSON)

@@ -1,7 +1,5 @@
 """Optima of synchronization cost and age against brute force: bounds, hosts, signals, jumps, ill scales."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,10 +13,10 @@ from scipy.special import gamma, gammainc
 import freshopt as fo
 from freshopt.compiled import backend
 from freshopt.compiled.demand_functions import last_kink
-from freshopt.modelling.objective import Objective
 from freshopt.problems import BinaryCost, PiecewiseLinearCost, PowerCost, SynchronizationCost
 from tests.ground_truth.cost_truth import Floats, Slope, market
 from tests.ground_truth.named import AGE, AGE_PERIODIC, present
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 N = 8
@@ -28,7 +26,7 @@ N = 8
 class Model:
     """An objective with its own cost and marginal, for change rates d, written once more."""
 
-    objective: Objective
+    objective: fo.Objective
     cost: Callable[[Floats, Floats], Floats]
     marginal: Callable[[Floats, Floats], Floats]
     signals: bool = False
@@ -164,9 +162,7 @@ D = np.array([0.02, 0.1, 0.5, 1.0, 2.0, 6.0, 20.0, 90.0])
 W = np.array([1.0, 0.3, 2.0, 0.7, 5.0, 1.0, 0.2, 3.0])
 
 
-@pytest.mark.parametrize("bandwidth", [0.3, 6.0, 400.0])
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.sampled(5)
+@matrix(bandwidth=[0.3, 6.0, 400.0], name=MODELS, every=5)
 def test_optimum_is_that_of_brute_force(name: str, bandwidth: float) -> None:
     check(MODELS[name], D, W, bandwidth)
 
@@ -189,9 +185,7 @@ def test_bounds_hosts_and_sources_without_importance(name: str) -> None:
     assert max(solution.host_prices.values()) > 0.0  # a limit is worth something
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.sampled(5)
+@matrix(seed=range(3), name=MODELS, every=5)
 def test_ill_scaled_data(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     d, w = 10.0 ** rng.uniform(-6.0, 6.0, N), 10.0 ** rng.uniform(-6.0, 6.0, N)
@@ -255,9 +249,7 @@ def test_piecewise_linear_values_are_those_of_the_linear_program(seed: int) -> N
     assert abs(solution.value - exact) <= SCALAR * (abs(exact) + solution.price * bandwidth)
 
 
-@pytest.mark.parametrize("kinks", [pytest.param(1, marks=pytest.mark.exhaustive), 3])
-@pytest.mark.parametrize("share", [1e-6, 0.3, 0.99, 1.5])
-@pytest.mark.sampled(2)
+@matrix(kinks=[pytest.param(1, marks=pytest.mark.exhaustive), 3], share=[1e-6, 0.3, 0.99, 1.5], every=2)
 def test_compiled_kinks_are_those_of_the_greedy_knapsack(kinks: int, share: float) -> None:
     """Stretches between kinks, steepest first, are what a linear program buys; weights differ by 1e12."""
     rng = np.random.default_rng(kinks)
@@ -310,7 +302,7 @@ def refused(make: Callable[[], object], kind: type[Exception], message: str) -> 
         make()
 
 
-def solve_with(objective: Objective, **columns: Any) -> Callable[[], object]:  # noqa: ANN401
+def solve_with(objective: fo.Objective, **columns: Any) -> Callable[[], object]:  # noqa: ANN401
     return lambda: fo.Problem(objective, fo.Sources(**{"change_rate": [1.0, 2.0], **columns}), bandwidth=1.0)
 
 

@@ -1,7 +1,5 @@
 """Signalled sources beside equal gaps: every N-th signal, against definitions, brute force and CVXPY."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import cvxpy as cp
@@ -14,6 +12,8 @@ import freshopt as fo
 from freshopt.problems import AccumulatedDelay, HarmonicStaleness
 from freshopt.solvers import ClosedForm, Conic, LambdaCrawl, WaterFilling
 from tests.ground_truth import cell_truth
+from tests.ground_truth.refusals import present
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
 COUNTED = {"harmonic": HarmonicStaleness(), "count": AccumulatedDelay()}
@@ -29,12 +29,10 @@ def cost_of_cycle(curve: str, n: int) -> mpmath.mpf:
     return mpmath.harmonic(n) - 1 if curve == "harmonic" else mpmath.mpf(n - 1) / 2
 
 
-@pytest.mark.parametrize("curve", COUNTED)
-@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+@matrix(curve=COUNTED, scale=[1e-9, 1.0, 1e9])
 def test_costs_are_those_of_the_definition_and_linear_between(curve: str, scale: float) -> None:
     sources = fo.Sources(np.full(2, scale), importance=[1.0, 3.0], signalled=True)
-    kernel = COUNTED[curve].signalled_kernel(sources)
-    assert kernel is not None
+    kernel = present(COUNTED[curve].signalled_kernel(sources))
     with mpmath.workdps(40):
         for n in CYCLES:
             ends = [mpmath.mpf(scale) / k for k in (n, n + 1)]
@@ -61,8 +59,7 @@ def test_best_responses_are_those_of_brute_force(curve: str) -> None:
     costs = np.cumsum([0.0, *np.cumsum(1.0 / n[:-1])] if curve == "harmonic" else n - 1.0) / n
     d, w = 10.0 ** rng.uniform(-6, 6, 400), 10.0 ** rng.uniform(-3, 3, 400)
     price = w / d * 10.0 ** rng.uniform(-1.0, 3.5, 400)
-    kernel = COUNTED[curve].signalled_kernel(fo.Sources(d, importance=w, signalled=True))
-    assert kernel is not None
+    kernel = present(COUNTED[curve].signalled_kernel(fo.Sources(d, importance=w, signalled=True)))
     found = kernel.inverse_marginal(price)
     best = np.array([np.argmin(w[k] * costs + price[k] * d[k] / n) + 1 for k in range(400)])
     assert np.all(np.abs(found * best / d - 1.0) <= EXACT)
@@ -73,8 +70,7 @@ def test_best_responses_are_those_of_brute_force(curve: str) -> None:
 def test_no_share_of_signals_and_no_equal_gaps_cost_less(curve: str) -> None:
     # A convex cost below two others is below their lower convex hull.
     shares = np.unique(np.concatenate([1.0 / np.arange(1, 101), np.geomspace(1e-4, 1.0, 700)]).round(12))
-    kernel = COUNTED[curve].signalled_kernel(fo.Sources(np.ones(len(shares)), signalled=True))
-    assert kernel is not None
+    kernel = present(COUNTED[curve].signalled_kernel(fo.Sources(np.ones(len(shares)), signalled=True)))
     counted = kernel.cost(shares)
     for discipline in ("on signal", "periodic"):
         other = np.array([float(cell_truth.cost(curve, discipline, 1.0, p)) for p in shares])
@@ -113,8 +109,7 @@ def test_a_mixture_with_hosts_and_bounds_is_the_optimum_that_cvxpy_finds() -> No
     bounds = [rate >= problem.lower, rate <= np.minimum(problem.upper, 1e6)]
     expected = cp.Problem(cp.Minimize(goal), [*limits, *bounds]).solve(solver="CLARABEL")
     solution = fo.solve(problem)
-    assert solution.certificate is not None
-    assert solution.certificate.relative_gap < SCALAR
+    assert present(solution.certificate).relative_gap < SCALAR
     assert solution.value == pytest.approx(expected, rel=CONIC)
 
 
@@ -124,15 +119,12 @@ def test_mixtures_are_certified_at_one_price(objective: fo.Objective) -> None:
         problem = mixture(objective, seed, 3000)
         solution = fo.solve(problem, WaterFilling())
         assert solution.status is fo.Status.OPTIMAL
-        assert solution.certificate is not None
-        assert solution.certificate.relative_gap < SCALAR
+        assert present(solution.certificate).relative_gap < SCALAR
         few = fo.solve(mixture(objective, seed))
-        assert few.certificate is not None
-        assert few.certificate.relative_gap < SCALAR
+        assert present(few.certificate).relative_gap < SCALAR
 
 
-@pytest.mark.parametrize("spread", [1.0, 6.0])
-@pytest.mark.parametrize("kind", ["Algorithm 2", "Algorithm 3"])
+@matrix(spread=[1.0, 6.0], kind=["Algorithm 2", "Algorithm 3"])
 def test_perfect_signals_beside_random_gaps_are_those_of_lambda_crawl(kind: str, spread: float) -> None:
     for seed in range(3):
         rng = np.random.default_rng(seed)
@@ -176,8 +168,7 @@ def test_a_simulation_by_hand_costs_as_much(share: float) -> None:
     missed = np.arange(len(gaps)) - np.concatenate([[0], last[:-1]])
     harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, missed.max() + 1))])
     for curve, costs in (("harmonic", harmonic[missed]), ("count", missed)):
-        kernel = COUNTED[curve].signalled_kernel(fo.Sources([1.0], signalled=True))
-        assert kernel is not None
+        kernel = present(COUNTED[curve].signalled_kernel(fo.Sources([1.0], signalled=True)))
         measured = float(np.sum(gaps * costs) / np.sum(gaps))
         assert measured == pytest.approx(float(kernel.cost(np.array([share]))[0]), abs=0.02)
 

@@ -1,7 +1,5 @@
 """Expected penalties: sums over missed changes against closed forms, and what cannot be summed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +19,7 @@ from freshopt.separable.derived_kernel import DerivedNumerics
 from tests.ground_truth.cost_truth import Floats, market
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present
 from tests.ground_truth.refusals import refused
-from tests.ground_truth.strata import stratified
+from tests.ground_truth.strata import matrix, stratified
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
 mp = mpmath.MPContext()
@@ -81,8 +79,7 @@ def test_closed_forms_are_the_sums(name: str) -> None:
         assert float(np.sum(increments * (1 - p) ** m)) == pytest.approx(float(exact(mp.mpf(p))), rel=EXACT)
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.sampled(4)
+@matrix(name=CASES, every=4)
 def test_poisson_cost_and_marginal_over_twenty_decades(name: str) -> None:
     d = np.geomspace(1e-5, 1e5, len(RATIOS))
     kernel = ExpectedPenalty(CASES[name][0]).kernel(fo.Sources(d))
@@ -96,8 +93,7 @@ def test_poisson_cost_and_marginal_over_twenty_decades(name: str) -> None:
             assert abs(marginal[k] / worth - 1) <= EXACT, ratio
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.sampled(3)
+@matrix(name=CASES, every=3)
 def test_on_signal_cost_and_marginal(name: str) -> None:
     shares = np.array([1e-14, 1e-10, 1e-6, 1e-3, 0.1, 0.5, 0.9, 0.99])
     kernel = ExpectedPenalty(CASES[name][0]).signalled_kernel(fo.Sources(np.full(len(shares), 4.0)))
@@ -109,9 +105,7 @@ def test_on_signal_cost_and_marginal(name: str) -> None:
     assert np.all(kernel.cost(np.full(len(shares), 4.0)) == 0.0)
 
 
-@pytest.mark.parametrize("signalled", [False, True])
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.sampled(4)
+@matrix(signalled=[False, True], name=CASES, every=4)
 def test_inverse_marginal_is_the_inverse(name: str, signalled: bool) -> None:
     objective = ExpectedPenalty(CASES[name][0])
     rates = np.concatenate([np.logspace(-12.0, -0.01, 40), [] if signalled else np.logspace(0.1, 6.0, 20)])
@@ -347,8 +341,7 @@ def test_sums_are_positive_and_complete_for_every_theta() -> None:
     assert np.all(np.diff(np.log(sums.zeroth) - theta) < 0.0)  # Σ d e^{−jθ} falls, also where octaves change
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.sampled(3)
+@matrix(name=CASES, every=3)
 def test_tables_for_many_sources_are_the_sums(name: str) -> None:
     few = RATIOS[::6]
     ratios = np.tile(few, 1 + MANY // len(few))
@@ -367,8 +360,7 @@ def test_tables_for_many_sources_are_the_sums(name: str) -> None:
     assert np.all(np.abs(kernel.marginal(back) - marginal)[sensible] <= EXACT * marginal[sensible])
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.sampled(3)
+@matrix(seed=range(3), every=3)
 def test_certificates_by_tables_bound_the_true_gap(seed: int) -> None:
     # Without bounds the least Σ wΔ/ρ is (Σ √(wΔ))²/B.
     rng = np.random.default_rng(seed)

@@ -1,7 +1,5 @@
 """Small gains, log freshness and the polling knapsack, in many digits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +20,7 @@ from freshopt.scheduling.expected_cost import expected_value
 from tests.ground_truth.cost_truth import Floats, market
 from tests.ground_truth.named import BINARY, BINARY_PERIODIC, HARMONIC, LOG, LOG_PERIODIC, PERIODIC, present
 from tests.ground_truth.partitioned import write
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
 mp = mpmath.MPContext()
@@ -79,8 +78,7 @@ def test_all_kinds_of_sources_together() -> None:
     assert abs(fo.certify(part, rates[15:]).value - sum(each[15:])) <= GAINED * sum(each[15:])
 
 
-@pytest.mark.parametrize("refresh", [fo.Refresh.POISSON, PERIODIC])
-@pytest.mark.sampled(2)
+@matrix(refresh=[fo.Refresh.POISSON, PERIODIC], every=2)
 def test_partitions(tmp_path: Path, refresh: fo.Refresh) -> None:
     files = write(tmp_path, pl.DataFrame({"change_rate": np.full(100, 1e18)}), 2)
     found = fo.distributed.solve(BinaryFreshness(refresh), files, 100.0)
@@ -237,8 +235,7 @@ def test_materials_gain_is_the_integral_of_the_detection_probability() -> None:
         assert abs(exact_gain("materials", 1.0, x) - integral) <= 1e-14 * integral
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("a", [1e-6, 0.7, 30.0])
+@matrix(form=FORMS, a=[1e-6, 0.7, 30.0])
 def test_gain_slope_and_inverse_over_sixteen_decades(form: Form, a: float) -> None:
     sources, rates = fo.Sources(np.full(len(KNAPSACK_RATIOS), a)), a / KNAPSACK_RATIOS
     kernel = PollingKnapsack(form).kernel(sources)
@@ -301,8 +298,7 @@ def test_with_weights_each_form_loses_some_of_the_other(exponent: float) -> None
     assert 0.07 <= min(unlike) <= max(unlike) <= 0.2
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("seed", range(4))
+@matrix(form=FORMS, seed=range(4))
 def test_optimum_is_that_of_brute_force_knapsack(form: Form, seed: int) -> None:
     rng = np.random.default_rng(seed)
     n, spread = 8, (1.0, 1.0, 4.0, 6.0)[seed]

@@ -1,7 +1,5 @@
 """Ages of each source's own in `LaterThan`: closed forms, and the scalar's numbers."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The least bandwidth for a promise, and what today's crawls reach: that less does not do, and refusals."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -359,12 +357,10 @@ def test_attempts_are_those_that_the_statuses_tell() -> None:
         }
     )
     log = fo.read_log(frame)
-    assert log.attempt_rate is not None
-    assert log.attempt_rate.tolist() == [2.0, 2.0]
+    assert present(log.attempt_rate).tolist() == [2.0, 2.0]
     chance = {"a": 1.0, "b": 0.35}
     made = fo.plan(log, None, "7d", success=chance, draws=0)
-    assert made.today is not None
-    assert made.today.bandwidth == made.problem.bandwidth == pytest.approx(4.0)
+    assert present(made.today).bandwidth == made.problem.bandwidth == pytest.approx(4.0)
     # Without statuses each crawl is taken for 1/success attempts.
     alone = fo.plan(fo.CrawlLog.from_frame(log.to_frame()), None, "7d", success=chance, draws=0)
     assert alone.problem.bandwidth == pytest.approx(2.0 + 2.0 / 0.35)
@@ -399,13 +395,11 @@ def test_fetches_without_a_state_count_as_fetches() -> None:
         fo.SourceDataWarning, match="20 of 40 rows, such as row 1, have no hash: they count as"
     ):
         log = fo.read_log(frame)
-    assert log.attempt_rate is not None
-    assert log.attempt_rate.tolist() == [2.0]
+    assert present(log.attempt_rate).tolist() == [2.0]
     assert len(log) == 20
     made = fo.plan(log, None, "7d", draws=0)
     assert made.problem.bandwidth == pytest.approx(2.0)
     # Few rows without one are told of by nobody, and count all the same.
     few = fo.read_log(frame.filter((pl.col("time") % 1.0 == 0.0) | (pl.col("time") == 0.5)))
     assert few.warnings == ()
-    assert few.attempt_rate is not None
-    assert few.attempt_rate.tolist() == [20.0 / 19.0]
+    assert present(few.attempt_rate).tolist() == [20.0 / 19.0]

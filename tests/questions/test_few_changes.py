@@ -1,7 +1,5 @@
 """Few changes of rates: against all choices, their bound, and what cannot be met."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

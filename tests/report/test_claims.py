@@ -1,7 +1,5 @@
 """A sentence is on the page only where the numbers beside it say so: summaries that contradict each claim."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +20,7 @@ from freshopt.report.summary_facts import Facts as Known
 from tests.ground_truth.named import PERIODIC
 from tests.ground_truth.page_reader import PageReader
 from tests.ground_truth.plans import crawls, plan_request
+from tests.ground_truth.strata import matrix
 
 Facts = dict[str, Any]
 Edit = Callable[[Facts], None]
@@ -210,8 +209,7 @@ CLAIMS: dict[str, tuple[Edit, tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", CLAIMS)
-@pytest.mark.sampled(5)
+@matrix(name=CLAIMS, every=5)
 def test_claims_follow_the_numbers(name: str, plan: Path, tmp_path: Path) -> None:
     edit, present, absent = CLAIMS[name]
     text = page(plan, edit, tmp_path / "edited")
@@ -243,8 +241,7 @@ LOGS: dict[str, tuple[fo.CrawlLog, tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", LOGS)
-@pytest.mark.sampled(3)
+@matrix(name=LOGS, every=3)
 def test_claims_of_degenerate_logs(name: str, tmp_path: Path) -> None:
     log, present, absent = LOGS[name]
     write_plan(make_plan(log, plan_request(bandwidth=2.0, draws=2)), tmp_path / "plan")

@@ -1,7 +1,5 @@
 """Findings, charts and notes as values, and the section of declared constraints."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

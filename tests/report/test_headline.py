@@ -1,7 +1,5 @@
 """The ten lines that head a plan and the page's answers: each follows from the summary, or is left out."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

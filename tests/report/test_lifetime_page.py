@@ -1,7 +1,5 @@
 """The page of a plan of lifetimes: well-formed, escaped, and saying what summary and tables say."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -13,7 +11,6 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.planning.lifetime_plan import LifetimePlan
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from freshopt.report import write_report
 from freshopt.tools import CacheControl
@@ -34,7 +31,7 @@ KINDS: dict[str, tuple[list[str], Any, float, fo.Objective, dict[str, Any]]] = {
 }
 
 
-def made(kind: str) -> LifetimePlan:
+def made(kind: str) -> fo.LifetimePlan:
     names, asked, bandwidth, objective, more = KINDS[kind]
     rng, n = np.random.default_rng(3), len(names)
     chance = -np.expm1(-(10.0 ** rng.uniform(-1.5, 0.8, n)))

@@ -1,7 +1,5 @@
 """The page of a plan: well-formed, self-contained, escaped, and saying what the summary says."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

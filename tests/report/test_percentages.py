@@ -4,8 +4,6 @@ The texts are parsed: each sign % must stand in a phrase of the grammar below, w
 number before it is computed anew from ``summary.json``.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

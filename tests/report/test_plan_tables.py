@@ -1,7 +1,5 @@
 """What a page reads: folders of many sources, of parts, cut short or damaged; and the command for it."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

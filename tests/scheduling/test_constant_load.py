@@ -1,7 +1,5 @@
 """Carousel, earliest deadline and greedy index: against a heap, a loop over all sources, and flat loads."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import math
@@ -13,7 +11,6 @@ import numpy.typing as npt
 import pytest
 
 import freshopt as fo
-from freshopt.modelling.objective import Refresh
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness, PollingKnapsack
 from freshopt.scheduling import (
     Carousel,
@@ -28,6 +25,7 @@ from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.phases import flat_phases
 from freshopt.scheduling.refresh_order import points_before, spread_phases
 from tests.ground_truth.refusals import refused
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 Floats = npt.NDArray[np.float64]
@@ -58,8 +56,7 @@ def served(first: Floats, rates: Floats, slots: int) -> list[int]:
     return picked
 
 
-@pytest.mark.parametrize("n", [1, 2, 50, 400])
-@pytest.mark.parametrize("aged", [False, True])
+@matrix(n=[1, 2, 50, 400], aged=[False, True])
 def test_deadlines_are_served_as_a_heap_serves_them(n: int, aged: bool) -> None:
     rates = lognormal(n)
     age = np.random.default_rng(2).exponential(1.0, n) if aged else np.zeros(n)
@@ -134,8 +131,7 @@ def greedily(objective: Any, sources: fo.Sources, age: Floats, time: Floats) -> 
     return picked
 
 
-@pytest.mark.parametrize("kind", ["binary", "delay", "age"])
-@pytest.mark.parametrize("n", [1, 5, 150])
+@matrix(kind=["binary", "delay", "age"], n=[1, 5, 150])
 def test_greedy_picks_the_largest_index(kind: str, n: int) -> None:
     rng = np.random.default_rng(n)
     # Ages that spread the indices: those of fresh copies lie below what a quadrature can tell apart.
@@ -157,9 +153,7 @@ def one_at_a_time(problem: fo.Problem, time: Floats, age: Floats) -> list[int]:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("kind", OBJECTIVES)
-@pytest.mark.parametrize("case", ["alike", "pairs", "few kinds", "worthless", "aged"])
-@pytest.mark.parametrize("n", [7, 700])
+@matrix(kind=OBJECTIVES, case=["alike", "pairs", "few kinds", "worthless", "aged"], n=[7, 700])
 def test_contenders_leave_out_nobody(kind: str, case: str, n: int) -> None:
     rng = np.random.default_rng(n)
     change_rate, weight, age = rng.lognormal(0.0, 1.5, n), rng.pareto(1.5, n) + 1.0, np.zeros(n)
@@ -179,7 +173,7 @@ def test_contenders_leave_out_nobody(kind: str, case: str, n: int) -> None:
 
 
 def test_nobody_worth_a_pick_leaves_it_to_the_first() -> None:
-    problem = fo.Problem(BinaryFreshness(Refresh.POISSON), fo.Sources(np.ones(3), 0.0), bandwidth=3.0)
+    problem = fo.Problem(BinaryFreshness(fo.Refresh.POISSON), fo.Sources(np.ones(3), 0.0), bandwidth=3.0)
     assert Greedy(problem).times(np.ones(3), 1.0)[0].tolist() == [0, 0, 0]
 
 
@@ -207,7 +201,7 @@ def test_greedy_settles_into_the_optimal_rates(kind: str) -> None:
 
 def test_greedy_leaves_signalled_sources_to_their_signals() -> None:
     sources = fo.Sources(np.ones(4), signalled=[False, True, False, True])
-    solution = fo.solve(fo.Problem(BinaryFreshness(Refresh.POISSON), sources, bandwidth=2.0))
+    solution = fo.solve(fo.Problem(BinaryFreshness(fo.Refresh.POISSON), sources, bandwidth=2.0))
     plan = fo.schedule(solution, 30.0, Greedy(solution.problem))
     assert set(plan.source.tolist()) <= {0, 2}
     assert plan.crawl_probability is not None
@@ -233,9 +227,7 @@ def cost_of(problem: fo.Problem, count: npt.ArrayLike, horizon: float, shift: in
         return float(w @ np.where(np.isnan(each), np.inf, each))
 
 
-@pytest.mark.parametrize("kind", OBJECTIVES)
-@pytest.mark.parametrize("repeats", [True, False])
-@pytest.mark.sampled(5)
+@matrix(kind=OBJECTIVES, repeats=[True, False], every=5)
 def test_counts_are_the_best_of_all(kind: str, repeats: bool) -> None:
     rng = np.random.default_rng(8)
     for spend in range(3, 10):

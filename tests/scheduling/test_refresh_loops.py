@@ -1,7 +1,5 @@
 """Orders of refreshes and the expected value of a schedule: by hand, simulated, to the bit, and refusals."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import pairwise, product
@@ -24,6 +22,7 @@ from freshopt.scheduling import refresh_order as order_module
 from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.schedule import Method
 from tests.ground_truth.refusals import refused
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 Floats = npt.NDArray[np.float64]
@@ -114,9 +113,8 @@ def simulated_cost(
     return cost / schedule.horizon
 
 
-@pytest.mark.parametrize("kind", OBJECTIVES)
+@matrix(kind=OBJECTIVES, every=2)
 @pytest.mark.parametrize("method", [Periodic(), PoissonArrivals(seed=3)], ids=["periodic", "poisson"])
-@pytest.mark.sampled(2)
 def test_it_agrees_with_simulated_changes(kind: str, method: Periodic | PoissonArrivals) -> None:
     change_rate, age = np.array([0.3, 1.0, 2.5, 6.0]), np.array([0.0, 2.0, 0.4, 0.1])
     schedule = fo.schedule({"a": 0.5, "b": 1.0, "c": 0.0, "d": 4.0}, 3.0, method)
@@ -323,12 +321,11 @@ def rates_of(family: str, n: int) -> Floats:
     return np.where(random.random(n) < 0.5, -0.0, 1.0)
 
 
-@pytest.mark.parametrize("family", ["lognormal", "ties", "wide", "signed zeros"])
+@matrix(family=["lognormal", "ties", "wide", "signed zeros"], every=5)
 @pytest.mark.parametrize(("n", "horizon"), [(1, 5.0), (1, 0.01), (40, 365.0), (3000, 7.0)])
 @pytest.mark.parametrize(
     "method", [Periodic(), PoissonArrivals(seed=4), Carousel(), EarliestDeadline(age=0.7)], ids=repr
 )
-@pytest.mark.sampled(5)
 def test_compiled_and_numpy_have_the_same_bits(
     family: str, n: int, horizon: float, method: Method, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,5 @@
 """Schedules: the times that a method gives to rates, iterated, cut by time, asked what is due; refusals."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys
@@ -18,9 +16,6 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.errors import SourceDataError
-from freshopt.modelling.objective import Refresh
-from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array
 from freshopt.problems import HarmonicStaleness
 from freshopt.scheduling import (
@@ -34,6 +29,7 @@ from freshopt.scheduling import (
 from freshopt.scheduling.refresh_order import PEAK_BYTES
 from freshopt.scheduling.schedule import Method, schedule
 from tests.ground_truth.refusals import present, refused
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT
 
 METHODS: list[Method] = [
@@ -57,7 +53,7 @@ def table(rates: npt.ArrayLike) -> dict[int, float]:
 
 def solved(rates: npt.ArrayLike, **columns: Any) -> Any:  # noqa: ANN401 - stands in for a Solution
     """Return what `schedule` uses of a solution."""
-    return SimpleNamespace(rates=np.asarray(rates), problem=SimpleNamespace(sources=Sources(**columns)))
+    return SimpleNamespace(rates=np.asarray(rates), problem=SimpleNamespace(sources=fo.Sources(**columns)))
 
 
 def load_deviation(time: Array, rate: float) -> float:
@@ -76,8 +72,7 @@ def test_periodic_gaps_are_exactly_the_reciprocal_of_the_rate() -> None:
         assert len(time) == 0 or 0 <= time[0] < 1 / rate
 
 
-@pytest.mark.parametrize("horizon", [1e-3, 1.0, 7.0, 365.25])
-@pytest.mark.sampled(3)
+@matrix(horizon=[1e-3, 1.0, 7.0, 365.25], every=3)
 def test_periodic_counts_are_within_one_of_rate_times_horizon(horizon: float) -> None:
     rates = np.concatenate([lognormal_rates(500), np.arange(1.0, 20.0), np.arange(1.0, 20.0) / 7.0])
     plan = schedule(table(rates), horizon, Periodic())
@@ -85,8 +80,7 @@ def test_periodic_counts_are_within_one_of_rate_times_horizon(horizon: float) ->
     assert plan.counts.sum() == len(plan)
 
 
-@pytest.mark.parametrize("n", [10, 100, 1000, 10_000])
-@pytest.mark.sampled(2)
+@matrix(n=[10, 100, 1000, 10_000], every=2)
 def test_periodic_load_of_equal_rates_has_the_discrepancy_of_the_golden_sequence(n: int) -> None:
     # Kuipers & Niederreiter, Uniform Distribution of Sequences, chapter 2, Theorem 3.4, partial quotients 1:
     # N·D_N ≤ 3 + (1/ln φ + 1/ln 2)·ln N, φ the golden ratio. Measured: 0.9, 1.4, 1.3, 2.6.
@@ -95,8 +89,7 @@ def test_periodic_load_of_equal_rates_has_the_discrepancy_of_the_golden_sequence
     assert load_deviation(plan.time, n) <= 3 + (1 / math.log(golden) + 1 / math.log(2)) * math.log(n)
 
 
-@pytest.mark.parametrize("n", [1000, 10_000])
-@pytest.mark.parametrize("family", ["lognormal", "zipf"])
+@matrix(n=[1000, 10_000], family=["lognormal", "zipf"])
 def test_periodic_load_of_unequal_rates_is_flatter_than_random_phases_give(family: str, n: int) -> None:
     rates = lognormal_rates(n) if family == "lognormal" else 1 / np.arange(1.0, n + 1)
     rates *= n / rates.sum()
@@ -142,7 +135,7 @@ def test_equal_times_are_ordered_by_source() -> None:
 
     plan = schedule({"a": 1.0, "b": 1.0}, 2.0, SimpleNamespace(times=together))
     assert plan.counts.tolist() == [2, 2]
-    with pytest.raises(SourceDataError, match="refresh 1 at 0 comes after one at 0"):
+    with pytest.raises(fo.SourceDataError, match="refresh 1 at 0 comes after one at 0"):
         Schedule(source=[1, 0], time=[0.0, 0.0], horizon=1.0, rates=[1.0, 1.0])
 
 
@@ -247,7 +240,7 @@ def test_a_horizon_must_be_positive_and_finite(horizon: float) -> None:
 @pytest.mark.parametrize("bad", [math.nan, -0.5, math.inf])
 def test_a_rate_that_is_no_rate_is_refused_by_name(bad: float) -> None:
     refused(r"rate out of range for 'b': ", schedule, {"a": 1.0, "b": bad}, 1.0, Periodic())
-    with pytest.raises(SourceDataError, match=r"rate out of range for source 1: "):
+    with pytest.raises(fo.SourceDataError, match=r"rate out of range for source 1: "):
         schedule(solved([1.0, bad], change_rate=[1.0, 1.0]), 1.0, Periodic())
 
 
@@ -286,7 +279,7 @@ print((made(6.0) - before) / (4.0 * 1e6))
 
 def test_signalled_sources_are_not_crawled_more_often_than_they_change() -> None:
     columns: dict[str, Any] = {"change_rate": [1.0], "names": ["a"], "signalled": True}
-    with pytest.raises(SourceDataError, match=r"crawled more often than signalled: 'a': 1\.1 > 1"):
+    with pytest.raises(fo.SourceDataError, match=r"crawled more often than signalled: 'a': 1\.1 > 1"):
         schedule(solved([1.1], **columns), 1.0, Periodic())
     plan = schedule(solved([1.0 + EXACT], **columns), 1.0, Periodic())
     assert present(plan.crawl_probability)[0] == 1.0
@@ -294,23 +287,23 @@ def test_signalled_sources_are_not_crawled_more_often_than_they_change() -> None
 
 def test_tables_that_cannot_be_read_are_refused() -> None:
     method = Periodic()
-    with pytest.raises(SourceDataError, match="no column 'rate', it has 'source', 'speed'"):
+    with pytest.raises(fo.SourceDataError, match="no column 'rate', it has 'source', 'speed'"):
         schedule(pl.DataFrame({"source": ["a"], "speed": [1.0]}), 1.0, method)
-    with pytest.raises(SourceDataError, match="more than one rate for 'a'"):
+    with pytest.raises(fo.SourceDataError, match="more than one rate for 'a'"):
         schedule(pl.DataFrame({"source": ["a", "b", "a"], "rate": [1.0, 1.0, 1.0]}), 1.0, method)
-    with pytest.raises(SourceDataError, match="column 'rate' has 1 empty cell\\."):
+    with pytest.raises(fo.SourceDataError, match="column 'rate' has 1 empty cell\\."):
         schedule(pl.DataFrame({"source": ["a", "b"], "rate": [1.0, None]}), 1.0, method)
     refused("rates are a ndarray", schedule, np.ones(3), 1.0, method)
     refused("there are no rates", schedule, {}, 1.0, method)
     refused("time_unit 'fortnight' is not known", schedule, {"a": 1.0}, 1.0, method, time_unit="fortnight")
-    with pytest.raises(SourceDataError, match="time_unit is 'hour' but the solution's rates are per day"):
+    with pytest.raises(fo.SourceDataError, match="time_unit is 'hour' but the solution's rates are per day"):
         schedule(solved([1.0], change_rate=[1.0]), 1.0, method, time_unit="hour")
 
 
 def test_schedules_whose_arrays_do_not_fit_are_refused() -> None:
     refused("Give one source per time", Schedule, source=[0], time=[0.0, 1.0], horizon=2.0, rates=[1.0])
     refused("one name per rate", Schedule, source=[0], time=[0.0], horizon=2.0, rates=[1.0], names=["a", "b"])
-    with pytest.raises(SourceDataError, match=r"source ranges over 0\.\.1, but there are 1"):
+    with pytest.raises(fo.SourceDataError, match=r"source ranges over 0\.\.1, but there are 1"):
         Schedule(source=[0, 1], time=[0.0, 1.0], horizon=2.0, rates=[1.0])
     refused("comes after one at 1", Schedule, source=[0, 0], time=[1.0, 0.5], horizon=2.0, rates=[1.0])
     for outside in (-0.5, 2.0, math.nan):
@@ -340,7 +333,7 @@ BEGIN = datetime(2026, 3, 1, 6, tzinfo=UTC)
 @pytest.fixture
 def plan() -> fo.Schedule:
     sources = fo.Sources([2.0, 1.0, 0.3], importance=[3.0, 2.0, 1.0], names=NAMES)
-    solution = fo.solve(fo.Problem(HarmonicStaleness(Refresh.POISSON), sources, bandwidth=4.0))
+    solution = fo.solve(fo.Problem(HarmonicStaleness(fo.Refresh.POISSON), sources, bandwidth=4.0))
     return fo.schedule(solution, horizon=10.0, method=Periodic(), start=BEGIN)
 
 

@@ -1,7 +1,5 @@
 """Crawls in slots and at a distance from others of a host: by programs and by a flow, one optimum."""
 
-from __future__ import annotations
-
 import itertools
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +17,7 @@ from freshopt.numerics.arrays import Array, IntArray
 from freshopt.scheduling import Periodic, PoissonArrivals, SlotAssignment, slot_program, with_host_gap
 from freshopt.scheduling.slot_program import Placed, SlotDemand, SlotProgram, placed
 from tests.ground_truth.refusals import refused
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import CONIC, EXACT
 
 
@@ -99,8 +98,7 @@ def test_three_ways_to_one_optimum(seed: int) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("near", [1, 8])
-@pytest.mark.parametrize("seed", range(6))
+@matrix(near=[1, 8], seed=range(6))
 def test_few_slots_prove_what_all_slots_do(seed: int, near: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slot_program, "NEAR", near)
     monkeypatch.setattr(slot_program, "GAP", 0.0)
@@ -136,8 +134,7 @@ def test_a_bound_holds_and_is_reached_by_trying_all_slots(seed: int) -> None:
         assert best - 1 < found.bound <= best + CONIC
 
 
-@pytest.mark.parametrize("way", [network, over_all_slots, placed])
-@pytest.mark.sampled(3)
+@matrix(way=[network, over_all_slots, placed], every=3)
 def test_crawls_that_do_not_fit_together_are_counted(way: object) -> None:
     """Three hosts have a night apart from one hour, and 5 crawls each that need 5 slots of capacity 2."""
     open_ = np.zeros((3, 40), dtype=np.bool_)

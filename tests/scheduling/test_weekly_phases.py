@@ -1,7 +1,5 @@
 """Schedules by a weekly profile: their load, their hours and what they save on simulated changes."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -10,7 +8,6 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.estimators import WeeklyProfile
 from freshopt.scheduling import Carousel, Periodic, SlotAssignment
 from tests.estimators.simulated import OFFICE, changes, waits
 from tests.ground_truth.refusals import refused
@@ -26,7 +23,7 @@ def rates_of(n: int, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("limit", [1.5, 2.0, 4.0])
 def test_the_load_of_every_hour_is_within_the_limit(limit: float) -> None:
     rates, horizon = rates_of(20_000), 28.0
-    source, time = Periodic(WeeklyProfile(OFFICE), limit).times(rates, horizon)
+    source, time = Periodic(fo.WeeklyProfile(OFFICE), limit).times(rates, horizon)
     np.testing.assert_array_equal(np.bincount(source, minlength=len(rates)), np.rint(rates * horizon))
     load = np.bincount((time * 24.0).astype(int), minlength=672)
     # One refresh of each kind of gap may be more than a share of the hour.
@@ -40,7 +37,7 @@ def test_the_load_of_every_hour_is_within_the_limit(limit: float) -> None:
 
 
 def test_few_sources_share_the_best_hours() -> None:
-    source, time = Periodic(WeeklyProfile(OFFICE)).times(np.full(10, 1.0 / 7.0), 7.0)
+    source, time = Periodic(fo.WeeklyProfile(OFFICE)).times(np.full(10, 1.0 / 7.0), 7.0)
     best = np.argsort(waits(OFFICE, 7.0, np.arange(0.5, 168.0) / 24.0), kind="stable")[:84]
     assert set((time * 24.0).astype(int)) <= set(best.tolist())
     assert len(np.unique((time * 24.0).astype(int))) == 10
@@ -50,7 +47,7 @@ def test_few_sources_share_the_best_hours() -> None:
 def test_the_heaviest_go_first() -> None:
     rng = np.random.default_rng(1)
     importance, change = rng.pareto(1.5, 400) + 1.0, rng.gamma(1.0, 1.0, 400)
-    profile = WeeklyProfile(OFFICE)
+    profile = fo.WeeklyProfile(OFFICE)
     table = {
         "source": np.arange(400),
         "rate": np.full(400, 1.0 / 7.0),
@@ -67,25 +64,25 @@ def test_the_heaviest_go_first() -> None:
 @pytest.mark.parametrize(
     "profile",
     [
-        WeeklyProfile(np.ones(56)),
-        WeeklyProfile(OFFICE, evidence=7.0),
-        WeeklyProfile(OFFICE, daily_evidence=1.0),
+        fo.WeeklyProfile(np.ones(56)),
+        fo.WeeklyProfile(OFFICE, evidence=7.0),
+        fo.WeeklyProfile(OFFICE, daily_evidence=1.0),
     ],
 )
 @pytest.mark.sampled(3)
-def test_without_a_profile_that_counts_schedules_are_the_same(profile: WeeklyProfile) -> None:
+def test_without_a_profile_that_counts_schedules_are_the_same(profile: fo.WeeklyProfile) -> None:
     daily = np.random.default_rng(2).choice([1.0, 2.0, 24.0, 0.13], 300)
     rates = np.append(daily if profile.daily_evidence < 10.0 else rates_of(300), 0.0)
     for one, other in zip(Periodic(profile).times(rates, 9.0), Periodic().times(rates, 9.0), strict=True):
         np.testing.assert_array_equal(one, other)
-    flat = Periodic(WeeklyProfile(OFFICE), load_limit=1.0).times(rates_of(300), 9.0)
+    flat = Periodic(fo.WeeklyProfile(OFFICE), load_limit=1.0).times(rates_of(300), 9.0)
     np.testing.assert_array_equal(flat[1], Periodic().times(rates_of(300), 9.0)[1])
 
 
 def test_other_gaps_keep_their_flat_phases() -> None:
     rates = np.random.default_rng(3).uniform(0.11, 0.14, 200)
     mixed = np.concatenate((rates, np.full(50, 1.0 / 7.0)))
-    source, time = Periodic(WeeklyProfile(OFFICE)).times(mixed, 60.0)
+    source, time = Periodic(fo.WeeklyProfile(OFFICE)).times(mixed, 60.0)
     alone = Periodic().times(np.concatenate((rates, np.zeros(50))), 60.0)
     np.testing.assert_array_equal(source[source < 200], alone[0])
     np.testing.assert_array_equal(time[source < 200], alone[1])
@@ -95,7 +92,7 @@ def test_other_gaps_keep_their_flat_phases() -> None:
 def test_simulated_changes_wait_as_much_less_as_promised(gap: float) -> None:
     """Changes of sources refreshed by schedule, a fresh Poisson process each, wait for their next refresh."""
     rng, weeks, n = np.random.default_rng(int(gap * 2)), 60, 120
-    profile = WeeklyProfile(OFFICE)
+    profile = fo.WeeklyProfile(OFFICE)
     saved = profile.saving([gap], 2.0)[0]
     waited = []
     for method in (Periodic(profile), Periodic()):
@@ -115,7 +112,7 @@ def test_simulated_changes_wait_as_much_less_as_promised(gap: float) -> None:
 
 def test_hours_of_the_week_do_not_depend_on_when_a_schedule_begins() -> None:
     names = {f"{k:02}": 1.0 / 7.0 for k in range(40)}
-    method = Periodic(WeeklyProfile(OFFICE, origin=MONDAY - timedelta(days=70)))
+    method = Periodic(fo.WeeklyProfile(OFFICE, origin=MONDAY - timedelta(days=70)))
     found = []
     for shift in (0.0, 2.3, 12.7):
         begin = MONDAY + timedelta(days=shift)
@@ -136,7 +133,7 @@ def test_hours_of_the_week_do_not_depend_on_when_a_schedule_begins() -> None:
 
 
 def test_plain_clocks_begin_on_a_monday() -> None:
-    names, method = {"a": 1.0 / 7.0, "b": 1.0 / 14.0}, Periodic(WeeklyProfile(OFFICE))
+    names, method = {"a": 1.0 / 7.0, "b": 1.0 / 14.0}, Periodic(fo.WeeklyProfile(OFFICE))
     begin, later = fo.schedule(names, 14.0, method), fo.schedule(names, 14.0, method, start=7.0)
     np.testing.assert_allclose(begin.time, later.time, atol=1e-9)
     assert later.start is None
@@ -146,7 +143,7 @@ def test_plain_clocks_begin_on_a_monday() -> None:
 
 @pytest.mark.parametrize("begin", [datetime(2026, 3, 23, tzinfo=UTC), datetime(2026, 10, 19, 12, tzinfo=UTC)])
 def test_local_hours_stay_when_the_clock_changes(begin: datetime) -> None:
-    profile = WeeklyProfile(OFFICE, origin=begin, time_zone="Europe/Berlin")
+    profile = fo.WeeklyProfile(OFFICE, origin=begin, time_zone="Europe/Berlin")
     rates = {f"{k:02}": 1.0 / 7.0 if k < 20 else 1.0 for k in range(40)}
     plan = fo.schedule({**rates, "zz": 0.13}, 21.0, Periodic(profile), start=begin)
     table = plan.to_frame()
@@ -161,7 +158,7 @@ def test_local_hours_stay_when_the_clock_changes(begin: datetime) -> None:
 
 
 def test_slots_prefer_the_hours_of_a_profile() -> None:
-    profile = WeeklyProfile(OFFICE, origin=MONDAY)
+    profile = fo.WeeklyProfile(OFFICE, origin=MONDAY)
     slots = SlotAssignment(slot=1.0 / 24.0, capacity=1, preferred=Periodic(profile))
     names, begin = {f"{k:02}": 1.0 / 7.0 for k in range(20)}, MONDAY + timedelta(days=3)
     plan, wanted = (fo.schedule(names, 7.0, method, start=begin) for method in (slots, Periodic(profile)))
@@ -171,20 +168,20 @@ def test_slots_prefer_the_hours_of_a_profile() -> None:
 
 
 def test_ill_scaled_and_degenerate_rates() -> None:
-    method = Periodic(WeeklyProfile(OFFICE, time_unit="hour"))
+    method = Periodic(fo.WeeklyProfile(OFFICE, time_unit="hour"))
     rates = np.array([0.0, 1e-6, 1e4, 1.0 / 7.0, 1.0 / 7.0 * (1.0 + 1e-9), 1e-300])
     source, time = method.times(rates, 10.0)
     assert np.all((time >= 0.0) & (time < 10.0))
     assert np.all(np.diff(time) >= 0.0)
     assert np.count_nonzero(source == 2) in (100_000, 99_999)
-    assert Periodic(WeeklyProfile(OFFICE), np.inf).times(np.array([1.0 / 7.0] * 5), 7.0)[1].size == 5
+    assert Periodic(fo.WeeklyProfile(OFFICE), np.inf).times(np.array([1.0 / 7.0] * 5), 7.0)[1].size == 5
     assert method.times(np.array([0.0]), 5.0)[1].size == 0
 
 
 def test_what_is_refused() -> None:
-    dated = Periodic(WeeklyProfile(OFFICE, origin=MONDAY))
+    dated = Periodic(fo.WeeklyProfile(OFFICE, origin=MONDAY))
     refused("does not know when it begins", fo.schedule, {"a": 1.0}, 7.0, dated)
-    refused(r"load_limit is 0\.5", Periodic, WeeklyProfile(OFFICE), 0.5)
+    refused(r"load_limit is 0\.5", Periodic, fo.WeeklyProfile(OFFICE), 0.5)
     refused("profile is of type list", Periodic, [1.0], error=TypeError)
     refused("start is of type float", fo.schedule, {"a": 1.0}, 7.0, start=3.0, error=TypeError)
     assert repr(dated) == "Periodic(WeeklyProfile(168 bins of a week), 2)"

@@ -1,7 +1,5 @@
 """Derived numerics of every named objective against kernel and mpmath, and at work in users' objectives."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -94,9 +92,8 @@ def test_the_declared_form_has_the_kernels_numbers(name: str) -> None:
     kernel = (sized.signalled_kernel if signalled else sized.kernel)(sources)
     numerics = derived(sized, sources, signalled=signalled)
     assert kernel is not None
-    assert numerics is not None
     rates = RATIOS[chosen] * sources.change_rate
-    cost, marginal, _ = numerics.jet(rates)
+    cost, marginal, _ = present(numerics).jet(rates)
     close(marginal, kernel.marginal(rates), 10.0 * tolerance if tolerance > EXACT else tolerance)
     ones = [sources.take(np.array([k])) for k in range(len(sources))]
     lost = kernel.cost(rates)

@@ -1,7 +1,5 @@
 """Laminar groups, bundles and tangents."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -23,6 +21,7 @@ from tests.compiled import test_extreme_arguments
 from tests.contracts.discovery import objectives
 from tests.ground_truth.named import HARMONIC, chosen, present
 from tests.ground_truth.nested_truth import Bools, Floats, tree_of
+from tests.ground_truth.strata import matrix
 
 
 def rows_of(member: Bools, cost: Floats, scale: Floats) -> Rows:
@@ -186,8 +185,7 @@ def drawn(seed: int, name: str, *, ill: bool) -> tuple[BundledNumerics, Floats, 
     return BundledNumerics(each, bundles, typical), w, d, codes, price
 
 
-@pytest.mark.parametrize("name", ["harmonic", "delay", "binary"])
-@pytest.mark.parametrize("seed", range(8))
+@matrix(name=["harmonic", "delay", "binary"], seed=range(8))
 def test_best_responses_of_bundles_are_roots_of_their_marginal_values(name: str, seed: int) -> None:
     numerics, w, d, codes, price = drawn(seed, name, ill=seed % 2 == 1)
     expected = roots(name, w, d, codes, price)
@@ -258,8 +256,7 @@ def test_declared_expressions_hold_at_any_scale(cases: Any) -> None:  # noqa: AN
             assert looked_at(numerics, near) is None, expression
 
 
-@pytest.mark.parametrize("wrong", [0.0, -1.0, 0.99, 1.01, 100.0])
-@pytest.mark.parametrize("n", [1, 2, FEW + 100])
+@matrix(wrong=[0.0, -1.0, 0.99, 1.01, 100.0], n=[1, 2, FEW + 100])
 def test_one_wrong_slope_among_many_is_found(n: int, wrong: float) -> None:
     """Up or down, of few sources: both sides are looked at. Of many, a share of them is wrong."""
     change_rate = np.full(n, 2.0)

@@ -1,7 +1,5 @@
 """Lower hulls of costs, also of conditional fetches."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -18,7 +16,7 @@ from freshopt.separable.hull_numerics import HullNumerics
 from freshopt.separable.kernel import Numerics
 from tests.ground_truth.hull_truth import NAMES, Floats, Grid, Savings
 from tests.ground_truth.named import BINARY_PERIODIC, DELAY_PERIODIC, HARMONIC_PERIODIC, present
-from tests.ground_truth.strata import rare
+from tests.ground_truth.strata import matrix, rare
 
 OBJECTIVES = {
     "delay": DELAY_PERIODIC,
@@ -31,8 +29,7 @@ BOUNDS = [(0.0, np.inf), (0.05, 0.9), (1 / 7, 1 / 7), (0.0, 1 / 7), (1 / 28, 1.0
 
 def numerics(name: str, sources: fo.Sources, profile: Savings) -> Numerics:
     found, _ = numerics_of(PhasedObjective(OBJECTIVES[name], profile), sources)
-    assert found is not None
-    return found
+    return present(found)
 
 
 def at(one: Numerics, method: str, values: Floats) -> Floats:
@@ -41,10 +38,7 @@ def at(one: Numerics, method: str, values: Floats) -> Floats:
     return found
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("bounds", BOUNDS)
-@pytest.mark.parametrize("change", [1e-6, 0.03, 0.3, 2.0, 1e4])
-@pytest.mark.sampled(4)
+@matrix(name=NAMES, bounds=BOUNDS, change=[1e-6, 0.03, 0.3, 2.0, 1e4], every=4)
 def test_the_hull_is_the_lower_hull_of_curve_and_points(
     name: str, bounds: tuple[float, float], change: float
 ) -> None:
@@ -178,8 +172,7 @@ def test_the_cost_is_concave_between_the_rates(periodic: bool) -> None:
     )
 
 
-@pytest.mark.parametrize("periodic", [False, True])
-@pytest.mark.parametrize("bounds", [(0.0, np.inf), *rare((0.7, np.inf), (0.0, 3.0), (0.7, 2.5))])
+@matrix(periodic=[False, True], bounds=[(0.0, np.inf), *rare((0.7, np.inf), (0.0, 3.0), (0.7, 2.5))])
 def test_segments_are_those_of_points_on_a_grid(periodic: bool, bounds: tuple[float, float]) -> None:
     e, ratio = np.array([0.2, 0.3]), np.array([900.0, 3000.0])
     low, high = bounds

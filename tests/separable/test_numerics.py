@@ -1,7 +1,5 @@
 """Kernels against the truth, programs and rows."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 import numpy as np
@@ -18,7 +16,7 @@ from tests.ground_truth import cell_truth as truth
 from tests.ground_truth.cases import REFRESHES, Floats, as_problem
 from tests.ground_truth.cell_truth import CURVES, DISCIPLINES, Wide, mp
 from tests.ground_truth.named import present
-from tests.ground_truth.strata import exhaustive, rare
+from tests.ground_truth.strata import exhaustive, matrix, rare
 from tests.ground_truth.tolerances import EXACT, SCALAR
 from tests.ground_truth.truth import instance
 
@@ -67,8 +65,7 @@ def test_definition_is_what_a_simulated_history_costs(curve: str, discipline: st
 
 
 @pytest.mark.parametrize(("curve", "discipline"), CELLS)
-@pytest.mark.parametrize("share", [0.05, 0.4, 1.0])
-@pytest.mark.sampled(4)
+@matrix(share=[0.05, 0.4, 1.0], every=4)
 def test_closed_form_is_the_definition(curve: str, discipline: str, share: float) -> None:
     definition = truth.cost_by_definition(curve, discipline, 3.0, 3.0 * share)
     assert abs(truth.cost(curve, discipline, 3.0, 3.0 * share) - definition) <= 1e-25 * (1 + definition)
@@ -143,8 +140,7 @@ def test_kernels_of_requests_and_attempts_are_the_truth(
     require_truth(numerics, rates, curve, discipline, d, success, asked)
 
 
-@pytest.mark.parametrize("curve", ["count", *rare(*CURVES[:2])])
-@pytest.mark.parametrize("window", [0.4, *rare(np.inf)])
+@matrix(curve=["count", *rare(*CURVES[:2])], window=[0.4, *rare(np.inf)])
 def test_windows_of_the_truth_are_their_definition(curve: str, window: float) -> None:
     for rate in (0.3, 1.2, 6.9):
         own = curve, "on request", 3.0, rate, 1.0, 7.0, window
@@ -156,8 +152,7 @@ def test_windows_of_the_truth_are_their_definition(curve: str, window: float) ->
             assert abs(fast - exact) <= 1e-14 * exact
 
 
-@pytest.mark.parametrize("curve", [*rare("harmonic"), "binary", "count"])
-@pytest.mark.parametrize("window", [0.4, *rare(1e-5, 30.0, np.inf)])
+@matrix(curve=[*rare("harmonic"), "binary", "count"], window=[0.4, *rare(1e-5, 30.0, np.inf)])
 def test_kernels_of_windows_are_the_truth(curve: str, window: float) -> None:
     d, rates = 3.7, np.append(np.logspace(-8.0, 0.8, 10), 6.99)
     problem = instance(curve, "on request", np.full(len(rates), d), 1.0, asked=7.0, window=window)
@@ -201,8 +196,7 @@ def test_inverse_marginals_solve_the_exact_equation(curve: str, discipline: str)
     assert np.all(np.abs(back - price) <= 8e-16 * price + np.spacing(w / d) * (curve == "binary"))
 
 
-@pytest.mark.parametrize("kind", [AccumulatedDelay, BinaryFreshness, HarmonicStaleness])
-@pytest.mark.parametrize("discipline", ["poisson", "periodic"])
+@matrix(kind=[AccumulatedDelay, BinaryFreshness, HarmonicStaleness], discipline=["poisson", "periodic"])
 def test_extremes_of_price_and_rate(kind: type, discipline: str) -> None:
     objective = kind(refresh=REFRESHES[discipline])
     kernel = objective.kernel(Sources([1e-98, 1.0, 1e100]))

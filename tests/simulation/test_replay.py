@@ -1,7 +1,5 @@
 """Replays: five changes by hand, windows, requests, signals, and what every discipline predicts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,35 +10,16 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.modelling.objective import Refresh
-from freshopt.problems import (
-    AccumulatedDelay,
-    Age,
-    BinaryFreshness,
-    ExpectedPenalty,
-    HarmonicStaleness,
-    PollingKnapsack,
-    PowerCost,
-    SynchronizationCost,
-)
-from freshopt.scheduling import (
-    Carousel,
-    DiscreteCounts,
-    EarliestDeadline,
-    Greedy,
-    Periodic,
-    PoissonArrivals,
-    Schedule,
-)
+from freshopt import problems
 from freshopt.scheduling.expected_cost import expected_value
-from freshopt.simulation import Replay
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 OBJECTIVES: dict[str, type[Any]] = {
-    "binary": BinaryFreshness,
-    "harmonic": HarmonicStaleness,
-    "delay": AccumulatedDelay,
-    "age": Age,
+    "binary": problems.BinaryFreshness,
+    "harmonic": problems.HarmonicStaleness,
+    "delay": problems.AccumulatedDelay,
+    "age": problems.Age,
 }
 POISSON, PERIODIC = fo.Refresh.POISSON, fo.Refresh.PERIODIC
 
@@ -58,8 +37,8 @@ def five_events() -> fo.World:
 def test_five_events_by_hand() -> None:
     # Refreshed at 14 and at 16, with the change there: after it. Stale 11..14, 15..16 and 16.5..20 of 10..20;
     # two changes missed in 12..14, else one. Source 1 is there, and fresh, for 6 of the 10 days.
-    plan = Schedule([0, 1, 0], [4.0, 5.0, 6.0], horizon=10.0, rates=[0.2, 0.1], names=["a", "b"])
-    root = ExpectedPenalty(np.sqrt)
+    plan = fo.Schedule([0, 1, 0], [4.0, 5.0, 6.0], horizon=10.0, rates=[0.2, 0.1], names=["a", "b"])
+    root = problems.ExpectedPenalty(np.sqrt)
     found = fo.replay(plan, five_events(), importance=[3.0, 1.0], objective=root)
     whole = 3.0 * 10.0 + 1.0 * 6.0
     by_hand = {
@@ -87,7 +66,7 @@ def test_five_events_by_hand() -> None:
 def test_an_origin_a_later_window_and_an_end_for_each_source() -> None:
     # From 11.5 on, fresh then; the change at 12 is missed until 14. What counts begins at 13 and ends at 15.5
     # for source 0 (stale 13..14 and 15..15.5) and at 16 for source 1.
-    plan = Schedule([0], [2.5], horizon=20.0, rates=[0.1, 0.0])
+    plan = fo.Schedule([0], [2.5], horizon=20.0, rates=[0.1, 0.0])
     found = fo.replay(plan, five_events(), origin=11.5, skip=1.5, end=[15.5, 16.0])
     assert found.per_source["binary"] == pytest.approx([1.5 / 2.5, 0.0], rel=EXACT)
     assert found.per_source["age"] == pytest.approx([(2.0**2 - 1.0 + 0.5**2) / 2.0 / 2.5, 0.0], rel=EXACT)
@@ -102,7 +81,7 @@ def test_an_origin_a_later_window_and_an_end_for_each_source() -> None:
 
 def test_given_requests_meet_the_copy_that_there_is() -> None:
     # Fresh 10..11, 14..15, 16..16.5; a request at a refresh (14, 16) comes after it, at a change (11) too.
-    plan = Schedule([0, 0], [4.0, 6.0], horizon=10.0, rates=[0.2, 0.0])
+    plan = fo.Schedule([0, 0], [4.0, 6.0], horizon=10.0, rates=[0.2, 0.0])
     times = [10.5, 11.0, 13.0, 14.0, 14.9, 15.5, 16.0, 16.4, 19.0, 25.0, 13.0, 15.0]
     who = [0] * 10 + [1] * 2  # the last of source 0 comes too late, the first of source 1 too early
     found = fo.replay(plan, five_events(), requests=(who, times))
@@ -114,7 +93,7 @@ def test_given_requests_meet_the_copy_that_there_is() -> None:
 def test_requests_of_a_poisson_process_see_time_averages() -> None:
     rng = np.random.default_rng(4)
     sources = fo.Sources(rng.lognormal(0.0, 1.0, 200), rng.pareto(1.5, 200) + 1.0)
-    plan = fo.schedule(dict(enumerate(np.full(200, 1.0))), 50.0, Periodic())
+    plan = fo.schedule(dict(enumerate(np.full(200, 1.0))), 50.0, fo.scheduling.Periodic())
     found = fo.replay(plan, fo.World.poisson(sources, seed=2), skip=5.0, requests=200_000)
     seen, average = found.costs["requests"], found.costs["binary"]
     # Both look at the same copies, so that only the sampling of the requests is between them.
@@ -133,18 +112,16 @@ def instance(kind: str, refresh: fo.Refresh, *, signalled: npt.ArrayLike = False
 
 def methods(problem: fo.Problem) -> dict[str, Any]:
     return {
-        "periodic": Periodic(),
-        "poisson": PoissonArrivals(seed=5),
-        "carousel": Carousel(),
-        "deadline": EarliestDeadline(),
-        "greedy": Greedy(problem),
-        "counts": DiscreteCounts(problem),
+        "periodic": fo.scheduling.Periodic(),
+        "poisson": fo.scheduling.PoissonArrivals(seed=5),
+        "carousel": fo.scheduling.Carousel(),
+        "deadline": fo.scheduling.EarliestDeadline(),
+        "greedy": fo.scheduling.Greedy(problem),
+        "counts": fo.scheduling.DiscreteCounts(problem),
     }
 
 
-@pytest.mark.parametrize("kind", OBJECTIVES)
-@pytest.mark.parametrize("method", ["periodic", "poisson", "carousel", "deadline", "greedy", "counts"])
-@pytest.mark.sampled(5)
+@matrix(kind=OBJECTIVES, method=["periodic", "poisson", "carousel", "deadline", "greedy", "counts"], every=5)
 def test_what_a_schedule_predicts_is_what_it_costs(kind: str, method: str) -> None:
     problem = instance(kind, PERIODIC)
     rates = fo.solve(problem).rates if method != "poisson" else np.full(300, 0.8)
@@ -158,8 +135,7 @@ def test_what_a_schedule_predicts_is_what_it_costs(kind: str, method: str) -> No
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("kind", OBJECTIVES)
-@pytest.mark.parametrize("refresh", [POISSON, PERIODIC])
+@matrix(kind=OBJECTIVES, refresh=[POISSON, PERIODIC])
 def test_what_a_solution_predicts_is_what_its_discipline_costs_in_the_long_run(
     kind: str, refresh: fo.Refresh
 ) -> None:
@@ -169,7 +145,9 @@ def test_what_a_solution_predicts_is_what_its_discipline_costs_in_the_long_run(
     problem = instance(kind, refresh, signalled=half if mixed else False)
     solution = fo.solve(problem)
     # Poisson refreshes have other times in each run, signals other coins.
-    plan = fo.schedule(solution, 120.0, PoissonArrivals() if refresh is POISSON else Periodic())
+    plan = fo.schedule(
+        solution, 120.0, fo.scheduling.PoissonArrivals() if refresh is POISSON else fo.scheduling.Periodic()
+    )
     found = fo.replay(plan, fo.World.poisson(problem.sources, seed=10), skip=60.0)
     assert (found.on_signal > 0) == mixed
     cost = found.of(problem.objective)
@@ -180,25 +158,25 @@ def test_what_a_solution_predicts_is_what_its_discipline_costs_in_the_long_run(
 @pytest.mark.exhaustive
 def test_costs_of_the_copys_age_are_the_expected_value_itself() -> None:
     sources = fo.Sources([1.0, 2.0, 3.0], [1.0, 5.0, 2.0])
-    power = SynchronizationCost(PowerCost(scale=[1.0, 2.0, 0.5], exponent=0.5))
-    plan = fo.schedule({"a": 1.0, "b": 2.0, "c": 0.0}, 7.3, PoissonArrivals(seed=1))
+    power = problems.SynchronizationCost(problems.PowerCost(scale=[1.0, 2.0, 0.5], exponent=0.5))
+    plan = fo.schedule({"a": 1.0, "b": 2.0, "c": 0.0}, 7.3, fo.scheduling.PoissonArrivals(seed=1))
     found = fo.replay(plan, fo.World.poisson(sources, seed=1), objective=power, runs=2, redraw=False)
     assert found.of(power).value == pytest.approx(expected_value(plan, power, sources), rel=SCALAR)
     assert found.of(power).error == 0.0
     # Drawn anew, the times alone make the cost vary: by hand from two schedules.
-    other = fo.schedule({"a": 1.0, "b": 2.0, "c": 0.0}, 7.3, PoissonArrivals(seed=2))
+    other = fo.schedule({"a": 1.0, "b": 2.0, "c": 0.0}, 7.3, fo.scheduling.PoissonArrivals(seed=2))
     pair = [expected_value(each, power, sources) for each in (plan, other)]
     again = fo.replay(plan, fo.World.poisson(sources, seed=1), objective=power, runs=2)
     assert again.of(power).value == pytest.approx(sum(pair) / 2.0, rel=SCALAR)
     assert again.of(power).error > 0.0
-    root = ExpectedPenalty(lambda m: np.asarray(m))
+    root = problems.ExpectedPenalty(lambda m: np.asarray(m))
     same = fo.replay(plan, fo.World.poisson(sources, seed=1), objective=root)
-    assert same.of(root) == same.of(AccumulatedDelay(Refresh.POISSON))
+    assert same.of(root) == same.of(problems.AccumulatedDelay(fo.Refresh.POISSON))
 
 
 def test_a_share_of_signals_is_crawled_at_equal_numbers_beside_equal_gaps() -> None:
     sources = fo.Sources([3.0, 3.0, 3.0], signalled=[True, True, False])
-    plan = Schedule([2], [50.0], 100.0, rates=[1.5, 3.0, 0.01], crawl_probability=[0.5, 1.0, np.nan])
+    plan = fo.Schedule([2], [50.0], 100.0, rates=[1.5, 3.0, 0.01], crawl_probability=[0.5, 1.0, np.nan])
     found = fo.replay(plan, fo.World.poisson(sources, seed=3), runs=1)
     assert found.per_source["binary"][1] == 0.0
     assert abs(found.per_source["binary"][0] - 0.5) < 0.1
@@ -206,8 +184,8 @@ def test_a_share_of_signals_is_crawled_at_equal_numbers_beside_equal_gaps() -> N
     changes = np.diff(offsets)
     assert found.refreshes == found.on_signal + 1.0
     assert abs(found.on_signal - changes[1] - 0.5 * changes[0]) <= 0.5
-    random = fo.schedule({"a": 1.5, "b": 3.0, "c": 0.01}, 100.0, PoissonArrivals(seed=1))
-    drawn = Schedule(
+    random = fo.schedule({"a": 1.5, "b": 3.0, "c": 0.01}, 100.0, fo.scheduling.PoissonArrivals(seed=1))
+    drawn = fo.Schedule(
         plan.source,
         plan.time,
         100.0,
@@ -238,8 +216,12 @@ def test_a_share_of_signals_is_crawled_at_equal_numbers_beside_equal_gaps() -> N
         (lambda p, w: fo.replay(p, w, skip=99.0), fo.SourceDataError, "nothing is left to count"),
         (lambda p, w: fo.replay(p, w, runs=2), fo.SourceDataError, "happened once"),
         (lambda p, w: fo.replay(p, w, importance=0.0), fo.SourceDataError, "not all 0"),
-        (lambda p, w: fo.replay(p, w, objective=PollingKnapsack()), fo.ObjectiveError, "cannot be measured"),
-        (lambda p, w: fo.replay(p, w).of(PollingKnapsack()), fo.ObjectiveError, "was not measured"),
+        (
+            lambda p, w: fo.replay(p, w, objective=problems.PollingKnapsack()),
+            fo.ObjectiveError,
+            "cannot be measured",
+        ),
+        (lambda p, w: fo.replay(p, w).of(problems.PollingKnapsack()), fo.ObjectiveError, "was not measured"),
         (
             lambda p, w: fo.replay(p, w, requests=([0], [99.0])),
             fo.SourceDataError,
@@ -248,22 +230,24 @@ def test_a_share_of_signals_is_crawled_at_equal_numbers_beside_equal_gaps() -> N
         (lambda p, w: fo.replay(p, w, requests=([7], [11.0])), fo.SourceDataError, r"range over 7\.\.7"),
         (lambda p, w: fo.replay(p, w, requests=([0, 1], [1.0])), fo.SourceDataError, "Give each both"),
         (
-            lambda _, w: fo.replay(Schedule([], [], 1.0, [1.0, 1.0], names=["a", "c"]), w),
+            lambda _, w: fo.replay(fo.Schedule([], [], 1.0, [1.0, 1.0], names=["a", "c"]), w),
             fo.SourceDataError,
             "source 1 is 'c' in the schedule and 'b' in the world",
         ),
         (
-            lambda _, w: fo.replay(Schedule([], [], 1.0, [1.0, 1.0], time_unit="hour"), w),
+            lambda _, w: fo.replay(fo.Schedule([], [], 1.0, [1.0, 1.0], time_unit="hour"), w),
             fo.SourceDataError,
             "counts hours, the world days",
         ),
         (
-            lambda _, w: fo.replay(Schedule([], [], 1.0, [1.0, 1.0], crawl_probability=[np.nan, 0.5]), w),
+            lambda _, w: fo.replay(fo.Schedule([], [], 1.0, [1.0, 1.0], crawl_probability=[np.nan, 0.5]), w),
             fo.SourceDataError,
             "waits for signals of source 1",
         ),
     ],
 )
-def test_refusals(call: Callable[[Schedule, fo.World], Replay], error: type[Exception], message: str) -> None:
+def test_refusals(
+    call: Callable[[fo.Schedule, fo.World], fo.Replay], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
-        call(Schedule([0], [4.0], horizon=10.0, rates=[0.1, 0.0]), five_events())
+        call(fo.Schedule([0], [4.0], horizon=10.0, rates=[0.1, 0.0]), five_events())

@@ -1,7 +1,5 @@
 """Replays of caches with lifetimes: by hand, against the formulas, compiled as in NumPy, and paired."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import pairwise
@@ -10,24 +8,15 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.errors import ObjectiveError, SourceDataError
-from freshopt.problems import (
-    AccumulatedDelay,
-    Age,
-    BinaryFreshness,
-    ExpectedPenalty,
-    HarmonicStaleness,
-    PowerCost,
-    SynchronizationCost,
-)
 from freshopt.simulation import compare_lifetimes
 from freshopt.simulation.loops import Asked
 from freshopt.simulation.request_replay import met
 from freshopt.solvers import LifetimeRule
 from tests.ground_truth.cost_truth import Floats
+from tests.ground_truth.refusals import refused
 
 ON_REQUEST = fo.Refresh.ON_REQUEST
-FRESH = BinaryFreshness(ON_REQUEST)
+FRESH = fo.problems.BinaryFreshness(ON_REQUEST)
 
 
 def two(bandwidth: float = 0.4) -> fo.Solution:
@@ -81,10 +70,10 @@ def test_a_window_of_requests() -> None:
     "objective",
     [
         FRESH,
-        HarmonicStaleness(ON_REQUEST),
-        AccumulatedDelay(ON_REQUEST),
-        Age(ON_REQUEST),
-        SynchronizationCost(PowerCost(1.0, 0.5), ON_REQUEST),
+        fo.problems.HarmonicStaleness(ON_REQUEST),
+        fo.problems.AccumulatedDelay(ON_REQUEST),
+        fo.problems.Age(ON_REQUEST),
+        fo.problems.SynchronizationCost(fo.problems.PowerCost(1.0, 0.5), ON_REQUEST),
     ],
     ids=repr,
 )
@@ -192,7 +181,7 @@ def test_a_comparison_is_paired() -> None:
     assert difference.error < apart
     assert difference.value == pytest.approx(alone[1].value - alone[0].value, abs=4.0 * apart)
     # A cost is minimised: less fares better, and the optimum's difference to a rule is negative.
-    delay = fo.Problem(AccumulatedDelay(ON_REQUEST), sources, bandwidth=problem.bandwidth)
+    delay = fo.Problem(fo.problems.AccumulatedDelay(ON_REQUEST), sources, bandwidth=problem.bandwidth)
     rule = {"one": fo.solve(delay, LifetimeRule(), certify=False), "optimal": fo.solve(delay)}
     assert compare_lifetimes(rule, world, skip=50.0, end=150.0)["optimal"].value < 0.0
 
@@ -229,31 +218,27 @@ def test_a_source_that_is_never_fetched_and_one_that_always_is() -> None:
 
 def test_refusals() -> None:
     solution = two()
-    with pytest.raises(SourceDataError, match=r"world has no requests.*World.on_request"):
+    with pytest.raises(fo.SourceDataError, match=r"world has no requests.*World.on_request"):
         fo.replay(solution, fo.World.poisson(solution.problem.sources, seed=1))
     world = fo.World.on_request(solution.problem.sources, seed=1)
-    with pytest.raises(SourceDataError, match=r"origin is for schedules"):
-        fo.replay(solution, world, origin=3.0)
-    with pytest.raises(SourceDataError, match=r"solution is for 2 sources per day, the world has 1"):
+    refused(r"origin is for schedules", fo.replay, solution, world, origin=3.0)
+    with pytest.raises(fo.SourceDataError, match=r"solution is for 2 sources per day, the world has 1"):
         fo.replay(solution, fo.World.on_request(fo.Sources(1.0, request_rate=1.0), seed=1))
-    with pytest.raises(SourceDataError, match=r"sources have no request rates"):
-        fo.World.on_request(fo.Sources(1.0), seed=1)
-    with pytest.raises(SourceDataError, match=r"nothing is left to count"):
-        fo.replay(solution, world, skip=9.0, end=8.0)
-    with pytest.raises(SourceDataError, match=r"changes to draw"):
-        fo.replay(solution, world, end=1e12)
-    with pytest.raises(ObjectiveError, match=r"cannot be measured"):
+    refused(r"sources have no request rates", fo.World.on_request, fo.Sources(1.0), seed=1)
+    refused(r"nothing is left to count", fo.replay, solution, world, skip=9.0, end=8.0)
+    refused(r"changes to draw", fo.replay, solution, world, end=1e12)
+    with pytest.raises(fo.ObjectiveError, match=r"cannot be measured"):
         fo.replay(solution, world, objective=fo.problems.PollingKnapsack())
-    with pytest.raises(SourceDataError, match=r"1 solutions to compare"):
-        compare_lifetimes({"a": solution}, world)
+    refused(r"1 solutions to compare", compare_lifetimes, {"a": solution}, world)
     empty = fo.World.on_request(
         solution.problem.sources, 1, requests={"source": [0], "time": [1.0]}, horizon=5.0
     )
-    with pytest.raises(SourceDataError, match=r"no requests in the window"):
-        fo.replay(solution, empty, skip=2.0)
-    periodic = fo.solve(fo.Problem(BinaryFreshness(fo.Refresh.PERIODIC), fo.Sources([1.0]), bandwidth=1.0))
+    refused(r"no requests in the window", fo.replay, solution, empty, skip=2.0)
+    periodic = fo.solve(
+        fo.Problem(fo.problems.BinaryFreshness(fo.Refresh.PERIODIC), fo.Sources([1.0]), bandwidth=1.0)
+    )
     with pytest.raises(TypeError, match=r"schedule is of type Solution.*refreshed on request"):
         fo.replay(periodic, world)
-    penalty = ExpectedPenalty(np.sqrt)
+    penalty = fo.problems.ExpectedPenalty(np.sqrt)
     counted = fo.replay(solution, world, end=100.0, runs=2, objective=penalty)
     assert counted.costs["binary"].value < counted.costs[repr(penalty)].value + 1.0

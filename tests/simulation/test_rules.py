@@ -1,7 +1,5 @@
 """Rules of crawlers, held to what their programs compute: transcribed one source at a time, not in arrays."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Integrated costs: by hand on five events, by definition, and against expected costs in the long run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import pairwise

@@ -5,8 +5,6 @@ and the mean 0. Predictions are expectations at that very horizon, or where ther
 the seeds. The bounds allow for the number of seeds: chi-square quantiles of level 10⁻⁴ around the band.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,7 +19,7 @@ from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicSt
 from freshopt.scheduling import Carousel, Periodic, PoissonArrivals
 from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.schedule import Method
-from freshopt.simulation import Replay
+from tests.ground_truth.strata import matrix
 
 OBJECTIVES = {"binary": BinaryFreshness, "harmonic": HarmonicStaleness, "delay": AccumulatedDelay, "age": Age}
 N, HORIZON, SKIP = 30, 60.0, 10.0
@@ -33,7 +31,7 @@ SKEWED = 0.15
 class Cell(NamedTuple):
     """A replay for each seed, and what its costs are expected to be, where that is known."""
 
-    replay: Callable[[int], Replay]
+    replay: Callable[[int], fo.Replay]
     expected: dict[str, float] | None
     costs: tuple[str, ...] = tuple(OBJECTIVES)
 
@@ -75,7 +73,7 @@ def poisson_times(n: int = N) -> Cell:
     """Refresh times, changes and requests are random."""
     many, rho = sources(n), rates_of(n)
 
-    def replayed(seed: int) -> Replay:
+    def replayed(seed: int) -> fo.Replay:
         plan = fo.schedule(dict(enumerate(rho)), HORIZON, PoissonArrivals(seed))
         return fo.replay(plan, fo.World.poisson(many, seed), skip=SKIP, requests=3000, seed=seed)
 
@@ -88,7 +86,7 @@ def given_times(method: Method, n: int = N, requests: int | None = 3000) -> Cell
     plan = fo.schedule(dict(enumerate(rates_of(n))), HORIZON, method)
     expected = {name: expected_value(plan, kind(PERIODIC), many) for name, kind in OBJECTIVES.items()}
 
-    def replayed(seed: int) -> Replay:
+    def replayed(seed: int) -> fo.Replay:
         world = fo.World.poisson(many, seed)
         return fo.replay(plan, world, requests=requests, seed=seed, redraw=False)
 
@@ -99,7 +97,7 @@ def given_times(method: Method, n: int = N, requests: int | None = 3000) -> Cell
 def rates_that_jump() -> Cell:
     many, rho = sources(), rates_of()
 
-    def replayed(seed: int) -> Replay:
+    def replayed(seed: int) -> fo.Replay:
         plan = fo.schedule(dict(enumerate(rho)), HORIZON, PoissonArrivals(seed))
         later = many.change_rate[None, ::-1]
         return fo.replay(plan, fo.World.poisson(many, seed, times=[30.0], change_rate=later))
@@ -114,7 +112,7 @@ def on_signal(kind: str) -> Cell:
     solution = fo.solve(problem)
     plan = fo.schedule(solution, HORIZON, PoissonArrivals(1))
 
-    def replayed(seed: int) -> Replay:
+    def replayed(seed: int) -> fo.Replay:
         return fo.replay(plan, fo.World.poisson(many, seed), skip=SKIP, seed=seed)
 
     return Cell(replayed, {kind: solution.value}, (kind,))
@@ -123,7 +121,7 @@ def on_signal(kind: str) -> Cell:
 def recorded(method: Callable[[int], Method]) -> Cell:
     """One history of sources that are a sample: other sources, with other changes, for each seed."""
 
-    def replayed(seed: int) -> Replay:
+    def replayed(seed: int) -> fo.Replay:
         many = sources(60, seed=seed)
         offsets, time = fo.World.poisson(many, seed).events(0.0, HORIZON)
         events = {"source": np.repeat(np.arange(60), np.diff(offsets)), "time": time}
@@ -144,7 +142,7 @@ def noisy(*, greedy: bool) -> Cell:
     if not greedy:
         rule = problem.objective.thresholds(solution.rates, many)  # type: ignore[attr-defined]
 
-    def replayed(seed: int) -> Replay:
+    def replayed(seed: int) -> fo.Replay:
         end = 15.0 if greedy else HORIZON
         return replay_signals(
             rule,
@@ -211,9 +209,7 @@ def test_all_errors_are_as_large_as_deviations_are(cell: str) -> None:
     require_calibrated(make(), seeds)
 
 
-@pytest.mark.parametrize("change_rate", [0.05, 1.0, 4.0])
-@pytest.mark.parametrize("rate", [0.1, 1.0, 3.0])
-@pytest.mark.sampled(3)
+@matrix(change_rate=[0.05, 1.0, 4.0], rate=[0.1, 1.0, 3.0], every=3)
 def test_the_beginning_lowers_costs_by_no_more_than_is_said(change_rate: float, rate: float) -> None:
     costs = under_poisson_refreshes(fo.Sources([change_rate]), np.array([rate]), skip=1e-6)
     limits = {

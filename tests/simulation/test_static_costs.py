@@ -1,7 +1,5 @@
 """Exact costs of static rates in known changes, against simulations over many phases and ages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -19,6 +17,7 @@ from freshopt.problems import (
     SynchronizationCost,
 )
 from freshopt.simulation.static_costs import ChangeWindow, age_law, has_static_cost, static_costs
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 PERIODIC, POISSON = fo.Refresh.PERIODIC, fo.Refresh.POISSON
@@ -75,9 +74,7 @@ OBJECTIVES = {
 }
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
-@pytest.mark.parametrize("refresh", [PERIODIC, POISSON])
-@pytest.mark.sampled(5)
+@matrix(name=OBJECTIVES, refresh=[PERIODIC, POISSON], every=5)
 def test_costs_are_means_over_phases_and_ages(name: str, refresh: fo.Refresh) -> None:
     found = static_costs(window(), RATES, OBJECTIVES[name](refresh))
     expected = [brute(name, k, refresh) for k in range(4)]
@@ -98,8 +95,7 @@ def test_a_copy_that_is_never_refreshed_is_as_old_as_the_record() -> None:
     assert values == pytest.approx([5.0, 5.0, 5.0, 12.5], rel=EXACT)
 
 
-@pytest.mark.parametrize("refresh", [PERIODIC, POISSON])
-@pytest.mark.parametrize("rate", [1e-6, 1e-3, 0.4, 30.0, 1e4])
+@matrix(refresh=[PERIODIC, POISSON], rate=[1e-6, 1e-3, 0.4, 30.0, 1e4])
 def test_integrals_of_the_laws(refresh: fo.Refresh, rate: float) -> None:
     law = age_law(refresh)
     scale = 1.0 / rate

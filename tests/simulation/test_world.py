@@ -1,7 +1,5 @@
 """Worlds: changes with the right law, the same whoever looks, compiled or not, recorded or drawn."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from typing import Any
@@ -15,6 +13,7 @@ import freshopt as fo
 from freshopt.numerics.random_streams import exponentials
 from freshopt.simulation import SimulatedCrawler
 from freshopt.simulation.change_processes import PoissonChanges
+from tests.ground_truth.refusals import present, refused
 from tests.ground_truth.tolerances import EXACT
 
 WORD = 2**64 - 1
@@ -189,8 +188,7 @@ def test_from_events_sorts_counts_and_cuts() -> None:
     assert offsets.tolist() == [0, 0, 2, 3, 3]
     assert time.tolist() == [2.0, 5.0, 1.0]
     by_frame = fo.World.from_events(pl.DataFrame(events))
-    assert by_frame.names is not None
-    assert by_frame.names.tolist() == ["a", "b", "c"]
+    assert present(by_frame.names).tolist() == ["a", "b", "c"]
     assert by_frame.horizon == 9.0
     assert SimulatedCrawler(fo.World.from_events(events, start=2.0)).clock == 2.0
     early = fo.World.from_events({"source": [0], "time": [-3.0]})
@@ -225,8 +223,7 @@ def test_representations() -> None:
     ],
 )
 def test_what_makes_no_poisson_world(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(fo.SourceDataError, match=message):
-        fo.World.poisson(fo.Sources([1.0, 2.0]), **arguments)
+    refused(message, fo.World.poisson, fo.Sources([1.0, 2.0]), **arguments)
 
 
 @pytest.mark.parametrize(
@@ -250,10 +247,8 @@ def test_what_makes_no_poisson_world(arguments: dict[str, Any], message: str) ->
     ],
 )
 def test_what_makes_no_recorded_world(events: Any, arguments: dict[str, Any], message: str) -> None:  # noqa: ANN401
-    with pytest.raises(fo.SourceDataError, match=message):
-        fo.World.from_events(events, **arguments)
+    refused(message, fo.World.from_events, events, **arguments)
 
 
 def test_a_recorded_world_has_no_rates() -> None:
-    with pytest.raises(fo.SourceDataError, match="Estimate them from a crawl log"):
-        recorded(world(), 5.0).change_rate()
+    refused("Estimate them from a crawl log", recorded(world(), 5.0).change_rate)

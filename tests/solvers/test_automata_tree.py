@@ -1,7 +1,5 @@
 """The tree as a solver: how near it comes, what it refuses, and how it stands in a table of solvers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -15,18 +13,8 @@ from freshopt.problems import (
     SynchronizationCost,
 )
 from freshopt.solvers import AutomataTree, Uniform, WaterFilling
-from tests.ground_truth.named import (
-    AGE,
-    AGE_PERIODIC,
-    BINARY,
-    BINARY_PERIODIC,
-    DELAY,
-    DELAY_PERIODIC,
-    HARMONIC,
-    HARMONIC_PERIODIC,
-    POISSON,
-    present,
-)
+from tests.ground_truth import named
+from tests.ground_truth.named import present
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.strata import rare
 
@@ -38,8 +26,8 @@ CASES = [
     pytest.param(PollingKnapsack("materials"), fo.Sources(RATES), marks=pytest.mark.exhaustive),
     (PollingKnapsack("polls"), WEIGHTED),
     pytest.param(PollingKnapsack("materials"), WEIGHTED, marks=pytest.mark.exhaustive),
-    pytest.param(BINARY_PERIODIC, WEIGHTED, marks=pytest.mark.exhaustive),
-    (BINARY, WEIGHTED),
+    pytest.param(named.BINARY_PERIODIC, WEIGHTED, marks=pytest.mark.exhaustive),
+    (named.BINARY, WEIGHTED),
 ]
 
 
@@ -65,7 +53,7 @@ def test_it_comes_near_the_optimum_and_its_certificate_says_how_near(
 
 @pytest.mark.exhaustive
 def test_more_polls_are_nearer() -> None:
-    problem = fo.Problem(BINARY_PERIODIC, WEIGHTED, bandwidth=10.0)
+    problem = fo.Problem(named.BINARY_PERIODIC, WEIGHTED, bandwidth=10.0)
     gaps = []
     for polls in (4_000, 40_000, 400_000):
         proofs = [fo.solve(problem, AutomataTree(polls, seed)).certificate for seed in range(3)]
@@ -109,7 +97,7 @@ def test_in_a_table_of_solvers_it_is_judged_by_its_seeds() -> None:
             "and costs differ",
         ),
         (fo.Problem(PollingKnapsack(), fo.Sources([1.0, 2.0], 0.0), 1.0), "nothing to learn"),
-        (fo.Problem(BINARY, fo.Sources([1.0, 2.0], signalled=True), 1.0), "announce their changes"),
+        (fo.Problem(named.BINARY, fo.Sources([1.0, 2.0], signalled=True), 1.0), "announce their changes"),
     ],
 )
 def test_what_a_tree_cannot_do_is_refused(problem: fo.Problem, reason: str) -> None:
@@ -124,21 +112,21 @@ def test_settings_are_refused() -> None:
 
 
 def test_one_source_gets_everything() -> None:
-    for objective in (PollingKnapsack(), BINARY, BINARY_PERIODIC):
+    for objective in (PollingKnapsack(), named.BINARY, named.BINARY_PERIODIC):
         solution = fo.solve(fo.Problem(objective, fo.Sources([2.0]), bandwidth=3.0), AutomataTree(100))
         assert solution.rates.tolist() == [3.0]
         assert solution.status is fo.Status.OPTIMAL
 
 
 COSTS = [
-    HARMONIC,
-    *rare(HARMONIC_PERIODIC),
-    DELAY_PERIODIC,
-    *rare(DELAY),
-    AGE,
-    *rare(AGE_PERIODIC),
+    named.HARMONIC,
+    *rare(named.HARMONIC_PERIODIC),
+    named.DELAY_PERIODIC,
+    *rare(named.DELAY),
+    named.AGE,
+    *rare(named.AGE_PERIODIC),
     SynchronizationCost(PowerCost(1.0, 0.5)),
-    *rare(SynchronizationCost(PowerCost(2.0, 1.5, 3.0), POISSON)),
+    *rare(SynchronizationCost(PowerCost(2.0, 1.5, 3.0), named.POISSON)),
     *rare(SynchronizationCost(BinaryCost())),
 ]
 HOSTS = np.array(["a", "b", "c"])[np.arange(24) % 3]
@@ -155,7 +143,7 @@ def test_every_cost_is_learnt_to_a_few_percent(objective: fo.Objective) -> None:
     assert abs(solution.rates.sum() - problem.bandwidth) <= 1e-9 * problem.bandwidth
 
 
-@pytest.mark.parametrize("objective", [AGE_PERIODIC, HARMONIC], ids=str)
+@pytest.mark.parametrize("objective", [named.AGE_PERIODIC, named.HARMONIC], ids=str)
 @pytest.mark.sampled(2)
 def test_bounds_and_host_limits_are_kept_and_the_rest_is_optimal(objective: fo.Objective) -> None:
     """Each binds: without floors, ceilings and a host's limit the optimum is another."""
@@ -186,23 +174,23 @@ def test_neither_units_of_cost_nor_of_time_matter() -> None:
 
 
 def test_bounds_that_leave_nothing_to_learn_are_met() -> None:
-    floors = fo.Problem(AGE, fo.Sources([1.0, 2.0], min_rate=[1.0, 2.0]), bandwidth=3.0)
+    floors = fo.Problem(named.AGE, fo.Sources([1.0, 2.0], min_rate=[1.0, 2.0]), bandwidth=3.0)
     assert fo.solve(floors, AutomataTree(1000)).rates.tolist() == [1.0, 2.0]
-    ceilings = fo.Problem(AGE, fo.Sources([1.0, 2.0], max_rate=[1.0, 0.5]), bandwidth=3.0)
+    ceilings = fo.Problem(named.AGE, fo.Sources([1.0, 2.0], max_rate=[1.0, 0.5]), bandwidth=3.0)
     assert fo.solve(ceilings, AutomataTree(1000)).rates.tolist() == [1.0, 0.5]
 
 
 def test_bandwidth_that_limits_keep_from_use_is_not_polled() -> None:
     """Shares are of the polls that may be made: beyond them no feedback told the sources of a host apart."""
     sources = fo.Sources([0.3, 1.0, 3.0, 0.5], host=["a"] * 4)
-    cases = [fo.Problem(BINARY, sources, bandwidth=2.0, host_limits={"a": 0.4})]
+    cases = [fo.Problem(named.BINARY, sources, bandwidth=2.0, host_limits={"a": 0.4})]
     capped = fo.Sources([1.0, 2.0, 3.0], refresh_cost=5.0, min_rate=0.01, max_rate=0.15, host=["a", "a", "b"])
-    cases.append(fo.Problem(BINARY, capped, bandwidth=2.0, host_limits={"a": 1.0}))
+    cases.append(fo.Problem(named.BINARY, capped, bandwidth=2.0, host_limits={"a": 1.0}))
     for problem in cases:
         solution = fo.solve(problem, AutomataTree(polls=50_000))
         assert present(solution.certificate).relative_gap <= 0.02
         assert present(solution.certificate).infeasibility == 0.0
-    idle = fo.Problem(BINARY, fo.Sources([1.0, 2.0], max_rate=0.0), bandwidth=2.0)
+    idle = fo.Problem(named.BINARY, fo.Sources([1.0, 2.0], max_rate=0.0), bandwidth=2.0)
     assert fo.solve(idle, AutomataTree(1000)).rates.tolist() == [0.0, 0.0]
 
 
@@ -212,7 +200,7 @@ def test_sources_that_change_at_every_moment_are_sampled(
 ) -> None:
     """Their changes between two polls are more than an integer holds."""
     monkeypatch.setenv("FRESHOPT_COMPILED", compiled)
-    problem = fo.Problem(HARMONIC, fo.Sources([1e20] * 4), bandwidth=1.0)
+    problem = fo.Problem(named.HARMONIC, fo.Sources([1e20] * 4), bandwidth=1.0)
     rates = fo.solve(problem, AutomataTree(2000)).rates
     assert np.all(np.abs(rates - 0.25) < 0.1)
 

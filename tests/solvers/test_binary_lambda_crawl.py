@@ -1,7 +1,5 @@
 """BinaryLambdaCrawl against all active sets and a dual bound; the paper's figures on the stand-in data."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

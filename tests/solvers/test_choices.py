@@ -1,7 +1,5 @@
 """Solvers chosen for declared problems, own arrays, many rows and lifetimes."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -12,13 +10,12 @@ import pytest
 import freshopt as fo
 from freshopt.certificates.solver_protocol import Solver
 from freshopt.cvx import cp
-from freshopt.errors import SolverRefusedError
 from freshopt.separable.kernel import Kernel
 from freshopt.solvers import Conic, InteriorPoint, LifetimeRule, SeparableNewton, WaterFilling
 from tests.contracts import discovery
 from tests.ground_truth.cost_truth import Floats
 from tests.ground_truth.named import BINARY, BINARY_ON_REQUEST, DELAY_ON_REQUEST, HARMONIC, declared, present
-from tests.ground_truth.strata import rare, stratified
+from tests.ground_truth.strata import matrix, rare, stratified
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
 N = 200
@@ -55,9 +52,7 @@ LEAST: dict[str, tuple[fo.Objective, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", LEAST)
-@pytest.mark.parametrize("solver", [None, SeparableNewton(), WaterFilling()])
-@pytest.mark.parametrize("hosts", [False, True])
+@matrix(name=LEAST, solver=[None, SeparableNewton(), WaterFilling()], hosts=[False, True])
 def test_rates_at_a_price_of_0_are_right_one_by_one(name: str, solver: Solver | None, hosts: bool) -> None:
     """A gap of 1e-13 of the cost would leave rates off by its root, and small ones by any share of them."""
     objective, least = LEAST[name]
@@ -297,9 +292,39 @@ def test_costs_and_bounds() -> None:
 def test_refuses_what_has_no_lifetimes() -> None:
     problem = fo.Problem(BINARY, fo.Sources([1.0, 2.0]), bandwidth=1.0)
     assert "Refresh.ON_REQUEST" in str(LifetimeRule().supports(problem))
-    with pytest.raises(SolverRefusedError, match=r"refreshed on request"):
+    with pytest.raises(fo.SolverRefusedError, match=r"refreshed on request"):
         fo.solve(problem, LifetimeRule())
     with pytest.raises(fo.SourceDataError, match=r"power is nan, not a finite number"):
         LifetimeRule(np.nan)
     with pytest.raises(TypeError, match=r"power of LifetimeRule is of type str"):
         LifetimeRule("one")  # type: ignore[arg-type]
+
+
+D, W = np.random.default_rng(3).lognormal(0.0, 1.0, (2, 50))
+
+
+class Stock(fo.Objective):
+    """w·(x + 1/x) with x = ρ/Δ, least at x = 1."""
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+        x = cp.multiply(1.0 / sources.change_rate, rate)
+        return cp.multiply(sources.importance, cp.inv_pos(x) + x)
+
+
+@pytest.mark.parametrize(
+    ("share", "kind", "note"),
+    [
+        (0.03, SeparableNewton, "derived from the declaration"),
+        (0.999, WaterFilling, "Newton's steps did not settle"),
+        (3.0, WaterFilling, "less would cost less"),
+    ],
+)
+def test_costs_that_rise_again(share: float, kind: type, note: str) -> None:
+    solution = fo.solve(fo.Problem(Stock(), fo.Sources(D, W), bandwidth=share * float(D.sum())))
+    assert type(solution.solver) is kind
+    assert note in solution.note
+    # At the price λ, x = √(w/(w + λΔ)).
+    rates = D * np.sqrt(W / (W + solution.price * D))
+    assert solution.rates == pytest.approx(rates, rel=1e-9)
+    assert solution.rates.sum() == pytest.approx(min(share, 1.0) * D.sum(), rel=EXACT)
+    assert solution.certificate.relative_gap <= EXACT

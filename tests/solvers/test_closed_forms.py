@@ -1,34 +1,16 @@
 """Closed forms, and cones against them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import freshopt as fo
+from freshopt import problems
 from freshopt.modelling.objective import Objective, counts_signals
-from freshopt.problems import (
-    AccumulatedDelay,
-    ExpectedPenalty,
-    PollingKnapsack,
-    PowerCost,
-    SynchronizationCost,
-)
 from freshopt.solvers import ClosedForm, Conic, WaterFilling
+from tests.ground_truth import named
 from tests.ground_truth.cost_truth import Floats
-from tests.ground_truth.named import (
-    AGE,
-    AGE_PERIODIC,
-    BINARY,
-    BINARY_PERIODIC,
-    DELAY,
-    HARMONIC,
-    HARMONIC_PERIODIC,
-    PERIODIC,
-    POISSON,
-    present,
-)
-from tests.ground_truth.strata import stratified
+from tests.ground_truth.named import present
+from tests.ground_truth.strata import matrix, stratified
 from tests.ground_truth.tolerances import CONIC, EXACT
 
 SIZES = (1, 2, 10, 1000)
@@ -46,7 +28,9 @@ def agree(problem: fo.Problem) -> None:
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("objective", [HARMONIC, HARMONIC_PERIODIC, BINARY, BINARY_PERIODIC], ids=repr)
+@pytest.mark.parametrize(
+    "objective", [named.HARMONIC, named.HARMONIC_PERIODIC, named.BINARY, named.BINARY_PERIODIC], ids=repr
+)
 def test_rates_follow_change_rates_where_importance_does(objective: fo.Objective, n: int) -> None:
     d = change_rates(n)
     problem = fo.Problem(objective, fo.Sources(d, 3.0 * d), 0.5 * float(d.sum()))
@@ -55,11 +39,10 @@ def test_rates_follow_change_rates_where_importance_does(objective: fo.Objective
     agree(problem)
 
 
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("form", ["polls", "materials"])
+@matrix(n=SIZES, form=["polls", "materials"])
 def test_polls_follow_the_update_rates_without_weights(form: str, n: int) -> None:
     a = change_rates(n)
-    objective = PollingKnapsack("polls" if form == "polls" else "materials")
+    objective = problems.PollingKnapsack("polls" if form == "polls" else "materials")
     problem = fo.Problem(objective, fo.Sources(a, 2.0), 0.3 * float(a.sum()))
     assert np.all(np.abs(fo.solve(problem, ClosedForm()).rates - 0.3 * a) <= EXACT * a)
     agree(problem)
@@ -70,19 +53,20 @@ def test_signalled_sources_follow_their_importance(n: int) -> None:
     w = change_rates(n)
     cost = np.linspace(1.0, 2.0, n)
     problem = fo.Problem(
-        HARMONIC, fo.Sources(2.0 * w, w, signalled=True, refresh_cost=cost), 0.5 * float(w.sum())
+        named.HARMONIC, fo.Sources(2.0 * w, w, signalled=True, refresh_cost=cost), 0.5 * float(w.sum())
     )
     assert np.all(np.abs(fo.solve(problem, ClosedForm()).rates - 0.5 * w / cost) <= EXACT * w)
     agree(problem)
 
 
-@pytest.mark.parametrize("refresh", [fo.Refresh.POISSON, PERIODIC])
-@pytest.mark.parametrize("n", SIZES)
+@matrix(refresh=[fo.Refresh.POISSON, named.PERIODIC], n=SIZES)
 def test_the_square_root_rule(n: int, refresh: fo.Refresh) -> None:
     d = change_rates(n)
     agree(
         fo.Problem(
-            AccumulatedDelay(refresh), fo.Sources(d, d[::-1], refresh_cost=np.linspace(1.0, 2.0, n)), 7.0
+            problems.AccumulatedDelay(refresh),
+            fo.Sources(d, d[::-1], refresh_cost=np.linspace(1.0, 2.0, n)),
+            7.0,
         )
     )
 
@@ -90,11 +74,11 @@ def test_the_square_root_rule(n: int, refresh: fo.Refresh) -> None:
 @pytest.mark.parametrize(
     ("objective", "sources", "reason"),
     [
-        (HARMONIC, fo.Sources([1.0, 2.0]), "importance/change_rate and cost are the same"),
-        (BINARY, fo.Sources([1.0, 2.0], [1.0, 2.0], refresh_cost=[1.0, 2.0]), "cost are the same"),
-        (PollingKnapsack(), fo.Sources([1.0, 2.0], [1.0, 2.0]), "importance and cost are the same"),
-        (DELAY, fo.Sources([1.0, 4.0], max_rate=[9.0, 1.2]), "bounds bind for source 1"),
-        (HARMONIC, fo.Sources([1.0, 1.0], [1.0, 9.0], signalled=True), "bounds bind for source 1"),
+        (named.HARMONIC, fo.Sources([1.0, 2.0]), "importance/change_rate and cost are the same"),
+        (named.BINARY, fo.Sources([1.0, 2.0], [1.0, 2.0], refresh_cost=[1.0, 2.0]), "cost are the same"),
+        (problems.PollingKnapsack(), fo.Sources([1.0, 2.0], [1.0, 2.0]), "importance and cost are the same"),
+        (named.DELAY, fo.Sources([1.0, 4.0], max_rate=[9.0, 1.2]), "bounds bind for source 1"),
+        (named.HARMONIC, fo.Sources([1.0, 1.0], [1.0, 9.0], signalled=True), "bounds bind for source 1"),
     ],
 )
 def test_refusals(objective: fo.Objective, sources: fo.Sources, reason: str) -> None:
@@ -115,21 +99,21 @@ def deadline(missed: Floats) -> Floats:
 def capped(refresh: fo.Refresh) -> Objective:
     rng = np.random.default_rng(5)
     scale, exponent = 10.0 ** rng.uniform(-6.0, 6.0, N), rng.uniform(0.1, 1.0, N)
-    return SynchronizationCost(
-        PowerCost(scale, exponent, scale * 10 ** (exponent * rng.uniform(-4, 6, N))), refresh
+    return problems.SynchronizationCost(
+        problems.PowerCost(scale, exponent, scale * 10 ** (exponent * rng.uniform(-4, 6, N))), refresh
     )
 
 
 OBJECTIVES: dict[str, Objective] = {
-    "age": AGE,
-    "age, periodic": AGE_PERIODIC,
-    "binary": BINARY,
-    "binary, periodic": BINARY_PERIODIC,
-    "capped": capped(POISSON),
-    "capped, periodic": capped(PERIODIC),
-    "materials": PollingKnapsack("materials"),
-    "penalty": ExpectedPenalty(np.sqrt),
-    "deadline": ExpectedPenalty(deadline),
+    "age": named.AGE,
+    "age, periodic": named.AGE_PERIODIC,
+    "binary": named.BINARY,
+    "binary, periodic": named.BINARY_PERIODIC,
+    "capped": capped(named.POISSON),
+    "capped, periodic": capped(named.PERIODIC),
+    "materials": problems.PollingKnapsack("materials"),
+    "penalty": problems.ExpectedPenalty(np.sqrt),
+    "deadline": problems.ExpectedPenalty(deadline),
 }
 
 
@@ -193,16 +177,15 @@ def test_bounds_that_hold_at_many_times_the_price_survive_full_hosts(seed: int, 
     require_optimal(problem)
 
 
-@pytest.mark.parametrize("seed", [34, 39, 84, 93, 110])
-@pytest.mark.sampled(4)
+@matrix(seed=[34, 39, 84, 93, 110], every=4)
 def test_rates_that_jump_near_the_price_are_seen_from_above(seed: int) -> None:
     """Two large sources whose marginals are all but flat: a crude price says little of their rates."""
     rng = np.random.default_rng(seed)
     small, worth = 10.0 ** rng.uniform(-2.0, 0.0, 6), 10.0 ** rng.uniform(-1.0, 1.0, 6)
     large = float(rng.uniform(50.0, 500.0))
-    alone = fo.solve(fo.Problem(BINARY_PERIODIC, fo.Sources(small, worth), 1.0))
+    alone = fo.solve(fo.Problem(named.BINARY_PERIODIC, fo.Sources(small, worth), 1.0))
     edge = (
         alone.price * large * rng.uniform(1.005, 1.05)
     )  # importance that makes it worth 1 % more than others
     sources = fo.Sources([*small, large, 3.0 * large], [*worth, edge, 3.0 * 0.9995 * edge])
-    require_optimal(fo.Problem(BINARY_PERIODIC, sources, 1.0 + rng.uniform(0.01, 0.3) * large / 6.0))
+    require_optimal(fo.Problem(named.BINARY_PERIODIC, sources, 1.0 + rng.uniform(0.01, 0.3) * large / 6.0))

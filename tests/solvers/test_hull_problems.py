@@ -1,7 +1,5 @@
 """Problems with a profile: optima against a dual bound on grids, certificates, ends of segments, CVXPY."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
@@ -13,6 +11,7 @@ from freshopt.problems import HarmonicStaleness
 from freshopt.solvers import ClosedForm, Conic, LambdaCrawl, MirrorDescent, SeparableNewton, Uniform
 from tests.ground_truth.hull_truth import NAMES, Floats, Grid, Savings
 from tests.ground_truth.named import HARMONIC_PERIODIC, present
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import CONIC
 from tests.separable.test_hulls import OBJECTIVES, WEEKS
 
@@ -24,9 +23,7 @@ def resting(problem: fo.Problem, rates: Floats) -> tuple[int, int]:
     return int(np.sum(hull.corner(rates))), int(np.sum((low < rates) & (rates < high)))
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("bandwidth", [0.2, 1.0, 6.0])
-@pytest.mark.sampled(2)
+@matrix(name=NAMES, bandwidth=[0.2, 1.0, 6.0], every=2)
 def test_optima_are_those_of_the_dual_on_grids(name: str, bandwidth: float) -> None:
     change, weight, cost = [0.02, 0.1, 0.4, 1.5, 9.0], [1.0, 3.0, 0.5, 1.0, 2.0], [1.0, 1.0, 2.0, 0.5, 1.0]
     low, high = [0.0, 0.05, 0.0, 0.0, 0.0], [np.inf, 0.4, np.inf, 0.5, np.inf]
@@ -55,8 +52,7 @@ def test_optima_are_those_of_the_dual_on_grids(name: str, bandwidth: float) -> N
     assert present(solution.certificate).relative_gap < 1e-12
 
 
-@pytest.mark.parametrize("seed", range(18))
-@pytest.mark.sampled(2)
+@matrix(seed=range(18), every=2)
 def test_every_instance_is_proved_optimal(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 300))
@@ -107,8 +103,7 @@ def test_rates_at_points_are_exact() -> None:
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=NAMES)
-@pytest.mark.parametrize("bandwidth", [0.2, 1.0, 4.0])
-@pytest.mark.sampled(5)
+@matrix(bandwidth=[0.2, 1.0, 4.0], every=5)
 def test_the_declared_problem_has_the_same_value(objective: fo.Objective, bandwidth: float) -> None:
     sources = fo.Sources(
         [0.02, 0.1, 0.1, 0.5, 3.0],

@@ -1,7 +1,5 @@
 """LambdaCrawl and its approximation against a dual bound in extended precision and the paper's statements."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import itertools
@@ -18,6 +16,7 @@ from freshopt.solvers.lambda_crawl_approx import LambdaCrawlApprox
 from freshopt.solvers.water_filling import WaterFilling
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, HARMONIC_PERIODIC, present
 from tests.ground_truth.refusals import refused
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 Floats = npt.NDArray[np.float64]
@@ -74,10 +73,7 @@ class Instance:
         return bound, bound + price * self.bandwidth
 
 
-@pytest.mark.parametrize("scale", ["benign", "ill"])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n", [1, 2, 3, 17, 250, 1000])
-@pytest.mark.sampled(4)
+@matrix(scale=["benign", "ill"], kind=KINDS, n=[1, 2, 3, 17, 250, 1000], every=4)
 def test_no_policy_costs_less(n: int, kind: str, scale: str) -> None:
     for seed in range(3 if n < 1000 else 1):
         truth = Instance(n, kind, scale, seed)
@@ -93,8 +89,7 @@ def test_no_policy_costs_less(n: int, kind: str, scale: str) -> None:
             assert abs(solution.price - truth.price()) <= 1e-5 * truth.price()  # the split is known to √eps
 
 
-@pytest.mark.parametrize("scale", ["benign", "ill"])
-@pytest.mark.parametrize("n", [1, 2, 40, 1000])
+@matrix(scale=["benign", "ill"], n=[1, 2, 40, 1000])
 def test_brackets_hold_price_and_split(n: int, scale: str) -> None:
     for seed in range(20):
         silent = Instance(n, "silent", scale, seed)
@@ -217,8 +212,7 @@ def test_it_agrees_with_the_dual_and_borrows_nothing_from_it() -> None:
     )
     assert agreement.agrees
     for module in (lambda_crawl, inspect.getmodule(LambdaCrawlApprox)):
-        assert module is not None
-        tree = ast.parse(inspect.getsource(module))
+        tree = ast.parse(inspect.getsource(present(module)))
         imported = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
         assert imported.isdisjoint(
             {"freshopt.solvers.water_filling", "freshopt.dual_search.price_bracketing"}

@@ -22,7 +22,7 @@ from tests.ground_truth.cases import as_cost, as_problem
 from tests.ground_truth.kkt import violations
 from tests.ground_truth.named import AGE, BINARY, BINARY_PERIODIC, DELAY, HARMONIC, present
 from tests.ground_truth.refusals import refused
-from tests.ground_truth.strata import stratified
+from tests.ground_truth.strata import matrix, stratified
 from tests.ground_truth.strategies import BUDGETS, FAMILIES, instances, sample
 from tests.ground_truth.tolerances import EXACT, SCALAR
 from tests.ground_truth.truth import Instance
@@ -120,8 +120,7 @@ def test_hidden_kernels_are_the_truth_in_the_corners(plain: Instance) -> None:
         check_against_truth(plain)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("budget", BUDGETS)
+@matrix(family=FAMILIES, budget=BUDGETS)
 @pytest.mark.parametrize(("curve", "discipline"), CELLS)
 def test_a_thousand_ill_scaled_sources_meet_the_conditions_of_optimality(
     curve: str, discipline: str, budget: float, family: str

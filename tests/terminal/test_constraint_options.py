@@ -1,7 +1,5 @@
 """Limits on the command line: rates of sources, budgets, groups and targets."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

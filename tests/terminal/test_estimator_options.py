@@ -1,7 +1,5 @@
 """The command line's estimators: every name, every option, and what does not go together."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -14,12 +12,12 @@ import freshopt as fo
 from freshopt.estimators import GammaPrior, HostPriors, LawOfLargeNumbers, MaximumLikelihood, Naive
 from freshopt.estimators.reset_filter import Resets
 from freshopt.logs.last_modified import since_birth
-from freshopt.logs.read_crawls import read_log
 from freshopt.planning.plan import make_plan
 from freshopt.planning.request import default_estimate
 from freshopt.planning.wishes import Wishes
 from freshopt.terminal.estimator_options import ESTIMATORS
 from tests.ground_truth.command_lines import Run, refusals, refuse, unwrapped
+from tests.ground_truth.strata import matrix
 
 ROWS: dict[str, Any] = {
     "source": ["a"] * 5 + ["b"] * 5 + ["c"] * 2,
@@ -41,8 +39,7 @@ def rates(run: Run, *options: str) -> Any:  # noqa: ANN401
     return pl.read_csv("rates.csv")["change_rate"].to_numpy()
 
 
-@pytest.mark.parametrize("name", list(ESTIMATORS))
-@pytest.mark.sampled(2)
+@matrix(name=list(ESTIMATORS), every=2)
 def test_every_name_estimates_and_plans(name: str, log: fo.CrawlLog, run: Run) -> None:  # noqa: ARG001
     given = "counted.csv" if name == "full-observation" else "log.csv"
     run("estimate", given, "--out", "rates.csv", "--estimator", name)
@@ -172,9 +169,7 @@ def test_a_log_of_many_sources_teaches_its_own_prior(run: Run) -> None:
     np.testing.assert_allclose(rates(run), weak)
 
 
-@pytest.mark.parametrize("sources", [1, 4, pytest.param(60, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("dated", [False, True])
-@pytest.mark.sampled(2)
+@matrix(sources=[1, 4, pytest.param(60, marks=pytest.mark.exhaustive)], dated=[False, True], every=2)
 def test_python_and_the_command_line_estimate_alike(sources: int, dated: bool, run: Run) -> None:
     rng = np.random.default_rng(17)
     time = np.tile(np.arange(4.0), sources)
@@ -192,7 +187,7 @@ def test_python_and_the_command_line_estimate_alike(sources: int, dated: bool, r
         made = fo.plan(given, bandwidth="2/day", horizon="7d", draws=0)
         np.testing.assert_array_equal(made.sources.change_rate, typed)
     request = Wishes(fo.problems.HarmonicStaleness(fo.Refresh.PERIODIC), bandwidth=2.0, horizon=7.0)
-    np.testing.assert_array_equal(make_plan(read_log("log.csv"), request).sources.change_rate, typed)
+    np.testing.assert_array_equal(make_plan(fo.read_log("log.csv"), request).sources.change_rate, typed)
     np.testing.assert_array_equal(rates(run), typed)
 
 
@@ -204,7 +199,7 @@ def test_births_come_from_a_table_of_sources(run: Run) -> None:
     Path("sources.csv").write_text("source,start\na,2026-01-01\nb,\n")
     how = ("--bandwidth", "2/day", "--horizon", "7d", "--csv", "--out")
     run("plan", "log.csv", *how, "plan", "--sources", "sources.csv")
-    log = since_birth(read_log("log.csv"), ["2026-01-01", None])
+    log = since_birth(fo.read_log("log.csv"), ["2026-01-01", None])
     assert log.interval[0] == 4.0
     expected = default_estimate(log).change_rate_
     np.testing.assert_allclose(pl.read_csv("plan/change_rates.csv")["change_rate"], expected, rtol=1e-12)

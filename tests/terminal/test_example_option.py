@@ -1,7 +1,5 @@
 """`--example` without a name is the bundled log that the README plans."""
 
-from __future__ import annotations
-
 from click.testing import CliRunner
 
 from freshopt.cli import main

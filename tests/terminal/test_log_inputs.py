@@ -1,7 +1,5 @@
 """Where a command's log comes from: files, other tools' records, and the schedule's own crawls."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -18,7 +16,7 @@ from freshopt.goodness_of_fit.interpretation import verdict
 from freshopt.terminal.own_crawls import with_own_crawls
 from freshopt.tools import read_git
 from tests.ground_truth.command_lines import Run, refuse, unwrapped
-from tests.ground_truth.refusals import refused
+from tests.ground_truth.refusals import present, refused
 from tests.ground_truth.tolerances import SCALAR
 from tests.tools.test_dbt import RUNS
 from tests.tools.test_git import Repository
@@ -145,11 +143,9 @@ def test_nothing_is_learnt_of_first_hashes_that_follow_none(tmp_path: Path) -> N
     # The failed fetch is none of the crawls, and is paid for: 6 fetches of a over 9 days, 3 of b over 4.
     assert more.other_fetches is not None
     assert [column.tolist() for column in more.other_fetches] == [[0], [4.0], [False]]
-    assert more.attempt_rate is not None
-    assert more.attempt_rate.tolist() == [5.0 / 9.0, 2.0 / 4.0]
+    assert present(more.attempt_rate).tolist() == [5.0 / 9.0, 2.0 / 4.0]
     later = with_own_crawls(more, [file(tmp_path, "source,time,hash,status\nb,6,,502\nb,8,v,\n")])
-    assert later.other_fetches is not None
-    assert sorted(later.other_fetches.time.tolist()) == [4.0, 6.0]
+    assert sorted(present(later.other_fetches).time.tolist()) == [4.0, 6.0]
 
 
 @pytest.mark.parametrize("counted", [False, True])

@@ -1,7 +1,5 @@
 """Every objective by its name: rates that meet the conditions of optimality, worked out here once more."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Objectives of one's own on the command line: imported, never evaluated."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`freshopt schedule --method counts` and `--method slots`, and what they refuse."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Settings in a file: a template of all, the file that a plan leaves, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib
@@ -173,8 +171,7 @@ def test_options_are_completed_without_their_command(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("COMP_WORDS", "freshopt plan --b")
     monkeypatch.setenv("COMP_CWORD", "2")
     for name in GROUPS:
-        light = main.get_command(click.Context(main), name)
-        assert light is not None
+        light = present(main.get_command(click.Context(main), name))
         told = {option for each in light.params for option in each.opts}
         monkeypatch.delenv("COMP_CWORD")
         assert told == {f"--{each}" for each, option in options_of(name).items() if not option.hidden}

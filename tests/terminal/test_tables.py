@@ -1,7 +1,5 @@
 """Tables that cannot be used end in one line that names file, row and remedy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

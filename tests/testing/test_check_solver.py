@@ -1,7 +1,5 @@
 """`freshopt check --solver`: the worked example prints what CONTRIBUTING shows; mistakes end in one line."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Known optima against definitions and solvers, and the strategies, which reach every corner."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The judge against the ground truth, and its sentences."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any
@@ -15,7 +13,7 @@ from freshopt.testing import Instance, assert_optimal, instances, standard_objec
 from freshopt.testing.optimality import judge
 from tests.ground_truth import truth
 from tests.ground_truth.cases import OBJECTIVES, as_instance
-from tests.ground_truth.strata import exhaustive
+from tests.ground_truth.strata import exhaustive, matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 from tests.ground_truth.unknown_atom import stranger
 
@@ -53,8 +51,7 @@ def candidates() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("case", candidates())
-@pytest.mark.sampled(4)
+@matrix(case=candidates(), every=4)
 def test_the_judge_is_the_truth(case: Instance) -> None:
     """What is accepted is as good as brute force says; what is worse than that by more is refused."""
     problem, plain = case.problem, as_instance(case.problem)

@@ -1,7 +1,5 @@
 """The kit's families: every problem exists and is solved, every kind of constraint is there and binds."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 import freshopt as fo
 from freshopt.solvers import WaterFilling
 from freshopt.testing import instances, standard_objectives
-from tests.ground_truth.strata import stratified
+from tests.ground_truth.strata import matrix, stratified
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
 DELAY = fo.problems.AccumulatedDelay(fo.Refresh.POISSON)
@@ -49,8 +47,7 @@ def test_every_instance_on_request_is_solved(objective: fo.Objective, n: int, sc
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("scale", ["ill", "benign"])
-@pytest.mark.parametrize("n", [1, 7, 60])
+@matrix(scale=["ill", "benign"], n=[1, 7, 60])
 @pytest.mark.parametrize("objective", REQUESTS, ids=repr)
 def test_all_instances_on_request_are_solved(objective: fo.Objective, n: int, scale: str) -> None:
     every_instance_is_solved(objective, n, scale)

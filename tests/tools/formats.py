@@ -1,7 +1,5 @@
 """Formats of tools, each with names that it holds and a reader of its file that shares no code with it."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -11,20 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import freshopt as fo
 from freshopt.scheduling.rate_table import LifetimeTable, RateTable
-from freshopt.tools import (
-    CacheControl,
-    ChangeDetection,
-    Dns,
-    ExternalSecrets,
-    FreshRss,
-    Miniflux,
-    Nginx,
-    Nutch,
-    Redis,
-    StormCrawler,
-    TextTemplate,
-)
 from freshopt.tools.export import Exported, ToolFormat
 from freshopt.tools.whole_seconds import LifetimeFormat
 from freshopt.units import SECONDS
@@ -179,15 +165,17 @@ def dns(path: Path) -> dict[str, float]:
 
 
 FORMATS = {
-    "nutch": Format(Nutch(), url, nutch),
-    "stormcrawler": Format(StormCrawler(), url, stormcrawler, step=60.0, least=60.0),
-    "changedetection": Format(ChangeDetection(), url, changedetection, least=60.0),
-    "external-secrets": Format(ExternalSecrets(), lambda k: f"{'prod/' * (k % 2)}{k}.b-{k}", secrets),
-    "freshrss": Format(FreshRss(), plain_url, freshrss, least=60.0),
-    "miniflux": Format(Miniflux(), plain_url, miniflux, step=60.0, least=60.0),
-    "template": Format(TextTemplate("{seconds} {source!j}"), url, template),
-    "cache-control": Format(CacheControl(), url, cache_control, least=0.0),
-    "nginx": Format(Nginx(), url, nginx, least=0.0),
-    "redis": Format(Redis(), url, redis),
-    "dns": Format(Dns(), record, dns, least=0.0),
+    "nutch": Format(fo.tools.Nutch(), url, nutch),
+    "stormcrawler": Format(fo.tools.StormCrawler(), url, stormcrawler, step=60.0, least=60.0),
+    "changedetection": Format(fo.tools.ChangeDetection(), url, changedetection, least=60.0),
+    "external-secrets": Format(
+        fo.tools.ExternalSecrets(), lambda k: f"{'prod/' * (k % 2)}{k}.b-{k}", secrets
+    ),
+    "freshrss": Format(fo.tools.FreshRss(), plain_url, freshrss, least=60.0),
+    "miniflux": Format(fo.tools.Miniflux(), plain_url, miniflux, step=60.0, least=60.0),
+    "template": Format(fo.tools.TextTemplate("{seconds} {source!j}"), url, template),
+    "cache-control": Format(fo.tools.CacheControl(), url, cache_control, least=0.0),
+    "nginx": Format(fo.tools.Nginx(), url, nginx, least=0.0),
+    "redis": Format(fo.tools.Redis(), url, redis),
+    "dns": Format(fo.tools.Dns(), record, dns, least=0.0),
 }

@@ -1,7 +1,5 @@
 """Active hours and tags of watches: intervals against a clock that ticks each minute, and a server."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -13,7 +11,7 @@ import pytest
 from freshopt.tools.feeds.active_hours import ActiveHours
 from tests.cli.test_sync import FakeServer, serving
 from tests.ground_truth.command_lines import Run, unwrapped
-from tests.ground_truth.refusals import refused
+from tests.ground_truth.refusals import present, refused
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 HOUR, DAY = 3600, 86_400
@@ -147,8 +145,7 @@ def test_checks_within_hours_are_as_many_as_planned(run: Run, server: FakeServer
     after = {key: hours.mean(own) if key == "u2" else own for key, own in seconds.items()}
     total = sum(DAY / gap for gap in after.values())
     assert 0.98 * today < total <= today * (1.0 + 1e-9)
-    told = re.search(r"checks\s+([\d.]+) per day, as today", said)
-    assert told is not None
+    told = present(re.search(r"checks\s+([\d.]+) per day, as today", said))
     assert float(told[1]) == pytest.approx(total, rel=0.01)
     assert seconds["u2"] < after["u2"]
     server.told["u3"]["time_schedule_limit"] = limit("09:00", 8, days=0)

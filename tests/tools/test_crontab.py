@@ -1,7 +1,5 @@
 """Crontabs and calendars: names, refusals and whole years, under transcribed rules and a real shell."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import subprocess

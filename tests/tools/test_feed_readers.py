@@ -29,7 +29,7 @@ from freshopt.tools.feeds.freshrss import read_freshrss
 from freshopt.tools.feeds.miniflux import read_miniflux
 from freshopt.tools.feeds.opml import read_opml
 from tests.ground_truth.command_lines import Run, refuse, unwrapped
-from tests.ground_truth.refusals import refused
+from tests.ground_truth.refusals import present, refused
 from tests.tools.formats import plain_url
 
 NOW = datetime(2026, 5, 20, 12, tzinfo=UTC).timestamp()
@@ -68,8 +68,7 @@ def freshrss(at: Path, feeds: dict[str, tuple[int, list[tuple[float, float, bool
 def days_ago(history: ChangeHistory, source: str) -> tuple[float, float, list[float]]:
     """Start, end and changes of a source."""
     k = history.names.tolist().index(source)
-    assert history.origin is not None
-    shift = (NOW - history.origin.timestamp()) / DAY
+    shift = (NOW - present(history.origin).timestamp()) / DAY
     times = history.time[history.offsets[k] : history.offsets[k + 1]]
     return shift - history.start[k], shift - history.end[k], (shift - times).tolist()
 

@@ -1,7 +1,5 @@
 """Properties of all formats: intervals, lifetimes, units, names, what is never refreshed, whole files."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys
@@ -16,25 +14,13 @@ from freshopt.modelling.objective import Refresh
 from freshopt.problems import BinaryFreshness
 from freshopt.scheduling import Periodic, retried_at_once
 from freshopt.scheduling.rate_table import LifetimeTable, RateTable, read_lifetimes, read_rates
-from freshopt.tools import (
-    CacheControl,
-    Crontab,
-    Dbt,
-    Dns,
-    Nginx,
-    Nutch,
-    PgCron,
-    Redis,
-    StormCrawler,
-    TextTemplate,
-    export,
-)
 from freshopt.tools.export import ToolFormat
 from freshopt.tools.table import INTERVALS, LIFETIMES, SERVED, TOOLS
 from freshopt.tools.whole_seconds import LONGEST
 from tests.ground_truth import export_parsers as parse
 from tests.ground_truth.hostile_names import HOSTILE, hostile_names
 from tests.ground_truth.refusals import present, refused
+from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT
 from tests.tools.formats import FORMATS, Format, nutch, url
 
@@ -115,14 +101,14 @@ def test_watches_that_are_never_checked_are_paused(tmp_path: Path) -> None:
 @every_format
 def test_all_is_written_or_nothing(own: Format, tmp_path: Path) -> None:
     path, good = tmp_path / "out", own.given({own.name(0): 2.0})
-    export(good, own.target, path)
+    fo.tools.export(good, own.target, path)
     before = own.content(path)
-    refused("out", export, own.given({own.name(1): 2.0}), own.target, path)
+    refused("out", fo.tools.export, own.given({own.name(1): 2.0}), own.target, path)
     with pytest.raises(fo.SourceDataError, match=r"bad \\ud83d\\n"):
-        export(own.given({own.name(1): 2.0, BAD: 1.0}), own.target, path, overwrite=True)
+        fo.tools.export(own.given({own.name(1): 2.0, BAD: 1.0}), own.target, path, overwrite=True)
     assert own.content(path) == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
-    export(own.given({own.name(1): 2.0}), own.target, path, overwrite=True)
+    fo.tools.export(own.given({own.name(1): 2.0}), own.target, path, overwrite=True)
     assert list(own.read(path)) == [own.name(1)]
 
 
@@ -156,7 +142,12 @@ def test_all_names_that_do_not_fit_are_named(own: Format, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "target",
-    [*(own.target for own in FORMATS.values() if not own.of_lifetimes), Crontab(), PgCron(), Dbt()],
+    [
+        *(own.target for own in FORMATS.values() if not own.of_lifetimes),
+        fo.tools.Crontab(),
+        fo.tools.PgCron(),
+        fo.tools.Dbt(),
+    ],
     ids=repr,
 )
 def test_signalled_sources_are_refused(target: ToolFormat[RateTable], tmp_path: Path) -> None:
@@ -169,7 +160,9 @@ def test_signalled_sources_are_refused(target: ToolFormat[RateTable], tmp_path: 
 
 
 def test_totals_are_those_of_what_was_written(tmp_path: Path) -> None:
-    done = StormCrawler().write(read_rates({"http://a/": 13.0, "http://b/": 0.0}, "hour"), tmp_path / "s")
+    done = fo.tools.StormCrawler().write(
+        read_rates({"http://a/": 13.0, "http://b/": 0.0}, "hour"), tmp_path / "s"
+    )
     assert (done.sources, done.never, done.planned) == (1, 1, 13.0)
     assert done.realised == pytest.approx(12.0, rel=EXACT)  # every 5 minutes instead of 4.6
     assert done.largest_loss == pytest.approx(1.0 / 13.0, rel=EXACT)
@@ -190,7 +183,7 @@ def test_nutch_has_bounds_of_hosts(tmp_path: Path) -> None:
 
 
 def test_nutch_keeps_long_intervals_in_single_precision(tmp_path: Path) -> None:
-    own = FORMATS["nutch"]._replace(target=Nutch(longest=400 * 86_400))
+    own = FORMATS["nutch"]._replace(target=fo.tools.Nutch(longest=400 * 86_400))
     rates = {url(k): 1.0 / days for k, days in enumerate(np.linspace(195.0, 399.0, 50).tolist())}
     own.write(rates, tmp_path / "out")
     for name, seconds in own.read(tmp_path / "out").items():
@@ -216,7 +209,7 @@ def failing(scale: float = 1.0) -> fo.Sources:
 
 def written(given: object, path: Path, *, retry_at_once: bool = False) -> dict[str, float]:
     """Return the intervals of a file, in days."""
-    export(given, TextTemplate("{source} {seconds}"), path, retry_at_once=retry_at_once)
+    fo.tools.export(given, fo.tools.TextTemplate("{source} {seconds}"), path, retry_at_once=retry_at_once)
     lines = [line.split() for line in path.read_text().splitlines()]
     return {name: int(seconds) / DAY for name, seconds in lines}
 
@@ -270,8 +263,7 @@ def test_attempts_are_written_as_intervals_of_successes(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1e4])
-@pytest.mark.parametrize("share", [1e-3, 20.0])
+@matrix(scale=[1e-6, 1e4], share=[1e-3, 20.0])
 def test_ill_scaled_attempts_keep_to_the_bandwidth(scale: float, share: float) -> None:
     sources = failing(scale)
     limit = share * float(np.sum(sources.change_rate))
@@ -281,14 +273,14 @@ def test_ill_scaled_attempts_keep_to_the_bandwidth(scale: float, share: float) -
 
 
 def test_what_has_no_failures_or_no_intervals_is_refused(tmp_path: Path) -> None:
-    target = StormCrawler()
+    target = fo.tools.StormCrawler()
     rates = {"https://a.org/": 1.0}
-    refused(r"have no column 'success'", export, rates, target, tmp_path / "a", retry_at_once=True)
+    refused(r"have no column 'success'", fo.tools.export, rates, target, tmp_path / "a", retry_at_once=True)
     with pytest.raises(fo.SourceDataError, match=r"lifetimes are of fetches that succeed"):
-        export({"a": 1.0}, CacheControl(), tmp_path / "b", retry_at_once=True)
+        fo.tools.export({"a": 1.0}, fo.tools.CacheControl(), tmp_path / "b", retry_at_once=True)
     wrong = pl.DataFrame({"source": ["https://a.org/"], "rate": [1.0], "success": [0.0]})
     with pytest.raises(fo.SourceDataError, match=r"success out of range for 'https://a.org/': 0"):
-        export(wrong, target, tmp_path / "c", retry_at_once=True)
+        fo.tools.export(wrong, target, tmp_path / "c", retry_at_once=True)
     assert not list(tmp_path.iterdir())
 
 
@@ -308,11 +300,10 @@ def solved(share: float, seed: int = 4) -> fo.Solution:
     return fo.solve(fo.Problem(fresh, sources, bandwidth=share * float(asked.sum())))
 
 
-@pytest.mark.parametrize("name", LIFETIMES)
-@pytest.mark.parametrize("share", [1e-3, 0.4, 0.999])
+@matrix(name=LIFETIMES, share=[1e-3, 0.4, 0.999])
 def test_whole_seconds_within_the_bandwidth(name: str, share: float, tmp_path: Path) -> None:
     solution, own = solved(share), FORMATS[name]
-    done = export(solution, own.target, tmp_path / "out")
+    done = fo.tools.export(solution, own.target, tmp_path / "out")
     found = own.read(tmp_path / "out")
     sources = solution.problem.sources
     assert sources.names is not None
@@ -334,23 +325,23 @@ def test_a_window_of_stale_while_revalidate(tmp_path: Path) -> None:
     frame = pl.DataFrame(
         {"source": ["a", "b"], "lifetime": [10.0, 0.5], "stale_while_revalidate": [30.9, 0.0]}
     )
-    export(frame, CacheControl(), tmp_path / "out", time_unit="second")
+    fo.tools.export(frame, fo.tools.CacheControl(), tmp_path / "out", time_unit="second")
     assert (tmp_path / "out").read_text() == "a\tmax-age=10, stale-while-revalidate=30\nb\tmax-age=1\n"
-    for target in (Nginx(), Redis(), Dns()):
+    for target in (fo.tools.Nginx(), fo.tools.Redis(), fo.tools.Dns()):
         with pytest.raises(fo.SourceDataError, match=r"source 'a' has a window of stale-while-revalidate"):
-            export(frame, target, tmp_path / repr(target), time_unit="second")
+            fo.tools.export(frame, target, tmp_path / repr(target), time_unit="second")
 
 
 def test_what_is_never_fetched_has_no_line(tmp_path: Path) -> None:
     for name in LIFETIMES:
         own, path = FORMATS[name], tmp_path / name
-        done = export({own.name(0): np.inf, own.name(1): 0.0}, own.target, path, time_unit="hour")
+        done = fo.tools.export({own.name(0): np.inf, own.name(1): 0.0}, own.target, path, time_unit="hour")
         assert (done.sources, done.never) == (1, 1)
         assert own.read(path) == {own.name(1): own.least}
 
 
 def test_a_key_of_redis_may_be_a_zero_byte(tmp_path: Path) -> None:
-    Redis().write(LifetimeTable(np.ones(2), ["\0", "ü"], "hour"), tmp_path / "out")
+    fo.tools.Redis().write(LifetimeTable(np.ones(2), ["\0", "ü"], "hour"), tmp_path / "out")
     assert (tmp_path / "out").read_text() == 'EXPIRE "\\x00" 3600\nEXPIRE "\\xc3\\xbc" 3600\n'
 
 
@@ -361,7 +352,7 @@ def test_records_of_a_zone(tmp_path: Path) -> None:
         "www MX 10 mail.example.org.",
         f"{'.'.join(['a' * 62] * 4)}.b. A 1",
     ]
-    export(dict.fromkeys(records, 1.0), Dns(), tmp_path / "zone", time_unit="minute")
+    fo.tools.export(dict.fromkeys(records, 1.0), fo.tools.Dns(), tmp_path / "zone", time_unit="minute")
     assert (tmp_path / "zone").read_text() == (
         '@ 60 IN TXT "v=spf1 -all; \\"x\\""\n'
         "*.a_b.example.org. 60 IN AAAA 2001:db8::1\n"
@@ -373,7 +364,7 @@ def test_records_of_a_zone(tmp_path: Path) -> None:
 def test_other_solutions_have_no_lifetimes(tmp_path: Path) -> None:
     periodic = fo.solve(fo.Problem(BinaryFreshness(Refresh.POISSON), fo.Sources([1.0, 2.0]), bandwidth=1.0))
     with pytest.raises(fo.ObjectiveError, match=r"refreshes no copies on request"):
-        export(periodic, CacheControl(), tmp_path / "out")
+        fo.tools.export(periodic, fo.tools.CacheControl(), tmp_path / "out")
     refused(r"time_unit is 'hour'", read_lifetimes, solved(0.5), "hour")
-    unknown = export({"a": 1.0}, CacheControl(), tmp_path / "out")
+    unknown = fo.tools.export({"a": 1.0}, fo.tools.CacheControl(), tmp_path / "out")
     assert np.isnan(unknown.planned)

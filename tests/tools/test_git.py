@@ -1,7 +1,5 @@
 """Repositories made by hand: which commits are changes of which file, and when a file was there."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A live planner's folder as a log, and as the rates in force."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

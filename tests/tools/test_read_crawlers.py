@@ -1,7 +1,5 @@
 """What crawlers have recorded: dumps, histories and checks, read as what a server would have told."""
 
-from __future__ import annotations
-
 import json
 import sys
 import zipfile
@@ -20,6 +18,7 @@ from freshopt.tools import read_changedetection, read_nutch
 from freshopt.tools.changedetection_api import ChangeDetectionApi
 from tests.ground_truth.command_lines import Run
 from tests.ground_truth.refusals import present
+from tests.ground_truth.strata import matrix
 
 BEGIN = datetime(2026, 1, 31, 6, tzinfo=UTC)
 HEADER = (
@@ -113,8 +112,7 @@ def zipped(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("single", [True, False])
-@pytest.mark.parametrize("archived", [True, False])
+@matrix(single=[True, False], archived=[True, False])
 def test_changedetection(tmp_path: Path, single: bool, archived: bool) -> None:
     """Checks every 3 hours, the interval as installed; snapshots are those that found a change."""
     folder = data_folder(tmp_path / "data", single=single)
@@ -232,8 +230,7 @@ def test_rates_hold_at_every_interval(tmp_path: Path, interval: int) -> None:
     assert_learnt([store(tmp_path / str(seed), seed, periods) for seed in range(3)], interval)
 
 
-@pytest.mark.parametrize("single", [True, False])
-@pytest.mark.parametrize("settings", [None, 2 * HOUR])
+@matrix(single=[True, False], settings=[None, 2 * HOUR])
 def test_the_default_interval_is_that_of_the_settings(
     tmp_path: Path, single: bool, settings: int | None
 ) -> None:

@@ -1,7 +1,5 @@
 """What formats cannot hold and what readers cannot read: one line that says what, why and what to do."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Signals as tables: odd forms of sitemaps and feeds, told and seen, logs of pushes, hostile files."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import re
@@ -18,6 +16,7 @@ from freshopt.tools.feeds.signals import feed_signals, push_signals, sitemap_sig
 from freshopt.tools.records import LARGEST, octets_of
 from tests.ground_truth.command_lines import Run, refuse, unwrapped
 from tests.ground_truth.refusals import refused
+from tests.ground_truth.strata import matrix
 
 SPACE = ' xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 SITEMAP = f'<?xml version="1.0" encoding="UTF-8"?><urlset{SPACE}{{1}}>{{0}}</urlset>'
@@ -115,8 +114,7 @@ CODED: dict[str, Callable[[str], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("form", CODED)
-@pytest.mark.parametrize("loc", ["<![CDATA[ https://a.org/é?x=1&y=2 ]]>", "https://a.org/&#233;?x=1&amp;y=2"])
+@matrix(form=CODED, loc=["<![CDATA[ https://a.org/é?x=1&y=2 ]]>", "https://a.org/&#233;?x=1&amp;y=2"])
 def test_odd_forms_of_sitemaps(tmp_path: Path, form: str, loc: str) -> None:
     """The same page in all encodings, with CDATA and entities in its address, and blanks around."""
     for day in (1, 2):
@@ -235,8 +233,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("packed", [False, True])
+@matrix(form=FORMS, packed=[False, True])
 def test_odd_forms_of_feeds(tmp_path: Path, form: str, packed: bool) -> None:
     text, hours = FORMS[form]
     octets = b"\xef\xbb\xbf" + text.encode() if packed else text.encode()

@@ -1,7 +1,5 @@
 """Templates, commands and columns of names: what they write, read back by a shell, and what they refuse."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """Priors by features: recovered from simulated sources, calibrated, and left out where nothing is told."""
 
-from __future__ import annotations
-
 import sys
 from typing import TypeAlias
 
@@ -18,6 +16,7 @@ from freshopt.estimators.crawl_likelihood import CrawlLikelihood
 from freshopt.estimators.features.feature_priors import _regressed, _Regression
 from freshopt.estimators.features.source_features import SourceFeatures, with_new_sources
 from freshopt.logs.crawl_log import CrawlLog
+from tests.ground_truth.refusals import refused
 
 Floats = npt.NDArray[np.float64]
 Known: TypeAlias = tuple[CrawlLog, pl.DataFrame, Floats, Floats, FeaturePriors]
@@ -177,21 +176,18 @@ def test_priors_are_of_the_time_unit_of_the_log_and_of_known_sources(known: Know
     hours = CrawlLog.from_columns({**rows, "changed": log.changed}, time_unit="hour")
     own, other = priors.parameters(log), priors.parameters(hours)
     np.testing.assert_allclose(other.exposure, 24.0 * own.exposure, rtol=1e-12)
-    with pytest.raises(SourceDataError, match="no features of '999'"):
-        priors.parameters(CrawlLog([999, 999], [0.0, 1.0], [0, 1]))
+    refused("no features of '999'", priors.parameters, CrawlLog([999, 999], [0.0, 1.0], [0, 1]))
 
 
 def test_too_little_is_refused() -> None:
     log, frame, _, _ = simulated(8, n=32)
-    with pytest.raises(SourceDataError, match="the log has 24 of them, where 30 are needed"):
-        FeaturePriors.from_log(log, frame)
+    refused("the log has 24 of them, where 30 are needed", FeaturePriors.from_log, log, frame)
     log, frame, _, _ = simulated(8, n=80)
     alike = frame.with_columns(size=pl.when(pl.col("source") == 0).then(1.0).otherwise(2.0)).drop("site")
     with pytest.raises(SourceDataError, match="no feature tells sources that were crawled twice apart: size"):
         FeaturePriors.from_log(log, alike)
     still = CrawlLog(np.repeat(np.arange(80), 2), np.tile([0.0, 1.0], 80), np.zeros(160))
-    with pytest.raises(SourceDataError, match="no source changed"):
-        FeaturePriors.from_log(still, frame)
+    refused("no source changed", FeaturePriors.from_log, still, frame)
 
 
 def test_without_glum_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """Tables of features: what is read, what is refused, and the design that they make."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 from freshopt.errors import SourceDataError
 from freshopt.estimators.features.source_features import SourceFeatures, with_new_sources
 from freshopt.logs.crawl_log import CrawlLog
+from tests.ground_truth.refusals import refused
 
 LOG = CrawlLog(["a", "a", "b", "b"], [0.0, 2.0, 0.0, 3.0], [0, 1, 0, 0])
 
@@ -79,11 +78,9 @@ def test_sources_without_a_row_or_of_another_kind_are_refused() -> None:
         SourceFeatures.of(LOG.names, pl.DataFrame({"source": ["a", "c"], "size": [1.0, 2.0]}))
     numbered = CrawlLog([1, 1, 2, 2], [0.0, 1.0] * 2, [0] * 4)
     frame = pl.DataFrame({"source": ["1", "2", "c"], "size": [1.0, 2.0, 3.0]})
-    with pytest.raises(SourceDataError, match=r"integers in the log and text in .*, such as 'c'"):
-        SourceFeatures.of(numbered.names, frame)
+    refused(r"integers in the log and text in .*, such as 'c'", SourceFeatures.of, numbered.names, frame)
     twice = pl.DataFrame({"source": ["a", "a", "b"], "size": [1.0, 2.0, 3.0]})
-    with pytest.raises(SourceDataError, match="names 'a' more than once"):
-        SourceFeatures.of(LOG.names, twice)
+    refused("names 'a' more than once", SourceFeatures.of, LOG.names, twice)
 
 
 def test_a_design_is_bounded_and_knows_what_it_has_not_seen() -> None:
@@ -114,5 +111,4 @@ def test_new_sources_are_fetched_first_when_the_log_ends() -> None:
     assert longer.known_intervals.tolist() == [1, 0, 0, 0]
     assert with_new_sources(dated, np.array([], dtype=str)) is dated
     untimed = CrawlLog.from_columns({"source": ["a", "a"], "elapsed": [1.0, 2.0], "changed": [0, 1]})
-    with pytest.raises(SourceDataError, match="the log has no times"):
-        with_new_sources(untimed, np.array(["c"]))
+    refused("the log has no times", with_new_sources, untimed, np.array(["c"]))
