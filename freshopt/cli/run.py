@@ -74,6 +74,10 @@ class RunOptions:
         metavar="FILE",
         help="Table with source and the columns that your own objective reads, for new sources too. Kept.",
     )
+    features: Path | None = own_option(
+        metavar="FILE",
+        help="Table with a row a source, new ones too, and columns that may tell its change rate; or url.",
+    )
     log: Path | None = own_option(
         metavar="LOG",
         help="Crawls so far, with dates, to learn from. Without --sources, its sources are planned for.",
@@ -153,6 +157,8 @@ def run(
         SETTINGS[name].read(option_of(name), value, Clock("day"))
     if asked.source_columns is not None:
         settings["source_columns"] = own_columns_in(asked.source_columns)
+    if asked.features is not None:
+        settings["features"] = asked.features
     if objective is not None:
         settings["objective"] = live_objective_of(objective)
         if asked.signals_from is not None:

@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from freshopt.errors import FreshoptError
 from freshopt.live.hand_out import Visit, hand_back, hand_out, next_hand_out, next_turn
-from freshopt.live.own_columns import columns_beside, keep_columns, kept_names
 from freshopt.live.pace import Answered, keep_crawl_delay
 from freshopt.live.planning import LivePlan
 from freshopt.live.reading import PlannerKnowledge
@@ -28,6 +27,7 @@ from freshopt.live.reports import Report, record_reports
 from freshopt.live.settings import PlannerWishes
 from freshopt.live.signals import record_signal
 from freshopt.live.source_rows import add_rows, check_name, columns_of, remove_rows
+from freshopt.live.source_table import columns_beside, keep_columns, kept_names
 from freshopt.live.state import PlannerState
 from freshopt.numerics.arrays import as_whole
 from freshopt.planning.wishes import taking
@@ -78,6 +78,10 @@ class Planner(PlannerKnowledge):
         Columns that an objective of your own reads, as ``sources["size"]``: a dataframe with the column
         source, or a mapping of names to ``{source: value}``. They are kept; what is told again takes their
         place, and a source without a value is refused.
+    features : dataframe, path or "url", optional
+        What may tell the change rates of sources, as of `plan`: a table with a row a source, those to come
+        too, or what their URLs tell. Kept as columns are, and learnt from at each re-solve, once 30 sources
+        were crawled twice.
     time_unit : str, optional
         Of the clock: "second", "minute", "hour", "day" (default) or "week".
     durable : bool

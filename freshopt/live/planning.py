@@ -11,15 +11,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from freshopt.estimators.features.feature_priors import FeaturePriors
 from freshopt.live.database import IN_FORCE, Database, keep, kept, new_revision
 from freshopt.live.due_times import first_due
 from freshopt.live.evidence import Evidence
-from freshopt.live.own_columns import columns_in
+from freshopt.live.featured import features_in, keep_priors, kept_priors, learnt_priors
 from freshopt.live.pace import forget_recovered, paces_at
 from freshopt.live.rates import MOVED, InForce, NewRates, best_response, problem_of, updated_rates
 from freshopt.live.settings import PlannerSettings
 from freshopt.live.signals import LearntSignals, in_force, keep_kinds, keep_rules, learnt_signals
-from freshopt.live.source_table import SourceTable
+from freshopt.live.source_table import SourceTable, columns_in
 from freshopt.noisy_signals.with_signals import follows_signals, with_signals
 from freshopt.numerics.arrays import IntArray, total
 
@@ -70,7 +71,14 @@ class LivePlan:
         settings = replace(settings.in_open_hours, host_paces=paces_at(database, settings.time_unit, now))
         many = len(self._evidence)
         full = full or many >= GROWTH * max(record.observations, 1)
-        learnt = learnt_signals(database, self._evidence, self._table, settings) if full else None
+        features = features_in(database, self._table)
+        featured, words = None, ""
+        if features is not None and not full:
+            featured, unknown = kept_priors(database, self._table, record.prior)
+            full = bool(np.any(unknown))
+        if features is not None and full:
+            featured, words = learnt_priors(features, self._evidence, self._table, settings.time_unit)
+        learnt = learnt_signals(database, self._evidence, self._table, settings, featured) if full else None
         if learnt is None:
             settings = in_force(database, settings, self._table)
         else:
@@ -81,10 +89,10 @@ class LivePlan:
         # Between full re-solves change rates stay that were learnt with the signals.
         known = learnt.change_rate if learnt is not None else self._table.change_rate if heard else None
         given = (self._table, self._evidence, observed, record, settings, now)
-        found = updated_rates(*given, full=full, known_rates=known)
+        found = updated_rates(*given, full=full, known_rates=known, featured=featured)
         if found.record.solves > record.solves:
             found = replace(found, record=replace(found.record, observations=many))
-        self._put_in_force(self._table, found, settings, now, learnt)
+        self._put_in_force(self._table, found, settings, now, learnt, (featured, words))
         self._table = replace(self._table, change_rate=found.change_rate, planned_rate=found.rate)
 
     def record(self) -> InForce:
@@ -115,12 +123,13 @@ class LivePlan:
         ((planned, cost),) = database.rows(
             "SELECT COUNT(*), SUM(refresh_cost) FROM source WHERE active = 1 AND rate IS NOT NULL"
         )
-        if len(new) > FEW * planned or record.prior is None:
+        featured, unknown = kept_priors(database, new, record.prior)
+        late = record.updated is None or now >= record.updated + settings.update
+        if len(new) > FEW * planned or record.prior is None or (late and bool(np.any(unknown))):
             self.update(settings, now, full=False)
             return
-        change_rate = np.where(
-            np.isnan(new.change_rate), record.prior.shape / record.prior.exposure, new.change_rate
-        )
+        usual = record.prior.shape / record.prior.exposure if featured is None else featured.mean
+        change_rate = np.where(np.isnan(new.change_rate), usual, new.change_rate)
         unknown = np.zeros(len(new), dtype=np.bool_)
         settings = replace(settings.in_open_hours, host_paces=record.host_paces or {})
         among = float(cost) + total(new.refresh_cost)
@@ -137,6 +146,7 @@ class LivePlan:
         settings: PlannerSettings,
         now: float,
         learnt: LearntSignals | None = None,
+        featured: tuple[FeaturePriors | None, str] = (None, ""),
     ) -> None:
         """Write the rates that moved, and the record."""
         rows: IntArray = np.flatnonzero(found.moved)
@@ -160,6 +170,8 @@ class LivePlan:
             self._database.run_many(_STOP, stopped)
             keep(self._database, "plan", found.record.to_text())
             forget_recovered(self._database, settings.time_unit, now)
+            if featured[1]:
+                keep_priors(self._database, *featured)
             if learnt is not None:
                 keep_kinds(self._database, learnt.model)
             if learnt is not None or follows_signals(settings.objective):

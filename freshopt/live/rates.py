@@ -21,6 +21,7 @@ import numpy as np
 
 from freshopt.certificates.certificate import certify
 from freshopt.estimators.default_prior import default_prior
+from freshopt.estimators.features.feature_priors import FeaturePriors
 from freshopt.estimators.gamma_prior import GammaPrior
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.live.evidence import Evidence
@@ -119,6 +120,7 @@ def updated_rates(
     *,
     full: bool,
     known_rates: Array | None = None,
+    featured: FeaturePriors | None = None,
 ) -> NewRates:
     """Return the rates after some more observations.
 
@@ -134,11 +136,13 @@ def updated_rates(
         Learn the prior again, estimate all sources, and solve.
     known_rates : ndarray, shape (n,), optional
         Change rates learnt elsewhere, as from signals; NaN where they are not.
+    featured : FeaturePriors, optional
+        Of the sources, by their numbers.
     """
     full = full or record.prior is None or record.price is None
     prior = _prior(evidence, settings) if full else record.prior
     again = np.ones(len(table), dtype=np.bool_) if full else np.isin(table.id, observed) | ~table.planned
-    change_rate = estimates(table, evidence, prior, settings, again)
+    change_rate = estimates(table, evidence, prior, settings, again, featured)
     if known_rates is not None:
         change_rate = np.where(np.isnan(known_rates), change_rate, known_rates)
     change_rate = np.where(_moved(table.change_rate, change_rate), change_rate, table.change_rate)
@@ -155,7 +159,8 @@ def updated_rates(
         known_prices = {host: hosts.get(host, 0.0) for host in problem.hosts.names}
         proof = certify(problem, rate, price, known_prices or None)
         if proof.relative_gap > settings.gap_limit:
-            return updated_rates(table, evidence, observed, record, settings, now, full=True)
+            given = (table, evidence, observed, record, settings, now)
+            return updated_rates(*given, full=True, featured=featured)
         planned = record.planned
     else:
         price, hosts, rate = _priced(problem, price, table.rate)
@@ -229,6 +234,7 @@ def estimates(
     prior: GammaPrior | None,
     settings: PlannerSettings,
     again: BoolArray,
+    featured: FeaturePriors | None = None,
 ) -> Array:
     """Return the change rates, estimated anew for some sources.
 
@@ -240,8 +246,10 @@ def estimates(
     rate = table.change_rate.copy()
     rate[again] = fallback if prior is None else prior.shape / prior.exposure
     log = evidence.log(Clock(settings.time_unit), table.id[again])
+    if featured is not None:
+        rate[again] = featured.mean[again]
     if log is not None and prior is not None:
-        model = MaximumLikelihood(prior=prior, half_life=half_life_in_days(settings)).fit(log)
+        model = MaximumLikelihood(prior=featured or prior, half_life=half_life_in_days(settings)).fit(log)
         rate[np.searchsorted(table.id, log.names)] = model.change_rate_
     return rate
 

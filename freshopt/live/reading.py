@@ -16,6 +16,7 @@ from freshopt.certificates.solution import Answer, Solution
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.errors import SourceDataError
 from freshopt.live.database import IN_FORCE, Database
+from freshopt.live.featured import features_in_words
 from freshopt.live.hand_out import FREE, latest_now, next_hand_out, read_bucket
 from freshopt.live.planning import LivePlan
 from freshopt.live.rates import InForce, problem_of
@@ -239,6 +240,7 @@ def status_of(
         outdated=outdated,
         slowed=len(record.host_paces or {}),
         signals=signals_in_words(database),
+        features=features_in_words(database),
     )
 
 

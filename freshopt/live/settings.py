@@ -42,6 +42,7 @@ class PlannerWishes(TypedDict, total=False):
     explore: float | None
     hours: Any
     source_columns: Any
+    features: Any
     time_unit: str | None
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from freshopt.errors import SourceDataError, shown
+from freshopt.estimators.features.feature_priors import FeaturePriors
 from freshopt.formatting import percent
 from freshopt.live.database import Database, keep, kept
 from freshopt.live.evidence import Evidence
@@ -140,7 +141,11 @@ def follow_rules(database: Database, number: int | None = None) -> None:
 
 
 def learnt_signals(
-    database: Database, evidence: Evidence, table: SourceTable, settings: PlannerSettings
+    database: Database,
+    evidence: Evidence,
+    table: SourceTable,
+    settings: PlannerSettings,
+    prior: FeaturePriors | None = None,
 ) -> LearntSignals | None:
     """Return what all signals so far tell, None without any."""
     log = evidence.log(Clock(settings.time_unit), table.id) if hears(database) else None
@@ -164,7 +169,7 @@ def learnt_signals(
     )
     at = np.searchsorted(table.id, log.names)
     hosts = np.array([host or "" for host in table.host[at].tolist()])
-    model = PooledSignals(given, hosts).fit(log)
+    model = PooledSignals(given, hosts, prior).fit(log)
     columns = np.full(len(table), np.nan), np.zeros(len(table)), np.ones(len(table))
     for column, own in zip(columns, (model.change_rate_, model.recall_, model.precision_), strict=True):
         column[at] = own

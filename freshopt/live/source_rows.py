@@ -14,8 +14,8 @@ import numpy as np
 
 from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders, shown
 from freshopt.live.database import Database, new_revision
-from freshopt.live.own_columns import require_values
 from freshopt.live.settings import PlannerSettings
+from freshopt.live.source_table import require_values
 from freshopt.logs.tables import frame_columns
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, label_array, shape_of

@@ -13,12 +13,13 @@ import numpy as np
 
 from freshopt.errors import SourceDataError, expect, shown
 from freshopt.live.database import Database, keep, kept, new_revision, require_schema
+from freshopt.live.featured import told_features
 from freshopt.live.hand_out import keep_bucket, read_bucket
-from freshopt.live.own_columns import keep_columns, require_values, told_columns
 from freshopt.live.postgres_store import PostgresStore
 from freshopt.live.rates import InForce
 from freshopt.live.settings import PlannerSettings, settings_from, with_burst
 from freshopt.live.source_rows import require_room
+from freshopt.live.source_table import keep_columns, require_values, told_columns
 from freshopt.live.sqlite_store import SqliteStore
 from freshopt.logs.clock import Clock
 from freshopt.tools.live_planner import SCHEMA
@@ -39,6 +40,8 @@ class PlannerState:
             settings_from(None, given, "")
         columns = given.get("source_columns")
         self._columns = {} if columns is None else told_columns(columns)
+        features = given.get("features")
+        self._columns |= {} if features is None else told_features(features)
         self._objective = given.get("objective")
         self._settings: tuple[str, PlannerSettings] | None = None
         self._clock: Clock | None = None

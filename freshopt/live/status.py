@@ -73,6 +73,8 @@ class PlannerStatus:
         Hosts that are planned for with fewer crawls, as their answers or robots.txt ask for.
     signals : str
         What signals tell, in words; empty without any.
+    features : str
+        What features tell of change rates, in words; empty without any.
     """
 
     place: str
@@ -110,6 +112,7 @@ class PlannerStatus:
     outdated: bool
     slowed: int = 0
     signals: str = ""
+    features: str = ""
 
     def rows(self) -> list[tuple[str, str]]:
         """Return labelled rows, as the repr has them."""
@@ -150,6 +153,7 @@ class PlannerStatus:
                 f"{percent(self.freshness, space=' ')} of the time, by importance, expected{beside}",
             ),
             *([("signals", self.signals)] if self.signals else []),
+            *([("features", self.features)] if self.features else []),
             *proof,
             (
                 "re-solved",

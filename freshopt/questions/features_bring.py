@@ -60,17 +60,21 @@ class FeaturesBring:
         }
 
 
+def explained(priors: FeaturePriors) -> float:
+    """Return the share of the variance of ln Δ that features explain."""
+    from scipy.special import polygamma
+
+    # The variance of the logarithm of a Gamma of this shape.
+    left, before = (float(polygamma(1, shape)) for shape in (priors.within, priors.pooled.shape))
+    return max(0.0, 1.0 - left / before)
+
+
 def features_bring(estimate: Estimator) -> FeaturesBring | None:
     """Return what features brought to an estimate, or None without them."""
     priors = getattr(estimate, "prior", None)
     if not isinstance(priors, FeaturePriors):
         return None
-    from scipy.special import polygamma
-
     new = np.flatnonzero(estimate.flag_ == "never crawled")
-    # The variance of the logarithm of a Gamma of this shape.
-    left, before = (float(polygamma(1, shape)) for shape in (priors.within, priors.pooled.shape))
-    share = max(0.0, 1.0 - left / before)
     expected = estimate.change_rate_[new]
     between = (float(np.min(expected, initial=math.inf)), float(np.max(expected, initial=0.0)))
-    return FeaturesBring(priors, share, len(new), between, estimate.time_unit_)
+    return FeaturesBring(priors, explained(priors), len(new), between, estimate.time_unit_)

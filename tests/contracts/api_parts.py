@@ -190,6 +190,7 @@ LIVE = {
             "bandwidth": "2/day",
             "objective": HARMONIC_PERIODIC,
             "source_columns": {"size": {"a": 1.0, "b": 2.0}},
+            "features": "url",
             "host_limits": {"x": "1/day"},
             "replan": "1d",
             "update": 0.1,

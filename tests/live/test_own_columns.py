@@ -187,5 +187,72 @@ def test_commands_keep_columns(run: Run) -> None:
     assert "\n" not in refusal.output.strip()
     pl.DataFrame({"source": ["c", "a"], "size": [9.0, None]}).write_csv("sizes.csv")
     run(*asked, "--sources", "more.txt", "--source-columns", "sizes.csv")
+    run(*asked, "--features", "sizes.csv", "--source-columns", "sizes.csv", code=2)  # no row of b
+    run("run", "state", "--objective", "sizedobjective:Sized", "--features", "url")
+    with sqlite3.connect("state/planner.sqlite") as database:
+        ((kept,),) = database.execute("SELECT value FROM planner WHERE key = 'columns'")
+    assert json.loads(kept) == ["size", "feature url"]
     none = run("run", "other", "-b", "9/day", "--sources", "more.txt", "--source-columns", "more.txt", code=2)
     assert "more.txt" in none.output
+
+
+HOSTS = {"fast": 0.6, "slow": 0.02}
+
+
+def visited(planner: fo.Planner, begin: float, end: float, seed: int) -> None:
+    """Crawl what is due; pages of a host change as often as each other."""
+    rng, last = np.random.default_rng(seed), {}
+    for now in np.arange(begin, end, 0.5).tolist():
+        for visit in planner.due(now, limit=None):
+            rate = HOSTS[visit.source.split("/")[2].removesuffix(".org")]
+            gap = now - last.get(visit.source, now if visit.last_crawl is None else float(visit.last_crawl))
+            planner.observed(visit.source, now, changed=rng.random() < -np.expm1(-rate * gap))
+            last[visit.source] = now
+
+
+@pytest.mark.parametrize("by_url", [True, False])
+def test_features_tell_of_new_sources(tmp_path: Path, by_url: bool) -> None:
+    names = [f"https://{host}.org/{k}" for host in HOSTS for k in range(20)]
+    late = [f"https://{host}.org/late" for host in HOSTS]
+    table = pl.DataFrame({"source": [*names, *late], "host": ["f"] * 20 + ["s"] * 20 + ["f", "s"]})
+    told = "url" if by_url else table
+    with fo.Planner(tmp_path, "60/day", features=told, burst="1d", update="6h") as planner:
+        planner.add_many(names)
+        planner.due(0.0, limit=None)
+        assert "to be learnt once 30 sources" in planner.status(0.0).features
+        visited(planner, 0.5, 12.0, seed=1)
+        planner.replan(12.0)
+        assert "most by 'host'" in planner.status(12.0).features
+        assert any("most by 'host'" in " ".join(map(str, row)) for row in planner.status(12.0).rows())
+        planner.add_many(late)
+        if not by_url:
+            refused(
+                "there is no feature host of 'https://fast.org/other'", planner.add, "https://fast.org/other"
+            )
+        planner.due(12.5)
+        rates = dict(planner.to_frame().select("source", "change_rate").iter_rows())
+        fast, slow = (rates[name] for name in late)
+        assert 0.2 < fast < 1.8
+        assert fast > 5.0 * slow
+    # Kept for other processes, and for updates between re-solves.
+    with fo.Planner(tmp_path) as again:
+        solves = again.status(12.5).solves
+        visited(again, 12.75, 13.3, seed=2)
+        assert again.status(13.3).solves <= solves + 1
+        assert "most by 'host'" in again.status(13.3).features
+        assert again.solution().certificate is not None
+
+
+def test_features_beside_signals_and_own_columns(tmp_path: Path) -> None:
+    names = [f"https://{host}.org/{k}" for host in HOSTS for k in range(20)]
+    sizes = {"size": dict.fromkeys(names, 2.0)}
+    with fo.Planner(tmp_path, "60/day", features="url", source_columns=sizes, burst="1d") as planner:
+        planner.add_many(names)
+        visited(planner, 0.0, 6.0, seed=3)
+        planner.signal(names[0], 6.1)
+        planner.replan(6.2)
+        assert "1 heard" in planner.status(6.2).signals
+        assert "most by 'host'" in planner.status(6.2).features
+        rates = dict(planner.to_frame().select("source", "change_rate").iter_rows())
+        means = [np.mean([rates[f"https://{host}.org/{k}"] for k in range(20)]) for host in HOSTS]
+        assert means[0] > 5.0 * means[1]
