@@ -1,8 +1,8 @@
 """`SourceTable`: sources with the rates in force, and columns of one's own.
 
-The latter are told at an opening, with sources that are added, or changed by hand in the table ``source_column``,
-and are read anew at every update. The table is made with the first column. What is told of a source may come
-before it does.
+The latter are told at an opening, with sources that are added, or changed by hand in the table
+``source_column``, and are read anew at every update. The table is made with the first column. What is told of
+a source may come before it does.
 """
 
 from __future__ import annotations
