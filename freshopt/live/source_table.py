@@ -72,7 +72,7 @@ class SourceTable:
     last_crawl: Array
     next_due: Array
     tried_rate: Array
-    columns: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    columns: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict, kw_only=True)
 
     @classmethod
     def read(cls, database: Database, where: str = "") -> SourceTable:
@@ -86,7 +86,7 @@ class SourceTable:
         for unlimited in (3, 8):
             floats[unlimited] = np.where(np.isnan(floats[unlimited]), np.inf, floats[unlimited])
         own = columns_in(database, names.tolist(), where)
-        return cls(np.array(identity, dtype=np.int64), names, hosts, *floats, own)
+        return cls(np.array(identity, dtype=np.int64), names, hosts, *floats, columns=own)
 
     def __len__(self) -> int:
         """Return the number of sources."""
@@ -133,8 +133,8 @@ def told_columns(given: Any) -> Columns:  # noqa: ANN401 - a table
         empty = {source for source, one in values.items() if one is None or one != one or one == ""}
         there = {source: one for source, one in values.items() if source not in empty}
         if there:
-            own = own_columns({name: _alike([*there.values()])}, len(there), _TAKEN)[name]
-            filled[name] = dict(zip(there, own.tolist(), strict=True))
+            checked = own_columns({name: _alike([*there.values()])}, len(there), _TAKEN)[name]
+            filled[name] = dict(zip(there, checked.tolist(), strict=True))
     return filled
 
 

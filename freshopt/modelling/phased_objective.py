@@ -174,14 +174,14 @@ class PhasedObjective(CurveObjective):
         if not isinstance(found, HullNumerics):
             declared = self.objective.per_source(rate, sources)
             return declared if isinstance(declared, tuple) else (declared, [])
-        return declared_hull(self.objective, found, rate, sources)
+        return declared_hull(self._curved(), found, rate, sources)
 
     def cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm | None:
         """Return a well-conditioned cone form of the total, up to a constant."""
         found = self.hull(self.kernel(sources), sources)
         if not isinstance(found, HullNumerics):
             return self.objective.cone_form(y, sources, typical)
-        return hull_cone_form(self.objective, found, y, sources, typical)
+        return hull_cone_form(self._curved(), found, y, sources, typical)
 
     def signalled_cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm | None:
         """Return the objective's own: signalled sources have no phase."""

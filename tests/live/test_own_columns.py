@@ -201,12 +201,13 @@ HOSTS = {"fast": 0.6, "slow": 0.02}
 
 def visited(planner: fo.Planner, begin: float, end: float, seed: int) -> None:
     """Crawl what is due; pages of a host change as often as each other."""
-    rng, last = np.random.default_rng(seed), {}
+    rng = np.random.default_rng(seed)
+    last: dict[str, float] = {}
     for now in np.arange(begin, end, 0.5).tolist():
         for visit in planner.due(now, limit=None):
             rate = HOSTS[visit.source.split("/")[2].removesuffix(".org")]
-            gap = now - last.get(visit.source, now if visit.last_crawl is None else float(visit.last_crawl))
-            planner.observed(visit.source, now, changed=rng.random() < -np.expm1(-rate * gap))
+            gap = now - last.get(visit.source, now)
+            planner.observed(visit.source, now, changed=bool(rng.random() < -np.expm1(-rate * gap)))
             last[visit.source] = now
 
 

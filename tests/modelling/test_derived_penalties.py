@@ -181,7 +181,7 @@ def test_costs_are_those_of_named_objectives(
             "refresh_cost": 10.0 ** rng.uniform(-1, 1, 40),
             "changed_cost": 10.0 ** rng.uniform(-2, 2, 40),
         }
-        sources = fo.Sources(change, weight, **costs)
+        sources = fo.Sources(change, weight, **costs)  # type: ignore[arg-type]
     else:
         success = rng.uniform(0.1, 1.0, 40) if more == "failing signals" else None
         sources = fo.Sources(change, weight, signalled=signalled, success=success)
@@ -216,7 +216,7 @@ def test_periodic_fetches_that_cost_what_they_bring(budget: float) -> None:
     total = budget * float(np.sum(costs[0] * change))
 
     def used(rate: Array) -> Array:
-        return costs[0] * rate - costs[1] * rate * np.expm1(-change / rate)
+        return np.asarray(costs[0] * rate - costs[1] * rate * np.expm1(-change / rate))
 
     def response(price: float) -> Array:
         low, high = np.full(40, -60.0), np.full(40, 60.0)
@@ -226,11 +226,9 @@ def test_periodic_fetches_that_cost_what_they_bring(budget: float) -> None:
             with np.errstate(over="ignore", invalid="ignore"):
                 earned = weight * (u / 2.0 + 2.0 * u**2 / 3.0) / np.exp(middle)
                 spent = costs[0] - costs[1] * (np.expm1(-u) + u * np.exp(-u))
-            low, high = (
-                np.where(earned > price * spent, middle, low),
-                np.where(earned > price * spent, high, middle),
-            )
-        return np.exp(high)
+            above = earned > price * spent
+            low, high = np.where(above, middle, low), np.where(above, high, middle)
+        return np.asarray(np.exp(high))
 
     price = brentq(lambda x: np.log(used(response(np.exp(x))).sum() / total), -60.0, 60.0, xtol=1e-15)
     u = change / response(np.exp(price))
@@ -288,7 +286,7 @@ def test_good_phases_of_delay_are_those_of_the_named_objective() -> None:
 
     change, weight, signalled = drawn(n=30, decades=1.0)
     for settings in ({}, {"max_rate": 0.2, "min_rate": 0.01}):
-        sources = fo.Sources(change, weight, **settings)
+        sources = fo.Sources(change, weight, **settings)  # type: ignore[arg-type]
         own, named = (
             fo.solve(fo.Problem(one, sources, 3.0, profile=Savings()))
             for one in (Delay(), AccumulatedDelay(PERIODIC))
@@ -331,7 +329,7 @@ class Charged(Flattening):
 class Unclaimed(Flattening):
     """Nothing is said of it."""
 
-    penalty_of = None
+    penalty_of = None  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize(

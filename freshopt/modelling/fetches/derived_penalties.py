@@ -74,8 +74,9 @@ def announced_kernel(objective: Objective, numerics: Numerics, sources: Sources)
     n, of_age = len(sources), objective.penalty_of == "age"
     place, rate = np.arange(float(n)), sources.column("change_rate")
     limit = numerics.cost(rate / LEAST) if of_age else np.zeros(n)
-    parts = (_Announced(numerics, of_age, part) for part in ("cost", "marginal", "inverse"))
-    kernel = Kernel(np.ones(n), (place, rate, limit), *parts)
+    cost, marginal = _Announced(numerics, of_age, "cost"), _Announced(numerics, of_age, "marginal")
+    inverse = _Announced(numerics, of_age, "inverse")
+    kernel = Kernel(np.ones(n), (place, rate, limit), cost, marginal, inverse)
     return kernel if sources.success is None else slowed_kernel(kernel, sources.success)
 
 
@@ -114,7 +115,8 @@ def require_twin(objective: Objective, periodic: Numerics, poisson: Numerics, so
     rate = np.asarray(sources.column("change_rate"))
     nodes, weights = np.polynomial.laguerre.laggauss(NODES)
     with np.errstate(all="ignore"):
-        mixed = sum(w * z * periodic.cost(rate / z) for z, w in zip(nodes, weights, strict=True) if w > TINY)
+        parts = [w * z * periodic.cost(rate / z) for z, w in zip(nodes, weights, strict=True) if w > TINY]
+        mixed = np.sum(parts, axis=0)
         other = poisson.cost(rate)
         wrong = np.flatnonzero(np.abs(mixed - other) > APART * np.abs(other))
     if len(wrong):
