@@ -12,6 +12,7 @@ from freshopt.cvx import Expression, cp
 from freshopt.problems import AccumulatedDelay, PowerCost, SynchronizationCost
 from tests.ground_truth.refusals import present, refused
 from tests.ground_truth.tolerances import EXACT, SCALAR
+from tests.planning.test_good_phases import OFFICE, RATES, Cycle
 
 PERIODIC = fo.Refresh.PERIODIC
 
@@ -90,6 +91,56 @@ def test_failures_are_planned_for(log: fo.CrawlLog) -> None:
     )
     assert own.rates == pytest.approx(known.rates, rel=1e-6)
     assert own.schedule_value == pytest.approx(known.schedule_value, rel=1e-6)
+
+
+class Missed(Delay):
+    """The same, said to be of the number of missed changes."""
+
+    penalty_of = "changes"
+
+
+def test_fetches_that_cost_what_they_bring_are_planned_for(log: fo.CrawlLog) -> None:
+    settings = {"importance": WEIGHT, "changed_cost": 5.0, "load_limit": 1.0}
+    own, known = (
+        fo.plan(log, "12/day", "30d", objective=one, draws=0, **settings)  # type: ignore[arg-type]
+        for one in (Missed(), AccumulatedDelay(PERIODIC))
+    )
+    assert own.rates == pytest.approx(known.rates, rel=SCALAR)
+    assert own.schedule_value == pytest.approx(known.schedule_value, rel=SCALAR)
+    assert present(own.solution.certificate).relative_gap < SCALAR
+    tested = [
+        fo.backtest(log, "12/day", objective=one, **settings)  # type: ignore[arg-type]
+        for one in (Missed(), AccumulatedDelay(PERIODIC))
+    ]
+    mine, theirs = ({(r.policy, r.begin): r.refreshes for r in one.rows} for one in tested)
+    for key in mine.keys() & theirs.keys():
+        assert mine[key] == pytest.approx(theirs[key], rel=1e-6), key
+    refused(
+        "nothing, such as|nothing tells",
+        lambda: fo.plan(log, "12/day", objective=Delay(), changed_cost=5.0),
+        error=fo.ObjectiveError,
+    )
+
+
+def test_good_phases_of_the_week_are_planned_for() -> None:
+    log = Cycle(OFFICE).log(RATES, 80, 1)
+    own, known, plain = (
+        fo.plan(log, len(RATES) / 7.0, "84d", objective=one, draws=0)
+        for one in (Missed(), AccumulatedDelay(PERIODIC), Delay())
+    )
+    assert present(own.phases).saved == pytest.approx(present(known.phases).saved, rel=SCALAR)
+    assert own.rates == pytest.approx(known.rates, rel=SCALAR)
+    assert own.schedule_value == pytest.approx(known.schedule_value, rel=SCALAR)
+    assert plain.phases is None
+
+
+def test_signals_of_a_log_are_for_named_objectives(log: fo.CrawlLog) -> None:
+    heard = pl.DataFrame({"source": ["s0", "s1"], "time": [3.0, 4.0]})
+    refused(
+        "does not tell what each number of them costs",
+        lambda: fo.plan(log, "12/day", objective=Missed(), signals=heard),
+        error=fo.ObjectiveError,
+    )
 
 
 def test_costs_that_changes_do_not_show_are_those_of_a_replay(log: fo.CrawlLog) -> None:
