@@ -346,7 +346,9 @@ def test_what_a_function_takes_is_in_its_signature_and_described(
 def test_every_wish_is_taken_by_a_function_or_by_position() -> None:
     taken = {name for _, takes in TAKEN[:3] for name in takes.__annotations__}
     assert taken | {"bandwidth", "horizon", "requests"} == set(WISHES)
-    assert set(PlannerWishes.__annotations__) - {"time_unit", "objective"} == set(SETTINGS) - {"bandwidth"}
+    # Columns and features of sources are kept with them, not among the settings.
+    beside = {"time_unit", "objective", "source_columns", "features"}
+    assert set(PlannerWishes.__annotations__) - beside == set(SETTINGS) - {"bandwidth"}
 
 
 def test_options_are_those_of_the_table() -> None:
