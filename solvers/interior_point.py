@@ -181,7 +181,7 @@ def _declared_upper(problem: Problem) -> Array:
     """Return the upper bounds without those that rows imply."""
     upper, bundles = problem.upper, problem.bundles
     if bundles is not None:
-        return -bundles.largest(-upper)
+        upper = -bundles.largest(-upper)
     return np.concatenate((upper, *(own.upper for own in problem.usages)))
 
 

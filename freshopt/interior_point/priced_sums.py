@@ -37,6 +37,8 @@ _PATIENT = 8
 _TOGETHER = 12
 # Rounds of scaling, since sources at bounds take no part.
 _ROUNDS = 4
+# Sources within their bounds are scaled by no more for the others, too.
+_LITTLE = 1e-4
 # Elasticities of demand; before two passes are known it is taken for that of a cost 1/ρ.
 _FIRST, _STEEP, _FLAT = -0.5, -1e9, -1e-3
 # Uses so near a kink, relatively, are on it; prices so near each other are one.
@@ -357,14 +359,16 @@ class _Search:
             share = np.clip((wanted - used) / away, 0.0, 1.0)
             share = np.where(short & np.isfinite(share), share, 0.0)[group]
             rates = np.where(share > 0.0, rates + share * (end - rates), rates)
+        # Sources at bounds stay there, unless a limit is not met without them.
+        held, most = (rates <= self.lower) | (rates >= self.upper), self.costs.ends()[1]
+        fixed = self._used(np.where(held, rates, 0.0))
         for _ in range(_ROUNDS):
             used = self._used(rates)
-            factor = np.where(used > 0.0, wanted / used, 1.0)
-            rates = np.clip(
-                rates * np.where(np.abs(factor - 1.0) <= 2.0 * _NEAR, factor, 1.0)[group],
-                self.lower,
-                self.upper,
-            )
+            inner, near = (wanted - fixed) / (used - fixed), np.abs(wanted / used - 1.0) <= 2.0 * _NEAR
+            usable = np.abs(inner - 1.0) <= _LITTLE
+            factor = np.where(near, np.where(usable, inner, np.fmin(1.0, most / used)), 1.0)
+            scaled = np.clip(rates * factor[group], self.lower, self.upper)
+            rates = np.where(held & usable[group], rates, scaled)
         if self.top is not None:  # what all use is met to rounding of its own
             most = float(self.top.ends()[1][0])
             rates = np.maximum(self.lower, rates * min(1.0, most / float(np.sum(self.unit * rates))))
@@ -375,7 +379,7 @@ class _Search:
         if self.top is not None:
             levels.append((self.top, np.array([np.sum(self.per * used)]), np.array([outside])))
         for costs, amount, paid in levels:
-            price[costs.row] = costs.multipliers(amount, paid, _ON)
+            price[costs.row] = costs.multipliers(amount, paid, (_ON, 2.0 * _NEAR))
             priced = costs.place >= 0
             every[len(rates) + costs.place[priced]] = costs.amounts(amount)[priced]
         slack = np.zeros(len(price))

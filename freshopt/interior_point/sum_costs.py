@@ -93,24 +93,25 @@ class SumCosts(NamedTuple):
             self.rises, right, np.minimum(right, 0.0)
         )
 
-    def multipliers(self, used: Array, paid: Array, near: float) -> Array:
+    def multipliers(self, used: Array, paid: Array, near: tuple[float, float]) -> Array:
         """Return what each row has of the prices that sums pay, ≥ 0.
 
-        Rows whose cost has an end share what is paid beyond the slopes of the others.
+        Rows at an end share what is paid beyond the slopes of the others; an end is as `near` as the second.
         """
-        left, right = self.of_rows(used, near)
-        of, y = self.of, np.clip(0.0, left, right)
+        of, y = self.of, np.zeros(len(self.row))
 
         def total(amounts: Array) -> Array:
             return np.bincount(of, weights=self.scale * amounts, minlength=self.count)[of]
 
-        for bounded in (True, False):
+        for at_end in (False, True):
+            left, right = self.of_rows(used, near[at_end])
+            y = y if at_end else np.clip(0.0, left, right)
             rest = paid[of] - total(y)
             room = np.where(rest > 0.0, right - y, y - left)
-            room = np.where(np.isfinite(room), room, 0.0) if bounded else np.isinf(room).astype(np.float64)
+            room = np.where(np.isinf(room) == at_end, 1.0 if at_end else room, 0.0)
             with np.errstate(all="ignore"):
                 share = np.abs(rest) / total(room)
-            share = np.where(np.isfinite(share), np.minimum(share, 1.0) if bounded else share, 0.0)
+            share = np.where(np.isfinite(share), share if at_end else np.minimum(share, 1.0), 0.0)
             y = y + np.sign(rest) * share * room
         return np.maximum(np.where(self.rises, y, -y), 0.0)
 
