@@ -243,7 +243,9 @@ class _Search:
             for side, moved in enumerate((cheap, dear)):
                 ends[side] = np.where(moved[self.group], rates, ends[side])
             width = np.log(high) - np.log(low)
-            met = idle | inside | (np.abs(y - np.log(bought)) <= _NEAR) | (width <= _CLOSED)
+            # Where sources are at bounds use hardly tells the price, and where demand jumps the reverse.
+            off = np.maximum(np.abs(y - np.log(bought)), np.abs(x - np.log(aside + own)))
+            met = idle | inside | (off <= _NEAR) | (width <= _CLOSED)
             if bool(np.all(met)):
                 before_met = outside
                 if not together:
@@ -375,11 +377,12 @@ class _Search:
         used = self._used(rates)
         price = np.zeros(len(self.program.rows))
         every = np.concatenate((rates, np.empty(len(self.program) - len(rates))))
-        levels = [(self.costs, used, own)]
+        levels = [(self.costs, used, own, _ON)]
         if self.top is not None:
-            levels.append((self.top, np.array([np.sum(self.per * used)]), np.array([outside])))
-        for costs, amount, paid in levels:
-            price[costs.row] = costs.multipliers(amount, paid, (_ON, 2.0 * _NEAR))
+            of_all = np.array([np.sum(self.per * used)])
+            levels.append((self.top, of_all, np.array([outside]), 2.0 * _NEAR))
+        for costs, amount, paid, near_kinks in levels:
+            price[costs.row] = costs.multipliers(amount, paid, (near_kinks, 2.0 * _NEAR))
             priced = costs.place >= 0
             every[len(rates) + costs.place[priced]] = costs.amounts(amount)[priced]
         slack = np.zeros(len(price))
