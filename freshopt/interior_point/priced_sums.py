@@ -179,7 +179,7 @@ class _Search:
     """
 
     def __init__(self, program: Program, sources: Numerics, groups: Sums, whole: Sums | None) -> None:
-        n, self.m, self.passes = len(groups.of), groups.costs.count - 1, 0
+        n, self.m, self.passes = len(groups.of), groups.costs.number - 1, 0
         self.program, self.group, self.costs = program, groups.of, groups.costs
         self.coefficient, self.per = groups.coefficient, np.ones(self.m + 1)
         self.top: SumCosts | None = None
@@ -372,8 +372,8 @@ class _Search:
             scaled = np.clip(rates * factor[group], self.lower, self.upper)
             rates = np.where(held & usable[group], rates, scaled)
         if self.top is not None:  # what all use is met to rounding of its own
-            most = float(self.top.ends()[1][0])
-            rates = np.maximum(self.lower, rates * min(1.0, most / float(np.sum(self.unit * rates))))
+            room = float(self.top.ends()[1][0] / np.sum(self.unit * rates))
+            rates = np.maximum(self.lower, rates * min(1.0, room))
         used = self._used(rates)
         price = np.zeros(len(self.program.rows))
         every = np.concatenate((rates, np.empty(len(self.program) - len(rates))))

@@ -197,7 +197,7 @@ def general_program(
     if not problem.couplings:  # which may bound what the rows leave open
         bounded = priced_without_end(problem.usages, n) if problem.usages else None
         if bounded is not None and bundles is not None:
-            bounded = bundles.largest(bounded)
+            bounded = bundles.largest(bounded.astype(np.float64)) > 0.0
         require_bounded(program, sources, bounded)
     return program
 

@@ -51,12 +51,10 @@ def test_derivatives_beside_costs_of_sums(name: str, ties: bool) -> None:
     at = solution.sensitivity()
     assert at.degenerate == 0
     change = at.jvp(importance=ways[0], change_rate=ways[1], refresh_cost=ways[2])
-    ends = [
-        fo.solve(
-            declared(name, ties, tuple(one + s * STEP * way for one, way in zip(data, ways, strict=True)))
-        )  # type: ignore[arg-type]
-        for s in (1.0, -1.0)
-    ]
+    ends = []
+    for step in (STEP, -STEP):
+        weight, speed, dear = (one + step * way for one, way in zip(data, ways, strict=True))
+        ends.append(fo.solve(declared(name, ties, (weight, speed, dear))))
     slope = (ends[0].rates - ends[1].rates) / (2.0 * STEP)
     np.testing.assert_allclose(change.rates, slope, rtol=NEAR, atol=NEAR * np.abs(slope).max())
     assert change.value == pytest.approx((ends[0].value - ends[1].value) / (2.0 * STEP), rel=NEAR)

@@ -53,10 +53,11 @@ def whole(
     What a group uses at p is root/√p, and what sources of no group use loose/√p. `outside` is the bandwidth,
     or slope and cost of what all use.
     """
-    if isinstance(outside, float):
-        of_all, cost_of_all = (lambda used: LONG(np.inf if used > outside else 0.0)), lambda _: LONG(0.0)
-    else:
-        of_all, cost_of_all = outside
+
+    def of_all(used: np.longdouble) -> Any:  # noqa: ANN401
+        if isinstance(outside, float):
+            return LONG(np.inf if used > outside else 0.0)
+        return outside[0](used)
 
     def uses(price: np.longdouble) -> Long:
         low, high = np.full((2, len(roots)), LONG(-300.0)) * np.array([[1], [-1]])
@@ -77,7 +78,8 @@ def whole(
     u = uses(price)
     paid = np.array([cost(one) for one in u])
     used = np.sum(u) + loose / np.sqrt(price)
-    return np.sum(roots**2 / u + paid) + loose * np.sqrt(price) + cost_of_all(used), price
+    cost_of_all = LONG(0.0) if isinstance(outside, float) else outside[1](used)
+    return np.sum(roots**2 / u + paid) + loose * np.sqrt(price) + cost_of_all, price
 
 
 @pytest.mark.parametrize("spread", [0.5, pytest.param(3.0, marks=pytest.mark.exhaustive)])
