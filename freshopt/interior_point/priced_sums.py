@@ -377,12 +377,11 @@ class _Search:
         used = self._used(rates)
         price = np.zeros(len(self.program.rows))
         every = np.concatenate((rates, np.empty(len(self.program) - len(rates))))
-        levels = [(self.costs, used, own, _ON)]
+        levels = [(self.costs, used, own)]
         if self.top is not None:
-            of_all = np.array([np.sum(self.per * used)])
-            levels.append((self.top, of_all, np.array([outside]), 2.0 * _NEAR))
-        for costs, amount, paid, near_kinks in levels:
-            price[costs.row] = costs.multipliers(amount, paid, (near_kinks, 2.0 * _NEAR))
+            levels.append((self.top, np.array([np.sum(self.per * used)]), np.array([outside])))
+        for costs, amount, paid in levels:
+            price[costs.row] = costs.multipliers(amount, paid, 2.0 * _NEAR)
             priced = costs.place >= 0
             every[len(rates) + costs.place[priced]] = costs.amounts(amount)[priced]
         slack = np.zeros(len(price))

@@ -95,20 +95,19 @@ class SumCosts(NamedTuple):
             self.rises, right, np.minimum(right, 0.0)
         )
 
-    def multipliers(self, used: Array, paid: Array, near: tuple[float, float]) -> Array:
+    def multipliers(self, used: Array, paid: Array, near: float) -> Array:
         """Return what each row has of the prices that sums pay, ≥ 0.
 
-        Rows at an end share what is paid beyond the slopes of the others; an end is as `near` as the second.
+        Rows at an end share what is paid beyond the slopes of the others; kinks and ends so `near` are met.
         """
-        of, y = self.of, np.zeros(len(self.row))
+        left, right = self.of_rows(used, near)
+        of, y = self.of, np.clip(0.0, left, right)
 
         def total(amounts: Array) -> Array:
             sums = np.bincount(of, weights=self.scale * amounts, minlength=self.number)
             return sums.astype(np.float64)[of]
 
         for at_end in (False, True):
-            left, right = self.of_rows(used, near[at_end])
-            y = y if at_end else np.clip(0.0, left, right)
             rest = paid[of] - total(y)
             room = np.where(rest > 0.0, right - y, y - left)
             room = np.where(np.isinf(room) == at_end, 1.0 if at_end else room, 0.0)
