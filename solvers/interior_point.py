@@ -111,9 +111,10 @@ class InteriorPoint:
             program = general_program(problem, (), None, once=False)
         try:
             alone = solve_priced(program)
-            if alone is not None and alone.gap <= ALONE:
+            many = _too_many(program)
+            if alone is not None and (alone.gap <= ALONE or many):
                 found, note = alone, "The search was over the price of each sum alone."
-            elif many := _too_many(program):
+            elif many:
                 return Answer(None, status=Status.FAILED, note=f"The search over prices stalled, and {many}.")
             else:
                 found, note = self._found(program, start)
@@ -181,7 +182,7 @@ def _declared_upper(problem: Problem) -> Array:
     """Return the upper bounds without those that rows imply."""
     upper, bundles = problem.upper, problem.bundles
     if bundles is not None:
-        return -bundles.largest(-upper)
+        upper = -bundles.largest(-upper)
     return np.concatenate((upper, *(own.upper for own in problem.usages)))
 
 

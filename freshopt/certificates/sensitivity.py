@@ -39,7 +39,9 @@ from freshopt.certificates.parameter_derivatives import (
 from freshopt.errors import ObjectiveError, SourceDataError, list_offenders
 from freshopt.modelling.constraints.budget import Budget
 from freshopt.modelling.constraints.nested import Nested
+from freshopt.modelling.constraints.priced import Priced
 from freshopt.modelling.constraints.tied import Tied
+from freshopt.modelling.constraints.usages import variables_of
 from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
 from freshopt.modelling.general_program import general_program
 from freshopt.modelling.problem import Problem
@@ -68,6 +70,15 @@ def cost_rows(problem: Problem, program: Program) -> Mean:
                 if block.name not in problem.labels:
                     rows = np.array([place[label] for label in block.labels])
                     entries.append((block.source, rows[block.row]))
+    sign = np.array(program.rows.direction)
+    for own in problem.usages:
+        rows = np.array([place[label] for label in own.block.labels])
+        sign[rows] = own.sign
+        if any(
+            isinstance(one, Priced) and one.label == own.name and one.budget.cost is None
+            for one in problem.constraints
+        ):
+            entries.append((own.source, rows[own.row]))
     none = np.zeros(0, dtype=np.int64)
     source, row = (np.concatenate([none, *part]) for part in zip((none, none), *entries, strict=True))
     if problem.bundles is not None and any(
@@ -78,7 +89,7 @@ def cost_rows(problem: Problem, program: Program) -> Mean:
         order = np.lexsort((-sources.refresh_cost[source], key))
         kept = order[np.unique(key[order], return_index=True)[1]]
         source, row = source[kept], row[kept]
-    return Mean(problem.objective, source, row, program.rows.direction[row])
+    return Mean(problem.objective, source, row, sign[row])
 
 
 def in_refresh_cost(
@@ -194,13 +205,18 @@ class Sensitivity:
         labels, bundles = program.rows.labels, problem.bundles
         own = as_vector(rates, len(problem.sources), "rates")
         multipliers = _by_label(prices, labels, "prices")
-        common = own if bundles is None else bundles.common(own)
+        common = variables_of(problem, own)
         lower, upper = problem.lower, problem.upper
         if bundles is not None:
             lower, upper = bundles.largest(lower), -bundles.largest(-upper)
+        if problem.usages:
+            lower = np.concatenate((lower, *(one.lower for one in problem.usages)))
+            upper = np.concatenate((upper, *(one.upper for one in problem.usages)))
         roles = ActiveSet.of(program, common, multipliers, (lower, upper))
         system = KktSystem.of(program, common, roles)
-        codes = None if bundles is None else bundles.codes
+        # Variables of usages follow those of sources, or of bundles.
+        codes = np.arange(len(own)) if problem.usages else None
+        codes = codes if bundles is None else bundles.codes
         held = roles.at_upper if codes is None else roles.at_upper[codes]
         capped = _capped(problem, held, codes)
         means = means_of(problem, program)
@@ -319,10 +335,6 @@ def _program(problem: Problem) -> Program:
     """Return the general form of a problem, or raise ObjectiveError."""
     if problem.couplings:
         raise ObjectiveError(f"{problem.couplings[0]} Derivatives need constraints that are rows.")
-    if problem.usages:
-        raise ObjectiveError(
-            f"derivatives beside {problem.usages[0].name} are not available. Pass a Budget of the use found."
-        )
     objective = problem.objective
     if isinstance(objective, Worst) and objective.then == "next":
         raise ObjectiveError(

@@ -37,6 +37,8 @@ _PATIENT = 8
 _TOGETHER = 12
 # Rounds of scaling, since sources at bounds take no part.
 _ROUNDS = 4
+# Sources within their bounds are scaled by no more for the others, too.
+_LITTLE = 1e-4
 # Elasticities of demand; before two passes are known it is taken for that of a cost 1/ρ.
 _FIRST, _STEEP, _FLAT = -0.5, -1e9, -1e-3
 # Uses so near a kink, relatively, are on it; prices so near each other are one.
@@ -177,7 +179,7 @@ class _Search:
     """
 
     def __init__(self, program: Program, sources: Numerics, groups: Sums, whole: Sums | None) -> None:
-        n, self.m, self.passes = len(groups.of), groups.costs.count - 1, 0
+        n, self.m, self.passes = len(groups.of), groups.costs.number - 1, 0
         self.program, self.group, self.costs = program, groups.of, groups.costs
         self.coefficient, self.per = groups.coefficient, np.ones(self.m + 1)
         self.top: SumCosts | None = None
@@ -241,7 +243,9 @@ class _Search:
             for side, moved in enumerate((cheap, dear)):
                 ends[side] = np.where(moved[self.group], rates, ends[side])
             width = np.log(high) - np.log(low)
-            met = idle | inside | (np.abs(y - np.log(bought)) <= _NEAR) | (width <= _CLOSED)
+            # Where sources are at bounds use hardly tells the price, and where demand jumps the reverse.
+            off = np.maximum(np.abs(y - np.log(bought)), np.abs(x - np.log(aside + own)))
+            met = idle | inside | (off <= _NEAR) | (width <= _CLOSED)
             if bool(np.all(met)):
                 before_met = outside
                 if not together:
@@ -357,17 +361,19 @@ class _Search:
             share = np.clip((wanted - used) / away, 0.0, 1.0)
             share = np.where(short & np.isfinite(share), share, 0.0)[group]
             rates = np.where(share > 0.0, rates + share * (end - rates), rates)
+        # Sources at bounds stay there, unless a limit is not met without them.
+        held, most = (rates <= self.lower) | (rates >= self.upper), self.costs.ends()[1]
+        fixed = self._used(np.where(held, rates, 0.0))
         for _ in range(_ROUNDS):
             used = self._used(rates)
-            factor = np.where(used > 0.0, wanted / used, 1.0)
-            rates = np.clip(
-                rates * np.where(np.abs(factor - 1.0) <= 2.0 * _NEAR, factor, 1.0)[group],
-                self.lower,
-                self.upper,
-            )
+            inner, near = (wanted - fixed) / (used - fixed), np.abs(wanted / used - 1.0) <= 2.0 * _NEAR
+            usable = np.abs(inner - 1.0) <= _LITTLE
+            factor = np.where(near, np.where(usable, inner, np.fmin(1.0, most / used)), 1.0)
+            scaled = np.clip(rates * factor[group], self.lower, self.upper)
+            rates = np.where(held & usable[group], rates, scaled)
         if self.top is not None:  # what all use is met to rounding of its own
-            most = float(self.top.ends()[1][0])
-            rates = np.maximum(self.lower, rates * min(1.0, most / float(np.sum(self.unit * rates))))
+            room = float(self.top.ends()[1][0] / np.sum(self.unit * rates))
+            rates = np.maximum(self.lower, rates * min(1.0, room))
         used = self._used(rates)
         price = np.zeros(len(self.program.rows))
         every = np.concatenate((rates, np.empty(len(self.program) - len(rates))))
@@ -375,7 +381,7 @@ class _Search:
         if self.top is not None:
             levels.append((self.top, np.array([np.sum(self.per * used)]), np.array([outside])))
         for costs, amount, paid in levels:
-            price[costs.row] = costs.multipliers(amount, paid, _ON)
+            price[costs.row] = costs.multipliers(amount, paid, 2.0 * _NEAR)
             priced = costs.place >= 0
             every[len(rates) + costs.place[priced]] = costs.amounts(amount)[priced]
         slack = np.zeros(len(price))

@@ -40,26 +40,27 @@ class SumCosts(NamedTuple):
     most: Array
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         """Number of sums."""
         return len(self.first) - 1
 
     @property
     def of(self) -> IntArray:
         """Sum of each row."""
-        return np.repeat(np.arange(self.count), np.diff(self.first))
+        return np.repeat(np.arange(self.number), np.diff(self.first))
 
     def take(self, index: IntArray | BoolArray) -> SumCosts:
         """Return the costs of some sums."""
-        chosen = np.arange(self.count)[index]
+        chosen = np.arange(self.number)[index]
         counts = np.diff(self.first)[chosen]
         first = np.concatenate(([0], np.cumsum(counts)))
         own = np.repeat(self.first[chosen] - first[:-1], counts) + np.arange(first[-1])
-        return SumCosts(self.numerics, first, *(column[own] for column in self[2:]))
+        row, scale, rises, place = self.row[own], self.scale[own], self.rises[own], self.place[own]
+        return SumCosts(self.numerics, first, row, scale, rises, place, self.least[own], self.most[own])
 
     def ends(self) -> tuple[Array, Array]:
         """Return the least and the most that sums may use."""
-        least, most, of = np.zeros(self.count), np.full(self.count, np.inf), self.of
+        least, most, of = np.zeros(self.number), np.full(self.number, np.inf), self.of
         np.maximum.at(least, of[~self.rises], (self.least / self.scale)[~self.rises])
         np.minimum.at(most, of[self.rises], (self.most / self.scale)[self.rises])
         return least, most
@@ -68,7 +69,7 @@ class SumCosts(NamedTuple):
         """Return the sums' slopes on either side of uses, kinks so `near` included."""
         of = self.of
         left, right = (
-            np.bincount(of, weights=self.scale * side, minlength=self.count).astype(np.float64)
+            np.bincount(of, weights=self.scale * side, minlength=self.number).astype(np.float64)
             for side in self.of_rows(used, near)
         )
         return left, right
@@ -80,6 +81,7 @@ class SumCosts(NamedTuple):
         found = np.zeros((2, len(at)))
         if len(some):
             own = self.numerics.take(self.place[some])
+            assert isinstance(own, DerivedNumerics | UsageCosts)
             for side, (to, end) in enumerate(zip((LEFT, RIGHT), ends, strict=True)):
                 within = np.clip(end[some], self.least[some], self.most[some])
                 found[side, some] = -own.marginal(within, to)
@@ -96,21 +98,22 @@ class SumCosts(NamedTuple):
     def multipliers(self, used: Array, paid: Array, near: float) -> Array:
         """Return what each row has of the prices that sums pay, ≥ 0.
 
-        Rows whose cost has an end share what is paid beyond the slopes of the others.
+        Rows at an end share what is paid beyond the slopes of the others; kinks and ends so `near` are met.
         """
         left, right = self.of_rows(used, near)
         of, y = self.of, np.clip(0.0, left, right)
 
         def total(amounts: Array) -> Array:
-            return np.bincount(of, weights=self.scale * amounts, minlength=self.count)[of]
+            sums = np.bincount(of, weights=self.scale * amounts, minlength=self.number)
+            return sums.astype(np.float64)[of]
 
-        for bounded in (True, False):
+        for at_end in (False, True):
             rest = paid[of] - total(y)
             room = np.where(rest > 0.0, right - y, y - left)
-            room = np.where(np.isfinite(room), room, 0.0) if bounded else np.isinf(room).astype(np.float64)
+            room = np.where(np.isinf(room) == at_end, 1.0 if at_end else room, 0.0)
             with np.errstate(all="ignore"):
                 share = np.abs(rest) / total(room)
-            share = np.where(np.isfinite(share), np.minimum(share, 1.0) if bounded else share, 0.0)
+            share = np.where(np.isfinite(share), share if at_end else np.minimum(share, 1.0), 0.0)
             y = y + np.sign(rest) * share * room
         return np.maximum(np.where(self.rises, y, -y), 0.0)
 
@@ -153,8 +156,8 @@ def sums_of(program: Program, n: int) -> tuple[Sums, Sums | None] | None:
     if groups is None or (whole is None) == bool(np.any(of_all)):
         return None
     if whole is not None:
-        grouped = np.flatnonzero(groups.of < groups.costs.count - 1)
-        ratio, usual = whole.coefficient[grouped] / groups.coefficient[grouped], np.ones(groups.costs.count)
+        grouped = np.flatnonzero(groups.of < groups.costs.number - 1)
+        ratio, usual = whole.coefficient[grouped] / groups.coefficient[grouped], np.ones(groups.costs.number)
         usual[groups.of[grouped]] = ratio
         if bool(np.any(np.abs(ratio - usual[groups.of[grouped]]) > PROPORTIONAL * ratio)):
             return None

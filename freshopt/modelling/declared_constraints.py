@@ -113,13 +113,13 @@ def declared(constraints: tuple[Constraint | Written, ...], sources: Sources) ->
         origins += [place] * len(found)
     usages = tuple(one.usage(sources) for one in constraints if isinstance(one, Priced))
     require_labels([*(block.name for block in blocks), *(own.name for own in usages)])
-    if usages and (ties or couplings):
-        raise ObjectiveError(
-            f"{usages[0].name} is not solved beside {'ties' if ties else 'rows that are no sums'}: "
-            f"{couplings[0] if couplings else 'a bundle has one rate.'} Drop one of them."
-        )
     bundles = Bundles.of(ties[0].bundles(sources)) if ties else None
     once = bool(ties) and ties[0].cost == "once"
+    if usages and (once or couplings):
+        raise ObjectiveError(
+            f"{usages[0].name} is not solved beside {'ties' if once else 'rows that are no sums'}: "
+            f"{couplings[0] if couplings else 'a use that is charged once is no sum.'} Drop one of them."
+        )
     return Declared(tuple(blocks), tuple(origins), lower, upper, bundles, once, tuple(couplings), usages)
 
 

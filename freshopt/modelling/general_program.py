@@ -184,21 +184,20 @@ def general_program(
         fair = worst.blocks(sources)
         level = np.concatenate([np.zeros(sum(map(len, blocks))), *map(worst.units, fair)])
         blocks += fair
-    variables = n
-    for own in problem.usages:
-        blocks.append(own.block(variables))
-        variables += len(own)
-    rows = Rows.gather(blocks, variables)
+    rows = Rows.gather([*blocks, *(own.block for own in problem.usages)], n)
     require_labels(rows.labels)
     program = Program(problem.numerics, problem.lower, problem.upper, sources.scale, rows, level)
+    bundles = problem.bundles
+    if bundles is not None:
+        program = bundled(program, bundles, once)
     program = with_usages(program, problem.usages)
-    if problem.bundles is not None:
-        program = bundled(program, problem.bundles, once)
-    require_open_cycles(program.rows, sources, problem.bundles)
+    require_open_cycles(program.rows, sources, bundles)
     _require_feasible_rows(program, sources)
     program = replace(program, upper=implied_upper(program.rows, program.lower, program.upper))
     if not problem.couplings:  # which may bound what the rows leave open
         bounded = priced_without_end(problem.usages, n) if problem.usages else None
+        if bounded is not None and bundles is not None:
+            bounded = bundles.largest(bounded.astype(np.float64)) > 0.0
         require_bounded(program, sources, bounded)
     return program
 
@@ -214,7 +213,8 @@ def require_bounded(program: Program, sources: Sources, costly: BoolArray | None
     endless = np.isinf(program.upper) & (program.numerics.marginal(far) > 0.0)
     unbounded = np.flatnonzero(endless if costly is None else endless[: len(costly)] & ~costly)
     if len(unbounded):
-        names = map(sources.label, unbounded) if len(program) >= len(sources) else map(str, unbounded)
+        plain = len(program if costly is None else costly) >= len(sources)
+        names = map(sources.label, unbounded) if plain else map(str, unbounded)
         none = "" if len(program.rows) else "there is no bandwidth: "
         raise SourceDataError(
             f"{none}no constraint bounds the rate of {list_offenders(names)}, and more always helps. Pass "

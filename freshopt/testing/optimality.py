@@ -252,6 +252,9 @@ def row_losses(problem: Problem, program: Program, certificate: Certificate) -> 
 
 
 def _variable(problem: Problem, k: int) -> str:
-    """Return the label of a source, or of a bundle's first one."""
+    """Return the label of a source, of a bundle's first one, or of what a row uses."""
     bundles = problem.bundles
+    count = len(problem.sources) if bundles is None else len(bundles)
+    if k >= count:  # the rows of usages are the last
+        return problem.row_labels[k - count - sum(map(len, problem.usages))]
     return problem.sources.label(k if bundles is None else int(bundles.order[bundles.first[k]]))

@@ -1,7 +1,7 @@
 """`Usage`: a priced sum of rates, as variables beside the sources' rates.
 
-A program with usages has n + q variables: the rates, then what groups use. `variables_of` and `rates_of` lead
-from one to the other, as they do where sources are tied.
+A program with usages has n + q variables: the rates, of bundles where sources are tied, then what groups use.
+`variables_of` and `rates_of` lead from one to the other.
 """
 
 from __future__ import annotations
@@ -75,21 +75,15 @@ class Usage:
         """Return what the groups pay at the sources' rates."""
         return total(self.numerics.cost(self.amounts(rates))) - self.offset
 
-    def block(self, first: int) -> RowBlock:
-        """Return the rows; `first` is the position of the first variable."""
-        every = np.arange(len(self))
-        return RowBlock.linear(
-            self.name,
-            self.keys,
-            np.concatenate((self.source, first + every)),
-            np.concatenate((self.row, every)),
-            np.concatenate((self.sign[self.row] * self.coefficient, -self.sign)),
-            np.zeros(len(self)),
-        )
+    @property
+    def block(self) -> RowBlock:
+        """The rows but for their variables."""
+        coefficient = self.sign[self.row] * self.coefficient
+        return RowBlock.linear(self.name, self.keys, self.source, self.row, coefficient, np.zeros(len(self)))
 
 
 def with_usages(program: Program, usages: Sequence[Usage]) -> Program:
-    """Return a program with the variables of usages, which its rows have."""
+    """Return a program with the variables of usages, whose rows are its last."""
     if not usages or program.numerics is None:
         return program
     costs: DerivedNumerics | UsageCosts = usages[0].numerics
@@ -102,16 +96,22 @@ def with_usages(program: Program, usages: Sequence[Usage]) -> Program:
         for key in ("lower", "upper", "typical")
     }
     usage, nothing = np.arange(len(program) + count) >= len(program), LinearCost(np.zeros(count))
-    curves = tuple(UsageCosts(usage, curve, nothing) for curve in program.rows.curves)
-    rows, numerics = replace(program.rows, curves=curves), UsageCosts(usage, program.numerics, costs)
-    return replace(program, numerics=numerics, rows=rows, **columns)
+    rows, places = program.rows, np.arange(count)
+    rows = replace(
+        rows,
+        first=np.concatenate((rows.first, rows.first[-1] + 1 + places)),
+        row=np.concatenate((rows.row, (len(rows) - count + places).astype(np.int32))),
+        kind=np.concatenate((rows.kind, np.zeros(count, dtype=np.int32))),
+        coefficient=np.concatenate((rows.coefficient, *(-own.sign for own in usages))),
+        curves=tuple(UsageCosts(usage, curve, nothing) for curve in rows.curves),
+    )
+    return replace(program, numerics=UsageCosts(usage, program.numerics, costs), rows=rows, **columns)
 
 
 def variables_of(problem: Problem, rates: Array) -> Array:
     """Return a program's variables from the sources' rates."""
-    if problem.bundles is not None:
-        return problem.bundles.common(rates)
-    return np.concatenate((rates, *(own.amounts(rates) for own in problem.usages)))
+    own = rates if problem.bundles is None else problem.bundles.common(rates)
+    return np.concatenate((own, *(one.amounts(rates) for one in problem.usages)))
 
 
 def rates_of(problem: Problem, variables: Array) -> Array:
