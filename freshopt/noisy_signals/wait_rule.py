@@ -60,9 +60,9 @@ class WaitRule(ABC):
         time_unit: str,
         what: tuple[str, str],
     ) -> None:
-        """Set columns of numbers >= 0, of `shares` up to 1, names and the time unit.
+        """Set columns of numbers >= 0, names and the time unit.
 
-        `what` is what an entry is called, and what to do about a wrong one.
+        Those of `shares` are up to 1. `what` is what an entry is called, and what to do about a wrong one.
         """
         for key, value in columns.items():
             column = as_vector(value, n, key)
@@ -81,7 +81,7 @@ class WaitRule(ABC):
         object.__setattr__(self, "time_unit", check_time_unit(time_unit))
 
     def _framed(self, columns: Mapping[str, Any], finite: Sequence[str]) -> polars.DataFrame:
-        """Return columns by source, in which some numbers that are not finite are missing."""
+        """Return columns by source, some without what is not finite."""
         import polars
 
         source = np.arange(len(self)) if self.names is None else self.names.tolist()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from freshopt.compiled.columns import Columns, column
-from freshopt.compiled.penalty_tables import tables_for
+from freshopt.compiled.penalty_tables import TableCell, tables_for
 from freshopt.compiled.proof_columns import ProofColumns
 from freshopt.numerics.arrays import Array
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
@@ -15,7 +15,7 @@ Made = TypeVar("Made", Columns, ProofColumns)
 
 
 def kinds_of(numerics: Numerics | None) -> tuple[Any, ...]:
-    """Return the numerics of silent sources, and of signalled ones if there are any."""
+    """Return the numerics of silent sources, and of any signalled ones."""
     if isinstance(numerics, MixedNumerics):
         return numerics.silent_sources, numerics.signalled_sources
     return (numerics,)
@@ -53,10 +53,9 @@ def tabled_columns(
 
     `enabled` says of the number of sources and a formula whether loops are.
     """
-    n, cell = len(cost), kernel.table_cell
-    formula: Any = cell.proof
-    if kind is Columns:
-        formula = cell.demand
+    n = len(cost)
+    cell: TableCell = kernel.table_cell
+    formula: Any = cell.demand if kind is Columns else cell.proof
     tables = None
     if kernel.tables_of is not None:
         tables = tables_for(n, kernel.tables_of, lambda: enabled(n, formula))

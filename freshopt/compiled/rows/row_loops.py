@@ -117,7 +117,7 @@ def build(formula: Demand, announced: Demand | None, cost: Value | None) -> tupl
 
 @compile_loop(fastmath=FAITHFUL)
 def unpack(packed: Array, out: Array) -> None:
-    """Write the blocks' sum of a triangle, stored by rows, as a symmetric matrix."""
+    """Write the sum of blocks' packed triangles as a symmetric matrix."""
     for i in range(len(out)):
         line = i * (i + 1) // 2
         for j in range(i + 1):
