@@ -93,7 +93,7 @@ def next_fraction(a: Array, b: Array, c: Array, fa: Array, fb: Array, fc: Array,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FallingRatio:
-    """Ratios that fall with a number > 0, sought where they are 1.
+    """Ratios that fall with a number, sought where they are 1.
 
     Its logarithm is counted from a start: the last digits of what is found are those of the start.
 
@@ -131,7 +131,8 @@ class FallingRatio:
     def solved(self, low: Array, high: Array) -> Array:
         """Return the numbers where ratios are 1, sought from two x on.
 
-        They are sought below too, and above where the second x is > 0. They are 0 or infinite where ratios are less or more everywhere.
+        They are sought below too, and above where the second x is > 0. They are 0 or infinite where ratios are
+        less or more everywhere.
         """
         low, high = np.array(low), np.array(high)
         above, below = self.excess(low), self.excess(high)
