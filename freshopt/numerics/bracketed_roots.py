@@ -131,8 +131,8 @@ class FallingRatio:
     def solved(self, low: Array, high: Array) -> Array:
         """Return the numbers where ratios are 1, sought from two x on.
 
-        They are sought below too, and above where the second x is > 0. They are 0 or infinite where ratios are
-        less or more everywhere.
+        They are sought below too, and above where the second x is > 0. They are 0 or infinite where ratios
+        are less or more everywhere.
         """
         low, high = np.array(low), np.array(high)
         above, below = self.excess(low), self.excess(high)
