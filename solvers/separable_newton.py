@@ -57,6 +57,7 @@ from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import IntArray, all_finite, total
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.kernel import MixedNumerics, Numerics
+from freshopt.separable.kernel_columns import kinds_of
 from freshopt.solvers.water_filling import fill
 
 # Relative difference from a kernel above which a declared expression is an approximation of it.
@@ -186,9 +187,7 @@ def declared_numerics(problem: Problem, pick: IntArray | None = None) -> Numeric
 
 def _derived(numerics: Numerics | None) -> bool:
     """Return whether numerics are derived from expressions throughout."""
-    if isinstance(numerics, MixedNumerics):
-        return _derived(numerics.silent_sources) and _derived(numerics.signalled_sources)
-    return isinstance(numerics, DerivedNumerics)
+    return all(isinstance(each, DerivedNumerics) for each in kinds_of(numerics))
 
 
 def _difference(problem: Problem, few: Numerics, pick: IntArray) -> str | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, overload
 
-from freshopt.certificates.proof_pass import cell_columns
 from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.compiled.columns import Columns
@@ -23,10 +22,10 @@ from freshopt.cuda.device_solution import DeviceSolution
 from freshopt.cuda.kernel_text import why_no_text
 from freshopt.cuda.transfers import on_host
 from freshopt.cuda.water_filling import DeviceAnswer, fill_on_device, solve_on_device
-from freshopt.dual_search.problem_columns import numerics_columns
 from freshopt.errors import one_of
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, as_float64
+from freshopt.separable.kernel_columns import kernel_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +105,6 @@ class WaterFillingCuda:
 
 def _columns(problem: Problem) -> tuple[Columns, ProofColumns] | None:
     """Return the columns of demand and proof of a problem, or None."""
-    if problem.numerics is None:
-        return None
-    cost = problem.sources.refresh_cost
-    demand = numerics_columns(problem.numerics, cost, problem.lower, problem.upper)
-    proof = cell_columns(problem)
+    own = problem.numerics, problem.sources.refresh_cost, problem.lower, problem.upper
+    demand, proof = kernel_columns(Columns, *own), kernel_columns(ProofColumns, *own)
     return None if demand is None or proof is None else (demand, proof)

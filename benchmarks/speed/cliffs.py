@@ -33,7 +33,7 @@ import freshopt as fo
 from benchmarks.harness import Claims, Measurement, Record, Row, shown
 from benchmarks.objectives import OBJECTIVES
 from freshopt.compiled import backend
-from freshopt.dual_search.problem_columns import numerics_columns
+from freshopt.compiled.columns import Columns as Given
 from freshopt.problems import (
     AccumulatedDelay,
     Age,
@@ -47,6 +47,7 @@ from freshopt.problems import (
     SynchronizationCost,
 )
 from freshopt.separable.kernel import Kernel
+from freshopt.separable.kernel_columns import kernel_columns
 
 # Shares of the sum of the change rates, and of the limits where all hosts have one.
 BUDGETS = (1e-4, 1e-2, 0.3, 0.9, 0.999)
@@ -207,7 +208,7 @@ def is_compiled(cell: Cell) -> bool:
     sources, tabled = task.sources, isinstance(task.numerics, Kernel) and task.numerics.tables_of
     return bool(tabled) or (
         task.numerics is not None
-        and (numerics_columns(task.numerics, sources.refresh_cost, task.lower, task.upper) is not None)
+        and (kernel_columns(Given, task.numerics, sources.refresh_cost, task.lower, task.upper) is not None)
     )
 
 

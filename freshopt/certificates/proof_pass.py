@@ -17,12 +17,11 @@ import numpy as np
 
 from freshopt.certificates.best_response import beside_terms, limit_term
 from freshopt.certificates.duality_gap import Gap
-from freshopt.compiled.columns import column
-from freshopt.compiled.penalty_tables import tables_for
 from freshopt.compiled.proof_columns import INFLATION, Proof, ProofColumns, enabled
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import Array, as_float64, chunks, exact_sum, read_only, sum_of_one_sign
-from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics, Quick
+from freshopt.separable.kernel import Kernel, Numerics, Quick
+from freshopt.separable.kernel_columns import kernel_columns, kinds_of, tabled_columns
 
 # Returns the sums of a solver's rates at a price.
 Prover: TypeAlias = Callable[[float], Proof]
@@ -49,59 +48,10 @@ def proof_columns(problem: Problem) -> ProofColumns | None:
 
     None means that an objective has no cell for them, or that NumPy is faster.
     """
-    columns = tabled_columns(problem) or cell_columns(problem)
+    kernel, own = problem.numerics, (problem.sources.refresh_cost, problem.lower, problem.upper)
+    tabled = isinstance(kernel, Kernel) and tabled_columns(ProofColumns, kernel, *own, enabled)
+    columns = tabled or kernel_columns(ProofColumns, kernel, *own)
     return columns if columns is not None and enabled(columns.n, columns.silent, columns.announced) else None
-
-
-def tabled_columns(problem: Problem) -> ProofColumns | None:
-    """Return the columns of many sources whose kernel has tables, or None."""
-    kernel, n = problem.numerics, len(problem.sources)
-    if not isinstance(kernel, Kernel) or kernel.tables_of is None:
-        return None
-    cell = kernel.table_cell
-    tables = tables_for(n, kernel.tables_of, lambda: enabled(n, cell.proof))
-    if tables is None:
-        return None
-    return ProofColumns(
-        n,
-        cell.proof,
-        None,
-        False,
-        column(kernel.importance),
-        (*map(column, kernel.parameters[: cell.takes]), tables.values),
-        column(problem.sources.refresh_cost),
-        column(problem.lower),
-        column(problem.upper),
-    )
-
-
-def cell_columns(problem: Problem) -> ProofColumns | None:
-    """Return the columns of a problem for proofs by cells, or None."""
-    numerics = problem.numerics
-    mixed = isinstance(numerics, MixedNumerics)
-    silent = numerics.silent_sources if isinstance(numerics, MixedNumerics) else numerics
-    announced = numerics.signalled_sources if isinstance(numerics, MixedNumerics) else None
-    if not isinstance(silent, Kernel) or silent.unit_proof is None:
-        return None
-    parameters, other = _parameters(silent), None
-    if announced is not None:
-        if not isinstance(announced, Kernel) or announced.unit_proof is None:
-            return None
-        theirs = _parameters(announced)
-        if len(theirs) != len(parameters) or any(a is not b for a, b in zip(theirs, parameters, strict=True)):
-            return None
-        other = announced.unit_proof
-    return ProofColumns(
-        len(problem.sources),
-        silent.unit_proof,
-        other,
-        numerics.signalled if mixed and isinstance(numerics, MixedNumerics) else False,
-        column(silent.importance),
-        tuple(column(parameter) for parameter in parameters),
-        column(problem.sources.refresh_cost),
-        column(problem.lower),
-        column(problem.upper),
-    )
 
 
 def proved_gap(
@@ -203,16 +153,6 @@ def gap_of_proof(
 
 def proved_value(problem: Problem, numerics: Numerics, proof: Proof) -> float:
     """Return the objective at a proof's rates, in the declared sense."""
-    gains = problem.objective.sense == "maximise" and _gains(numerics)
+    gains = problem.objective.sense == "maximise"
+    gains = gains and all(getattr(each, "unit_gain", None) is not None for each in kinds_of(numerics))
     return proof.gain if gains else problem.objective.value_from_cost(proof.cost, problem.sources)
-
-
-def _gains(numerics: Numerics) -> bool:
-    """Return whether the numerics know what is gained."""
-    if isinstance(numerics, MixedNumerics):
-        return _gains(numerics.silent_sources) and _gains(numerics.signalled_sources)
-    return isinstance(numerics, Kernel) and numerics.unit_gain is not None
-
-
-def _parameters(kernel: Kernel) -> tuple[Array, ...]:
-    return kernel.parameters if kernel.proof_parameters is None else kernel.proof_parameters

@@ -54,7 +54,7 @@ def _by_column(access: Callable[..., Data], columns: Data, *given: int) -> Data:
 
 
 def _each(access: Callable[..., Data], columns: Data, given: str, passed: str = "") -> Data:
-    """Return what does the same to every column of a tuple, or of a record."""
+    """Return what does the same to each column of a tuple."""
     own = [f"access(column[{j}], {(passed or given).format(j)})" for j in range(len(columns))]
     record = getattr(columns, "instance_class", None)
     made = f"({', '.join(own)},)" if record is None else f"record({', '.join(own)})"

@@ -103,10 +103,9 @@ def build(formula: Demand, announced: Demand | None) -> tuple[Callable[..., None
     With `announced` they are loops of two demand functions: the second is that of signalled sources.
     """
     respond = respond_of(formula, announced)
-    if formula in STEPS:
-        by, sum_of, written = respond, demand_in_steps, fill_rates
-    else:
-        by, sum_of, written = either(formula, announced), demand_of, fill_apart
+    steps = respond, demand_in_steps, fill_rates
+    chosen: Any = steps if formula in STEPS else (either(formula, announced), demand_of, fill_apart)
+    by, sum_of, written = chosen
 
     @compile_loop(fastmath=FAST)
     def demand(begin: int, end: int, n: int, price: float, columns: SourceColumns, sums: Array) -> None:

@@ -43,14 +43,33 @@ def moved(rate: float, step: float, pace: float, floor: float, ceiling: float) -
     return found if found < ceiling else ceiling
 
 
-def build() -> tuple[Callable[..., Any], ...]:
-    """Return the loops (respond, fill, take)."""
+def build(limited: bool) -> tuple[Callable[..., Any], ...]:
+    """Return the loops (respond, fill, take).
+
+    Of sources that are limited, the marginal at rate 0 may be finite.
+    """
+
+    @register_jitable(forceinline=True, fastmath={"contract"})
+    def responded(
+        log_price: float,
+        inverse: float,
+        rate: float,
+        level: float,
+        pace: float,
+        floor: float,
+        ceiling: float,
+        edge: float,
+        lower: float,
+    ) -> float:
+        if not limited:
+            return moved(rate, level - log_price, pace, floor, ceiling)
+        found = moved(rate, limited_step(level, inverse, edge), pace, floor, ceiling)
+        return found if inverse > edge else lower
 
     @compile_loop(fastmath=FAST)
     def respond(
         log_price: float,
         inverse: float,
-        limited: bool,
         rate: Array,
         level: Array,
         pace: Array,
@@ -61,31 +80,22 @@ def build() -> tuple[Callable[..., Any], ...]:
         cost: Data,
     ) -> tuple[float, float]:
         used = falls = 0.0
-        if limited:
-            for k in range(len(rate)):
-                found = moved(
-                    rate[k], limited_step(level[k], inverse, edge[k]), pace[k], floor[k], ceiling[k]
-                )
+        for k in range(len(rate)):
+            own = rate[k], level[k], pace[k], floor[k], ceiling[k], edge[k], at(lower, k)
+            found = responded(log_price, inverse, *own)
+            some = found * pace[k]
+            if limited:
                 difference = inverse - edge[k]
-                found = found if difference > 0.0 else at(lower, k)
-                some = found * pace[k] * (inverse / (difference if difference > 1e-300 else 1e-300))
-                some = some if (found > floor[k]) & (found < ceiling[k]) else 0.0
-                used += found * at(cost, k)
-                falls += some * at(cost, k)
-        else:
-            for k in range(len(rate)):
-                found = moved(rate[k], level[k] - log_price, pace[k], floor[k], ceiling[k])
-                some = found * pace[k]
-                some = some if (found > floor[k]) & (found < ceiling[k]) else 0.0
-                used += found * at(cost, k)
-                falls += some * at(cost, k)
+                some = some * (inverse / (difference if difference > 1e-300 else 1e-300))
+            some = some if (found > floor[k]) & (found < ceiling[k]) else 0.0
+            used += found * at(cost, k)
+            falls += some * at(cost, k)
         return used, falls
 
     @compile_loop(fastmath=FAST)
     def fill(
         log_price: float,
         inverse: float,
-        limited: bool,
         rate: Array,
         level: Array,
         pace: Array,
@@ -95,22 +105,15 @@ def build() -> tuple[Callable[..., Any], ...]:
         lower: Data,
         out: Array,
     ) -> None:
-        if limited:
-            for k in range(len(rate)):
-                found = moved(
-                    rate[k], limited_step(level[k], inverse, edge[k]), pace[k], floor[k], ceiling[k]
-                )
-                out[k] = found if inverse > edge[k] else at(lower, k)
-        else:
-            for k in range(len(rate)):
-                out[k] = moved(rate[k], level[k] - log_price, pace[k], floor[k], ceiling[k])
+        for k in range(len(rate)):
+            own = rate[k], level[k], pace[k], floor[k], ceiling[k], edge[k], at(lower, k)
+            out[k] = responded(log_price, inverse, *own)
 
     @compile_loop(fastmath=FAST)
     def take(
         paid: float,
         log_price: float,
         inverse: float,
-        limited: bool,
         most: float,
         still: float,
         rates: Array,
@@ -134,15 +137,14 @@ def build() -> tuple[Callable[..., Any], ...]:
             marginal[k] = own
             negative += 0.0 if own > 0.0 else 1.0
             pace[k] = own * at(cost, k) / (rate[k] * curvature[k])
-        if limited:
-            for k in range(len(rate)):
+        for k in range(len(rate)):
+            if limited:
                 inner = 1.0 / marginal[k]
                 gained = inner - edge[k]
                 gained = gained if gained > ROUNDING * inner else ROUNDING * inner
                 level[k] = -fast_log(gained)
                 pace[k] *= gained * marginal[k]
-        else:
-            for k in range(len(rate)):
+            else:
                 level[k] = fast_log(marginal[k])
         for k in range(len(rate)):
             step = pace[k] if pace[k] < STEEP else STEEP
@@ -152,28 +154,17 @@ def build() -> tuple[Callable[..., Any], ...]:
             floor[k] = at(lower, k) if limited & (edge[k] > 0.0) else least
             top = rate[k] * most
             ceiling[k] = top if top < at(upper, k) else at(upper, k)
-        if limited:
-            for k in range(len(rate)):
-                target = moved(
-                    rate[k], limited_step(level[k], inverse, edge[k]), pace[k], floor[k], ceiling[k]
-                )
-                target = target if inverse > edge[k] else at(lower, k)
-                move, off = abs(target - rate[k]), abs(marginal[k] - paid)
-                loss = move * off
+        for k in range(len(rate)):
+            line = rate[k], level[k], pace[k], floor[k], ceiling[k], edge[k], at(lower, k)
+            target = responded(log_price, inverse, *line)
+            move, off = abs(target - rate[k]), abs(marginal[k] - paid)
+            loss = move * off
+            if limited:
                 loss = 0.0 if (rates[k] <= 0.0) & (paid * edge[k] >= 1.0) else loss
-                lost += loss * at(cost, k)
-                off = off if (loss > 0.0) & (move > still * rate[k]) else 0.0
-                bits = np.float64(off).view(np.int64)
-                largest = bits if bits > largest else largest
-        else:
-            for k in range(len(rate)):
-                target = moved(rate[k], level[k] - log_price, pace[k], floor[k], ceiling[k])
-                move, off = abs(target - rate[k]), abs(marginal[k] - paid)
-                loss = move * off
-                lost += loss * at(cost, k)
-                off = off if (loss > 0.0) & (move > still * rate[k]) else 0.0
-                bits = np.float64(off).view(np.int64)
-                largest = bits if bits > largest else largest
+            lost += loss * at(cost, k)
+            off = off if (loss > 0.0) & (move > still * rate[k]) else 0.0
+            bits = np.float64(off).view(np.int64)
+            largest = bits if bits > largest else largest
         return lost, np.int64(largest).view(np.float64), negative
 
     return respond, fill, take

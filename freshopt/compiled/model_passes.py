@@ -27,6 +27,9 @@ class ModelPasses(NamedTuple):
     take: Callable[..., tuple[float, float, float]]
 
 
-def model_passes(n: int) -> ModelPasses | None:
-    """Return the passes for n sources, or None if NumPy is faster."""
-    return ModelPasses(*built("model_loops")) if enabled(n) else None
+def model_passes(n: int) -> Callable[[bool], ModelPasses] | None:
+    """Return the passes for n sources that are limited or not.
+
+    None means that NumPy is faster.
+    """
+    return (lambda limited: ModelPasses(*built("model_loops", limited))) if enabled(n) else None

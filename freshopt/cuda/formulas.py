@@ -81,6 +81,9 @@ class Edition:
         arguments = [one for one in tree.args.args if one.arg not in rewrite.bound]
         for one in arguments:
             one.annotation = None
+        # Device functions take no number of arguments that is not known: what is not used is not passed.
+        if tree.args.vararg is not None and tree.args.vararg.arg.startswith("_"):
+            tree.args.vararg = None
         tree.body = [rewrite.visit(node) for node in tree.body if not _is_text(node)]
         needed = sorted(rewrite.tables)
         tree.args.args = [*arguments, *(ast.arg(table) for table in needed)]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 from freshopt.compiled.columns import Columns
@@ -262,11 +263,20 @@ def _choose(
     passed: str,
 ) -> None:
     """Add the function of sources that are signalled or not."""
-    mine, other = f"{edition.add(silent)}({passed})", ""
+    mine, other = _called(edition, silent, passed), ""
     if announced is not None:
-        other = f"    if signalled:\n        return {edition.add(announced)}({passed})\n"
+        other = f"    if signalled:\n        return {_called(edition, announced, passed)}\n"
     text = f"def {name}(signalled, {taken}):\n{other}    return {mine}\n"
     edition.add_source(name, text, {})
+
+
+def _called(edition: Edition, function: Callable[..., Any], passed: str) -> str:
+    """Return the text of a call, without what the function does not use."""
+    assert isinstance(function, FunctionType)
+    code, given = function.__code__, passed.split(", ")
+    named = code.co_varnames[: code.co_argcount + bool(code.co_flags & inspect.CO_VARARGS)]
+    own = given[: code.co_argcount] if named[-1] == "_p" else given
+    return f"{edition.add(function)}({', '.join(own)})"
 
 
 def _best_response(edition: Edition, parameters: str) -> None:

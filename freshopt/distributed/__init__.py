@@ -21,8 +21,8 @@ No machine holds all sources, so groups of constraints are named as columns of t
 
 These are limits and reserves of bandwidth over groups that are nested or disjoint, in any number, on which
 the number of passes does not depend. Budgets in another unit (`cost=`),
-targets, `Spend`, `Tied`, `Ratio`, `Worst` and constraints written in CVXPY are refused, as `fo.solve` has
-them. Groups that conflict are named with a proof.
+targets, `Spend`, `Tied`, `Ratio`, `Worst` and constraints written in CVXPY are refused: `fo.solve` takes
+them, in memory. Groups that conflict are named with a proof.
 """
 
 from freshopt.distributed.partitioned_sources import PartitionedSources as PartitionedSources

@@ -85,7 +85,7 @@ class DistributedSolve:
         parts = list(zip(partitions.parts, partitions.labels, partitions.first, strict=True))
         own = whole_shares(objective, rows_of(objective, partitions, passes), len(parts))
         size = max(1, -(-SAMPLE // len(parts)))
-        calls = [(*part, share, k, size) for k, (part, share) in enumerate(zip(parts, own, strict=True))]
+        calls = [((*part, share), k, size) for k, (part, share) in enumerate(zip(parts, own, strict=True))]
         found: list[Scan] = passes.run("scanning the sources", scan, calls, terms)
         filled = [k for k, one in enumerate(found) if one.n]
         if not filled:
@@ -93,7 +93,7 @@ class DistributedSolve:
         scans = [found[k] for k in filled]
         whole = partitioned_tree(scans, _with_unit(terms, scans, partitions.time_unit))
         none, no = np.zeros(0), np.zeros(0, dtype=np.int64)
-        kept = tuple((*parts[k], own[k]) for k in filled)
+        kept = tuple(((*parts[k], own[k]),) for k in filled)
         bare = (replace(one, codes=no, sources=no, lower=none, upper=none, unbounded_row=no) for one in scans)
         return cls(partitions, whole, kept, tuple(bare), passes)
 
@@ -259,7 +259,7 @@ class DistributedSolve:
         """Raise if a partition has other rows than when it was scanned."""
         if rows != self.scans[k].n:
             raise SourceDataError(
-                f"{self.calls[k][1]} had {self.scans[k].n} rows at first and has {rows} now. "
+                f"{self.calls[k][0][1]} had {self.scans[k].n} rows at first and has {rows} now. "
                 "Keep the sources as they are while they are being solved for."
             )
 

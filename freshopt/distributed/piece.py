@@ -21,7 +21,6 @@ from freshopt.distributed.column_rows import ColumnRows
 from freshopt.distributed.partition import PartitionedProblem, codes_of, naming_rows, sources_of
 from freshopt.distributed.partitioned_sources import FilePart, Frame, Table, read
 from freshopt.dual_search.nested_levels import LARGEST_RATE, best_responses
-from freshopt.dual_search.problem_columns import numerics_columns
 from freshopt.errors import ObjectiveError
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
@@ -30,6 +29,7 @@ from freshopt.numerics.arrays import LARGEST, Array, BoolArray, IntArray, chunks
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.segments import group_sums
 from freshopt.separable.kernel import Numerics
+from freshopt.separable.kernel_columns import kernel_columns
 
 # A partition, its label, its first row, and its share of an objective that holds arrays.
 Call: TypeAlias = tuple[FilePart | Frame, str, int, bytes | None]
@@ -129,7 +129,7 @@ class Piece:
             raise ObjectiveError(f"{problem.unknown_atom} Partitions can do without a cone solver only.")
         lower, upper, cost = problem.lower, problem.upper, sources.refresh_cost
         large = len(sources) >= COMPILED_FROM and backend.compiled()
-        columns = numerics_columns(numerics, cost, lower, upper) if large else None
+        columns = kernel_columns(Columns, numerics, cost, lower, upper) if large else None
         return cls(numerics, columns, cost, lower, upper, sources.scale, leaf, groups)
 
     def __len__(self) -> int:

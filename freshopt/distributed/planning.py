@@ -276,7 +276,9 @@ def _write(
         write_table(solution.rows.to_frame(), staging / f"{CONSTRAINTS}.parquet")
     clock.append(time.perf_counter())
     calendar, shifts = _calendar(learnt, request, unit, staging)
-    calls = [(k, call[3], shift) for k, (call, shift) in enumerate(zip(solution.calls, shifts, strict=True))]
+    calls = [
+        (k, call[0][3], shift) for k, (call, shift) in enumerate(zip(solution.calls, shifts, strict=True))
+    ]
     scheduled: list[Scheduled] = passes.run("schedule", schedule_part, calls, calendar)
     require_parts(staging / "schedule", len(files))
     clock.append(time.perf_counter())

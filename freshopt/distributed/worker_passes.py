@@ -24,8 +24,8 @@ from freshopt.distributed.bound_search import (
 )
 from freshopt.distributed.column_rows import ColumnRows
 from freshopt.distributed.partition import PartitionedProblem, plain_column, sources_from
-from freshopt.distributed.partitioned_sources import UNIT, FilePart, Frame, Table, carried, read
-from freshopt.distributed.piece import Decision, Piece, group_codes, part_of_tree, problem_of, unlimited
+from freshopt.distributed.partitioned_sources import UNIT, Frame, Table, carried, read
+from freshopt.distributed.piece import Call, Decision, Piece, group_codes, part_of_tree, problem_of, unlimited
 from freshopt.dual_search.trial_search import Trials
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.modelling.general_program import FAR
@@ -73,10 +73,7 @@ class Scan:
 
 
 def scan(
-    part: FilePart | Frame,
-    label: str,
-    first: int,
-    share: bytes | None,
+    call: Call,
     index: int,
     size: int,
     terms: PartitionedProblem,
@@ -88,6 +85,7 @@ def scan(
     FreshoptError
         If a value is missing or out of range, a source occurs twice, or the objective is refused.
     """
+    part, label, first, share = call
     table = read(
         part, [*terms.priced(), *(name for name in ("source", UNIT) if name in terms.columns)], label
     )
@@ -136,15 +134,11 @@ def distinct(codes: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
 
 
 def respond(
-    part: FilePart | Frame,
-    label: str,
-    first: int,
-    share: bytes | None,
-    message: tuple[PartitionedProblem, Decision, Array, list[Ask]],
+    call: Call, message: tuple[PartitionedProblem, Decision, Array, list[Ask]]
 ) -> tuple[int, Array, list[Array]]:
     """Return a partition's rows, and its groups' use at prices."""
     terms, decision, common, asks = message
-    found, groups = part_of_tree((part, label, first, share), terms, decision), len(decision.depth)
+    found, groups = part_of_tree(call, terms, decision), len(decision.depth)
     if found is None:
         return 0, np.zeros((len(common), groups)), [np.zeros((len(one.prices), groups)) for one in asks]
     return len(found.piece), *sums_of(found.piece, common, asks)
@@ -155,17 +149,11 @@ def count(part: Frame, _message: None) -> int:
     return int(part.shape[0])
 
 
-def edge_prices(
-    part: FilePart | Frame,
-    label: str,
-    first: int,
-    share: bytes | None,
-    message: tuple[PartitionedProblem, Decision, BoolArray],
-) -> tuple[Array, Array]:
+def edge_prices(call: Call, message: tuple[PartitionedProblem, Decision, BoolArray]) -> tuple[Array, Array]:
     """Return groups' extreme marginals per unit of cost, shapes (G,)."""
     terms, decision, chosen = message
     largest, least = np.full(len(chosen), -np.inf), np.full(len(chosen), np.inf)
-    found = part_of_tree((part, label, first, share), terms, decision)
+    found = part_of_tree(call, terms, decision)
     if found is not None:
         piece = found.piece
         piece = piece.take(np.flatnonzero(chosen[piece.leaf] & (piece.upper > piece.lower)))
@@ -177,16 +165,10 @@ def edge_prices(
     return largest, least
 
 
-def collect(
-    part: FilePart | Frame,
-    label: str,
-    first: int,
-    share: bytes | None,
-    message: tuple[PartitionedProblem, Decision, BoolArray],
-) -> tuple[Columns, int]:
+def collect(call: Call, message: tuple[PartitionedProblem, Decision, BoolArray]) -> tuple[Columns, int]:
     """Return the sources of some groups, and the number of rows."""
     terms, decision, wanted = message
-    whole = part_of_tree((part, label, first, share), terms, decision)
+    whole = part_of_tree(call, terms, decision)
     if whole is None:
         return {}, 0
     some = np.flatnonzero(wanted[whole.piece.leaf])

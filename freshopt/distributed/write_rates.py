@@ -24,8 +24,8 @@ from freshopt.certificates.row_table import RowTable
 from freshopt.certificates.solution import Status
 from freshopt.distributed.dask_passes import unpack
 from freshopt.distributed.partition import PartitionedProblem
-from freshopt.distributed.partitioned_sources import FilePart, Frame, Table
-from freshopt.distributed.piece import Decision, TreePart, part_of_tree
+from freshopt.distributed.partitioned_sources import Table
+from freshopt.distributed.piece import Call, Decision, TreePart, part_of_tree
 from freshopt.distributed.tree import PartitionedTree
 from freshopt.errors import list_offenders
 from freshopt.modelling.objective import value_at
@@ -64,13 +64,7 @@ class Finished(NamedTuple):
 
 
 def finish(
-    part: FilePart | Frame,
-    label: str,
-    first: int,
-    share: bytes | None,
-    place: int,
-    file: str,
-    message: tuple[PartitionedProblem, Decision, str | None],
+    call: Call, place: int, file: str, message: tuple[PartitionedProblem, Decision, str | None]
 ) -> Finished:
     """Compute a partition's rates and certificate terms; write the rates.
 
@@ -86,7 +80,7 @@ def finish(
         The terms; prices of all groups; the folder to write to or None.
     """
     terms, decision, folder = message
-    found = part_of_tree((part, label, first, share), terms, decision, names=folder is not None)
+    found = part_of_tree(call, terms, decision, names=folder is not None)
     if found is None:
         none = np.zeros((3, len(decision.price)))
         return Finished(0, none, (0.0, 0.0, 0.0), 0.0, 0.0, 0, 0, 0)
@@ -152,12 +146,10 @@ def _proof_by_responses(found: TreePart, each: list[Array], prices: Array) -> _P
     return _Proof((costs[0], costs[1], costs[2]), value, exact_sum(gaps))
 
 
-def rates_frame(
-    part: FilePart | Frame, label: str, first: int, share: bytes | None, place: int, message: bytes
-) -> Any:  # noqa: ANN401 - a pandas frame
+def rates_frame(call: Call, place: int, message: bytes) -> Any:  # noqa: ANN401 - a pandas frame
     """Return a partition's rates, computed anew, as a pandas frame."""
     terms, decision = unpack(message)
-    found = part_of_tree((part, label, first, share), terms, decision, names=True)
+    found = part_of_tree(call, terms, decision, names=True)
     assert found is not None
     rates, sources = found.piece.rates(decision), found.problem.sources
     return rates_table(found.table, sources, rates, place, terms.time_unit).to_pandas()

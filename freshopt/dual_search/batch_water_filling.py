@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from freshopt.certificates.proof_pass import cell_columns
 from freshopt.certificates.solution import Solution
 from freshopt.certificates.solutions import BatchSums, proved_solution
 from freshopt.certificates.solver_protocol import SolveOptions, Solver
@@ -25,11 +24,11 @@ from freshopt.compiled.batch.batch_records import UNSOLVED, BatchFound, BatchGro
 from freshopt.compiled.columns import Columns
 from freshopt.compiled.proof_columns import ProofColumns
 from freshopt.compiled.source_columns import SourceColumns
-from freshopt.dual_search.problem_columns import numerics_columns
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, IntArray, read_only
-from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
+from freshopt.separable.kernel import Kernel, Numerics
+from freshopt.separable.kernel_columns import kernel_columns, kinds_of
 
 # Larger problems are solved alone: their passes are shared by threads, and a sample tells their price.
 SMALL = 65_536
@@ -97,12 +96,10 @@ def batch_cell(problem: Problem, most: int = SMALL) -> BatchCell | None:
 
 def numerics_cell(objective: Objective, numerics: Numerics | None) -> BatchCell | None:
     """Return the formulas of an objective's numerics for batches, or None."""
-    kernels = _kernels(numerics)
-    if len(kernels) != 1 + isinstance(numerics, MixedNumerics):
-        return None
+    kernels = [each for each in kinds_of(numerics) if isinstance(each, Kernel)]
     demands, proofs = [k.unit_demand for k in kernels], [k.unit_proof for k in kernels]
     gained = objective.sense == "minimise" or all(k.unit_gain is not None for k in kernels)
-    if None in demands or None in proofs or not gained:
+    if len(kernels) < len(kinds_of(numerics)) or None in demands or None in proofs or not gained:
         return None
     two = len(kernels) == 2
     return BatchCell(demands[0], demands[1] if two else None, proofs[0], proofs[1] if two else None)  # type: ignore[arg-type]
@@ -129,15 +126,15 @@ def batch_of(cell: BatchCell, problems: Sequence[Problem]) -> Batch | None:
     proofs: list[Columns | ProofColumns] = []
     begin = 0
     # Of a power law demands take other parameters than proofs.
-    apart = any(kernel.demand_parameters is not None for kernel in _kernels(problems[0].numerics))
+    apart = any(kernel.demand_parameters is not None for kernel in kinds_of(problems[0].numerics))
     for before, problem in zip((None, *problems), problems, strict=False):
         if before is None or not _same_columns(before, problem):
             begin += 0 if before is None else len(before.sources)
             demand = proof = None
             if problem.numerics is not None:
-                cost, lower, upper = problem.sources.refresh_cost, problem.lower, problem.upper
-                demand = numerics_columns(problem.numerics, cost, lower, upper)
-                proof = cell_columns(problem) if apart else demand
+                own = problem.numerics, problem.sources.refresh_cost, problem.lower, problem.upper
+                demand = kernel_columns(Columns, *own)
+                proof = kernel_columns(ProofColumns, *own) if apart else demand
             if demand is None or proof is None:
                 return None
             demands.append(demand)
@@ -153,13 +150,6 @@ def batch_of(cell: BatchCell, problems: Sequence[Problem]) -> Batch | None:
         np.array([problem.bandwidth for problem in problems]),
         problems[0].objective.sense == "maximise",
     )
-
-
-def _kernels(numerics: Numerics | None) -> list[Kernel]:
-    """Return the kernels of both kinds of source."""
-    if isinstance(numerics, MixedNumerics):
-        return [*_kernels(numerics.silent_sources), *_kernels(numerics.signalled_sources)]
-    return [numerics] if isinstance(numerics, Kernel) else []
 
 
 def _same_columns(one: Problem, other: Problem) -> bool:

@@ -16,7 +16,7 @@ taken on the marginal itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,7 +70,7 @@ class LocalModel:
     passes: ModelPasses | None = None
 
     @classmethod
-    def at(cls, chunk: Chunk, rate: Array, passes: ModelPasses | None = None) -> LocalModel:
+    def at(cls, chunk: Chunk, rate: Array, passes: Callable[[bool], ModelPasses] | None = None) -> LocalModel:
         """Return models before the first evaluation, at positive rates."""
         m = len(rate)
         with np.errstate(all="ignore"):
@@ -80,7 +80,8 @@ class LocalModel:
         unknown, flat = np.full(m, np.nan), np.full(m, STEEP)
         limited = bool(np.any(edge))
         bounds = chunk.lower, chunk.upper
-        return cls(chunk, edge, limited, rate, unknown, np.zeros(m), flat, *bounds, passes)
+        own = None if passes is None else passes(limited)
+        return cls(chunk, edge, limited, rate, unknown, np.zeros(m), flat, *bounds, own)
 
     def rates(self, log_price: float | Array) -> Array:
         """Return the modelled rates at log λ."""
@@ -170,7 +171,7 @@ class LocalModel:
 
     def _line(self, log_price: float) -> tuple[Any, ...]:
         """Return what compiled passes take of the models, and of a price."""
-        paid = float(log_price), math.exp(-log_price), self.limited
+        paid = float(log_price), math.exp(-log_price)
         return *paid, self.rate, self.level, self.pace, self.floor, self.ceiling, self.edge
 
     def _evaluated_at_once(
@@ -179,7 +180,7 @@ class LocalModel:
         """Return one pass's models, gap and misfit; None unless marginals are positive."""
         chunk, least = self.chunk, max(price, TINY_PRICE)
         marginal, lines = np.empty(len(rate)), np.empty((4, len(rate)))
-        paid = price, math.log(least), 1.0 / least, self.limited, _MOST, MOVED
+        paid = price, math.log(least), 1.0 / least, _MOST, MOVED
         found = (read_only(np.ascontiguousarray(each)) for each in (rates, rate, slope, curvature))
         bounds = self.edge, column(chunk.lower), column(chunk.upper), column(chunk.cost)
         gap, misfit, negative = passes.take(*paid, *found, *bounds, marginal, lines)

@@ -38,7 +38,8 @@ from freshopt.modelling.bounds_check import require_finite
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, total
 from freshopt.separable.derived_kernel import DerivedNumerics
-from freshopt.separable.kernel import MixedNumerics, Numerics
+from freshopt.separable.kernel import Numerics
+from freshopt.separable.kernel_columns import kinds_of
 
 Response: TypeAlias = Callable[[Array], tuple[Array, Array]]
 
@@ -300,7 +301,8 @@ def _unevaluated(
         upper = np.where(pinned, problem.lower, upper)
     rates = np.where(share > 0.0, share, problem.sources.scale)
     passes = model_passes(len(rates))
-    size = SIZE if passes is None or kinked(numerics) else COMPILED_SIZE
+    bent = any(isinstance(each, DerivedNumerics) and kinked(each.node) for each in kinds_of(numerics))
+    size = SIZE if passes is None or bent else COMPILED_SIZE
 
     def model(chunk: Chunk) -> ChunkModel:
         rate = rates[chunk.part]
@@ -309,13 +311,6 @@ def _unevaluated(
     pieces = split(problem, numerics, upper, model, size)
     before = max(piece.evaluations if isinstance(piece, KinkedModel) else 1 for piece in pieces)
     return DemandModels(pieces, before), share
-
-
-def _kinked(numerics: Numerics) -> bool:
-    """Return whether some sources' costs have atoms with kinks."""
-    if isinstance(numerics, MixedNumerics):
-        return _kinked(numerics.silent_sources) or _kinked(numerics.signalled_sources)
-    return isinstance(numerics, DerivedNumerics) and kinked(numerics.node)
 
 
 def _host_multipliers(

@@ -27,12 +27,12 @@ from freshopt.compiled.columns import Columns
 from freshopt.compiled.rows.nested_groups import settle_groups
 from freshopt.compiled.rows.nested_records import FEW_ULP, LOWEST_PRICE, NestedGroups
 from freshopt.dual_search.nested_levels import best_responses, settle_levels
-from freshopt.dual_search.problem_columns import numerics_columns
 from freshopt.dual_search.typical_price import typical_log_price
 from freshopt.errors import InfeasibleProblemError
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.segments import group_sums
 from freshopt.separable.kernel import Numerics
+from freshopt.separable.kernel_columns import kernel_columns
 from freshopt.separable.laminar import LaminarTree
 from freshopt.separable.laminar_feasibility import require_feasible
 from freshopt.separable.program import Program
@@ -120,7 +120,7 @@ def _settle(
 def _columns(program: Program, numerics: Numerics, tree: LaminarTree) -> Columns | None:
     if len(program) < _COMPILED_FROM or not backend.compiled():
         return None
-    return numerics_columns(numerics, tree.cost, program.lower, program.upper)
+    return kernel_columns(Columns, numerics, tree.cost, program.lower, program.upper)
 
 
 def _declared_upper(program: Program, tree: LaminarTree) -> Array:

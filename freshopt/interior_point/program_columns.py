@@ -14,6 +14,7 @@ from freshopt.compiled.rows.row_records import FamilyColumns, RowEntries
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_float64
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
+from freshopt.separable.kernel_columns import parameters_of
 from freshopt.separable.lagrangian import Lagrangian
 from freshopt.separable.linear_cost import LinearCost
 from freshopt.separable.program import Program
@@ -122,7 +123,7 @@ def _parts(program: Program) -> tuple[Kernel, Kernel | None, BoolArray | bool, A
     silent, announced = numerics.silent_sources, numerics.signalled_sources
     if not isinstance(silent, Kernel) or not isinstance(announced, Kernel):
         return None
-    same = [a is b for a, b in zip(_parameters(announced), _parameters(silent), strict=True)]
+    same = [a is b for a, b in zip(parameters_of(announced), parameters_of(silent), strict=True)]
     if announced.unit_demand is None or not all(same):
         return None
     return silent, announced, numerics.signalled, at_zero.price
@@ -134,15 +135,11 @@ def _sources(program: Program, kernel: Kernel, signalled: BoolArray | bool, pric
     return SourceColumns(
         signalled,
         importance,
-        tuple(column(parameter) for parameter in _parameters(kernel)),
+        tuple(column(parameter) for parameter in parameters_of(kernel)),
         column(price) if np.any(price) else 0.0,
         column(program.lower),
         column(program.upper),
     )
-
-
-def _parameters(kernel: Kernel) -> tuple[Array, ...]:
-    return kernel.parameters if kernel.demand_parameters is None else kernel.demand_parameters
 
 
 def _columns(

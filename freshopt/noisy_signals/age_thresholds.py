@@ -17,9 +17,8 @@ from freshopt.formatting import count
 from freshopt.noisy_signals import cycle_terms, expected_age
 from freshopt.noisy_signals.expected_age import age_rise, time_left
 from freshopt.noisy_signals.wait_rule import WaitRule
-from freshopt.numerics.arrays import Array, IntArray, as_vector, label_array, read_only, shape_of
+from freshopt.numerics.arrays import Array, IntArray, shape_of
 from freshopt.numerics.frozen_arrays import frozen_arrays
-from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
     import polars
@@ -128,23 +127,10 @@ class AgeThresholds(WaitRule):
         names: npt.ArrayLike | None = None,
         time_unit: str = "day",
     ) -> None:
+        columns = {"threshold": threshold, "unheard": unheard, "precision": precision}
+        remedy = "Pass what WithNoisySignals.rule returns: ages and rates >= 0, shares up to 1."
         n = math.prod(shape_of(threshold, "threshold"))
-        for key, value in (("threshold", threshold), ("unheard", unheard), ("precision", precision)):
-            column = as_vector(value, n, key)
-            wrong = np.flatnonzero(~((column >= 0.0) & (column <= (1.0 if key == "precision" else np.inf))))
-            if len(wrong):
-                raise SourceDataError(
-                    f"{key} of source {wrong[0]} is {column[wrong[0]]:g}. Pass what WithNoisySignals.rule "
-                    "returns: ages and rates >= 0, shares up to 1."
-                )
-            object.__setattr__(self, key, column)
-        if names is not None:
-            shape_of(names, "names")
-        labels = None if names is None else read_only(label_array(names))
-        if labels is not None and labels.shape != (n,):
-            raise SourceDataError(f"there are {n} ages and names of shape {labels.shape}. Give one each.")
-        object.__setattr__(self, "names", labels)
-        object.__setattr__(self, "time_unit", check_time_unit(time_unit))
+        self._set(columns, ("precision",), n, names, time_unit, ("ages", remedy))
 
     def __len__(self) -> int:
         """Return the number of sources."""
@@ -193,16 +179,8 @@ class AgeThresholds(WaitRule):
             ``source``, ``age`` at which it is crawled (null for never), ``unheard``, and ``wait``, the time
             to the next crawl while no signal comes (null for not before one).
         """
-        import polars
-
-        columns = {
-            "source": np.arange(len(self)) if self.names is None else self.names.tolist(),
-            "age": self.threshold,
-            "unheard": self.unheard,
-            "wait": self.waiting(),
-        }
-        finite = [polars.when(polars.col(key).is_finite()).then(polars.col(key)) for key in ("age", "wait")]
-        return polars.DataFrame(columns).with_columns(finite)
+        columns = {"age": self.threshold, "unheard": self.unheard, "wait": self.waiting()}
+        return self._framed(columns, ("age", "wait"))
 
 
 _loops = plain_or_compiled((follow_ages,), (cycle_terms, expected_age, sys.modules[__name__]))

@@ -16,6 +16,8 @@ A source adds to the gap no more than the right side and xv less one of two boun
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from freshopt.noisy_signals.quality_rows import CONCAVE, ETA, LENGTH, OFF, VALUE, WIDTH
@@ -29,6 +31,30 @@ BLOCK = 4096
 NEAR, ULP = 1e-11, 4e-15
 # V is sought below a price by so many errors of V: what a bound loses.
 BELOW = 1.5
+
+
+class Tabled(NamedTuple):
+    """Sources and the tables of their qualities.
+
+    Attributes
+    ----------
+    w, d : ndarray, shape (n,)
+        Importances and change rates.
+    codes : ndarray of int, shape (n,)
+        Each source's quality; −1 for none.
+    most : float
+        V from which on a source is not crawled.
+    heads, places : ndarray of int
+    rows : ndarray
+    """
+
+    w: Array
+    d: Array
+    codes: IntArray
+    most: float
+    heads: IntArray
+    places: IntArray
+    rows: Array
 
 
 def cell_of(value: float) -> int:
@@ -68,36 +94,23 @@ def ends_at(t: float, row: Array) -> tuple[float, float]:
     return value, slope
 
 
-def answer(
-    value: float, d: float, code: int, most: float, heads: IntArray, places: IntArray, rows: Array
-) -> float:
-    """Return the best response to a value; NaN without a table."""
-    if value >= most:
+def answer(k: int, paid: float, own: Tabled) -> float:
+    """Return the best response of a source; NaN without a table."""
+    value, code = paid * own.d[k] / own.w[k], own.codes[k]
+    if value >= own.most:
         return 0.0
-    at = row_of(value, heads[code], places, rows) if code >= 0 else -1
+    at = row_of(value, own.heads[code], own.places, own.rows) if code >= 0 else -1
     if at < 0:
         return np.nan
-    row = rows[at]
-    rate: float = d * row[WIDTH] / ends_at(place_of(value, row), row)[1]
+    row = own.rows[at]
+    rate: float = own.d[k] * row[WIDTH] / ends_at(place_of(value, row), row)[1]
     return rate
 
 
-def respond(
-    begin: int,
-    end: int,
-    paid: Array,
-    w: Array,
-    d: Array,
-    codes: IntArray,
-    most: float,
-    heads: IntArray,
-    places: IntArray,
-    rows: Array,
-    rate: Array,
-) -> None:
+def respond(begin: int, end: int, paid: Array, own: Tabled, rate: Array) -> None:
     """Write best responses; NaN where no table has them."""
     for k in range(begin, end):
-        rate[k] = answer(paid[k] * d[k] / w[k], d[k], codes[k], most, heads, places, rows)
+        rate[k] = answer(k, paid[k], own)
 
 
 def fill(
@@ -107,13 +120,7 @@ def fill(
     cost: Array,
     lower: Array,
     upper: Array,
-    w: Array,
-    d: Array,
-    codes: IntArray,
-    most: float,
-    heads: IntArray,
-    places: IntArray,
-    rows: Array,
+    own: Tabled,
     rate: Array,
     used: Array,
 ) -> None:
@@ -124,7 +131,7 @@ def fill(
     for block in range(begin, end):
         total = 0.0
         for k in range(block * BLOCK, min(len(rate), (block + 1) * BLOCK)):
-            free = answer(price * cost[k] * d[k] / w[k], d[k], codes[k], most, heads, places, rows)
+            free = answer(k, price * cost[k], own)
             rate[k] = min(upper[k], max(lower[k], free)) if free == free else free
             total += cost[k] * rate[k]
         used[block] = total
@@ -137,13 +144,7 @@ def prove(
     paid: Array,
     lower: Array,
     upper: Array,
-    w: Array,
-    d: Array,
-    codes: IntArray,
-    most: float,
-    heads: IntArray,
-    places: IntArray,
-    rows: Array,
+    tabled: Tabled,
     cost: Array,
     gap: Array,
     halving: Array,
@@ -152,6 +153,7 @@ def prove(
 
     NaN where no table has them. The last is at least ½xV, as J is convex.
     """
+    w, d, codes, most, heads, places, rows = tabled
     for k in range(begin, end):
         cost[k] = gap[k] = halving[k] = np.nan
         code, value = codes[k], paid[k] * d[k] / w[k]

@@ -21,7 +21,7 @@ from freshopt.noisy_signals import (
     signal_rates,
 )
 from freshopt.noisy_signals.expected_costs import Cost
-from freshopt.noisy_signals.quality_lookup import BLOCK, SHIFT
+from freshopt.noisy_signals.quality_lookup import BLOCK, SHIFT, Tabled
 from freshopt.noisy_signals.quality_rows import COLUMNS, VALUE
 from freshopt.numerics.arrays import Array, Index, IntArray, as_float64, exact_sum, read_only, total
 from freshopt.separable.kernel import Kernel
@@ -141,8 +141,8 @@ class QualityTables:
         rates = np.full(len(paid), np.nan)
         if self.tabled is not None and self.codes is not None:
             w, d = as_float64(self.kernel.importance)[index], self._columns()[0][index]
-            given = _ready(paid), _ready(w), _ready(d), self.codes[index], self.most, *self.tabled
-            _run("respond", given, (rates,))
+            own = Tabled(_ready(w), _ready(d), self.codes[index], self.most, *self.tabled)
+            _run("respond", (_ready(paid), own), (rates,))
         rest = np.flatnonzero(np.isnan(rates))
         if len(rest):
             places = np.arange(len(self.kernel.importance))[index][rest]
@@ -155,8 +155,7 @@ class QualityTables:
             rates[:] = np.clip(self.respond(price * cost, slice(None)), lower, upper)
             return total(cost * rates)
         used = np.empty(-(-len(rates) // BLOCK))
-        columns = cost, lower, upper, as_float64(self.kernel.importance), self._columns()[0]
-        given = price, *map(_ready, columns), self.codes, self.most, *self.tabled
+        given = price, *map(_ready, (cost, lower, upper)), self._every(self.codes, self.tabled)
         run_chunks_in_threads(lambda a, b: passes()["fill"](a, b, *given, rates, used), len(used), 1)
         if not bool(np.all(np.isfinite(used))):
             rest = np.flatnonzero(np.isnan(rates))
@@ -171,9 +170,14 @@ class QualityTables:
             self.cover(paid)
         found = np.full((3, len(rates)), np.nan)
         if self.tabled is not None and self.codes is not None:
-            columns = rates, paid, lower, upper, as_float64(self.kernel.importance), self._columns()[0]
-            _run("prove", (*map(_ready, columns), self.codes, self.most, *self.tabled), tuple(found))
+            columns = map(_ready, (rates, paid, lower, upper))
+            _run("prove", (*columns, self._every(self.codes, self.tabled)), tuple(found))
         return found
+
+    def _every(self, codes: IntArray, tables: tuple[IntArray, IntArray, Array]) -> Tabled:
+        return Tabled(
+            _ready(as_float64(self.kernel.importance)), self._columns()[0], codes, self.most, *tables
+        )
 
     def _columns(self) -> tuple[Array, Array, Array]:
         d, recall, precision = self.kernel.parameters

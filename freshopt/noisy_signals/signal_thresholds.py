@@ -20,19 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.compiled.backend import plain_or_compiled
-from freshopt.errors import SourceDataError
 from freshopt.formatting import count
 from freshopt.noisy_signals.wait_rule import WaitRule
 from freshopt.numerics.arrays import (
     Array,
     IntArray,
     as_vector,
-    label_array,
-    read_only,
     shape_of,
 )
 from freshopt.numerics.frozen_arrays import frozen_arrays
-from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
     import polars
@@ -137,32 +133,10 @@ class SignalThresholds(WaitRule):
         names: npt.ArrayLike | None = None,
         time_unit: str = "day",
     ) -> None:
-        n = math.prod(shape_of(wait, "wait"))
-        columns = {
-            "signals": signals,
-            "wait": wait,
-            "bonus": bonus,
-            "crawl_probability": crawl_probability,
-        }
-        for key, value in columns.items():
-            column = as_vector(value, n, key)
-            most = 1.0 if key == "crawl_probability" else np.inf
-            wrong = np.flatnonzero(~((column >= 0.0) & (column <= most)))
-            if len(wrong):
-                raise SourceDataError(
-                    f"{key} of source {wrong[0]} is {column[wrong[0]]:g}. Thresholds are numbers >= 0"
-                    f"{', probabilities at most 1' if most == 1.0 else ''}. Correct it."
-                )
-            object.__setattr__(self, key, column)
-        if names is not None:
-            shape_of(names, "names")
-        labels = None if names is None else read_only(label_array(names))
-        if labels is not None and labels.shape != (n,):
-            raise SourceDataError(
-                f"there are {n} thresholds and names of shape {labels.shape}. Give one each."
-            )
-        object.__setattr__(self, "names", labels)
-        object.__setattr__(self, "time_unit", check_time_unit(time_unit))
+        columns = {"signals": signals, "wait": wait, "bonus": bonus, "crawl_probability": crawl_probability}
+        remedy = "Thresholds are numbers >= 0, probabilities at most 1. Correct it."
+        n, shares = math.prod(shape_of(wait, "wait")), ("crawl_probability",)
+        self._set(columns, shares, n, names, time_unit, ("thresholds", remedy))
 
     def __len__(self) -> int:
         """Return the number of sources."""
@@ -218,22 +192,14 @@ class SignalThresholds(WaitRule):
             threshold), the same rule as ``signals`` and ``wait`` (crawl once elapsed time reaches wait +
             (signals − those heard) · bonus), and ``crawl_probability``; null for inf.
         """
-        import polars
-
-        columns: dict[str, Any] = {
-            "source": np.arange(len(self)) if self.names is None else self.names.tolist(),
+        columns = {
             "threshold": self.threshold,
             "bonus": self.bonus,
             "signals": self.signals.astype(np.int64) if np.all(self.signals < 2.0**62) else self.signals,
             "wait": self.wait,
             "crawl_probability": self.crawl_probability,
         }
-        table = polars.DataFrame(columns)
-        infinite = [
-            polars.when(polars.col(key).is_finite()).then(polars.col(key))
-            for key in ("threshold", "bonus", "wait")
-        ]
-        return table.with_columns(infinite)
+        return self._framed(columns, ("threshold", "bonus", "wait"))
 
 
 _loops = plain_or_compiled((follow,), (sys.modules[__name__],))

@@ -14,9 +14,8 @@ from freshopt.compiled.backend import plain_or_compiled
 from freshopt.errors import SourceDataError
 from freshopt.formatting import count
 from freshopt.noisy_signals.wait_rule import WaitRule
-from freshopt.numerics.arrays import Array, IntArray, as_vector, label_array, read_only
+from freshopt.numerics.arrays import Array, IntArray, as_vector, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
-from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
     import polars
@@ -121,17 +120,9 @@ class SignalWaits(WaitRule):
             raise SourceDataError(
                 f"waits of source {int(np.argmin(falling))} rise with the number of signals. Sort them."
             )
-        chance = as_vector(share, len(table), "share")
-        if not bool(np.all((chance >= 0.0) & (chance <= 1.0))):
-            raise SourceDataError("a share is not in [0, 1]. Correct it.")
-        labels = None if names is None else read_only(label_array(names))
-        if labels is not None and labels.shape != (len(table),):
-            raise SourceDataError(
-                f"there are {len(table)} rows of waits and names of shape {labels.shape}. Give one each."
-            )
-        for key, value in (("waits", read_only(table)), ("share", chance), ("names", labels)):
-            object.__setattr__(self, key, value)
-        object.__setattr__(self, "time_unit", check_time_unit(time_unit))
+        object.__setattr__(self, "waits", read_only(table))
+        what = "rows of waits", "It is not in [0, 1]. Correct it."
+        self._set({"share": share}, ("share",), len(table), names, time_unit, what)
 
     def __len__(self) -> int:
         """Return the number of sources."""

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
-from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, total
+from freshopt.numerics.arrays import (
+    Array,
+    IntArray,
+    as_number,
+    as_vector,
+    label_array,
+    read_only,
+    shape_of,
+    total,
+)
+from freshopt.units import check_time_unit
+
+if TYPE_CHECKING:
+    import polars
 
 # Largest number of crawls: 16 GB of them.
 MOST_CRAWLS = 1e9
@@ -22,6 +36,7 @@ class WaitRule(ABC):
     """
 
     __slots__ = ()
+    names: npt.NDArray[Any] | None
     time_unit: str
 
     @abstractmethod
@@ -35,6 +50,43 @@ class WaitRule(ABC):
     @abstractmethod
     def _followed(self) -> tuple[Callable[..., None], tuple[Array, ...], Array, Array]:
         """Return the loop, its columns, shares, and waits without signals."""
+
+    def _set(
+        self,
+        columns: Mapping[str, npt.ArrayLike],
+        shares: Sequence[str],
+        n: int,
+        names: npt.ArrayLike | None,
+        time_unit: str,
+        what: tuple[str, str],
+    ) -> None:
+        """Set columns of numbers >= 0, names and the time unit.
+
+        Those of `shares` are up to 1. `what` is what an entry is called, and what to do about a wrong one.
+        """
+        for key, value in columns.items():
+            column = as_vector(value, n, key)
+            wrong = np.flatnonzero(~((column >= 0.0) & (column <= (1.0 if key in shares else np.inf))))
+            if len(wrong):
+                raise SourceDataError(f"{key} of source {wrong[0]} is {column[wrong[0]]:g}. {what[1]}")
+            object.__setattr__(self, key, column)
+        if names is not None:
+            shape_of(names, "names")
+        labels = None if names is None else read_only(label_array(names))
+        if labels is not None and labels.shape != (n,):
+            raise SourceDataError(
+                f"there are {n} {what[0]} and names of shape {labels.shape}. Give one each."
+            )
+        object.__setattr__(self, "names", labels)
+        object.__setattr__(self, "time_unit", check_time_unit(time_unit))
+
+    def _framed(self, columns: Mapping[str, Any], finite: Sequence[str]) -> polars.DataFrame:
+        """Return columns by source, some without what is not finite."""
+        import polars
+
+        source = np.arange(len(self)) if self.names is None else self.names.tolist()
+        known = [polars.when(polars.col(key).is_finite()).then(polars.col(key)) for key in finite]
+        return polars.DataFrame({"source": source, **columns}).with_columns(known)
 
     def due(self, signals: npt.ArrayLike, elapsed: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Return which sources are to be crawled now.

@@ -1,4 +1,4 @@
-"""`bracketed_roots`: roots of many decreasing functions at once, inside brackets; `FallingRatio` of them.
+"""`bracketed_roots`: roots of many decreasing functions at once, inside brackets.
 
 Inverse quadratic interpolation where that is safe, else bisection. Marginals are nearly straight in
 logarithms of rate and value, where about five evaluations suffice; jumps take some 50. Functions whose root
@@ -93,7 +93,7 @@ def next_fraction(a: Array, b: Array, c: Array, fa: Array, fb: Array, fc: Array,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FallingRatio:
-    """Ratios that fall with a number > 0, which is sought where they are 1.
+    """Ratios that fall with a number, sought where they are 1.
 
     Its logarithm is counted from a start: the last digits of what is found are those of the start.
 
@@ -119,7 +119,7 @@ class FallingRatio:
         return type(self)(self.ratio, self.start[chosen], tuple(each[chosen] for each in self.columns))
 
     def within(self, low: Array, high: Array) -> Array:
-        """Return where ratios are 1 between two x, or the nearer of these."""
+        """Return where ratios are 1 between two x, or the nearer."""
         above, below = self.excess(low), self.excess(high)
         x = np.where(above > 0.0, high, low)
         some = (above > 0.0) & (below <= 0.0)
@@ -129,9 +129,10 @@ class FallingRatio:
         return x
 
     def solved(self, low: Array, high: Array) -> Array:
-        """Return the numbers, sought from two x on: below, and above where the second is > 0.
+        """Return the numbers where ratios are 1, sought from two x on.
 
-        They are 0 or infinite where ratios are less or more everywhere.
+        They are sought below too, and above where the second x is > 0. They are 0 or infinite where ratios
+        are less or more everywhere.
         """
         low, high = np.array(low), np.array(high)
         above, below = self.excess(low), self.excess(high)

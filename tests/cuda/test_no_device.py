@@ -137,3 +137,13 @@ def test_everything_that_runs_on_a_device_in_the_simulator() -> None:
     )
     assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-2000:]
     assert "skipped" not in ran.stdout
+
+
+@pytest.mark.parametrize(
+    "cell", [proof_functions.HARMONIC, proof_functions.BINARY, proof_functions.BINARY_SIGNAL]
+)
+def test_device_functions_take_what_they_use_alone(cell: proof_functions.ProofCell) -> None:
+    edition = Edition()
+    text = edition.sources[edition.add(cell.reach)]
+    assert "*" not in text.partition("\n")[0]
+    exec(text, {"np": np, "math": math})

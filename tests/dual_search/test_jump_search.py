@@ -13,9 +13,9 @@ import freshopt as fo
 from freshopt.compiled.columns import Columns
 from freshopt.compiled.price_pairs import at_two_prices, memory
 from freshopt.dual_search.jump_search import crossing, jump_search
-from freshopt.dual_search.problem_columns import numerics_columns
 from freshopt.numerics.arrays import CACHED, Array
 from freshopt.problems import PollingKnapsack
+from freshopt.separable.kernel_columns import kernel_columns
 from freshopt.solvers import WaterFilling, water_filling
 from tests.ground_truth.named import BINARY, BINARY_PERIODIC, present
 from tests.ground_truth.routes import compile_all
@@ -27,7 +27,7 @@ N = 3000
 
 def columns_of(task: fo.Problem) -> Columns:
     found = present(
-        numerics_columns(present(task.numerics), task.sources.refresh_cost, task.lower, task.upper)
+        kernel_columns(Columns, present(task.numerics), task.sources.refresh_cost, task.lower, task.upper)
     )
     return found
 

@@ -159,7 +159,7 @@ def reach_of_age(rate: float, w: float, excess: Excess, d: float) -> float:
     """Return the distance to a rate; −J'' is at least w/Δ³."""
     off, _, _, _ = excess
     most = max(rate, d)
-    return min(reach_from_zero(rate, w, excess, d), (off * (most / w)) * most * most)
+    return min(reach_from_zero(rate, w, excess), (off * (most / w)) * most * most)
 
 
 HARMONIC_COUNTED = ProofCell(harmonic_counted_values, reach_of_harmonic)

@@ -15,7 +15,7 @@ more than a few steps from the last response; those are bracketed one by one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -87,22 +87,29 @@ def later_slopes(rate: float, d: float) -> tuple[float, float]:
     return slope, d * slope
 
 
-def slopes_of(code: int, rate: float, d: float) -> tuple[float, float]:
-    """Return −J' and J'' of the unit cost of a code."""
+def of_family(code: int, terms: Callable[..., Any], *given: Any) -> Any:  # noqa: ANN401 - what terms do
+    """Return what terms make of a code's unit cost and its slopes."""
     if code == HARMONIC:
-        return harmonic_slopes(rate, d)
+        return terms(cost_functions.harmonic_poisson_cost, harmonic_slopes, *given)
     if code == BINARY:
-        return binary_slopes(rate, d)
+        return terms(cost_functions.binary_poisson_cost, binary_slopes, *given)
     if code == DELAY:
-        return delay_slopes(rate, d)
+        return terms(cost_functions.delay_cost, delay_slopes, *given)
     if code == PERIODIC_DELAY:
-        return periodic_delay_slopes(rate, d)
+        return terms(cost_functions.delay_periodic_cost, periodic_delay_slopes, *given)
     if code == AGE:
-        return age_slopes(rate, d)
-    return later_slopes(rate, d)
+        return terms(cost_functions.age_poisson_cost, age_slopes, *given)
+    return terms(cost_functions.later_cost, later_slopes, *given)
 
 
-def add_terms(slopes: Slopes, weight: Array, d: Array, rates: Array, fall: Array, bend: Array) -> None:
+def own_slopes(_value: Value, slopes: Slopes, rate: float, d: float) -> tuple[float, float]:
+    """Return −J' and J'' of one source."""
+    return slopes(rate, d)
+
+
+def add_terms(
+    _value: Value, slopes: Slopes, weight: Array, d: Array, rates: Array, fall: Array, bend: Array
+) -> None:
     """Add W·(−J') and W·J'' of one family; 0 adds nothing."""
     for k in range(len(rates)):
         first, second = slopes(rates[k], d[k])
@@ -110,42 +117,10 @@ def add_terms(slopes: Slopes, weight: Array, d: Array, rates: Array, fall: Array
         bend[k] += weight[k] * second if weight[k] > 0.0 else 0.0
 
 
-def add_slopes(code: int, weight: Array, d: Array, rates: Array, fall: Array, bend: Array) -> None:
-    """Add W·(−J') and W·J'' of the family of a code."""
-    if code == HARMONIC:
-        add_terms(harmonic_slopes, weight, d, rates, fall, bend)
-    elif code == BINARY:
-        add_terms(binary_slopes, weight, d, rates, fall, bend)
-    elif code == DELAY:
-        add_terms(delay_slopes, weight, d, rates, fall, bend)
-    elif code == PERIODIC_DELAY:
-        add_terms(periodic_delay_slopes, weight, d, rates, fall, bend)
-    elif code == AGE:
-        add_terms(age_slopes, weight, d, rates, fall, bend)
-    else:
-        add_terms(later_slopes, weight, d, rates, fall, bend)
-
-
-def fill_terms(value: Value, d: Array, rates: Array, out: Array) -> None:
+def fill_terms(value: Value, _slopes: Slopes, d: Array, rates: Array, out: Array) -> None:
     """Write the unit costs of one family."""
     for k in range(len(rates)):
         out[k] = value(rates[k], d[k])
-
-
-def fill_costs(code: int, d: Array, rates: Array, out: Array) -> None:
-    """Write the unit costs of the family of a code."""
-    if code == HARMONIC:
-        fill_terms(cost_functions.harmonic_poisson_cost, d, rates, out)
-    elif code == BINARY:
-        fill_terms(cost_functions.binary_poisson_cost, d, rates, out)
-    elif code == DELAY:
-        fill_terms(cost_functions.delay_cost, d, rates, out)
-    elif code == PERIODIC_DELAY:
-        fill_terms(cost_functions.delay_periodic_cost, d, rates, out)
-    elif code == AGE:
-        fill_terms(cost_functions.age_poisson_cost, d, rates, out)
-    else:
-        fill_terms(cost_functions.later_cost, d, rates, out)
 
 
 def add_all_slopes(
@@ -157,7 +132,7 @@ def add_all_slopes(
     bend[:] = 0.0
     for f in range(len(columns.code)):
         d = columns.parameter[columns.which[f], begin : begin + n]
-        add_slopes(columns.code[f], theta[1 + f, :n], d, rates, fall, bend)
+        of_family(columns.code[f], add_terms, theta[1 + f, :n], d, rates, fall, bend)
 
 
 def fill_floors(columns: FamilyColumns, theta: Array, begin: int, floor: Array) -> None:
@@ -260,7 +235,8 @@ def slope_at(columns: FamilyColumns, theta: Array, begin: int, k: int, rate: flo
     for f in range(len(columns.code)):
         weight = theta[1 + f, k]
         if weight > 0.0:
-            first, second = slopes_of(columns.code[f], rate, columns.parameter[columns.which[f], begin + k])
+            d = columns.parameter[columns.which[f], begin + k]
+            first, second = of_family(columns.code[f], own_slopes, rate, d)
             fall += weight * first
             bend += weight * second
     return fall, bend

@@ -15,7 +15,13 @@ from numba.extending import register_jitable
 from freshopt.compiled.kept_code import compile_loop, functions_of
 from freshopt.compiled.loops import FAITHFUL
 from freshopt.compiled.rows import mixed_costs, row_loops
-from freshopt.compiled.rows.mixed_costs import add_all_slopes, add_slopes, fill_costs, fill_responses
+from freshopt.compiled.rows.mixed_costs import (
+    add_all_slopes,
+    add_terms,
+    fill_responses,
+    fill_terms,
+    of_family,
+)
 from freshopt.compiled.rows.row_loops import CHUNK
 from freshopt.compiled.rows.row_records import FamilyColumns, RowEntries, RowPrices, RowSums
 from freshopt.compiled.rows.row_sums import (
@@ -26,6 +32,7 @@ from freshopt.compiled.rows.row_sums import (
     add_used,
     fill_slopes,
     fold_lanes,
+    of_block,
 )
 from freshopt.compiled.source_columns import LARGEST_RATE
 from freshopt.numerics.arrays import Array
@@ -57,7 +64,7 @@ def fill_outcome(
     for f in range(len(columns.code)):
         if columns.valued[f]:
             d = columns.parameter[columns.which[f], begin : begin + n]
-            fill_costs(columns.code[f], d, rates, values[1 + f, :n])
+            of_family(columns.code[f], fill_terms, d, rates, values[1 + f, :n])
     if not gram:
         return
     add_all_slopes(columns, theta, begin, rates, inverse, bend)
@@ -71,7 +78,7 @@ def fill_outcome(
             d = columns.parameter[columns.which[f], begin : begin + n]
             own_tilt[:] = 0.0
             one[:] = 1.0
-            add_slopes(columns.code[f], one, d, rates, own_tilt, bend)
+            of_family(columns.code[f], add_terms, one, d, rates, own_tilt, bend)
             for k in range(n):
                 own_tilt[k] = -own_tilt[k] if own_tilt[k] < LARGEST_RATE else 0.0
 
@@ -96,15 +103,7 @@ def build() -> tuple[Callable[..., None], ...]:
         memory, slopes = np.zeros((5, CHUNK)), np.empty(0)
         theta, values, tilt = np.zeros((kinds, CHUNK)), np.zeros((kinds, CHUNK)), np.ones((kinds, CHUNK))
         for block in range(begin, end):
-            own = RowSums(
-                sums.dense[block],
-                sums.sparse[block],
-                sums.host[block],
-                sums.dense_gram[block],
-                sums.mixed_gram[block],
-                sums.sparse_gram[block],
-                sums.host_gram[block],
-            )
+            own = of_block(sums, block)
             last = min(n, (block + 1) * size)
             for a in range(block * size, last, CHUNK):
                 b = min(last, a + CHUNK)

@@ -33,6 +33,7 @@ from freshopt.compiled.rows.row_sums import (
     fill_slopes,
     fill_values,
     fold_lanes,
+    of_block,
 )
 from freshopt.compiled.source_columns import Data, SourceColumns
 from freshopt.numerics.arrays import Array
@@ -72,15 +73,7 @@ def build(formula: Demand, announced: Demand | None, cost: Value | None) -> tupl
         # Of each kind, the rate and the cost, what is paid for it, its value and its slope.
         theta, values, tilt = np.zeros((2, CHUNK)), np.zeros((2, CHUNK)), np.ones((2, CHUNK))
         for block in range(begin, end):
-            own = RowSums(
-                sums.dense[block],
-                sums.sparse[block],
-                sums.host[block],
-                sums.dense_gram[block],
-                sums.mixed_gram[block],
-                sums.sparse_gram[block],
-                sums.host_gram[block],
-            )
+            own = of_block(sums, block)
             last = min(n, (block + 1) * size)
             for a in range(block * size, last, CHUNK):
                 b = min(last, a + CHUNK)
@@ -124,7 +117,7 @@ def build(formula: Demand, announced: Demand | None, cost: Value | None) -> tupl
 
 @compile_loop(fastmath=FAITHFUL)
 def unpack(packed: Array, out: Array) -> None:
-    """Write the blocks' sum of a triangle, stored by rows, as a symmetric matrix."""
+    """Write the sum of blocks' packed triangles as a symmetric matrix."""
     for i in range(len(out)):
         line = i * (i + 1) // 2
         for j in range(i + 1):

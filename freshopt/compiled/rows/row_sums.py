@@ -29,6 +29,19 @@ KINK = 0.5
 place, ONE = np.uint64, np.uint64(1)
 
 
+def of_block(sums: RowSums, block: int) -> RowSums:
+    """Return the sums of a block, as views."""
+    return RowSums(
+        sums.dense[block],
+        sums.sparse[block],
+        sums.host[block],
+        sums.dense_gram[block],
+        sums.mixed_gram[block],
+        sums.sparse_gram[block],
+        sums.host_gram[block],
+    )
+
+
 def fill_base(columns: SourceColumns, price: Array, weight: Array) -> None:
     """Write θ and W of sources without rows."""
     for k in range(len(price)):

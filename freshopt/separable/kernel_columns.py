@@ -1,0 +1,73 @@
+"""Columns of kernels, for compiled demand and for compiled proofs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from freshopt.compiled.columns import Columns, column
+from freshopt.compiled.penalty_tables import TableCell, tables_for
+from freshopt.compiled.proof_columns import ProofColumns
+from freshopt.numerics.arrays import Array
+from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
+
+Made = TypeVar("Made", Columns, ProofColumns)
+
+
+def kinds_of(numerics: Numerics | None) -> tuple[Any, ...]:
+    """Return the numerics of silent sources, and of any signalled ones."""
+    if isinstance(numerics, MixedNumerics):
+        return numerics.silent_sources, numerics.signalled_sources
+    return (numerics,)
+
+
+def kernel_columns(
+    kind: type[Made], numerics: Numerics | None, cost: Array, lower: Array, upper: Array
+) -> Made | None:
+    """Return the columns of kernels that have formulas for them, or None."""
+    demand, kernels = kind is Columns, kinds_of(numerics)
+    formulas: list[Any] = [getattr(each, "unit_demand" if demand else "unit_proof", None) for each in kernels]
+    if None in formulas:
+        return None
+    parameters, *others = (parameters_of(each, demand=demand) for each in kernels)
+    if any(list(map(id, each)) != list(map(id, parameters)) for each in others):
+        return None
+    weighted = demand and kernels[0].demand_parameters is not None
+    return kind(
+        len(cost),
+        formulas[0],
+        formulas[1] if others else None,
+        numerics.signalled if isinstance(numerics, MixedNumerics) else False,
+        1.0 if weighted else column(kernels[0].importance),
+        tuple(map(column, parameters)),
+        column(cost),
+        column(lower),
+        column(upper),
+    )
+
+
+def tabled_columns(
+    kind: type[Made], kernel: Kernel, cost: Array, lower: Array, upper: Array, enabled: Callable[..., bool]
+) -> Made | None:
+    """Return the columns of many sources whose kernel has tables, or None.
+
+    `enabled` says of the number of sources and a formula whether loops are.
+    """
+    n = len(cost)
+    cell: TableCell = kernel.table_cell
+    formula: Any = cell.demand if kind is Columns else cell.proof
+    tables = None
+    if kernel.tables_of is not None:
+        tables = tables_for(n, kernel.tables_of, lambda: enabled(n, formula))
+    if tables is None:
+        return None
+    table = tables.response if kind is Columns else tables.values
+    own = (*map(column, kernel.parameters[: cell.takes]), table)
+    bounds = column(cost), column(lower), column(upper)
+    return kind(n, formula, None, False, column(kernel.importance), own, *bounds)
+
+
+def parameters_of(kernel: Kernel, *, demand: bool = True) -> tuple[Array, ...]:
+    """Return what a kernel's demand function takes, or its proof."""
+    own = kernel.demand_parameters if demand else kernel.proof_parameters
+    return kernel.parameters if own is None else own
