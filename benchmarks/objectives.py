@@ -1,30 +1,22 @@
 """The objectives that are measured, by the names that tables give them."""
 
 import freshopt as fo
-from freshopt.problems import (
-    AccumulatedDelay,
-    Age,
-    BinaryFreshness,
-    HarmonicStaleness,
-    PollingKnapsack,
-    PowerCost,
-    SynchronizationCost,
-)
+from freshopt import problems
 
 POISSON, PERIODIC = fo.Refresh.POISSON, fo.Refresh.PERIODIC
 BUDGET = 0.5  # of the sum of the change rates
 OBJECTIVES: dict[str, fo.Objective] = {
-    "harmonic": HarmonicStaleness(POISSON),
-    "harmonic, periodic": HarmonicStaleness(PERIODIC),
-    "binary": BinaryFreshness(POISSON),
-    "binary, periodic": BinaryFreshness(PERIODIC),
-    "delay": AccumulatedDelay(POISSON),
-    "delay, periodic": AccumulatedDelay(PERIODIC),
-    "age": Age(POISSON),
-    "age, periodic": Age(PERIODIC),
-    "power 0.5": SynchronizationCost(PowerCost(1.0, 0.5)),
-    "polls": PollingKnapsack("polls"),
-    "materials": PollingKnapsack("materials"),
+    "harmonic": problems.HarmonicStaleness(POISSON),
+    "harmonic, periodic": problems.HarmonicStaleness(PERIODIC),
+    "binary": problems.BinaryFreshness(POISSON),
+    "binary, periodic": problems.BinaryFreshness(PERIODIC),
+    "delay": problems.AccumulatedDelay(POISSON),
+    "delay, periodic": problems.AccumulatedDelay(PERIODIC),
+    "age": problems.Age(POISSON),
+    "age, periodic": problems.Age(PERIODIC),
+    "power 0.5": problems.SynchronizationCost(problems.PowerCost(1.0, 0.5)),
+    "polls": problems.PollingKnapsack("polls"),
+    "materials": problems.PollingKnapsack("materials"),
 }
 
 

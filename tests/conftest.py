@@ -21,6 +21,7 @@ from hypothesis import settings
 from freshopt.cli import main
 from freshopt.compiled import backend
 from tests.ground_truth.command_lines import FILES, Run, crawl_log
+from tests.ground_truth.routes import compile_all
 
 settings.register_profile("seeded", derandomize=True, database=None)
 settings.register_profile("search", derandomize=False, print_blob=True)
@@ -72,6 +73,11 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
         young, middle, old = gc.get_threshold()
         gc.set_threshold(young, middle, 10 * old)
+
+
+@pytest.fixture
+def all_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_all(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

@@ -21,6 +21,7 @@ from tests.ground_truth.refusals import refused
 from tests.ground_truth.routes import compile_all
 from tests.ground_truth.tolerances import EXACT
 
+pytestmark = pytest.mark.usefixtures("all_compiled")
 CELLS: dict[str, fo.Objective] = {
     "harmonic": named.HARMONIC,
     "harmonic periodic": named.HARMONIC_PERIODIC,
@@ -33,11 +34,6 @@ CELLS: dict[str, fo.Objective] = {
     "power": SynchronizationCost(PowerCost(2.0, 0.5)),
 }
 SIZES = (1, 2, 3, 700, 1, 100, 2500, 60)
-
-
-@pytest.fixture(autouse=True)
-def _loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_all(monkeypatch)
 
 
 def groups(

@@ -17,19 +17,7 @@ import numpy as np
 from scipy.stats import binom, poisson
 
 from benchmarks.harness import Claims, Measurement, Record, by
-from freshopt import CrawlLog
-from freshopt.estimators import (
-    Exact,
-    FullObservation,
-    GammaPrior,
-    Hoeffding,
-    LawOfLargeNumbers,
-    LikelihoodRatio,
-    MaximumLikelihood,
-    MomentMatching,
-    Posterior,
-    Published,
-)
+from freshopt import CrawlLog, estimators
 
 SLOWEST, FASTEST = 0.05, 3.0  # changes per gap
 CRAWLS, CONFIDENCES = (5, 10, 20, 50, 200, 2000), (0.8, 0.9, 0.95)
@@ -77,16 +65,23 @@ def equal_gaps(crawls: int) -> list[dict[str, Any]]:
     """Return exact rows for equal gaps of a day."""
     found = np.arange(crawls + 1)
     log = log_of(np.ones((crawls + 1, crawls)), np.arange(crawls) < found[:, None])
-    likely, matching = MaximumLikelihood(smoothing=0).fit(log), MomentMatching(BOUNDS).fit(log)
+    likely, matching = (
+        estimators.MaximumLikelihood(smoothing=0).fit(log),
+        estimators.MomentMatching(BOUNDS).fit(log),
+    )
     spread = -np.log1p(-(np.arange(crawls) + 0.5) / crawls)  # as exponential gaps of mean 1 are
     # Its interval depends on the counts alone; a large α would keep the estimate from converging.
-    law = LawOfLargeNumbers(1e-9).fit(log_of(np.tile(spread, (crawls + 1, 1)), log.changed), 1.0)
+    law = estimators.LawOfLargeNumbers(1e-9).fit(log_of(np.tile(spread, (crawls + 1, 1)), log.changed), 1.0)
     cases = [
-        ("MaximumLikelihood", likely, Posterior()),
-        ("MaximumLikelihood", likely, LikelihoodRatio()),
-        ("MaximumLikelihood, smoothed", MaximumLikelihood(smoothing=0.5).fit(log), LikelihoodRatio()),
-        ("MomentMatching", matching, Hoeffding()),
-        ("MomentMatching", matching, Published()),
+        ("MaximumLikelihood", likely, estimators.Posterior()),
+        ("MaximumLikelihood", likely, estimators.LikelihoodRatio()),
+        (
+            "MaximumLikelihood, smoothed",
+            estimators.MaximumLikelihood(smoothing=0.5).fit(log),
+            estimators.LikelihoodRatio(),
+        ),
+        ("MomentMatching", matching, estimators.Hoeffding()),
+        ("MomentMatching", matching, estimators.Published()),
     ]
     rows = []
     for confidence in CONFIDENCES:
@@ -105,7 +100,7 @@ def equal_gaps(crawls: int) -> list[dict[str, Any]]:
                 lambda rates: binom.pmf(found[:, None], crawls, rates / (1.0 + rates)),
                 {
                     "estimator": "LawOfLargeNumbers",
-                    "method": repr(Posterior()),
+                    "method": repr(estimators.Posterior()),
                     **head,
                     "gaps": "exponential",
                 },
@@ -119,7 +114,7 @@ def counted(crawls: int) -> list[dict[str, Any]]:
     most = int(poisson.isf(1e-12, FASTEST * crawls))
     changes = np.arange(most + 1)
     gaps = np.full((most + 1, 1), float(crawls))
-    model = FullObservation().fit(log_of(gaps, (changes > 0)[:, None], changes=changes[:, None]))
+    model = estimators.FullObservation().fit(log_of(gaps, (changes > 0)[:, None], changes=changes[:, None]))
     return [
         exact_row(
             model.interval(confidence, method),
@@ -133,7 +128,7 @@ def counted(crawls: int) -> list[dict[str, Any]]:
             },
         )
         for confidence in CONFIDENCES
-        for method in (Posterior(), Exact(), Published(BOUNDS))
+        for method in (estimators.Posterior(), estimators.Exact(), estimators.Published(BOUNDS))
     ]
 
 
@@ -153,11 +148,11 @@ def simulated(kind: str, crawls: int) -> list[dict[str, Any]]:
     if kind == "equal, half-life of 20 gaps":
         columns = {"source": log.source_index, "time": np.tile(np.arange(crawls), n), "elapsed": log.interval}
         log = CrawlLog.from_columns({**columns, "changed": log.changed})
-        model = MaximumLikelihood(half_life=20.0)
+        model = estimators.MaximumLikelihood(half_life=20.0)
     elif kind == "equal, Gamma prior":
-        model = MaximumLikelihood(prior=GammaPrior.from_log(log))
+        model = estimators.MaximumLikelihood(prior=estimators.GammaPrior.from_log(log))
     else:
-        model = MaximumLikelihood(smoothing=0)
+        model = estimators.MaximumLikelihood(smoothing=0)
     model.fit(log)
     rows = []
     for confidence in CONFIDENCES:
@@ -169,7 +164,7 @@ def simulated(kind: str, crawls: int) -> list[dict[str, Any]]:
         rows.append(
             {
                 "estimator": "MaximumLikelihood",
-                "method": repr(Posterior()),
+                "method": repr(estimators.Posterior()),
                 "gaps": kind,
                 "crawls": crawls,
                 "confidence": confidence,

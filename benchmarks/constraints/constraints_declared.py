@@ -7,15 +7,9 @@ import cvxpy as cp
 import numpy as np
 
 import freshopt as fo
+from freshopt import problems
 from freshopt.cvx import Expression
 from freshopt.modelling.objective import Refresh
-from freshopt.problems import (
-    AccumulatedDelay,
-    BinaryFreshness,
-    HarmonicStaleness,
-    PowerCost,
-    SynchronizationCost,
-)
 from tests.ground_truth.nested_truth import Forest
 from tests.ground_truth.planted_rows import POWER, Planted
 from tests.ground_truth.row_truth import Planted as Mixed
@@ -25,12 +19,14 @@ def objective_of(formula: str, d: np.ndarray) -> fo.Objective:
     """Return the objective whose cost is the formula."""
     if formula == "power":
         # The Poisson cell of a·s^e is Γ(1+e)·a·ρ^−e.
-        return SynchronizationCost(PowerCost(d / math.gamma(1.0 + POWER), POWER), fo.Refresh.POISSON)
+        return problems.SynchronizationCost(
+            problems.PowerCost(d / math.gamma(1.0 + POWER), POWER), fo.Refresh.POISSON
+        )
     return {
         "rate": fo.Spend(),
-        "harmonic": HarmonicStaleness(Refresh.POISSON),
-        "delay": AccumulatedDelay(Refresh.POISSON),
-        "binary": BinaryFreshness(Refresh.POISSON),
+        "harmonic": problems.HarmonicStaleness(Refresh.POISSON),
+        "delay": problems.AccumulatedDelay(Refresh.POISSON),
+        "binary": problems.BinaryFreshness(Refresh.POISSON),
     }[formula]
 
 
@@ -118,10 +114,10 @@ def levels_of(member: np.ndarray) -> list[list[Any]]:
 
 
 CURVES: dict[str, fo.Objective] = {
-    "harmonic": HarmonicStaleness(Refresh.POISSON),
-    "delay": AccumulatedDelay(Refresh.POISSON),
-    "binary": BinaryFreshness(Refresh.POISSON),
-    "jump": BinaryFreshness(Refresh.POISSON),
+    "harmonic": problems.HarmonicStaleness(Refresh.POISSON),
+    "delay": problems.AccumulatedDelay(Refresh.POISSON),
+    "binary": problems.BinaryFreshness(Refresh.POISSON),
+    "jump": problems.BinaryFreshness(Refresh.POISSON),
 }
 
 

@@ -18,24 +18,17 @@ import numpy as np
 from benchmarks.harness import Claims, Measurement, Record, Row, turns
 from benchmarks.reproduce.claims import mean_interval
 from benchmarks.reproduce.estimator_runs import GAPS, log_of, sampled
-from freshopt.estimators import (
-    LawOfLargeNumbers,
-    MaximumLikelihood,
-    MomentMatching,
-    MomentumStochasticApproximation,
-    Naive,
-    StochasticApproximation,
-)
+from freshopt import estimators
 
 ESTIMATORS = {
     type(each).__name__: each
     for each in (
-        Naive(),
-        MaximumLikelihood(),
-        MomentMatching(),
-        LawOfLargeNumbers(),
-        StochasticApproximation(),
-        MomentumStochasticApproximation(),
+        estimators.Naive(),
+        estimators.MaximumLikelihood(),
+        estimators.MomentMatching(),
+        estimators.LawOfLargeNumbers(),
+        estimators.StochasticApproximation(),
+        estimators.MomentumStochasticApproximation(),
     )
 }
 RATES, CRAWLS = (0.2, 1.0, 5.0), (20, 200, 2000)

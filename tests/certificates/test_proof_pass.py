@@ -10,10 +10,9 @@ from freshopt.problems import BinaryCost, PollingKnapsack, PowerCost, Synchroniz
 from tests.ground_truth import named
 from tests.ground_truth.named import present
 from tests.ground_truth.refusals import refused
-from tests.ground_truth.routes import compile_all
 
 # Its loops take long to compile.
-pytestmark = pytest.mark.exhaustive
+pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("all_compiled")]
 
 N = 1000
 OBJECTIVES = [
@@ -37,11 +36,6 @@ CASES = [
     for family in ("plain", "hosts", "signals")
     if family != "signals" or objective.refuses_signals() is None
 ]
-
-
-@pytest.fixture(autouse=True)
-def _compiled_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_all(monkeypatch)
 
 
 def problem(objective: fo.Objective, *, hosts: bool = False, signals: bool = False, n: int = N) -> fo.Problem:

@@ -18,10 +18,10 @@ from freshopt.separable.kernel import Kernel
 from freshopt.solvers import WaterFilling
 from tests.ground_truth import named
 from tests.ground_truth.named import present
-from tests.ground_truth.routes import compile_all
 from tests.ground_truth.strata import exhaustive, stratified
 from tests.ground_truth.tolerances import EXACT
 
+pytestmark = pytest.mark.usefixtures("all_compiled")
 OBJECTIVES = [
     named.HARMONIC,
     named.HARMONIC_PERIODIC,
@@ -62,11 +62,6 @@ def problem(objective: fo.Objective, family: str, budget: float, *, ill: bool, n
     tight = 10.0 * share * 10 ** rng.uniform(-1, 1, len(known))
     limits = dict(zip(known.tolist(), tight.tolist(), strict=True)) if family == "hosts" else None
     return fo.Problem(objective, fo.Sources(d, w, **extra), share * n, limits)  # type: ignore[arg-type]
-
-
-@pytest.fixture(autouse=True)
-def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_all(monkeypatch)
 
 
 def solved(

@@ -17,10 +17,9 @@ from freshopt.separable.linear_cost import LinearCost
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
 from tests.ground_truth.named import AGE, DELAY_PERIODIC, chosen, present
-from tests.ground_truth.routes import compile_all
 
 # Its loops take long to compile.
-pytestmark = pytest.mark.exhaustive
+pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("all_compiled")]
 
 LATE = 0.7
 # J, −J' and J'' of a source of importance 1, as in the documentation.
@@ -57,11 +56,6 @@ MIXED = [
     ("age", "harmonic", "binary", "periodic"),
     ("binary", "later", "age"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def always_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_all(monkeypatch)
 
 
 class Case:

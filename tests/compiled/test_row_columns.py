@@ -21,9 +21,9 @@ from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
 from tests.ground_truth import named
 from tests.ground_truth.named import present
-from tests.ground_truth.routes import compile_all
 from tests.ground_truth.strata import rare
 
+pytestmark = pytest.mark.usefixtures("all_compiled")
 PERIODIC, POISSON, SIGNAL = fo.Refresh.PERIODIC, fo.Refresh.POISSON, "on signal"
 SOME = [(named.HARMONIC, None), (fo.problems.SynchronizationCost(fo.problems.PowerCost(2.0, 0.7)), None)]
 OTHERS = [
@@ -45,11 +45,6 @@ MORE = (named.BINARY, named.DELAY, named.DELAY_PERIODIC, named.AGE)
 FAMILIES = [named.HARMONIC, *rare(*MORE)]
 # Of φ' and of a bound: the demand functions are right to a few ulp.
 NEAR = 1e-11
-
-
-@pytest.fixture(autouse=True)
-def always_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_all(monkeypatch)
 
 
 class Case(NamedTuple):

@@ -40,17 +40,6 @@ def test_settings_are_checked() -> None:
     refused(r"dtype is 'float16'\..* Pass 'float64' or 'float32'\.", WaterFillingCuda, dtype="float16")
 
 
-def test_nothing_of_cuda_is_loaded_until_it_is_used() -> None:
-    code = (
-        "import sys, freshopt as fo; "
-        "fo.solve(fo.Problem(fo.problems.HarmonicStaleness(), fo.Sources([1.0, 2.0]), 1.0)); "
-        "fo.solvers.WaterFillingCuda(); fo.cuda.DeviceProblem; "
-        "print([name for name in sys.modules if name.startswith(('numba.cuda', 'numba_cuda'))])"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "[]"
-
-
 FORMULAS = [
     (demand_functions.harmonic_poisson, (2.5, 0.7)),
     (demand_functions.harmonic_periodic, (2.5, 0.7)),

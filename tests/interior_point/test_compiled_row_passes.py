@@ -10,13 +10,9 @@ from freshopt.interior_point.solve_rows import solve_rows
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
 from tests.ground_truth.named import HARMONIC
-from tests.ground_truth.routes import compile_all
 from tests.ground_truth.tolerances import EXACT
 
-
-@pytest.fixture(autouse=True)
-def always_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_all(monkeypatch)
+pytestmark = pytest.mark.usefixtures("all_compiled")
 
 
 def program(hosts: int, n: int = 3000) -> Program:

@@ -1,7 +1,5 @@
 """Columns of one's own that a planner keeps: restarts, changes by hand, and sources that come late."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import subprocess

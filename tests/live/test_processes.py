@@ -15,6 +15,7 @@ import pytest
 
 import freshopt as fo
 from tests.ground_truth.refusals import present
+from tests.ground_truth.strata import exhaustive
 from tests.live.worker import changed
 
 NAMES = [f"s{k}" for k in range(60)]
@@ -48,15 +49,18 @@ def recorded(folder: Path) -> list[tuple[str, float, bool]]:
         return [(name, time, bool(found)) for name, time, found in database.execute(sql)]
 
 
-def ended_at_random(folder: Path, rounds: int, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("rounds", "seed"), [(2, 1), *(pytest.param(15, seed, marks=exhaustive) for seed in (2, 3, 4))]
+)
+def test_a_process_that_is_killed_loses_and_doubles_nothing(tmp_path: Path, rounds: int, seed: int) -> None:
     """End a crawler by SIGKILL at random moments; check its database after each."""
     rng = random.Random(seed)
-    with fo.Planner(folder, bandwidth=40.0, update=0.5, lease=0.2, burst=10.0) as planner:
+    with fo.Planner(tmp_path, bandwidth=40.0, update=0.5, lease=0.2, burst=10.0) as planner:
         planner.add_many(NAMES)
     acknowledged: list[tuple[str, float, bool]] = []
     begin = 0.0
     for _ in range(rounds):
-        worker, asked, answers = started(folder)
+        worker, asked, answers = started(tmp_path)
         asked.writelines(f"{begin + 0.05 * k!r}\n" for k in range(2000))
         asked.flush()
         lines = [answers.readline() for _ in range(rng.randrange(1, 150))]
@@ -67,7 +71,7 @@ def ended_at_random(folder: Path, rounds: int, seed: int) -> None:
         answers.close()
         assert worker.wait() == -signal.SIGKILL
         acknowledged += map(said, crawls(lines))
-        inside = recorded(folder)
+        inside = recorded(tmp_path)
         assert max(Counter((name, time) for name, time, _ in inside).values()) == 1
         missing = set(acknowledged) - set(inside)
         assert not missing
@@ -77,20 +81,10 @@ def ended_at_random(folder: Path, rounds: int, seed: int) -> None:
         assert all(found == changed(name, time) for name, time, found in unsaid)
         acknowledged += sorted(unsaid)
         begin = max(time for _, time, _ in inside) + 0.05
-    with fo.Planner(folder) as planner:
+    with fo.Planner(tmp_path) as planner:
         assert len(planner.log()) == len(acknowledged)
         # Sources that were leased when a process ended are handed out again.
         assert {visit.source for visit in planner.due(begin + 30.0, limit=None)} == set(NAMES)
-
-
-def test_a_process_that_is_killed_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    ended_at_random(tmp_path, rounds=2, seed=1)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("seed", range(2, 5))
-def test_a_process_that_is_killed_often(tmp_path: Path, seed: int) -> None:
-    ended_at_random(tmp_path, rounds=15, seed=seed)
 
 
 @pytest.mark.exhaustive

@@ -6,7 +6,6 @@ import random
 import signal
 import socket
 import sqlite3
-import subprocess
 import sys
 import time
 from base64 import b64encode
@@ -26,6 +25,7 @@ from freshopt.cli import main
 from freshopt.live.service import app
 from tests.ground_truth.command_lines import refuse
 from tests.ground_truth.refusals import present
+from tests.ground_truth.strata import exhaustive
 from tests.live.served import QUICK, TOKEN, Served, served
 
 NAMES = [f"s{k}" for k in range(60)]
@@ -372,13 +372,16 @@ def test_two_clients_at_once_are_handed_nothing_twice(tmp_path: Path) -> None:
     assert inside == {(name, now): int(found) for name, now, found in acknowledged}
 
 
-def killed_at_random(folder: Path, rounds: int, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("rounds", "seed"), [(2, 1), *(pytest.param(8, seed, marks=exhaustive) for seed in (2, 3))]
+)
+def test_a_service_that_is_killed_loses_and_doubles_nothing(tmp_path: Path, rounds: int, seed: int) -> None:
     """End a service by SIGKILL while clients report; check what is recorded after each."""
     rng = random.Random(seed)
     acknowledged: dict[tuple[str, str], int] = {}
     unsaid: list[dict[str, Any]] = []
     for _ in range(rounds):
-        with served(folder, *QUICK) as service:
+        with served(tmp_path, *QUICK) as service:
             service.put(*NAMES)
             # What was not acknowledged is reported again: recorded once, whether it had been or not.
             for report in unsaid:
@@ -412,21 +415,11 @@ def killed_at_random(folder: Path, rounds: int, seed: int) -> None:
                 service.process.send_signal(signal.SIGKILL)
                 for each in clients:
                     each.result()
-        inside = recorded(folder)
+        inside = recorded(tmp_path)
         assert acknowledged.items() <= inside.items()
         told = {(each["source"], each["time"]): each["changed"] for each in unsaid}
         assert inside.items() - acknowledged.items() <= told.items()
     assert len(acknowledged) > rounds
-
-
-def test_a_service_that_is_killed_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    killed_at_random(tmp_path, rounds=2, seed=1)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("seed", range(2, 4))
-def test_a_service_that_is_killed_often(tmp_path: Path, seed: int) -> None:
-    killed_at_random(tmp_path, rounds=8, seed=seed)
 
 
 def test_refusals_to_begin_are_one_line(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -465,14 +458,6 @@ def test_the_extra_is_named_where_it_is_missing(here: Path, monkeypatch: pytest.
     assert (said.exit_code, said.output.count("\n")) == (2, 1)
     assert 'needs uvicorn. Install it: pip install "freshopt[serve]"' in said.output
     assert list(here.iterdir()) == []
-
-
-def test_a_library_that_serves_is_not_loaded_before() -> None:
-    code = (
-        "import sys, freshopt.cli.serve, freshopt.cli.run; print({'starlette', 'uvicorn'} & {*sys.modules})"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "set()"
 
 
 def test_signals_are_recorded_once_all_or_none(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 """Crawl logs and histories of changes."""
 
 import math
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
@@ -264,12 +262,6 @@ def test_a_long_list_of_offenders_is_cut_and_keeps_the_original_rows() -> None:
 
 def test_repr_is_one_line() -> None:
     assert repr(CrawlLog([3], [1.0], [0])) == "CrawlLog(1 crawl of 1 source over 0 days, 0 found a change)"
-
-
-def test_import_is_light() -> None:
-    code = "import sys, freshopt.estimators; print({'polars', 'scipy', 'cvxpy', 'numba'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
 
 
 def test_crawl_rates_are_counts_over_sums() -> None:

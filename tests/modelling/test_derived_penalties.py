@@ -1,7 +1,5 @@
 """Costs that follow from what a declared one is the penalty of: simulated, bisected, of named objectives."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Labels get the places that sorting gives them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -2,8 +2,6 @@
 
 import math
 import re
-import subprocess
-import sys
 from typing import Any
 
 import cvxpy as cp
@@ -166,14 +164,6 @@ def test_nodes_that_need_no_refresh() -> None:
     assert one.freshness([2.0]).tolist() == [1.0, 0.5]
     assert one.freshness([0.0]).tolist() == [1.0, 0.0]
     assert one.missed_changes([0.0]).tolist() == [0.0, math.inf]
-
-
-def test_networkx_is_not_imported_for_a_list_of_edges() -> None:
-    code = (
-        "import sys, freshopt as fo; fo.pipeline([('r', 'a')], {'r': 1.0}); print('networkx' in sys.modules)"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "False"
 
 
 @pytest.mark.parametrize(

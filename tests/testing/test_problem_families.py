@@ -40,16 +40,9 @@ def test_every_instance_exists_and_is_solved(objective: fo.Objective, n: int, sc
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("n", "scale"), [(1, "ill"), (7, "ill"), (7, "benign")])
-@pytest.mark.parametrize("objective", REQUESTS[1:3], ids=repr)
-def test_every_instance_on_request_is_solved(objective: fo.Objective, n: int, scale: str) -> None:
-    every_instance_is_solved(objective, n, scale)
-
-
-@pytest.mark.exhaustive
 @matrix(scale=["ill", "benign"], n=[1, 7, 60])
 @pytest.mark.parametrize("objective", REQUESTS, ids=repr)
-def test_all_instances_on_request_are_solved(objective: fo.Objective, n: int, scale: str) -> None:
+def test_every_instance_on_request_is_solved(objective: fo.Objective, n: int, scale: str) -> None:
     every_instance_is_solved(objective, n, scale)
 
 
