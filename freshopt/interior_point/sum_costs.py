@@ -115,7 +115,8 @@ class SumCosts(NamedTuple):
                 share = np.abs(rest) / total(room)
             share = np.where(np.isfinite(share), share if at_end else np.minimum(share, 1.0), 0.0)
             y = y + np.sign(rest) * share * room
-        return np.maximum(np.where(self.rises, y, -y), 0.0)
+        found: Array = np.maximum(np.where(self.rises, y, -y), 0.0)
+        return found
 
     def amounts(self, used: Array) -> Array:
         """Return what rows' variables are at the sums' uses."""

@@ -51,8 +51,9 @@ class UsageCosts:
         """Return each variable's decrease of cost per unit, of usages on either side of a kink."""
 
         def of(numerics: Numerics, own: Array) -> Array:
-            sided = isinstance(numerics, DerivedNumerics | UsageCosts)
-            return numerics.marginal(own, side) if sided else numerics.marginal(own)
+            if isinstance(numerics, DerivedNumerics | UsageCosts):
+                return numerics.marginal(own, side)
+            return numerics.marginal(own)
 
         return self._select(of, rate)
 
