@@ -79,7 +79,7 @@ def survey(read: Callable[[], Iterable[polars.DataFrame]]) -> Survey:
             if key in columns:
                 spans[key] = _span(known, columns[key])
         idle = idle or ("importance" in part.columns and bool((part["importance"] == 0.0).any()))
-    weighed = len(spans["importance"]) > 0 and (idle or bool(np.ptp(spans["importance"]) > 0.0))
+    weighed = len(spans["importance"]) > 0 and bool(np.ptp(spans["importance"]) > 0.0)
     x, y = (covering(spans[key], 0.0, size) for key, size in zip(("change_rate", "rate"), GRID, strict=True))
     counted = {"change_rate": True, "importance": weighed, "crawl_rate": len(spans["crawl_rate"]) > 0}
     cells = {

@@ -76,6 +76,17 @@ def many(folder: Path, n: int) -> dict[str, Array]:
     return {**known, "rate": rate}
 
 
+@pytest.mark.parametrize(("importance", "drawn"), [([0.0, 1.0, 1.0], False), ([0.0, 1.0, 2.0], True)])
+def test_importances_that_sources_do_not_differ_in_are_not_drawn(
+    importance: list[float], drawn: bool
+) -> None:
+    """Sources that ended have no importance, whether or not the others have any of their own."""
+    known = {"source": ["a", "b", "c"], "change_rate": [1.0, 2.0, 3.0], "rate": [0.0, 1.0, 2.0]}
+    known |= {"lower": [0.5, 1.0, 2.0], "upper": [2.0, 4.0, 5.0], "importance": importance}
+    seen = survey(lambda: [pl.DataFrame(known)])
+    assert (seen.by_importance is not None, seen.weighed, seen.idle) == (drawn, drawn, True)
+
+
 @pytest.mark.exhaustive
 def test_a_hundred_thousand_sources_make_a_small_page(plan: Path) -> None:
     n = 100_000
