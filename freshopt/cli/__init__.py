@@ -109,9 +109,7 @@ class _Commands(click.Group):
         return found or click.Command.shell_complete(self, ctx, incomplete)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments before the command name; without any show the help."""
-        if not args:
-            return super().parse_args(ctx, args)
+        """Parse the arguments before the command name."""
         with _one_line():
             return super().parse_args(ctx, args)
 
@@ -152,6 +150,8 @@ def _warnings_in_one_line() -> Iterator[None]:
 def _one_line() -> Iterator[None]:
     try:
         yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "freshopt"
         message = error.format_message()

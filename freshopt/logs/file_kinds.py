@@ -46,7 +46,10 @@ _MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb\xbf": "utf-8-
 _READY = {("", "utf-8"), ("gz", "utf-8"), ("zst", "utf-8"), ("", "utf-8-sig"), ("gz", "utf-8-sig")}
 # Files of others, and what to do with them.
 _FOREIGN = {
-    b"PK\x03\x04": ("a spreadsheet or another zip archive", "Save it as CSV"),
+    b"PK\x03\x04": (
+        "a spreadsheet or another zip archive",
+        "Save it as CSV; of a backup of changedetection.io make a log: freshopt import changedetection",
+    ),
     b"\xd0\xcf\x11\xe0": ("an old spreadsheet", "Save it as CSV"),
     b"SQLite format 3": (
         "an SQLite database",

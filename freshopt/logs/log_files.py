@@ -166,7 +166,8 @@ def _in_folder(folder: Path) -> tuple[Path, ...]:
     if not found:
         raise SourceDataError(
             f"{folder} is a folder without logs: none of its files is called .csv, .tsv, .txt, .json, "
-            ".jsonl, .parquet or .log. Name the files."
+            ".jsonl, .parquet or .log. Name the files, or make a log of what another tool has recorded: "
+            "freshopt import."
         )
     return found
 

@@ -190,6 +190,15 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([COMMAND, *arguments], cwd=folder, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.parametrize("arguments", [[], ["import"]])
+def test_commands_alone_show_their_help(arguments: list[str]) -> None:
+    shown = CliRunner().invoke(main, arguments)
+    assert shown.exit_code == 2
+    assert shown.output.split()[:3] == ["Usage:", "freshopt", *arguments, "[OPTIONS]"][:3]
+    assert "Error" not in shown.output
+    assert "See freshopt" not in shown.output
+
+
 def test_an_earlier_plan_is_kept(folder: Path) -> None:
     assert CliRunner().invoke(main, ["plan", "log.csv", *PLAN]).exit_code == 0
     refuse(folder, ["plan", "log.csv", *PLAN], ("already holds a result", "--overwrite"))
