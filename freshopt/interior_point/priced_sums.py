@@ -188,6 +188,7 @@ class _Search:
             self.per[self.group] = self.unit / self.coefficient
             self.top = whole.costs.take(np.zeros(1, dtype=np.int64))
         self.sources, self.lower, self.upper = sources, program.lower[:n], program.upper[:n]
+        self.capacity = self._used(self.upper)
         self.near, self.usual, self.floor, self.ceiling = np.zeros(self.m + 1), 1.0, 0.0, np.inf
 
     def run(self) -> RowAnswer | None:
@@ -311,6 +312,10 @@ class _Search:
         aside, lost = outside * self.per, seen.lost
         x, y = np.where(lost, 0.0, (seen.x, seen.y))
         used, own = _Demand(self.costs, x, y, seen.elasticity, aside).meeting(self.near)
+        # Once all sources are at their bounds, use rises no more.
+        full = used > self.capacity
+        used = np.where(full, self.capacity, used)
+        own = np.where(full, np.minimum(own, self.costs.slopes(used, _ON)[1]), own)
         self.near = np.log(used)
         stays = (seen.used == 0.0) | (seen.price <= _NOTHING)
         without = np.where(stays, seen.right, seen.price * _FAR)

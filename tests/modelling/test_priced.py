@@ -309,6 +309,22 @@ def test_a_cost_of_all_use_around_limits_of_groups(name: str, bandwidth: float |
     assert solution.certificate.relative_gap < 1e-11
 
 
+@pytest.mark.parametrize("bandwidth", [35.0, 86.0, 1e6])
+@pytest.mark.parametrize("steep", [0.1, 34.0])
+def test_sources_at_their_bounds_take_no_more_however_cheap_it_is(bandwidth: float, steep: float) -> None:
+    """One of no group, so that the bandwidth has no price, beside one in a group with a cost."""
+    own = fo.Sources([3.5, 0.4], importance=[1.6, 1.5], max_rate=[31.0, np.inf])
+    cost = fo.Priced(fo.Budget(by=[None, "a"]), lambda u: steep * cp.power(u, 1.5))
+    solution = fo.solve(fo.Problem(DELAY, own, bandwidth, constraints=[cost]))
+    # wΔ/ρ² = 3/2·cρ^½
+    best = (0.6 / (1.5 * steep)) ** 0.4
+    assert solution.rates == pytest.approx([31.0, best], rel=1e-9)
+    assert solution.value == pytest.approx(5.6 / 31.0 + 0.6 / best + steep * best**1.5, rel=1e-12)
+    assert solution.prices["bandwidth"] == pytest.approx(0.0, abs=1e-12)
+    assert "the price of each sum" in solution.note
+    assert solution.iterations <= 12
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [fo.problems.HarmonicStaleness, fo.problems.BinaryFreshness])
 def test_a_million_sources_in_groups_with_a_tariff_beside_a_bandwidth(kind: Callable[[Any], Any]) -> None:
