@@ -372,7 +372,8 @@ class _Search:
             )
         if self.top is not None:  # what all use is met to rounding of its own
             most = float(self.top.ends()[1][0])
-            rates = np.maximum(self.lower, rates * min(1.0, most / float(np.sum(self.unit * rates))))
+            total = float(np.sum(self.unit * rates))
+            rates = np.maximum(self.lower, rates * (most / total)) if total > most else rates
         used = self._used(rates)
         price = np.zeros(len(self.program.rows))
         every = np.concatenate((rates, np.empty(len(self.program) - len(rates))))
