@@ -377,8 +377,8 @@ class _Search:
             scaled = np.clip(rates * factor[group], self.lower, self.upper)
             rates = np.where(held & usable[group], rates, scaled)
         if self.top is not None:  # what all use is met to rounding of its own
-            room = float(self.top.ends()[1][0] / np.sum(self.unit * rates))
-            rates = np.maximum(self.lower, rates * min(1.0, room))
+            room, total = float(self.top.ends()[1][0]), float(np.sum(self.unit * rates))
+            rates = np.maximum(self.lower, rates * (room / total)) if total > room else rates
         used = self._used(rates)
         price = np.zeros(len(self.program.rows))
         every = np.concatenate((rates, np.empty(len(self.program) - len(rates))))
