@@ -91,7 +91,10 @@ class RelativeGap:
     vanishing: bool = False
 
     def unless_nothing(self, cost: float, short: float, unrefreshed: Callable[[], float]) -> RelativeGap:
-        """Return gaps of 0 where cost and gap are nothing, or beside what refreshes save, else these."""
+        """Return the gaps of costs that all but vanish, else these.
+
+        They are 0 where cost and gap are nothing, or beside what refreshes save.
+        """
         if cost < 0.0 or (self.beyond_rounding <= MENTIONED and cost > short):
             return self
         whole = unrefreshed() if cost + short > 0.0 else 0.0

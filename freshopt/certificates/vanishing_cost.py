@@ -25,7 +25,7 @@ SAMPLE, FAR = 256, 1e-9
 
 
 def vanishes(cost: float, short: float, whole: float) -> bool:
-    """Return whether a cost and its gap are nothing beside the cost without refreshes."""
+    """Return whether cost and gap are nothing beside those without refreshes."""
     return cost <= NOTHING_LEFT * whole and short <= NOTHING_PROVED * whole
 
 

@@ -143,7 +143,7 @@ class _Demand:
 
 
 def priced_alone(program: Program) -> bool:
-    """Return whether sums are on a tree, so that prices alone are searched."""
+    """Return whether prices alone are searched, as on a tree."""
     return _tree(program) is not None
 
 

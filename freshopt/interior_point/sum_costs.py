@@ -1,4 +1,4 @@
-"""`SumCosts`: costs of what sums of rates use; `sums_of`: the sums that rows are of.
+"""`SumCosts`: costs of what sums of rates use. `sums_of`: these sums.
 
 Rows that share their sources, in one unit but for a factor, are of one sum, and each has a part in its cost:
 a variable of its own that rises or falls with the use, as prices and utilities do, or no more than an end of
@@ -23,7 +23,7 @@ PROPORTIONAL = 8 * float(np.finfo(np.float64).eps)
 
 
 class SumCosts(NamedTuple):
-    """Costs of what sums use, one for each of their rows, row by row of a sum.
+    """Costs of what sums use, one for each of their rows.
 
     The rows of sum s are first[s]:first[s + 1]; they have `scale` times its coefficients, and between `least`
     and `most` of what they use a cost at `place` among the numerics, where that is not −1. One that `rises`
@@ -66,7 +66,7 @@ class SumCosts(NamedTuple):
         return least, most
 
     def slopes(self, used: Array, near: float = 0.0) -> tuple[Array, Array]:
-        """Return the sums' slopes on either side of uses, kinks so `near` included."""
+        """Return the sums' slopes on either side of uses, or kinks nearby."""
         of = self.of
         left, right = (
             np.bincount(of, weights=self.scale * side, minlength=self.number).astype(np.float64)
@@ -96,7 +96,7 @@ class SumCosts(NamedTuple):
         )
 
     def multipliers(self, used: Array, paid: Array, near: float) -> Array:
-        """Return what each row has of the prices that sums pay, ≥ 0.
+        """Return each row's part of the prices that sums pay.
 
         Rows at an end share what is paid beyond the slopes of the others; kinks and ends so `near` are met.
         """
@@ -135,7 +135,7 @@ class Sums(NamedTuple):
 
 
 def sums_of(program: Program, n: int) -> tuple[Sums, Sums | None] | None:
-    """Return the groups of n sources and what is of all of them, or None.
+    """Return the groups of n sources and their whole, or None.
 
     None where rows are of something else, and where units differ.
     """
@@ -166,7 +166,7 @@ def sums_of(program: Program, n: int) -> tuple[Sums, Sums | None] | None:
 
 
 def _sums(program: Program, chosen: BoolArray, rises: BoolArray, n: int) -> Sums | None:
-    """Return the sums that chosen rows are of, and one without a row, or None."""
+    """Return the sums of chosen rows, and one without a row."""
     rows, m, numerics = program.rows, len(program.rows), program.numerics
     assert isinstance(numerics, UsageCosts)
     usages = numerics.usages

@@ -1,4 +1,4 @@
-"""`label_codes`: distinct labels in order, and the place of each label among them."""
+"""`label_codes`: distinct labels in order, and places among them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _WHOLE = 2**62
 
 
 def label_codes(labels: npt.NDArray[Any]) -> tuple[list[Any], IntArray]:
-    """Return the distinct labels in order, and each label's place; −1 of None.
+    """Return the distinct labels in order, and each label's place.
 
-    Many are hashed or counted, and only the distinct ones sorted. TypeError if they have no order.
+    That of None is −1. Many are hashed or counted, and only the distinct ones sorted, or TypeError raised.
     """
     if labels.dtype.kind in "OU":
         given = labels.tolist()

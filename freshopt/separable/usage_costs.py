@@ -48,7 +48,7 @@ class UsageCosts:
         return self._select(lambda numerics, own: numerics.cost(own), rate)
 
     def marginal(self, rate: Array, side: int = RIGHT) -> Array:
-        """Return each variable's decrease of cost per unit, of usages on either side of a kink."""
+        """Return each variable's decrease of cost per unit, at kinks sideways."""
 
         def of(numerics: Numerics, own: Array) -> Array:
             if isinstance(numerics, DerivedNumerics | UsageCosts):

@@ -252,7 +252,7 @@ def row_losses(problem: Problem, program: Program, certificate: Certificate) -> 
 
 
 def _variable(problem: Problem, k: int) -> str:
-    """Return the label of a source, of a bundle's first one, or of what a row uses."""
+    """Return the label of a source, bundle's first one, or usage."""
     bundles = problem.bundles
     count = len(problem.sources) if bundles is None else len(bundles)
     if k >= count:  # the rows of usages are the last

@@ -127,7 +127,7 @@ class Budget:
         return self._block(Groups.of(0.0, self.by, sources, self._what), self.label, sources, reserve=False)
 
     def bounds(self, keys: Sequence[Any]) -> tuple[Array, Array]:
-        """Return the least and the most that each of the groups may use."""
+        """Return the least and the most that groups may use."""
         found = []
         for value, none in ((self.at_least, 0.0), (self.limit, np.inf)):
             if isinstance(value, Mapping):

@@ -83,7 +83,7 @@ class Usage:
 
 
 def with_usages(program: Program, usages: Sequence[Usage]) -> Program:
-    """Return a program with the variables of usages, whose rows are its last."""
+    """Return a program, its last rows of usages, with their variables."""
     if not usages or program.numerics is None:
         return program
     costs: DerivedNumerics | UsageCosts = usages[0].numerics
