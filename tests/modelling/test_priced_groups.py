@@ -228,6 +228,17 @@ def test_a_million_sources_in_groups_with_a_tariff_beside_a_bandwidth(kind: Call
     assert solution.certificate.relative_gap < 1e-9
 
 
+@pytest.mark.parametrize("host", [False, True])
+def test_what_is_dearer_than_any_gain_is_not_used(host: bool) -> None:
+    """Beside a bandwidth, of which nothing is used then."""
+    own, by = fo.Sources([1.0, 2.0], importance=[0.5, 1.0]), ["a", "b"]
+    rules: list[Any] = [fo.Priced(fo.Budget(by=by), {0.0: 5.0, 1.0: 9.0})]
+    rules += [fo.Budget({"a": 0.3, "b": 1.0}, by=by, name="hosts")] if host else []
+    kind = fo.problems.BinaryFreshness(fo.Refresh.POISSON)
+    solution = fo.solve(fo.Problem(kind, own, 1.0, constraints=rules))
+    assert (solution.status, solution.rates.tolist(), solution.value) == (fo.Status.OPTIMAL, [0.0, 0.0], 0.0)
+
+
 @pytest.mark.parametrize("bandwidth", [35.0, 86.0, 1e6])
 @pytest.mark.parametrize("steep", [0.1, 34.0])
 def test_sources_at_their_bounds_take_no_more_however_cheap_it_is(bandwidth: float, steep: float) -> None:
