@@ -174,7 +174,7 @@ class _DualProblem:
         return False
 
     def _uses(self, price: float) -> Iterator[float]:
-        """Yield the bandwidth that each part of the sources uses at a price."""
+        """Yield the bandwidth that parts of the sources use at a price."""
         for part, numerics in self.parts:
             cost = self.problem.sources.refresh_cost[part]
             yield float(np.sum(cost * self._responses(part, numerics, np.full(len(cost), price))))

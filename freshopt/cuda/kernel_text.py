@@ -271,7 +271,7 @@ def _choose(
 
 
 def _called(edition: Edition, function: Callable[..., Any], passed: str) -> str:
-    """Return the text of a call, without what the function does not use."""
+    """Return the text of a call with what the function uses."""
     assert isinstance(function, FunctionType)
     code, given = function.__code__, passed.split(", ")
     named = code.co_varnames[: code.co_argcount + bool(code.co_flags & inspect.CO_VARARGS)]
