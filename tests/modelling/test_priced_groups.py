@@ -253,14 +253,3 @@ def test_sources_at_their_bounds_take_no_more_however_cheap_it_is(bandwidth: flo
     assert solution.prices["bandwidth"] == pytest.approx(0.0, abs=1e-12)
     assert "the price of each sum" in solution.note
     assert solution.iterations <= 12
-
-
-@pytest.mark.parametrize("host", [False, True])
-def test_what_is_dearer_than_any_gain_is_not_used(host: bool) -> None:
-    """Beside a bandwidth, of which nothing is used then."""
-    own, by = fo.Sources([1.0, 2.0], importance=[0.5, 1.0]), ["a", "b"]
-    rules: list[Any] = [fo.Priced(fo.Budget(by=by), {0.0: 5.0, 1.0: 9.0})]
-    rules += [fo.Budget({"a": 0.3, "b": 1.0}, by=by, name="hosts")] if host else []
-    kind = fo.problems.BinaryFreshness(fo.Refresh.POISSON)
-    solution = fo.solve(fo.Problem(kind, own, 1.0, constraints=rules))
-    assert (solution.status, solution.rates.tolist(), solution.value) == (fo.Status.OPTIMAL, [0.0, 0.0], 0.0)
