@@ -159,7 +159,10 @@ def edge_prices(call: Call, message: tuple[PartitionedProblem, Decision, BoolArr
         piece = piece.take(np.flatnonzero(chosen[piece.leaf] & (piece.upper > piece.lower)))
         if len(piece):
             with np.errstate(all="ignore"):
-                marginal = piece.numerics.marginal(np.array(piece.after(decision.heights).upper)) / piece.cost
+                rate = np.array(piece.after(decision.heights).upper)
+                marginal = piece.numerics.marginal(rate) / piece.cost
+                # What announces its changes has a marginal of 0 crawls that is huge, at an infinite cost.
+                marginal[piece.numerics.cost(rate) == np.inf] = np.inf
             np.maximum.at(largest, piece.leaf, marginal)
             np.minimum.at(least, piece.leaf, marginal)
     return largest, least

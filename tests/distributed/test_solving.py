@@ -196,6 +196,17 @@ def test_a_host_whose_limit_min_rate_uses_up(tmp_path: Path) -> None:
     assert found.status is fo.Status.OPTIMAL
 
 
+@pytest.mark.parametrize("signalled", [False, True])
+def test_a_host_that_leaves_nothing_for_sources_of_infinite_cost_is_named(
+    signalled: bool, tmp_path: Path
+) -> None:
+    columns = {"change_rate": [5.0, 1.0], "min_rate": [0.0, 0.5], "signalled": [signalled] * 2}
+    frame = pl.DataFrame({**columns, "host": ["a", "a"]})
+    delay = fo.problems.AccumulatedDelay(fo.Refresh.PERIODIC)
+    with pytest.raises(fo.InfeasibleProblemError, match=r"use up 'host\[a\]' and leave nothing"):
+        fo.distributed.solve(delay, write(tmp_path / "in", frame, 2), 3.0, {"a": 0.5})
+
+
 def test_an_objective_with_arrays_gives_each_partition_its_part(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     n = 50
