@@ -58,7 +58,9 @@ def _each(access: Callable[..., Data], columns: Data, given: str, passed: str = 
     own = [f"access(column[{j}], {(passed or given).format(j)})" for j in range(len(columns))]
     record = getattr(columns, "instance_class", None)
     made = f"({', '.join(own)},)" if record is None else f"record({', '.join(own)})"
-    return eval(f"lambda column, {given}: {made}", {"access": access, "record": record})
+    names: dict[str, Data] = {"access": access, "record": record}
+    exec(f"def each(column, {given}):\n    return {made}\n", names)
+    return names["each"]
 
 
 def _is_column(kind: Data) -> bool:

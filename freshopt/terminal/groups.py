@@ -98,7 +98,10 @@ GROUPS: dict[str, dict[str, Group]] = {
         "Output": _FILE,
     },
     "run": {
-        "Sources": Group(("sources", "log", "bandwidth", "objective"), ("answers-are-changes", "burst")),
+        "Sources": Group(
+            ("sources", "log", "bandwidth", "objective"),
+            ("source-columns", "features", "answers-are-changes", "burst"),
+        ),
         "Limits": Group((*_BOUNDS, "host-gap"), (*_RATES, "hours")),
         "Run": Group(
             ("command", "changed-by", "jobs", "timeout", "once", "for"), ("signals-from", "verbose")

@@ -302,8 +302,8 @@ def test_a_watch_stays_in_its_folder(tmp_path: Path) -> None:
 def test_nothing_is_executed_that_was_read() -> None:
     """No eval, exec or compile, no pickle; NumPy is told to refuse pickles, and no shell is asked.
 
-    Loops over declared expressions, and kernels, are run from a source that was generated in the same call,
-    editions for arrays from the package's own functions.
+    Loops over declared expressions, kernels, and what is done to each of several columns are run from a
+    source that was generated in the same call, editions for arrays from the package's own functions.
     """
     package = Path(fo.__file__).parent
     folders = (package, package.parent / "problems", package.parent / "solvers")
@@ -317,6 +317,7 @@ def test_nothing_is_executed_that_was_read() -> None:
                     ("tapes", "tape_loops.py"),
                     ("cuda", "kernel_loops.py"),
                     ("cells", "array_edition.py"),
+                    ("compiled", "column_access.py"),
                 )
                 executing = {"eval", "__import__"} | (set() if generated else {"exec", "compile"})
                 assert node.func.id not in executing, f"{file}:{node.lineno}"
