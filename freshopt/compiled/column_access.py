@@ -23,6 +23,9 @@ from numba.extending import intrinsic, overload
 from freshopt.compiled.source_columns import Data
 from freshopt.numerics.arrays import IntArray
 
+# Calls would count references to each column of a record, for each host anew.
+INLINED = {"forceinline": True}
+
 
 def part(column: Data, begin: int, end: int) -> Data:
     """Return a column's entries, or the number."""
@@ -67,7 +70,7 @@ def _is_column(kind: Data) -> bool:
     return isinstance(kind, types.Array) and kind.ndim == 1
 
 
-@overload(room, strict=False)
+@overload(room, jit_options=INLINED, strict=False)
 def _room(column: Data, size: int) -> Data:
     if isinstance(column, types.BaseTuple):
         return _each(room, column, "size")
@@ -76,7 +79,7 @@ def _room(column: Data, size: int) -> Data:
     return lambda column, size: column
 
 
-@overload(gathered, strict=False)
+@overload(gathered, jit_options=INLINED, strict=False)
 def _gathered(column: Data, members: IntArray, into: Data) -> Data:
     if isinstance(column, types.BaseTuple):
         return _each(gathered, column, "members, into", "members, into[{}]")
@@ -91,7 +94,7 @@ def _gathered(column: Data, members: IntArray, into: Data) -> Data:
     return lambda column, members, into: column
 
 
-@overload(part, strict=False)
+@overload(part, jit_options=INLINED, strict=False)
 def _part(column: Data, begin: int, end: int) -> Data:
     if isinstance(column, types.BaseTuple):
         return _each(part, column, "begin, end")
@@ -100,7 +103,7 @@ def _part(column: Data, begin: int, end: int) -> Data:
     return lambda column, begin, end: column
 
 
-@overload(at, strict=False)
+@overload(at, jit_options=INLINED, strict=False)
 def _at(column: Data, k: int) -> Data:
     if isinstance(column, types.BaseTuple):
         return _each(at, column, "k")
