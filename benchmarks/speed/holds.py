@@ -125,10 +125,10 @@ def cold(base: str = "", starts: int = 9) -> Iterator[Row]:
     """Yield the ratio of all work of new processes."""
     checkouts = Path(base).resolve() if base else ROOT, ROOT
     for work, words in STARTS.items():
-        with tempfile.TemporaryDirectory() as scratch:
-            times = [
-                [cpu_seconds(words, each, Path(scratch)) for each in checkouts] for _ in range(starts + 1)
-            ]
+        with tempfile.TemporaryDirectory() as before_there, tempfile.TemporaryDirectory() as now_there:
+            # Each writes files of its own, which the other may not know.
+            both = [*zip(checkouts, map(Path, (before_there, now_there)), strict=True)]
+            times = [[cpu_seconds(words, *each) for each in both] for _ in range(starts + 1)]
         before, now = (list(each) for each in zip(*times[1:], strict=True))
         yield compared({"work": work, "cell": "", "n": 0}, COLD, before, now)
 
