@@ -38,7 +38,7 @@ from freshopt.dual_search.quick_search import fill_quickly
 from freshopt.dual_search.segment_ends import at_segment_ends
 from freshopt.modelling.bounds_check import require_finite
 from freshopt.modelling.problem import FEW_ULP, Problem
-from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, chunks, exact_sum, total
+from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, chunks, exact_sum, median, total
 from freshopt.separable.kernel import Kernel, Numerics
 
 
@@ -275,7 +275,7 @@ class _DualProblem:
         share = problem.bandwidth / total(problem.sources.refresh_cost)
         slope = self.numerics.marginal(np.full(len(problem.sources), share)) / problem.sources.refresh_cost
         usable = slope[(slope > 0.0) & np.isfinite(slope)]
-        return float(np.exp(np.median(np.log(usable)))) if len(usable) else 1.0
+        return float(np.exp(median(np.log(usable)))) if len(usable) else 1.0
 
     def _mix(self, generous: Array, frugal: Array, target: float) -> tuple[Array, float]:
         """Return the mixture that uses `target`, and the generous one's share."""

@@ -24,7 +24,7 @@ from freshopt.compiled.source_columns import Data
 from freshopt.numerics.arrays import IntArray
 
 # Calls would count references to each column of a record, for each host anew.
-INLINED = {"forceinline": True}
+INLINED: Data = {"forceinline": True}
 
 
 def part(column: Data, begin: int, end: int) -> Data:

@@ -25,7 +25,7 @@ import numpy as np
 from freshopt.compiled.columns import column
 from freshopt.compiled.model_passes import ModelPasses
 from freshopt.dual_search.demand_models import REACH, Chunk, ChunkEvaluation, clipped
-from freshopt.numerics.arrays import Array, BoolArray, read_only
+from freshopt.numerics.arrays import Array, BoolArray, median, read_only
 
 # Relative movement of a rate; less is rounding.
 MOVED = 1e-14
@@ -222,4 +222,4 @@ def typical_log_price(stationary: Sequence[Array]) -> float:
     """
     levels = np.concatenate(stationary)
     some = levels[:: max(1, len(levels) // SOME)]
-    return float(np.median(some[np.isfinite(some)])) if bool(np.any(np.isfinite(some))) else 0.0
+    return median(some[np.isfinite(some)]) if bool(np.any(np.isfinite(some))) else 0.0

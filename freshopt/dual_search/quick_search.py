@@ -19,7 +19,7 @@ from freshopt.compiled.columns import spread
 from freshopt.dual_search.price_bracketing import trimmed
 from freshopt.dual_search.sampled_search import interpolated, root
 from freshopt.modelling.problem import FEW_ULP, Problem
-from freshopt.numerics.arrays import ROUNDED, Array, Index, IntArray, read_only, total
+from freshopt.numerics.arrays import ROUNDED, Array, Index, IntArray, median, read_only, total
 from freshopt.separable.kernel import Kernel, Numerics, Quick
 
 # Sources of the first sample, and of the second, of which there is one in so many.
@@ -175,4 +175,4 @@ def _typical_price(problem: Problem, kernel: Kernel, few: IntArray) -> float:
     share = problem.bandwidth / total(problem.sources.refresh_cost)
     slope = kernel.marginal(np.full(len(few), share)) / cost
     usable = slope[(slope > 0.0) & np.isfinite(slope)]
-    return float(np.median(np.log(usable))) if len(usable) else 0.0
+    return median(np.log(usable)) if len(usable) else 0.0

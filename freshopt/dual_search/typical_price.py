@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from freshopt.numerics.arrays import Array
+from freshopt.numerics.arrays import Array, median
 from freshopt.separable.program import Program
 
 # Sources from which a typical price is taken: it is only where searches start.
@@ -30,4 +30,4 @@ def typical_log_price(program: Program, cost: Array) -> float:
     typical = np.clip(program.typical[some], program.lower[some], program.upper[some])
     slope = program.numerics.take(some).marginal(typical)[paying] / cost[some][paying]
     usable = slope[(slope > 0.0) & np.isfinite(slope)]
-    return float(np.median(np.log(usable))) if len(usable) else 0.0
+    return median(np.log(usable)) if len(usable) else 0.0

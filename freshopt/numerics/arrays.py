@@ -400,6 +400,21 @@ def sum_of_one_sign(values: Array) -> float:
     return found if math.isfinite(found) else float(np.sum(values))
 
 
+def median(values: Array) -> float:
+    """Return the median of numbers, none of them NaN.
+
+    NumPy's own imports masked arrays, which every first solve would wait for.
+
+    Examples
+    --------
+    >>> median(np.array([3.0, 1.0, 2.0])), median(np.array([4.0, 1.0]))
+    (2.0, 2.5)
+    """
+    k = len(values) // 2
+    least = np.partition(values, (k - 1, k) if k else 0)
+    return float(least[k] if len(values) % 2 else np.mean(least[k - 1 : k + 1]))
+
+
 def exact_sum(parts: Iterable[float]) -> float:
     """Sum partial sums, exactly rounded, infinities as IEEE arithmetic says."""
     values = parts.tolist() if isinstance(parts, np.ndarray) else list(parts)
