@@ -36,7 +36,7 @@ EXTENDING = (
 )
 PACKAGES = ("freshopt", *(f"freshopt.{name}" for name in freshopt._PACKAGES))
 OPTION = re.compile(r"(?<![\w`-])(--[a-z][\w-]*)")
-GALLERY = Path(freshopt.__file__).resolve().parents[1] / "notebooks" / "12_problems_from_elsewhere.ipynb"
+GALLERY = Path(__file__).resolve().parents[2] / "notebooks" / "12_problems_from_elsewhere.ipynb"
 PLAIN = "Options"  # the group of a command that has none
 SETTINGS = "Each may stand in the file that `--config` reads, and is an option of the same name."
 

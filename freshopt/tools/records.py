@@ -59,15 +59,25 @@ def typed(given: Any, kind: type[Kind], what: str, remedy: str) -> Kind:  # noqa
         if isinstance(given, bytes):
             return msgspec.json.decode(given, type=kind)
         return msgspec.convert(given, kind)
-    except UnicodeDecodeError as error:
-        reason, place = f"not UTF-8 (byte {error.start})", ""
     except RecursionError:
         reason, place = "JSON that no tool writes", ""
-    except msgspec.MsgspecError as error:
-        reason, _, place = str(error).replace("`", "").partition(" - at $")
+    except (UnicodeDecodeError, msgspec.MsgspecError) as error:
+        # Which of them is raised of text that is not UTF-8 depends on msgspec's release.
+        if isinstance(error, UnicodeDecodeError) or "UTF-8" in str(error):
+            reason, place = f"not UTF-8 (byte {_first_undecodable(given)})", ""
+        else:
+            reason, _, place = str(error).replace("`", "").partition(" - at $")
     words = reason if reason.startswith("JSON") else reason[:1].lower() + reason[1:]
     where = f" at {place.removeprefix('.')}" if place else ""
     raise SourceDataError(f"{what}: {words}{where}. {remedy}")
+
+
+def _first_undecodable(octets: bytes) -> int:
+    """Return the place of the first byte that is not UTF-8."""
+    try:
+        return len(octets.decode())
+    except UnicodeDecodeError as error:
+        return error.start
 
 
 def octets_of(file: Path, what: str) -> bytes:

@@ -199,7 +199,7 @@ def test_what_a_reader_cannot_read(
         (read_run_times, "no.json", r"no.json cannot be read"),
         (read_changedetection, "no", "there is no file or folder"),
         (read_dbt, "octets.json", r"octets.json: JSON is malformed: invalid character \(byte 0\)"),
-        (read_dbt, "text.json", r"text.json: not UTF-8 \(byte"),
+        (read_dbt, "text.json", r"text.json: not UTF-8 \(byte 28\)"),
         (read_changedetection, "octets.json", "neither a folder nor a ZIP file"),
     ],
 )
