@@ -40,7 +40,7 @@ REASONS = ROOT / "benchmarks" / "accuracy" / "mutation_equivalent.json"
 ROOMS = ("freshopt", "solvers", "problems")
 GUESS = 0.1  # seconds of a test that was not run yet
 STUCK = 240  # seconds on the clock after which a mutant is given up
-PROOF = ("extremes", "few", "edges", "certificate", "mutants", "mathematics_dual")
+PROOF = ("extremes", "few", "certificate", "mutants", "mathematics_dual")
 FILLING = (*PROOF, "small_problems", "closed_forms", "solving", "bounds")
 LEARNING = (
     "maximum_likelihood",
