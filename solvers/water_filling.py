@@ -41,6 +41,9 @@ from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, chunks, exact_sum, median, total
 from freshopt.separable.kernel import Kernel, Numerics
 
+# A sum that was added one by one and exceeds a limit by more exceeds it.
+BEYOND_ROUNDING = 1.0 + 1e-9
+
 
 @dataclass(frozen=True, slots=True)
 class WaterFilling:
@@ -166,12 +169,13 @@ class _DualProblem:
 
     def exceeds(self, price: float, most: float) -> bool:
         """Return whether more than a bandwidth is used at a price."""
-        known = list[float]()
+        known, roughly = list[float](), 0.0
         for used in self._uses(price):
             known.append(used)
-            if not exact_sum(known) <= most:
+            roughly += used
+            if not roughly <= most * BEYOND_ROUNDING:
                 return True
-        return False
+        return not exact_sum(known) <= most
 
     def _uses(self, price: float) -> Iterator[float]:
         """Yield the bandwidth that parts of the sources use at a price."""

@@ -141,6 +141,11 @@ def sources_of(estimate: Estimator, log: CrawlLog, request: Wishes) -> Sources:
     return retried_at_once(made) if request.retry_at_once else made
 
 
+def has_appointments(request: Wishes) -> bool:
+    """Return whether a promise is of moments."""
+    return any(promise.appointments for promise in request.promise or ())
+
+
 def promised_rates(request: Wishes, change_rate: Array, log: CrawlLog, most: Array | float) -> list[Array]:
     """Return each promise's least rates, of attempts, up to the largest."""
     success = None if request.success is None else np.asarray(request.success(log.names), dtype=np.float64)
@@ -158,7 +163,7 @@ def promised_rates(request: Wishes, change_rate: Array, log: CrawlLog, most: Arr
                 f"{list_offenders(map(repr, log.names[over].tolist()))}. "
                 "Promise less, or shorten the least interval."
             )
-    if any(promise.appointments for promise in request.promise or ()) and len(found) > 1:
+    if has_appointments(request) and len(found) > 1:
         twice = np.flatnonzero(np.sum(np.array(found) > 0.0, axis=0) > 1)
         if len(twice):
             raise SourceDataError(
@@ -204,7 +209,7 @@ def at_phases_that_pay(
 
     Hours and appointments leave no choice of phases.
     """
-    if request.hours is not None or any(each.appointments for each in request.promise or ()):
+    if request.hours is not None or has_appointments(request):
         return without, None
     phased = phased_problem(log, estimate, without.problem, request.load_limit)
     if phased is None:
@@ -302,21 +307,20 @@ def times_of(request: Wishes, solution: Solution, log: CrawlLog, phases: GoodPha
     rates = silent_rates(solution.problem.objective, solution.rates, sources)
     check_size(rates, request.horizon, log.time_unit, PLANNED_BYTES)
     planned = solution if rates is solution.rates else replace(solution, rates=rates)
-    moment, promises = log.clock.date(log.end), request.promise or ()
-    second = None if moment is None else seconds_of(utc_moment(moment))
-    if any(promise.appointments for promise in promises) and request.host_gap > 0.0:
-        raise SourceDataError(
-            "promises at moments do not go with host_gap, which moves fetches. Leave one of them out."
-        )
-    method = with_appointments(method, promises, sources, log.names, second)
-    if request.hours is not None:
-        if moment is None or second is None or request.host_gap > 0.0:
+    clocked = "hours" if request.hours is not None else ""
+    clocked = "promises at moments" if has_appointments(request) else clocked
+    if clocked:
+        moment = log.clock.date(log.end)
+        if moment is None or request.host_gap > 0.0:
             raise SourceDataError(
-                "hours are of the clock, and the log has numbers for times. Pass dates."
+                f"{clocked} are of the clock, and the log has numbers for times. Pass dates."
                 if moment is None
-                else "hours do not go with host_gap, which moves fetches. Leave one of them out."
+                else f"{clocked} do not go with host_gap, which moves fetches. Leave one of them out."
             )
-        method = WithinHours(method, request.hours, second, log.time_unit)
+        second = seconds_of(utc_moment(moment))
+        method = with_appointments(method, request.promise or (), sources, log.names, second)
+        if request.hours is not None:
+            method = WithinHours(method, request.hours, second, log.time_unit)
     times = schedule(planned, request.horizon, method, start=begin)
     if request.host_gap > 0.0 and sources.host is not None:
         # Kept also by what is moved: no source is refreshed sooner than 1/max_rate after its last refresh.

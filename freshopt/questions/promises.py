@@ -283,7 +283,7 @@ def with_appointments(
     promises: Iterable[Promise],
     sources: Sources,
     names: npt.NDArray[Any],
-    second: float | None,
+    second: float,
 ) -> Method:
     """Return a method that keeps the appointments of promises.
 
@@ -293,17 +293,12 @@ def with_appointments(
     for promise in promises:
         if promise.appointments is None:
             continue
-        if second is None:
-            raise SourceDataError(
-                f"promise {shown(promise.text)} is of the clock, and the log has numbers for times. "
-                "Pass dates."
-            )
         source = np.flatnonzero(promise.of(names))
         chance = np.ones(len(source)) if sources.failing is None else sources.failing[source]
         kept = Appointed(promise.appointments, source, promise.attempts(chance))
         kept.check(sources.max_rate[source], sources.time_unit, f"promise {shown(promise.text)}")
         appointed.append(kept)
-    if second is None or not appointed:
+    if not appointed:
         return method
     return WithAppointments(method, appointed, urgency, sources.max_rate, second, sources.time_unit)
 
