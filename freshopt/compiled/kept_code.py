@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -50,6 +50,27 @@ def edition() -> str:
     files = (path for room in ("compiled", "numerics") for path in (root / room).rglob("*.py"))
     text = (path.read_bytes() for path in sorted(files) if "__pycache__" not in path.parts)
     return hashlib.sha256(np.__version__.encode() + b"".join(text)).hexdigest()
+
+
+def told(value: Any) -> str:  # noqa: ANN401 - what loops are closures over
+    """Return what a value is, alike in every process.
+
+    A pickle is not: of equal strings it tells whether they are one object, which depends on whether Python
+    compiled a file or found it compiled. Functions of modules are told by name, those made in others by their
+    code and closure.
+    """
+    value = getattr(value, "py_func", value)
+    if isinstance(value, FunctionType):
+        name = f"{value.__module__}.{value.__qualname__}"
+        inner = [cell.cell_contents for cell in value.__closure__ or ()]
+        return told((name, value.__code__, value.__defaults__, inner)) if "<locals>" in name else name
+    if isinstance(value, CodeType):
+        return told((value.co_code, value.co_names, value.co_consts))
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(told, value))})"
+    return repr(value)
 
 
 def compile_loop(
@@ -127,8 +148,10 @@ def _kept_code() -> Any:  # noqa: ANN401 - a class of numba's, which is loaded o
         also = ""
 
         def _index_key(self, signature: Any, codegen: Any) -> Any:  # noqa: ANN401 - numba's
-            own = hashlib.sha256(self.also.encode()).hexdigest()
-            return *super()._index_key(signature, codegen), edition(), own  # type: ignore[no-untyped-call]
+            function = self._py_func
+            cells = [cell.cell_contents for cell in function.__closure__ or ()]
+            own = (function.__code__.co_code, told(cells).encode(), self.also.encode(), edition().encode())
+            return signature, codegen.magic_tuple(), *(hashlib.sha256(each).hexdigest() for each in own)
 
         def load_overload(self, *arguments: Any) -> Any:  # noqa: ANN401 - numba's
             with self._disabled_on_errors():

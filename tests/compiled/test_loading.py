@@ -20,8 +20,9 @@ from numba.core import caching
 
 import freshopt as fo
 from freshopt.compiled import backend, threads
-from freshopt.compiled.kept_code import compile_loop
+from freshopt.compiled.kept_code import compile_loop, told
 from freshopt.compiled.threads import run_chunks_in_threads
+from freshopt.numerics.arrays import Array
 from freshopt.problems import PowerCost, SynchronizationCost
 from tests.ground_truth.named import HARMONIC
 from tests.ground_truth.refusals import refused
@@ -285,13 +286,17 @@ JOBS = {
 }
 
 
-def ran(job: str, folder: Path) -> dict[str, tuple[int, int]]:
+def ran(job: str, folder: Path, **settings: str) -> dict[str, tuple[int, int]]:
     """Return the files of machine code that there are once a process has done its job."""
-    environment = os.environ | {
-        "NUMBA_CACHE_DIR": str(folder),
-        "XDG_CACHE_HOME": str(folder),
-        "FRESHOPT_COMPILED": "1",
-    }
+    environment = (
+        os.environ
+        | settings
+        | {
+            "NUMBA_CACHE_DIR": str(folder),
+            "XDG_CACHE_HOME": str(folder),
+            "FRESHOPT_COMPILED": "1",
+        }
+    )
     command = [sys.executable, "-c", START + job]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -306,6 +311,25 @@ def test_a_second_process_writes_no_machine_code(job: str, tmp_path: Path) -> No
     first = ran(JOBS[job], tmp_path)
     assert any(name.endswith(".nbc") for name in first)
     assert ran(JOBS[job], tmp_path) == first
+    # Nor one that compiles all of Python's own code anew.
+    assert ran(JOBS[job], tmp_path, PYTHONPYCACHEPREFIX=str(tmp_path / "bytecode")) == first
+
+
+def scaled(factor: float, table: Array) -> Callable[[float], float]:
+    def inner(value: float) -> float:
+        return factor * value + float(table[0])
+
+    return inner
+
+
+def test_what_loops_are_closures_over_is_told_apart() -> None:
+    def other(value: float) -> float:
+        return 2.0 * value + 2.0
+
+    one = told((scaled(2.0, np.ones(3)), 1.0))
+    assert told((scaled(2.0, np.ones(3)), 1.0)) == one
+    unlike = (scaled(3.0, np.ones(3)), scaled(2.0, np.zeros(3)), scaled(2.0, np.ones(4)), other, double)
+    assert len({one, told((scaled(2.0, np.ones(3)), 2.0)), *(told((each, 1.0)) for each in unlike)}) == 7
 
 
 def double(values: Any) -> Any:  # noqa: ANN401 - what numba compiles
