@@ -35,18 +35,23 @@ _TIMES, _RATES = "a duration such as 7d, 12h or 2w", "a rate such as 200/day, 4 
 Time: TypeAlias = float | str | timedelta
 
 
-# Whether bounds were given as intervals, and are told so.
+# Whether bounds were given as intervals, and least rates as promises, and are told so.
 _AS_INTERVALS: ContextVar[bool] = ContextVar("bounds as intervals", default=False)
+_AS_PROMISES: ContextVar[bool] = ContextVar("least rates as promises", default=False)
 
 
 @contextmanager
-def bounds_as_intervals(they_are: bool = True) -> Iterator[None]:
-    """Tell bounds of refresh rates as intervals, in messages from within."""
-    before = _AS_INTERVALS.set(they_are)
+def bounds_as_intervals(they_are: bool = True, promised: bool = False) -> Iterator[None]:
+    """Tell bounds of refresh rates as intervals, in messages from within.
+
+    Least rates are those of promises instead, where they were `promised`.
+    """
+    before = _AS_INTERVALS.set(they_are), _AS_PROMISES.set(promised)
     try:
         yield
     finally:
-        _AS_INTERVALS.reset(before)
+        _AS_INTERVALS.reset(before[0])
+        _AS_PROMISES.reset(before[1])
 
 
 def crossed_bounds(crossed: Iterable[tuple[str, float, float]], time_unit: str) -> str:
@@ -69,6 +74,8 @@ def crossed_bounds(crossed: Iterable[tuple[str, float, float]], time_unit: str) 
 
 def least_rates_need() -> str:
     """Return what needs bandwidth: lower bounds, as they were given."""
+    if _AS_PROMISES.get():
+        return "what is promised needs"
     return "max_interval asks for" if _AS_INTERVALS.get() else "lower bounds need"
 
 
@@ -82,7 +89,12 @@ def looser_bound(source: str, rate: float, time_unit: str) -> str:
     >>> with bounds_as_intervals():
     ...     looser_bound("'a'", 24.0, "day")
     "raise max_interval (shortest: 'a', 1 hour)"
+    >>> with bounds_as_intervals(promised=True):
+    ...     looser_bound("'a'", 24.0, "day")
+    "promise less (most often: 'a', each 1 hour)"
     """
+    if _AS_PROMISES.get():
+        return f"promise less (most often: {source}, each {_gap(rate, time_unit)})"
     if _AS_INTERVALS.get():
         return f"raise max_interval (shortest: {source}, {_gap(rate, time_unit)})"
     return f"lower min_rate (largest: {source} {rate:g})"

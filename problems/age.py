@@ -87,7 +87,7 @@ class Age(CurveObjective):
     nodes : int
         Quadrature nodes of the *declared* periodic cell; see Notes. The numerics are exact in any case.
     changes : ChangeShape, optional
-        As of `BinaryFreshness`.
+        As of `BinaryFreshness`, without signals.
 
     Notes
     -----

@@ -20,7 +20,7 @@ Periodic attempts that succeed with chance s = 1 − q are a sum of these. With 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -60,8 +60,8 @@ class BinaryFreshness(CurveObjective):
     refresh : Refresh
         ``PERIODIC`` (default), ``POISSON``, or ``ON_REQUEST`` of caches, whose `Sources` have request rates.
     changes : ChangeShape, optional
-        How sources change where that is no Poisson process, as `freshopt.plan` learns it. There are then no
-        signals and no cone program.
+        How sources change where that is no Poisson process, as `freshopt.plan` learns it. There is then no
+        cone program, and signals are perfect.
 
     Notes
     -----
@@ -86,6 +86,7 @@ class BinaryFreshness(CurveObjective):
     refresh: Refresh = Refresh.PERIODIC
     changes: ChangeShape | None = field(default=None, repr=False)
     sense: ClassVar[Literal["minimise", "maximise"]] = "maximise"
+    signals_of_any_process: ClassVar[bool] = True
     on_request: ClassVar[bool] = True
     window_cones: ClassVar[bool] = True
     commands: ClassVar[tuple[Command, ...]] = (Command("binary", "share of time that copies are fresh"),)
@@ -146,7 +147,8 @@ class BinaryFreshness(CurveObjective):
     def curve(self, sources: Sources) -> Curve:
         """Return the cost curve c(s) = 1 − e^{−Δs}, the stale part."""
         if self.changes is not None:
-            return self.changes.curve(sources.column("change_rate"), 0)
+            # Of changes that are announced ρ/Δ are followed, and as much of the time is fresh.
+            return replace(self.changes.curve(sources.column("change_rate"), 0), on_signal=ON_SIGNAL)
         return binary_curve(sources.column("change_rate"))
 
     def change_slope(self, changes: Array) -> Array:

@@ -409,10 +409,13 @@ class CurveObjective(Objective):
     counts_signals : bool
         Whether signalled sources are crawled by the best rule under periodic refreshes: at every N-th signal,
         or a time after the first one missed.
+    signals_of_any_process : bool
+        Whether announced changes cost the same under any stationary process of changes.
     """
 
     __slots__ = ()
     counts_signals: ClassVar[bool] = False
+    signals_of_any_process: ClassVar[bool] = False
     changes: Any = None
 
     def curve(self, sources: Sources) -> Curve:  # noqa: ARG002
@@ -469,8 +472,6 @@ class CurveObjective(Objective):
         None means that the curve has no such cell.
         """
         curve = self.curve(sources)
-        if self.changes is not None:
-            return None
         if self.refresh is Refresh.PERIODIC and curve.counted is not None:
             return curve.counted.kernel(sources.column("importance"), curve.parameters)
         return curve.kernel(sources.column("importance"), Refresh.ON_SIGNAL) if curve.on_signal else None
@@ -482,6 +483,6 @@ class CurveObjective(Objective):
         """
         if self.refresh is Refresh.ON_REQUEST:
             return "a copy that is refreshed on request waits for requests, not for signals"
-        if self.changes is not None:
+        if self.changes is not None and not self.signals_of_any_process:
             return NOT_POISSON
         return super().refuses_signals()

@@ -21,7 +21,7 @@ class Clash(NamedTuple):
     needs: bool = False
 
 
-ON_REQUEST, DASK = "--refresh on-request", "--engine dask"
+ON_REQUEST, DASK, LEARNT = "--refresh on-request", "--engine dask", "a learnt change model"
 # Any wish that lifetimes do not take.
 OF_TIMES = "a wish of refresh times"
 # What those that are of the other discipline are told: plans of times, and of lifetimes.
@@ -83,6 +83,11 @@ CLASHES = (
         ("estimator", "--estimator", "--smoothing", "--half-life", "--reset", "--prior", DASK),
         "{1} does not go with {0}, which are the prior of maximum likelihood. Leave one of them out.",
     ),
+    Clash(
+        LEARNT,
+        ("signals", "changed_cost"),
+        "{1} does not go with {0}, as what it costs is derived for Poisson changes. Leave one of them out.",
+    ),
     Clash("promise", ("signals", DASK), "{0} does not go with {1}. Leave one of them out."),
     Clash(
         "hours",
@@ -104,7 +109,17 @@ CLASHES = (
     Clash("statuses", ("success",), "{0} stand in place of {1}, which they tell. Pass one of them."),
     Clash(
         DASK,
-        ("--replay", "--every", "--crawls", "compare", "retry_at_once", "load_limit", "host_gap", "limits"),
+        (
+            "--replay",
+            "--every",
+            "--crawls",
+            "compare",
+            "retry_at_once",
+            "load_limit",
+            "host_gap",
+            "limits",
+            "change_model",
+        ),
         "{1} is for --engine memory. Leave it out.",
     ),
     Clash(

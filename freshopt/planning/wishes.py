@@ -29,7 +29,7 @@ from freshopt.modelling.objective import NAME_OR_INSTANCE, Objective, Refresh
 from freshopt.naming import PLANNED, objective_named
 from freshopt.noisy_signals.signal_table import SignalTable
 from freshopt.numerics.arrays import as_whole
-from freshopt.planning.clashes import DISCIPLINES, ON_REQUEST, refuse_clashes
+from freshopt.planning.clashes import DISCIPLINES, LEARNT, ON_REQUEST, refuse_clashes
 from freshopt.planning.declared import Constraints
 from freshopt.planning.request import (
     Clock,
@@ -382,8 +382,9 @@ class Wishes:
         made = {name: WISHES[name].read(name, value, log) for name, value in told.items() if name in WISHES}
         other = {} if isinstance(goal, BinaryFreshness) else {"other objective": type(goal).__name__}
         today = {"freshness as today"} if made.get("freshness") == AS_TODAY else set()
-        kinds = {ON_REQUEST} if on_request else set()
-        refuse_clashes({*told, *other, *today, *kinds}, lambda name: other.get(name, name))
+        kinds = {ON_REQUEST: on_request, LEARNT: made.get("change_model") == "learnt"}
+        there = {kind for kind, it_is in kinds.items() if it_is}
+        refuse_clashes({*told, *other, *today, *there}, lambda name: other.get(name, name))
         for rate, interval in (("max_rate", "min_interval"), ("min_rate", "max_interval")):
             if interval in made:
                 made[rate] = 1.0 / made[interval]
@@ -394,7 +395,9 @@ class Wishes:
     def bounded(self) -> AbstractContextManager[None]:
         """Return a context whose messages tell bounds as they were given."""
         given = self.min_interval is not None or self.max_interval is not None
-        return bounds_as_intervals(given or (self.limits is not None and self.limits.by_interval))
+        by_interval = given or (self.limits is not None and self.limits.by_interval)
+        only = self.limits is None and not self.min_rate
+        return bounds_as_intervals(by_interval, promised=self.promise is not None and only)
 
     def told(self, takes: Collection[str] | None = None) -> dict[str, Any]:
         """Return settings, among `takes`, that nothing else in a summary tells."""

@@ -24,6 +24,7 @@ from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
 from freshopt.modelling.curves.change_shape import ChangeShape
 from freshopt.modelling.objective import Objective
 from freshopt.numerics.arrays import Array, IntArray
+from freshopt.problems.accumulated_delay import AccumulatedDelay
 from freshopt.problems.age import Age
 from freshopt.problems.binary_freshness import BinaryFreshness
 
@@ -78,13 +79,20 @@ def with_learnt_changes(
 ) -> Objective:
     """Return an objective under the change model that a log teaches.
 
-    It is the objective itself, of a Poisson process, unless the evidence is for another.
+    It is the objective itself, of a Poisson process, unless the evidence is for another. Delay is the same
+    under any stationary process.
     """
+    if type(objective) is AccumulatedDelay:
+        warn(
+            "change_model: of any process a time s brings Δs changes in expectation, and delay counts them: "
+            "the plan is the same, and nothing was learnt."
+        )
+        return objective
     if type(objective) not in (BinaryFreshness, Age):
         raise ObjectiveError(
-            f"a learnt change model is for 'binary' and 'age': what {type(objective).__name__} counts, "
-            "changed and unchanged crawls do not tell. Pass one of these as objective, or leave "
-            "change_model out."
+            f"a learnt change model is for 'binary' and 'age' (and 'delay', which needs none): what "
+            f"{type(objective).__name__} counts, changed and unchanged crawls do not tell. Pass one of "
+            "these as objective, or leave change_model out."
         )
     found = learnt_changes(log, fit)
     assert isinstance(objective, BinaryFreshness | Age)

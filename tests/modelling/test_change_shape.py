@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import polars
 import pytest
 from scipy.integrate import quad
 
@@ -88,7 +90,21 @@ def test_shapes_that_are_none_are_refused() -> None:
     with pytest.raises(fo.SolverRefusedError, match="change model is learnt"):
         fo.solve(fo.Problem(learnt, fo.Sources(D), 3.0), fo.solvers.Conic())
     with pytest.raises(fo.ObjectiveError, match="change model is learnt"):
-        fo.Problem(learnt, fo.Sources(D, signalled=[True, False, False]), 3.0)
+        fo.Problem(fo.problems.Age(changes=BENT), fo.Sources(D, signalled=[True, False, False]), 3.0)
+
+
+@matrix(refresh=[fo.Refresh.PERIODIC, fo.Refresh.POISSON], shape=[0.3, 1.0, 40.0])
+def test_signals_keep_a_copy_fresh_for_the_share_that_is_followed(refresh: fo.Refresh, shape: float) -> None:
+    gaps = np.random.default_rng(5).gamma(shape, 1.0 / (D[2] * shape), 200_000)
+    learnt = fo.problems.BinaryFreshness(refresh, changes=BENT)
+    sources = fo.Sources(D, [1.0, 1.0, 2.0], signalled=[False, False, True])
+    found = fo.solve(fo.Problem(learnt, sources, 20.0))
+    assert found.certificate.relative_gap < 1e-12
+    kernel = present(learnt.signalled_kernel(sources))
+    share = 0.37
+    followed = np.random.default_rng(6).random(len(gaps)) < share
+    fresh = float(np.sum(gaps[followed]) / np.sum(gaps))
+    assert 1.0 - 0.5 * float(kernel.cost(share * D)[2]) == pytest.approx(fresh, abs=0.02)
 
 
 def log_of(kind: str, n: int = 150, crawls: int = 30) -> fo.CrawlLog:
@@ -149,20 +165,17 @@ def test_a_learnt_model_is_planned_for() -> None:
     assert kept.request.objective == replace(fo.problems.Age(), changes=None)
 
 
-@pytest.mark.exhaustive
-def test_a_learnt_model_predicts_better_and_is_measured_as_ever() -> None:
-    log = log_of("regular")
-    found = fo.backtest(log, objective="binary", change_model="learnt", splits=1)
-    row = next(row for row in found.rows if row.policy == "plan")
-    other = next(r for r in fo.backtest(log, objective="binary", splits=1).rows if r.policy == "plan")
-    assert present(row.predicted) > present(other.predicted)
-    # It is measured as ever.
-    assert row.realised == pytest.approx(other.realised, rel=0.05)
+def test_delay_is_the_same_under_any_process() -> None:
+    log = log_of("regular", 30, 20)
+    with pytest.warns(fo.SourceDataWarning, match="delay counts them"):
+        learnt = fo.plan(log, objective="delay", change_model="learnt", draws=0)
+    np.testing.assert_array_equal(learnt.rates, fo.plan(log, objective="delay", draws=0).rates)
 
 
-def test_what_no_log_of_outcomes_tells_is_refused() -> None:
-    log = log_of("poisson", 10, 5)
-    with pytest.raises(fo.ObjectiveError, match="for 'binary' and 'age': what HarmonicStaleness counts"):
-        fo.plan(log, change_model="learnt")
-    refused("too few to learn", fo.plan, log, objective="binary", change_model="learnt")
-    refused("Did you mean 'learnt'", fo.plan, log, objective="binary", change_model="learned")
+def test_what_is_derived_for_poisson_changes_does_not_go_with_a_learnt_model() -> None:
+    log = log_of("regular", 5, 10)
+    signals = polars.DataFrame({"source": ["s1"], "time": [3.0]})
+    learnt: dict[str, Any] = {"objective": "binary", "change_model": "learnt", "draws": 0}
+    other: dict[str, Any]
+    for other in ({"signals": signals}, {"changed_cost": 2.0}):
+        refused("does not go with a learnt change model", fo.plan, log, **learnt, **other)

@@ -233,7 +233,14 @@ def test_a_plan_within_hours_fetches_in_no_blackout() -> None:
         ({"promise": "0% younger than 2h"}, "up to 100 %"),
         ({"promise": "95% younger than soon"}, "promise"),
         ({"promise": "blog/*: 95% younger than 2h"}, "no source is called 'blog/\\*'"),
-        ({"promise": "95% younger than 1h", "bandwidth": "15/day"}, "lower bounds need"),
+        (
+            {"promise": "95% younger than 1h", "bandwidth": "15/day"},
+            r"what is promised needs .* or promise less \(most often: 'docs/0', each 1.05 hours\)",
+        ),
+        (
+            {"promise": "95% younger than 1h", "bandwidth": "15/day", "max_interval": "9d"},
+            "max_interval asks for",
+        ),
         ({"promise": "95% younger than 1h", "max_rate": "1/day"}, "shorten the least"),
         ({"promise": "95% younger than 1h", "hours": "not 22-6"}, "out of reach"),
         ({"promise": "at 25:00 younger than 2h"}, "no time of day"),
