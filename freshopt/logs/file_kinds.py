@@ -338,6 +338,8 @@ def parsing(path: Path, kind: str) -> Iterator[None]:
     except exceptions.NoDataError:
         raise SourceDataError(f"{path} is empty. A {kind} file has at least its column names.") from None
     except exceptions.PanicException as error:  # no Exception; polars on damaged pages of Parquet
+        if KeyboardInterrupt.__name__ in str(error):  # while polars waited for Python
+            raise KeyboardInterrupt from None
         raise SourceDataError(
             f"{path} is damaged: its {kind} cannot be read. Check that it is complete, or write it anew."
         ) from error

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import FrameType
 
 import polars as pl
 import pytest
 
 from freshopt.errors import SourceDataError
 from freshopt.logs.atomic_output import complete_file, complete_folder
+from freshopt.logs.file_kinds import parsing
 from tests.ground_truth.command_lines import COMMAND, MAIN_JOB, PLAN, crawl_log
 from tests.ground_truth.named import present
 from tests.ground_truth.strata import stratified
@@ -117,6 +119,57 @@ def test_a_signal_at_some_moment(sign: signal.Signals, moment: float, tmp_path: 
         assert json.loads((plan / "summary.json").read_text())["status"] == "optimal"
         assert len(pl.read_parquet(plan / "schedule.parquet")) > 0
     assert len(left) <= (sign == signal.SIGKILL)
+
+
+SIGNALLED_WHILE_POLARS_WAITS = """
+import signal, sys, time
+import polars
+from freshopt.__main__ import interrupt
+
+def trace(frame, event, argument):
+    if "datatypes" in frame.f_code.co_filename and frame.f_code.co_name == "__init__":
+        sys.settrace(None)
+        signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, interrupt)
+sys.settrace(trace)
+try:
+    print(list(polars.read_parquet_schema("times.parquet")), sys.gettrace())
+    time.sleep(60.0)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def times(folder: Path) -> Path:
+    """Write a table whose types compiled code has to make in Python."""
+    path = folder / "times.parquet"
+    pl.DataFrame({"t": pl.Series([1, 2]).cast(pl.Datetime("us"))}).write_parquet(path)
+    return path
+
+
+def test_an_interrupt_waits_for_compiled_code_that_waits_for_python(tmp_path: Path) -> None:
+    times(tmp_path)
+    command = [sys.executable, "-c", SIGNALLED_WHILE_POLARS_WAITS]
+    job = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60.0)
+    assert (job.stdout, job.stderr) == ("['t'] None\ninterrupted\n", "")
+
+
+def test_an_interrupt_of_compiled_code_is_no_damaged_file(tmp_path: Path) -> None:
+    path = times(tmp_path)
+
+    def trace(frame: FrameType, _event: str, _argument: object) -> None:
+        if "datatypes" in frame.f_code.co_filename and frame.f_code.co_name == "__init__":
+            sys.settrace(before)
+            raise KeyboardInterrupt
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with pytest.raises(KeyboardInterrupt), parsing(path, "Parquet"):
+            pl.read_parquet_schema(path)
+    finally:
+        sys.settrace(before)
 
 
 def limited(folder: Path, *arguments: str, size: int) -> subprocess.CompletedProcess[str]:
