@@ -15,8 +15,10 @@ from freshopt.cli.constraint_columns import column_constraints
 from freshopt.cli.solve_dask import connected
 from freshopt.distributed import plan as plan_partitions
 from freshopt.distributed.column_rows import column_rows
+from freshopt.distributed.estimation import table_of
 from freshopt.distributed.partitioned_sources import footer, parquet_files
 from freshopt.errors import SourceDataError
+from freshopt.estimators.features.source_features import FROM_URL
 from freshopt.logs.schema import HOSTS, IMPORTANCES, SOURCE_ROWS, Table, column_of
 from freshopt.modelling.constraints.nested import Nested
 from freshopt.planning.plan_files import TABLES
@@ -72,11 +74,13 @@ def plan_in_partitions(
             raise click.UsageError(
                 f"{option} depends on the whole log, and --engine dask reads a file at a time. Leave it out."
             )
-    for table in (importance, hosts, columns):
+    features = None if "features" not in asked else Path(asked.pop("features"))
+    from_url = features is not None and features.name == FROM_URL and not features.exists()
+    for table in (importance, hosts, columns, None if from_url else features):
         if table is not None and not table.exists():
             raise SourceDataError(f"there is no file or folder {table}. Check the path.")
     if estimation.is_default:
-        del asked["estimator"]  # under one prior of all files
+        asked.pop("estimator", None)  # under one prior of all files
     own, wanted = partial(with_tables, _absolute(importance), _absolute(hosts)), asked["objective"].columns
     if wanted and columns is None:
         raise click.UsageError(f"--objective reads the column {wanted[0]}. Give its table, --source-columns.")
@@ -93,6 +97,7 @@ def plan_in_partitions(
             out,
             adapt=own,
             columns=further,
+            features=FROM_URL if from_url else _absolute(features),
             answers_are_changes=origin.answers_are_changes,
             overwrite=overwrite,
             time_unit=time_unit,
@@ -133,8 +138,8 @@ def with_tables(importance: Path | None, hosts: Path | None, request: Wishes, fi
     """Return a file's request, with its importances and hosts."""
     return replace(
         request,
-        importance=column_of(_for_file(importance, file), IMPORTANCES),
-        hosts=column_of(_for_file(hosts, file), HOSTS),
+        importance=column_of(table_of(importance, file), IMPORTANCES),
+        hosts=column_of(table_of(hosts, file), HOSTS),
     )
 
 
@@ -142,7 +147,7 @@ def columns_for(
     table: Path | None, wanted: tuple[str, ...], file: Path, names: npt.NDArray[Any]
 ) -> dict[str, Any]:
     """Return the wanted columns of a file's sources."""
-    path = _for_file(table, file)
+    path = table_of(table, file)
     assert path is not None
     found = Table.read(path, SOURCE_ROWS).of(names.tolist()).frame
     return {name: found[name].to_list() for name in wanted}
@@ -162,10 +167,6 @@ def _declared(
     made = column_constraints(constraints, table, where, time_unit, host=host)
     own = dict.fromkeys(one.by for one in column_rows(made, None, {}) if one.by is not None)
     return made, tuple(name for name in own if not (host and name == "host"))
-
-
-def _for_file(table: Path | None, file: Path) -> Path | None:
-    return table / file.name if table is not None and table.is_dir() else table
 
 
 def _absolute(path: Path | None) -> Path | None:

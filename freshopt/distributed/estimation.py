@@ -11,9 +11,11 @@ Cost: one reading of the log; the check reads 8 bytes per source.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -23,14 +25,22 @@ import numpy.typing as npt
 
 from freshopt.distributed.driver import file_name
 from freshopt.errors import Heard, SourceDataError, list_offenders
+from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.features.feature_priors import FeaturePriors, priors_of
+from freshopt.estimators.features.source_features import FEATURES, SourceFeatures, with_new_sources
+from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.logs.atomic_output import complete_file
+from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.read_crawls import ask_about_answers, read_log
 from freshopt.logs.row_outcomes import NOT_MODIFIED
+from freshopt.logs.schema import Table
 from freshopt.logs.tables import read_table, write_table
 from freshopt.numerics.arrays import total
 from freshopt.planning.plan import learn
 from freshopt.planning.plan_files import change_rates
+from freshopt.planning.request import featured
 from freshopt.planning.wishes import Wishes
+from freshopt.questions.features_bring import features_bring
 from freshopt.solvers.square_root import square_root_shape
 
 SOURCES, HASHES = ".sources", ".hashes"  # folders of what later steps need; they go before the plan appears
@@ -39,16 +49,36 @@ Adapt: TypeAlias = Callable[[Wishes, Path], Wishes]
 FurtherColumns: TypeAlias = Callable[[Path, npt.NDArray[Any]], Mapping[str, Any]]
 
 
+class Featured(NamedTuple):
+    """Where features of sources are, and the priors that those of the first files tell."""
+
+    given: Path
+    priors: FeaturePriors
+
+    def of(self, file: Path, log: CrawlLog) -> tuple[CrawlLog, SourceFeatures]:
+        """Return a file's log, with new sources of its own table, and its features."""
+        learnt = self.priors.table
+        if not self.given.is_dir():
+            return log, features_of_files(self.given, [file], [log.names], learnt)
+        table = SourceFeatures.of(log.names, table_of(self.given, file), learnt)
+        return with_new_sources(log, table.new), table
+
+    def estimate(self, table: SourceFeatures, log: CrawlLog) -> Estimator:
+        """Return the estimates of a file's sources."""
+        return featured(MaximumLikelihood(prior=priors_of(table, self.priors)).fit(log), log, table)
+
+
 class Order(NamedTuple):
     """Instructions for each file of the log.
 
-    They are the request, a file's own request, its sources' further columns, the time unit and the folder to
-    write to.
+    They are the request, a file's own request, its sources' further columns and features, the time unit and
+    the folder to write to.
     """
 
     request: Wishes
     adapt: Adapt | None
     columns: FurtherColumns | None
+    featured: Featured | None
     time_unit: str
     folder: str
 
@@ -73,6 +103,8 @@ class Learnt:
         The times of its earliest and latest crawl.
     origin : datetime or None
         The moment of time 0, if the file has dates.
+    new : tuple of float
+        The least and the largest rate expected of sources that features alone tell of.
     """
 
     n: int
@@ -88,6 +120,31 @@ class Learnt:
     origin: datetime | None
     estimator: str
     warnings: tuple[Heard, ...]
+    new: tuple[float, float]
+
+
+def table_of(given: Path | None, file: Path) -> Path | None:
+    """Return a file's own table, of a folder of them, or that of all."""
+    return given / file.name if given is not None and given.is_dir() else given
+
+
+def features_of_files(
+    given: Path,
+    files: Sequence[Path],
+    names: Sequence[npt.NDArray[Any]],
+    learnt: SourceFeatures | None = None,
+) -> SourceFeatures:
+    """Return the features of the sources of some files."""
+    import polars
+
+    every = np.concatenate(names)
+    if not given.exists():  # of URLs, or a table that is not there
+        return SourceFeatures.of(every, given, learnt)
+    tables = [table_of(given, file) or given for file in files]
+    frames = [
+        Table.read(table, FEATURES).of(own.tolist()).frame for table, own in zip(tables, names, strict=True)
+    ]
+    return SourceFeatures.of(every, polars.concat(frames, how="vertical_relaxed"), learnt)
 
 
 def learn_file(file: str, k: int, order: Order) -> Learnt:
@@ -102,7 +159,11 @@ def learn_file(file: str, k: int, order: Order) -> Learnt:
 
     request = order.request if order.adapt is None else order.adapt(order.request, Path(file))
     log = read_log(file, order.time_unit, answers_are_changes=None)
+    if order.featured is not None:
+        log, table = order.featured.of(Path(file), log)
+        request = replace(request, estimator=partial(order.featured.estimate, table))
     estimate, lower, upper, sources = learn(log, request)
+    brought = features_bring(estimate)
     folder, name = Path(order.folder), file_name(k)
     with complete_file(folder / "change_rates" / name, overwrite=True) as part:
         write_table(change_rates(estimate, lower, upper, sources), part)
@@ -128,6 +189,7 @@ def learn_file(file: str, k: int, order: Order) -> Learnt:
         log.origin,
         repr(estimate),
         log.warnings,
+        (math.inf, 0.0) if brought is None else brought.between,
     )
 
 

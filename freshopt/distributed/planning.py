@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,17 @@ from freshopt.distributed import estimation
 from freshopt.distributed.column_rows import column_rows, require_objective
 from freshopt.distributed.dask_passes import Passes
 from freshopt.distributed.driver import file_name
-from freshopt.distributed.estimation import HASHES, SOURCES, Adapt, FurtherColumns, Learnt, Order, learn_file
+from freshopt.distributed.estimation import (
+    HASHES,
+    SOURCES,
+    Adapt,
+    Featured,
+    FurtherColumns,
+    Learnt,
+    Order,
+    features_of_files,
+    learn_file,
+)
 from freshopt.distributed.partitioned_sources import PartitionedSources, footer, parquet_files
 from freshopt.distributed.scheduling import Calendar, Scheduled, schedule_part
 from freshopt.distributed.solution import DistributedSolution
@@ -41,12 +52,14 @@ from freshopt.distributed.solving import summary as solve_facts
 from freshopt.errors import Heard, SourceDataError, by_weight, hearing, list_offenders
 from freshopt.estimators.default_prior import default_prior
 from freshopt.estimators.estimator import Estimator
+from freshopt.estimators.features.feature_priors import FeaturePriors
 from freshopt.estimators.gamma_prior import ENOUGH, GammaPrior
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.logs.atomic_output import complete_folder
 from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
 from freshopt.logs.read_crawls import read_log
+from freshopt.logs.source_index import joined_names
 from freshopt.logs.tables import write_table
 from freshopt.modelling.declared_constraints import as_constraints
 from freshopt.modelling.objective import Refresh
@@ -55,37 +68,48 @@ from freshopt.numerics.arrays import exact_sum
 from freshopt.planning.declared import DeclaredRows, constraint_facts, discipline_under
 from freshopt.planning.plan import TOLERANCE, method_of
 from freshopt.planning.plan_files import CONSTRAINTS, FILES, TABLES, moment_made, versions
+from freshopt.planning.request import NEVER_CRAWLED
 from freshopt.planning.wishes import Wishes
+from freshopt.questions.features_bring import FeaturesBring, explained
 from freshopt.report.value_words import units
 from freshopt.scheduling.expected_cost import expected_value
 from freshopt.scheduling.schedule import schedule
 from freshopt.units import check_time_unit
 
 
-def with_whole_prior(request: Wishes, files: Sequence[Path], time_unit: str) -> Wishes:
+def with_whole_prior(
+    request: Wishes, files: Sequence[Path], time_unit: str, features: Path | None = None
+) -> tuple[Wishes, Featured | None]:
     """Return the request with the default estimator under the log's prior.
 
-    A request with an estimator of its own stays as it is.
+    A request with an estimator of its own stays as it is; of features priors are those that they tell.
     """
     if request.estimator is not None:
-        return request
+        return request, None
     logs: list[CrawlLog] = []
     for file in files:
         logs.append(read_log(file, time_unit, answers_are_changes=None))
         if sum(len(log.names) for log in logs) >= ENOUGH:
             break
-    return replace(request, estimator=partial(_fitted, default_prior(_joined(logs))))
+    if features is None:
+        return replace(request, estimator=partial(_fitted, default_prior(_joined(logs)))), None
+    told = features_of_files(features, files[: len(logs)], [log.names for log in logs])
+    return request, Featured(features, FeaturePriors.from_log(_joined(logs, named=True), told))
 
 
 def _fitted(prior: GammaPrior | None, log: CrawlLog) -> Estimator:
     return MaximumLikelihood(prior=prior).fit(log)
 
 
-def _joined(logs: list[CrawlLog]) -> CrawlLog:
+def _joined(logs: list[CrawlLog], *, named: bool = False) -> CrawlLog:
     """Return one log of all sources, each on its file's clock."""
+    rows = [log.source_index for log in logs]
+    # The default prior needs no names.
     before = np.cumsum([0, *(len(log.names) for log in logs)])
+    own = [log.names if named else np.arange(*each) for log, each in zip(logs, pairwise(before), strict=True)]
+    names, source = joined_names(own, rows)
     columns: dict[str, Any] = {
-        "source": np.concatenate([k + log.source_index for k, log in zip(before[:-1], logs, strict=True)]),
+        "source": source,
         "time": np.concatenate([log.time for log in logs]),
         "elapsed": np.concatenate([log.interval for log in logs]),
         "changed": np.concatenate([log.changed for log in logs]),
@@ -99,7 +123,7 @@ def _joined(logs: list[CrawlLog]) -> CrawlLog:
                     for log, column in zip(logs, given, strict=True)
                 ]
             )
-    return derived_log(columns, np.arange(before[-1]), Clock(logs[0].time_unit))
+    return derived_log(columns, names, Clock(logs[0].time_unit))
 
 
 MARKER = "summary.json"
@@ -142,6 +166,7 @@ def plan(
     *,
     adapt: Adapt | None = None,
     columns: FurtherColumns | None = None,
+    features: str | os.PathLike[str] | None = None,
     answers_are_changes: bool = False,
     overwrite: bool = False,
     time_unit: str = "day",
@@ -167,6 +192,10 @@ def plan(
     columns : callable, optional
         Returns the columns that constraints name, by name, given a file of the log and its sources' names;
         runs on the workers. Hosts are the column ``host``.
+    features : path or "url", optional
+        A table of features as `fo.plan` takes it, or a folder with one of its name for each file of the log,
+        whose further sources are planned for with it. What they tell is learnt from the first files with
+        10 000 sources.
     answers_are_changes : bool
         As `fo.read_log` takes it, of all files together.
     overwrite : bool
@@ -220,21 +249,22 @@ def plan(
     with hearing() as heard:
         estimation.require_conditional(files, answers_are_changes=answers_are_changes)
     on_progress("prior")
-    request = with_whole_prior(request, files, unit)
+    told = None if features is None else Path(features)
+    request, featured = with_whole_prior(request, files, unit, told)
     known = {*FILES} | {
         f"{table}/{name}"
         for table in TABLES
         for name in {file_name(k) for k in range(len(files))} | part_names(Path(out) / table)
     }
     with complete_folder(out, overwrite, marker=MARKER, files=known) as staging:
-        facts, rows = _write(files, request, (adapt, columns), heard, unit, staging, on_progress)
+        facts, rows = _write(files, request, (adapt, columns, featured), heard, unit, staging, on_progress)
     return DistributedPlan(Path(out), facts, rows)
 
 
 def _write(
     files: list[Path],
     request: Wishes,
-    per_file: tuple[Adapt | None, FurtherColumns | None],
+    per_file: tuple[Adapt | None, FurtherColumns | None, Featured | None],
     heard: Iterable[Heard],
     unit: str,
     staging: Path,
@@ -287,6 +317,8 @@ def _write(
     steps = dict(zip(("change rates", "refresh rates", "schedule"), np.diff(clock).tolist(), strict=True))
     told = by_weight([*heard, *(each for one in learnt for each in one.warnings)])
     facts = summary(learnt, solution, scheduled, calendar, steps) | {"warnings": list(told)}
+    if order.featured is not None:
+        facts["features"] = _brought(order.featured.priors, learnt, facts, unit)
     text = json.dumps(facts, indent=2, allow_nan=False)
     (staging / MARKER).write_text(text + "\n", encoding="utf-8", newline="\n")
     return facts, declared_rows(solution, request, unit)
@@ -362,6 +394,13 @@ def summary(
         "seconds": {step: round(each, 6) for step, each in seconds.items()},
         "versions": versions("freshopt", "numpy", "scipy", "polars", "dask", "pyarrow"),
     }
+
+
+def _brought(priors: FeaturePriors, learnt: list[Learnt], facts: dict[str, Any], unit: str) -> dict[str, Any]:
+    """Return what features tell, as the summary has it."""
+    new = facts["counts"]["flags"].get(NEVER_CRAWLED, 0)
+    between = min(one.new[0] for one in learnt), max(one.new[1] for one in learnt)
+    return FeaturesBring(priors, explained(priors), new, between, unit).facts()
 
 
 def _span(learnt: list[Learnt], calendar: Calendar) -> dict[str, str | float]:

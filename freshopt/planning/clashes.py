@@ -80,7 +80,7 @@ CLASHES = (
     ),
     Clash(
         "features",
-        ("estimator", "--estimator", "--smoothing", "--half-life", "--reset", "--prior", DASK),
+        ("estimator", "--estimator", "--smoothing", "--half-life", "--reset", "--prior"),
         "{1} does not go with {0}, which are the prior of maximum likelihood. Leave one of them out.",
     ),
     Clash(

@@ -13,7 +13,7 @@ from distributed import Client, LocalCluster
 import freshopt as fo
 from tests.ground_truth.command_lines import Run
 from tests.ground_truth.named import HARMONIC
-from tests.ground_truth.partitioned import web, write
+from tests.ground_truth.partitioned import featured_files, web, write
 
 DASK = ("--engine", "dask", "--bandwidth", "50/day", "--out", "out")
 
@@ -201,3 +201,19 @@ def test_a_plan_with_constraints_is_that_in_memory(run: Run) -> None:
         table["row"].sort().to_list() == pl.read_parquet("near/constraints.parquet")["row"].sort().to_list()
     )
     assert "which binds" in shown
+
+
+def test_features_of_partitions_are_told(run: Run, tmp_path: Path) -> None:
+    featured_files(tmp_path)
+    asked = ("plan", "in", "--engine", "dask", "--bandwidth", "9/day", "--features")
+    shown = " ".join(run(*asked, "features").output.split())
+    assert "they tell 98.3 % of how change rates differ, most by 'host'" in shown
+    assert "3 sources not crawled yet: expected to change once in" in shown
+    # What was used is asked for again by the file of settings.
+    told = json.loads(Path("plan/summary.json").read_text())["features"]
+    run("plan", "--config", "plan/plan.toml", "--overwrite")
+    assert json.loads(Path("plan/summary.json").read_text())["features"] == told
+    run(*asked, "url", "--overwrite")
+    assert json.loads(Path("plan/summary.json").read_text())["features"]["new"] == 0
+    result = run(*asked, "nowhere", "--overwrite", code=2)
+    assert "there is no file or folder nowhere" in result.output

@@ -18,30 +18,23 @@ import pytest
 from distributed import Client, LocalCluster
 
 import freshopt as fo
-from freshopt.distributed import dask_passes, plan
-from freshopt.estimators import MaximumLikelihood
+from freshopt.distributed import dask_passes, plan, planning
+from freshopt.estimators import FeaturePriors, MaximumLikelihood
+from freshopt.estimators.features import feature_priors
+from freshopt.estimators.features.feature_priors import priors_of
+from freshopt.estimators.features.source_features import SourceFeatures
 from freshopt.planning import plan_files
 from freshopt.planning.plan import make_plan
 from freshopt.planning.plan_files import write_plan
 from tests.ground_truth import plans
 from tests.ground_truth.command_lines import Run, refuse
 from tests.ground_truth.named import DELAY, DELAY_PERIODIC, HARMONIC, HARMONIC_PERIODIC
+from tests.ground_truth.partitioned import featured_files, split
 from tests.ground_truth.plans import crawls, dated, plan_request
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import EXACT
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # as for a notebook: workers cannot import tests
-
-
-def split(folder: Path, columns: dict[str, Any], files: int, *, ranges: bool = False) -> pl.DataFrame:
-    """Write a log in files, each source within one; dealt out by turns, or by ranges of names."""
-    folder.mkdir(parents=True, exist_ok=True)
-    log = pl.DataFrame(columns)
-    names = sorted(set(log["source"]))
-    for k in range(files):
-        own = names[len(names) * k // files : len(names) * (k + 1) // files] if ranges else names[k::files]
-        log.filter(pl.col("source").is_in(own)).write_parquet(folder / f"{k}.parquet")
-    return log
 
 
 def parts(folder: Path, table: str) -> list[pl.DataFrame]:
@@ -91,6 +84,65 @@ def test_rates_are_those_of_the_plan_in_memory(
     if not changes:
         assert facts["baselines"] == pytest.approx(expected["baselines"], rel=EXACT)
     assert facts["change_rate"]["sum"] == pytest.approx(expected["change_rate"]["sum"], rel=EXACT)
+
+
+@pytest.mark.parametrize("given", ["folder", "file", "url"])
+def test_features_tell_what_they_tell_in_memory(given: str, tmp_path: Path) -> None:
+    log, features = featured_files(tmp_path)
+    if given != "folder":  # whose further sources are in no file
+        features = features.filter(~pl.col("source").str.ends_with("new"))
+        features.write_parquet(tmp_path / "features.parquet")
+    path = {"folder": "features", "file": "features.parquet"}.get(given)
+    settings: dict[str, Any] = {"objective": HARMONIC_PERIODIC, "bandwidth": 9.0, "draws": 0}
+    near = fo.plan(log, features=features if path else "url", **settings)
+    far = plan(tmp_path / "in", plan_request(), tmp_path / "out", features=tmp_path / path if path else "url")
+    found = pl.concat(parts(tmp_path / "out", "change_rates")).sort("source")
+    frame = near.to_frame().sort("source")
+    assert found["source"].to_list() == frame["source"].to_list()
+    assert found["flag"].to_list() == frame["flag"].to_list()
+    # In memory new sources are in the log when priors are learnt, and move them by the regression's rounding.
+    close = 1e-6 if given == "folder" else 1e-9
+    for column in ("change_rate", "lower", "upper"):
+        assert found[column].to_numpy() == pytest.approx(frame[column].to_numpy(), rel=close)
+    assert far.facts["value"] == pytest.approx(near.solution.value, rel=close)
+    told, expected = far.facts["features"], near.summary()["features"]
+    assert told["columns"][0]["feature"] == "host"
+    assert told["sentence"] == expected["sentence"]
+    assert told["gain"] == pytest.approx(expected["gain"], rel=close)
+    assert told["new"] == (3 if given == "folder" else 0)
+
+
+def test_effects_are_learnt_from_the_first_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, _ = featured_files(tmp_path)
+    monkeypatch.setattr(planning, "ENOUGH", 30)  # two files of three
+    plan(tmp_path / "in", plan_request(), tmp_path / "out", features="url")
+    last = parts(tmp_path / "out", "change_rates")[2].sort("source")
+    first = log.filter(~pl.col("source").is_in(last["source"].to_list()))
+    priors = FeaturePriors.from_log(fo.CrawlLog.from_frame(first), "url")
+    # The same prior as of a source that is in the features alone.
+    also = log.filter(pl.col("source").is_in(last["source"].to_list()))
+    told = SourceFeatures.of(np.array(last["source"].to_list()), "url", priors.table)
+    made = MaximumLikelihood(prior=priors_of(told, priors)).fit(fo.CrawlLog.from_frame(also))
+    assert last["change_rate"].to_numpy() == pytest.approx(made.change_rate_, rel=1e-9)
+    level = dict(zip(told.names, priors_of(told, priors).mean, strict=True))
+    fast, slow = ([m for name, m in level.items() if f"/{host}." in name] for host in ("fast", "slow"))
+    assert min(fast) > 3.0 * max(slow)
+
+
+def test_features_of_other_kinds_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "ENOUGH", 1)
+    monkeypatch.setattr(feature_priors, "LEAST", 10)
+    featured_files(tmp_path)
+    file = tmp_path / "features" / "1.parquet"
+    table = pl.read_parquet(file)
+    # Learnt from the first file alone, so that the others are read as what was learnt.
+    for wrong, words in (
+        (table.with_columns(size=pl.lit("big") + pl.col("size").cast(pl.String)), "numbers in column 'size'"),
+        (table.drop("size"), "no column 'size'"),
+    ):
+        wrong.write_parquet(file)
+        refused(words, plan, tmp_path / "in", plan_request(), tmp_path / "out", features=file.parent)
+        assert not (tmp_path / "out").exists()
 
 
 def test_each_part_is_scheduled_from_the_end_of_the_whole_log(tmp_path: Path) -> None:

@@ -74,3 +74,34 @@ def web(n: int, seed: int, hosts: int = 0) -> tuple[pl.DataFrame, dict[str, floa
     return frame.with_columns(host=pl.Series([f"h{h}" for h in code])), {
         f"h{h}": float(limits[h]) for h in present
     }
+
+
+def split(folder: Path, columns: dict[str, Any], files: int, *, ranges: bool = False) -> pl.DataFrame:
+    """Write a log in files, each source within one; dealt out by turns, or by ranges of names."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log = pl.DataFrame(columns)
+    names = sorted(set(log["source"]))
+    for k in range(files):
+        own = names[len(names) * k // files : len(names) * (k + 1) // files] if ranges else names[k::files]
+        log.filter(pl.col("source").is_in(own)).write_parquet(folder / f"{k}.parquet")
+    return log
+
+
+def featured_files(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Write a log of two hosts and a table of features for each file, with a new source in two of them."""
+    rng = np.random.default_rng(7)
+    names = [f"https://{host}.org/{k}" for k in range(30) for host in ("fast", "slow")]
+    columns = {
+        "source": np.repeat(names, 12),
+        "time": np.tile(np.arange(12.0), 60),
+        "changed": rng.random(720) < np.tile(np.repeat([0.4, 0.04], 12), 30),
+    }
+    log = split(folder / "in", columns, 3)
+    new = {0: ["https://slow.org/new"], 2: ["https://fast.org/new", "https://other.org/new"]}
+    (folder / "features").mkdir()
+    tables = []
+    for k in range(3):
+        own = [*sorted(set(log["source"]))[k::3], *new.get(k, [])]
+        tables.append(pl.DataFrame({"source": own, "size": [float(len(name) % 4) for name in own]}))
+        tables[-1].write_parquet(folder / "features" / f"{k}.parquet")
+    return log, pl.concat(tables)

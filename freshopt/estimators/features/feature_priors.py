@@ -26,7 +26,7 @@ import numpy as np
 from freshopt.errors import FreshoptError, SourceDataError, expect
 from freshopt.estimators.crawl_likelihood import CrawlLikelihood
 from freshopt.estimators.crawl_rows import GammaParameters
-from freshopt.estimators.features.source_features import Design, SourceFeatures
+from freshopt.estimators.features.source_features import NO_FEATURES, Design, SourceFeatures
 from freshopt.estimators.gamma_prior import ENOUGH, GammaPrior, few_crawls
 from freshopt.estimators.marginal_likelihood import MarginalLikelihood
 from freshopt.logs.crawl_log import CrawlLog
@@ -50,6 +50,45 @@ SPREADS = np.array([0.7, 1.0, 1.5, 2.5, 4.0, 7.0, 12.0])
 SHORT, PRECISE, MOST_STEPS = 0.03, 1e-8, 200
 
 
+class Effects(NamedTuple):
+    """What features tell of ln Δ.
+
+    Its intercept `start`, the effect of `each` column of the design, the variance of those of `words` by
+    feature, and the prior of the `residual` ε.
+    """
+
+    design: Design
+    start: float
+    each: Array
+    words: dict[str, float]
+    residual: GammaPrior
+
+    @classmethod
+    def none(cls, pooled: GammaPrior) -> Effects:
+        """Return that features tell nothing."""
+        return cls(Design(NO_FEATURES, {}, {}), 0.0, np.zeros(0), {}, pooled)
+
+    def bare(self) -> Effects:
+        """Return it without the sources that it was learnt from."""
+        return self._replace(design=self.design._replace(features=NO_FEATURES))
+
+    def levels(self, table: SourceFeatures) -> tuple[Array, Array]:
+        """Return η of each source, and its variance by words that were not learnt."""
+        rows, design = np.arange(len(table.names)), self.design._replace(features=table)
+        variance = np.zeros(len(rows))
+        for name, own in self.words.items():
+            variance += np.where(design.codes(name, rows) < 0, own, 0.0)
+        return self.start + design.matrix(rows) @ self.each, variance
+
+    def priors(self, level: Array, variance: Array) -> tuple[Array, Array, Array]:
+        """Return mean, shape and rate of births of each source."""
+        # A Gamma of mean m, ln m normal: the mean, and the squared relative spread (1+1/a)e^v − 1.
+        own = self.residual
+        wide = 1.0 / ((1.0 + 1.0 / own.shape) * np.exp(variance) - 1.0)
+        mean = own.shape / own.exposure * np.exp(level + 0.5 * variance)
+        return mean, wide, own.birth_rate * np.exp(level)
+
+
 @frozen_value(repr=False)
 class FeaturePriors:
     """Gamma priors of change rates by features of sources.
@@ -71,6 +110,8 @@ class FeaturePriors:
         The prior without features.
     within : float
         The shape given all effects: how alike sources of like features are.
+    effects : Effects or None
+        What was learnt, for other sources.
 
     Examples
     --------
@@ -94,6 +135,7 @@ class FeaturePriors:
     gain: float
     pooled: GammaPrior
     within: float
+    effects: Effects | None = None
 
     @classmethod
     def from_log(cls, log: CrawlLog, features: Any) -> FeaturePriors:  # noqa: ANN401 - as `SourceFeatures.of`
@@ -136,20 +178,18 @@ class FeaturePriors:
         held = regression.held_out(precision, shape)
         residual = GammaPrior.from_likelihood(_in_units(own, held), log.time_unit, few=few_crawls(log))
         gain = _gain(own, held, residual, pooled)
-        (level, variance), spread = np.zeros((2, len(all_rows))), {}
+        spread, learnt = {}, Effects.none(pooled)
         if gain > TELLING:
-            design, start, effects = regression.fitted(precision, shape, every)
-            matrix = design.matrix(all_rows)
-            level, variance = start + matrix @ effects, design.unseen(all_rows, effects, rows)
+            learnt = regression.effects(precision, shape, residual)
+            matrix = learnt.design.matrix(all_rows)
+            spread = {
+                k: float(np.std(matrix[:, at] @ learnt.each[at])) for k, at in learnt.design.parts().items()
+            }
+        level, variance = learnt.levels(table)
+        if spread:
             level[rows], variance[rows] = held, 0.0
-            spread = {k: float(np.std(matrix[:, at] @ effects[at])) for k, at in design.parts().items()}
-        else:
-            residual = pooled
-        # A Gamma of mean m, ln m normal: the mean, and the squared relative spread (1+1/a)e^v − 1.
-        wide = 1.0 / ((1.0 + 1.0 / residual.shape) * np.exp(variance) - 1.0)
-        mean = residual.shape / residual.exposure * np.exp(level + 0.5 * variance)
-        births = residual.birth_rate * np.exp(level)
-        return cls(table, mean, wide, births, spread, gain, pooled, residual.shape)
+        given = learnt.priors(level, variance)
+        return cls(table, *given, spread, gain, pooled, learnt.residual.shape, learnt.bare())
 
     def __repr__(self) -> str:
         """Return the columns, and what they tell."""
@@ -170,6 +210,18 @@ class FeaturePriors:
         unit = convert_time(1.0, log.time_unit, self.pooled.time_unit)
         shape, mean = self.shape[at], self.mean[at] * unit
         return GammaParameters(shape, shape / mean, self.birth_rate[at] * unit)
+
+
+def priors_of(table: SourceFeatures, learnt: FeaturePriors) -> FeaturePriors:
+    """Return the priors of other sources, by effects that were learnt; those of the same stay."""
+    effects, names = learnt.effects, learnt.table.names
+    assert effects is not None, "priors of a log have effects"
+    order = np.argsort(names)
+    at = order[np.minimum(np.searchsorted(names, table.names, sorter=order), len(names) - 1)]
+    same = names[at] == table.names
+    own, others = (learnt.mean, learnt.shape, learnt.birth_rate), effects.priors(*effects.levels(table))
+    mean, shape, births = (np.where(same, one[at], other) for one, other in zip(own, others, strict=True))
+    return replace(learnt, table=table, mean=mean, shape=shape, birth_rate=births)
 
 
 class _Regression(NamedTuple):
@@ -226,6 +278,16 @@ class _Regression(NamedTuple):
         given = matrix[source], self.found[kept], weight, np.log(self.gap[kept]) + start
         intercept, effects = _regressed(*given, alpha)
         return design, start + intercept, effects
+
+    def effects(self, precision: float, shape: float, residual: GammaPrior) -> Effects:
+        """Return the effects that all sources tell."""
+        design, start, each = self.fitted(precision, shape, np.arange(len(self.rows)))
+        parts, words = design.parts(), {}
+        for name, own in design.words.items():
+            if len(own):
+                code = design.codes(name, self.rows)
+                words[name] = float(np.var(each[parts[name]][code[code >= 0]]))
+        return Effects(design, start, each, words, residual)
 
     def held_out(self, precision: float, shape: float) -> Array:
         """Return each source's ln Δ as predicted by the others."""

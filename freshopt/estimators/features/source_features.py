@@ -62,8 +62,16 @@ class SourceFeatures:
     new: npt.NDArray[Any]
 
     @classmethod
-    def of(cls, own: npt.NDArray[Any], given: Any) -> SourceFeatures:  # noqa: ANN401 - a path, a dataframe or "url"
-        """Read the features of sources of a log, and of new ones."""
+    def of(
+        cls,
+        own: npt.NDArray[Any],
+        given: Any,  # noqa: ANN401 - a path, a dataframe or "url"
+        learnt: SourceFeatures | None = None,
+    ) -> SourceFeatures:
+        """Read the features of sources of a log, and of new ones.
+
+        Columns are those of features that were `learnt` from others, if given.
+        """
         if isinstance(given, cls):
             return given
         columns: dict[str, npt.NDArray[Any]] = {}
@@ -74,7 +82,7 @@ class SourceFeatures:
         # In a file of settings it has a folder before it.
         if path.name != FROM_URL or path.exists():
             table, where = Table.read(path, FEATURES).frame, str(path)
-            names, columns = table["source"].to_numpy(), _columns(table, where)
+            names, columns = table["source"].to_numpy(), _columns(table, where, learnt)
         text, known = names.astype(np.str_), own.astype(np.str_)
         missing = np.setdiff1d(known, text).tolist()
         if missing:
@@ -88,6 +96,8 @@ class SourceFeatures:
                 "them alike in both."
             )
         told = {name: column for name, column in _of_urls(text).items() if name not in columns}
+        if learnt is not None:
+            return cls(text, _alike(learnt, columns | told, where), new)
         columns |= {name: column for name, column in told.items() if len(np.unique(column)) > 1}
         if not columns:
             raise SourceDataError(
@@ -165,15 +175,8 @@ class Design(NamedTuple):
         code = np.minimum(np.searchsorted(words, own), len(words) - 1)
         return np.where(words[code] == own, code, -1)
 
-    def unseen(self, rows: IntArray, effects: Array, learners: IntArray) -> Array:
-        """Return the variance of effects of words that were not learnt."""
-        found, parts = np.zeros(len(rows)), self.parts()
-        for name, words in self.words.items():
-            if len(words):
-                own = self.codes(name, learners)
-                spread = np.var(effects[parts[name]][own[own >= 0]])
-                found += np.where(self.codes(name, rows) < 0, spread, 0.0)
-        return found
+
+NO_FEATURES = SourceFeatures(np.empty(0, dtype=np.str_), {}, np.empty(0, dtype=np.str_))
 
 
 def with_new_sources(log: CrawlLog, new: npt.NDArray[Any]) -> CrawlLog:
@@ -203,7 +206,21 @@ def with_new_sources(log: CrawlLog, new: npt.NDArray[Any]) -> CrawlLog:
     return longer
 
 
-def _columns(table: polars.DataFrame, where: str) -> dict[str, npt.NDArray[Any]]:
+def _alike(
+    learnt: SourceFeatures, columns: Mapping[str, npt.NDArray[Any]], where: str
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns that were learnt from other sources, of the same kinds."""
+    for name, column in learnt.columns.items():
+        if name not in columns or columns[name].dtype.kind != column.dtype.kind:
+            kind = "numbers" if column.dtype.kind == "f" else "words"
+            has = "has no column" if name not in columns else f"has not {kind} in column"
+            raise SourceDataError(f"{where} {has} {name!r}, which other tables of features have. Write it.")
+    return {name: columns[name] for name in learnt.columns}
+
+
+def _columns(
+    table: polars.DataFrame, where: str, learnt: SourceFeatures | None
+) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of a table of features, checked."""
     import polars
 
@@ -216,6 +233,8 @@ def _columns(table: polars.DataFrame, where: str) -> dict[str, npt.NDArray[Any]]
     for column in table.iter_columns():
         name, kind = column.name, column.dtype
         if name == "source" or (kind == polars.String and column.to_list() == names):
+            continue
+        if learnt is not None and name not in learnt.columns:
             continue
         if kind.is_nested() or kind.is_temporal() or kind in (polars.Binary, polars.Object):
             raise SourceDataError(
@@ -237,7 +256,7 @@ def _columns(table: polars.DataFrame, where: str) -> dict[str, npt.NDArray[Any]]
                 f"column {name!r} of {where} has not {need} for {which}. Fill these in, or drop the column."
             )
         many = values.n_unique()
-        if many == 1 or (many == len(values) > 2 and not numeric):
+        if learnt is None and (many == 1 or (many == len(values) > 2 and not numeric)):
             alike = "is the same for all sources" if many == 1 else "has a word of its own for each source"
             raise SourceDataError(f"column {name!r} of {where} {alike}, which tells nothing. Drop it.")
         found[name] = values.to_numpy() if numeric else values.to_numpy().astype(np.str_)

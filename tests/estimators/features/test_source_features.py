@@ -8,7 +8,9 @@ import polars as pl
 import pytest
 
 from freshopt.errors import SourceDataError
+from freshopt.estimators.features.feature_priors import Effects
 from freshopt.estimators.features.source_features import SourceFeatures, with_new_sources
+from freshopt.estimators.gamma_prior import GammaPrior
 from freshopt.logs.crawl_log import CrawlLog
 from tests.ground_truth.refusals import refused
 
@@ -99,7 +101,16 @@ def test_a_design_is_bounded_and_knows_what_it_has_not_seen() -> None:
     assert matrix[:, parts["kind"]].tolist() == [[1, 0], [1, 0], [0, 1], [0, 1], [0, 0], [1, 0]]
     effects = np.zeros(matrix.shape[1])
     effects[parts["kind"]] = [1.0, -1.0]
-    assert design.unseen(np.arange(6), effects, learners).tolist() == [0.0, 0.0, 0.0, 0.0, 1.0, 0.0]
+    learnt = Effects(design, 0.5, effects, {"kind": 1.0}, GammaPrior(2.0, 4.0))
+    level, variance = learnt.levels(found)
+    assert level.tolist() == [1.5, 1.5, -0.5, -0.5, 0.5, 1.5]
+    assert variance.tolist() == [0.0, 0.0, 0.0, 0.0, 1.0, 0.0]
+    # Of a gamma times a lognormal variable, drawn.
+    rng = np.random.default_rng(2)
+    drawn = rng.gamma(2.0, 0.25, 10**6) * np.exp(0.5 + rng.standard_normal(10**6))
+    mean, shape, _ = learnt.priors(level, variance)
+    assert mean[4] == pytest.approx(np.mean(drawn), rel=0.01)
+    assert shape[4] == pytest.approx(np.mean(drawn) ** 2 / np.var(drawn), rel=0.05)
 
 
 def test_new_sources_are_fetched_first_when_the_log_ends() -> None:
