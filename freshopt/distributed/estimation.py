@@ -50,13 +50,13 @@ FurtherColumns: TypeAlias = Callable[[Path, npt.NDArray[Any]], Mapping[str, Any]
 
 
 class Featured(NamedTuple):
-    """Where features of sources are, and the priors that those of the first files tell."""
+    """Features of sources, and the priors that the first files tell."""
 
     given: Path
     priors: FeaturePriors
 
     def of(self, file: Path, log: CrawlLog) -> tuple[CrawlLog, SourceFeatures]:
-        """Return a file's log, with new sources of its own table, and its features."""
+        """Return a file's log with new sources, and its features."""
         learnt = self.priors.table
         if not self.given.is_dir():
             return log, features_of_files(self.given, [file], [log.names], learnt)
@@ -124,7 +124,7 @@ class Learnt:
 
 
 def table_of(given: Path | None, file: Path) -> Path | None:
-    """Return a file's own table, of a folder of them, or that of all."""
+    """Return a file's own table, or that of all."""
     return given / file.name if given is not None and given.is_dir() else given
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -50,7 +51,8 @@ SPREADS = np.array([0.7, 1.0, 1.5, 2.5, 4.0, 7.0, 12.0])
 SHORT, PRECISE, MOST_STEPS = 0.03, 1e-8, 200
 
 
-class Effects(NamedTuple):
+@frozen_value(repr=False)
+class Effects:
     """What features tell of ln Δ.
 
     Its intercept `start`, the effect of `each` column of the design, the variance of those of `words` by
@@ -60,7 +62,7 @@ class Effects(NamedTuple):
     design: Design
     start: float
     each: Array
-    words: dict[str, float]
+    words: Mapping[str, float]
     residual: GammaPrior
 
     @classmethod
@@ -70,11 +72,11 @@ class Effects(NamedTuple):
 
     def bare(self) -> Effects:
         """Return it without the sources that it was learnt from."""
-        return self._replace(design=self.design._replace(features=NO_FEATURES))
+        return replace(self, design=replace(self.design, features=NO_FEATURES))
 
     def levels(self, table: SourceFeatures) -> tuple[Array, Array]:
-        """Return η of each source, and its variance by words that were not learnt."""
-        rows, design = np.arange(len(table.names)), self.design._replace(features=table)
+        """Return η of each source, and its variance by unknown words."""
+        rows, design = np.arange(len(table.names)), replace(self.design, features=table)
         variance = np.zeros(len(rows))
         for name, own in self.words.items():
             variance += np.where(design.codes(name, rows) < 0, own, 0.0)
@@ -213,7 +215,7 @@ class FeaturePriors:
 
 
 def priors_of(table: SourceFeatures, learnt: FeaturePriors) -> FeaturePriors:
-    """Return the priors of other sources, by effects that were learnt; those of the same stay."""
+    """Return the priors of sources, by effects that others taught."""
     effects, names = learnt.effects, learnt.table.names
     assert effects is not None, "priors of a log have effects"
     order = np.argsort(names)

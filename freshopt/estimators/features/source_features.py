@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -134,12 +134,13 @@ class SourceFeatures:
         return Design(self, {name: at for name, at in knots.items() if len(at) > 1}, words)
 
 
-class Design(NamedTuple):
+@frozen_value(repr=False)
+class Design:
     """Knots of the columns of numbers, and words with effects."""
 
     features: SourceFeatures
-    knots: dict[str, Array]
-    words: dict[str, npt.NDArray[Any]]
+    knots: Mapping[str, Array]
+    words: Mapping[str, npt.NDArray[Any]]
 
     def matrix(self, rows: IntArray) -> csc_array:
         """Return the design matrix of some sources."""
@@ -209,7 +210,7 @@ def with_new_sources(log: CrawlLog, new: npt.NDArray[Any]) -> CrawlLog:
 def _alike(
     learnt: SourceFeatures, columns: Mapping[str, npt.NDArray[Any]], where: str
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns that were learnt from other sources, of the same kinds."""
+    """Return the columns that others taught, of the same kinds."""
     for name, column in learnt.columns.items():
         if name not in columns or columns[name].dtype.kind != column.dtype.kind:
             kind = "numbers" if column.dtype.kind == "f" else "words"
