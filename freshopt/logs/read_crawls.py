@@ -50,7 +50,7 @@ from freshopt.logs.row_outcomes import (
     failed,
     row_outcomes,
 )
-from freshopt.logs.schema import CRAWLS, EVENT, SEEN_CRAWLS, require_columns, require_rows
+from freshopt.logs.schema import CRAWLS, EVENT, SEEN_CRAWLS, require_columns, require_log, require_rows
 from freshopt.logs.source_index import Codes
 from freshopt.logs.timestamps import Moments, Times
 from freshopt.numerics.arrays import Array, IntArray, labels_of
@@ -235,6 +235,8 @@ def _read_part(
             f"{cells.path} has all changes of its sources, and no crawls. Read it with "
             "freshopt.logs.read_history."
         )
+    if not columns:
+        require_log(cells.own, cells.present, cells.path)
     schema = SEEN_CRAWLS if set(SEEN) & set(cells.present) else CRAWLS
     remedy = partial(naming_line, path, columns)
     require_columns(cells.present, schema, cells.path, remedy, cells.own)

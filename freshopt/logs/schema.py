@@ -22,8 +22,9 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.logs.cells import Cells
+from freshopt.logs.file_kinds import Frame
 from freshopt.logs.log_files import log_frame
-from freshopt.logs.synonyms import guessed_of_table
+from freshopt.logs.synonyms import guessed, guessed_of_table
 from freshopt.logs.tables import UNIT
 from freshopt.numerics.arrays import Array
 from freshopt.units import check_time_unit, convert_time, duration_of, rate_of
@@ -62,6 +63,8 @@ class Schema(NamedTuple):
         What it has, in words, and what to do where a column is missing.
     access : bool
         Whether it may be an access log.
+    option : str
+        That takes it beside a log, by its name in Python.
     """
 
     title: str
@@ -74,13 +77,16 @@ class Schema(NamedTuple):
     has: str = ""
     remedy: str = "Rename or add the columns."
     access: bool = False
+    option: str = ""
 
 
 ANY = Schema("A table", key=None)
 # A table whose needed column an option names.
 NAMED = Schema("", key=None, remedy="Correct the name, or add the column.")
 LISTED = Schema("A list of sources", ("source",), key=None)
-IMPORTANCES = Schema("A table of importances", ("source", "importance"), amounts=("importance",))
+IMPORTANCES = Schema(
+    "A table of importances", ("source", "importance"), amounts=("importance",), option="importance"
+)
 HOSTS = Schema("A table of hosts", ("source", "host"))
 STARTS = Schema("A table of births", ("source", "start"), gaps=("start",))
 HOST_LIMITS = Schema(
@@ -88,13 +94,15 @@ HOST_LIMITS = Schema(
     ("host", "limit|min_interval"),
     key="host",
     rows="Add a host with its limit, or leave --host-limits out.",
+    option="host_limits",
 )
-GROUP_LIMITS = Schema("A table of limits", ("group", "at_most|at_least"), key="group")
+GROUP_LIMITS = Schema("A table of limits", ("group", "at_most|at_least"), key="group", option="nested_limits")
 SOURCE_LIMITS = Schema(
     "A table of limits",
     ("source", "min_interval|max_interval|min_rate|max_rate"),
     written=("min_rate", "max_rate"),
     rows="Add a row a source.",
+    option="limits",
 )
 COSTS = Schema("A table of costs", ("source", "cost"))
 REFRESH_COSTS = Schema("A table of costs", ("source", "refresh_cost"))
@@ -124,6 +132,9 @@ CRAWLS = Schema(
 )
 # What crawls saw has its time.
 SEEN_CRAWLS = CRAWLS._replace(needed=("source", "changed|hash|etag|status", "time"))
+_BESIDE_LOGS = (IMPORTANCES, HOST_LIMITS, SOURCE_LIMITS, GROUP_LIMITS)
+# Columns of what dbt writes.
+_OF_DBT = ("unique_id", "max_loaded_at")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -268,6 +279,28 @@ def require_columns(
         kind = f"{schema.title} has {has}. " if schema.title else ""
         own = list_offenders(map(repr, names or present))
         raise SourceDataError(f"{where} has no column {list_offenders(first)}; it has {own}. {kind}{told}")
+
+
+def require_log(names: Sequence[str], present: Collection[str], path: Path) -> None:
+    """Raise if columns are those of another kind of table.
+
+    Of those of a log some are `present`.
+    """
+    if {*_OF_DBT} <= {*names} and "changed" not in present:
+        raise SourceDataError(
+            f"{path} was written by dbt source freshness, and is no log. Make one of all such files: "
+            f"freshopt import dbt {path.parent} --out log.parquet."
+        )
+    for kind in () if {"time", "elapsed"} & {*present} else _BESIDE_LOGS:
+        needed = [each.split("|") for each in kind.needed]
+        guess = guessed(names, [name for each in needed for name in each], {})
+        found = {*guess.found.values(), *guess.several}
+        if all(found & {*each} for each in needed):
+            line = f"freshopt plan LOG --{kind.option.replace('_', '-')} {path}"
+            told = f"{kind.option}= in Python" if isinstance(path, Frame) else line
+            raise SourceDataError(
+                f"{path} is {kind.title[0].lower()}{kind.title[1:]}, and no log. Pass it beside one: {told}."
+            )
 
 
 def require_own(frame: Any, schema: Schema, where: Path | str) -> None:  # noqa: ANN401 - of any library

@@ -44,15 +44,19 @@ def require_room(problem: Problem) -> None:
             f"min_rate exceeds the change rate of signalled sources {where}. Lower min_rate: a "
             f"signalled source is refreshed at most once per change."
         )
-    needs = [
-        ("bandwidth", problem.bandwidth, total(problem.sources.refresh_cost * lower), int(np.argmax(lower)))
-    ]
+    name, group = problem.labels
+    needs = [(name, problem.bandwidth, total(problem.sources.refresh_cost * lower), int(np.argmax(lower)))]
     host_needs = problem.hosts.totals(problem.sources.refresh_cost * lower)
     for k in np.flatnonzero(host_needs > problem.hosts.limits * (1 + FEW_ULP)):
         members = np.flatnonzero(problem.hosts.codes == k)
         largest = int(members[np.argmax(lower[members])])
         needs.append(
-            (f"the limit of host {problem.hosts.names[k]!r}", problem.hosts.limits[k], host_needs[k], largest)
+            (
+                f"the limit of {group} {problem.hosts.names[k]!r}",
+                problem.hosts.limits[k],
+                host_needs[k],
+                largest,
+            )
         )
     for what, available, needed, largest in needs:
         if needed > available * (1 + FEW_ULP):

@@ -46,6 +46,7 @@ from freshopt.planning.policies import (
     REPLANNED,
     REPLANNED_WITH,
     WITH_SIGNALS,
+    has_phases,
     policies_in,
 )
 from freshopt.planning.policy_cost import Measurement, PolicyCost, mean_row, saving
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 
 # Said of objectives whose costs no change shows.
 EXPECTED = " Costs are those expected under the change rates that the whole log gives."
+UNTESTED = " They do not show what good phases of the week save: that is not tested."
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +324,7 @@ def hold_out(
     measured = tuple(
         tuple(policies_in(window, request, asked, every, own, statuses, learnt)) for window in windows
     )
+    expected = "" if learnt is None else EXPECTED + (UNTESTED if has_phases(log, request, asked[0]) else "")
     # A window in which nobody crawled has no plan of as many crawls.
     everywhere = set.intersection(*({one.policy for one in each} for each in measured))
     known = [[one for one in each if one.policy in everywhere] for each in measured]
@@ -342,7 +345,7 @@ def hold_out(
     return BackTest(
         tuple(rows),
         tuple(means),
-        verdict(_savings(groups, plans, every, log.time_unit, rules), rules) + (EXPECTED if learnt else ""),
+        verdict(_savings(groups, plans, every, log.time_unit, rules), rules) + expected,
         windows[0].begin,
         windows[-1].end,
         len(windows),

@@ -354,8 +354,7 @@ def prices_of_promises(
     for some in [*((each,) for each in promises), *([promises] if len(promises) > 1 else [])]:
         asked = replace(request, promise=some)
         least = reduce(np.maximum, promised_rates(asked, estimate.change_rate_, log, np.inf))
-        limits, sources = problem.host_limits or None, sources_of(estimate, log, asked)
-        alone = Problem(problem.objective, sources, LARGEST, limits, problem.constraints)
+        alone = problem.restated(sources_of(estimate, log, asked), LARGEST)
         text = some[0].text if len(some) == 1 else f"all {len(some)} promises"
         found.append(promise_price(text, least, alone, without))
     return tuple(found)

@@ -20,6 +20,7 @@ from freshopt.errors import ObjectiveError
 from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.fetches.conditional_fetches import changed_costs, rates_of_bandwidth
+from freshopt.modelling.phased_objective import why_no_phases
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.noisy_signals.pooled_signals import PooledSignals
@@ -155,6 +156,15 @@ def policies_in(
         return found
     following = [] if heard.signals is None else _with_signals(window, heard, sources, bandwidths, every)
     return found + _at_own_bandwidth(window, request, sources, log, statuses, nodes, following)
+
+
+def has_phases(log: CrawlLog, request: Wishes, bandwidth: float) -> bool:
+    """Return whether a plan of a log may have good phases of the week."""
+    if request.load_limit <= 1.0 or why_no_phases(request.objective):
+        return False
+    estimate, sources = estimated_sources(log, request)
+    problem = problem_of(request, sources, bandwidth)
+    return phased_problem(log, estimate, problem, request.load_limit) is not None
 
 
 def _phased(known: Known) -> Conduct | None:

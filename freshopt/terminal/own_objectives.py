@@ -39,6 +39,8 @@ class OwnObjective(NamedTuple):
         OwnObjective(module='mymodule', name='Mine', arguments=(2.0,), settings={'limit': [1, None]})
         """
         module, _, call = text.partition(":")
+        # The name of its file means it, too.
+        module = module.removesuffix(".py")
         node = guarded(lambda: ast.parse(call.strip(), mode="eval").body) if len(text) <= LONGEST else None
         own = node.func if isinstance(node, ast.Call) else node
         known = all(word.isidentifier() for word in module.split("."))

@@ -184,3 +184,33 @@ def test_unusable_json_lines(tmp_path: Path, text: str, words: list[str]) -> Non
 def test_rows_keep_their_names_after_some_are_left_out(tmp_path: Path) -> None:
     path = file_with(tmp_path / "log.csv", "source,time,hash\nb,5,x\na,3,\na,1,x\na,1,y\n")
     refused(r"row 4, line 5 of .*repeats the time of row 3, line 4", fo.read_log, path)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("source,min_interval,max_interval\na,1d,7d\n", ["a table of limits", "--limits "]),
+        ("URL,Min Rate\na,1/d\n", ["a table of limits", "--limits "]),
+        ("host,limit\na,400\n", ["a table of host limits", "--host-limits "]),
+        ("group,at_least\na,400\n", ["a table of limits", "--nested-limits "]),
+        ("page,weight\na,400\n", ["a table of importances", "--importance "]),
+    ],
+)
+def test_a_table_of_an_option_is_no_log(tmp_path: Path, table: str, words: list[str]) -> None:
+    path = file_with(tmp_path / "given.csv", table)
+    with refusing("no log", *words):
+        fo.read_log(path)
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_records_of_dbt_name_their_reader(tmp_path: Path, failed: bool) -> None:
+    done = {
+        "status": "pass",
+        "max_loaded_at": "2026-01-04T10:30:00Z",
+        "snapshotted_at": "2026-01-05T06:00:00Z",
+    }
+    results = [{"unique_id": "source.a", **done}]
+    results += [{"unique_id": "source.b", "status": "runtime error", "error": "no such table"}] * failed
+    file_with(tmp_path / "sources-1.json", json.dumps({"metadata": {}, "results": results}))
+    with refusing("dbt source freshness", f"freshopt import dbt {tmp_path}"):
+        fo.read_log(tmp_path)

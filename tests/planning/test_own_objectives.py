@@ -134,6 +134,14 @@ def test_good_phases_of_the_week_are_planned_for() -> None:
     assert plain.phases is None
 
 
+def test_a_back_test_says_that_it_leaves_good_phases_out() -> None:
+    office, even = (Cycle(g).log(RATES, 80, 1) for g in (OFFICE, np.ones(168)))
+    cases = [(office, Missed(), 2.0), (office, Missed(), 1.0), (office, Delay(), 2.0), (even, Missed(), 2.0)]
+    each = len(RATES) / 7.0
+    found = [fo.backtest(log, each, objective=own, splits=1, load_limit=most) for log, own, most in cases]
+    assert ["good phases" in one.verdict for one in found] == [True, False, False, False]
+
+
 def test_signals_of_a_log_are_for_named_objectives(log: fo.CrawlLog) -> None:
     heard = pl.DataFrame({"source": ["s0", "s1"], "time": [3.0, 4.0]})
     refused(

@@ -212,6 +212,27 @@ def test_the_cheapest_plan_and_a_freshness_go_with_promises() -> None:
     assert fresh.promises[0].extra == pytest.approx(fresh.problem.bandwidth - alone.problem.bandwidth)
 
 
+def test_limits_of_groups_go_with_promises() -> None:
+    log = log_of()
+    kind = [str(name).partition("/")[0] for name in log.names]
+    asked: dict[str, Any] = {"bandwidth": "15/day", "promise": "news/*: 95% younger than 20h", "draws": 0}
+    ways = [
+        fo.plan(log, constraints=[limit], **asked).promises[0]
+        for limit in (
+            fo.Nested([kind], at_most={"news": 8.0}),
+            fo.Budget({"news": 8.0}, by=kind, name="kind"),
+        )
+    ]
+    hosts = {"hosts": dict(zip(log.names.tolist(), kind, strict=True)), "host_limits": {"news": 8.0}}
+    assert present(ways[0].extra) > 0.0
+    for one in ways:
+        assert one.extra == pytest.approx(present(fo.plan(log, **asked, **hosts).promises[0].extra), rel=1e-6)
+    tight = fo.Budget({"news": 5.0}, by=kind, name="kind")
+    refused(
+        "the limit of kind 'news'", fo.plan, log, constraints=[tight], **asked, error=InfeasibleProblemError
+    )
+
+
 def test_a_plan_within_hours_fetches_in_no_blackout() -> None:
     log = log_of()
     words = "workdays 8-20; not Wed 12-13"

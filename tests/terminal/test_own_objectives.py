@@ -63,6 +63,7 @@ def test_a_plan_by_an_objective_of_ones_own(module: Run) -> None:
     assert rates == pytest.approx(np.cbrt(changes) / np.sum(np.cbrt(changes)), rel=SCALAR)
     assert facts["objective"] == "Delayed"
     assert facts["schedule_value"] is not None
+    assert OwnObjective.parsed("ownobjectives.py:Delayed") == OwnObjective.parsed("ownobjectives:Delayed")
     module("plan", "--config", "own/plan.toml", "--out", "again")
     assert pl.read_parquet("again/rates.parquet")["rate"].to_list() == rates.tolist()
     assert "report.html" in [one.name for one in Path("again").iterdir()]
