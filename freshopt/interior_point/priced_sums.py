@@ -12,10 +12,10 @@ sums.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
+from freshopt.autodiff.kinked_atoms import LEFT, RIGHT
 from freshopt.certificates.row_gap import RowGap
 from freshopt.interior_point.linear_pieces import curveless
 from freshopt.interior_point.solve_rows import RowAnswer
@@ -40,7 +40,7 @@ _ROUNDS = 4
 # Sources within their bounds are scaled by no more for the others, too.
 _LITTLE = 1e-4
 # Elasticities of demand; before two passes are known it is taken for that of a cost 1/ρ.
-_FIRST, _STEEP, _FLAT = -0.5, -1e9, -1e-3
+_FIRST, _STEEP, _FLAT = -0.5, -1e9, -1e-9
 # Uses so near a kink, relatively, are on it; prices so near each other are one.
 _ON, _EVEN = 1e-14, 1e-15
 # Logarithms of prices and uses that differ by less say nothing of an elasticity.
@@ -53,6 +53,8 @@ _NOTHING = 1e-290
 _LOOKED_AT = 2000
 # Where demand is 0 or infinite the price moves by this factor.
 _FAR = 1e3
+# Uses are moved by so much, relatively, from kinks.
+_ULP = 2.0 * float(np.finfo(np.float64).eps)
 
 
 def solve_priced(program: Program) -> RowAnswer | None:
@@ -80,20 +82,24 @@ def solve_priced(program: Program) -> RowAnswer | None:
 
 @dataclass(frozen=True)
 class _Demand:
-    """Demand of sums near their last pass.
+    """Demand of sums near a pass, between the least and the most of it.
 
-    It is log u = y + elasticity·(log p − x), p the price outside and their own.
+    It is a power of log(end/p), or of p where no price ends it, p the price outside and their own: log u = y
+    and its elasticity are right at log p = x.
     """
 
     costs: SumCosts
     x: Array
     y: Array
     elasticity: Array
+    end: Array
     outside: Array
+    least: Array
+    most: Array
 
     def take(self, index: IntArray | BoolArray) -> _Demand:
         """Return some of the sums."""
-        columns = (self.x, self.y, self.elasticity, self.outside)
+        columns = (self.x, self.y, self.elasticity, self.end, self.outside, self.least, self.most)
         return _Demand(self.costs.take(index), *(column[index] for column in columns))
 
     def excess(self, z: Array) -> Array:
@@ -103,14 +109,16 @@ class _Demand:
         return np.clip(self._log_price(z) - asked, -LARGEST, LARGEST)
 
     def meeting(self, near: Array) -> tuple[Array, Array]:
-        """Return uses, tried `near` a log, and own prices that meet demand."""
-        costs, z = self.costs, self.y.copy()
+        """Return uses, tried `near` a log, and prices that meet demand."""
+        costs = self.costs
+        least, most = costs.ends()
+        least = np.maximum(np.maximum(least, self.least), SMALLEST)
+        most = np.maximum(np.minimum(np.minimum(most, self.most), LARGEST), least)
+        z = np.clip(self.y, np.log(least), np.log(most))
         base = costs.slopes(np.exp(z), _ON)
         side = self._side(z, base)
         edge = np.log(np.maximum(0.0, self.outside + np.where(side > 0, base[1], base[0])))
-        least, most = costs.ends()
-        least, most = np.maximum(least, SMALLEST), np.minimum(most, LARGEST)
-        edge = np.clip(z + self.elasticity * (edge - self.x), np.log(least), np.log(most))
+        edge = np.clip(self._log_use(edge), np.log(least), np.log(most))
         low, high = np.minimum(z, edge), np.maximum(z, edge)
         for trial in (edge, near):
             some = np.flatnonzero(side)
@@ -129,10 +137,16 @@ class _Demand:
         for end in (least, most):
             used = np.where(np.abs(used - end) <= _ON * used, end, used)
         left, right = costs.slopes(used, _ON)
-        return used, np.clip(np.exp(self._log_price(z)) - self.outside, left, right)
+        return used, np.clip(np.exp(self._log_price(z)), self.outside + left, self.outside + right)
 
     def _log_price(self, z: Array) -> Array:
-        return self.x + (z - self.y) / self.elasticity
+        ahead, along = np.log(self.end) - self.x, (z - self.y) / self.elasticity
+        return self.x + np.where(np.isinf(ahead), along, -ahead * np.expm1(-along / ahead))
+
+    def _log_use(self, log_price: Array) -> Array:
+        ahead, along = np.log(self.end) - self.x, log_price - self.x
+        most = -ahead * np.log1p(-np.minimum(along / ahead, 1.0))
+        return self.y + self.elasticity * np.where(np.isinf(ahead), along, most)
 
     def _side(self, z: Array, slopes: tuple[Array, Array]) -> IntArray:
         """Return 1 where use is too little, −1 where too much."""
@@ -151,25 +165,61 @@ def _tree(program: Program) -> tuple[Sums, Sums | None] | None:
     """Return the groups and the whole, or None."""
     if not isinstance(program.numerics, UsageCosts):
         return None
-    sums = sums_of(program, int(np.argmax(program.numerics.usage)))
-    # What all sources share may bring a price below 0, which the search has none of.
-    rising = sums is None or sums[1] is None or bool(np.all(sums[1].costs.rises))
-    return sums if rising else None
+    return sums_of(program, int(np.argmax(program.numerics.usage)))
 
 
-class _Seen(NamedTuple):
-    """What the last passes have shown of all sums.
+class _Seen:
+    """What passes have shown of all sums: prices, uses, and slopes of costs there.
 
-    Those that are `lost` use nothing, or more than there is.
+    Its first rows are the prices up to which sums use all that there is, and from which on they use the
+    least.
     """
 
-    price: Array
-    used: Array
-    x: Array
-    y: Array
-    elasticity: Array
-    right: Array
-    lost: BoolArray
+    def __init__(self, costs: SumCosts, price: Array, used: Array) -> None:
+        self.price, self.used = price, used
+        self.left, self.right = np.stack([costs.slopes(own) for own in used], axis=1)
+
+    def add(self, *found: Array) -> None:
+        """Remember a pass."""
+        columns = (self.price, self.used, self.left, self.right)
+        rows = (np.vstack((column, new)) for column, new in zip(columns, found, strict=True))
+        self.price, self.used, self.left, self.right = rows
+
+    def sides(self, aside: Array) -> tuple[BoolArray, BoolArray]:
+        """Return which prices are too low, and too high, beside the one outside."""
+        cheap = self.price < (aside + self.left) * (1.0 - _EVEN)
+        return cheap, self.price > np.maximum(0.0, aside + self.right) * (1.0 + _EVEN) + _NOTHING
+
+    def bracket(self, aside: Array) -> tuple[Array, Array]:
+        """Return prices between which all meet: costs' slopes are on the other side of them."""
+        cheap, dear = self.sides(aside)
+        low = np.where(cheap, self.price, np.where(dear, aside + self.right, 0.0))
+        high = np.where(dear, self.price, np.where(cheap, aside + self.left, np.inf))
+        return np.max(low, axis=0, initial=0.0), np.min(high, axis=0)
+
+    def between(self, aside: Array) -> tuple[Array, Array]:
+        """Return the least and the most that sums use where all meet."""
+        cheap, dear = self.sides(aside)
+        least = np.max(np.where(cheap, 0.0, self.used), axis=0)
+        return least, np.min(np.where(dear, np.inf, self.used), axis=0)
+
+    def model(self, aside: Array) -> tuple[Array, ...]:
+        """Return log price, log use, elasticity and end by two passes that nearly meet."""
+        price, used, left, right = (own[2:] for own in (self.price, self.used, self.left, self.right))
+        x, y, every = np.log(price), np.log(used), np.arange(price.shape[1])
+        asked = np.clip(np.clip(price, aside + left, aside + right), _NOTHING, 1.0 / _NOTHING)
+        off = np.abs(x - np.log(asked))
+        off = np.where(np.isfinite(y), off, np.inf)
+        best = np.argmin(off, axis=0)
+        near, there = x[best, every], y[best, every]
+        off = np.where(np.abs(x - near) > _MOVED, off, np.inf)
+        other = np.argmin(off, axis=0)
+        found = (y[other, every] - there) / (x[other, every] - near)
+        # A single source's demand ends so.
+        end = np.where(self.used[1] > 0.0, np.inf, np.maximum(self.price[1], np.exp(near + _MOVED)))
+        first = np.minimum(_FIRST, 1.0 / (near - np.log(end)))
+        known = np.isfinite(off[other, every]) & (found <= 0.0)
+        return near, there, np.clip(np.where(known, found, first), _STEEP, _FLAT), end
 
 
 class _Search:
@@ -190,143 +240,150 @@ class _Search:
             self.per[self.group] = self.unit / self.coefficient
             self.top = whole.costs.take(np.zeros(1, dtype=np.int64))
         self.sources, self.lower, self.upper = sources, program.lower[:n], program.upper[:n]
-        self.capacity = self._used(self.upper)
-        self.near, self.usual, self.floor, self.ceiling = np.zeros(self.m + 1), 1.0, 0.0, np.inf
+        self.seen = _Seen(
+            self.costs,
+            self._first_and_last(),
+            np.stack([self._used(own) for own in (self.upper, self.lower)]),
+        )
+        self.near, self.usual, self.ceiling = np.zeros(self.m + 1), 1.0, np.inf
+        self.floor = 0.0 if self.top is None or bool(np.all(self.top.rises)) else -np.inf
+
+    def _first_and_last(self) -> Array:
+        """Return the prices up to which sums use all, and from which on the least."""
+        numerics, n = self.program.numerics, len(self.group)
+        assert isinstance(numerics, UsageCosts)
+        some, found = self.coefficient > 0.0, np.array([[np.inf], [-np.inf]]) * np.ones(self.m + 1)
+        ends = ((np.minimum, self.program.upper, LEFT), (np.maximum, self.program.lower, RIGHT))
+        for own, (least_or_most, at, side) in zip(found, ends, strict=True):
+            worth = numerics.marginal(at, side)[:n]
+            worth = np.where(np.isnan(worth), np.inf if side == RIGHT else -np.inf, worth)
+            least_or_most.at(own, self.group[some], (worth / self.coefficient)[some])
+        return found
 
     def run(self) -> RowAnswer | None:
         """Search until every price is a slope and the price outside."""
-        outside, own = self._start()
-        price, many = outside * self.per + own, self.m + 1
-        # Prices on either side, and the prices outside beyond which they are.
-        low, low_from, high, high_to = np.zeros(many), np.full(many, -np.inf), *np.full((2, many), np.inf)
-        last, free = (np.full(many, np.nan),) * 2, np.zeros(many, dtype=np.bool_)
-        elasticity, before = np.full(many, _FIRST), np.full(many, np.inf)
-        ends, idle = [np.full(len(self.group), np.nan)] * 2, np.bincount(self.group, minlength=many) == 0
-        gone = False
+        outside, price = self._start()
+        before, gone = np.full(self.m + 1, np.inf), False
+        idle = np.bincount(self.group, minlength=self.m + 1) == 0
         for k in range(_PASSES):
             price = np.maximum(price, _NOTHING)
             rates, used = self._demand(price)
-            left, right = self.costs.slopes(used)
-            x, y = np.log(price), np.log(used)
-            moved, found = np.abs(x - last[0]), (y - last[1]) / (x - last[0])
-            usable = np.isfinite(found) & (found < 0.0) & (moved + np.abs(y - last[1]) > _MOVED)
-            elasticity = np.where(usable, np.clip(found, _STEEP, _FLAT), elasticity)
-            known = np.isfinite(x) & np.isfinite(y)
-            last = np.where(known, x, last[0]), np.where(known, y, last[1])
-            # Sources may have all that there is for them, at a price of 0 that a utility would lower.
-            full = (price <= _NOTHING) & (outside * self.per + right <= 0.0)
-            lost = ~np.isfinite(y) | ~np.isfinite(last[1]) | full
-            seen = _Seen(price, used, *last, elasticity, right, lost)
-            # Together they are soon met; if not, the price outside waits for the groups.
-            together = k < _TOGETHER or self.top is None
-            bought, own = self._meet(seen, outside)
+            self.seen.add(price, used, *self.costs.slopes(used))
+            # Together they are soon met; if not, the price outside waits until it is known to be wrong.
+            aside = outside * self.per
+            together = self._narrow(outside, *self.seen.between(aside)) or k < _TOGETHER
+            bought, paid = self._meet(outside)
             if together:
                 # A model is not trusted far from where it is known.
                 least, most = (0.0 if gone else outside / _FAR), (outside or np.inf) * _FAR
-                bought, own, outside = self._balance(seen, outside, bought, own)
-                if not least <= outside <= most:
+                bought, paid, outside = self._balance(outside, bought, paid)
+                if not least <= outside <= most and self.floor >= 0.0:
                     gone, outside = gone or outside < least, float(np.clip(outside, least, most))
-                    bought, own = self._meet(seen, outside)
+                    bought, paid = self._meet(outside)
             aside = outside * self.per
-            inside = (aside + left <= price * (1.0 + _EVEN)) & (
-                price <= np.maximum(0.0, aside + right) * (1.0 + _EVEN) + _NOTHING
-            )
-            # A price outside that moves may leave what was beyond a bracket inside.
-            low, low_from = np.where(low_from < outside, (low, low_from), ((0.0,), (-np.inf,)))
-            high, high_to = np.where(high_to > outside, (high, high_to), ((np.inf,), (np.inf,)))
-            cheap, dear = ~inside & (price < aside + left), ~inside & (price > aside + right)
-            low, low_from = np.where(
-                cheap & (price > low), (price, (price - left) / self.per), (low, low_from)
-            )
-            high, high_to = np.where(
-                dear & (price < high), (price, (price - right) / self.per), (high, high_to)
-            )
-            for side, moved in enumerate((cheap, dear)):
-                ends[side] = np.where(moved[self.group], rates, ends[side])
+            low, high = self.seen.bracket(aside)
+            inside = ~np.any([side[-1] for side in self.seen.sides(aside)], axis=0)
             width = np.log(high) - np.log(low)
             # Where sources are at bounds use hardly tells the price, and where demand jumps the reverse.
-            off = np.maximum(np.abs(y - np.log(bought)), np.abs(x - np.log(aside + own)))
-            met = idle | inside | (off <= _NEAR) | (width <= _CLOSED)
+            x, y = np.log(price), np.log(used)
+            off = np.maximum(np.abs(y - np.log(bought)), np.abs(x - np.log(paid)))
+            closed = (width <= _CLOSED) & (np.abs(x - np.log(np.clip(price, low, high))) <= _CLOSED)
+            met = idle | inside | (off <= _NEAR) | closed
             if bool(np.all(met)):
                 before_met = outside
                 if not together:
-                    self._narrow(bought, outside)
-                    bought, own, outside = self._balance(seen, outside, bought, own)
-                if together or np.abs(np.log(outside) - np.log(before_met)) <= _NEAR or outside == before_met:
+                    self._narrow(outside, bought, bought)
+                    bought, paid, outside = self._balance(outside, bought, paid)
+                if together or abs(outside - before_met) <= _NEAR * abs(outside):
                     wanted = np.where(inside & (self.top is None), used, bought)
-                    return self._answer(rates, wanted, ends, own, outside)
-                price = outside * self.per + own
+                    return self._answer(rates, wanted, paid, outside)
+                price = paid
                 continue
-            # Where nothing is used the first unit's price may do; a bracket that shrinks slowly is halved.
-            following = aside + own
+            # A bracket that shrinks slowly is halved.
+            following = np.minimum(paid, np.maximum(price, low) * _FAR**2)
             slow = (k >= _PATIENT) & (width > 0.5 * before)
             before = np.where(slow, np.inf, width)
-            usable = (following > low) & (following < high) & ~np.isinf(y)
-            usable |= (used == 0.0) & ~slow & (following > 0.0)
+            usable = (following >= low) & (following <= high) & ~slow
             far = np.sqrt(np.maximum(low, high / _FAR**2)) * np.sqrt(np.minimum(high, low * _FAR**2))
-            price_below = np.where(price > 0.0, price, high) / _FAR
-            far = np.where(low == 0.0, price_below, np.where(np.isinf(high), price * _FAR, far))
-            # Where use is free at this price, all that costs nothing may be used.
-            gratis = (aside + right == 0.0) & ~free
-            free |= gratis
-            following = np.where(gratis, 0.0, np.where(usable, following, far))
-            price = np.where(met, price, following)
+            far = np.where(
+                low == 0.0, np.minimum(price, high) / _FAR, np.where(np.isinf(high), price * _FAR, far)
+            )
+            price = np.where(met, price, np.where(usable, following, far))
         return None
 
-    def _narrow(self, bought: Array, outside: float) -> None:
-        """Note whether the whole's price is above the one outside, or below."""
-        assert self.top is not None
-        left, right = self.top.slopes(np.array([np.sum(self.per * bought)]), _ON)
-        if outside < float(left[0]):
-            self.floor = max(self.floor, outside)
-        elif outside > float(right[0]):
-            self.ceiling = min(self.ceiling, outside)
-
-    def _balance(self, seen: _Seen, outside: float, bought: Array, own: Array) -> tuple[Array, Array, float]:
-        """Return uses, own prices and the price outside where models meet."""
+    def _narrow(self, outside: float, least: Array, most: Array) -> bool:
+        """Note what uses between two say of the whole's price; return whether it is another."""
         if self.top is None:
-            return bought, own, outside
+            return True
+        left = self.top.slopes(np.array([np.sum(self.per * least)]), _ON)[0]
+        right = self.top.slopes(np.array([np.sum(self.per * most)]), _ON)[1]
+        self.floor = max(self.floor, min(outside, float(left[0])))
+        self.ceiling = min(self.ceiling, max(outside, float(right[0])))
+        return not self.floor < outside < self.ceiling
+
+    def _balance(self, outside: float, bought: Array, paid: Array) -> tuple[Array, Array, float]:
+        """Return uses, prices and the one outside where models meet."""
+        if self.top is None:
+            return bought, paid, outside
         low, high, last, elasticity, nothing = self.floor, self.ceiling, (np.nan, np.nan), _FIRST, False
-        for _ in range(_TRIALS):
+        before = np.nan, np.nan
+        for trial in range(_TRIALS):
             used = np.array([np.sum(self.per * bought)])
             left, right = (float(side[0]) for side in self.top.slopes(used, _ON))
-            if left <= outside * (1.0 + _EVEN) and outside <= right * (1.0 + _EVEN):
+            even = _EVEN * abs(outside)
+            if left <= outside + even and outside - even <= right:
                 break
-            low, high = (outside, high) if outside < left else (low, outside)
-            if high <= low * (1.0 + _EVEN):
+            # Slopes of the whole's cost are on the other side.
+            low, high = (outside, min(high, right)) if outside < left else (max(low, left), outside)
+            if high - low <= _EVEN * abs(low):
                 break
             x, y, following = np.log(outside), float(np.log(used[0])), np.nan
             if np.isfinite(x) and np.isfinite(y):
                 found, last, self.usual = (y - last[1]) / (x - last[0]), (x, y), outside
                 elasticity = float(np.clip(found, _STEEP, _FLAT)) if np.isfinite(found) else elasticity
-                model = _Demand(self.top, *np.array([[x], [y], [elasticity], [0.0]]))
+                model = _Demand(
+                    self.top, *np.array([[x], [y], [elasticity], [np.inf], [0.0], [0.0], [np.inf]])
+                )
                 following = min(float(model.meeting(np.array([y]))[1][0]), outside * _FAR**2)
+            if low < 0.0:
+                short = outside - (left if outside < left else right)
+                slope = (short - before[1]) / (outside - before[0])
+                following, before = outside - short / slope if trial % 3 else np.nan, (outside, short)
             if following < _NOTHING and low == 0.0 and not nothing:
                 following, nothing = 0.0, True
             elif not low < following < high:
-                between = np.sqrt(low) * np.sqrt(high)
+                between = np.sqrt(abs(low)) * np.sqrt(abs(high))
                 following = between if low > 0.0 else min(high / _FAR, self.usual)
                 following = low * _FAR if np.isinf(high) and low > 0.0 else following
+                if low < 0.0:
+                    following = 0.0 if high > 0.0 else -between if high < 0.0 else low / _FAR
             outside = following
-            bought, own = self._meet(seen, outside)
-        return bought, own, outside
+            bought, paid = self._meet(outside)
+        return bought, paid, outside
 
-    def _meet(self, seen: _Seen, outside: float) -> tuple[Array, Array]:
-        """Return uses and own prices where groups meet their costs, as modelled."""
-        aside, lost = outside * self.per, seen.lost
-        x, y = np.where(lost, 0.0, (seen.x, seen.y))
-        used, own = _Demand(self.costs, x, y, seen.elasticity, aside).meeting(self.near)
-        # Once all sources are at their bounds, use rises no more.
-        full = used > self.capacity
-        used = np.where(full, self.capacity, used)
-        own = np.where(full, np.minimum(own, self.costs.slopes(used, _ON)[1]), own)
+    def _meet(self, outside: float) -> tuple[Array, Array]:
+        """Return uses and prices where groups meet their costs, as modelled."""
+        aside, seen = outside * self.per, self.seen
+        most, least = seen.used[:2]
+        used, price = _Demand(self.costs, *seen.model(aside), aside, least, most).meeting(self.near)
         self.near = np.log(used)
-        stays = (seen.used == 0.0) | (seen.price <= _NOTHING)
-        without = np.where(stays, seen.right, seen.price * _FAR)
-        return np.where(lost, seen.used, used), np.where(lost, without, own)
+        return self._at_ends(outside, used, price)
+
+    def _at_ends(self, outside: float, used: Array, price: Array) -> tuple[Array, Array]:
+        """Return uses and prices, of sums that use all or the least too."""
+        aside, seen = outside * self.per, self.seen
+        all_until, none_from = seen.price[:2]
+        # Any price from where nothing is used to that of the first unit.
+        least, most = np.maximum(none_from, aside + seen.left[1]), aside + seen.right[1]
+        none = (least <= most) & (least < np.inf)
+        used, price = np.where(none, seen.used[1], used), np.where(none, np.minimum(most, 2.0 * least), price)
+        least, most = aside + seen.left[0], np.minimum(all_until, aside + seen.right[0])
+        every = (least <= most) & ~none & np.isfinite(seen.used[0])
+        inner = np.maximum(least, np.where(most > 0.0, 0.5 * most, most))
+        return np.where(every, seen.used[0], used), np.where(every, inner, price)
 
     def _start(self) -> tuple[float, Array]:
-        """Return a price outside, and one for each sum beside it."""
+        """Return a price outside, and what sums pay."""
         looked = np.arange(0, len(self.group), max(1, len(self.group) // _LOOKED_AT))
         rates, share = self.program.typical[: len(self.group)], 1.0
         used = self._used(rates)
@@ -339,10 +396,18 @@ class _Search:
         if self.top is None:
             usable = (slope > 0.0) & np.isfinite(slope)
             other = float(np.median(slope[usable])) if bool(np.any(usable)) else guess
-            return 0.0, np.append(np.where(usable, slope, other)[:-1], 0.0)
-        of_whole = float(self.top.slopes(np.clip([np.sum(self.per * used)], *self.top.ends()))[1][0])
-        outside = of_whole if 0.0 < of_whole < np.inf else guess
-        return outside, np.where(np.isfinite(slope) & (outside * self.per + slope > 0.0), slope, 0.0)
+            outside, own = 0.0, np.append(np.where(usable, slope, other)[:-1], 0.0)
+        else:
+            of_whole = float(self.top.slopes(np.clip([np.sum(self.per * used)], *self.top.ends()))[1][0])
+            outside = of_whole if 0.0 < of_whole < np.inf else guess
+            own = np.where(np.isfinite(slope) & (outside * self.per + slope > 0.0), slope, 0.0)
+        # Beyond these prices passes show nothing.
+        first, last = self.seen.price[:2]
+        inwards = np.where(first > 0.0, np.cbrt(last / first), 2.0)
+        inwards = np.clip(np.where(np.isfinite(inwards), inwards, 2.0), 1.0, 2.0)
+        aside = outside * self.per
+        price = np.minimum(np.maximum(aside + own, inwards * first), last / inwards)
+        return outside, self._at_ends(outside, used, price)[1]
 
     def _demand(self, price: Array) -> tuple[Array, Array]:
         """Return best responses, and what each sum uses."""
@@ -356,21 +421,33 @@ class _Search:
         amounts = np.where(self.coefficient > 0.0, self.coefficient * rates, 0.0)
         return np.bincount(self.group, weights=amounts, minlength=self.m + 1).astype(np.float64)
 
-    def _answer(
-        self, rates: Array, wanted: Array, ends: list[Array], own: Array, outside: float
-    ) -> RowAnswer:
+    def _answer(self, rates: Array, wanted: Array, paid: Array, outside: float) -> RowAnswer:
         """Return the answer, its rates moved to the uses that are wanted."""
         used, group = self._used(rates), self.group
-        for short, end in zip((used < wanted, used > wanted), ends, strict=True):
+        jumps = ~(np.abs(wanted - used) <= 2.0 * _NEAR * wanted)
+        ends = self.seen.bracket(outside * self.per) if bool(np.any(jumps)) else ()
+        for price, short in zip(ends, (used < wanted, used > wanted), strict=False):
+            end = self._demand(np.clip(np.where(jumps, price, 1.0), _NOTHING, LARGEST))[0]
+            short = short & jumps
             away = self._used(end) - used
             share = np.clip((wanted - used) / away, 0.0, 1.0)
             share = np.where(short & np.isfinite(share), share, 0.0)[group]
             rates = np.where(share > 0.0, rates + share * (end - rates), rates)
         # Sources at bounds stay there, unless a limit is not met without them.
-        held, most = (rates <= self.lower) | (rates >= self.upper), self.costs.ends()[1]
+        held, most, own = (
+            (rates <= self.lower) | (rates >= self.upper),
+            self.costs.ends()[1],
+            paid - outside * self.per,
+        )
         fixed = self._used(np.where(held, rates, 0.0))
         for _ in range(_ROUNDS):
             used = self._used(rates)
+            # On a kink the gap is rounded relative to the dearer side: uses are on the cheaper one.
+            for costs, amount, part in self._levels(used, own, outside):
+                left, right = costs.slopes(amount, _ULP)
+                less = (left > part) | (np.isfinite(right) & (right - part > _FAR * (part - left)))
+                more = (right < part) | (np.isfinite(left) & (part - left > _FAR * (right - part)))
+                wanted = wanted * (1.0 + _ULP * (more.astype(np.float64) - less))
             inner, near = (wanted - fixed) / (used - fixed), np.abs(wanted / used - 1.0) <= 2.0 * _NEAR
             usable = np.abs(inner - 1.0) <= _LITTLE
             factor = np.where(near, np.where(usable, inner, np.fmin(1.0, most / used)), 1.0)
@@ -382,12 +459,16 @@ class _Search:
         used = self._used(rates)
         price = np.zeros(len(self.program.rows))
         every = np.concatenate((rates, np.empty(len(self.program) - len(rates))))
-        levels = [(self.costs, used, own)]
-        if self.top is not None:
-            levels.append((self.top, np.array([np.sum(self.per * used)]), np.array([outside])))
-        for costs, amount, paid in levels:
-            price[costs.row] = costs.multipliers(amount, paid, 2.0 * _NEAR)
+        for costs, amount, part in self._levels(used, own, outside):
+            price[costs.row] = costs.multipliers(amount, part, 2.0 * _NEAR)
             priced = costs.place >= 0
             every[len(rates) + costs.place[priced]] = costs.amounts(amount)[priced]
         slack = np.zeros(len(price))
         return RowAnswer(every, price, slack, 0.0, self.passes, self.passes, None, ())
+
+    def _levels(self, used: Array, own: Array, outside: float) -> list[tuple[SumCosts, Array, Array]]:
+        """Return costs of groups and of the whole, what they use and pay."""
+        groups = [(self.costs, used, own)]
+        if self.top is None:
+            return groups
+        return [*groups, (self.top, np.array([np.sum(self.per * used)]), np.array([outside]))]
