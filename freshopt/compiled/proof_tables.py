@@ -60,12 +60,17 @@ def mean_harmonic_loss(u: Array) -> Array:
     >>> round(float(mean_harmonic_loss(np.float64(1.0))), 9)
     0.428720158
     """
-    low, high = np.minimum(u, _FEW), np.maximum(u, _FEW)
-    series = np.zeros_like(low)
-    for k in range(_SERIES, 0, -1):
-        series = low * ((-1.0) ** (k + 1) / (math.factorial(k) * k * (k + 1)) + series)
-    closed = _exponential_integral(high) + np.log(high) + (EULER_GAMMA - 1.0) - np.expm1(-high) / high
-    return np.where(u < _FEW, series, closed)
+
+    def series(u: Array) -> Array:
+        value = np.zeros_like(u)
+        for k in range(_SERIES, 0, -1):
+            value = u * ((-1.0) ** (k + 1) / (math.factorial(k) * k * (k + 1)) + value)
+        return value
+
+    def closed(u: Array) -> Array:
+        return _exponential_integral(u) + np.log(u) + (EULER_GAMMA - 1.0) - np.expm1(-u) / u
+
+    return np.piecewise(u, [u < _FEW], [series, closed])
 
 
 def _exponential_integral(u: Array) -> Array:
@@ -102,10 +107,13 @@ def _log_mean_ratio(u: Array) -> Array:
 
 def _materials_ratio(u: Array) -> Array:
     # (1 − E₂(u))/u = (1 − e^{−u})/u + E₁(u), and log(1 + 1/u) of that, without cancellation on either side.
-    low, high = np.minimum(u, _FEW), np.maximum(u, _FEW)
-    few = 1.0 - EULER_GAMMA - (np.log1p(low) - mean_harmonic_loss(low))
-    many = log_excess(1.0 / high) + (_exponential_integral(high) - np.exp(-high) / high)
-    return np.where(u < _FEW, few, many) * (1.0 + u) ** 2
+    def few(u: Array) -> Array:
+        return 1.0 - EULER_GAMMA - (np.log1p(u) - mean_harmonic_loss(u))
+
+    def many(u: Array) -> Array:
+        return log_excess(1.0 / u) + (_exponential_integral(u) - np.exp(-u) / u)
+
+    return np.piecewise(u, [u < _FEW], [few, many]) * (1.0 + u) ** 2
 
 
 def _excess_ratio(v: Array) -> Array:
@@ -117,12 +125,18 @@ def exponential_integral_sum(u: Array) -> Array:
 
     SciPy, which takes long to load, is not needed.
     """
-    low, high = np.minimum(u, _FEW), np.maximum(u, _FEW)
-    term, series = np.ones_like(low), np.zeros_like(low)
-    for k in range(1, _SERIES + 1):
-        term = -term * low / k
-        series = series - term / k
-    return np.where(u < _FEW, series, _exponential_integral(high) + np.log(high) + EULER_GAMMA)
+
+    def series(u: Array) -> Array:
+        term, value = np.ones_like(u), np.zeros_like(u)
+        for k in range(1, _SERIES + 1):
+            term = -term * u / k
+            value = value - term / k
+        return value
+
+    def closed(u: Array) -> Array:
+        return _exponential_integral(u) + np.log(u) + EULER_GAMMA
+
+    return np.piecewise(u, [u < _FEW], [series, closed])
 
 
 # P(2, u)·((1 + u)/u)², (u − 1 + e^{−u})(2 + u)/u², (u²/2 − P(2, u))(3 + 2u)/u³, and what the mean harmonic

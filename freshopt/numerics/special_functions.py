@@ -141,8 +141,10 @@ def inverse_age_index(y: Array) -> Array:
     2.5
     """
     y = np.minimum(y, HUGE)
-    u = np.maximum(np.cbrt(3.0 * y), np.sqrt(2.0 * y))  # both lie below the root, one of them near it
-    for _ in range(2 * _NEWTON):
+    root = np.cbrt(3.0 * y)
+    # First terms of both ends, within a ninth of the root: errors of 9e-3, 5e-5, 2e-9, 2e-16 after each step.
+    u = np.where(y < 1.2, root * (1.0 + root / 8.0), np.sqrt(2.0 * y + 2.0))
+    for _ in range(_NEWTON):
         slope = np.where(u > 0.0, -u * np.expm1(-u), 1.0)
         u = u + (y - age_index(u)) / slope
     return u
