@@ -94,6 +94,7 @@ class RunOptions:
         help="Signals that sources may have changed: a file that grows, or the words of a program that "
         "prints them, lines such as source,time,kind.",
     )
+    no_promise: bool = own_option(False, help="End the promises that are kept.")
     once: bool = own_option(False, help="End when nothing more is due, instead of waiting.")
     duration: str | None = own_option(
         names=("--for",), metavar="TIME", help="End after this time, such as 8h."
@@ -109,6 +110,7 @@ class RunOptions:
 @wish_option("host_limits", SETTINGS)
 @wish_option("host_gap", SETTINGS)
 @wish_option("hours", SETTINGS)
+@wish_option("promise", SETTINGS, multiple=True)
 @rate_limits
 @wish_option("burst", SETTINGS)
 @options.live_objective
@@ -141,9 +143,15 @@ def run(
         listed = _named(_texts(history).tolist())
     if asked.signals_from is not None and command is None:
         raise click.UsageError("--signals-from goes with --command, whose fetches tell what signals say.")
-    settings = {name: value for name, value in wishes.items() if value is not None}
+    settings = {name: value for name, value in wishes.items() if value not in (None, ())}
     # Columns of one's own are kept, whatever the objective of this run.
-    refuse({**given_options(click.get_current_context()), "own objective": ""})
+    given = given_options(click.get_current_context())
+    heard = {} if asked.signals_from is None else {"signals": "--signals-from"}
+    refuse({**given, **heard, "own objective": ""})
+    if asked.no_promise:
+        if "promise" in settings:
+            raise click.UsageError("--no-promise stands in place of --promise. Leave one of them out.")
+        settings["promise"] = ""
     if listed is None and bounds != RateLimits():
         raise click.UsageError("Limits are of the sources that --sources lists, or --log has. Name it, too.")
     if listed is not None:

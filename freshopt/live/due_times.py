@@ -14,25 +14,57 @@
   `PATIENCE` gaps is taken to be down; while nothing else answers either, waits grow no longer. The rate of
   its tries is kept, and the next update plans with it as its largest rate, so that the others have what it
   leaves; the first success ends that at once.
+* Where a promise decides a rate (`freshopt.questions.promises`), the source comes before others that are due,
+  and all of its lateness is made up: its gaps are those of the rate in the mean. One with a larger rate does
+  so from the end of the gap that the promise allows.
+* A source with appointments is due by the next of them (`AppointmentsOnClock`). First and second of a host
+  have their places in a window one interval apart, so that hosts and all are asked evenly; the hand-out is
+  beside the bandwidth, of which so much is left out for it. What fails within a window is tried again an
+  eighth of it later, then ever later.
 * Under Poisson refreshes gaps are exponential, drawn from the source and the moment of its crawl; beside a
   max_rate they are the shortest gap and an exponential rest.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import struct
+from collections.abc import Sequence
+from functools import reduce
 from hashlib import blake2b
 
 import numpy as np
 
+from freshopt.estimators.week_clock import WEEK
+from freshopt.formatting import count
+from freshopt.live.database import IN_FORCE, Database, keep, kept
+from freshopt.live.settings import ROUNDING, PlannerSettings
+from freshopt.live.source_table import TOGETHER, SourceTable
+from freshopt.logs.clock import Clock
 from freshopt.numerics.arrays import Array, IntArray, total
+from freshopt.units import SECONDS
 
 # Multiples of it modulo 1 are the most evenly spread of all.
 GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 # Share of lateness that is made up at the next gap, and the share of a gap beyond which none is.
 MADE_UP, MOST = 0.9, 0.5
 _DRAWS = 2.0**64
+# Sources of promises, and from when on they come before others. Of appointments which promise it is, and the
+# place in windows; of others the gap that is allowed, NULL where it is that of the rate.
+PROMISED = (
+    "CREATE TABLE IF NOT EXISTS promised (source BIGINT PRIMARY KEY, opens DOUBLE PRECISION, "
+    "appointed INTEGER, place DOUBLE PRECISION, gap DOUBLE PRECISION)"
+)
+_OPEN = (
+    "UPDATE promised SET opens = gap + (SELECT last_crawl FROM source WHERE id = promised.source) "
+    "WHERE gap IS NOT NULL"
+)
+_APPOINTED = (
+    f"SELECT source.id, appointed, place, opens, last_crawl, {IN_FORCE}, max_rate, silent_since, next_due "
+    "FROM source JOIN promised ON promised.source = source.id "
+    "WHERE appointed IS NOT NULL AND active = 1 AND rate > 0"
+)
 # First retry, as a share of the gap: a try four times as early would gain a tenth of a gap.
 RETRY = 0.125
 # Gaps of silence after which a source is down: at the sixth retry, four gaps after its first failure.
@@ -40,6 +72,8 @@ PATIENCE = 3.0
 # Longest wait, in gaps, while nothing at all answers: then it is likely the crawler that has no network, and
 # nobody else could use the bandwidth.
 ALL_SILENT = 4.0
+# Relative excess of a rate over what a promise needs up to which the promise decides it.
+BOUND = 0.01
 
 
 def first_due(
@@ -81,6 +115,7 @@ def next_due(
     *,
     periodic: bool,
     shortest: float = 0.0,
+    made_up: float = MADE_UP,
 ) -> float | None:
     """Return when a source is due after a crawl; None for never.
 
@@ -97,10 +132,132 @@ def next_due(
     if not periodic:
         return crawled + shortest - math.log(drawn(number, crawled)) * (gap - shortest)
     late = 0.0 if due is None else min(max(crawled - due, 0.0), MOST * gap)
-    return crawled + max(gap - MADE_UP * late, shortest)
+    return crawled + max(gap - made_up * late, shortest)
 
 
 def drawn(number: int, moment: float) -> float:
     """Return a random number in (0, 1] of a source and moment."""
     digest = blake2b(struct.pack("<qd", number, moment), digest_size=8).digest()
     return (int.from_bytes(digest, "little") + 1) / _DRAWS
+
+
+def keep_promised(
+    database: Database,
+    settings: PlannerSettings,
+    clock: Clock,
+    table: SourceTable,
+    needs: Sequence[Array],
+    rate: Array,
+    now: float,
+    *,
+    whole: bool,
+) -> None:
+    """Keep which sources promises decide on, and when they are due, within a transaction.
+
+    `needs` are the least rates of promises; `table` is the whole of the sources, or has new ones.
+    """
+    moments = [each.appointments for each in settings.promise]
+    appointed = np.full(len(table), -1)
+    for k, need in enumerate(needs):
+        if moments[k] is not None:
+            appointed[need > 0.0] = k
+    least = reduce(np.maximum, needs)
+    rows = np.flatnonzero(least > 0.0)
+    # Gaps at random, or of open hours, are none that could be exceeded.
+    equal = settings.periodic and settings.hours is None
+    loose = (appointed < 0) & (rate > least * (1.0 + BOUND)) & equal
+    place = _places(table, appointed) if whole else (table.id * GOLDEN) % 1.0
+    if whole:
+        database.run("DELETE FROM promised")
+        keep(database, "short", str(np.count_nonzero(rate < least * (1.0 - ROUNDING))))
+    else:
+        database.run_many("DELETE FROM promised WHERE source = ?", [(each,) for each in table.id.tolist()])
+    given = [each[rows].tolist() for each in (table.id, appointed, place, loose, least)]
+    database.run_many(
+        "INSERT INTO promised (source, appointed, place, gap) VALUES (?, ?, ?, ?)",
+        [
+            (source, *((None, None) if which < 0 else (which, at)), 1.0 / need if free else None)
+            for source, which, at, free, need in zip(*given, strict=True)
+        ],
+    )
+    database.run(_OPEN)
+    if settings.has_appointments:
+        sums = database.rows(
+            "SELECT appointed, SUM(refresh_cost) FROM promised JOIN source ON source.id = promised.source "
+            "WHERE appointed IS NOT NULL AND active = 1 GROUP BY appointed"
+        )
+        many = [0 if each is None else len(each.moments) for each in moments]
+        used = math.fsum(many[which] * cost for which, cost in sums) * SECONDS[settings.time_unit] / WEEK
+        keep(database, "appointed", repr(used))
+        keep_appointments(database, settings, clock, now)
+
+
+def keep_gaps(database: Database, sources: Sequence[int]) -> None:
+    """Have crawled sources come first when a promised gap is over."""
+    database.run_many(f"{_OPEN} AND source = ?", [(source,) for source in sources])
+
+
+def _places(table: SourceTable, appointed: IntArray) -> Array:
+    """Return where in windows sources have their places, each host's and all evenly."""
+    hosts = {host: k for k, host in enumerate(dict.fromkeys(table.host.tolist()))}
+    code = np.array([hosts[host] for host in table.host.tolist()], dtype=np.int64)
+    group = (appointed + 1) * len(hosts) + code
+    order = np.argsort(group, kind="stable")
+    many = np.bincount(group)
+    first = np.cumsum(many) - many
+    place = np.empty(len(table))
+    place[order] = np.arange(len(order)) - first[group[order]]
+    return np.asarray((place + (group * GOLDEN) % 1.0) / many[group])
+
+
+def keep_appointments(
+    database: Database,
+    settings: PlannerSettings,
+    clock: Clock,
+    now: float | None = None,
+    sources: Sequence[int] | None = None,
+    *,
+    failed: bool = False,
+) -> None:
+    """Have sources be due by their appointments, within a transaction.
+
+    Some, after a crawl, or after one that `failed` now; or all.
+    """
+    rows = [] if sources is not None else database.rows(f"{_APPOINTED} ORDER BY source.id")
+    for begin in range(0, len(sources or ()), TOGETHER):
+        some = (sources or ())[begin : begin + TOGETHER]
+        rows += database.rows(f"{_APPOINTED} AND source.id IN ({', '.join('?' * len(some))})", some)
+    if not rows:
+        return
+    found = np.array(rows, dtype=np.float64).T
+    number, which, place, before, last, rate, most, since, due = found
+    moment = last if now is None else np.full(len(last), now)
+    crawled = np.where(np.isnan(last), moment, last)
+    silent, shortest = ~np.isnan(since), np.nan_to_num(1.0 / most)
+    new_due, opens = due.copy(), before.copy()
+    for k, given in enumerate(settings.appointments_on(clock)):
+        own = which == k
+        if given is None or not np.any(own):
+            continue
+        known = (each[own] for each in (place, rate, crawled, moment, shortest))
+        regular, slot, begins, ends = given.due(number[own].astype(np.int64), *known)
+        # A source that was never crawled, or that fails, has a time of its own, but for its appointments.
+        at, wait = moment[own], np.fmax(since[own], begins)
+        tried = at + np.maximum(at - wait, RETRY * (ends - begins)) if failed else due[own]
+        inside = (begins <= at) & silent[own]
+        other = np.fmin(due[own], np.where(inside, tried, slot))
+        new_due[own] = np.where(silent[own] | np.isnan(last[own]), other, regular)
+        opens[own] = begins
+    moved = np.flatnonzero((new_due != due) | (opens != before))
+    listed = [each[moved].tolist() for each in (new_due, opens, number.astype(np.int64))]
+    database.run_many("UPDATE source SET next_due = ? WHERE id = ?", zip(listed[0], listed[2], strict=True))
+    database.run_many(
+        "UPDATE promised SET opens = ? WHERE source = ?", zip(listed[1], listed[2], strict=True)
+    )
+
+
+def promises_in_words(database: Database) -> tuple[str, ...]:
+    """Return what promises need and cost, and how many are not kept."""
+    told, short = json.loads(kept(database, "promises") or "[]"), int(kept(database, "short") or 0)
+    less = f"{count(short, 'source')} fetched less than promised, as limits and failures leave no more"
+    return (*told, less) if told and short else tuple(told)

@@ -15,6 +15,9 @@ are up to half as long again, at random, so that crawls keep no beat. Rates keep
 signals bring crawls forward, many may come at once, and a host then takes turns at its limit, with as much
 at once as the limit leaves in the time `burst` (the generic cell rate algorithm).
 
+Sources whose rates promises decide come first. Of appointments one hand-out each, since its window opened, is
+beside the bandwidth, of which their mean is left out for others: windows need more in a short time.
+
 Outside of `hours` nothing is handed out, and within them the bandwidth of the whole week.
 
 Cost: one pass over what is due in an index, some 0.1 µs a source, and two statements for each handed out.
@@ -42,21 +45,28 @@ FREE = (
     "next_due <= ? AND (lease_until IS NULL OR lease_until <= ?) "
     f"AND (handed_out IS NULL OR max_rate IS NULL OR {_RESTED} <= ?)"
 )
-_CHOICE = "SELECT id, name, next_due, refresh_cost, last_crawl, content, host FROM source WHERE {where} "
+# Whether the hand-out is that of an appointment, and a source of a promise.
+_BESIDE = "place IS NOT NULL AND (handed_out IS NULL OR handed_out < opens)"
+_KEPT = f"CASE WHEN {_BESIDE} AND opens <= ? THEN 1 ELSE 0 END"
+_FIRST = f"CASE WHEN {_KEPT} = 1 THEN 0 WHEN opens IS NULL OR opens <= ? THEN 1 ELSE 2 END"
+_CHOICE = (
+    "SELECT id, name, next_due, refresh_cost, last_crawl, content, host, {kept} FROM {table} WHERE {where} "
+    "{order} LIMIT ?"
+)
 # The largest share by which a gap is exceeded comes first.
-_ORDER = f"ORDER BY (? - next_due) * ({IN_FORCE}) DESC, id"
+_ORDER = f"(? - next_due) * ({IN_FORCE}) DESC, id"
 # Of each host that is free, one.
 _TURN = (
     f"{FREE} AND (host IS NULL OR id IN (SELECT id FROM (SELECT id, ROW_NUMBER() OVER (PARTITION BY host "
-    f"{_ORDER}) AS place FROM source WHERE {FREE} AND host IS NOT NULL AND host NOT IN "
-    "(SELECT host FROM host_turn WHERE free_at > ?)) AS turns WHERE place = 1))"
+    f"{{order}}) AS place FROM {{table}} WHERE {FREE} AND host IS NOT NULL AND host NOT IN "
+    "(SELECT host FROM host_turn WHERE free_at > ?)) AS turns WHERE turns.place = 1))"
 )
 # Of each host that is slowed, one; of others that rest, none.
 _RESTING = "SELECT host FROM host_turn WHERE free_at > ?"
 _PACED = (
     f"{FREE} AND (host IS NULL OR (host NOT IN ({_RESTING}) AND host NOT IN ({PACED})) OR id IN (SELECT id "
-    f"FROM (SELECT id, ROW_NUMBER() OVER (PARTITION BY host {_ORDER}) AS place FROM source WHERE {FREE} AND "
-    f"host IN ({PACED}) AND host NOT IN ({_RESTING})) AS turns WHERE place = 1))"
+    f"FROM (SELECT id, ROW_NUMBER() OVER (PARTITION BY host {{order}}) AS place FROM {{table}} WHERE {FREE} "
+    f"AND host IN ({PACED}) AND host NOT IN ({_RESTING})) AS turns WHERE turns.place = 1))"
 )
 
 
@@ -146,22 +156,26 @@ def hand_out(
         return []
     before = read_bucket(database) or Bucket(0.0, now)
     bucket = before.at(now, settings.hand_out_rate, settings.burst)
-    if bucket.tokens < 0.0 or limit == 0:
+    if (bucket.tokens < 0.0 and not settings.has_appointments) or limit == 0:
         return []
     many = 2**62 if limit is None else limit
-    free: tuple[float, ...] = (now, now, now)
-    where, turning, paced = FREE, takes_turns(database, settings), keeps_paces(database)
+    turning, paced = takes_turns(database, settings), keeps_paces(database)
     day = convert_time(1.0, "day", settings.time_unit)
-    if turning:
-        where, free = _TURN, (*free, now, *free, now)
-    elif paced:
-        where, free = _PACED, (*free, now, now, *free, now)
-    rows = database.rows(f"{_CHOICE.format(where=where)}{_ORDER} LIMIT ?", (*free, now, many))
+    words = {"table": "source", "kept": "0", "order": f"ORDER BY {_ORDER}"}
+    if settings.promise:
+        joined = "source LEFT JOIN promised ON promised.source = source.id"
+        first = f"CASE WHEN promised.source IS NULL THEN 2 ELSE {_FIRST} END"
+        words = {"table": joined, "kept": _KEPT, "order": f"ORDER BY {first}, {_ORDER}"}
+    where = _TURN if turning else _PACED if paced else FREE
+    sql = _CHOICE.format(**words, where=where.format(**words))
+    # All that is asked is whether moments are over.
+    rows = database.rows(sql, [*[now] * (sql.count("?") - 1), many])
     used, until, visits, leased, turns = 0.0, now + settings.lease, [], [], []
-    for number, name, due, cost, last, content, host in rows:
-        if bucket.tokens < used:
-            break
-        used += cost
+    for number, name, due, cost, last, content, host, appointed in rows:
+        if not appointed:
+            if bucket.tokens < used:
+                break
+            used += cost
         leased.append((until, now, number))
         gap = settings.host_gap
         if host is not None and paced:
@@ -206,9 +220,13 @@ def hand_back(database: Database, settings: PlannerSettings, names: list[str]) -
     returned = 0.0
     many = 0
     for name in names:
+        # What an appointment was given is not of this bandwidth.
+        cost = "refresh_cost"
+        if settings.has_appointments:
+            beside = "SELECT source FROM promised WHERE place IS NOT NULL AND opens <= handed_out"
+            cost = f"CASE WHEN id IN ({beside}) THEN 0 ELSE refresh_cost END"
         rows = database.rows(
-            "SELECT id, refresh_cost FROM source WHERE name = ? AND lease_until IS NOT NULL",
-            (name,),
+            f"SELECT id, {cost} FROM source WHERE name = ? AND lease_until IS NOT NULL", (name,)
         )
         for number, cost in rows:
             # The hand-out before this one was a shortest gap earlier at least.
@@ -244,6 +262,13 @@ def next_hand_out(
         bucket = bucket.at(now, settings.hand_out_rate, settings.burst)
         filled = now + max(0.0, -bucket.tokens / settings.hand_out_rate)
     found, hours = max(float(rows[0][0]), filled), None if clock is None else settings.hours_on(clock)
+    if settings.has_appointments:
+        # Those of appointments wait for no bandwidth.
+        latest = f"CASE WHEN opens > {latest} THEN opens ELSE {latest} END"
+        joined = f"{joined} JOIN promised ON promised.source = source.id"
+        still = f"{_BESIDE} AND next_due IS NOT NULL"
+        ((soonest,),) = database.rows(f"SELECT MIN({latest}) FROM source {joined} WHERE {still}")
+        found = found if soonest is None else min(found, float(soonest))
     return found if hours is None else hours.following(found)
 
 

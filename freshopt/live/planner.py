@@ -262,10 +262,9 @@ class Planner(PlannerKnowledge):
             limit = as_whole(limit, "limit", 0, 2**53)
         with self._lock:
             clock, moment = self._state.now(now)
-            settings = self._state.settings(burst)
-            self._plan.bring_up_to_date(settings, moment)
+            self._plan.bring_up_to_date(self._state.settings(), moment)
             with self._database.transaction():
-                return hand_out(self._database, settings, clock, moment, limit)
+                return hand_out(self._database, self._state.settings(burst), clock, moment, limit)
 
     def observed(
         self,

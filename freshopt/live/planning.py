@@ -6,6 +6,7 @@ processes record meanwhile stays: a new rate rescales the due time that a row ha
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 
@@ -13,14 +14,24 @@ import numpy as np
 
 from freshopt.estimators.features.feature_priors import FeaturePriors
 from freshopt.live.database import IN_FORCE, Database, keep, kept, new_revision
-from freshopt.live.due_times import first_due
+from freshopt.live.due_times import first_due, keep_promised
 from freshopt.live.evidence import Evidence
 from freshopt.live.featured import features_in, keep_priors, kept_priors, learnt_priors
 from freshopt.live.pace import forget_recovered, paces_at
-from freshopt.live.rates import MOVED, InForce, NewRates, best_response, problem_of, updated_rates
+from freshopt.live.rates import (
+    MOVED,
+    InForce,
+    NewRates,
+    best_response,
+    prices_of_promises,
+    problem_of,
+    promised_of,
+    updated_rates,
+)
 from freshopt.live.settings import PlannerSettings
 from freshopt.live.signals import LearntSignals, in_force, keep_kinds, keep_rules, learnt_signals
 from freshopt.live.source_table import SourceTable, columns_in
+from freshopt.logs.clock import Clock
 from freshopt.noisy_signals.with_signals import follows_signals, with_signals
 from freshopt.numerics.arrays import IntArray, total
 
@@ -93,6 +104,10 @@ class LivePlan:
         if found.record.solves > record.solves:
             found = replace(found, record=replace(found.record, observations=many))
         self._put_in_force(self._table, found, settings, now, learnt, (featured, words))
+        if settings.promise and found.record.solves > record.solves:
+            prices = prices_of_promises(self._table, found.change_rate, settings)
+            with database.transaction():
+                keep(database, "promises", json.dumps([each.facts()["sentence"] for each in prices]))
         self._table = replace(self._table, change_rate=found.change_rate, planned_rate=found.rate)
 
     def record(self) -> InForce:
@@ -165,6 +180,7 @@ class LivePlan:
                 going.append((change_rate, rate, now, now, now, rate, first, number))
             else:
                 stopped.append((change_rate, number))
+        needs = promised_of(table, found.change_rate, settings)
         with self._database.transaction():
             self._database.run_many(_UPDATE, going)
             self._database.run_many(_STOP, stopped)
@@ -176,6 +192,10 @@ class LivePlan:
                 keep_kinds(self._database, learnt.model)
             if learnt is not None or follows_signals(settings.objective):
                 keep_rules(self._database, table, settings, found.change_rate, found.rate)
+            if settings.promise:
+                clock = Clock.from_text(kept(self._database, "clock") or settings.time_unit)
+                own = (self._database, settings, clock, table, needs, found.rate)
+                keep_promised(*own, now, whole=table is self._table)
             if len(rows):
                 new_revision(self._database)
                 if kept(self._database, "revision") == str(int(self._revision or 0) + 1):

@@ -16,6 +16,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import reduce
 
 import numpy as np
 
@@ -30,7 +31,8 @@ from freshopt.live.source_table import SourceTable
 from freshopt.logs.clock import Clock
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, BoolArray, IntArray, total
+from freshopt.numerics.arrays import LARGEST, Array, BoolArray, IntArray, total
+from freshopt.questions.promises import Promise, PromisePrice, promise_prices
 from freshopt.solving import solve
 
 # Estimates and rates that moved by a smaller share stay as they are: the loss is of second order, below 1e-4
@@ -149,13 +151,15 @@ def updated_rates(
     problem = problem_of(table, change_rate, evidence.crawls(table.id) > 1, settings)
     price, hosts, solves = record.price, dict(record.host_prices or {}), record.solves
     down = np.isfinite(table.tried_rate)
+    # A rate that hardly moved stays, but not below what is promised.
+    least = problem.lower if settings.promise else 0.0
     if not full and price is not None:
         response = best_response(problem, price, hosts)
         rate = np.where(again & _moved(table.rate, response), response, table.rate)
         rate = np.minimum(rate, problem.upper)
         if not uses_bandwidth(problem, rate):
             price, hosts, rate = _priced(problem, price, table.rate)
-        rate = within_limits(problem, rate, down)
+        rate = within_limits(problem, np.maximum(rate, least), down)
         known_prices = {host: hosts.get(host, 0.0) for host in problem.hosts.names}
         proof = certify(problem, rate, price, known_prices or None)
         if proof.relative_gap > settings.gap_limit:
@@ -164,7 +168,7 @@ def updated_rates(
         planned = record.planned
     else:
         price, hosts, rate = _priced(problem, price, table.rate)
-        rate = within_limits(problem, rate, down)
+        rate = within_limits(problem, np.maximum(rate, least), down)
         planned, solves = now, solves + 1
     # What is tried as often as silence allows keeps the rate that it has again with its first success.
     rate = np.where(rate >= table.tried_rate, np.fmax(table.planned_rate, rate), rate)
@@ -280,6 +284,8 @@ def problem_of(
     """
     limits = limits_of(table, settings)
     table = _within_paces(table, settings, limits)
+    if settings.promise:
+        table = _with_promises(table, change_rate, settings, limits)
     lower = least_rates(table, known, settings, limits, among)
     if least is not None:
         lower = np.minimum(lower, np.maximum(least, np.minimum(table.min_rate, table.most)))
@@ -325,6 +331,49 @@ def _within_paces(table: SourceTable, settings: PlannerSettings, limits: Mapping
         if need > limits[host]:
             least = np.where(here, least * (limits[host] / need), least)
     return table if least is table.min_rate else replace(table, min_rate=least)
+
+
+def promised_of(table: SourceTable, change_rate: Array, settings: PlannerSettings) -> list[Array]:
+    """Return the least rates of each promise."""
+    given = settings.objective.refresh, settings.hours, settings.time_unit
+    kept = settings.kept_promises()
+    return [each.least_rates(table.name, change_rate, None, *given) for each in kept]
+
+
+def prices_of_promises(
+    table: SourceTable, change_rate: Array, settings: PlannerSettings
+) -> tuple[PromisePrice, ...]:
+    """Return what promises cost beside the rates that are best without them."""
+    every, free = np.ones(len(table), dtype=np.bool_), replace(settings, promise=(), explore=0.0)
+
+    def alone(some: tuple[Promise, ...]) -> tuple[Array, Problem]:
+        asked = replace(free, promise=some, bandwidth=LARGEST)
+        least = reduce(np.maximum, promised_of(table, change_rate, asked))
+        return least, problem_of(table, change_rate, every, asked)
+
+    without = solve(problem_of(table, change_rate, every, free), tolerance=TOLERANCE)
+    return promise_prices(settings.promise, alone, without)
+
+
+def _with_promises(
+    table: SourceTable, change_rate: Array, settings: PlannerSettings, limits: Mapping[str, float]
+) -> SourceTable:
+    """Return the sources, least rates raised to promises as limits allow.
+
+    Where promises need more than what min_rate leaves of a limit, all have the same share of what they add.
+    """
+    cost, own = table.refresh_cost, np.minimum(table.min_rate, table.most)
+    need = np.minimum(reduce(np.maximum, promised_of(table, change_rate, settings)), table.most)
+    more = np.maximum(need - own, 0.0)
+    place = {host: k for k, host in enumerate(limits)}
+    code = np.array([place.get(host, len(limits)) for host in table.host.tolist()], dtype=np.int64)
+    each = np.append([*limits.values()], np.inf)
+    for group, limit in ((code, each), (np.zeros_like(code), np.array([settings.bandwidth]))):
+        room = np.maximum(limit - np.bincount(group, cost * own, len(limit)), 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            part = room / np.bincount(group, cost * more, len(limit))
+        more = more * np.fmin(part, 1.0)[group]
+    return replace(table, min_rate=own + more)
 
 
 def least_rates(

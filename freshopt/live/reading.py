@@ -16,6 +16,7 @@ from freshopt.certificates.solution import Answer, Solution
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.errors import SourceDataError
 from freshopt.live.database import IN_FORCE, Database
+from freshopt.live.due_times import promises_in_words
 from freshopt.live.featured import features_in_words
 from freshopt.live.hand_out import FREE, latest_now, next_hand_out, read_bucket
 from freshopt.live.planning import LivePlan
@@ -241,6 +242,7 @@ def status_of(
         slowed=len(record.host_paces or {}),
         signals=signals_in_words(database),
         features=features_in_words(database),
+        promises=promises_in_words(database) if settings.promise else (),
     )
 
 
@@ -259,7 +261,9 @@ def _freshness(table: SourceTable, settings: PlannerSettings) -> tuple[float, di
     every = np.ones(len(table), dtype=np.bool_)
     own = replace(settings, objective=BinaryFreshness(settings.objective.refresh), explore=0.0)
     free = replace(table, min_rate=np.zeros(len(table)))
-    problem = problem_of(free, table.change_rate, every, replace(own, host_limits={}, host_gap=0.0))
+    problem = problem_of(
+        free, table.change_rate, every, replace(own, host_limits={}, host_gap=0.0, promise=())
+    )
     bounded = problem_of(table, table.change_rate, every, own)
     if problem.numerics is None:
         return math.nan, {}

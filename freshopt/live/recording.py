@@ -18,7 +18,7 @@ import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders, shown
 from freshopt.live.database import Database, new_revision
-from freshopt.live.due_times import is_down, next_due, retry_wait
+from freshopt.live.due_times import MADE_UP, is_down, keep_appointments, keep_gaps, next_due, retry_wait
 from freshopt.live.hand_out import latest_now
 from freshopt.live.planning import plan_early
 from freshopt.live.settings import PlannerSettings
@@ -35,6 +35,7 @@ _SOURCE = (
     "id, active, rate, max_rate, next_due, last_crawl, host, silent_since, tried_rate, "
     "(SELECT COUNT(*) FROM planner WHERE key = 'signals')"
 )
+_OF_PROMISES = "(SELECT COUNT(*) FROM promised WHERE promised.source = source.id)"
 _UPDATE = (
     "UPDATE source SET last_crawl = ?, next_due = ?, content = CASE WHEN ? = 1 THEN NULL ELSE content END, "
     "lease_until = NULL, silent_since = NULL, tried_rate = NULL WHERE id = ?"
@@ -66,6 +67,7 @@ class _Known:
     since: float | None
     tried: float | None
     hears: int
+    promised: int = 0
     moved: bool = False
     other: int = 0
     before: float = -math.inf
@@ -75,7 +77,9 @@ class _Known:
         if self.last is not None and time <= self.last:
             return
         planned = self.due if hours is None or self.due is None else time - hours.span(self.due, time)
-        due = next_due(self.number, self.rate, planned, time, periodic=periodic, shortest=self.shortest)
+        # Gaps that promises decide are those of the rate in the mean.
+        own = {"shortest": self.shortest, "made_up": 1.0 if self.promised else MADE_UP}
+        due = next_due(self.number, self.rate, planned, time, periodic=periodic, **own)
         if hours is not None and due is not None:
             due = max(hours.later(time, due - time), hours.following(time + self.shortest))
         if not self.moved and self.last is not None:
@@ -99,7 +103,7 @@ def record(
     """Record observations, within a transaction; return how many were new."""
     times = [time for time, *_ in outcomes]
     _require_past(database, clock, names, times, settings)
-    known = _known(database, names)
+    known = _known(database, names, settings)
     missing = list(dict.fromkeys(repr(name) for name in names if name not in known))
     if missing:
         raise SourceDataError(
@@ -120,6 +124,10 @@ def record(
     for each in known.values():
         if each.moved and each.hears:
             follow_rules(database, each.number)
+    if settings.promise:
+        promised = [each.number for each in known.values() if each.moved and each.promised]
+        keep_gaps(database, promised)
+        keep_appointments(database, settings, clock, sources=promised)
     back = [each for each in known.values() if each.moved and each.tried is not None]
     if back:
         _wake(database, back)
@@ -130,7 +138,7 @@ def record(
 
 def put_off(database: Database, clock: Clock, name: str, time: float, settings: PlannerSettings) -> None:
     """End a failed crawl's lease, and wait, within a transaction."""
-    known = _known(database, [name]).get(name)
+    known = _known(database, [name], settings).get(name)
     if known is None:
         raise SourceDataError(f"there is no source {name!r}. Add it first.")
     if known.last is not None and time <= known.last:
@@ -144,11 +152,11 @@ def put_off(database: Database, clock: Clock, name: str, time: float, settings: 
     ((latest,),) = database.rows("SELECT MAX(last_crawl) FROM source") if down else ((None,),)
     wait = retry_wait(since, known.rate, time, all_silent=down and (latest is None or latest <= since))
     due = time + max(wait, known.shortest)
-    if not down:
-        database.run(_FAIL, (due, since, known.tried, known.number))
-        return
-    database.run(_FAIL, (due, since, 1.0 / wait, known.number))
-    new_revision(database)
+    database.run(_FAIL, (due, since, 1.0 / wait if down else known.tried, known.number))
+    if known.promised:
+        keep_appointments(database, settings, clock, time, [known.number], failed=True)
+    if down:
+        new_revision(database)
 
 
 def _wake(database: Database, back: Sequence[_Known]) -> None:
@@ -223,10 +231,11 @@ def date_of(clock: Clock, last_modified: Any) -> float | None:  # noqa: ANN401
     return None if found is None else clock.number(found[0], "last_modified")
 
 
-def _known(database: Database, names: Sequence[str]) -> dict[str, _Known]:
+def _known(database: Database, names: Sequence[str], settings: PlannerSettings) -> dict[str, _Known]:
     """Return the sources of these names that there are."""
+    own = f"{_SOURCE}, {_OF_PROMISES}" if settings.promise else _SOURCE
     if len(names) == 1:
-        sql = f"SELECT {_SOURCE} FROM source WHERE name = ?"
+        sql = f"SELECT {own} FROM source WHERE name = ?"
         rows = database.rows(sql, (names[0],))
         return {names[0]: _Known(*rows[0])} if rows else {}
     found: dict[str, _Known] = {}
@@ -234,7 +243,7 @@ def _known(database: Database, names: Sequence[str]) -> dict[str, _Known]:
     for begin in range(0, len(unique), TOGETHER):
         part = unique[begin : begin + TOGETHER]
         marks = ", ".join("?" * len(part))
-        sql = f"SELECT name, {_SOURCE} FROM source WHERE name IN ({marks}) ORDER BY id"
+        sql = f"SELECT name, {own} FROM source WHERE name IN ({marks}) ORDER BY id"
         found.update({name: _Known(*row) for name, *row in database.rows(sql, part)})
     return found
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypedDict
+
+import numpy as np
 
 from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offenders
 from freshopt.logs import clock as clock_of
@@ -22,9 +24,14 @@ from freshopt.numerics.arrays import as_number
 from freshopt.planning.request import Clock, as_is, limits_of, objective_from, objective_record
 from freshopt.planning.wishes import Wish, wish, wishes_of
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
+from freshopt.questions.promises import PROMISE_HELP, Promise, promised_rates, promises_of
+from freshopt.scheduling.appointments import AppointmentsOnClock
 from freshopt.scheduling.host_gap import JITTER
 from freshopt.scheduling.hours import HOURS_HELP, Hours, HoursOnClock
 from freshopt.units import SECONDS, Time, check_time_unit, convert_time, duration_of, gap_of, rate_of
+
+# Share of the bandwidth that is left for others at least; that it is met but for rounding.
+ROUNDING = 1e-9
 
 
 class PlannerWishes(TypedDict, total=False):
@@ -41,6 +48,7 @@ class PlannerWishes(TypedDict, total=False):
     host_gap: Time | None
     explore: float | None
     hours: Any
+    promise: Any
     source_columns: Any
     features: Any
     time_unit: str | None
@@ -71,6 +79,10 @@ def _share(name: str, given: float, _clock: CrawlLog | Clock) -> float:
     if isinstance(given, bool) or not 0.0 <= share <= 1.0:
         raise SourceDataError(f"{name} is {given!r}. {remedy}")
     return share
+
+
+def _promises(name: str, given: Any, clock: CrawlLog | Clock) -> tuple[Promise, ...]:  # noqa: ANN401 - words
+    return () if given == "" else promises_of(name, given, clock)
 
 
 def _limits(_name: str, given: Mapping[str, float | str], clock: CrawlLog | Clock) -> dict[str, float]:
@@ -132,6 +144,13 @@ class PlannerSettings:
     hours: Hours | None = wish(
         None, Hours.read, usual="", metavar="WORDS", help=f"{HOURS_HELP} It is kept; '' ends it."
     )
+    promise: tuple[Promise, ...] = wish(
+        (),
+        _promises,
+        usual=(),
+        metavar="WORDS",
+        help=f"{PROMISE_HELP} Kept, until another run says others.",
+    )
     host_limits: Mapping[str, float] = wish(
         None,
         _limits,
@@ -142,6 +161,8 @@ class PlannerSettings:
     )
     # Hand-outs per time unit of hosts whose answers ask for fewer; they are not kept with the settings.
     host_paces: Mapping[str, float] = field(default_factory=dict)
+    # Bandwidth of appointments, which are handed out beside all others; it is kept with these.
+    appointed: float = 0.0
 
     @property
     def periodic(self) -> bool:
@@ -155,8 +176,23 @@ class PlannerSettings:
 
     @property
     def hand_out_rate(self) -> float:
-        """Bandwidth while fetches are allowed."""
-        return self.bandwidth if self.hours is None else self.bandwidth / self.hours.share
+        """Bandwidth while fetches are allowed, but for appointments."""
+        rate = max(self.bandwidth - self.appointed, ROUNDING * self.bandwidth)
+        return rate if self.hours is None else rate / self.hours.share
+
+    @property
+    def has_appointments(self) -> bool:
+        """Whether a promise is of moments."""
+        return any(each.appointments for each in self.promise)
+
+    def kept_promises(self) -> Iterator[Promise]:
+        """Yield promises as rates keep them.
+
+        Who asks what is due may be late by a burst: what holds always is due so much before it is late.
+        """
+        for each in self.promise:
+            always = each.share == 1.0 and each.appointments is None
+            yield replace(each, age=each.age - min(self.burst, 0.5 * each.age)) if always else each
 
     @property
     def in_open_hours(self) -> PlannerSettings:
@@ -165,6 +201,17 @@ class PlannerSettings:
             return self
         limits = {host: limit * self.hours.share for host, limit in self.host_limits.items()}
         return replace(self, host_limits=limits)
+
+    def appointments_on(self, clock: clock_of.Clock) -> list[AppointmentsOnClock | None]:
+        """Return the appointments of each promise on a planner's clock."""
+        if clock.origin is None:
+            raise SourceDataError(
+                "promises at moments are of the clock, and this planner counts numbers. Pass dates."
+            )
+        unit = SECONDS[clock.unit]
+        given = clock.origin.timestamp(), unit, unit * self.burst
+        moments = [each.appointments for each in self.promise]
+        return [None if each is None else AppointmentsOnClock(each, *given) for each in moments]
 
     def hours_on(self, clock: clock_of.Clock) -> HoursOnClock | None:
         """Return the hours on a planner's clock of dates, if any."""
@@ -179,9 +226,12 @@ class PlannerSettings:
         own = {key: getattr(self, key) for key in ("time_unit", *SETTINGS)}
         own |= {"host_limits": dict(self.host_limits), "objective": objective_record(self.objective)}
         own["hours"] = None if self.hours is None else self.hours.words
+        own["promise"] = [each.text for each in self.promise]
         return json.dumps(own)
 
 
+# Settings that are kept as they were written.
+IN_WORDS = ("hours", "promise")
 # Of a planner, by name; its objective is kept in words of its own.
 SETTINGS = {name: one for name, one in wishes_of(PlannerSettings).items() if name != "objective"}
 
@@ -217,13 +267,17 @@ def settings_from(text: str | None, given: Mapping[str, Any], place: str) -> Pla
     own: dict[str, Any] = {}
     for key, one in SETTINGS.items():
         own[key] = one.read(key, told[key], Clock(unit)) if key in told else kept.get(key)
-        if key == "hours" and isinstance(own[key], str):
+        if key in IN_WORDS and key not in told and own[key] is not None:
             own[key] = one.read(key, own[key], Clock(unit))
         if own[key] is None:
             own[key] = one.read(key, one.usual, Clock(unit))
     if text is None and "update" not in told:
         # An update costs little beside a re-solve: 24 of them, hourly ones between daily re-solves.
         own["update"] = own["replan"] / 24.0
+    # What no source could have is refused at once.
+    kind = objective.refresh, own["hours"], unit
+    for each in own["promise"]:
+        promised_rates([replace(each, who=None)], np.array([""]), np.ones(1), None, math.inf, kind)
     return PlannerSettings(time_unit=unit, objective=objective, **own)
 
 

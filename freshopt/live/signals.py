@@ -89,6 +89,15 @@ def hears(database: Database) -> bool:
     return kept(database, "signals") is not None
 
 
+def refuse_signals(database: Database) -> None:
+    """Raise if a planner that is to keep promises was told signals."""
+    if hears(database):
+        raise SourceDataError(
+            "promise does not go with signals, and this planner was told some. Leave it out, or begin "
+            "another planner."
+        )
+
+
 def record_signal(
     database: Database, clock: Clock, name: str, time: float, kind: str | None, settings: PlannerSettings
 ) -> bool:
@@ -97,6 +106,11 @@ def record_signal(
     word = UNNAMED if kind is None else kind
     if not isinstance(word, str) or not word or len(word) > LONGEST or "\0" in word:
         raise SourceDataError(f"kind is {shown(kind)}. Pass a short text, such as 'sitemap'.")
+    if settings.promise:
+        raise SourceDataError(
+            "signals do not go with the promises of this planner. Leave them out, or end the promises: "
+            'Planner(..., promise=""), or --no-promise.'
+        )
     if settings.half_life < np.inf:
         raise SourceDataError(
             f"half_life is {settings.half_life:g} {settings.time_unit}s, and with signals all crawls count "

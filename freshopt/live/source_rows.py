@@ -15,10 +15,12 @@ import numpy as np
 from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders, shown
 from freshopt.live.database import Database, new_revision
 from freshopt.live.settings import PlannerSettings
-from freshopt.live.source_table import require_values
+from freshopt.live.source_table import SourceTable, require_values
 from freshopt.logs.tables import frame_columns
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, label_array, shape_of
+from freshopt.questions.promises import promised_rates
+from freshopt.scheduling.appointments import Appointed
 from freshopt.units import SECONDS, rate_of
 
 # What a source is unless told; None is without limit.
@@ -105,7 +107,9 @@ def add_rows(database: Database, columns: Mapping[str, list[Any]], settings: Pla
     require_values(database, columns["name"])
     # Sources without a least rate need no room, and a pass over all is not cheap.
     lowered = "min_rate" in columns and not any(columns["min_rate"])
-    if not lowered and ("min_rate" in columns or "refresh_cost" in columns or "host" in columns):
+    if settings.promise or (
+        not lowered and ("min_rate" in columns or "refresh_cost" in columns or "host" in columns)
+    ):
         require_room(database, settings)
     new_revision(database)
 
@@ -131,12 +135,15 @@ def require_room(database: Database, settings: PlannerSettings) -> None:
         "SELECT host, SUM(refresh_cost * min_rate), MIN(refresh_cost) FROM source WHERE active = 1 "
         "GROUP BY host HAVING SUM(min_rate) > 0"
     )
+    why = "min_rate"
+    if settings.promise:
+        used, why = _with_promises(SourceTable.read(database), settings), "min_rate and promises"
     need = math.fsum(each for _, each, _ in used)
     unit = settings.time_unit
     if need > settings.bandwidth * (1.0 + ROUNDING):
         raise InfeasibleProblemError(
-            f"the sources' min_rate need {need:.6g} refreshes per {unit} but bandwidth is "
-            f"{settings.bandwidth:.6g}. Raise the bandwidth or lower min_rate."
+            f"the sources' {why} need {need:.6g} refreshes per {unit} but bandwidth is "
+            f"{settings.bandwidth:.6g}. Raise the bandwidth or lower {why}."
         )
     for host, each, cheapest in used:
         limit = settings.host_limits.get(host, math.inf)
@@ -146,9 +153,30 @@ def require_room(database: Database, settings: PlannerSettings) -> None:
                 ("limit is", "Raise the limit") if limit <= turns else ("gap leaves", "Shorten the gap")
             )
             raise InfeasibleProblemError(
-                f"min_rate of the sources of host {host!r} need {each:.6g} refreshes per {unit} but its "
-                f"{what} {min(limit, turns):.6g}. {remedy} or lower min_rate."
+                f"{why} of the sources of host {host!r} need {each:.6g} refreshes per {unit} but its "
+                f"{what} {min(limit, turns):.6g}. {remedy} or lower {why}."
             )
+
+
+def _with_promises(table: SourceTable, settings: PlannerSettings) -> list[tuple[str | None, float, float]]:
+    """Return what least rates of hosts use, with promises, and their cheapest refresh.
+
+    What is promised of missed changes depends on rates that are learnt; plans keep it as far as they can.
+    """
+    known = [each for each in settings.kept_promises() if not each.behind]
+    given = settings.objective.refresh, settings.hours, settings.time_unit
+    needs = promised_rates(known, table.name, np.ones(len(table)), None, table.max_rate, given)
+    for promise, need in zip(known, needs, strict=True):
+        if promise.appointments is not None:
+            rows = np.flatnonzero(need)
+            kept = Appointed(promise.appointments, rows, promise.attempts(np.ones(len(rows))))
+            kept.check(table.max_rate[rows], settings.time_unit, f"promise {shown(promise.text)}")
+    use = table.refresh_cost * np.max([table.min_rate, *needs], axis=0)
+    found: dict[str | None, tuple[float, float]] = {}
+    for host, each, cost in zip(table.host.tolist(), use.tolist(), table.refresh_cost.tolist(), strict=True):
+        before, cheapest = found.get(host, (0.0, math.inf))
+        found[host] = before + each, min(cheapest, cost)
+    return [(host, *values) for host, values in found.items()]
 
 
 def check_name(name: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,11 +14,13 @@ import numpy as np
 
 from freshopt.errors import SourceDataError, expect, shown
 from freshopt.live.database import Database, keep, kept, new_revision, require_schema
+from freshopt.live.due_times import PROMISED
 from freshopt.live.featured import told_features
 from freshopt.live.hand_out import keep_bucket, read_bucket
 from freshopt.live.postgres_store import PostgresStore
 from freshopt.live.rates import InForce
 from freshopt.live.settings import PlannerSettings, settings_from, with_burst
+from freshopt.live.signals import refuse_signals
 from freshopt.live.source_rows import require_room
 from freshopt.live.source_table import keep_columns, require_values, told_columns
 from freshopt.live.sqlite_store import SqliteStore
@@ -61,6 +64,8 @@ class PlannerState:
             given = {"objective": self._objective}
             self._settings = text, settings_from(text, given, self.database.place)
         found = self._settings[1]
+        if found.has_appointments:
+            found = replace(found, appointed=float(kept(self.database, "appointed") or 0.0))
         return found if burst is None else with_burst(found, burst)
 
     def known_clock(self) -> Clock | None:
@@ -116,6 +121,14 @@ class PlannerState:
             settings = settings_from(text, given, database.place)
             if settings.to_text() == text and not new:
                 return
+            if settings.promise:
+                database.run(PROMISED)
+                refuse_signals(database)
+            if settings.promise or (text is not None and json.loads(text).get("promise")):
+                # None are kept until they are planned for.
+                database.run("DELETE FROM promised")
+                keep(database, "appointed", "0.0")
+                keep(database, "promises", "[]")
             require_room(database, settings)
             keep(database, "settings", settings.to_text())
             # What is in force was planned for other settings: the next hand-out plans anew.

@@ -75,6 +75,8 @@ class PlannerStatus:
         What signals tell, in words; empty without any.
     features : str
         What features tell of change rates, in words; empty without any.
+    promises : tuple of str
+        What each promise needs and costs, as of the last full re-solve, and last how many sources get less.
     """
 
     place: str
@@ -113,6 +115,7 @@ class PlannerStatus:
     slowed: int = 0
     signals: str = ""
     features: str = ""
+    promises: tuple[str, ...] = ()
 
     def rows(self) -> list[tuple[str, str]]:
         """Return labelled rows, as the repr has them."""
@@ -154,6 +157,7 @@ class PlannerStatus:
             ),
             *([("signals", self.signals)] if self.signals else []),
             *([("features", self.features)] if self.features else []),
+            *(("" if k else "promised", words) for k, words in enumerate(self.promises)),
             *proof,
             (
                 "re-solved",

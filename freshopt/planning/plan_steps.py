@@ -56,8 +56,10 @@ from freshopt.planning.wishes import Wishes
 from freshopt.questions.bandwidth_for import BandwidthFor
 from freshopt.questions.learnt_changes import with_learnt_changes
 from freshopt.questions.promises import (
+    Promise,
     PromisePrice,
-    promise_price,
+    promise_prices,
+    promised_rates,
     rates_for_gaps,
     with_appointments,
 )
@@ -122,7 +124,7 @@ def sources_of(estimate: Estimator, log: CrawlLog, request: Wishes) -> Sources:
     lower, upper = request.min_rate, request.max_rate
     bounds = (lower, upper) if request.limits is None else request.limits.around(log.names, lower, upper)
     least, most = open_bounds(request, bounds[0], bounds[1], log.time_unit)
-    promised = promised_rates(request, estimate.change_rate_, log, most)
+    promised = least_promised(request, estimate.change_rate_, log, most)
     made = Sources(
         estimate.change_rate_,
         by_source(request.importance),
@@ -146,31 +148,17 @@ def has_appointments(request: Wishes) -> bool:
     return any(promise.appointments for promise in request.promise or ())
 
 
-def promised_rates(request: Wishes, change_rate: Array, log: CrawlLog, most: Array | float) -> list[Array]:
+def least_promised(request: Wishes, change_rate: Array, log: CrawlLog, most: Array | float) -> list[Array]:
     """Return each promise's least rates, of attempts, up to the largest."""
-    success = None if request.success is None else np.asarray(request.success(log.names), dtype=np.float64)
-    # What is retried at once succeeds at its rate, and takes more attempts.
-    once, tried = (success, None) if request.retry_at_once else (None, success)
-    given, found = (method_refresh(request), request.hours, log.time_unit), []
     for promise in request.promise or ():
-        found.append(
-            promise.least_rates(log.names, change_rate, tried, *given) / (1.0 if once is None else once)
-        )
-        over = np.flatnonzero(found[-1] > most)
-        if len(over):
-            raise InfeasibleProblemError(
-                f"promise {promise.text!r} needs more than the largest rate of "
-                f"{list_offenders(map(repr, log.names[over].tolist()))}. "
-                "Promise less, or shorten the least interval."
-            )
-    if has_appointments(request) and len(found) > 1:
-        twice = np.flatnonzero(np.sum(np.array(found) > 0.0, axis=0) > 1)
-        if len(twice):
-            raise SourceDataError(
-                f"several promises are of {list_offenders(map(repr, log.names[twice].tolist()))}, and one of "
-                "them is of moments. Give one for each source, with moments such as 7:00, 13:00."
-            )
-    return found
+        promise.require_sources(log.names)
+    success = None if request.success is None else np.asarray(request.success(log.names), dtype=np.float64)
+    given = method_refresh(request), request.hours, log.time_unit
+    # What is retried at once succeeds at its rate, and takes more attempts.
+    if request.retry_at_once and success is not None:
+        found = promised_rates(request.promise or (), log.names, change_rate, None, most * success, given)
+        return [each / success for each in found]
+    return promised_rates(request.promise or (), log.names, change_rate, success, most, given)
 
 
 def open_bounds(request: Wishes, least: Array | float, most: Array | float, unit: str) -> tuple[Any, Any]:
@@ -349,15 +337,14 @@ def prices_of_promises(
     """Return what each promise costs, and all of several together."""
     bare = replace(request, promise=None)
     problem, *_ = problem_asked(bare, sources_of(estimate, log, bare), log if crawled else None)
-    without, found = solve_with_kinks(problem, TOLERANCE, PROVED), []
-    promises = request.promise or ()
-    for some in [*((each,) for each in promises), *([promises] if len(promises) > 1 else [])]:
+
+    def alone(some: tuple[Promise, ...]) -> tuple[Array, Problem]:
         asked = replace(request, promise=some)
-        least = reduce(np.maximum, promised_rates(asked, estimate.change_rate_, log, np.inf))
-        alone = problem.restated(sources_of(estimate, log, asked), LARGEST)
-        text = some[0].text if len(some) == 1 else f"all {len(some)} promises"
-        found.append(promise_price(text, least, alone, without))
-    return tuple(found)
+        least = reduce(np.maximum, least_promised(asked, estimate.change_rate_, log, np.inf))
+        return least, problem.restated(sources_of(estimate, log, asked), LARGEST)
+
+    without = solve_with_kinks(problem, TOLERANCE, PROVED)
+    return promise_prices(request.promise or (), alone, without)
 
 
 def schedule_value_of(times: Schedule, solution: Solution, log: CrawlLog) -> float:

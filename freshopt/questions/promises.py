@@ -105,17 +105,19 @@ class Promise:
     appointments: Appointments | None = None
 
     def of(self, names: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Return which sources it is of; raise if of none."""
+        """Return which sources it is of."""
         if self.who is None:
             return np.ones(len(names), dtype=np.bool_)
-        found = np.array([fnmatchcase(str(name), self.who) for name in names.tolist()], dtype=np.bool_)
-        if not found.any():
+        return np.array([fnmatchcase(str(name), self.who) for name in names.tolist()], dtype=np.bool_)
+
+    def require_sources(self, names: npt.NDArray[Any]) -> None:
+        """Raise if it is of none."""
+        if not self.of(names).any():
             few = list_offenders([repr(name) for name in names[:3].tolist()])
             raise SourceDataError(
                 f"promise {shown(self.text)}: no source is called {shown(self.who)}; some are {few}. "
                 "Correct the pattern, in which * is any text."
             )
-        return found
 
     def attempts(self, chance: Array) -> IntArray:
         """Return how many attempts before a moment keep the share."""
@@ -157,6 +159,38 @@ class Promise:
         except InfeasibleProblemError as error:
             raise InfeasibleProblemError(f"{what} {error}") from None
         return found
+
+
+def promised_rates(
+    promises: Iterable[Promise],
+    names: npt.NDArray[Any],
+    change_rate: Array,
+    success: Array | None,
+    most: Array | float,
+    given: tuple[Refresh, Hours | None, str],
+) -> list[Array]:
+    """Return each promise's least rates, up to the largest.
+
+    `given` are refreshes, hours and time unit.
+    """
+    found, moments = [], False
+    for promise in promises:
+        found.append(promise.least_rates(names, change_rate, success, *given))
+        moments = moments or promise.appointments is not None
+        over = np.flatnonzero(found[-1] > most)
+        if len(over):
+            raise InfeasibleProblemError(
+                f"promise {promise.text!r} needs more than the largest rate of "
+                f"{list_offenders(map(repr, names[over].tolist()))}. "
+                "Promise less, or shorten the least interval."
+            )
+    twice = np.flatnonzero(np.sum(np.array(found) > 0.0, axis=0) > 1) if moments and len(found) > 1 else ()
+    if len(twice):
+        raise SourceDataError(
+            f"several promises are of {list_offenders(map(repr, names[twice].tolist()))}, and one of "
+            "them is of moments. Give one for each source, with moments such as 7:00, 13:00."
+        )
+    return found
 
 
 def rates_for_gaps(longest: Array, hours: Hours, unit: str) -> Array:
@@ -332,6 +366,22 @@ class PromisePrice(NamedTuple):
         needs = f"{rate_text(self.needs, self.time_unit, 'fetch')} at least"
         sentence = f"“{self.text}”: {needs} for {count(self.sources, 'source')}; {self.price}"
         return {**self._asdict(), "price": self.price, "sentence": sentence}
+
+
+def promise_prices(
+    promises: tuple[Promise, ...],
+    alone: Callable[[tuple[Promise, ...]], tuple[Array, Problem]],
+    without: Solution,
+) -> tuple[PromisePrice, ...]:
+    """Return what each promise costs, and all of several together.
+
+    `alone` has the least rates of some, and the problem without a bandwidth whose bounds they are.
+    """
+    found = []
+    for some in [*((each,) for each in promises), *([promises] if len(promises) > 1 else [])]:
+        text = some[0].text if len(some) == 1 else f"all {len(some)} promises"
+        found.append(promise_price(text, *alone(some), without))
+    return tuple(found)
 
 
 def promise_price(text: str, least: Array, problem: Problem, without: Solution) -> PromisePrice:

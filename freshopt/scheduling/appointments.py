@@ -8,6 +8,11 @@ What a rate allows beyond its appointments lies between them. A gap of length L 
 intervals L/(1 + e), and their cost is convex: the longest of them is as short as it can be (`spare_fetches`).
 Week by week the e are rounded so that their sums stay within one of the exact ones.
 
+A planner that learns makes no schedule: a fetch tells when the next is due (`AppointmentsOnClock`). What is
+left until the next appointment is divided into intervals no longer than the longest by its rate, rounded by
+one number for each appointment, a multiple of the golden ratio modulo 1: they stay equal, and are as many as
+the rate in the mean.
+
 Cost: one evaluation for each window and fetch.
 """
 
@@ -22,7 +27,7 @@ import numpy as np
 from freshopt.errors import InfeasibleProblemError
 from freshopt.estimators.week_clock import FIRST_MONDAY, WEEK, from_local, to_local
 from freshopt.numerics.arrays import Array, IntArray
-from freshopt.scheduling.refresh_order import spread_phases
+from freshopt.scheduling.refresh_order import GOLDEN, spread_phases
 from freshopt.scheduling.schedule import Method
 from freshopt.units import SECONDS
 
@@ -50,16 +55,71 @@ class Appointments:
         """Return the least rates of attempts a second, shape (n,)."""
         return len(self.moments) * attempts / WEEK
 
+    def windows(self) -> tuple[Array, Array]:
+        """Return their ends, in seconds since Monday, and their lengths."""
+        end = np.array(self.moments)
+        return end, np.minimum(self.age, np.diff(end, prepend=end[-1] - WEEK))
+
     def offsets(self, place: Array, attempts: int) -> Array:
         """Return seconds since Monday of attempts, shape (n, moments·attempts).
 
         `place` in 0..1 is where in its part of the window each of them is, 1 at the end.
         """
-        end = np.array(self.moments)
-        length = np.minimum(self.age, np.diff(end, prepend=end[-1] - WEEK))
+        end, length = self.windows()
         part = (np.arange(attempts) + place[:, None]) / attempts
         found: Array = (end - length)[None, :, None] + length[None, :, None] * part[:, None, :]
         return found.reshape(len(place), -1)
+
+
+@dataclass(frozen=True, slots=True)
+class AppointmentsOnClock:
+    """Appointments on a clock that counts units from `zero`.
+
+    That is in seconds since 1970. Who asks what is due may be as late as `slack`: fetches are due so much
+    before a moment, in the first half of its window at the latest.
+    """
+
+    appointments: Appointments
+    zero: float
+    unit: float
+    slack: float
+
+    def due(
+        self, number: IntArray, place: Array, rate: Array, last: Array, now: Array, shortest: Array
+    ) -> tuple[Array, Array, Array, Array]:
+        """Return when sources are due after their last fetches, shape (n,).
+
+        And the appointment by which they are, the opening of its window and the moment: the first to come
+        whose window has opened since.
+        """
+        opens, latest, moment, index = self._windows(float(np.min(last)), float(np.max(now)))
+        k = np.maximum(np.searchsorted(opens, last, side="right"), np.searchsorted(moment, now))
+        slot = opens[k] + place * (latest - opens)[k]
+        left = slot - last
+        end, length = self.appointments.windows()
+        offset = end - length + place[:, None] * (length - self._early(length))
+        gap = np.diff(offset, append=offset[:, :1] + WEEK) / self.unit
+        longest = longest_interval(gap, rate * WEEK / self.unit)
+        many = np.floor(np.maximum(left / longest, 1.0) + (GOLDEN * (number + index[k])) % 1.0)
+        with np.errstate(divide="ignore"):
+            many = np.minimum(many, np.maximum(np.floor(left * (1.0 + ROUNDING) / shortest), 1.0))
+        return np.maximum(last + left / many, last + shortest), slot, opens[k], moment[k]
+
+    def _windows(self, begin: float, end: float) -> tuple[Array, Array, Array, IntArray]:
+        """Return openings, latest fetches and moments of windows, ascending, and their numbers."""
+        zone = self.appointments.zone
+        local = to_local(self.zero + self.unit * np.array([begin, end]), zone) - FIRST_MONDAY
+        weeks = np.arange(local[0] // WEEK - 1.0, local[1] // WEEK + 3.0)
+        ends, length = self.appointments.windows()
+        each = np.stack([ends - length, ends - self._early(length), ends])
+        clock = FIRST_MONDAY + weeks[:, None] * WEEK + each[:, None, :]
+        found = (from_local(clock.reshape(-1), zone).reshape(3, -1) - self.zero) / self.unit
+        index = np.int64(weeks[0]) * len(ends) + np.arange(found.shape[1])
+        return found[0], found[1], found[2], index
+
+    def _early(self, length: Array) -> Array:
+        """Return how long before its end a window has its last fetches."""
+        return np.minimum(self.slack, 0.5 * length)
 
 
 class Appointed(NamedTuple):
@@ -165,22 +225,26 @@ def spare_fetches(gap: Array, fetches: Array) -> Array:
     ndarray, shape (n, m)
         e ≥ 0 that sum to fetches − m.
 
-    Notes
-    -----
-    With intervals up to g there are Σ_j max(L_j/g, 1) fetches, the largest over p of those that take L_j/g
-    for the p longest gaps. So the g of a number N of fetches is max_p S_p/(N − m + p), S_p the sum of the p
-    longest.
-
     Examples
     --------
     >>> spare_fetches(np.array([[1.0, 1.0, 3.0]]), np.array([4.0])).tolist()
     [[0.0, 0.0, 1.0]]
     """
+    return np.maximum(gap / longest_interval(gap, fetches)[:, None], 1.0) - 1.0
+
+
+def longest_interval(gap: Array, fetches: Array) -> Array:
+    """Return the longest interval of so many fetches, shape (n,).
+
+    With intervals up to g there are Σ_j max(L_j/g, 1) fetches, the largest over p of those that take L_j/g
+    for the p longest gaps. So the g of a number N of fetches is max_p S_p/(N − m + p), S_p the sum of the p
+    longest.
+    """
     m = gap.shape[1]
     longest = np.cumsum(-np.sort(-gap, axis=1), axis=1)
     count = np.maximum(fetches, float(m))[:, None] - m + np.arange(1, m + 1)
-    level: Array = np.max(longest / count, axis=1)[:, None]
-    return np.maximum(gap / level, 1.0) - 1.0
+    found: Array = np.max(longest / count, axis=1)
+    return found
 
 
 def _whole(number: Array, phase: Array) -> Array:
