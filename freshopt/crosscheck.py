@@ -16,7 +16,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -25,12 +25,10 @@ from freshopt.certificates.certificate import Certificate, certify
 from freshopt.certificates.solution import UNPROVED, Solution, Status
 from freshopt.certificates.solver_protocol import SolveOptions, Solver, gap_is_expected, run_solver
 from freshopt.errors import FreshoptError, SolverRefusedError, expect
+from freshopt.heavy import polars
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.renamed import keywords
 from freshopt.sampled_gap import AGREES, SampledGap, SampledSolver, sampled_gap
-
-if TYPE_CHECKING:
-    import polars
 
 # Returns rates, or anything with `.rates`, which are certified and not trusted.
 Function: TypeAlias = Callable[[Problem], Any]
@@ -156,8 +154,6 @@ class Agreement:
 
         It has the columns of `COLUMNS` and "note"; null where there is no answer.
         """
-        import polars
-
         rows = [
             {
                 "solver": name,

@@ -6,25 +6,12 @@ build an expression. Every module that does says ``from freshopt.cvx import cp``
 
 from __future__ import annotations
 
-import importlib
 import re
 import threading
 import warnings
 from typing import Any, TypeAlias
 
-
-class _LazyCvxpy:
-    """Stand-in for the ``cvxpy`` module, imported on first attribute access."""
-
-    __slots__ = ()
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a module's attributes have no common type
-        """Return the attribute of the real module."""
-        return getattr(importlib.import_module("cvxpy"), name)
-
-    def __repr__(self) -> str:
-        """Return a description without importing CVXPY."""
-        return "<cvxpy, imported on first use>"
+from freshopt.heavy import Lazy
 
 
 class _Inside(threading.local):
@@ -72,6 +59,6 @@ class _Quiet:
 # Warnings of CVXPY that the library says in its own words: by the certificate, and by a refusal.
 SAID = ("Solution may be inaccurate", r"\s*This use of ``\*`` has resulted")
 quiet = _Quiet(*SAID)
-cp: Any = _LazyCvxpy()
+cp: Any = Lazy("cvxpy")
 # CVXPY has no types; the name says what is meant.
 Expression: TypeAlias = Any

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 
+from freshopt.heavy import polars
+
 if TYPE_CHECKING:
-    import polars
 
     class CallersFrame(polars.DataFrame):
         """A dataframe of the library that came in.
@@ -73,8 +74,6 @@ def polars_table(made: Any) -> polars.DataFrame:  # noqa: ANN401 - what has a me
 
 def _array(column: polars.Series) -> Any:  # noqa: ANN401 - what pandas takes
     """Return a column as pandas has it, without PyArrow."""
-    import polars
-
     if isinstance(column.dtype, polars.Datetime):
         zone = column.dtype.time_zone
         moments = column.dt.replace_time_zone(None) if zone is None else column.dt.convert_time_zone("UTC")

@@ -12,6 +12,7 @@ import numpy as np
 from freshopt.certificates.solution import Solution, Status
 from freshopt.certificates.solver_protocol import Solver
 from freshopt.errors import FreshoptError, InfeasibleProblemError, SourceDataError, expect, shortened, shown
+from freshopt.heavy import polars
 from freshopt.many import solve_many
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import as_number, total
@@ -22,7 +23,6 @@ from freshopt.renamed import keywords
 from freshopt.units import rate_of
 
 if TYPE_CHECKING:
-    import polars
     from matplotlib.axes import Axes
 
 # What the bandwidth is called in tables, whatever its label.
@@ -68,8 +68,6 @@ class Frontier(Plotted):
         Columns are bandwidth (or limit, of another constraint), status, value, price, relative_gap, fresh
         (share of time that copies are fresh, by importance) and cost (bandwidth used per time unit).
         """
-        import polars
-
         column = BANDWIDTH if self.constraint == BANDWIDTH else "limit"
         rows = []
         for limit, solution, price in zip(self.limits, self.solutions, self.prices, strict=True):

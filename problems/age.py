@@ -40,6 +40,7 @@ from freshopt.compiled.cells.request_proofs import REQUEST_AGE
 from freshopt.compiled.cells.window_age import window_age
 from freshopt.compiled.cells.window_proofs import WINDOW_AGE
 from freshopt.cvx import Expression, cp
+from freshopt.heavy import special
 from freshopt.modelling.cone_forms import (
     by_size,
     falling_total,
@@ -274,12 +275,10 @@ def _slope_nodes(u: Array) -> tuple[Array, Array]:
 
     D(t) = t²/2·(1 − ₀F₁(3; −ut)); summed in v = √t, in which the Bessel function swings evenly.
     """
-    from scipy.special import hyp0f1
-
     points, weights = np.polynomial.legendre.leggauss(_POINTS)
     v = 0.5 * _REACH * (points + 1.0)
     t = v * v
-    density = 0.5 * t * np.maximum(1.0 - hyp0f1(3.0, -u[:, None] * t), 0.0)
+    density = 0.5 * t * np.maximum(1.0 - special.hyp0f1(3.0, -u[:, None] * t), 0.0)
     nodes, mass = gauss_rows(t, density * np.exp(-t) * v * weights, FEW)
     return nodes, mass / np.sum(mass, axis=1, keepdims=True)
 

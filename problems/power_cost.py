@@ -36,6 +36,7 @@ import numpy.typing as npt
 from freshopt.compiled.cells.request_power import LEAST_EXPONENT
 from freshopt.cvx import Expression, cp
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.heavy import special
 from freshopt.modelling.cone_forms import by_size, falling_total, relative_to_lifetime, within_lifetime
 from freshopt.modelling.cost_curve import Cell, Curve
 from freshopt.modelling.objective import Command, ConeForm, Refresh
@@ -183,10 +184,8 @@ class PowerCost:
         a, e, t0, cap = self._parameters(len(sources))
         free = ~np.isfinite(cap)
         if refresh is Refresh.POISSON:
-            from scipy.special import gammaln
-
             if bool(np.all(free)):
-                return cp.exp(-cp.multiply(e, cp.log(rate)) + (np.log(a) + gammaln(1.0 + e))), []
+                return cp.exp(-cp.multiply(e, cp.log(rate)) + (np.log(a) + special.gammaln(1.0 + e))), []
             # Without a cap there is no t₀: with 1 for it and a for U the first power is the whole cost.
             unit, scale = np.where(free, 1.0, t0), np.where(free, a, cap)
             return _capped_poisson(cp.multiply(unit, rate), scale, e, free), []
@@ -220,9 +219,7 @@ class PowerCost:
         w = sources.importance
         bounds: list[Expression] = []
         if refresh is Refresh.POISSON:
-            from scipy.special import gamma
-
-            whole = w * a * gamma(1.0 + e) * typical**-e
+            whole = w * a * special.gamma(1.0 + e) * typical**-e
             x = np.minimum(typical * t0, LARGEST)
 
             def felt(k: IntArray) -> Expression:
@@ -288,9 +285,7 @@ class PowerCost:
             scale = np.log(sources.importance) + np.log(a) + np.log(e)
         share = np.broadcast_to(1.0 / (1.0 + e[:1]), e.shape) if is_scalar(e) else 1.0 / (1.0 + e)
         if refresh is Refresh.POISSON:
-            from scipy.special import gammaln
-
-            return scale + gammaln(1.0 + e), share
+            return scale + special.gammaln(1.0 + e), share
         return scale - np.log1p(e), share
 
     def capped_power(self, sources: Sources) -> tuple[Array, Array, Array, Array] | None:
@@ -380,18 +375,16 @@ def _capped_poisson(x: Expression, scale: Array, e: Array, free: BoolArray) -> E
 
     It is taken at x = ρt₀; without a cap it is scale·Γ(1+e)x^{−e}.
     """
-    from scipy.special import gammainc, gammaln
-
     shifted = cp.log(x + SHIFT)
     alone = cp.log(x + np.where(free, 0.0, SHIFT)) if bool(np.any(free)) else shifted
-    cost = cp.exp(-cp.multiply(e, alone) + (np.log(scale) + gammaln(1.0 + e)))
+    cost = cp.exp(-cp.multiply(e, alone) + (np.log(scale) + special.gammaln(1.0 + e)))
     capped = np.where(free, 0.0, scale * e)
     for k in range(1, POWERS):
-        size = gammaln(e + k) - gammaln(k + 1.0) + k * np.log(SHIFT)
+        size = special.gammaln(e + k) - special.gammaln(k + 1.0) + k * np.log(SHIFT)
         cost = cost + cp.multiply(capped, cp.exp(-cp.multiply(e + k, shifted) + size))
     z, dz = squared_legendre(NODES)
     for point, width in zip(z, dz, strict=True):
-        weight = e * point ** (e - 1.0) * gammainc(float(POWERS), SHIFT * point) * width
+        weight = e * point ** (e - 1.0) * special.gammainc(float(POWERS), SHIFT * point) * width
         if float(np.max(weight)) > NEGLIGIBLE:
             cost = cost + cp.multiply(capped / e * weight, cp.exp(-point * x))
     return cost
@@ -435,18 +428,14 @@ def _inverse_index(price: Array, a: Array, e: Array, t0: Array, _cap: Array) -> 
 
 
 def _poisson_cost(rate: Array, a: Array, e: Array, t0: Array, cap: Array) -> Array:
-    from scipy.special import gamma
-
     x = rate * t0
     capped = cap * (x * _lower_gamma(e, x) + np.exp(-x))
-    return np.where(np.isfinite(cap), capped, a * rate**-e * gamma(1.0 + e))
+    return np.where(np.isfinite(cap), capped, a * rate**-e * special.gamma(1.0 + e))
 
 
 def _poisson_marginal(rate: Array, a: Array, e: Array, t0: Array, cap: Array) -> Array:
-    from scipy.special import gamma
-
     capped = cap * t0 * e * _lower_gamma(e, rate * t0)
-    return np.where(np.isfinite(cap), capped, a * e * rate ** -(e + 1.0) * gamma(1.0 + e))
+    return np.where(np.isfinite(cap), capped, a * e * rate ** -(e + 1.0) * special.gamma(1.0 + e))
 
 
 def _lower_gamma(e: Array, x: Array) -> Array:
@@ -454,24 +443,22 @@ def _lower_gamma(e: Array, x: Array) -> Array:
 
     It is Σ_k (−x)^k/(k!(1+e+k)), which starts at 1/(1+e).
     """
-    from scipy.special import gamma, gammainc
-
     series = 1.0 / (1.0 + e) - x / (2.0 + e) + 0.5 * x * x / (3.0 + e)
     large = np.maximum(x, _SHORT)
-    return np.where(x < _SHORT, series, gamma(1.0 + e) * gammainc(1.0 + e, large) * large ** -(1.0 + e))
+    return np.where(
+        x < _SHORT, series, special.gamma(1.0 + e) * special.gammainc(1.0 + e, large) * large ** -(1.0 + e)
+    )
 
 
 def _poisson_inverse(price: Array, a: Array, e: Array, t0: Array, cap: Array) -> Array:
-    from scipy.special import gamma, gammainc
-
-    rate = (a / price * e * gamma(1.0 + e)) ** (1.0 / (1.0 + e))
+    rate = (a / price * e * special.gamma(1.0 + e)) ** (1.0 / (1.0 + e))
     if not bool(np.any(np.isfinite(cap))):
         return rate
     # log(marginal) is concave in log ρ and below that of the uncapped cost: Newton from there never passes
     # the root. Where the marginal is all but flat it falls by a factor e per step.
     limit = np.where(np.isfinite(cap), t0, 1.0)
     starved = np.isfinite(cap) & (price >= e / (1.0 + e) * cap * limit)
-    moving = np.isfinite(cap) & ~starved & (gammainc(1.0 + e, rate * limit) < 1.0)
+    moving = np.isfinite(cap) & ~starved & (special.gammainc(1.0 + e, rate * limit) < 1.0)
     for _ in range(_NEWTON):
         x = rate * limit
         fall = x * _lower_gamma(e + 1.0, x) / _lower_gamma(e, x)

@@ -24,6 +24,7 @@ from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.cvx import Expression, cp, quiet
 from freshopt.errors import SolverRefusedError, expect_settings, shortened
+from freshopt.heavy import sparse
 from freshopt.modelling.constraints.usages import expression_of
 from freshopt.modelling.cost_curve import NOT_POISSON
 from freshopt.modelling.declaration import declare_part, declare_total
@@ -195,10 +196,8 @@ class Conic:
                 "default solver."
             )
         y, program, scaling = _posed(problem, scaling)
-        from scipy.sparse import csr_matrix
-
         active = scaling.active
-        spread = csr_matrix(
+        spread = sparse.csr_matrix(
             (scaling.rates, (active, np.arange(len(active)))), (len(problem.sources), len(active))
         )
         return ScaledProgram(program, scaling.fixed + spread @ y, scaling.unit)

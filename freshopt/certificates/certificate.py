@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,7 @@ from freshopt.certificates.row_repair import within_bounds
 from freshopt.certificates.row_table import RowTable
 from freshopt.cvx import cp
 from freshopt.errors import SourceDataError, expect, list_offenders
+from freshopt.heavy import polars
 from freshopt.modelling.declaration import declare_total
 from freshopt.modelling.fetches.conditional_fetches import rates_of_bandwidth
 from freshopt.modelling.host_limits import HostPrices
@@ -63,9 +64,6 @@ from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.renamed import keywords
 from freshopt.separable.conditional_hull import ConditionalHull
 from freshopt.separable.program import Program
-
-if TYPE_CHECKING:
-    import polars
 
 # Relative gaps above this are bounded once more, by best responses, which is tighter.
 TIGHT = 1e-9

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from freshopt.certificates.active_set import ActiveSet
+from freshopt.heavy import sparse
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.program import Program
@@ -63,8 +64,6 @@ class KktSystem:
     @classmethod
     def of(cls, program: Program, rates: Array, roles: ActiveSet) -> KktSystem:
         """Assemble and factorise the system of an answer."""
-        from scipy import sparse
-
         slopes = _slopes(program, rates, roles.rows)
         binding = slopes[roles.rows]
         weighted = binding.multiply(np.sqrt(roles.response)).tocsr()
@@ -132,8 +131,6 @@ def _product(a: Array, b: Array) -> Array:
 
 def _slopes(program: Program, rates: Array, binding: IntArray) -> Any:  # noqa: ANN401 - a sparse matrix
     """Return g_jk' of the rows that bind, shape (m, n)."""
-    from scipy import sparse
-
     rows, source = program.rows, program.rows.source
     chosen = np.zeros(len(rows), dtype=np.bool_)
     chosen[binding] = True
@@ -159,7 +156,6 @@ def _equilibrium(gram: Any, border: Any) -> Array:  # noqa: ANN401 - sparse matr
 
 def _factorised(matrix: Any, rows: int) -> tuple[Array | None, Any, int]:  # noqa: ANN401 - a sparse matrix
     """Return an inverse or sparse factors, and how many directions are singular."""
-    from scipy import sparse
     from scipy.sparse import linalg
 
     size = matrix.shape[0]

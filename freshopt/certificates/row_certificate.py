@@ -31,6 +31,7 @@ from freshopt.certificates.row_table import RowTable
 from freshopt.certificates.strict_interior import interior_points
 from freshopt.certificates.vanishing_cost import cost_without_refreshes
 from freshopt.errors import SourceDataError, list_offenders, shortened
+from freshopt.heavy import sparse
 from freshopt.modelling.constraints.usages import rates_of, usage_value, variables_of
 from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
@@ -74,8 +75,6 @@ class _Fit:
     """Weighted least squares for the multipliers of one vector of rates."""
 
     def __init__(self, gap: RowGap) -> None:
-        from scipy.sparse import csr_array
-
         program, rates = gap.program, gap.rates
         rows, n = program.rows, len(rates)
         kinds = len(rows.curves) + 1
@@ -92,8 +91,8 @@ class _Fit:
         usable[source[~np.isfinite(entries) | ~np.isfinite(bends)]] = False
         self.own, self.own_bend = np.where(usable, own, 0.0), np.where(usable, own_bend, 0.0)
         kept = usable[source]
-        self.jacobian = csr_array((np.where(kept, entries, 0.0), (rows.row, source)), shape=shape)
-        self.bends = csr_array((np.where(kept, bends, 0.0), (rows.row, source)), shape=shape)
+        self.jacobian = sparse.csr_array((np.where(kept, entries, 0.0), (rows.row, source)), shape=shape)
+        self.bends = sparse.csr_array((np.where(kept, bends, 0.0), (rows.row, source)), shape=shape)
         near = _AT * np.maximum(rates, program.typical)
         self.low, self.high = rates <= program.lower + near, rates >= program.upper - near
         self.below, self.above = rates - program.lower, program.upper - rates

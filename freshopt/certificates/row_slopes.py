@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from freshopt.heavy import sparse
 from freshopt.numerics.arrays import Array
 from freshopt.separable.rows import Rows
-
-if TYPE_CHECKING:
-    from scipy.sparse import csc_array, csr_array
 
 # From this share of entries on, and up to so many cells (8 MB), a dense matrix is faster: for 20 rows of 100
 # sources by a factor of 10, of which SciPy's checks of a sparse one take the most.
@@ -30,14 +28,12 @@ class RowSlopes:
 
     def __init__(self, rows: Rows, entries: Array) -> None:
         n, m = rows.n, len(rows)
-        self._sparse: csr_array | None = None
+        self._sparse: sparse.csr_array | None = None
         if n * m <= _CELLS and len(entries) >= _SHARE * n * m:
             cells = rows.source * np.int64(m) + rows.row
             self._dense: Any = np.bincount(cells, weights=entries, minlength=n * m).reshape(n, m)
         else:
-            from scipy.sparse import csr_array
-
-            self._sparse = csr_array((entries, rows.row, rows.first), shape=(n, m))
+            self._sparse = sparse.csr_array((entries, rows.row, rows.first), shape=(n, m))
             self._dense = None
 
     def by_source(self, multipliers: Array) -> Array:
@@ -50,18 +46,16 @@ class RowSlopes:
         own = self._dense if self._sparse is None else self._sparse
         return np.asarray(change @ own)
 
-    def gram(self, weights: Array, diagonal: Array) -> Array | csc_array:
+    def gram(self, weights: Array, diagonal: Array) -> Array | sparse.csc_array:
         """Return J·diag(w)·Jᵀ + diag(d), (m, m), sparse if m is large."""
         root = np.sqrt(weights)
         if self._sparse is None:
             scaled = self._dense * root[:, None]
             return np.asarray(scaled.T @ scaled) + np.diag(diagonal)
-        from scipy.sparse import csr_array, diags_array
-
         own = self._sparse
         entries = own.data * np.repeat(root, np.diff(own.indptr))
-        scaled = csr_array((entries, own.indices, own.indptr), shape=own.shape)
+        scaled = sparse.csr_array((entries, own.indices, own.indptr), shape=own.shape)
         matrix = scaled.T @ scaled
         if len(diagonal) >= _MANY:
-            return (matrix + diags_array(diagonal)).tocsc()
+            return (matrix + sparse.diags_array(diagonal)).tocsc()
         return np.asarray(matrix.toarray()) + np.diag(diagonal)

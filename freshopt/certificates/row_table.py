@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -13,12 +13,10 @@ from freshopt.certificates.best_response import limit_term, limit_terms
 from freshopt.certificates.duality_gap import Gap
 from freshopt.certificates.row_gap import RowGap
 from freshopt.errors import LONGEST
+from freshopt.heavy import polars
 from freshopt.numerics.arrays import Array, IntArray, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays, frozen_value
 from freshopt.separable.usage_costs import UsageCosts
-
-if TYPE_CHECKING:
-    import polars
 
 # Rows that a printed table shows; a terminal has room for them.
 _SHOWN = 12
@@ -236,8 +234,6 @@ class RowTable:
 
     def to_frame(self) -> polars.DataFrame:
         """Return the table as a polars data frame, one line per row."""
-        import polars
-
         names = ("used", "limit", "slack", "price", "gap_share")
         return polars.DataFrame({"row": list(self.labels), **{name: getattr(self, name) for name in names}})
 

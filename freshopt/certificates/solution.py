@@ -16,6 +16,7 @@ from freshopt.certificates.sensitivity import Sensitivity
 from freshopt.errors import CertificateError, ObjectiveError
 from freshopt.formatting import count, number
 from freshopt.frames import framed
+from freshopt.heavy import polars
 from freshopt.modelling.cost_curve import CurveObjective
 from freshopt.modelling.objective import Refresh, value_at
 from freshopt.modelling.problem import Problem
@@ -25,7 +26,6 @@ from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.plots import Plotted, scatter
 
 if TYPE_CHECKING:
-    import polars
     from matplotlib.axes import Axes
 
 
@@ -269,8 +269,6 @@ class Solution(Plotted):
         refreshed on its signals, with probability rate/change_rate, and not at intervals. Where fetches fail
         the column success says that rates are attempts.
         """
-        import polars
-
         names = self.problem.sources.names
         frame = polars.DataFrame(
             {"source": np.arange(len(self.rates)) if names is None else names, "rate": self.rates}

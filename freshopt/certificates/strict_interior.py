@@ -19,17 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from freshopt.certificates.row_slopes import RowSlopes
+from freshopt.heavy import sparse
 from freshopt.numerics.arrays import Array, BoolArray
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RATE
-
-if TYPE_CHECKING:
-    from scipy.sparse import csc_array
 
 # Fraction of the way to the boundary, the usual one.
 _FRACTION = 0.995
@@ -241,7 +238,9 @@ def _reach(value: Array, change: Array) -> float:
     return 1.0 / steepest if steepest > 0.0 else np.inf
 
 
-def _bordered(matrix: Array | csc_array, level: Array) -> Callable[[Array, float], tuple[Array, float]]:
+def _bordered(
+    matrix: Array | sparse.csc_array, level: Array
+) -> Callable[[Array, float], tuple[Array, float]]:
     """Return a solver of M·Δy + level·Δt = right, levelᵀΔy = rest."""
     scale = 1.0 / np.sqrt(matrix.diagonal())
     inverse = (
@@ -267,13 +266,12 @@ def _dense_inverse(matrix: Array, scale: Array) -> Callable[[Array], Array]:
     return lambda right: np.asarray(cho_solve(factor, right, check_finite=False))
 
 
-def _sparse_inverse(matrix: csc_array, scale: Array) -> Callable[[Array], Array]:
+def _sparse_inverse(matrix: sparse.csc_array, scale: Array) -> Callable[[Array], Array]:
     """Return the product with the inverse of a scaled sparse matrix."""
-    from scipy.sparse import diags_array
     from scipy.sparse.linalg import splu
 
-    sides = diags_array(scale)
-    scaled = (sides @ matrix @ sides + diags_array(np.full(len(scale), _RIDGE))).tocsc()
+    sides = sparse.diags_array(scale)
+    scaled = (sides @ matrix @ sides + sparse.diags_array(np.full(len(scale), _RIDGE))).tocsc()
     factor = splu(scaled, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     return lambda right: np.asarray(factor.solve(right))
 

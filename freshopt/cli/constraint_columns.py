@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.heavy import polars
 from freshopt.modelling.constraints.nested import Nested
 from freshopt.terminal.constraint_options import ConstraintOptions, levels_of, nested_of
 from freshopt.terminal.source_columns import limits_of
@@ -48,8 +49,6 @@ def column_constraints(
 
 def _whole(columns: Sequence[str], files: Sequence[Path], where: str) -> bool:
     """Return whether the groups of any column are integers."""
-    import polars
-
     if not files:
         raise SourceDataError(
             f"--nested names the column '{columns[0]}', but there is no table. Pass {where}."

@@ -15,6 +15,7 @@ import numpy as np
 from freshopt.certificates.solution import Solution
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.formatting import count, number, percent
+from freshopt.heavy import polars
 from freshopt.logs.tables import with_unit, write_table
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
@@ -175,8 +176,6 @@ class PipelinePlan:
 
     def write(self, folder: Path, *, csv: bool, more: Mapping[str, Any]) -> list[str]:
         """Write tables and summary into an existing folder; return their names."""
-        import polars
-
         line, ending = self.line, ".csv" if csv else ".parquet"
         unit, own = line.sources.time_unit, line.sources
         with np.errstate(divide="ignore"):

@@ -19,6 +19,7 @@ from freshopt.distributed.estimation import table_of
 from freshopt.distributed.partitioned_sources import footer, parquet_files
 from freshopt.errors import SourceDataError
 from freshopt.estimators.features.source_features import FROM_URL
+from freshopt.heavy import polars
 from freshopt.logs.schema import HOSTS, IMPORTANCES, SOURCE_ROWS, Table, column_of
 from freshopt.modelling.constraints.nested import Nested
 from freshopt.planning.plan_files import TABLES
@@ -125,8 +126,6 @@ def _rows(told: Context, log: str) -> list[tuple[str, str]]:
 
 def _statuses(log: Sequence[Path]) -> list[tuple[str, str]]:
     """Return that statuses are not read, where a log has any."""
-    import polars
-
     columns = polars.read_parquet_schema(parquet_files(log)[0])
     if "status" not in columns:
         return []

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.heavy import polars
 from freshopt.live.hand_out import Visit
 from freshopt.live.planner import Planner
 from freshopt.live.running import run_planner
@@ -51,8 +52,6 @@ from freshopt.terminal.wish_options import (
 from freshopt.units import duration_of
 
 if TYPE_CHECKING:
-    import polars
-
     from freshopt.logs.crawl_log import CrawlLog
 
 
@@ -284,8 +283,6 @@ def _sources(path: Path) -> polars.DataFrame:
 
 
 def _named(names: list[str]) -> polars.DataFrame:
-    import polars
-
     return polars.DataFrame({"source": names})
 
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import numpy as np
@@ -20,6 +19,7 @@ from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.estimators.success_rates import SuccessRates
 from freshopt.formatting import aligned, percent
+from freshopt.heavy import polars
 from freshopt.logs.atomic_output import complete_file
 from freshopt.logs.read_events import read_requests
 from freshopt.logs.schema import HOSTS, column_of
@@ -46,9 +46,6 @@ from freshopt.terminal.own_objectives import is_own
 from freshopt.terminal.source_columns import SourceColumns
 from freshopt.terminal.wish_options import RateLimits, given_options, rate_limits, refuse, wish_option
 from freshopt.units import duration, rate_of
-
-if TYPE_CHECKING:
-    import polars
 
 # Digits of a setting that nobody reads.
 _LONG = re.compile(r"[0-9]+\.[0-9]{5,}(?:e[+-]?[0-9]+)?")
@@ -90,8 +87,6 @@ def estimate(
     Where a log's statuses show that fetches failed, the table has the column success, the chance that a
     fetch succeeds, of which freshopt solve makes attempts. With --requests it has request_rate instead.
     """
-    import polars
-
     if hosts is not None and not estimation.by_host:
         raise click.UsageError("--hosts is for --prior host. Give that, or leave it out.")
     table_ending(out)
@@ -308,8 +303,6 @@ def _meaning(solution: Solution) -> Iterator[tuple[str, str]]:
 @options.overwrite_option
 def examples(name: str | None, out: Path | None, overwrite: bool) -> None:
     """List the bundled examples, or write the log of NAME."""
-    import polars
-
     if out is not None:
         table_ending(out)
     if name is None:

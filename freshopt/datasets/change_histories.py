@@ -19,18 +19,16 @@ from dataclasses import dataclass
 from datetime import date
 from importlib import resources
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.datasets.crawl_rhythms import TimeArray, daily_crawls, weekly_crawls
 from freshopt.errors import SourceDataError, suggestion
+from freshopt.heavy import polars
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import IntArray
-
-if TYPE_CHECKING:
-    import polars
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,8 +63,6 @@ class Example:
             ``source`` and ``time`` (UTC). Where only the day of a change is known, the time is its noon,
             which is at most half a day off and not biased either way.
         """
-        import polars
-
         names, source, time = self._read()
         inside = time >= np.datetime64(self.start)
         moment = time[inside].astype("datetime64[us]")

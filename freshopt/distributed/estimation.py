@@ -29,6 +29,7 @@ from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.features.feature_priors import FeaturePriors, priors_of
 from freshopt.estimators.features.source_features import FEATURES, SourceFeatures, with_new_sources
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
+from freshopt.heavy import polars
 from freshopt.logs.atomic_output import complete_file
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.read_crawls import ask_about_answers, read_log
@@ -135,8 +136,6 @@ def features_of_files(
     learnt: SourceFeatures | None = None,
 ) -> SourceFeatures:
     """Return the features of the sources of some files."""
-    import polars
-
     every = np.concatenate(names)
     if not given.exists():  # of URLs, or a table that is not there
         return SourceFeatures.of(every, given, learnt)
@@ -155,8 +154,6 @@ def learn_file(file: str, k: int, order: Order) -> Learnt:
     FreshoptError
         If the file is no log, or its sources have no importance or host.
     """
-    import polars
-
     request = order.request if order.adapt is None else order.adapt(order.request, Path(file))
     log = read_log(file, order.time_unit, answers_are_changes=None)
     if order.featured is not None:
@@ -198,8 +195,6 @@ def require_conditional(files: list[Path], *, answers_are_changes: bool) -> None
 
     That is in a log of statuses alone. A file without a status 304 may be one of many.
     """
-    import polars
-
     own = set(polars.read_parquet_schema(files[0]))
     if "status" not in own or own & {"changed", "hash", "etag"}:
         return

@@ -28,6 +28,7 @@ from freshopt.distributed.partitioned_sources import UNIT, Frame, Table, carried
 from freshopt.distributed.piece import Call, Decision, Piece, group_codes, part_of_tree, problem_of, unlimited
 from freshopt.dual_search.trial_search import Trials
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.heavy import polars
 from freshopt.modelling.general_program import FAR
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
@@ -248,8 +249,6 @@ def _require_names(table: Table, label: str, first: int) -> None:
     """Raise if source names are missing or repeated."""
     if "source" not in table.column_names:
         return
-    import polars
-
     names = polars.from_arrow(table.select(["source"]))["source"]  # type: ignore[index]
     if names.null_count():
         row = first + int(names.is_null().arg_max() or 0)

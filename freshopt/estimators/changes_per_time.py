@@ -38,6 +38,7 @@ from freshopt.estimators.sufficient_statistics import (
     at_least,
     check_floor,
 )
+from freshopt.heavy import special
 from freshopt.logs.crawl_log import Log
 from freshopt.numerics.arrays import Array, as_positive
 from freshopt.units import convert_time
@@ -299,13 +300,11 @@ class FullObservation(OnlineEstimator):
     def _interval(self, confidence: float, method: IntervalMethod) -> tuple[Array, Array]:
         changes, span = self._effective()
         if isinstance(method, Exact):
-            from scipy.special import gammainccinv, gammaincinv
-
             tail = 0.5 * (1.0 - confidence)
             lower, upper = np.zeros(len(changes)), np.full(len(changes), np.inf)
             some, seen = changes > 0, span > 0
-            lower[some] = gammaincinv(changes[some], tail) / span[some]
-            upper[seen] = gammainccinv(changes[seen] + 1.0, tail) / span[seen]
+            lower[some] = special.gammaincinv(changes[some], tail) / span[some]
+            upper[seen] = special.gammainccinv(changes[seen] + 1.0, tail) / span[seen]
             return lower, upper
         if isinstance(method, Published):
             if method.bounds is None:

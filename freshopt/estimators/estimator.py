@@ -18,7 +18,7 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,13 +30,11 @@ from freshopt.estimators.rate_posterior import RatePosterior
 from freshopt.estimators.shared_prior import RateDraws
 from freshopt.estimators.sufficient_statistics import ObservedIntervals, SufficientStatistics
 from freshopt.frames import POLARS, framed
+from freshopt.heavy import polars
 from freshopt.logs.crawl_log import CrawlLog, Log, as_log
 from freshopt.logs.tables import with_unit
 from freshopt.numerics.arrays import Array, IntArray, as_number, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
-
-if TYPE_CHECKING:
-    import polars
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +200,6 @@ class Estimator(ABC):
         >>> fo.estimators.MaximumLikelihood().fit(log).to_frame().columns
         ['source', 'change_rate', 'lower', 'upper', 'flag']
         """
-        import polars
-
         if not hasattr(self, "change_rate_"):
             raise self._not_fitted()
         lower, upper = self.interval(confidence)

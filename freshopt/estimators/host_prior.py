@@ -28,6 +28,7 @@ from freshopt.estimators.crawl_likelihood import CrawlLikelihood
 from freshopt.estimators.crawl_rows import GammaParameters
 from freshopt.estimators.gamma_prior import ENOUGH, FLATTEST, STEEPEST, GammaPrior
 from freshopt.estimators.marginal_likelihood import laplace
+from freshopt.heavy import special
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, IntArray, are_text, shape_of
 from freshopt.numerics.frozen_arrays import frozen_value
@@ -220,13 +221,13 @@ class _Hosts:
 
         The log-likelihood, its slope in each ln m, and minus its curvature there.
         """
-        from scipy.special import gammaln
-
         own = np.exp(mean)[self.code]
         births = np.full(len(own), self.birth_rate)
         posterior = self.observed.under(GammaParameters(np.full(len(own), shape), shape / own, births))
         rate, value, alpha = posterior.peaks()  # as if it were Gamma with this mode and curvature
-        total = np.sum(laplace(value, alpha) + shape * np.log(shape / own)) - len(rate) * gammaln(shape)
+        total = np.sum(laplace(value, alpha) + shape * np.log(shape / own)) - len(rate) * special.gammaln(
+            shape
+        )
         pull = shape * (rate / own)
         # What is known of a rate from its crawls sharpens the mean; what is not, does not.
         sharp = pull * np.maximum(1.0 - pull / alpha, 0.01)

@@ -27,6 +27,7 @@ from freshopt.estimators.sufficient_statistics import (
     at_least,
     check_floor,
 )
+from freshopt.heavy import special
 from freshopt.logs.crawl_log import Log
 from freshopt.numerics.arrays import Array, IntArray, as_positive
 
@@ -79,14 +80,14 @@ class KnownCrawlRate(OnlineEstimator):
 
     def _require_exponential(self, crawls: Array, span: Array, roots: Array, squares: Array) -> None:
         """Raise if the crawl intervals are not those of Poisson crawls."""
-        from scipy.special import gammaln
-
         # With weights, as many crawls as leave a mean its variance. A single one tells nothing.
         k = np.divide(crawls * crawls, squares, out=np.zeros_like(crawls), where=squares > 0)
         told = k > 1.0
         k, crawls, span, roots = (each[told] for each in (k, crawls, span, roots))
         found = float(np.sum(roots * np.sqrt(k / crawls / span)))
-        expected = float(np.sum(0.5 * np.sqrt(np.pi) * k * np.exp(gammaln(k) - gammaln(k + 0.5))))
+        expected = float(
+            np.sum(0.5 * np.sqrt(np.pi) * k * np.exp(special.gammaln(k) - special.gammaln(k + 0.5)))
+        )
         beyond = abs(found - expected)
         if beyond > max(DEVIATIONS * np.sqrt(VARIANCE * len(k)), SHARE * expected):
             kind = "more regular" if found > expected else "more irregular"

@@ -32,6 +32,7 @@ import numpy as np
 
 from freshopt.estimators.crawl_likelihood import CrawlLikelihood
 from freshopt.estimators.crawl_rows import GammaParameters
+from freshopt.heavy import special
 from freshopt.numerics.arrays import Array, BoolArray
 
 
@@ -98,18 +99,14 @@ def by_odds(observed: CrawlLikelihood, shape: float, exposure: float) -> tuple[f
 
 def laplace(value: Array, alpha: Array) -> Array:
     """Return log integrals of densities, as if Gamma, by their modes."""
-    from scipy.special import gammaln
-
-    integral: Array = value + gammaln(alpha) + alpha - alpha * np.log(alpha)
+    integral: Array = value + special.gammaln(alpha) + alpha - alpha * np.log(alpha)
     return integral
 
 
 def _integrated(posterior: CrawlLikelihood, prior: GammaParameters) -> Explained:
-    from scipy.special import gammaln
-
     rate, value, alpha = posterior.peaks()  # the curvature in ln Δ is the shape of a Gamma
     each = laplace(value, alpha)
-    return Explained(rate, each + prior.shape * np.log(prior.exposure) - gammaln(prior.shape))
+    return Explained(rate, each + prior.shape * np.log(prior.exposure) - special.gammaln(prior.shape))
 
 
 # Share of a source's time that ended with a change, above which its likelihood is no Gamma's.
@@ -264,10 +261,8 @@ class Grid:
 
     def integrals(self, shape: float, exposure: float) -> Array:
         """Return the log marginal likelihood of each source."""
-        from scipy.special import gammaincc, gammaln, hyp1f1
-
         x = exposure * self.rate
-        density = np.exp(shape * np.log(x) - x - gammaln(shape))  # of ln Δ
+        density = np.exp(shape * np.log(x) - x - special.gammaln(shape))  # of ln Δ
         step = np.log(self.rate[1] / self.rate[0])
         weight = density * step
         weight[[0, -1]] *= 0.5
@@ -281,14 +276,16 @@ class Grid:
         # ∫₀^Δ₀ of (Δ/Δ₀)^power e^{−time·(Δ−Δ₀)} times the prior, by Kummer's series.
         z = np.minimum(falls * self.rate[0], FAR)
         short = 1.0 + z / (total + 1.0) * (1.0 + z / (total + 2.0))
-        series = short if np.max(z) < NEAR else hyp1f1(1.0, total + 1.0, z)
+        series = short if np.max(z) < NEAR else special.hyp1f1(1.0, total + 1.0, z)
         below = self.likelihood[:, 0] * density[0] * series / total
         # ∫ from the highest rate on of Δ^counted e^{−time·Δ} times the prior, in units of the largest.
         above = np.zeros(len(total))
         some = np.flatnonzero(falls * self.rate[-1] < FAR)
         own, fall = left[some], falls[some]
-        outside = shape * np.log(exposure) - own * np.log(fall) + gammaln(own) - gammaln(shape)
-        above[some] = gammaincc(own, fall * self.rate[-1]) * np.exp(outside - self.largest[some])
+        outside = (
+            shape * np.log(exposure) - own * np.log(fall) + special.gammaln(own) - special.gammaln(shape)
+        )
+        above[some] = special.gammaincc(own, fall * self.rate[-1]) * np.exp(outside - self.largest[some])
         found: Array = self.largest + np.log(np.maximum(inside + below + above, NOTHING))
         return found
 

@@ -29,6 +29,7 @@ from freshopt.estimators.rate_distribution import RateDistribution
 from freshopt.estimators.rate_posterior import RatePosterior
 from freshopt.estimators.reset_filter import ResetFilter, Resets, check_reset
 from freshopt.estimators.sufficient_statistics import as_the_others, flags_of
+from freshopt.heavy import special
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, as_positive
 from freshopt.units import convert_time
@@ -211,10 +212,8 @@ class MaximumLikelihood(BatchEstimator):
                 f"{method} is of rates that last, and reset is {self.reset!r}. Pass Posterior(), or leave "
                 "reset out."
             )
-        from scipy.special import chdtri
-
         rate = self._likelihood.maximum()
-        return self._likelihood.profile(rate, 0.5 * float(chdtri(1, 1.0 - confidence)))
+        return self._likelihood.profile(rate, 0.5 * float(special.chdtri(1, 1.0 - confidence)))
 
 
 def _check_alone(prior: Prior | None, smoothing: float | None, half_life: float | None) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.errors import check_seed
+from freshopt.heavy import special
 from freshopt.numerics.arrays import CHUNK, SMALLEST, Array, BoolArray, IntArray, as_whole, chunks
 from freshopt.numerics.gauss_quadrature import Quadrature, gauss_rows
 
@@ -59,10 +60,8 @@ class RateDistribution:
         """Return the gamma posterior Gamma(changes + ½)/time of counts."""
 
         def quantiles(levels: Array) -> Array:
-            from scipy.special import gammaincinv
-
             with np.errstate(divide="ignore", invalid="ignore"):
-                rates: Array = np.where(time > 0, gammaincinv(changes + 0.5, levels) / time, np.nan)
+                rates: Array = np.where(time > 0, special.gammaincinv(changes + 0.5, levels) / time, np.nan)
             return rates
 
         never = np.zeros(len(changes), dtype=np.bool_)
@@ -146,17 +145,13 @@ class RateDistribution:
 
 
 def _normal_levels(z: Array) -> Array:
-    from scipy.special import ndtr
-
-    levels: Array = ndtr(z)
+    levels: Array = special.ndtr(z)
     return levels
 
 
 def _share(found: Array, missed: Array, levels: Array) -> Array:
-    from scipy.special import betaincinv
-
     known = found + missed > 0
-    shares: Array = np.where(known, betaincinv(found + 0.5, missed + 0.5, levels), np.nan)
+    shares: Array = np.where(known, special.betaincinv(found + 0.5, missed + 0.5, levels), np.nan)
     return shares
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.estimators.crawl_rows import GammaParameters
+from freshopt.heavy import special
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.numerics.frozen_arrays import frozen_value
 
@@ -67,18 +68,16 @@ class RateGrid:
 
         They tell of so many changes at most, in so much time.
         """
-        from scipy.special import gammainc, gammaln
-
         prior = _blunted(prior)
         span = Span.of(prior, changes, time)
         t = span.nodes(count - 1)
         a, b, rate = prior.shape[:, None], prior.exposure[:, None], np.exp(t)
         with np.errstate(under="ignore"):
-            density = np.exp(a * (t + np.log(b)) - b * rate - gammaln(a)) * span.distance(t.T).T
+            density = np.exp(a * (t + np.log(b)) - b * rate - special.gammaln(a)) * span.distance(t.T).T
         density[:, [0, -1]] *= 0.5
         slow = a / (a + 1.0) * rate[:, :1]
         step = (span.length / (count - 2))[:, None]
-        mass = np.concatenate([gammainc(a, b * rate[:, :1]), density * step], axis=1)
+        mass = np.concatenate([special.gammainc(a, b * rate[:, :1]), density * step], axis=1)
         mass = np.maximum(mass / mass.sum(axis=1, keepdims=True), LEAST)
         return cls(np.concatenate([slow, rate], axis=1), mass, prior.shape)
 
@@ -147,12 +146,10 @@ class Span:
     @classmethod
     def of(cls, prior: GammaParameters, changes: Array, time: Array) -> Span:
         """Return the span for priors and what crawls may tell."""
-        from scipy.special import gammainccinv, gammaincinv
-
         prior = _blunted(prior)
         a, b = prior.shape, prior.exposure
-        left = np.log(np.maximum(gammaincinv(a, TAIL), UNNOTICED) / (b + time))
-        right = np.log(np.maximum(gammainccinv(a + changes, TAIL), FAR) / b)
+        left = np.log(np.maximum(special.gammaincinv(a, TAIL), UNNOTICED) / (b + time))
+        right = np.log(np.maximum(special.gammainccinv(a + changes, TAIL), FAR) / b)
         span = cls(left, right, b + time, a + changes, np.ones(len(left)))
         t = left + (right - left) * np.linspace(0.0, 1.0, PARTS + 1)[:, None]
         density = 1.0 / span.distance(t)

@@ -37,6 +37,7 @@ from freshopt.estimators.rate_distribution import (
     RateDistribution,
     RateEvidence,
 )
+from freshopt.heavy import special
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_whole
 
 # Width of a cell in ln Δ, and the largest number of cells; a wider range has wider ones.
@@ -358,15 +359,15 @@ class _Chain:
         told = log[np.arange(len(blunt))[:, None], np.clip(there, 0, count - 1)]
         value: Array = np.sum(np.where(inside, told, -np.inf), axis=0) + self.hyperprior
         if len(self.cells.sharp):
-            from scipy.special import gammaln
-
             to = np.flatnonzero(np.isfinite(value))
             fixed = np.bincount(cell[self.cells.sharp], minlength=count)
             padded = np.pad(np.bincount(own, minlength=count), count)
             number = fixed + np.lib.stride_tricks.sliding_window_view(padded, count)[count - moves[to]]
             k, c = np.nonzero(number)
             share = a * law[c - to[k] + count]
-            value[to] += np.bincount(k, gammaln(share + number[k, c]) - gammaln(share), len(to))
+            value[to] += np.bincount(
+                k, special.gammaln(share + number[k, c]) - special.gammaln(share), len(to)
+            )
         return value
 
     def _about(self, at: int) -> Array:
@@ -375,18 +376,14 @@ class _Chain:
         return self.masses[:, :, count - at : 2 * count - at]
 
     def _concentration(self, about: Array, many: IntArray, random: np.random.Generator) -> int:
-        from scipy.special import gammaln
-
         a = CONCENTRATIONS
-        total = gammaln(a) - gammaln(a + np.sum(many))
+        total = special.gammaln(a) - special.gammaln(a + np.sum(many))
         return _one(_occupied(a[:, None] * about, many) + total, random)
 
 
 def _occupied(share: Array, many: IntArray) -> Array:
     """Return Dirichlet's log probability of counts over the last axis, unnormalised."""
-    from scipy.special import gammaln
-
-    value: Array = np.sum(gammaln(share + many) - gammaln(share), axis=-1)
+    value: Array = np.sum(special.gammaln(share + many) - special.gammaln(share), axis=-1)
     return value
 
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.formatting import count
+from freshopt.heavy import special
 from freshopt.logs.row_outcomes import ended, failed
 from freshopt.numerics.arrays import Array, BoolArray, as_numbers
 from freshopt.numerics.frozen_arrays import frozen_value
@@ -156,18 +157,17 @@ def status_columns(
 def _fitted(attempts: Array, successes: Array) -> tuple[float, float]:
     """Return the Beta prior with the largest marginal likelihood."""
     from scipy.optimize import minimize
-    from scipy.special import betaln, expit
 
     pairs, times = np.unique(np.stack([attempts, successes]), axis=1, return_counts=True)
     tried, good = pairs
 
     def parameters(x: Array) -> tuple[float, float]:
-        mean, weight = float(expit(x[0])), float(np.exp(x[1]))
+        mean, weight = float(special.expit(x[0])), float(np.exp(x[1]))
         return mean * weight, (1.0 - mean) * weight
 
     def surprise(x: Array) -> float:
         a, b = parameters(x)
-        return -float(times @ (betaln(a + good, b + tried - good) - betaln(a, b)))
+        return -float(times @ (special.betaln(a + good, b + tried - good) - special.betaln(a, b)))
 
     share = (float(np.sum(successes)) + 0.5) / (float(np.sum(attempts)) + 1.0)
     start = np.clip([np.log(share / (1.0 - share)), 1.0], [LOGITS[0], WEIGHTS[0]], [LOGITS[1], WEIGHTS[1]])

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,14 +30,12 @@ from freshopt.goodness_of_fit.poisson_tests import (
     gaps_test,
 )
 from freshopt.goodness_of_fit.traces import Reading, read_changes, read_crawls
+from freshopt.heavy import polars
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.units import SECONDS
-
-if TYPE_CHECKING:
-    import polars
 
 TESTS = ("dispersion", "gaps", "weekly", "daily", "drift")
 # Period in days and number of parts of the profile of each cycle.
@@ -132,8 +130,6 @@ class PoissonCheck:
 
         Sources tested, median effect, pooled effect, shares rejected.
         """
-        import polars
-
         rows = []
         for test in (*TESTS, "any"):
             p_value = self.p_value[test]
@@ -158,8 +154,6 @@ class PoissonCheck:
 
         Changes, effect and p-value of each test, null where it does not apply.
         """
-        import polars
-
         columns: dict[str, Any] = {"source": self.sources_.tolist(), "changes": self.changes}
         for test in TESTS:
             columns[test] = self.effect[test]

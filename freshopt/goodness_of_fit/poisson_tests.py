@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from freshopt.heavy import special
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.segments import segment_sums
 
@@ -56,15 +57,13 @@ def dispersion_test(chi_square: Array, bins: IntArray, count: Array) -> tuple[Ar
 
     `chi_square` is Σ(count − expected)²/expected over the bins of a source, `count` what its changes weigh.
     """
-    from scipy.special import gammainc, gammaincc
-
     mean = bins - 1.0
     variance = 2.0 * mean * (1.0 - 1.0 / count)
     shape, scale = mean**2 / variance, variance / mean
     # Of whole numbers the statistic is a multiple of 2·bins/count, and its own value belongs to either tail.
     half = bins / count
-    below = gammainc(shape, (chi_square + half) / scale)
-    above = gammaincc(shape, np.maximum(chi_square - half, 0.0) / scale)
+    below = special.gammainc(shape, (chi_square + half) / scale)
+    above = special.gammaincc(shape, np.maximum(chi_square - half, 0.0) / scale)
     return chi_square / mean, np.minimum(1.0, 2.0 * np.minimum(below, above))
 
 
@@ -119,12 +118,10 @@ def kolmogorov_tail(distance: Array, points: Array) -> Array:
     Vrbik, "Small-sample corrections to Kolmogorov-Smirnov test statistic", Pioneer Journal of Theoretical and
     Applied Statistics 15, 2018.
     """
-    from scipy.special import kolmogorov
-
     with np.errstate(invalid="ignore", divide="ignore"):
         root = np.sqrt(points)
         x = distance * root
-        tail: Array = kolmogorov(x + 1.0 / (6.0 * root) + (x - 1.0) / (4.0 * points))
+        tail: Array = special.kolmogorov(x + 1.0 / (6.0 * root) + (x - 1.0) / (4.0 * points))
     return tail
 
 
@@ -155,9 +152,7 @@ def cycle_weight(information: Array) -> Array:
 
 def drift_test(score: Array, information: Array) -> Array:
     """Return the two-sided p-value of a normal score."""
-    from scipy.special import erfc
-
-    p_value: Array = erfc(np.abs(score) / np.sqrt(2.0 * information))
+    p_value: Array = special.erfc(np.abs(score) / np.sqrt(2.0 * information))
     return p_value
 
 

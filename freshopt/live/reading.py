@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from freshopt.certificates.solution import Answer, Solution
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.errors import SourceDataError
+from freshopt.heavy import polars
 from freshopt.live.database import IN_FORCE, Database
 from freshopt.live.due_times import promises_in_words
 from freshopt.live.featured import features_in_words
@@ -35,9 +36,6 @@ from freshopt.numerics.arrays import Array, total
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.solvers.proportional import share
 from freshopt.solvers.square_root import square_root_shape
-
-if TYPE_CHECKING:
-    import polars
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +124,6 @@ class PlannerKnowledge:
 
         Columns are source, importance, change_rate, rate, interval, last_crawl and next_due, null before.
         """
-        import polars
-
         with self._lock:
             table = SourceTable.read(self._database)
             said = partial(_said, self._state.known_clock())

@@ -17,12 +17,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from freshopt.errors import SourceDataError, shown, warn
 from freshopt.formatting import count
+from freshopt.heavy import polars
 from freshopt.logs.access_formats import (
     FORMATS,
     KNOWN,
@@ -36,9 +37,6 @@ from freshopt.logs.client_copies import WHOSE, Client, requests_of_client
 from freshopt.logs.file_kinds import content, kind_of, parsing
 from freshopt.logs.synonyms import guessed
 from freshopt.numerics.arrays import IntArray
-
-if TYPE_CHECKING:
-    import polars
 
 # A separator that no line holds, so that polars reads each line as one cell.
 _NOTHING = "\x01"
@@ -89,13 +87,11 @@ def read_access_log(path: Path, client: Client | None = None) -> Requests:
     SourceDataWarning
         If some lines are in none of the formats; they are left out, and counted.
     """
-    from polars import Float64, col, when
-
     lines, pattern = _lines(path), None if client is None else client.pattern
     parts = _parts(lines, pattern)
     parts = parts.with_columns(_url(parts.columns).alias("url"), _time(parts.columns).alias("time"))
     _report(path, lines, parts["time"].is_null(), pattern)
-    asked = parts.filter(col("url").is_not_null() & col("time").is_not_null())
+    asked = parts.filter(polars.col("url").is_not_null() & polars.col("time").is_not_null())
     if asked.height == 0:
         raise SourceDataError(f"{path} has no request by GET or HEAD. Check that it is a crawler's log.")
     if client is not None and (not client or "edge" in asked.columns):
@@ -103,26 +99,30 @@ def read_access_log(path: Path, client: Client | None = None) -> Requests:
     line, kept = asked["row"].to_numpy().astype(np.int64), np.arange(asked.height)
     if client is not None:
         asked, kept = requests_of_client(asked, client, path)
-    source = col("url")
+    source = polars.col("url")
     if "host" in asked.columns:
-        whole = col("url").str.contains(_ABSOLUTE)
-        source = when(whole | col("host").is_null()).then(col("url")).otherwise(col("host") + col("url"))
+        whole = polars.col("url").str.contains(_ABSOLUTE)
+        source = (
+            polars.when(whole | polars.col("host").is_null())
+            .then(polars.col("url"))
+            .otherwise(polars.col("host") + polars.col("url"))
+        )
     told = [name for name in ("hash", "host", "changed", *WHOSE) if name in asked.columns]
-    status = [col("status").cast(Float64, strict=False)] if "status" in asked.columns else []
+    status = [polars.col("status").cast(polars.Float64, strict=False)] if "status" in asked.columns else []
     frame = asked.select(source.alias("source"), "time", *status, *told)
     return Requests(frame, line[kept])
 
 
 def read_pushes(path: Path) -> Iterator[tuple[str, bool, datetime]]:
     """Yield URLs of requests, whether by POST, and moments in UTC."""
-    from polars import col
-
     lines = _lines(path)
     parts = _parts(lines, None)
     urls = _url(parts.columns).alias("url"), _url(parts.columns, _SENDING).alias("sent")
     parts = parts.with_columns(*urls, _time(parts.columns).alias("time"))
     _report(path, lines, parts["time"].is_null(), None)
-    for url, sent, time in parts.filter(col("time").is_not_null()).select("url", "sent", "time").iter_rows():
+    for url, sent, time in (
+        parts.filter(polars.col("time").is_not_null()).select("url", "sent", "time").iter_rows()
+    ):
         if url or sent:
             yield url or sent, bool(sent), time.replace(tzinfo=UTC)
 
@@ -148,8 +148,6 @@ def is_access_text(path: Path) -> bool:
 
 def _lines(path: Path, many: int | None = None) -> polars.Series:
     """Return the lines of a file, or the first ones."""
-    import polars
-
     with parsing(path, "text"):
         lines = polars.read_csv(
             content(path, kind_of(path)),
@@ -180,13 +178,10 @@ def _parts(lines: polars.Series, pattern: str | None) -> polars.DataFrame:
 
 def _of_text(lines: polars.Series, expressions: Sequence[str]) -> polars.DataFrame:
     """Return each line's groups by the first expression that it matches."""
-    import polars
-    from polars import col
-
     read, left = [], lines.to_frame("line").with_row_index("row")
     for each in expressions:
-        found = left.with_columns(col("line").str.extract_groups(each).alias("told")).unnest("told")
-        matched = col("line").str.contains(each)
+        found = left.with_columns(polars.col("line").str.extract_groups(each).alias("told")).unnest("told")
+        matched = polars.col("line").str.contains(each)
         read.append(found.filter(matched).drop("line"))
         left = left.filter(~matched)
         if left.is_empty():
@@ -196,8 +191,6 @@ def _of_text(lines: polars.Series, expressions: Sequence[str]) -> polars.DataFra
 
 def _of_json(lines: polars.Series, places: Mapping[str, list[str]]) -> polars.DataFrame:
     """Return what stands at places of the objects of lines, as text."""
-    import polars
-
     told: dict[str, list[str | None]] = {field: [] for field in places}
     for each in _objects(lines):
         for field, path in places.items():
@@ -220,39 +213,37 @@ def _objects(lines: polars.Series) -> Iterator[dict[str, Any]]:
 
 def _url(told: Collection[str], methods: Sequence[str] = _FETCHING) -> polars.Expr:
     """Return the URL of a request by GET or HEAD, or others."""
-    from polars import String, col, lit, when
-
     if "request" in told:
-        fetched = col("request").str.extract(rf"^(?:{'|'.join(methods)}) (?P<url>\S+)(?: HTTP/[0-9.]+)?$", 1)
-        return fetched.fill_null(col("url")) if "url" in told and "method" not in told else fetched
+        fetched = polars.col("request").str.extract(
+            rf"^(?:{'|'.join(methods)}) (?P<url>\S+)(?: HTTP/[0-9.]+)?$", 1
+        )
+        return fetched.fill_null(polars.col("url")) if "url" in told and "method" not in told else fetched
     if "url" not in told:
-        return lit(None, dtype=String)
-    url = col("url")
+        return polars.lit(None, dtype=polars.String)
+    url = polars.col("url")
     if "query" in told:
-        query = col("query").str.strip_prefix("?")
-        url = when(query.is_in(["", "-"]).fill_null(value=True)).then(url).otherwise(url + "?" + query)
-    known = col("method").is_in(methods) if "method" in told else url.str.contains("^https?://|^/")
-    return when(known).then(url)
+        query = polars.col("query").str.strip_prefix("?")
+        url = polars.when(query.is_in(["", "-"]).fill_null(value=True)).then(url).otherwise(url + "?" + query)
+    known = polars.col("method").is_in(methods) if "method" in told else url.str.contains("^https?://|^/")
+    return polars.when(known).then(url)
 
 
 def _time(told: Collection[str]) -> polars.Expr:
     """Return the moment of a request in UTC."""
-    from polars import Datetime, Float64, Int64, String, coalesce, col, lit
-
-    named = [col(name) for name in ("local", "moment") if name in told]
-    named += [col("day") + "T" + col("clock")] if {"day", "clock"} <= {*told} else []
-    text = coalesce(*named, lit(None, dtype=String))
-    number = text.cast(Float64, strict=False).abs()
+    named = [polars.col(name) for name in ("local", "moment") if name in told]
+    named += [polars.col("day") + "T" + polars.col("clock")] if {"day", "clock"} <= {*told} else []
+    text = polars.coalesce(*named, polars.lit(None, dtype=polars.String))
+    number = text.cast(polars.Float64, strict=False).abs()
     # Seconds, milliseconds and so on since 1970 differ in length: the first ten digits tell.
-    micro = sum((number > 10.0**k).cast(Float64) for k in (11, 14, 17))
-    ticks = (number * 10.0 ** (6.0 - 3.0 * micro)).round().cast(Int64, strict=False)
+    micro = sum((number > 10.0**k).cast(polars.Float64) for k in (11, 14, 17))
+    ticks = (number * 10.0 ** (6.0 - 3.0 * micro)).round().cast(polars.Int64, strict=False)
     written = (
         text.str.to_datetime(_MOMENT, time_unit="us", strict=False),
         text.str.to_datetime("%+", time_unit="us", strict=False),
         (text + "Z").str.to_datetime("%+", time_unit="us", strict=False),
     )
     zoned = (each.dt.replace_time_zone(None) for each in written)
-    return coalesce(*zoned, ticks.cast(Datetime("us")))
+    return polars.coalesce(*zoned, ticks.cast(polars.Datetime("us")))
 
 
 def _by_cache(asked: polars.DataFrame) -> polars.DataFrame:
@@ -260,20 +251,18 @@ def _by_cache(asked: polars.DataFrame) -> polars.DataFrame:
 
     Edges have a copy each, as clients have.
     """
-    from polars import Int64, col, lit, when
-
     if "cache" not in asked.columns:
         if "rest" not in asked.columns:
             return asked
-        asked = asked.with_columns(col("rest").str.extract(_CACHE, 1).alias("cache"))
-    word = col("cache")
+        asked = asked.with_columns(polars.col("rest").str.extract(_CACHE, 1).alias("cache"))
+    word = polars.col("cache")
     if not asked["cache"].is_in([*_ASKED[304], *_ASKED[200]]).any():
         return asked
-    status = col("status").cast(Int64, strict=False)
-    told = when(word.is_in(_ASKED[304])).then(lit(304)).otherwise(lit(200))
+    status = polars.col("status").cast(polars.Int64, strict=False)
+    told = polars.when(word.is_in(_ASKED[304])).then(polars.lit(304)).otherwise(polars.lit(200))
     told = (
-        when(word.is_in(_FAILED))
-        .then(lit(_GATEWAY_TIMEOUT))
+        polars.when(word.is_in(_FAILED))
+        .then(polars.lit(_GATEWAY_TIMEOUT))
         .when(status >= _REFUSED)
         .then(status)
         .otherwise(told)
@@ -281,11 +270,16 @@ def _by_cache(asked: polars.DataFrame) -> polars.DataFrame:
     passed = [*_ASKED[304], *_ASKED[200], *_FETCHED, *_FAILED]
     kept = asked.filter(word.is_in(passed)).with_columns(told.alias("status"))
     if "edge" in asked.columns:
-        return kept.with_columns(client=col("edge"), agent=col("edge"))
-    kept = kept.with_columns(client=lit("cache"), agent=lit("cache"))
+        return kept.with_columns(client=polars.col("edge"), agent=polars.col("edge"))
+    kept = kept.with_columns(client=polars.lit("cache"), agent=polars.lit("cache"))
     if not asked["cache"].is_in(_ASKED[304]).any():
         return kept  # it never asks, and an answer is no evidence
-    changed = when(word.is_in(_ASKED[304])).then(lit(0.0)).when(word.is_in(_ASKED[200])).then(lit(1.0))
+    changed = (
+        polars.when(word.is_in(_ASKED[304]))
+        .then(polars.lit(0.0))
+        .when(word.is_in(_ASKED[200]))
+        .then(polars.lit(1.0))
+    )
     return kept.with_columns(changed.alias("changed"))
 
 

@@ -9,22 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders, shown, warn
 from freshopt.formatting import count
+from freshopt.heavy import polars
 from freshopt.logs.file_kinds import Frame
 from freshopt.logs.row_outcomes import ABSENT
 from freshopt.logs.source_index import Codes, code_integers, ranked_names
 from freshopt.logs.timestamps import Moments, read_moments, read_text, scattered
 from freshopt.logs.told_dates import read_dates, read_text_dates
 from freshopt.numerics.arrays import Array, IntArray, label_array
-
-if TYPE_CHECKING:
-    import polars
 
 # What to do about a cell that cannot be used: of columns that are told apart by more than their kind.
 REMEDIES: Mapping[str, str] = {
@@ -91,8 +89,6 @@ class Cells:
 
     def labels(self, column: polars.Series) -> polars.Series:
         """Return names as text or integers; any other type is refused."""
-        import polars
-
         if column.dtype in (polars.Categorical, polars.Enum) or str(column.dtype) in ("Int128", "UInt128"):
             column = column.cast(polars.String)  # NumPy has no such integers: their digits are names
         if column.dtype != polars.String:
@@ -112,16 +108,12 @@ class Cells:
 
     def texts(self, column: polars.Series) -> polars.Series:
         """Return names as text, without zero bytes."""
-        import polars
-
         text = self.labels(column).cast(polars.String)
         self._require_known(text, ~text.str.contains("\0", literal=True).fill_null(value=False))
         return text
 
     def sources(self, column: polars.Series) -> tuple[npt.NDArray[Any], Codes]:
         """Return the sorted labels and each row's position among them."""
-        import polars
-
         self.require_filled(column)
         column = self.labels(column)
         if column.dtype != polars.String:
@@ -133,8 +125,6 @@ class Cells:
 
     def dates(self, column: polars.Series, time: Moments | None) -> Moments:
         """Return dates of last change beside crawls; NaN or NaT for none."""
-        import polars
-
         dated = time is not None and time.dtype.kind == "M"
         if column.dtype == polars.String:
             found = read_text_dates(column, dated, self.row_name)
@@ -153,8 +143,6 @@ class Cells:
 
         Which of both short numbers are, the column decides where its `time_unit` is given, or `dated`.
         """
-        import polars
-
         self.require_filled(column)
         if column.dtype.is_decimal() or str(column.dtype) in ("Int128", "UInt128"):  # NumPy has none
             column = column.cast(polars.String)
@@ -170,8 +158,6 @@ class Cells:
 
     def flags(self, column: polars.Series) -> polars.Series:
         """Return yes and no, in words or numbers; empty cells stay empty."""
-        import polars
-
         column = filled(column)
         if column.dtype in (polars.Boolean, polars.Null):
             return column
@@ -185,8 +171,6 @@ class Cells:
 
     def statuses(self, column: polars.Series) -> Array:
         """Return HTTP statuses, NaN where a cell says nothing readable."""
-        import polars
-
         column = filled(column)
         if column.dtype != polars.String:
             return self.numbers(column).fill_null(np.nan).to_numpy()
@@ -202,8 +186,6 @@ class Cells:
 
     def numbers(self, column: polars.Series) -> polars.Series:
         """Return a column as float64; empty cells stay empty."""
-        import polars
-
         if column.dtype == polars.String:
             numbers = self._pointed(column).str.strip_chars().cast(polars.Float64, strict=False)
             self._require_known(column, numbers.is_not_null() | column.is_null())
@@ -245,11 +227,8 @@ def more_than_five(many: int) -> str:
 
 def filled(column: polars.Series) -> polars.Series:
     """Return a column whose texts that say nothing are empty cells."""
-    import polars
-    from polars import col
-
     if column.dtype != polars.String:
         return column
     text = column.str.strip_chars().to_frame()
-    absent = col(column.name).str.to_lowercase().is_in(ABSENT)
-    return text.select(polars.when(~absent).then(col(column.name)))[column.name]
+    absent = polars.col(column.name).str.to_lowercase().is_in(ABSENT)
+    return text.select(polars.when(~absent).then(polars.col(column.name)))[column.name]

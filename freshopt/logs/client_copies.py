@@ -20,20 +20,18 @@ Cost: some sorts of the requests, and a loop over the answers 200.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SHOWN, SourceDataError, list_offenders, shown, warn
 from freshopt.formatting import count
+from freshopt.heavy import polars
 from freshopt.logs.row_outcomes import NOT_MODIFIED, OK
 from freshopt.logs.timestamps import Moments
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.units import SECONDS
-
-if TYPE_CHECKING:
-    import polars
 
 # Share of a client's changes which answers to others rule out, above which it is not believed.
 _DOUBTED = 0.1
@@ -241,10 +239,7 @@ def requests_of_client(
     SourceDataWarning
         If it has several agents.
     """
-    import polars
-    from polars import col
-
-    whose = [col(key) if key in requests.columns else polars.lit(None).alias(key) for key in WHOSE]
+    whose = [polars.col(key) if key in requests.columns else polars.lit(None).alias(key) for key in WHOSE]
     requests = requests.with_columns(each.cast(polars.String) for each in whose)
     row = np.arange(requests.height)
     if not client:
@@ -252,9 +247,9 @@ def requests_of_client(
         return requests.drop(WHOSE) if one and _told(requests) else requests, row
     is_own = polars.lit(value=True)
     if client.address is not None:
-        is_own &= col("client") == client.address
+        is_own &= polars.col("client") == client.address
     if client.agent is not None:
-        is_own &= col("agent").str.contains(client.agent, literal=True)
+        is_own &= polars.col("agent").str.contains(client.agent, literal=True)
     kept = requests.with_columns(row=row).filter(is_own)
     if kept.height == 0:
         key = "client" if client.agent is None else "agent"
@@ -287,8 +282,6 @@ def evidence_of_clients(
     SourceDataWarning
         Of how many clients count.
     """
-    from polars import col, struct
-
     if not _told(whose):
         raise SourceDataError(
             f"{path} does not tell whose requests these are (no address, no agent), and a client's first "
@@ -296,8 +289,8 @@ def evidence_of_clients(
             "one crawler's."
         )
     codes = whose.select(
-        col("agent").rank("dense").fill_null(0).cast(int).alias("agent"),
-        (struct(WHOSE).rank("dense") - 1).cast(int).alias("client"),
+        polars.col("agent").rank("dense").fill_null(0).cast(int).alias("agent"),
+        (polars.struct(WHOSE).rank("dense") - 1).cast(int).alias("client"),
     )
     tick = SECONDS[time_unit] * 1e3
     dated = time.dtype.kind == "M"

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ import numpy.typing as npt
 from freshopt.errors import Heard, SourceDataError, by_weight, hearing, warn
 from freshopt.formatting import count
 from freshopt.frames import POLARS, framed
+from freshopt.heavy import polars
 from freshopt.logs.clock import Clock, warn_of_clock
 from freshopt.logs.file_kinds import is_frame
 from freshopt.logs.last_modified import dated_rows
@@ -34,9 +35,6 @@ from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.renamed import Renamed, keywords
 from freshopt.units import check_time_unit
-
-if TYPE_CHECKING:
-    import polars
 
 # A log, or what one is read from: a file, or a dataframe of any library.
 Log: TypeAlias = "CrawlLog | str | os.PathLike[str] | Any"

@@ -26,10 +26,9 @@ from weakref import WeakKeyDictionary
 
 from freshopt.errors import SourceDataError
 from freshopt.frames import POLARS
+from freshopt.heavy import polars
 
 if TYPE_CHECKING:
-    import polars
-
     _Path = Path
 else:
     _Path = type(Path())
@@ -161,8 +160,6 @@ class Frame(_Path):
 
     def read(self, columns: Sequence[str]) -> polars.DataFrame:
         """Return columns as polars has them."""
-        import polars
-
         return polars.DataFrame([self._column(name) for name in columns])
 
     def exists(self, **_: object) -> bool:
@@ -171,7 +168,6 @@ class Frame(_Path):
 
     def _column(self, name: str) -> polars.Series:
         import narwhals
-        import polars
 
         if name not in self.table.columns:
             raise SourceDataError(f"column {name} of {self} has a name that is no text. Name it with text.")
@@ -249,8 +245,6 @@ def content(path: Path, kind: FileKind) -> Path | bytes:
 def unpacked(path: Path, packed: str, most: int = -1) -> bytes:
     """Return the first bytes of a file, or all."""
     if packed == "zst":
-        import polars
-
         # Polars unpacks it, but as a table only: here one with a line in each row.
         lines = polars.read_csv(
             path.open("rb").read() if isinstance(path, Stream) else path,
@@ -326,8 +320,6 @@ def parsing(path: Path, kind: str) -> Iterator[None]:
 
     It names the file. What polars raises is caught by its exact type, here and nowhere else.
     """
-    from polars import exceptions
-
     # Of a fixed offset such as +05:30, which pandas writes for a zone, polars else panics.
     os.environ.setdefault("POLARS_IGNORE_TIMEZONE_PARSE_ERROR", "1")
     require_file(path)
@@ -335,17 +327,21 @@ def parsing(path: Path, kind: str) -> Iterator[None]:
         raise SourceDataError(f"the name of {str(path)!a} is not in UTF-8. Rename the file.")
     try:
         yield
-    except exceptions.NoDataError:
+    except polars.exceptions.NoDataError:
         raise SourceDataError(f"{path} is empty. A {kind} file has at least its column names.") from None
-    except exceptions.PanicException as error:  # no Exception; polars on damaged pages of Parquet
+    except polars.exceptions.PanicException as error:  # no Exception; polars on damaged pages of Parquet
         if KeyboardInterrupt.__name__ in str(error):  # while polars waited for Python
             raise KeyboardInterrupt from None
         raise SourceDataError(
             f"{path} is damaged: its {kind} cannot be read. Check that it is complete, or write it anew."
         ) from error
-    except exceptions.DuplicateError as error:
+    except polars.exceptions.DuplicateError as error:
         raise SourceDataError(f"{path}: {str(error).strip()}. Keep one of them.") from None
-    except (exceptions.ComputeError, exceptions.SchemaError, exceptions.InvalidOperationError) as error:
+    except (
+        polars.exceptions.ComputeError,
+        polars.exceptions.SchemaError,
+        polars.exceptions.InvalidOperationError,
+    ) as error:
         quotes = _QUOTES if kind == CSV else ""
         reason = str(error).strip().split("\n", 1)[0].rstrip(".")
         raise SourceDataError(

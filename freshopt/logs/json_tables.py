@@ -13,13 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from freshopt.errors import SourceDataError, shown
+from freshopt.heavy import polars
 from freshopt.logs.file_kinds import JSON, JSON_LINES, FileKind, content, parsing, unpacked
-
-if TYPE_CHECKING:
-    import polars
 
 # Rows of JSON lines that tell which columns there are, where a key holds what does not go together.
 _HEAD = 1000
@@ -35,8 +33,6 @@ def json_names(path: Path, kind: FileKind) -> list[str]:
 
 def read_json(path: Path, kind: FileKind, names: Sequence[str] | None = None) -> polars.DataFrame:
     """Return columns of a table in JSON as text."""
-    import polars
-
     data: Path | bytes
     if kind.form == JSON:
         rows = _rows_of_document(path, kind)
@@ -72,8 +68,6 @@ def _schema_of_file(path: Path, *_state: int) -> Mapping[str, Any]:
 
 def _schema_of(data: Path | bytes) -> Mapping[str, Any]:
     """Return the keys of all rows with their types."""
-    import polars
-
     try:
         return polars.scan_ndjson(data, infer_schema_length=None).collect_schema()
     except polars.exceptions.SchemaError:
@@ -82,8 +76,6 @@ def _schema_of(data: Path | bytes) -> Mapping[str, Any]:
 
 def _places(schema: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return the way to each cell, by its name with dots."""
-    import polars
-
     found: dict[str, tuple[str, ...]] = {}
     for name, dtype in schema.items():
         inner = dtype.inner if isinstance(dtype, polars.List) else dtype
@@ -99,8 +91,6 @@ def _places(schema: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 def _text(dtype: Any) -> Any:  # noqa: ANN401 - types of polars
     """Return a type with text in place of each number."""
-    import polars
-
     if isinstance(dtype, polars.Struct):
         return polars.Struct({field.name: _text(field.dtype) for field in dtype.fields})
     return polars.List(_text(dtype.inner)) if isinstance(dtype, polars.List) else polars.String
@@ -108,9 +98,7 @@ def _text(dtype: Any) -> Any:  # noqa: ANN401 - types of polars
 
 def _cell(way: tuple[str, ...]) -> polars.Expr:
     """Return the value at the end of a path of keys."""
-    from polars import col
-
-    cell = col(way[0])
+    cell = polars.col(way[0])
     for name in way[1:]:
         cell = cell.struct.field(name) if name else cell.list.first()
     return cell
@@ -119,7 +107,6 @@ def _cell(way: tuple[str, ...]) -> polars.Expr:
 def _rows_of_document(path: Path, kind: FileKind) -> polars.DataFrame | bytes:
     """Return the table of a document, or its rows as JSON lines."""
     import msgspec
-    import polars
 
     with parsing(path, JSON):
         data = unpacked(path, kind.packed).decode(kind.encoding).encode()
@@ -162,8 +149,6 @@ def _of_arrays(rows: Sequence[Sequence[Any]]) -> polars.DataFrame:
 
 def _of_columns(columns: Mapping[str, Sequence[Any]]) -> polars.DataFrame:
     """Return a table of columns as text."""
-    import polars
-
     texts = {name: [None if cell is None else str(cell) for cell in cells] for name, cells in columns.items()}
     return polars.DataFrame(texts, schema=dict.fromkeys(texts, polars.String))
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SHOWN, SourceDataError, list_offenders, warn
 from freshopt.formatting import count
+from freshopt.heavy import polars
 from freshopt.logs.clock import Clock, on_own_clock
 from freshopt.logs.source_index import Codes, code_sources, sorted_rows
 from freshopt.logs.timestamps import Times, read_moments
@@ -33,8 +34,6 @@ from freshopt.numerics.arrays import (
 )
 
 if TYPE_CHECKING:
-    import polars
-
     from freshopt.logs.crawl_log import CrawlLog
 
 # Largest count: float64 does not represent all integers above.
@@ -356,8 +355,6 @@ def _add_up(codes: Codes, elapsed: npt.ArrayLike) -> Array:
 
 def rows_table(log: CrawlLog) -> polars.DataFrame:
     """Return a log's rows as a table that reads back alike."""
-    import polars
-
     since = np.diff(log.time, prepend=np.nan)
     since[log.offsets[:-1]] = np.nan
     told = np.isnan(since) | ~np.isnan(log.interval)

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import IO, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, expect, list_offenders, warn
+from freshopt.heavy import polars
 from freshopt.logs.access_log import is_access_text, read_access_log
 from freshopt.logs.cells import Cells
 from freshopt.logs.client_copies import ALL, WHOSE, Client, requests_of_client
@@ -28,9 +29,6 @@ from freshopt.logs.synonyms import SYNONYMS, by_content, guessed, plain
 from freshopt.logs.tables import column_names, read_table, without_blank_end
 from freshopt.logs.timestamps import Moments
 from freshopt.numerics.arrays import Array
-
-if TYPE_CHECKING:
-    import polars
 
 # A path, ``-`` for the standard input, a folder of logs, a stream, or several of them.
 Given: TypeAlias = str | os.PathLike[str] | IO[Any] | Sequence[Any] | Any
@@ -174,22 +172,22 @@ def _in_folder(folder: Path) -> tuple[Path, ...]:
 
 def log_hosts(logs: Given, columns: Mapping[str, str] | None = None) -> dict[str, str] | None:
     """Return each source's host by a column host, None without one."""
-    from polars import String, col, concat
-
     wanted, every = ("source", "host"), logs_of(logs)
     told = (each for each in every if may_have(each, wanted, _of_two(columns)).issuperset(wanted))
     frames = [log_frame(each, wanted, _of_two(columns))[0] for each in told]
     both = [
-        frame.select(col(*wanted).cast(String)).unique() for frame in frames if {*wanted} <= {*frame.columns}
+        frame.select(polars.col(*wanted).cast(polars.String)).unique()
+        for frame in frames
+        if {*wanted} <= {*frame.columns}
     ]
     if not both:
         return None
-    pairs = concat(both).unique()
-    pairs = pairs.filter(col("host").is_not_null() & (col("host") != ""))
-    several = pairs.filter(col("source").is_duplicated()).sort("source", "host")
+    pairs = polars.concat(both).unique()
+    pairs = pairs.filter(polars.col("host").is_not_null() & (polars.col("host") != ""))
+    several = pairs.filter(polars.col("source").is_duplicated()).sort("source", "host")
     if several.height:
         source = several["source"][0]
-        hosts = several.filter(col("source") == source)["host"].to_list()
+        hosts = several.filter(polars.col("source") == source)["host"].to_list()
         raise SourceDataError(
             f"source {source!r} of {called(every)} has the hosts {list_offenders(hosts)}. Keep one, or name "
             "sources by host too."
@@ -315,11 +313,13 @@ def naming_line(path: Path, columns: Mapping[str, str] | None, missing: Sequence
 
     What is missing is found by its cells, where they look like it.
     """
-    from polars import String, selectors
-
     own, given = column_names(path), dict(columns or {})
     frame = read_table(path, as_text=True).head(_HEAD)
-    cells = frame.select((selectors.string() | selectors.numeric() | selectors.temporal()).cast(String))
+    cells = frame.select(
+        (polars.selectors.string() | polars.selectors.numeric() | polars.selectors.temporal()).cast(
+            polars.String
+        )
+    )
     if any(re.search(_VALUE, name) for name in own):
         names = by_content(cells, _FOUND)
         line = ",".join(names.get(name, f"column{k}") for k, name in enumerate(own, start=1))
@@ -367,28 +367,32 @@ def _within(
 
 def _full_name(path: Path, source: str, outer: Sequence[str]) -> polars.Expr:
     """Return a source's name within its host or schema: a.example/x, or sales.orders."""
-    from polars import String, col, concat_str, lit, when
-
-    own = col(source).cast(String).str.strip_chars()
+    own = polars.col(source).cast(polars.String).str.strip_chars()
     ranked = sorted(outer, key=lambda name: _OUTER.index(plain(name)))
     of_host = plain(source) == "path" and plain(ranked[0]) in _HOSTS
     around = ranked[:1] if of_host else ranked
-    sign = when(own.str.starts_with("/")).then(lit("")).otherwise(lit("/")) if of_host else lit(".")
+    sign = (
+        polars.when(own.str.starts_with("/")).then(polars.lit("")).otherwise(polars.lit("/"))
+        if of_host
+        else polars.lit(".")
+    )
     warn(
         f"{path}: sources are named by {' and '.join([*around, source])} together, as one {source} stands in "
         f"several."
     )
-    parts = [part for name in around for part in (col(name).cast(String).str.strip_chars(), sign)]
-    return concat_str([*parts, own]).alias(source)
+    parts = [
+        part for name in around for part in (polars.col(name).cast(polars.String).str.strip_chars(), sign)
+    ]
+    return polars.concat_str([*parts, own]).alias(source)
 
 
 def _with_days(frame: polars.DataFrame, days: str) -> polars.DataFrame:
     """Return times with their dates, if those are a column."""
-    from polars import String, col
-
     time = frame["time"]
-    if time.dtype == String and time.drop_nulls().head(1).str.contains(_CLOCK).any():
-        frame = frame.with_columns(time=col(days).str.strip_chars() + " " + col("time").str.strip_chars())
+    if time.dtype == polars.String and time.drop_nulls().head(1).str.contains(_CLOCK).any():
+        frame = frame.with_columns(
+            time=polars.col(days).str.strip_chars() + " " + polars.col("time").str.strip_chars()
+        )
     return frame.drop(days)
 
 
@@ -419,8 +423,6 @@ class LogPart(NamedTuple):
 
 def joined(parts: Sequence[LogPart]) -> LogPart:
     """Return the rows of several files as those of one."""
-    import polars
-
     if len(parts) == 1:
         return parts[0]
     rows = [len(part.columns["source"]) for part in parts]

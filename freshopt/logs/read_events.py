@@ -19,12 +19,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.heavy import polars
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.clock import on_own_clock
 from freshopt.logs.crawl_log import CrawlLog
@@ -46,9 +47,6 @@ from freshopt.logs.tables import ENDINGS, column_names
 from freshopt.logs.timestamps import Moments, Times
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, labels_of
 from freshopt.units import check_time_unit
-
-if TYPE_CHECKING:
-    import polars
 
 
 def read_history(
@@ -145,8 +143,6 @@ def read_requests(
     >>> read_requests(path)["request_rate"].to_list()
     [0.875, 0.375]
     """
-    import polars
-
     check_time_unit(time_unit)
     rows = read_events(path, REQUESTS, columns, time_unit)
     names, row_name = rows.names, rows.row_name
@@ -226,8 +222,6 @@ def is_history(path: Path) -> bool:
 
 def _events(history: ChangeHistory) -> polars.DataFrame:
     """Return the beginning, the changes and the end of each source."""
-    import polars
-
     every, n = history.names, len(history.names)
     parts = (
         (np.arange(n), history.start, START),

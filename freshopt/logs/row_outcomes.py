@@ -22,18 +22,16 @@ Cost: a sort of the rows, and some passes over them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
+from freshopt.heavy import polars
 from freshopt.logs.source_index import sorted_rows
 from freshopt.logs.timestamps import Moments
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, are_text
-
-if TYPE_CHECKING:
-    import polars
 
 OK, NOT_MODIFIED = 200.0, 304.0
 # The end of a source.
@@ -275,8 +273,6 @@ def _state(column: polars.Series, key: str) -> States:
 
     Only a source's neighbours are compared: two states are taken for one with probability 2⁻⁶¹.
     """
-    import polars
-
     if isinstance(column.dtype, polars.List | polars.Array | polars.Object):
         raise SourceDataError(f"column '{key}' of the log holds {column.dtype}. Convert it to text.")
     text = column.cast(polars.String).str.strip_chars()

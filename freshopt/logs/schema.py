@@ -15,12 +15,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.heavy import polars
 from freshopt.logs.cells import Cells
 from freshopt.logs.file_kinds import Frame
 from freshopt.logs.log_files import log_frame
@@ -28,9 +29,6 @@ from freshopt.logs.synonyms import guessed, guessed_of_table
 from freshopt.logs.tables import UNIT
 from freshopt.numerics.arrays import Array
 from freshopt.units import check_time_unit, convert_time, duration_of, rate_of
-
-if TYPE_CHECKING:
-    import polars
 
 _NUMBERS = (
     *("change_rate", "importance", "min_rate", "max_rate", "refresh_cost", "changed_cost", "rate"),
@@ -332,8 +330,6 @@ def naming(what: Path | str) -> Iterator[None]:
 
 def _named(frame: polars.DataFrame, schema: Schema, path: Path) -> polars.DataFrame:
     """Return a table with the known names of columns beside its own."""
-    from polars import col
-
     needed = [name for each in schema.needed for name in each.split("|")]
     guess = guessed_of_table(frame.columns, needed, (*_LABELS, *_TEXTS, *_FLAGS, *_NUMBERS))
     for column, names in guess.several.items():
@@ -341,13 +337,11 @@ def _named(frame: polars.DataFrame, schema: Schema, path: Path) -> polars.DataFr
             f"{path} has {len(names)} columns that may be the {column}, {list_offenders(map(repr, names))}. "
             f"Rename the one that is to {column}."
         )
-    return frame.with_columns(col(name).alias(to) for name, to in guess.found.items() if name != to)
+    return frame.with_columns(polars.col(name).alias(to) for name, to in guess.found.items() if name != to)
 
 
 def _typed(column: polars.Series, cells: Cells, amounts: Collection[str]) -> polars.Series:
     """Return a known column in its type, others as they are."""
-    import polars
-
     name = column.name
     if name in _LABELS:
         cells.texts(column)

@@ -12,13 +12,14 @@ Of labels that are URLs, `hosts_of_urls` reads the hosts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.compiled.backend import compiled, fast
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.heavy import polars
 from freshopt.logs import row_loops
 from freshopt.numerics.arrays import (
     Array,
@@ -30,9 +31,6 @@ from freshopt.numerics.arrays import (
     label_array,
     shape_of,
 )
-
-if TYPE_CHECKING:
-    import polars
 
 Codes: TypeAlias = npt.NDArray[np.int32]
 
@@ -75,8 +73,6 @@ def code_sources(source: npt.ArrayLike) -> tuple[npt.NDArray[Any], IntArray]:
 
 def _in_utf8(names: npt.NDArray[Any]) -> polars.Series | None:
     """Return names as text, None if one has a lone surrogate."""
-    import polars
-
     try:
         return polars.Series(names.tolist(), dtype=polars.String)
     except UnicodeEncodeError:
@@ -138,8 +134,6 @@ def code_names(column: polars.Series) -> tuple[npt.NDArray[Any], Codes]:
 
 def ranked_names(column: polars.Series) -> tuple[polars.Series, Codes]:
     """Return what `code_names` does, the labels as a column."""
-    import polars
-
     if len(column) >= MANY:
         hashed = _by_hashes(column)
         if hashed is not None:
@@ -280,8 +274,6 @@ def hosts_of_urls(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def known_hosts(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the hosts of sources, empty where one is no URL."""
-    import polars
-
     text = polars.Series(np.asarray(names).tolist(), dtype=polars.String, strict=False)
     hosts = text.str.extract(_URL).fill_null(text.str.extract(_BARE)).str.to_lowercase()
     return label_array(hosts.fill_null("").to_list())

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from freshopt.heavy import polars
 from freshopt.logs.cells import FLAGS
 from freshopt.logs.timestamps import parse_dates
-
-if TYPE_CHECKING:
-    import polars
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "source": (
@@ -185,8 +183,6 @@ def by_content(frame: polars.DataFrame, wanted: Sequence[str]) -> dict[str, str]
 
 def _looks(cells: polars.Series, column: str) -> bool:
     """Return whether most cells of text look like a column's."""
-    import polars
-
     if len(cells) == 0:
         return False
     numbers = cells.str.strip_chars().cast(polars.Float64, strict=False)

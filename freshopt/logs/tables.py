@@ -23,11 +23,12 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders, warn
+from freshopt.heavy import polars
 from freshopt.logs.atomic_output import NO_ROOM
 from freshopt.logs.file_kinds import (
     CSV,
@@ -41,9 +42,6 @@ from freshopt.logs.file_kinds import (
     reason_of,
 )
 from freshopt.logs.json_tables import json_names, read_json
-
-if TYPE_CHECKING:
-    import polars
 
 # Column with the time unit of the rates of a table.
 UNIT = "time_unit"
@@ -69,8 +67,6 @@ def read_table(
     as_text : bool
         Leave the cells of a CSV file as text, rather than infer numbers and dates. Those of JSON are text.
     """
-    import polars
-
     path = as_path(path)
     kind = kind_of(path)
     wanted = [name for name in column_names(path) if columns is None or name in columns]
@@ -99,8 +95,6 @@ def read_table(
 
 def column_names(path: str | os.PathLike[str]) -> list[str]:
     """Return the names of a table's columns."""
-    import polars
-
     path = as_path(path)
     if isinstance(path, Frame):
         return path.names
@@ -149,8 +143,6 @@ def write_table(frame: polars.DataFrame, path: str | os.PathLike[str]) -> None:
     ...
     freshopt.errors.SourceDataError: r.xlsx ends in '.xlsx'. Tables are .csv, .csv.gz or .parquet. Rename it.
     """
-    from polars import exceptions
-
     path = Path(path)
     ending = table_ending(path)
     write: Callable[[IO[bytes]], None] = (
@@ -170,7 +162,9 @@ def write_table(frame: polars.DataFrame, path: str | os.PathLike[str]) -> None:
         raise SourceDataError(
             f"{path} cannot be written: {reason_of(error)}. Choose another place, or mend its permissions."
         ) from error
-    except exceptions.ComputeError as error:  # of Parquet, what the system said is found in the text only
+    except (
+        polars.exceptions.ComputeError
+    ) as error:  # of Parquet, what the system said is found in the text only
         for code in NO_ROOM:
             if f"(os error {code})" in str(error):
                 raise OSError(code, os.strerror(code), str(path)) from error
@@ -180,8 +174,6 @@ def write_table(frame: polars.DataFrame, path: str | os.PathLike[str]) -> None:
 
 def _write_csv(frame: polars.DataFrame, file: IO[bytes]) -> None:
     """Write a table as CSV that is harmless in a spreadsheet."""
-    import polars
-
     texts = frame.select(polars.col(polars.String))
     parted = any(text.str.contains(sign, literal=True).any() for text in texts for sign in _PARTING)
     signed = polars.col(_beginning(frame, f"'{_SIGNS}"))
@@ -191,8 +183,6 @@ def _write_csv(frame: polars.DataFrame, file: IO[bytes]) -> None:
 
 def _beginning(frame: polars.DataFrame, signs: str) -> list[str]:
     """Return columns with a text that begins with one of `signs`."""
-    import polars
-
     texts = frame.select(polars.col(polars.String))
     return [text.name for text in texts if any(text.str.starts_with(sign).any() for sign in signs)]
 
@@ -208,8 +198,6 @@ def with_unit(frame: polars.DataFrame, time_unit: str) -> polars.DataFrame:
     >>> with_unit(pl.DataFrame({"source": ["a"], "rate": [0.5]}), "hour").row(0)
     ('a', 0.5, 'hour')
     """
-    import polars
-
     return frame if time_unit == "day" else frame.with_columns(polars.lit(time_unit).alias(UNIT))
 
 
@@ -234,8 +222,6 @@ def table_ending(path: Path) -> str:
 
 def without_blank_end(frame: polars.DataFrame) -> polars.DataFrame:
     """Drop blank lines at the end of a CSV file."""
-    import polars
-
     filled = frame.select(polars.any_horizontal(polars.all().is_not_null())).to_series().arg_true()
     return frame.head(int(filled[-1]) + 1 if len(filled) else 0)
 
@@ -254,8 +240,6 @@ def frame_columns(
     >>> frame_columns(pl.DataFrame({"time": [0.5], "colour": ["red"]}), "the log", ["time"])
     {'time': array([0.5])}
     """
-    import polars
-
     given = Frame.of(frame, what)
     missing = [name for name in required if name not in given.names]
     if missing:

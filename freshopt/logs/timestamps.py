@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, warn
 from freshopt.formatting import count
+from freshopt.heavy import polars
 from freshopt.logs.written_dates import as_iso, dates_of_numbers, impossible, undecided
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, shape_of
-
-if TYPE_CHECKING:
-    import polars
 
 Times: TypeAlias = npt.ArrayLike | date | Sequence[date]  # datetime is a date
 # Times of which some are not told.
@@ -178,8 +176,6 @@ def read_text(
 
     As `read_moments`; in a column of both, the first entry says which are wanted.
     """
-    import polars
-
     text = times.str.strip_chars()
     read = numbers = text.cast(polars.Float64, strict=False)
     if not numbers.has_nulls():
@@ -292,8 +288,6 @@ def _read_objects(
     dated: bool | None,
 ) -> Moments:
     """Read Python dates, datetimes, text, or numbers of no NumPy type."""
-    import polars
-
     values = array.reshape(-1).tolist()
     kinds = set(map(type, values))
     if kinds == {int} or kinds == {Decimal}:  # of more than 64 bits, or of a table of them
@@ -353,8 +347,6 @@ def parse_dates(times: polars.Series) -> tuple[polars.Series, polars.Series]:
     They may have seconds, a fraction and an offset or not, mixed as they come. Returned are the moments, and
     which times have an offset.
     """
-    import polars
-
     read = _parse_iso(times)
     for parse in (_parse_http, lambda rest: _parse_iso(as_iso(rest))):
         left = (read["time"].is_null() & times.is_not_null()).arg_true()
@@ -366,8 +358,6 @@ def parse_dates(times: polars.Series) -> tuple[polars.Series, polars.Series]:
 
 def _parse_http(times: polars.Series) -> polars.DataFrame:
     """Return the columns time and zoned of HTTP dates."""
-    import polars
-
     some = times.head(_SOME).str.to_datetime(_HTTP, time_unit="us", strict=False)
     if some.is_null().all():
         time = polars.Series("time", [None], dtype=some.dtype).new_from_index(0, len(times))
@@ -378,15 +368,12 @@ def _parse_http(times: polars.Series) -> polars.DataFrame:
 
 def _parse_iso(times: polars.Series) -> polars.DataFrame:
     """Return the columns time and zoned of ISO 8601."""
-    import polars
-    from polars import col
-
     parts = times.str.extract_groups(_ISO).struct.unnest()
-    clock = col("clock").fill_null("00:00") + col("second").fill_null(":00")
-    text = col("day") + "T" + clock + col("fraction").fill_null("")
+    clock = polars.col("clock").fill_null("00:00") + polars.col("second").fill_null(":00")
+    text = polars.col("day") + "T" + clock + polars.col("fraction").fill_null("")
     local = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)
-    hours, minutes = (col(key).cast(polars.Int64).fill_null(0) for key in ("hours", "minutes"))
-    east = (60 * hours + minutes) * polars.when(col("sign") == "-").then(-1).otherwise(1)
+    hours, minutes = (polars.col(key).cast(polars.Int64).fill_null(0) for key in ("hours", "minutes"))
+    east = (60 * hours + minutes) * polars.when(polars.col("sign") == "-").then(-1).otherwise(1)
     return parts.select(
-        (local - polars.duration(minutes=east)).alias("time"), col("zone").is_not_null().alias("zoned")
+        (local - polars.duration(minutes=east)).alias("time"), polars.col("zone").is_not_null().alias("zoned")
     )

@@ -8,13 +8,14 @@ told, since nobody who keeps a log can mend it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import shown, warn
 from freshopt.formatting import count
+from freshopt.heavy import polars
 from freshopt.logs.row_outcomes import ABSENT
 from freshopt.logs.timestamps import (
     EPOCHS,
@@ -27,9 +28,6 @@ from freshopt.logs.timestamps import (
     scattered,
 )
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, shape_of
-
-if TYPE_CHECKING:
-    import polars
 
 # Unix time in seconds from 1971 on, and in their thousandths, millionths and 10⁻⁹ from 2001 on, and the days
 # of spreadsheets from 2000 on, to 2100: the size of a number tells which.
@@ -59,8 +57,6 @@ def read_dates(times: ToldTimes, dated: bool, row_name: Callable[[int], str]) ->
     >>> found.astype("M8[s]").astype(str).tolist()
     ['2023-10-04T13:44:28', 'NaT', '2023-10-04T13:44:28']
     """
-    import polars
-
     shape_of(times, "last_modified")
     array: npt.NDArray[Any] = np.asarray(times)
     if array.dtype.kind == "U" and not isinstance(times, np.ndarray):
@@ -95,22 +91,17 @@ def read_dates(times: ToldTimes, dated: bool, row_name: Callable[[int], str]) ->
 
 def _written(numbers: npt.NDArray[Any]) -> polars.Series:
     """Return numbers as text, whole ones without a point, NaN as null."""
-    import polars
-    from polars import col
-
     column = polars.Series("number", numbers)
     if not column.dtype.is_float():
         return column.cast(polars.String)
-    whole = col("number").cast(polars.Int64, strict=False)
-    text = col("number").fill_nan(None).cast(polars.String)
-    text = polars.when(whole == col("number")).then(whole.cast(polars.String)).otherwise(text)
+    whole = polars.col("number").cast(polars.Int64, strict=False)
+    text = polars.col("number").fill_nan(None).cast(polars.String)
+    text = polars.when(whole == polars.col("number")).then(whole.cast(polars.String)).otherwise(text)
     return column.to_frame().select(text.alias("number"))["number"]
 
 
 def read_text_dates(times: polars.Series, dated: bool, row_name: Callable[[int], str]) -> Moments | None:
     """Return what `read_dates` does of a column of text."""
-    import polars
-
     text = times.str.strip_chars()
     told = ~(text.is_null() | text.str.to_lowercase().is_in(ABSENT).fill_null(True))
     row = told.arg_true().to_numpy().astype(np.int64)

@@ -18,18 +18,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import date
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
 from freshopt.formatting import count
+from freshopt.heavy import polars
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.units import SECONDS
-
-if TYPE_CHECKING:
-    import polars
 
 _HOUR = (
     r"(?P<hour>[0-9]{1,2})[:.](?P<minute>[0-9]{2})"
@@ -172,8 +170,6 @@ def dates_of_numbers(
 
 def _digits(numbers: npt.NDArray[Any]) -> polars.Series:
     """Return finite numbers as text."""
-    import polars
-
     if numbers.dtype.kind != "f":
         return polars.Series(numbers).cast(polars.String)
     if bool(np.any(numbers != np.floor(numbers))) or float(np.max(np.abs(numbers))) >= 2.0**63:
@@ -190,8 +186,6 @@ def _forms_of(few: polars.Series, parse: Parse) -> tuple[_Form, ...]:
 
 def _read(form: _Form, shown: polars.Series, parse: Parse) -> polars.Series:
     """Return numbers as dates in a form, null where they are none."""
-    import polars
-
     fitting = polars.when(shown.str.contains(f"^[0-9]{{{len(form.name)}}}$")).then(shown)
     text = polars.select((form.before + fitting + form.after).alias("text"))["text"]
     ordinal = form.name == "YYYYDDD"
@@ -238,8 +232,6 @@ def _short_dates(
 
 def _long_dates(shown: polars.Series, parse: Parse, named: Callable[[int], str]) -> polars.Series | None:
     """Return dates of a column with numbers of twelve digits."""
-    import polars
-
     short = _read(_TWO_DIGITS, shown, parse)
     if not short.has_nulls():
         read = _read(_Form("YYYYMMDDHHMM"), shown, parse)
@@ -288,8 +280,6 @@ def as_iso(times: polars.Series) -> polars.Series:
     >>> as_iso(pl.Series(["Sat, 31 Jan 2026 06:00:00 GMT", "20260131T0600Z", "31.1.2026", "-"])).to_list()
     ['2026-01-31T06:00:00Z', '2026-01-31T06:00Z', '2026-01-31', None]
     """
-    import polars
-
     found = polars.Series(times.name, [None], dtype=polars.String).new_from_index(0, len(times))
     for form in _FORMS:
         left = (found.is_null() & times.is_not_null()).arg_true()
@@ -340,38 +330,40 @@ def _in_calendar(day: int, month: int, year: int) -> bool:
 
 def _joined(parts: polars.DataFrame) -> polars.Series:
     """Return the fields of dates as ISO 8601."""
-    import polars
-    from polars import col, lit
-
     if "first" in parts.columns:
         parts = parts.with_columns(**_by_country(parts))
     known = set(parts.columns)
-    month, year, hour = col("month").str.to_lowercase(), col("year"), col("hour")
+    month, year, hour = polars.col("month").str.to_lowercase(), polars.col("year"), polars.col("hour")
     numbers = {name: f"{k:02d}" for k, name in enumerate(_MONTHS, start=1)}
     named = month.replace_strict(numbers, default=None, return_dtype=polars.String)
     month = polars.when(month.str.contains("^[0-9]")).then(month.str.zfill(2)).otherwise(named)
     last = year.cast(polars.Int64, strict=False) >= _CENTURY
     century = (
-        polars.when(year.str.len_bytes() == 4).then(lit("")).when(last).then(lit("19")).otherwise(lit("20"))
+        polars.when(year.str.len_bytes() == 4)
+        .then(polars.lit(""))
+        .when(last)
+        .then(polars.lit("19"))
+        .otherwise(polars.lit("20"))
     )
     if "half" in known:
-        later = polars.when(col("half").str.to_lowercase() == "p").then(12).otherwise(0)
+        later = polars.when(polars.col("half").str.to_lowercase() == "p").then(12).otherwise(0)
         noon = (hour.cast(polars.Int64, strict=False) % 12 + later).cast(polars.String)
-        hour = polars.when(col("half").is_null()).then(hour).otherwise(noon)
-    fractions = [lit(".") + col(name) for name in ("fraction", "digits") if name in known]
-    second = polars.coalesce(lit(":") + col("second") + polars.coalesce(*fractions, lit("")), lit(""))
-    offsets = [col(name) for name in ("offset", "behind") if name in known]
-    zone = polars.coalesce(*offsets, polars.when(col("zone").is_not_null()).then(lit("Z")), lit(""))
-    clock = lit("T") + hour.str.zfill(2) + ":" + col("minute").fill_null("00") + second + zone
-    date = century + year + "-" + month + "-" + col("day").str.zfill(2)
+        hour = polars.when(polars.col("half").is_null()).then(hour).otherwise(noon)
+    fractions = [polars.lit(".") + polars.col(name) for name in ("fraction", "digits") if name in known]
+    second = polars.coalesce(
+        polars.lit(":") + polars.col("second") + polars.coalesce(*fractions, polars.lit("")), polars.lit("")
+    )
+    offsets = [polars.col(name) for name in ("offset", "behind") if name in known]
+    zone = polars.coalesce(
+        *offsets, polars.when(polars.col("zone").is_not_null()).then(polars.lit("Z")), polars.lit("")
+    )
+    clock = polars.lit("T") + hour.str.zfill(2) + ":" + polars.col("minute").fill_null("00") + second + zone
+    date = century + year + "-" + month + "-" + polars.col("day").str.zfill(2)
     return parts.select((date + clock.fill_null("")).alias("time"))["time"]
 
 
 def _by_country(parts: polars.DataFrame) -> dict[str, polars.Expr]:
     """Return day, month and year of 5/1/2026; null where it is undecided."""
-    import polars
-    from polars import col, lit
-
     number = {name: parts[name].cast(polars.Int64) for name in _ORDERS[0]}
     short = bool((parts["last"].str.len_bytes() == 2).all())
     found = {}
@@ -384,5 +376,5 @@ def _by_country(parts: polars.DataFrame) -> dict[str, polars.Expr]:
     likely = [order for order, rank in found.items() if rank == min(found.values())]
     if len(likely) > 1 and likely[0] == _ORDERS[0] and bool((parts["sign"] == ".").all()):
         likely = likely[:1]
-    fields = [col(name) if len(likely) == 1 else lit(None, polars.String) for name in likely[0]]
+    fields = [polars.col(name) if len(likely) == 1 else polars.lit(None, polars.String) for name in likely[0]]
     return dict(zip(("day", "month", "year"), fields, strict=True))

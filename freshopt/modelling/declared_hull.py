@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from freshopt.cvx import Expression, cp
+from freshopt.heavy import sparse
 from freshopt.modelling.cost_curve import CurveObjective
 from freshopt.modelling.objective import ConeForm
 from freshopt.modelling.sources import Sources
@@ -145,6 +146,4 @@ def hull_cone_form(
 
 def _sums(source: IntArray, weight: Array, n: int) -> Any:  # noqa: ANN401 - a sparse matrix
     """Return the matrix that adds up parts by source, shape (n, parts)."""
-    from scipy.sparse import csr_array
-
-    return csr_array((weight, (source, np.arange(len(source)))), shape=(n, len(source)))
+    return sparse.csr_array((weight, (source, np.arange(len(source)))), shape=(n, len(source)))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders
+from freshopt.heavy import sparse
 from freshopt.modelling.constraints.usages import priced_without_end, with_usages
 from freshopt.modelling.declared_constraints import require_labels
 from freshopt.modelling.sources import Sources
@@ -123,10 +124,9 @@ def _edges(rows: Rows) -> tuple[IntArray, IntArray, Array]:
 
 def _components(child: IntArray, parent: IntArray, n: int) -> IntArray:
     """Return the strongly connected component of each node, shape (n,)."""
-    from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    graph = csr_array((np.ones(len(child)), (child, parent)), shape=(n, n))
+    graph = sparse.csr_array((np.ones(len(child)), (child, parent)), shape=(n, n))
     return np.asarray(connected_components(graph, connection="strong")[1], dtype=np.int64)
 
 

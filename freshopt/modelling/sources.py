@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.frames import POLARS, framed
+from freshopt.heavy import polars
 from freshopt.numerics.arrays import (
     LARGEST,
     SMALLEST,
@@ -38,10 +39,6 @@ from freshopt.numerics.arrays import (
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.renamed import Renamed, keywords
 from freshopt.units import check_time_unit, crossed_bounds
-
-if TYPE_CHECKING:
-    import polars
-
 
 # Columns beside the names.
 COLUMNS = (
@@ -421,8 +418,6 @@ class Sources:
         Scalars at their default are left out. It is of polars, or of the library of the dataframe that the
         sources were made of.
         """
-        import polars
-
         names = np.arange(len(self)) if self.names is None else self.names
         columns: dict[str, npt.NDArray[Any]] = {"source": names}
         if self.rated:

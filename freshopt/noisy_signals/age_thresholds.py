@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +14,12 @@ import numpy.typing as npt
 from freshopt.compiled.backend import plain_or_compiled
 from freshopt.errors import SourceDataError
 from freshopt.formatting import count
+from freshopt.heavy import polars
 from freshopt.noisy_signals import cycle_terms, expected_age
 from freshopt.noisy_signals.expected_age import age_rise, time_left
 from freshopt.noisy_signals.wait_rule import WaitRule
 from freshopt.numerics.arrays import Array, IntArray, shape_of
 from freshopt.numerics.frozen_arrays import frozen_arrays
-
-if TYPE_CHECKING:
-    import polars
 
 
 def due_after(times: Iterable[float], threshold: float, unheard: float, precision: float) -> float:

@@ -43,6 +43,7 @@ from freshopt.estimators.features.feature_priors import FeaturePriors
 from freshopt.estimators.gamma_prior import GammaPrior
 from freshopt.estimators.rate_distribution import RateDistribution
 from freshopt.estimators.sufficient_statistics import flags_of
+from freshopt.heavy import special
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.noisy_signals.signal_likelihood import SignalLikelihood, counted_crawls
 from freshopt.noisy_signals.signal_table import SignalTable
@@ -100,9 +101,7 @@ class Posterior(NamedTuple):
 
     def slopes(self, at: Array) -> Array:
         """Return the slopes in ln a, logit p, ln g."""
-        from scipy.special import expit
-
-        a, p, g = np.exp(at[0]), expit(at[1]), np.exp(at[2])
+        a, p, g = np.exp(at[0]), special.expit(at[1]), np.exp(at[2])
         by_rate, by_evidence = self.crawls.slopes(a, -np.log1p(-p))
         slope = (STRENGTH - self.shape) / (a + p * g) + self.exposure
         told, true = STRENGTH * self.recall, STRENGTH * self.precision
@@ -209,19 +208,17 @@ class PooledSignals(Estimator):
 
     def shares(self, quantity: str, confidence: float = 0.95) -> tuple[Array, Array]:
         """Return credible intervals of "recall" or "precision", shape (n,) each."""
-        from scipy.special import betaincinv, expit, logit, ndtri
-
         level, share = 0.5 + 0.5 * check_confidence(confidence), getattr(self, f"{quantity}_")
-        reach = float(ndtri(level)) * self._errors[quantity]
+        reach = float(special.ndtri(level)) * self._errors[quantity]
         with np.errstate(divide="ignore"):
-            middle = logit(share)
-        ends = np.stack([expit(middle - reach), expit(middle + reach)])
+            middle = special.logit(share)
+        ends = np.stack([special.expit(middle - reach), special.expit(middle + reach)])
         # Without a signal l is of a beta distribution by itself, and its logarithm far from normal.
         none = (self.posterior_.many == 0.0) & (quantity == "recall")
         prior = STRENGTH * self.posterior_.recall[none]
         rest = STRENGTH - prior + self._silent[none]
-        ends[0, none] = np.minimum(share[none], betaincinv(prior, rest, 1.0 - level))
-        ends[1, none] = np.maximum(share[none], betaincinv(prior, rest, level))
+        ends[0, none] = np.minimum(share[none], special.betaincinv(prior, rest, 1.0 - level))
+        ends[1, none] = np.maximum(share[none], special.betaincinv(prior, rest, level))
         return ends[0], ends[1]
 
     def _distribution(self) -> RateDistribution:
@@ -232,9 +229,7 @@ class PooledSignals(Estimator):
         )
 
         def quantiles(levels: Array) -> Array:
-            from scipy.special import ndtri
-
-            return np.asarray(rate * np.exp(error * ndtri(levels)))
+            return np.asarray(rate * np.exp(error * special.ndtri(levels)))
 
         return RateDistribution(quantiles, none, none)
 
@@ -266,12 +261,15 @@ def _signals_at_all(recall: Array, silent: Array, codes: IntArray, signals: Arra
     So many of its host's sources do, and these have no signal of so many changes with the beta-binomial's
     chance B(m·l̄, m(1−l̄) + k)/B(m·l̄, m(1−l̄)).
     """
-    from scipy.special import expit, gammaln, logit
-
     of_host = (np.bincount(codes, signals) + HALF) / (np.bincount(codes) + 1.0)
     rest = STRENGTH * (1.0 - recall)
-    chance = gammaln(rest + silent) - gammaln(rest) + gammaln(STRENGTH) - gammaln(STRENGTH + silent)
-    return np.maximum(expit(logit(of_host[codes]) + chance), SILENT)
+    chance = (
+        special.gammaln(rest + silent)
+        - special.gammaln(rest)
+        + special.gammaln(STRENGTH)
+        - special.gammaln(STRENGTH + silent)
+    )
+    return np.maximum(special.expit(special.logit(of_host[codes]) + chance), SILENT)
 
 
 def _pooled(true: Array, of: Array, codes: IntArray, hosts: int, counts: Array | float) -> Array:

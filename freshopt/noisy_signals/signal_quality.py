@@ -22,6 +22,7 @@ import numpy.typing as npt
 from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.estimators.estimator import check_confidence
 from freshopt.formatting import count
+from freshopt.heavy import special
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.log_columns import LogRows, position_name
 from freshopt.logs.tables import frame_columns
@@ -223,11 +224,9 @@ class NoisySignals:
             raise SourceDataError(f"quantity is {quantity!r}. Pass one of {', '.join(QUANTITIES)}.")
         if not hasattr(self, "flag_"):
             raise FreshoptError("NoisySignals has not seen a log yet. Call fit(log) first.")
-        from scipy.special import ndtri
-
         most = 1.0 if quantity in ("recall", "precision") else np.inf
         estimate, error = getattr(self, f"{quantity}_"), self.standard_errors_[quantity]
-        reach = float(ndtri(0.5 + 0.5 * confidence)) * error
+        reach = float(special.ndtri(0.5 + 0.5 * confidence)) * error
         lower, upper = np.maximum(estimate - reach, 0.0), np.minimum(estimate + reach, most)
         return np.where(np.isnan(reach), 0.0, lower), np.where(np.isnan(reach), most, upper)
 

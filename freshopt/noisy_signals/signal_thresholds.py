@@ -14,13 +14,14 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.compiled.backend import plain_or_compiled
 from freshopt.formatting import count
+from freshopt.heavy import polars
 from freshopt.noisy_signals.wait_rule import WaitRule
 from freshopt.numerics.arrays import (
     Array,
@@ -29,9 +30,6 @@ from freshopt.numerics.arrays import (
     shape_of,
 )
 from freshopt.numerics.frozen_arrays import frozen_arrays
-
-if TYPE_CHECKING:
-    import polars
 
 
 def waiting_time(heard: float, signals: float, wait: float, bonus: float) -> float:

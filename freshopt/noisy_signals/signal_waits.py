@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,10 @@ import numpy.typing as npt
 from freshopt.compiled.backend import plain_or_compiled
 from freshopt.errors import SourceDataError
 from freshopt.formatting import count
+from freshopt.heavy import polars, special
 from freshopt.noisy_signals.wait_rule import WaitRule
 from freshopt.numerics.arrays import Array, IntArray, as_vector, read_only
 from freshopt.numerics.frozen_arrays import frozen_arrays
-
-if TYPE_CHECKING:
-    import polars
 
 
 def follow_waits(
@@ -165,8 +163,6 @@ class SignalWaits(WaitRule):
             (null for not before a signal); with more signals a crawl is due at once, with the first such
             number only so often as ``share`` tells, and never where that is 0.
         """
-        import polars
-
         source, signals = np.nonzero(self.waits > 0.0)
         labels = source if self.names is None else self.names[source].tolist()
         columns = {"wait": self.waits[source, signals], "share": self.share[source]}
@@ -181,12 +177,10 @@ def stale_between(rule: SignalWaits, rate: Array, d: Array, recall: Array, preci
     A copy with k signals is fresh until the time τ_k while all of them were false and no change was silent:
     ∫₀^τ_k e^{−at}((1−p)gt)^k/k! dt, with g signals and a = (1−l)Δ + g per time, is a Gamma distribution's.
     """
-    from scipy.special import gammainc
-
     g = recall * d / precision
     a = (1.0 - recall) * d + g
     k = np.arange(rule.waits.shape[1] + 1)
-    within = gammainc(k + 1.0, a[:, None] * np.column_stack([rule.waits, np.zeros(len(rule))]))
+    within = special.gammainc(k + 1.0, a[:, None] * np.column_stack([rule.waits, np.zeros(len(rule))]))
     # One more signal is waited for, however long it takes, where two numbers alternate.
     rows, enough = np.arange(len(rule)), np.count_nonzero(rule.waits > 0.0, axis=1)
     within[rows, enough] = np.where(rule.share > 0.0, 1.0 - rule.share, 0.0)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
+from freshopt.heavy import polars
 from freshopt.numerics.arrays import (
     Array,
     IntArray,
@@ -21,9 +22,6 @@ from freshopt.numerics.arrays import (
     total,
 )
 from freshopt.units import check_time_unit
-
-if TYPE_CHECKING:
-    import polars
 
 # Largest number of crawls: 16 GB of them.
 MOST_CRAWLS = 1e9
@@ -82,8 +80,6 @@ class WaitRule(ABC):
 
     def _framed(self, columns: Mapping[str, Any], finite: Sequence[str]) -> polars.DataFrame:
         """Return columns by source, some without what is not finite."""
-        import polars
-
         source = np.arange(len(self)) if self.names is None else self.names.tolist()
         known = [polars.when(polars.col(key).is_finite()).then(polars.col(key)) for key in finite]
         return polars.DataFrame({"source": source, **columns}).with_columns(known)

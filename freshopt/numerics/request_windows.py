@@ -23,6 +23,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from freshopt.heavy import special
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.special_functions import ein, gamma2, mean_age, mean_stale_share
 
@@ -80,11 +81,9 @@ def delay_rise(_life: Array, d: Array, asked: Array, window: Array) -> Array:
 
 def age_rise(life: Array, d: Array, asked: Array, window: Array) -> Array:
     """Return R of c = s − (1 − e^{−Δs})/Δ."""
-    from scipy.special import gammainc
-
     x = asked * window
     later = np.where(np.isinf(window), 0.0, window * np.exp(-x) * mean_age(d * np.minimum(window, 1e300)))
-    fresh = (d / asked / asked * gammainc(3.0, x) + later) / (asked + d)
+    fresh = (d / asked / asked * special.gammainc(3.0, x) + later) / (asked + d)
     return -np.expm1(-d * life) * first_moment(asked, window) + np.exp(-d * life) * fresh
 
 
@@ -176,10 +175,8 @@ def _harmonic_bend(life: Array, d: Array, asked: Array) -> Array:
 
 def _scaled_e1(z: Array) -> Array:
     """Return e^z·E₁(z)."""
-    from scipy.special import exp1
-
     low, high = np.minimum(z, _LARGE), np.maximum(z, _LARGE)
     fraction = high + (2.0 * _FRACTION + 1.0)
     for k in range(_FRACTION, 0, -1):
         fraction = high + (2.0 * k - 1.0) - k * k / fraction
-    return np.where(z < _LARGE, np.exp(low) * exp1(low), 1.0 / fraction)
+    return np.where(z < _LARGE, np.exp(low) * special.exp1(low), 1.0 / fraction)

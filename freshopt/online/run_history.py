@@ -16,13 +16,13 @@ import numpy as np
 
 from freshopt.errors import SourceDataError, one_of
 from freshopt.formatting import count
+from freshopt.heavy import polars
 from freshopt.moved import warn_renamed
 from freshopt.numerics.arrays import Array, IntArray, read_only
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.plots import Plotted, new_figure, save
 
 if TYPE_CHECKING:
-    import polars
     from matplotlib.axes import Axes
 
 Sense = Literal["minimise", "maximise"]
@@ -131,8 +131,6 @@ class RunHistory(Plotted):
 
         Its columns are round, time, value, best, regret, spent, allowed and further ones.
         """
-        import polars
-
         columns = {"round": np.arange(len(self)), "time": self.time, "value": self.value}
         if self.best is not None:
             columns |= {"best": self.best, "regret": self.regret}

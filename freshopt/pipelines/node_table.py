@@ -11,7 +11,7 @@ Cost: one evaluation for each sample, root and edge below it, compiled.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,15 +19,13 @@ import numpy.typing as npt
 from freshopt.compiled.backend import fast
 from freshopt.errors import SourceDataError, check_seed, expect
 from freshopt.formatting import count
+from freshopt.heavy import polars
 from freshopt.modelling.objective import Refresh
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_number
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.pipelines import loops
 from freshopt.pipelines.pipeline import Pipeline
 from freshopt.renamed import Renamed
-
-if TYPE_CHECKING:
-    import polars
 
 # Samples by default: of a chance near ½ the standard error is then at most .011.
 SAMPLES = 2000
@@ -80,8 +78,6 @@ class NodeFreshness:
         Its columns are ``node``, ``importance``, ``rate``, ``fresh``, ``formula`` ("exact" or "lower bound"),
         ``simulated`` and ``error``.
         """
-        import polars
-
         return polars.DataFrame(
             {
                 "node": self.names.tolist(),

@@ -30,6 +30,7 @@ from freshopt.errors import SourceDataError, expect
 from freshopt.estimators.estimator import Estimator
 from freshopt.formatting import count, number
 from freshopt.frames import POLARS, framed
+from freshopt.heavy import polars
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.spend import Spend
@@ -61,7 +62,6 @@ from freshopt.simulation.staleness_integrals import is_measured
 from freshopt.units import Time, duration_of, rate_of
 
 if TYPE_CHECKING:
-    import polars
     from matplotlib.axes import Axes
 
 # Said of objectives whose costs no change shows.
@@ -140,8 +140,6 @@ class BackTest(Plotted):
         Columns policy, begin, end, bandwidth, predicted, realised, error, refreshes, fresh, saving,
         saving_error and hidden.
         """
-        import polars
-
         return polars.DataFrame([row.facts() for row in self.rows], infer_schema_length=None)
 
     def _draw(self, axes: Axes) -> None:

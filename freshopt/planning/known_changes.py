@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from freshopt.heavy import special
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.noisy_signals.pooled_signals import PooledSignals
@@ -184,14 +185,17 @@ def _announced(left: IntArray, heard: IntArray, rate: Array, p: Array, rng: np.r
 
     Of `heard` signals a share p is true, beside Poisson changes of mean `rate`.
     """
-    from scipy.special import gammaln, xlogy
-
     j = np.arange(int(np.max(np.minimum(left, heard))) + 1)
     n, k = heard[:, None], left[:, None]
     possible = j <= np.minimum(n, k)
     n_, k_ = np.maximum(n - j, 0), np.maximum(k - j, 0)
-    size = gammaln(n + 1.0) - gammaln(n_ + 1.0) - gammaln(j + 1.0) - gammaln(k_ + 1.0)
-    size += xlogy(j, p[:, None]) + n_ * np.log1p(-p)[:, None] + xlogy(k_, rate[:, None])
+    size = (
+        special.gammaln(n + 1.0)
+        - special.gammaln(n_ + 1.0)
+        - special.gammaln(j + 1.0)
+        - special.gammaln(k_ + 1.0)
+    )
+    size += special.xlogy(j, p[:, None]) + n_ * np.log1p(-p)[:, None] + special.xlogy(k_, rate[:, None])
     size = np.where(possible, size, -np.inf)
     chance = np.cumsum(np.exp(size - np.max(size, axis=1, keepdims=True)), axis=1)
     return np.asarray(np.sum(chance < rng.random(len(left))[:, None] * chance[:, -1:], axis=1))

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from freshopt.errors import SourceDataError, by_weight, expect, hearing
 from freshopt.estimators.estimator import Estimator
 from freshopt.formatting import aligned
 from freshopt.frames import framed, polars_table
+from freshopt.heavy import polars
 from freshopt.logs.atomic_output import complete_folder
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.read_events import read_requests, requests_of
@@ -50,9 +51,6 @@ from freshopt.solving import solve
 from freshopt.tools.export import Exported, export
 from freshopt.tools.table import LIFETIMES
 from freshopt.tools.whole_seconds import LifetimeFormat
-
-if TYPE_CHECKING:
-    import polars
 
 # What people give caches by hand, by the names that a summary has for it.
 RULES = {

@@ -12,10 +12,11 @@ the mean; beside it stands what the changes as they were found would have cost.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from freshopt.heavy import polars
 from freshopt.modelling.objective import Objective
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_value
@@ -25,9 +26,6 @@ from freshopt.simulation.expected_costs import ExpectedCosts
 from freshopt.simulation.replay_result import NAMED
 from freshopt.simulation.staleness_integrals import Refreshes, Window, integrals
 from freshopt.simulation.static_costs import ChangeWindow, static_costs
-
-if TYPE_CHECKING:
-    import polars
 
 # Parts of each window; their costs together cost about as much time as those of the windows.
 PARTS = 8
@@ -290,8 +288,6 @@ class MeasuredTable:
 
         Columns are source and each policy; a cost is null where a source was not replayed.
         """
-        import polars
-
         columns = {policy: polars.Series(cost).fill_nan(None) for policy, cost in self.per_source.items()}
         return polars.DataFrame({"source": self.names.tolist(), **columns})
 
@@ -301,8 +297,6 @@ class MeasuredTable:
         Columns policy, bandwidth, window, source, weight, span, cost, shown, stale, used and predicted, as in
         `Measured`; null where there is none.
         """
-        import polars
-
         found = []
         for number, rows in enumerate(self.windows):
             for one in rows:

@@ -21,6 +21,7 @@ from freshopt.certificates.solution import Solution
 from freshopt.errors import by_weight, hearing
 from freshopt.estimators.estimator import Estimator
 from freshopt.frames import framed
+from freshopt.heavy import polars
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.noisy_signals.pooled_signals import PooledSignals
 from freshopt.noisy_signals.with_signals import called, follows_signals, with_signals
@@ -67,7 +68,6 @@ from freshopt.scheduling.schedule import Schedule
 from freshopt.units import Time
 
 if TYPE_CHECKING:
-    import polars
     from matplotlib.axes import Axes
 
 _LOGGER = logging.getLogger(__name__)

@@ -18,6 +18,7 @@ from freshopt.certificates.solution import Solution
 from freshopt.estimators.estimator import Estimator
 from freshopt.formatting import finite
 from freshopt.frames import polars_table
+from freshopt.heavy import polars
 from freshopt.logs.atomic_output import complete_folder
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.tables import with_unit, write_table
@@ -45,8 +46,6 @@ from freshopt.report.summary_facts import SUMMARY, Facts
 from freshopt.report.value_words import FetchWords, units
 
 if TYPE_CHECKING:
-    import polars
-
     from freshopt.planning.plan import Plan
 
 TABLES = ("change_rates", "rates", "schedule")
@@ -143,9 +142,6 @@ def _rule_table(rule: polars.DataFrame) -> str:
 
 def source_table(plan: Plan) -> polars.DataFrame:
     """Return what is known and planned of each source, a row each."""
-    import polars
-    from polars import col
-
     made = tables(plan)
     known = [name for name in made["rates"].columns if name not in made["change_rates"].columns]
     times = (
@@ -153,14 +149,14 @@ def source_table(plan: Plan) -> polars.DataFrame:
         .group_by("source")
         .agg(
             refreshes=polars.len(),
-            next_refresh=col("timestamp" if "timestamp" in made["schedule"].columns else "time").min(),
+            next_refresh=polars.col("timestamp" if "timestamp" in made["schedule"].columns else "time").min(),
         )
     )
     table = polars.concat(
         [made["change_rates"], made["rates"].select(known), made[PER_SOURCE].drop("source")], how="horizontal"
     )
     return table.join(times, on="source", how="left", maintain_order="left").with_columns(
-        col("refreshes").fill_null(0)
+        polars.col("refreshes").fill_null(0)
     )
 
 
@@ -204,8 +200,6 @@ def per_source(solution: Solution, log: CrawlLog | None) -> polars.DataFrame:
     >>> frame.columns, frame["fresh"].round(3).to_list()
     (['source', 'cost', 'fresh'], [0.594, 0.531])
     """
-    import polars
-
     rates, (own, variable) = solution.rates, with_numerics(solution.problem, solution.rates)
     names = solution.problem.sources.names
     columns = {"source": polars.Series(np.arange(len(rates)) if names is None else names.tolist())}
@@ -225,8 +219,6 @@ def change_rates(
     estimate: Estimator, lower: Array, upper: Array, sources: Sources, success: Array | None = None
 ) -> polars.DataFrame:
     """Return the table change_rates, one row per source."""
-    import polars
-
     columns = {
         "source": estimate.sources_.tolist(),
         "change_rate": estimate.change_rate_,

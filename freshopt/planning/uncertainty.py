@@ -11,7 +11,6 @@ Cost: one solve and one certificate per draw, each begun at the plan's price.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from freshopt.estimators.estimator import Estimator, check_confidence
 from freshopt.estimators.rate_distribution import MOST_NUMBERS
 from freshopt.estimators.shared_prior import RateDraws
 from freshopt.formatting import percent
+from freshopt.heavy import polars
 from freshopt.many import solve_many
 from freshopt.modelling.matched_rates import match
 from freshopt.modelling.objective import Objective
@@ -35,9 +35,6 @@ from freshopt.renamed import keywords
 from freshopt.report.value_words import ends_in_words
 from freshopt.solving import solve
 from freshopt.units import convert_time
-
-if TYPE_CHECKING:
-    import polars
 
 # Share of the cost from which sources that may change arbitrarily fast leave it without an end.
 OPEN = 0.5
@@ -120,8 +117,6 @@ class PlanUncertainty:
         ``lower`` and ``upper`` are quantiles of the refresh rates that are optimal for the draws,
         ``change_rate_lower`` and ``change_rate_upper`` those of the draws.
         """
-        import polars
-
         sources = self.solution.problem.sources
         lower, upper = quantiles(self.rates, confidence)
         slowest, fastest = quantiles(self.change_rates, confidence)

@@ -27,6 +27,7 @@ import numpy as np
 from freshopt.estimators.estimator import check_confidence
 from freshopt.estimators.shared_prior import RateDraws
 from freshopt.formatting import number
+from freshopt.heavy import special
 from freshopt.modelling.objective import Objective, value_at
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.sources import Sources
@@ -126,12 +127,10 @@ class ValueForecast:
         """Return shift and reach of the logarithm of realised over predicted cost."""
         if not len(self.ratios):
             return 0.0, 0.0
-        from scipy.special import stdtrit
-
         logs, k = np.log(self.ratios), len(self.ratios)
         noise = self.noise**2
         drift = max(float(np.var(logs, ddof=1)) - noise, 0.0)
-        reach = float(stdtrit(k - 1, level)) * math.sqrt((1.0 + 1.0 / k) * drift + noise / k)
+        reach = float(special.stdtrit(k - 1, level)) * math.sqrt((1.0 + 1.0 / k) * drift + noise / k)
         return float(np.mean(logs)), reach
 
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
+from freshopt.heavy import special
 from freshopt.planning.policies import CURRENT, POLICIES, UNIFORM
 from freshopt.planning.policy_cost import Measurement
 from freshopt.report.held_out import PHASES as PHASES
@@ -63,14 +64,12 @@ def verdict(savings: Mapping[str, Measurement], rules: Collection[str] = ()) -> 
 
 def supported(saved: Measurement, of: int = 1) -> bool:
     """Return whether a saving, the best of so many, is beyond chance."""
-    from scipy.special import stdtrit
-
     if saved.sources < 2 or not np.isfinite(saved.error):
         return False
     if saved.value <= SAME:
         return False
     freedom = max(min(saved.effective, saved.sources) - 1.0, 1.0)
-    beyond = max(2.0, float(stdtrit(freedom, 1.0 - 0.5 * LEVEL / of)))
+    beyond = max(2.0, float(special.stdtrit(freedom, 1.0 - 0.5 * LEVEL / of)))
     return saved.value > beyond * saved.error
 
 

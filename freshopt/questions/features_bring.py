@@ -10,6 +10,7 @@ import numpy as np
 from freshopt.estimators.estimator import Estimator
 from freshopt.estimators.features.feature_priors import FeaturePriors
 from freshopt.formatting import count, percent
+from freshopt.heavy import special
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.units import duration
 
@@ -62,10 +63,8 @@ class FeaturesBring:
 
 def explained(priors: FeaturePriors) -> float:
     """Return the share of the variance of ln Δ that features explain."""
-    from scipy.special import polygamma
-
     # The variance of the logarithm of a Gamma of this shape.
-    left, before = (float(polygamma(1, shape)) for shape in (priors.within, priors.pooled.shape))
+    left, before = (float(special.polygamma(1, shape)) for shape in (priors.within, priors.pooled.shape))
     return max(0.0, 1.0 - left / before)
 
 

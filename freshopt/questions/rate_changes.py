@@ -10,7 +10,7 @@ and tell large changes from important ones.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from freshopt.certificates.certificate import Certificate, certify
 from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import options_from, run_solver
 from freshopt.formatting import finite
+from freshopt.heavy import polars
 from freshopt.modelling.fetches.conditional_fetches import with_numerics
 from freshopt.modelling.phased_objective import plain
 from freshopt.modelling.problem import Problem
@@ -25,9 +26,6 @@ from freshopt.numerics.arrays import SMALLEST, Array, BoolArray, IntArray, total
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.questions.rates_in_force import cut_to_limits
 from freshopt.solvers.auto import Auto
-
-if TYPE_CHECKING:
-    import polars
 
 # Changes that a terminal has room for.
 LISTED = 10
@@ -97,8 +95,6 @@ class RateChanges:
         Columns are source, old_rate, rate, old_interval, interval and gain; intervals are null at rate 0, the
         old ones where there is none.
         """
-        import polars
-
         names, rates = self.solution.problem.sources.names, self.solution.rates
         frame = polars.DataFrame(
             {

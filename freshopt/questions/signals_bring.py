@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from freshopt.certificates.solution import Solution
 from freshopt.errors import InfeasibleProblemError
 from freshopt.formatting import count, number, percent
+from freshopt.heavy import polars
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.noisy_signals.pooled_signals import Kind, PooledSignals
 from freshopt.noisy_signals.with_signals import (
@@ -24,9 +25,6 @@ from freshopt.questions.bandwidth_for import bandwidth_for, difference
 from freshopt.questions.cost_of_classes import classes_in, cost_of_classes
 from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.questions.todays_crawls import MOST
-
-if TYPE_CHECKING:
-    import polars
 
 FRESHNESS = "freshness"
 # Relative duality gap of the plan without signals.
@@ -167,8 +165,6 @@ class SignalsBring:
         Beside the columns of the rule's own `to_frame` it has recall and precision with their intervals, and
         ``pending``, the signals since the last crawl of the log. None where no signal tells anything.
         """
-        import polars
-
         rule = rule_of(solution.problem.objective, solution.rates, solution.problem.sources)
         if rule is None:
             return None

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from freshopt.formatting import count, number, percent
+from freshopt.heavy import polars
 from freshopt.report import plan_tables as tables
 from freshopt.report import source_charts
 from freshopt.report.context import Context, tidy
@@ -64,8 +65,6 @@ def lifetimes(told: Context, folder: PlanFolder | None = None) -> Finding:
     finding = Finding("lifetimes", "lifetimes", words)
     if folder is None:
         return finding
-    import polars
-
     frame = polars.concat(tables.source_parts(folder.path, "lifetimes"))
     columns = {key: frame[key].to_numpy() for key in ("change_rate", "request_rate", "lifetime")}
     columns["lifetime"] = np.where(np.isnan(columns["lifetime"]), np.inf, columns["lifetime"])

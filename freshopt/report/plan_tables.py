@@ -10,25 +10,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from freshopt.errors import SourceDataError
+from freshopt.heavy import polars
 from freshopt.logs.tables import column_names, read_table, table_ending
 from freshopt.numerics.arrays import Array
 from freshopt.report.context import Context
 from freshopt.report.load_charts import Clock, HostLoad, load_edges
 from freshopt.report.source_sample import POINTS, Survey, survey
 
-if TYPE_CHECKING:
-    import polars
-
 
 def source_parts(folder: Path, planned: str = "rates", *, listed: bool = True) -> Iterator[polars.DataFrame]:
     """Yield what the table `planned` tells of the sources, by parts."""
-    import polars
-
     ours, theirs, own = files(folder, "change_rates"), files(folder, planned), _optional(folder, "per_source")
     if len(ours) != len(theirs):
         many = f"{len(ours)} parts of change_rates and {len(theirs)} of {planned}"
@@ -71,8 +67,6 @@ def _optional(folder: Path, table: str) -> Path | None:
 
 def _refreshes(file: Path) -> polars.DataFrame:
     """Return the refreshes of a part of the schedule: source and time."""
-    import polars
-
     return read_columns(file, ["time", "source"]).with_columns(
         polars.col("source").cast(polars.String), polars.col("time").cast(polars.Float64, strict=False)
     )
@@ -121,8 +115,6 @@ def most(
     folder: Path, by: Sequence[str], at_most: int, planned: str = "rates"
 ) -> tuple[polars.DataFrame, int]:
     """Return the rows of the sources that have most of something."""
-    import polars
-
     chosen: list[polars.DataFrame] = []
     n = 0
     for frame in source_parts(folder, planned):
@@ -144,8 +136,6 @@ def load(folder: Path, edges: Array) -> Array:
 
 def next_refreshes(folder: Path, sources: Sequence[str]) -> dict[str, float]:
     """Return when sources are refreshed first in the schedule."""
-    import polars
-
     found: dict[str, float] = {}
     for file in files(folder, "schedule"):
         some = polars.col("source").is_in(list(sources)) & polars.col("time").is_finite()
@@ -157,8 +147,6 @@ def next_refreshes(folder: Path, sources: Sequence[str]) -> dict[str, float]:
 
 def load_by_host(folder: Path, edges: Array, at_most: int) -> HostLoad | None:
     """Return refresh counts of the hosts with most refreshes, if any."""
-    import polars
-
     known, times = files(folder, "change_rates"), files(folder, "schedule")
     if len(known) != len(times) or "host" not in column_names(known[0]):
         return None
@@ -226,8 +214,6 @@ def read_columns(file: Path, columns: Sequence[str]) -> polars.DataFrame:
 
 def numbers_of(frame: polars.DataFrame, column: str, file: Path, *, gaps: bool = False) -> Array:
     """Return a column as numbers >= 0, perhaps infinite, NaN for `gaps`."""
-    import polars
-
     given = frame[column]
     if given.dtype == polars.String or given.dtype.is_numeric():
         values = given.cast(polars.Float64, strict=False).to_numpy()

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from freshopt.formatting import number, percent
+from freshopt.heavy import polars
 from freshopt.report import plan_tables as tables
 from freshopt.report.context import Context
 from freshopt.report.finding import Column, Finding, Table
@@ -22,9 +23,6 @@ from freshopt.report.markup import linked, plain_text
 from freshopt.report.plan_tables import PlanFolder
 from freshopt.report.source_sample import MOVED
 from freshopt.units import SECONDS, duration
-
-if TYPE_CHECKING:
-    import polars
 
 # Sources whose rows a page carries, some 60 bytes and their names each: with them it stays below 1 MB.
 EMBEDDED = 9_000

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from freshopt.heavy import polars
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.report.axis import Scale, covering
-
-if TYPE_CHECKING:
-    import polars
 
 # Sources up to which each is a named point of each chart, some 150 bytes.
 POINTS = 1000

@@ -16,14 +16,13 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.formatting import count
 from freshopt.frames import POLARS
+from freshopt.heavy import polars
 from freshopt.logs.file_kinds import Frame, is_frame
 from freshopt.modelling.objective import Refresh
 from freshopt.numerics.arrays import Array, BoolArray, as_vector, label_array
 from freshopt.units import check_time_unit
 
 if TYPE_CHECKING:
-    import polars
-
     from freshopt.certificates.solution import Solution
 
 # A signalled rate above its change rate by less is rounding, and becomes probability 1.

@@ -21,6 +21,7 @@ from freshopt.errors import SourceDataError, expect
 from freshopt.estimators.week_clock import utc_moment
 from freshopt.formatting import count, number
 from freshopt.frames import POLARS, framed
+from freshopt.heavy import polars
 from freshopt.logs.clock import moments_after
 from freshopt.numerics.arrays import (
     Array,
@@ -40,7 +41,6 @@ from freshopt.scheduling.refresh_order import check_size
 from freshopt.units import SECONDS, Time, check_horizon, check_time_unit
 
 if TYPE_CHECKING:
-    import polars
     from matplotlib.axes import Axes
 
     from freshopt.certificates.solution import Solution
@@ -320,8 +320,6 @@ class Schedule(Plotted):
         >>> plan.to_frame(np.datetime64("2026-01-01"))["timestamp"].to_list()[1].isoformat()
         '2026-01-01T12:00:00+00:00'
         """
-        import polars
-
         named = self.source if self.names is None else polars.Series(self.names.tolist())[self.source]
         table = polars.DataFrame({"source": named, "time": self.time})
         origin = self.start if origin is None else utc_moment(origin)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from freshopt.errors import ObjectiveError
 from freshopt.formatting import count
+from freshopt.heavy import polars
 from freshopt.modelling.objective import Objective
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.frozen_arrays import frozen_arrays
@@ -16,9 +16,6 @@ from freshopt.problems.accumulated_delay import AccumulatedDelay
 from freshopt.problems.age import Age
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
-
-if TYPE_CHECKING:
-    import polars
 
 NAMED: dict[type[Objective], str] = {
     BinaryFreshness: "binary",
@@ -146,8 +143,6 @@ class Replay:
         Its columns are ``cost``, ``value``, ``error`` and ``mean``; of copies that are refreshed on request
         also ``over``, with "requests" or "time".
         """
-        import polars
-
         names = ["cost", "value", "error", "mean"]
         kinds = [("requests", self.costs), ("time", self.time_average)]
         rows = [

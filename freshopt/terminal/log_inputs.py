@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
 import numpy.typing as npt
 
+from freshopt.heavy import polars
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.client_copies import Client
 from freshopt.logs.crawl_log import CrawlLog
@@ -33,10 +34,6 @@ from freshopt.terminal.tables import starts_of
 from freshopt.terminal.tool_options import flags, import_line, read_tool, require_settings_of, taken
 from freshopt.tools.live_planner import is_planner, read_planner
 from freshopt.tools.table import FLAGS
-
-if TYPE_CHECKING:
-    import polars
-
 
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(

@@ -6,12 +6,13 @@ import re
 from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.heavy import polars
 from freshopt.logs.schema import HOSTS, column_of
 from freshopt.modelling.problem import Problem
 from freshopt.naming import objective_of
@@ -29,9 +30,6 @@ from freshopt.terminal.commands import OneOf, not_for
 from freshopt.terminal.console import count
 from freshopt.terminal.wish_options import option_of, own_option, table_options, wished
 from freshopt.units import SECONDS, duration_of
-
-if TYPE_CHECKING:
-    import polars
 
 METHODS = ("periodic", "poisson", "carousel", "earliest-deadline", "greedy", "counts", "slots")
 # Objectives with a cost of age and without parameters.

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
+from freshopt.heavy import polars
 from freshopt.logs import schema
 from freshopt.logs.schema import NAMED, Table, naming, require_columns
 from freshopt.modelling.sources import Sources
@@ -51,8 +52,6 @@ class SourceColumns:
 
     def labels(self, column: str, what: str) -> npt.NDArray[Any]:
         """Return a column as texts, None where a cell is empty."""
-        import polars
-
         known = self.table is not None and column in self.table.frame.columns
         if column == "host" and not known and self.sources.host is not None:
             return np.array([str(host) for host in self.sources.host.tolist()], dtype=object)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
+from freshopt.heavy import polars
 from freshopt.logs import schema
 from freshopt.logs.log_files import is_access_log
 from freshopt.logs.schema import Table, naming
@@ -25,9 +26,6 @@ from freshopt.planning.request import SourceLimits, limits_in
 from freshopt.scheduling.rate_table import RateTable, read_lifetimes, read_rates
 from freshopt.terminal.console import note
 from freshopt.tools.live_planner import is_planner, planned_rates
-
-if TYPE_CHECKING:
-    import polars
 
 # Columns that a log of crawls has, and sources have not.
 _OF_LOGS = {"source", "time"}
@@ -76,8 +74,6 @@ def own_columns_in(path: Path, *, filled: bool = False) -> polars.DataFrame:
 
     Written numbers are numbers: files of text have no types.
     """
-    import polars
-
     table = Table.read(path, schema.SOURCE_ROWS)
     found = table.frame.select("source", *own_columns_of(table, filled=filled))
     if found.width == 1 and not filled:
@@ -123,8 +119,6 @@ def rates_in_force_of(path: Path, time_unit: str) -> RateTable:
         raise SourceDataError(f"there is no folder or file {path}. Name the folder of a plan, or a table.")
     if is_planner(path):
         return read_rates(*planned_rates(path))
-    import polars
-
     path = _table_in(path, "rates")
     table = Table.read(path, schema.RATES_IN_FORCE)
     unit = table.unit(None) if UNIT in table.frame.columns else time_unit
@@ -179,10 +173,10 @@ def host_limits_of(path: Path | None, time_unit: str) -> dict[str, float] | None
 
 def _tell_unit(table: Table, columns: Sequence[str], time_unit: str) -> None:
     """Say how bare numbers are read where a table has no unit."""
-    from polars import Float64
-
     cells = (table.frame[name] for name in columns if name in table.frame.columns)
-    bare = [text for each in cells for text in each.filter(each.cast(Float64, strict=False).is_not_null())]
+    bare = [
+        text for each in cells for text in each.filter(each.cast(polars.Float64, strict=False).is_not_null())
+    ]
     if bare and UNIT not in table.frame.columns:
         note(
             f"{table.cells.path} has limits without a unit, such as {bare[0]}: they are read per "

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import click
 import numpy as np
 from click.core import ParameterSource
 
+from freshopt.heavy import polars
 from freshopt.logs.schema import CHANGED_COSTS, HOSTS, IMPORTANCES, Table, column_of
 from freshopt.planning.clashes import refuse_clashes
 from freshopt.planning.request import Clock, SourceLimits
@@ -20,9 +21,6 @@ from freshopt.terminal import tables
 from freshopt.terminal.commands import OneOf
 from freshopt.terminal.options import Decorator, bundled
 from freshopt.units import bounds_as_intervals
-
-if TYPE_CHECKING:
-    import polars
 
 # How the table is read that an option names.
 TABLES: dict[str, Callable[[Path, str], Any]] = {

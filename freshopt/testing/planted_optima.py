@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from freshopt.heavy import special
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
@@ -137,9 +138,7 @@ def plant(cell: Cell, seed: int, n: int = 8, *, constrained: bool = False) -> Kn
 
 def _ein(u: Array) -> Array:
     """Return Ein(u) = ∫₀ᵘ (1 − e^{−t})/t dt, moderate u."""
-    from scipy.special import exp1
-
-    return np.asarray(EULER_GAMMA + np.log(u) + exp1(u), dtype=np.float64)
+    return np.asarray(EULER_GAMMA + np.log(u) + special.exp1(u), dtype=np.float64)
 
 
 def _stale_share(d: Array, r: Array) -> Array:

@@ -7,15 +7,12 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from freshopt.formatting import WIDTH, fitted
+from freshopt.heavy import polars
 from freshopt.testing.foreign_runs import Outcome, Verdict
 from freshopt.testing.problem_families import Instance
 from freshopt.testing.recipe import Recipe
-
-if TYPE_CHECKING:
-    import polars
 
 COLUMNS = ("scale", "problems", "proved", "declined", "seconds", "shortfalls")
 
@@ -120,8 +117,6 @@ class Report:
 
         Gaps are null where there was nothing to certify.
         """
-        import polars
-
         rows = [
             {
                 "objective": run.objective,

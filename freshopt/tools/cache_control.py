@@ -13,12 +13,10 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from freshopt.heavy import polars
 from freshopt.tools.whole_seconds import LifetimeFormat
-
-if TYPE_CHECKING:
-    import polars
 
 # Line breaks of any reader (as in Python's splitlines) and control characters.
 UNWRITABLE = r"[\x00-\x1f\x7f-\x{9f}\x{2028}\x{2029}]"
@@ -44,9 +42,6 @@ class CacheControl(LifetimeFormat):
 
     def line(self) -> polars.Expr:
         """Return names and their headers' values."""
-        import polars
-        from polars import col
-
         window = polars.format(", stale-while-revalidate={}", "window")
-        shown = polars.when(col("window") > 0).then(window).otherwise(polars.lit(""))
+        shown = polars.when(polars.col("window") > 0).then(window).otherwise(polars.lit(""))
         return polars.format("{}\tmax-age={}{}\n", "name", "seconds", shown)

@@ -45,6 +45,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
+from freshopt.heavy import polars
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, label_array
 from freshopt.tools.export import refuse, urls_of
@@ -55,7 +56,6 @@ from freshopt.units import check_time_unit
 if TYPE_CHECKING:
     import os
 
-    import polars
 
 LIST, WATCH, SNAPSHOTS, SETTINGS = "url-watches.json", "watch.json", "history.txt", "changedetection.json"
 # Seconds between checks as it is installed, and of the parts in which intervals are written.
@@ -371,11 +371,8 @@ class ChangeDetection(IntervalFormat):
 
         A URL has no control characters: JSON escapes a backslash or a quote in it, nothing else.
         """
-        import polars
-        from polars import col
-
-        url = col("name").str.replace_many(["\\", '"'], ["\\\\", '\\"'])
-        rest, parts = col("seconds"), []
+        url = polars.col("name").str.replace_many(["\\", '"'], ["\\\\", '\\"'])
+        rest, parts = polars.col("seconds"), []
         for name, whole in PARTS.items():
             parts.append(polars.format(f'"{name}": {{}}', rest // whole))
             rest = rest % whole
@@ -385,5 +382,5 @@ class ChangeDetection(IntervalFormat):
             polars.lit("}}"),
         )
         paused = polars.lit('", "paused": true}')
-        check = polars.when(col("seconds") == NEVER).then(paused).otherwise(timed)
+        check = polars.when(polars.col("seconds") == NEVER).then(paused).otherwise(timed)
         return polars.concat_str(polars.lit('\n{"url": "'), url, check)

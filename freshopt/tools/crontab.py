@@ -23,17 +23,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from freshopt.errors import SourceDataError
+from freshopt.heavy import polars
 from freshopt.scheduling.rate_table import RateTable
 from freshopt.tools.cron_fields import cron_lines
 from freshopt.tools.export import Exported, hosts_of, refuse, text_of, urls_of
 from freshopt.tools.text_template import Parts, parts_of, require_unquoted
 from freshopt.tools.whole_seconds import IntervalFormat, labels, require_clocked
-
-if TYPE_CHECKING:
-    import polars
 
 # Octets of a command: Debian's MAX_COMMAND is 1000, and 999 octets are taken for a command that was cut.
 _LONGEST = 998
@@ -88,8 +85,6 @@ class Crontab(IntervalFormat):
 
     def _commands(self, names: list[str]) -> list[str]:
         """Return the command of each source, as it stands in the file."""
-        import polars
-
         command = self.command.strip()
         if not command or command[0] in "-*" or _UNWRITABLE.search(command):
             raise SourceDataError(
@@ -154,8 +149,6 @@ def _argument(name: polars.Expr) -> polars.Expr:
     >>> print(*polars.select(_argument(polars.lit(names))).to_series().to_list())
     https://a.org/\%41 'it'\''s 5'\%'' 'a\'''\%'b'
     """
-    import polars
-
     plain = name.str.replace_all("%", r"\%", literal=True)
     quoted = polars.format("'{}'", name.str.replace_many(_QUOTED))
     return polars.when(name.str.contains(_PLAIN)).then(plain).otherwise(quoted)

@@ -32,9 +32,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from freshopt.errors import SourceDataError
+from freshopt.heavy import polars
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.scheduling.rate_table import RateTable
 from freshopt.tools.export import Exported, refuse
@@ -49,9 +50,6 @@ from freshopt.tools.whole_seconds import (
     whole_intervals,
 )
 from freshopt.units import check_time_unit, share_of
-
-if TYPE_CHECKING:
-    import polars
 
 # Beginnings of an artifact's file name, before a date or the like.
 NAMES = ("sources", "freshness")
@@ -170,8 +168,6 @@ def dbt_freshness(path: Paths, share: float | str = 0.95) -> polars.DataFrame:
     SourceDataError
         If there is no artifact, a file is none, or no source has any.
     """
-    import polars
-
     kept = share_of("share", share)
     latest: dict[str, tuple[str, str | None, str | None]] = {}
     for file in _artifacts(path):

@@ -13,12 +13,10 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from freshopt.heavy import polars
 from freshopt.tools.whole_seconds import LifetimeFormat
-
-if TYPE_CHECKING:
-    import polars
 
 _LABEL = r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)"
 # A character-string in quotes, or a word without any letter that a zone file reads otherwise.
@@ -45,7 +43,5 @@ class Dns(LifetimeFormat):
 
     def line(self) -> polars.Expr:
         """Return records with their TTLs."""
-        import polars
-
         owner, rest = (polars.col("name").str.extract("^([^ ]+) +(.*)$", group) for group in (1, 2))
         return polars.format("{} {} IN {}\n", owner, "seconds", rest)

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from freshopt.errors import SourceDataError, expect, list_offenders
+from freshopt.heavy import polars
 from freshopt.logs.atomic_output import complete_file, complete_folder
 from freshopt.scheduling.rate_table import LifetimeTable, RateTable
 
 if TYPE_CHECKING:
-    import polars
-
     from freshopt.certificates.solution import Solution
 
 Table = TypeVar("Table", RateTable, LifetimeTable)
@@ -165,8 +164,6 @@ def text_of(names: list[str]) -> polars.Series:
 
     Text in UTF-8 has no lone surrogates: a name that has one becomes a zero byte, which no format takes.
     """
-    import polars
-
     try:
         return polars.Series("name", names, dtype=polars.String)
     except UnicodeEncodeError:

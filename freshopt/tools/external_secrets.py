@@ -19,13 +19,11 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from freshopt.heavy import polars
 from freshopt.tools.export import refuse, text_of
 from freshopt.tools.whole_seconds import IntervalFormat, Limits
-
-if TYPE_CHECKING:
-    import polars
 
 _LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _NAME = rf"^(?:{_LABEL}/)?{_LABEL}(?:\.{_LABEL})*$"
@@ -65,8 +63,6 @@ class ExternalSecrets(IntervalFormat):
 
     def line(self) -> polars.Expr:
         """Return the YAML of a resource."""
-        import polars
-
         namespace, name = (polars.col("name").str.extract(_PLACE, part) for part in (1, 2))
         return polars.concat_str(
             polars.lit('apiVersion: external-secrets.io/v1\nkind: ExternalSecret\nmetadata:\n  name: "'),
@@ -88,8 +84,6 @@ def duration(seconds: polars.Expr) -> polars.Expr:
     >>> polars.select(duration(polars.Series([0, 59, 600, 90_061]))).to_series().to_list()
     ['0s', '59s', '10m0s', '25h1m1s']
     """
-    import polars
-
     hours, minutes, rest = seconds // 3600, seconds // 60 % 60, seconds % 60
     return (
         polars.when(seconds >= 3600)

@@ -18,19 +18,16 @@ import hashlib
 import operator
 import os
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.heavy import polars
 from freshopt.logs.atomic_output import complete_file
 from freshopt.numerics.arrays import IntArray, chunks
 from freshopt.scheduling.schedule import Schedule
 from freshopt.tools.export import TOGETHER, refuse, text_of
 from freshopt.units import SECONDS
-
-if TYPE_CHECKING:
-    import polars
 
 # Octets of a line, without its end.
 FOLD = 75
@@ -63,8 +60,6 @@ def write_icalendar(
         If there is no refresh, a source waits for signals, a name has a control character or a lone
         surrogate, the schedule goes beyond the year 9999, or the path cannot be written.
     """
-    import polars
-
     begin = start.replace(tzinfo=UTC) if start.tzinfo is None else start.astimezone(UTC)
     own = schedule.names
     names = [str(k) for k in range(len(schedule.rates))] if own is None else list(map(str, own.tolist()))
@@ -114,8 +109,6 @@ def _turns(source: IntArray, turns: IntArray) -> IntArray:
 
 def _marks(names: list[str], used: IntArray) -> polars.Series:
     """Return marks, of 16 letters, of names with events."""
-    import polars
-
     some = [names[k] for k in used.tolist()] if len(used) < len(names) else names
     digests = map(operator.methodcaller("hexdigest"), map(hashlib.sha256, map(str.encode, some)))
     found = polars.Series(list(digests), dtype=polars.String).str.slice(0, 16)
@@ -167,8 +160,6 @@ def _escaped(text: polars.Expr) -> polars.Expr:
 
 def _folded(line: polars.Expr) -> polars.Expr:
     """Return content lines with their ends, long ones folded."""
-    import polars
-
     long = polars.when(line.str.len_bytes() > FOLD).then(line)
     return long.map_elements(_fold, return_dtype=polars.String).fill_null(polars.format("{}\r\n", line))
 

@@ -39,14 +39,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.heavy import polars
 from freshopt.tools.cache_control import UNWRITABLE
 from freshopt.tools.whole_seconds import LifetimeFormat
-
-if TYPE_CHECKING:
-    import polars
 
 VARIABLE = "$freshopt_lifetime"
 _KEY = re.compile(r"(?:\$[a-z_]+|[A-Za-z0-9:/._-])+")
@@ -79,8 +77,6 @@ class Nginx(LifetimeFormat):
 
     def line(self) -> polars.Expr:
         """Return entries of the map."""
-        import polars
-
         return polars.format("    {} {};\n", _quoted(polars.col("name")), "seconds")
 
     def around(self, names: polars.Series, lines: int) -> tuple[str, str]:
@@ -113,8 +109,6 @@ def _quoted(name: polars.Expr) -> polars.Expr:
     >>> print(*polars.select(_quoted(polars.lit(names))).to_series().to_list())
     "/a \"b\"?c=$1" "\\~x" "\\default" "a\\b"
     """
-    import polars
-
     marked = polars.when(name.str.contains(r"^[~\\]") | name.is_in(_KEYWORDS)).then(
         polars.format("\\{}", name)
     )

@@ -48,6 +48,7 @@ from typing import ClassVar
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.heavy import polars
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import IntArray
 from freshopt.scheduling.rate_table import RateTable
@@ -116,9 +117,6 @@ class Nutch(IntervalFormat):
         SourceDataError
             If a name is no URL, an interval does not fit, or a source waits for signals.
         """
-        import polars
-        from polars import col
-
         names = labels(table)
         limits = Limits(
             "Nutch",
@@ -129,20 +127,20 @@ class Nutch(IntervalFormat):
         )
         seconds = _floats(whole_intervals(table, limits))
         urls = urls_of(names, "Nutch")
-        active = polars.DataFrame({"url": urls, "seconds": seconds}).filter(col("seconds") != NEVER)
+        active = polars.DataFrame({"url": urls, "seconds": seconds}).filter(polars.col("seconds") != NEVER)
         for name in self.files:
             (path / name).parent.mkdir()
-        seed = polars.format("{}\tnutch.fetchInterval.fixed={}\n", col("url"), col("seconds"))
+        seed = polars.format("{}\tnutch.fetchInterval.fixed={}\n", polars.col("url"), polars.col("seconds"))
         write_lines(path / SEEDS, active, seed)
         hosts = active.select(hosts_of(active["url"]).alias("host"), "seconds").group_by("host")
-        bounds = hosts.agg(low=col("seconds").min(), high=col("seconds").max()).sort("host")
+        bounds = hosts.agg(low=polars.col("seconds").min(), high=polars.col("seconds").max()).sort("host")
         words = [
             polars.when(bound.is_between(*_ADAPTIVE, closed="none"))
             .then(bound.cast(polars.String))
             .otherwise(polars.lit("default"))
-            for bound in (col("low"), col("high"))
+            for bound in (polars.col("low"), polars.col("high"))
         ]
-        write_lines(path / HOSTS, bounds, polars.format("{} {} {}\n", col("host"), *words), head=_HEAD)
+        write_lines(path / HOSTS, bounds, polars.format("{} {} {}\n", polars.col("host"), *words), head=_HEAD)
         return exported(table, seconds, "left out of the seeds")
 
 

@@ -16,12 +16,10 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from freshopt.heavy import polars
 from freshopt.tools.whole_seconds import LifetimeFormat
-
-if TYPE_CHECKING:
-    import polars
 
 _ESCAPED = {34: '\\"', 92: "\\\\"}
 _PRINTABLE = range(32, 127)
@@ -43,15 +41,11 @@ class Redis(LifetimeFormat):
 
     def line(self) -> polars.Expr:
         """Return the commands for keys."""
-        import polars
-
         return polars.format("EXPIRE {} {}\n", _quoted(polars.col("name")), "seconds")
 
 
 def _quoted(name: polars.Expr) -> polars.Expr:
     """Return keys as redis-cli reads them."""
-    import polars
-
     plain = name.str.replace_all("\\", r"\\", literal=True).str.replace_all('"', r"\"", literal=True)
     other = polars.when(~name.str.contains(_PLAIN)).then(name)
     return other.map_elements(_by_octets, return_dtype=polars.String).fill_null(polars.format('"{}"', plain))

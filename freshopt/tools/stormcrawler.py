@@ -14,13 +14,11 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from freshopt.heavy import polars
 from freshopt.tools.export import urls_of
 from freshopt.tools.whole_seconds import NEVER, IntervalFormat, Limits
-
-if TYPE_CHECKING:
-    import polars
 
 KEY = "scheduler.delay.mins"
 
@@ -44,8 +42,6 @@ class StormCrawler(IntervalFormat):
 
     def line(self) -> polars.Expr:
         """Return seeds with their delays."""
-        import polars
-
         seconds = polars.col("seconds")
         minutes = polars.when(seconds == NEVER).then(-1).otherwise(seconds // 60)
         return polars.format(f"{{}}\t{KEY}={{}}\n", "name", minutes)

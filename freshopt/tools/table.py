@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from freshopt.heavy import polars
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.read_events import read_history
@@ -34,9 +35,6 @@ from freshopt.tools.stormcrawler import StormCrawler
 from freshopt.tools.text_template import PLACEHOLDERS, QUOTING_WORDS, TextTemplate
 from freshopt.tools.wayback import read_wayback
 from freshopt.tools.whole_seconds import IntervalFormat, LifetimeFormat
-
-if TYPE_CHECKING:
-    import polars
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from freshopt.errors import SourceDataError, shown
+from freshopt.heavy import polars
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.read_crawls import read_log
 from freshopt.logs.schema import naming
@@ -64,24 +65,25 @@ def read_wayback(path: str | os.PathLike[str], time_unit: str = "day") -> CrawlL
     SourceDataError
         If the file cannot be read or is no such index, or no page has two captures; names the line.
     """
-    import polars
-    from polars import col
-
     check_time_unit(time_unit)
     path = Path(path)
     rows = list(_captures(path))
     if not rows:
         raise SourceDataError(f"{path} has no captures. Ask the archive for its index (CDX) of some URLs.")
     frame = polars.DataFrame(rows, schema=dict.fromkeys(_NAMES, polars.String), orient="row")
-    frame = frame.with_columns(time=col("time") + polars.lit(_WHOLE).str.slice(col("time").str.len_chars()))
-    frame = frame.with_columns(col("time").str.to_datetime("%Y%m%d%H%M%S", time_unit="us", strict=False))
+    frame = frame.with_columns(
+        time=polars.col("time") + polars.lit(_WHOLE).str.slice(polars.col("time").str.len_chars())
+    )
+    frame = frame.with_columns(
+        polars.col("time").str.to_datetime("%Y%m%d%H%M%S", time_unit="us", strict=False)
+    )
     wrong = frame["time"].is_null().arg_true()
     if len(wrong):
         told = rows[int(wrong[0])][1]
         raise SourceDataError(
             f"{path}: {shown(str(told))} is no moment of a capture, such as 20230307092216."
         )
-    last = frame.sort("time").group_by("key").agg(col("source").last())
+    last = frame.sort("time").group_by("key").agg(polars.col("source").last())
     frame = frame.drop("source").join(last, on="key", how="left").select("source", "time", "status", "hash")
     with naming(path):
         return read_log(frame.unique(maintain_order=True), time_unit)

@@ -20,18 +20,16 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.heavy import polars
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, total
 from freshopt.scheduling.rate_table import LifetimeTable, RateTable, read_lifetimes, read_rates
 from freshopt.tools.export import Exported, ToolFormat, has_surrogate, refuse, text_of, write_lines
 from freshopt.units import SECONDS
-
-if TYPE_CHECKING:
-    import polars
 
 # An interval above a whole number of steps by less, relatively, is rounded to that number.
 ROUNDING = 1e-9
@@ -65,8 +63,6 @@ class IntervalFormat(ToolFormat[RateTable]):
 
     def write(self, table: RateTable, path: Path) -> Exported:
         """Write to a file; see `ToolFormat.write`."""
-        import polars
-
         names, seconds = labels(table), whole_intervals(table, self.limits)
         rows = polars.DataFrame({"name": self.text(names), "seconds": seconds})
         head, between, end = self.around
@@ -245,8 +241,6 @@ class LifetimeFormat(ToolFormat[LifetimeTable]):
         """Write to a file."""
         if not self.windows:
             _require_no_windows(table, self.tool)
-        import polars
-
         text = text_of(table.names)
         lone = [k for k in (text == "\0").arg_true().to_list() if has_surrogate(table.names[k])]
         refuse(table.names, sorted({*(~self.holds(text)).arg_true().to_list(), *lone}), self.refusal)

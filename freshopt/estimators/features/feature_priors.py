@@ -20,7 +20,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,13 +30,11 @@ from freshopt.estimators.crawl_rows import GammaParameters
 from freshopt.estimators.features.source_features import NO_FEATURES, Design, SourceFeatures
 from freshopt.estimators.gamma_prior import ENOUGH, GammaPrior, few_crawls
 from freshopt.estimators.marginal_likelihood import MarginalLikelihood
+from freshopt.heavy import sparse
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.units import convert_time
-
-if TYPE_CHECKING:
-    from scipy.sparse import csc_array
 
 # Nats that features must gain, or they tell nothing.
 TELLING = 3.0
@@ -347,7 +345,7 @@ def _gain(own: CrawlLikelihood, level: Array, residual: GammaPrior, pooled: Gamm
 
 
 def _regressed(
-    matrix: csc_array, found: Array, weight: Array, offset: Array, alpha: float
+    matrix: sparse.csc_array, found: Array, weight: Array, offset: Array, alpha: float
 ) -> tuple[float, Array]:
     """Return intercept and effects of a regression with a ridge."""
     try:

@@ -21,16 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.heavy import polars, sparse
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
 from freshopt.logs.file_kinds import Frame
 from freshopt.logs.schema import Schema, Table
 from freshopt.logs.source_index import joined_names, known_hosts
 from freshopt.numerics.arrays import Array, IntArray, are_text
 from freshopt.numerics.frozen_arrays import frozen_value
-
-if TYPE_CHECKING:
-    import polars
-    from scipy.sparse import csc_array
 
 FEATURES = Schema("A table of features", ("source",), rows="Add a row a source.")
 # Says that there are no other features than those of URLs.
@@ -142,24 +139,24 @@ class Design:
     knots: Mapping[str, Array]
     words: Mapping[str, npt.NDArray[Any]]
 
-    def matrix(self, rows: IntArray) -> csc_array:
+    def matrix(self, rows: IntArray) -> sparse.csc_array:
         """Return the design matrix of some sources."""
-        from scipy.sparse import csc_array, hstack
-
-        parts = [csc_array((len(rows), 0))]
+        parts = [sparse.csc_array((len(rows), 0))]
         for name, knots in self.knots.items():
             last = len(knots) - 1
             place = np.interp(self.features.columns[name][rows], knots, np.arange(last + 1.0))
             hats = np.maximum(1.0 - np.abs(place[:, None] - np.arange(last + 1.0)), 0.0)
             parts.append(
-                csc_array(np.column_stack([2.0 * place / last - 1.0, hats if last > 1 else hats[:, :0]]))
+                sparse.csc_array(
+                    np.column_stack([2.0 * place / last - 1.0, hats if last > 1 else hats[:, :0]])
+                )
             )
         for name, words in self.words.items():
             code = self.codes(name, rows)
             there = np.flatnonzero(code >= 0)
             cells = np.ones(len(there)), (there, code[there])
-            parts.append(csc_array(cells, shape=(len(rows), len(words))))
-        return csc_array(hstack(parts, format="csc"))
+            parts.append(sparse.csc_array(cells, shape=(len(rows), len(words))))
+        return sparse.csc_array(sparse.hstack(parts, format="csc"))
 
     def parts(self) -> dict[str, slice]:
         """Return where each column's part of the matrix is."""
@@ -223,8 +220,6 @@ def _columns(
     table: polars.DataFrame, where: str, learnt: SourceFeatures | None
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of a table of features, checked."""
-    import polars
-
     found: dict[str, npt.NDArray[Any]] = {}
     names = table["source"].cast(polars.String).to_list()
     if len(table.columns) > MOST_COLUMNS:
@@ -266,8 +261,6 @@ def _columns(
 
 def _of_urls(names: npt.NDArray[np.str_]) -> dict[str, npt.NDArray[Any]]:
     """Return host, folder, depth and ending of names like URLs."""
-    import polars
-
     path = polars.Series(names.tolist(), dtype=polars.String).str.extract(_PATH).fill_null("")
     hosts = known_hosts(names).astype(np.str_)
     bare = path.str.strip_prefix("/")

@@ -11,6 +11,7 @@ import numpy as np
 
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, SourceDataError, shown
+from freshopt.heavy import sparse
 from freshopt.modelling.constraints.budget import Budget
 from freshopt.modelling.constraints.declared_settings import checked_name
 from freshopt.modelling.constraints.usages import Usage
@@ -117,11 +118,11 @@ class Priced:
 
     def expression(self, rate: Expression, sources: Sources) -> Expression:
         """Return the cost at an affine `rate` as a CVXPY expression."""
-        from scipy.sparse import csr_array
-
         used = self.budget.used(sources)
         shape = len(used), len(sources)
-        return cp.sum(self._formula(csr_array((used.coefficient, (used.row, used.source)), shape) @ rate))
+        return cp.sum(
+            self._formula(sparse.csr_array((used.coefficient, (used.row, used.source)), shape) @ rate)
+        )
 
     def usage(self, sources: Sources) -> Usage:
         """Return the cost with the variables of its rows."""

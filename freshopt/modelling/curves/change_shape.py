@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from freshopt.errors import ObjectiveError, expect
+from freshopt.heavy import special
 from freshopt.modelling.cost_curve import Cell, Curve
 from freshopt.numerics.arrays import LARGEST, ROUNDED, Array, IntArray
 from freshopt.numerics.frozen_arrays import frozen_value
@@ -170,13 +171,11 @@ def _summed(parts: Array) -> Array:
 
 def _laplace(polygon: _Polygon, x: Array, order: int) -> tuple[Array, Array]:
     """Return J and −dJ/dx under Poisson refreshes at x per mean gap."""
-    from scipy.special import gammainc
-
     u, g = polygon.u, polygon.slopes[:-1]
     cost, marginal = np.zeros(len(x)), np.zeros(len(x))
     before = np.zeros(len(x))
     for low, high, slope in zip(u[:-1], u[1:], g, strict=True):
-        behind = gammainc(2.0, x * high)
+        behind = special.gammainc(2.0, x * high)
         cost += slope * np.exp(-x * low) * -np.expm1(-x * (high - low))
         marginal += slope * (behind - before)
         before = behind

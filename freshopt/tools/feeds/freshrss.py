@@ -22,16 +22,14 @@ import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from freshopt.errors import SourceDataError
+from freshopt.heavy import polars
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.tools.export import refuse, urls_of
 from freshopt.tools.feeds.reader_history import Entry, KeptFeed, history_of, since_told
 from freshopt.tools.whole_seconds import NEVER, IntervalFormat, Limits
-
-if TYPE_CHECKING:
-    import polars
 
 # As PHP's htmlspecialchars writes them, the ampersand first.
 _ESCAPED = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"))
@@ -110,12 +108,10 @@ class FreshRss(SqlUpdates):
 
     def line(self) -> polars.Expr:
         """Return the update of a feed by its address, escaped or not."""
-        from polars import col, format, when
-
-        written, quote = col("name"), "`" if "-" in self.table else ""
+        written, quote = polars.col("name"), "`" if "-" in self.table else ""
         for letter, escaped in _ESCAPED:
             written = written.str.replace_all(letter, escaped, literal=True)
         # A day is the interval of those that somebody takes up again.
-        ttl = when(col("seconds") == NEVER).then(-86_400).otherwise(col("seconds"))
+        ttl = polars.when(polars.col("seconds") == NEVER).then(-86_400).otherwise(polars.col("seconds"))
         update = f"UPDATE {quote}{self.table}{quote} SET ttl={{}} WHERE ttl>=0 AND url IN ('{{}}', '{{}}');\n"
-        return format(update, ttl, "name", written)
+        return polars.format(update, ttl, "name", written)

@@ -22,17 +22,15 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, TypedDict
+from typing import ClassVar, TypedDict
 
 from freshopt.errors import SourceDataError
+from freshopt.heavy import polars
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.tools.changedetection_api import JsonApi
 from freshopt.tools.feeds.freshrss import SqlUpdates
 from freshopt.tools.feeds.reader_history import Entry, KeptFeed, history_of, since_told
 from freshopt.tools.whole_seconds import NEVER, Limits
-
-if TYPE_CHECKING:
-    import polars
 
 _KEPT = 60 * 86_400.0
 # Entries of one answer, and of a feed: older ones tell nothing of today.
@@ -119,8 +117,10 @@ class Miniflux(SqlUpdates):
 
     def line(self) -> polars.Expr:
         """Return the update of a feed, by its address."""
-        from polars import col, format, lit, when
-
-        after = when(col("seconds") == NEVER).then(lit("100 years")).otherwise(format("{} s", "seconds"))
+        after = (
+            polars.when(polars.col("seconds") == NEVER)
+            .then(polars.lit("100 years"))
+            .otherwise(polars.format("{} s", "seconds"))
+        )
         update = "UPDATE feeds SET next_check_at = checked_at + interval '{}' WHERE feed_url = '{}'"
-        return format(f"{update} AND NOT disabled;\n", after, "name")
+        return polars.format(f"{update} AND NOT disabled;\n", after, "name")

@@ -17,15 +17,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from freshopt.errors import SourceDataError, list_offenders, suggestion
+from freshopt.heavy import polars
 from freshopt.tools.records import octets_of, unreadable
 from freshopt.units import duration_of
-
-if TYPE_CHECKING:
-    import polars
-
 
 EVERY = "*"
 
@@ -98,8 +95,6 @@ def read_opml(path: Path, *, intervals: Sequence[str] = ()) -> polars.DataFrame:
     Bounds are by tag, such as "News=10min..6h". Columns are source (the feed's address), tags, min_interval
     and max_interval, empty where there is none.
     """
-    import polars
-
     try:
         import listparser
     except ImportError:

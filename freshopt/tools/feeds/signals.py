@@ -24,11 +24,12 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urljoin
 
 from freshopt.errors import SourceDataError, one_of, shown, warn
 from freshopt.formatting import count
+from freshopt.heavy import polars
 from freshopt.logs.access_log import is_access_text, read_pushes
 from freshopt.tools.records import (
     Paths,
@@ -40,9 +41,6 @@ from freshopt.tools.records import (
     unreadable,
 )
 from freshopt.tools.sitemap import dated_pages
-
-if TYPE_CHECKING:
-    import polars
 
 WHEN, OF = ("dated", "seen"), ("entries", "feed")
 _FEEDS = (".xml", ".rss", ".atom", ".rdf", ".feed")
@@ -140,8 +138,6 @@ def push_signals(path: Paths) -> polars.DataFrame:
 
 def _table(signals: Iterable[Signal], nothing: str) -> polars.DataFrame:
     """Return signals in order of time, each once."""
-    import polars
-
     rows = sorted(set(signals), key=lambda each: (each.time, each.source, each.kind))
     if not rows:
         raise SourceDataError(nothing)

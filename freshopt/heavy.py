@@ -1,0 +1,39 @@
+"""Heavy libraries, each imported on its first use.
+
+They take tenths of a second to import, and most uses of freshopt need few of them. A module that does says
+``from freshopt.heavy import polars`` at its top, and writes ``polars.col(...)``: nothing is imported until
+then. Type checkers read the libraries themselves.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+
+class Lazy:
+    """Stand-in for a module, imported on first attribute access."""
+
+    __slots__ = ("_called", "_found")
+
+    def __init__(self, called: str) -> None:
+        self._called = called
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a module's attributes have no common type
+        """Return the attribute of the real module."""
+        if name == "_found":  # a slot that is empty so far
+            self._found = importlib.import_module(self._called)
+            return self._found
+        return getattr(self._found, name)
+
+    def __repr__(self) -> str:
+        """Return a description without importing the module."""
+        return f"<{self._called}, imported on first use>"
+
+
+if TYPE_CHECKING:
+    import polars as polars
+    from scipy import sparse as sparse
+    from scipy import special as special
+else:
+    polars, sparse, special = Lazy("polars"), Lazy("scipy.sparse"), Lazy("scipy.special")
