@@ -2,7 +2,7 @@
 
 `keywords` takes old keywords of a function or a class for the new ones, and says of a wrong one which was
 meant; `Renamed` is an attribute by its old name. `on_first_use` is for packages of which few names are needed
-at once: each name's file is imported when it is asked for.
+at once: each name's file is imported when it is asked for. `exports` tells what the others have.
 """
 
 from __future__ import annotations
@@ -102,3 +102,9 @@ def on_first_use(
         return value
 
     return find, lambda: sorted({*vars(sys.modules[package]), *names, *file_of})
+
+
+def exports(own: Mapping[str, Any]) -> list[str]:
+    """Return the names that a package's `__init__` imports from its own files."""
+    home = f"{own['__name__']}."
+    return sorted(name for name, each in own.items() if getattr(each, "__module__", "").startswith(home))

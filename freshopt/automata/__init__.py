@@ -12,18 +12,6 @@ from freshopt.automata.simulated_sources import SimulatedSources as SimulatedSou
 from freshopt.automata.tree import AutomataTree as AutomataTree
 from freshopt.automata.twofold import TwofoldAutomaton as TwofoldAutomaton
 from freshopt.automata.twofold import detection as detection
+from freshopt.renamed import exports
 
-__all__ = [
-    "AutomataTree",
-    "Cost",
-    "Feedback",
-    "Polling",
-    "ShareBounds",
-    "SimulatedSources",
-    "TwofoldAutomaton",
-    "Update",
-    "detection",
-    "doubled",
-    "draw",
-    "to_networkx",
-]
+__all__ = exports(globals())

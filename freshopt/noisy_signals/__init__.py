@@ -32,16 +32,6 @@ from freshopt.noisy_signals.signal_waits import SignalWaits as SignalWaits
 from freshopt.noisy_signals.simulated_signals import noisy_signals as noisy_signals
 from freshopt.noisy_signals.simulated_signals import replay_signals as replay_signals
 from freshopt.noisy_signals.with_noisy_signals import WithNoisySignals as WithNoisySignals
+from freshopt.renamed import exports
 
-__all__ = [
-    "AgeThresholds",
-    "NoisySignalFreshness",
-    "NoisySignals",
-    "SignalCrawler",
-    "SignalGreedy",
-    "SignalThresholds",
-    "SignalWaits",
-    "WithNoisySignals",
-    "noisy_signals",
-    "replay_signals",
-]
+__all__ = exports(globals())

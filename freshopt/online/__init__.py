@@ -22,24 +22,6 @@ from freshopt.online.regret_bounds import mirror_sync_regret_bound as mirror_syn
 from freshopt.online.regret_bounds import price_bracket as price_bracket
 from freshopt.online.run_history import RunHistory as RunHistory
 from freshopt.online.sensitivity import sensitivity_bound as sensitivity_bound
+from freshopt.renamed import exports
 
-__all__ = [
-    "AdaptiveRates",
-    "AsyncMirrorSync",
-    "AsyncProjectedGradientSync",
-    "AutomataTree",
-    "ExploreThenCommit",
-    "FixedPolling",
-    "LambdaLearnAndCrawl",
-    "Learner",
-    "MirrorSync",
-    "PhasedEpsilonGreedy",
-    "ReplanEvery",
-    "RunHistory",
-    "best_exploration",
-    "etc_regret_bound",
-    "mirror_sync_in_policy_bound",
-    "mirror_sync_regret_bound",
-    "price_bracket",
-    "sensitivity_bound",
-]
+__all__ = exports(globals())

@@ -10,16 +10,6 @@ from freshopt.pipelines.pipeline import Pipeline as Pipeline
 from freshopt.pipelines.pipeline import pipeline as pipeline
 from freshopt.pipelines.replaying import PipelineReplay as PipelineReplay
 from freshopt.pipelines.replaying import replay_pipeline as replay_pipeline
+from freshopt.renamed import exports
 
-__all__ = [
-    "AfterParents",
-    "IndependentPhases",
-    "NodeFreshness",
-    "Pipeline",
-    "PipelineReplay",
-    "aligned_freshness",
-    "aligned_problem",
-    "node_freshness",
-    "pipeline",
-    "replay_pipeline",
-]
+__all__ = exports(globals())

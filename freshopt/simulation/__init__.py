@@ -1,5 +1,6 @@
 """Simulated worlds, crawlers in them, and replay of schedules."""
 
+from freshopt.renamed import exports
 from freshopt.simulation.crawler import AgeCosts as AgeCosts
 from freshopt.simulation.crawler import CountingCrawler as CountingCrawler
 from freshopt.simulation.crawler import Crawler as Crawler
@@ -13,17 +14,4 @@ from freshopt.simulation.staleness_integrals import MissedCosts as MissedCosts
 from freshopt.simulation.staleness_integrals import missed_costs as missed_costs
 from freshopt.simulation.world import World as World
 
-__all__ = [
-    "AgeCosts",
-    "CountingCrawler",
-    "Crawler",
-    "Measured",
-    "MissedCosts",
-    "Replay",
-    "SignallingCrawler",
-    "SimulatedCrawler",
-    "World",
-    "compare_lifetimes",
-    "missed_costs",
-    "replay",
-]
+__all__ = exports(globals())

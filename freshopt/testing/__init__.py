@@ -3,6 +3,7 @@
 Hypothesis strategies are in `freshopt.testing.strategies`.
 """
 
+from freshopt.renamed import exports
 from freshopt.testing.known_optima import known_optima as known_optima
 from freshopt.testing.optimality import assert_optimal as assert_optimal
 from freshopt.testing.planted_optima import KnownOptimum as KnownOptimum
@@ -14,15 +15,4 @@ from freshopt.testing.validation import validate as validate
 from freshopt.testing.validation import validate_on as validate_on
 from freshopt.testing.validation_report import Report as Report
 
-__all__ = [
-    "Instance",
-    "KnownOptimum",
-    "Recipe",
-    "Report",
-    "assert_optimal",
-    "instances",
-    "known_optima",
-    "standard_objectives",
-    "validate",
-    "validate_on",
-]
+__all__ = exports(globals())
