@@ -236,7 +236,6 @@ class Agreement:
         return [(name, s.note) for name, s in pairs if s.status is Status.TIME_LIMIT]
 
     def __repr__(self) -> str:
-        """Return the aligned table, inapplicable solvers and the outcome."""
         refused = ", ".join(name for name, _ in self.refused())
         lines = [repr(self.problem), *aligned([COLUMNS, *self.cells()], numbers=range(2, 6))]
         lines += [f"{name}: {why}" for name, why in self.unanswered()]

@@ -46,7 +46,6 @@ class FreshoptError(Exception):
     """
 
     def __str__(self) -> str:
-        """Return the message on one line."""
         return " ".join(super().__str__().split("\n"))
 
     def __reduce__(self) -> tuple[Any, ...]:

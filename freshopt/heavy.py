@@ -27,7 +27,6 @@ class Lazy:
         return getattr(self._found, name)
 
     def __repr__(self) -> str:
-        """Return a description without importing the module."""
         return f"<{self._called}, imported on first use>"
 
 

@@ -104,7 +104,6 @@ class Frontier(Plotted):
         axes.set(ylabel=f"{type(problem.objective).__name__} ({problem.objective.sense}d)")
 
     def __repr__(self) -> str:
-        """Return one line: how many limits, and their range."""
         low, high = min(self.limits), max(self.limits)
         what = "bandwidths" if self.constraint == BANDWIDTH else f"limits of {shortened(self.constraint)!r}"
         return f"Frontier({len(self.limits)} {what}, {low:g}..{high:g})"

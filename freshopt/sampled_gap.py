@@ -126,7 +126,6 @@ class SampledGap:
         return DISAGREES if self.enough and beyond else TOO_FEW
 
     def __str__(self) -> str:
-        """Return the gaps with their standard errors in a sentence."""
         if self.unproved:
             return f"{self.unproved} of {len(self.gaps) + len(self.shorter)} runs have no certified gap"
         return (

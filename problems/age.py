@@ -114,7 +114,6 @@ class Age(CurveObjective):
     commands: ClassVar[tuple[Command, ...]] = (Command("age", "time since the oldest missed change"),)
 
     def __post_init__(self) -> None:
-        """Raise ObjectiveError unless discipline and `nodes` are supported."""
         require_discipline(self)
         require_nodes(self)
         require_changes(self.changes)

@@ -92,7 +92,6 @@ class BinaryFreshness(CurveObjective):
     commands: ClassVar[tuple[Command, ...]] = (Command("binary", "share of time that copies are fresh"),)
 
     def __post_init__(self) -> None:
-        """Raise unless the discipline is supported and changes are a shape."""
         CurveObjective.__post_init__(self)
         require_changes(self.changes)
 

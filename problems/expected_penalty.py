@@ -109,7 +109,6 @@ class ExpectedPenalty(Objective):
     _signalled: _UnitCell = field(init=False)
 
     def __post_init__(self) -> None:
-        """Raise ObjectiveError unless C is a penalty over its range."""
         require_discipline(self)
         expect_settings(self)
         if not callable(self.penalty):
@@ -126,7 +125,6 @@ class ExpectedPenalty(Objective):
         object.__setattr__(self, "_signalled", _UnitCell(increments, signalled=True))
 
     def __repr__(self) -> str:
-        """Return one line, with the penalty's name."""
         name = getattr(self.penalty, "__name__", type(self.penalty).__name__)
         return f"ExpectedPenalty({name}, refresh={self.refresh!r})"
 

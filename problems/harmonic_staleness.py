@@ -97,7 +97,6 @@ class HarmonicStaleness(CurveObjective):
     )
 
     def __post_init__(self) -> None:
-        """Raise ObjectiveError unless discipline and `nodes` are supported."""
         require_discipline(self)
         require_nodes(self)
 

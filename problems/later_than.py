@@ -67,7 +67,6 @@ class LaterThan(Objective):
         def __init__(self, age: npt.ArrayLike, refresh: Refresh = Refresh.PERIODIC) -> None: ...
 
     def __post_init__(self) -> None:
-        """Raise ObjectiveError unless age and discipline are usable."""
         require_discipline(self)
         remedy = "Pass a number > 0, in the sources' time unit, or one for each source."
         ages = as_numbers(self.age, "age of LaterThan")
@@ -80,7 +79,6 @@ class LaterThan(Objective):
         object.__setattr__(self, "age", ages if ages.ndim else float(ages))
 
     def __repr__(self) -> str:
-        """Return one line, never the array."""
         shown_age = f"<{np.size(self.age)} values>" if np.ndim(self.age) else repr(self.age)
         return f"LaterThan(age={shown_age}, refresh={self.refresh})"
 

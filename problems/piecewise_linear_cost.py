@@ -83,7 +83,6 @@ class PiecewiseLinearCost:
         self._lines()
 
     def __repr__(self) -> str:
-        """Return one line, never the arrays."""
         return f"PiecewiseLinearCost({np.shape(self.slopes)[-1]} pieces)"
 
     def curve(self, sources: Sources) -> Curve:

@@ -82,7 +82,6 @@ class PollingKnapsack(Objective):
     refresh: Refresh = field(default=Refresh.PERIODIC, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Raise ObjectiveError unless form and nodes are valid."""
         require_nodes(self)
         one_of(self.form, get_args(Form), "form of PollingKnapsack", ObjectiveError)
 

@@ -133,7 +133,6 @@ class PowerCost:
             _require_positive(key, numbers)
 
     def __repr__(self) -> str:
-        """Return one line, never the arrays."""
         capped = "" if self.cap is None else f", cap={_show(self.cap)}"
         return f"PowerCost(scale={_show(self.scale)}, exponent={_show(self.exponent)}{capped})"
 

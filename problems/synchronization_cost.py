@@ -131,7 +131,6 @@ class SynchronizationCost(CurveObjective):
     on_request: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Raise TypeError unless the cost is a cost of age."""
         if isinstance(self.cost, type) or not hasattr(self.cost, "curve"):
             kind = type(self.cost).__name__
             raise TypeError(f"cost is of type {kind}. Pass a PowerCost, BinaryCost or PiecewiseLinearCost.")

@@ -126,7 +126,6 @@ class AutomataTree:
     sampled: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Raise SourceDataError unless there are polls and automaton states."""
         object.__setattr__(self, "polls", as_whole(self.polls, "polls", 1, MOST_POLLS))
         check_seed(self.seed)
         check_resolution(self.resolution)

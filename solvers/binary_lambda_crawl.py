@@ -74,7 +74,6 @@ class BinaryLambdaCrawl:
     floor: float = 0.0
 
     def __post_init__(self) -> None:
-        """Raise SolverRefusedError unless the floor is a share in 0..1."""
         expect_settings(self)
         if not 0.0 <= self.floor <= 1.0:
             raise SolverRefusedError(f"floor is {self.floor!r}. Pass a share of the mean rate in 0..1.")

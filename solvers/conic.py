@@ -121,7 +121,6 @@ class Conic:
     conditional_fetches: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Raise TypeError for settings of the wrong type."""
         expect_settings(self)
         # Offered ones are known without CVXPY, which takes a second to load.
         known = isinstance(self.backend, str) and (

@@ -83,7 +83,6 @@ class InteriorPoint:
     declared_constraints: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Raise TypeError or SourceDataError for unusable settings."""
         expect_settings(self)
         check_search(self.tolerance, self.limit)
 

@@ -82,7 +82,6 @@ class LambdaCrawl:
     tolerance: float = 1e-12
 
     def __post_init__(self) -> None:
-        """Raise SolverRefusedError unless the tolerance is in 1e-14..0.1."""
         expect_settings(self)
         if not 1e-14 <= self.tolerance <= 0.1:
             raise SolverRefusedError(f"tolerance is {self.tolerance!r}. Pass a number in 1e-14..0.1.")

@@ -46,7 +46,6 @@ class LifetimeRule:
     baseline: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Raise unless the power is a finite number."""
         expect_settings(self)
         if not np.isfinite(self.power):
             raise SourceDataError(f"power is {self.power!r}, not a finite number. Pass 0 or 1.")

@@ -74,7 +74,6 @@ class MirrorDescent:
     limit: int = 10_000
 
     def __post_init__(self) -> None:
-        """Raise TypeError for settings of the wrong type."""
         expect_settings(self)
         check_search(self.tolerance, self.limit)
 

@@ -120,7 +120,6 @@ class SeparableNewton:
     limit: int = 200
 
     def __post_init__(self) -> None:
-        """Raise if settings are of another kind."""
         expect_settings(self)
         check_search(self.tolerance, self.limit)
 

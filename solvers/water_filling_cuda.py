@@ -54,7 +54,6 @@ class WaterFillingCuda:
     dtype: Literal["float64", "float32"] = "float64"
 
     def __post_init__(self) -> None:
-        """Raise SourceDataError unless rates are kept in float64 or float32."""
         one_of(self.dtype, ("float64", "float32"), "dtype")
 
     def supports(self, problem: Problem) -> str | None:

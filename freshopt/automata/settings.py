@@ -69,7 +69,6 @@ class Coded(enum.Enum):
     """Setting that loops know by its position."""
 
     def __repr__(self) -> str:
-        """Return the name as it is written in code."""
         return f"{type(self).__name__}.{self.name}"
 
     @property

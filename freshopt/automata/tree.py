@@ -315,7 +315,6 @@ class AutomataTree:
         return found
 
     def __repr__(self) -> str:
-        """Return the settings."""
         states = str(self.resolution[0]) if len(set(self.resolution)) == 1 else str(self.resolution)
         kind = f"resolution={states}, polling={self.polling!r}, update={self.update!r}"
         return f"AutomataTree(n={self.n}, {kind}, polls={self.polls})"

@@ -65,7 +65,6 @@ class TwofoldAutomaton:
     update: Update = Update.REWARD_PENALTY
 
     def __post_init__(self) -> None:
-        """Raise if the automaton has no states, or no rule."""
         one_of(self.update, tuple(Update), "update")
         check_resolution(self.resolution)
 

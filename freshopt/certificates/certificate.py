@@ -142,7 +142,6 @@ class Certificate:
         return (RowTable.of_nothing() if self.rows is None else self.rows).to_frame()
 
     def __repr__(self) -> str:
-        """Return one line: value, dual bound and gaps."""
         return (
             f"Certificate(value={self.value:.9g}, bound={self.bound:.9g}, gap={self.gap:.3g}, "
             f"relative_gap={self.relative_gap:.3g}, infeasibility={self.infeasibility:.3g})"

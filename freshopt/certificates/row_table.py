@@ -63,7 +63,6 @@ class RowPrices(Mapping[str, float]):
         return len(self.labels)
 
     def __repr__(self) -> str:
-        """Return what a dict shows, of at most five rows."""
         some = zip(self.labels[:5], self.values_[:5].tolist(), strict=True)
         shown = ", ".join(f"{label!r}: {price!r}" for label, price in some)
         return f"{{{shown}{f', and {len(self) - 5} more' if len(self) > 5 else ''}}}"
@@ -238,7 +237,6 @@ class RowTable:
         return polars.DataFrame({"row": list(self.labels), **{name: getattr(self, name) for name in names}})
 
     def __repr__(self) -> str:
-        """Return aligned text: at most 12 rows, the most priced first."""
         order = np.argsort(-self.price * np.abs(self.limit), kind="stable")[:_SHOWN]
         lines = [["row", "used", "limit", "slack", "price", "of gap"]]
         for row in (self[int(k)] for k in order):

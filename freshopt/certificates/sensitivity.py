@@ -239,7 +239,6 @@ class Sensitivity:
         )
 
     def __repr__(self) -> str:
-        """Return one line: how many sources move, which rows bind."""
         moving = f"{int(np.sum(self.free))} of {len(self.free)} rates move"
         return (
             f"Sensitivity({moving}, {len(self.binding)} of {len(self.labels)} rows bind, "

@@ -364,7 +364,6 @@ class Solution(Plotted):
         return rows + closing_lines(self.status, self.certificate, self.note, self.iterations, self.seconds)
 
     def __repr__(self) -> str:
-        """Return at most nine lines: status, value, price, gap, verdict."""
         return "\n".join(f"{key:>8}: {value}" for key, value in self._lines())
 
     def _repr_html_(self) -> str:

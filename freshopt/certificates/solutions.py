@@ -244,7 +244,6 @@ class Solutions(Sequence[Solution]):
         return found
 
     def __repr__(self) -> str:
-        """Return one line: how many problems, their statuses, the largest gap."""
         sizes = np.diff(self.offsets)
         least, most = int(sizes.min()), int(sizes.max())
         of = f"{least}" if least == most else f"{least}..{most}"

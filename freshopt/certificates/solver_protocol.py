@@ -79,7 +79,6 @@ class SolveOptions:
     absolute_tolerance: float = 0.0
 
     def __post_init__(self) -> None:
-        """Raise SourceDataError unless the tolerances are numbers >= 0."""
         for name, remedy in (
             ("tolerance", "Pass a relative gap >= 0, such as 1e-6."),
             ("absolute_tolerance", "Pass a gap >= 0 in the objective's units, or 0 for none."),

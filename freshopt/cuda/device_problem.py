@@ -115,7 +115,6 @@ class DeviceProblem:
         return self.columns.n
 
     def __repr__(self) -> str:
-        """Return one line: objective, size and bandwidth."""
         total = f"bandwidth={self.bandwidth:g} per {self.time_unit}"
         return f"DeviceProblem({self.objective!r}, n={len(self)}, {total})"
 

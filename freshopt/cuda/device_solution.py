@@ -54,7 +54,6 @@ class DeviceSolution:
         return on_host(self.rates)
 
     def __repr__(self) -> str:
-        """Return at most eight lines: status, value, price, gap, verdict."""
         rows = [
             ("solution", f"{self.status.value}, by {self.solver}"),
             ("problem", repr(self.problem)),

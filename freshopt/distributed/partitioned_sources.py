@@ -84,7 +84,6 @@ class PartitionedSources:
     others: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """Return one line: partitions, rows and columns."""
         n = "unknown" if self.rows is None else sum(self.rows)
         return f"PartitionedSources(partitions={len(self.parts)}, n={n}, columns={', '.join(self.columns)})"
 

@@ -152,7 +152,6 @@ class DistributedPlan:
     rows: DeclaredRows | None = None
 
     def __repr__(self) -> str:
-        """Return one line: how much of what, and where."""
         facts, counts = self.facts, self.facts["counts"]
         size = f"{counts['refreshes']} refreshes of {counts['sources']} sources"
         span = f"{facts['horizon']:g} {facts['time_unit']}s, {counts['partitions']} partitions"

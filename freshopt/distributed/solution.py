@@ -121,7 +121,6 @@ class DistributedSolution:
         return dd.from_delayed([work(*call, message) for call in self.calls], verify_meta=False)
 
     def __repr__(self) -> str:
-        """Return at most nine lines: status, value, price, gap, verdict."""
         unit = self.terms.time_unit
         limited = len(self.host_prices)
         limits = f", bandwidth={self.bandwidth:g} per {unit}" if self.bandwidth < math.inf else ""

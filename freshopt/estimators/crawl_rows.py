@@ -191,7 +191,6 @@ class Forgetting:
     half_life: float | None
 
     def __post_init__(self) -> None:
-        """Check the half-life."""
         remedy = "Pass a length in days > 0, or None to forget nothing."
         if self.half_life is not None:
             as_positive(self.half_life, "half_life", remedy)

@@ -97,7 +97,6 @@ class Published:
     bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        """Raise unless the bounds are valid."""
         if self.bounds is not None:
             check_bounds(self.bounds)
 
@@ -163,7 +162,6 @@ class Estimator(ABC):
     _forgetting: Forgetting = Forgetting(None)
 
     def __repr__(self) -> str:
-        """Return the settings, the half-life where there is one."""
         given = {name: getattr(of, "__name__", of) for name, of in self.get_params().items()}
         told = (f"{name}={of}" for name, of in given.items() if name != "half_life" or of is not None)
         return f"{type(self).__name__}({', '.join(told)})"

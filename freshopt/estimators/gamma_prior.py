@@ -94,13 +94,11 @@ class GammaPrior:
     birth_rate: float = 0.0
 
     def __repr__(self) -> str:
-        """Return the parameters, the rate of births where there is one."""
         births = f", birth_rate={self.birth_rate!r}" if self.birth_rate else ""
         settings = f"shape={self.shape!r}, exposure={self.exposure!r}, time_unit={self.time_unit!r}"
         return f"GammaPrior({settings}{births})"
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
         expect_settings(self)
         check_time_unit(self.time_unit)
         for name in ("shape", "exposure"):

@@ -164,7 +164,6 @@ class MaximumLikelihood(BatchEstimator):
         self._likelihood: CrawlLikelihood | None = None
 
     def __repr__(self) -> str:
-        """Return the settings."""
         if self.prior is not None:
             resets = "" if self.reset is None else f", reset={self.reset!r}"
             return f"MaximumLikelihood(prior={self.prior}{self._forgetting.setting}{resets})"

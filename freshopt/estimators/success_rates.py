@@ -118,7 +118,6 @@ class SuccessRates:
         return bool(np.any(self.successes < self.attempts))
 
     def __repr__(self) -> str:
-        """Return attempts, the share that succeeds and the sources that ended."""
         return f"SuccessRates({self.words})"
 
     @property

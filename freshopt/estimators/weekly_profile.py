@@ -201,7 +201,6 @@ class WeeklyProfile:
         return cls(*learnt, log.time_unit, log.origin, time_zone)
 
     def __repr__(self) -> str:
-        """Return the size and the evidence, never the array."""
         zone = "" if self.time_zone is None else f" in {self.time_zone}"
         nats = "" if math.isinf(self.evidence) else f", {self.evidence:.3g} nats"
         return f"WeeklyProfile({len(self.g)} bins of a week{zone}{nats})"

@@ -211,7 +211,6 @@ class ChangeHistory:
         return len(self.time)
 
     def __repr__(self) -> str:
-        """Return the size, never the arrays."""
         span = float(np.max(self.end) - np.min(self.start))
         n = len(self.names)
         return (

@@ -96,7 +96,6 @@ class Clock:
         return cls(unit, datetime.fromisoformat(origin) if origin else None)
 
     def __str__(self) -> str:
-        """Return the unit, and the origin in ISO 8601 if any."""
         return self.unit if self.origin is None else f"{self.unit} {self.origin.isoformat()}"
 
     @property

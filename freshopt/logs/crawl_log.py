@@ -265,7 +265,6 @@ class CrawlLog:
         return Clock(self.time_unit, self.origin)
 
     def __repr__(self) -> str:
-        """Return the size, never the arrays."""
         span = self.end - float(np.min(self.time))
         n, found = len(self.names), np.count_nonzero(self.changed)
         return (

@@ -83,7 +83,6 @@ class Expected(CurveObjective):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        """Check objective, nodes and weights."""
         object.__setattr__(self, "objective", as_objective(self.objective))
         if isinstance(self.objective, Spend | Worst | Expected):
             raise ObjectiveError(
@@ -97,7 +96,6 @@ class Expected(CurveObjective):
         object.__setattr__(self, "weights", weights)
 
     def __repr__(self) -> str:
-        """Return the objective and the number of nodes."""
         return f"Expected({self.objective!r}, {np.shape(self.nodes)[1]} nodes)"
 
     @property

@@ -161,7 +161,6 @@ class HostPrices(Mapping[Any, float]):
         return len(self.hosts.names)
 
     def __repr__(self) -> str:
-        """Return what a dict shows, of at most five hosts."""
         shown = ", ".join(f"{host!r}: {self[host]!r}" for host in self.hosts.names[:5])
         return f"{{{shown}{f', and {len(self) - 5} more' if len(self) > 5 else ''}}}"
 

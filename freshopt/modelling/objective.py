@@ -49,7 +49,6 @@ class Refresh(enum.Enum):
     ON_REQUEST = "on request"
 
     def __repr__(self) -> str:
-        """Return the name as it is written in code."""
         return f"Refresh.{self.name}"
 
 

@@ -88,7 +88,6 @@ class PhasedObjective(CurveObjective):
     refresh: ClassVar[Refresh] = Refresh.PERIODIC  # type: ignore[misc]
 
     def __post_init__(self) -> None:
-        """Raise unless objective, profile and load limit have phases."""
         if not callable(getattr(self.profile, "saving", None)):
             kind = type(self.profile).__name__
             raise SourceDataError(f"profile is of type {kind}. Pass a fo.WeeklyProfile.")
@@ -103,7 +102,6 @@ class PhasedObjective(CurveObjective):
         object.__setattr__(self, "_shorter", shorter * convert_time(1.0, unit, "week"))
 
     def __repr__(self) -> str:
-        """Return the objective and the load limit."""
         return f"PhasedObjective({self.objective!r}, load_limit={self.load_limit:g})"
 
     @property

@@ -251,7 +251,6 @@ class Problem:
             require_domain(self)
 
     def __repr__(self) -> str:
-        """Return one line: objective, size and bandwidth."""
         limited = len(self.hosts)
         parts = [repr(self.objective), f"n={len(self.sources)}"]
         if math.isfinite(self.bandwidth):

@@ -297,7 +297,6 @@ class Sources:
         return column
 
     def __repr__(self) -> str:
-        """Return the size and the ranges, never the arrays."""
         rates = f"change_rate={_span(self._change_rate)} per {self.time_unit}, " if self.rated else ""
         own = "".join(f", {name}" for name in self.columns)
         return f"Sources(n={len(self)}, {rates}importance={_span(self._importance)}{own})"

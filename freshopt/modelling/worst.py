@@ -71,7 +71,6 @@ class Worst(Objective):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        """Raise ObjectiveError unless the settings are of their kinds."""
         object.__setattr__(self, "objective", as_objective(self.objective))
         if isinstance(self.objective, Worst):
             raise ObjectiveError(f"the objective of Worst is {shown(self.objective)}. Pass another instance.")
@@ -102,7 +101,6 @@ class Worst(Objective):
         return self.objective.refresh
 
     def __repr__(self) -> str:
-        """Return the objective and what follows the worst."""
         return f"Worst({self.objective!r}, then={self.then!r})"
 
     def take(self, index: Index) -> Worst:

@@ -135,7 +135,6 @@ class AgeThresholds(WaitRule):
         return len(self.threshold)
 
     def __repr__(self) -> str:
-        """Return the size and the range, never the arrays."""
         finite = self.threshold[np.isfinite(self.threshold)]
         span = f", ages {finite.min():.3g}..{finite.max():.3g} {self.time_unit}s" if len(finite) else ""
         return f"AgeThresholds({count(len(self), 'source', 'd')}{span})"

@@ -91,7 +91,6 @@ class NoisySignalFreshness(Objective):
     sense: ClassVar[Literal["minimise", "maximise"]] = "maximise"
 
     def __post_init__(self) -> None:
-        """Raise if a share is outside [0, 1]."""
         for key, lowest in (("recall", "0 or more"), ("precision", "> 0")):
             value = as_numbers(getattr(self, key), key)
             if value.ndim > 1 or not value.size:
@@ -102,7 +101,6 @@ class NoisySignalFreshness(Objective):
                 raise ObjectiveError(f"{key} is {bad:g}. It is a share: {lowest}, and at most 1. Correct it.")
 
     def __repr__(self) -> str:
-        """Return the ranges, never the arrays."""
         spans = []
         for key in ("recall", "precision"):
             value = np.asarray(getattr(self, key), dtype=np.float64)

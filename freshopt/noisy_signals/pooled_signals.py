@@ -168,7 +168,6 @@ class PooledSignals(Estimator):
         self.signals, self.hosts, self.prior = signals, hosts, prior
 
     def __repr__(self) -> str:
-        """Return what was learnt from."""
         return f"PooledSignals({self.signals!r})"
 
     def fit(self, log: CrawlLog) -> Self:

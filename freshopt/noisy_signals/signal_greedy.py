@@ -63,7 +63,6 @@ class SignalGreedy:
     problem: Problem
 
     def __post_init__(self) -> None:
-        """Raise if the problem has constraints that greedy ignores."""
         expect(self.problem, Problem, "problem", "Pass a freshopt.Problem")
         problem, sources = self.problem, self.problem.sources
         if not isinstance(problem.objective, NoisySignalFreshness):

@@ -110,7 +110,6 @@ class NoisySignals:
         self.time_unit = check_time_unit(time_unit)
 
     def __repr__(self) -> str:
-        """Return the kinds of sources, once fitted."""
         if not hasattr(self, "flag_"):
             return "NoisySignals()"
         kinds, counts = np.unique(self.flag_, return_counts=True)

@@ -46,7 +46,6 @@ class SignalTable:
         return len(self.time)
 
     def __repr__(self) -> str:
-        """Return how many there are of which kinds."""
         return f"SignalTable({len(self):,} signals: {', '.join(self.kinds)})"
 
     @classmethod

@@ -141,7 +141,6 @@ class SignalThresholds(WaitRule):
         return len(self.wait)
 
     def __repr__(self) -> str:
-        """Return the size and the range, never the arrays."""
         n, finite = len(self), self.threshold[np.isfinite(self.threshold)]
         span = f", thresholds {finite.min():.3g}..{finite.max():.3g} {self.time_unit}s" if len(finite) else ""
         heard = np.count_nonzero(self.bonus > 0.0)

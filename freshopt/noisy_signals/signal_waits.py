@@ -127,7 +127,6 @@ class SignalWaits(WaitRule):
         return len(self.waits)
 
     def __repr__(self) -> str:
-        """Return the size, never the arrays."""
         most = int(np.max(np.count_nonzero(self.waits > 0.0, axis=1)))
         sources, signals = count(len(self), "source", "d"), count(most, "signal", "d")
         return f"SignalWaits({sources}, at most {signals} before a crawl)"

@@ -123,7 +123,6 @@ class WithNoisySignals(Objective):
     classes: tuple[Array, Array] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        """Raise unless objective, recall and precision are supported."""
         objective = self.objective
         if type(objective) not in (*COSTS, *SHARES):
             raise ObjectiveError(
@@ -146,7 +145,6 @@ class WithNoisySignals(Objective):
                 )
 
     def __repr__(self) -> str:
-        """Return the objective and ranges, never the arrays."""
         quality = repr(NoisySignalFreshness(self.recall, self.precision))
         return f"WithNoisySignals({self.objective!r}, {quality.partition('(')[2]}"
 

@@ -276,7 +276,6 @@ class FixedPolling(RoundLearner):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Raise if settings are invalid or out of range."""
         expect_settings(self)
         AutomataTree(polling=self.polling, rounds=self.rounds)
 

@@ -126,7 +126,6 @@ class LambdaLearnAndCrawl(EpochLearner):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Raise if settings are out of range."""
         self._check()
         if self.objective is not None:
             object.__setattr__(self, "objective", as_objective(self.objective))
@@ -276,7 +275,6 @@ class AdaptiveRates(EpochLearner):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Raise if batch or floor is out of range."""
         self._check()
         require_time("batch", self.batch)
         if self.floor != 0.0 and not SMALLEST <= self.floor <= LARGEST:
@@ -342,7 +340,6 @@ class ReplanEvery(EpochLearner):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Raise if settings are out of range."""
         self._check()
         check_reset(self.reset)
         expect(self.prior, (GammaPrior, NoneType), "prior", "Pass a GammaPrior, or None to learn one")
@@ -372,7 +369,6 @@ class _UnderPrior(Estimator):
         self._model: MaximumLikelihood | None = None
 
     def __repr__(self) -> str:
-        """Return the settings."""
         prior = "learnt" if self.prior is None else self.prior
         return f"MaximumLikelihood(prior={prior}, reset={self.reset!r})"
 

@@ -70,7 +70,6 @@ class Exploration:
     regrets: Array
 
     def __repr__(self) -> str:
-        """Return the best length and its regret."""
         return f"Exploration({self.length:g} of {len(self.lengths)} lengths, regret {self.regret:.4g})"
 
 
@@ -215,7 +214,6 @@ class ExploreThenCommit(EpochLearner):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Raise if times are not positive."""
         self._check()
         require_time("exploration", self.exploration, optional=True)
         require_time("doubling", self.doubling, optional=True)

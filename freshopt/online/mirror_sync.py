@@ -99,7 +99,6 @@ class MirrorSync(SyncLearner):
     _period: ClassVar[str] = "round"
 
     def __post_init__(self) -> None:
-        """Raise if settings are not numbers."""
         self._check()
 
     def _length(self, problem: Problem) -> float:
@@ -149,7 +148,6 @@ class CyclicLearner(SyncLearner):
     _period: ClassVar[str] = "cycle"
 
     def __post_init__(self) -> None:
-        """Raise if a setting is out of range."""
         self._check()
         if not 0.0 < self.cycle < np.inf:
             raise SourceDataError(f"cycle is {self.cycle}. Pass a time between updates > 0.")

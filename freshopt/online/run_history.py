@@ -76,7 +76,6 @@ class RunHistory(Plotted):
     extra: Mapping[str, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise if columns differ in length, and freeze them."""
         object.__setattr__(self, "sense", one_of(self.sense, get_args(Sense), "sense"))
         columns = {key: getattr(self, key) for key in ("time", "duration", "value", "spent", "allowed")}
         columns |= dict(self.extra) | ({} if self.best is None else {"best": self.best})
@@ -95,7 +94,6 @@ class RunHistory(Plotted):
         return len(self.time)
 
     def __repr__(self) -> str:
-        """Return the length, the last value and bandwidth used, never the arrays."""
         rounds = count(len(self), "round", "d")
         if not len(self):
             return f"RunHistory({self.learner}: no rounds)"

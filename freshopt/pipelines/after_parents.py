@@ -85,7 +85,6 @@ class AfterParents:
     lag: float = 0.0
 
     def __post_init__(self) -> None:
-        """Raise if a setting is out of range."""
         expect(self.pipeline, Pipeline, "pipeline", "Pass what fo.pipeline returns")
         lag = as_number(self.lag, "lag", "Pass a time of 0 or more.")
         if not 0.0 <= lag < np.inf:
@@ -109,7 +108,6 @@ class AfterParents:
         object.__setattr__(self, "periods", tuple(ladder.tolist()))
 
     def __repr__(self) -> str:
-        """Return the settings that matter."""
         ladder = "" if self.periods is None else f", {len(self.periods)} periods"
         return f"AfterParents({self.pipeline!r}{ladder})"
 
@@ -281,7 +279,6 @@ class IndependentPhases:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Raise if the seed is invalid."""
         expect_settings(self)
 
     def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:

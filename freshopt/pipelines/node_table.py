@@ -63,7 +63,6 @@ class NodeFreshness:
     name = Renamed("names")
 
     def __repr__(self) -> str:
-        """Return the verdict and the weighted freshness, never the arrays."""
         weight = self.importance / max(float(self.importance.sum()), 1e-300)
         served = self.importance > 0.0
         bounds = int(np.sum(~self.exact[served]))

@@ -103,7 +103,6 @@ class Pipeline:
         return len(self.graph)
 
     def __repr__(self) -> str:
-        """Return the size, never the arrays."""
         kinds = [count(len(self.roots), "changing root", "d"), f"{len(self.sources)} refreshed"]
         if self.view.any():
             kinds.append(count(int(self.view.sum()), "view", "d"))

@@ -55,7 +55,6 @@ class PipelineReplay:
     cost: float
 
     def __repr__(self) -> str:
-        """Return the window and the freshness, never the arrays."""
         fresh, nodes = self.fresh, count(self.share.shape[1], "node", "d")
         spread = fresh.error * abs(fresh.mean / fresh.value) if fresh.value else fresh.error
         window = f"{self.begin:g}..{self.end:g} {self.time_unit}s"

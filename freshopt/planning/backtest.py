@@ -129,7 +129,6 @@ class BackTest(Plotted):
     rules: Mapping[str, RuleFacts] = field(default_factory=dict, hash=False)
 
     def __repr__(self) -> str:
-        """Return one line: how much was held out, and what it shows."""
         held = f"{count(self.sources, 'source')}, {count(self.splits, 'window')}"
         return f"BackTest({held}: {self.verdict.rstrip('.')})"
 

@@ -253,7 +253,6 @@ class LifetimePlan(Solved):
         return names, done
 
     def __repr__(self) -> str:
-        """Return the rows."""
         return "\n".join(f"{label}  {text}" for label, text in aligned(self.rows()))
 
 

@@ -246,7 +246,6 @@ class Plan(Solved, Plotted):
         return axes
 
     def __repr__(self) -> str:
-        """Return what a newcomer should read of the plan, in ten lines."""
         return headline(told_of(self))
 
 

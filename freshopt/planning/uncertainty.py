@@ -133,7 +133,6 @@ class PlanUncertainty:
         )
 
     def __repr__(self) -> str:
-        """Return three lines: the plan's value, its spread, and what is lost."""
         loss = self.regret
         value = f"{self.solution.value:.6g} if the estimates are right"
         ends = ends_in_words(*told(self.value_interval(), self.limits), lambda end: f"{end:.6g}")

@@ -120,7 +120,6 @@ class ValueForecast:
         return expected_text(self.expected, low, high, self.ratios.tolist(), number)
 
     def __repr__(self) -> str:
-        """Return the sentence."""
         return f"ValueForecast({self.sentence})"
 
     def _drift(self, level: float) -> tuple[float, float]:

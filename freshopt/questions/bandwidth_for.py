@@ -130,7 +130,6 @@ class BandwidthFor:
         return f"proved to within {percent(max(relative, _TOLD), space=' ')}"
 
     def __repr__(self) -> str:
-        """Return the answer in a line."""
         return f"BandwidthFor({self.sentence})"
 
 

@@ -30,7 +30,6 @@ class FeaturesBring:
     time_unit: str
 
     def __repr__(self) -> str:
-        """Return the sentence."""
         return f"FeaturesBring({self.sentence})"
 
     @property

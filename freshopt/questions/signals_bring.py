@@ -55,7 +55,6 @@ class SignalsBring:
     rounding: float | None = None
 
     def __repr__(self) -> str:
-        """Return the sentence."""
         return f"SignalsBring({self.sentence})"
 
     @property

@@ -109,7 +109,6 @@ class TodaysCrawls:
         }
 
     def __repr__(self) -> str:
-        """Return the sentence."""
         return f"TodaysCrawls({self.sentence})"
 
 

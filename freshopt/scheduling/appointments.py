@@ -162,7 +162,6 @@ class WithAppointments:
     time_unit: str
 
     def __repr__(self) -> str:
-        """Return the method, and how many sources keep appointments."""
         return f"{self.method!r} with {sum(len(each.source) for each in self.appointed)} appointed"
 
     def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:

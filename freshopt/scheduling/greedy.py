@@ -80,7 +80,6 @@ class Greedy:
     age: npt.ArrayLike = field(default=0.0, repr=False)
 
     def __post_init__(self) -> None:
-        """Raise if the problem has constraints that greedy ignores."""
         expect(self.problem, Problem, "problem", "Pass a freshopt.Problem")
         check_ages(self.age, len(self.problem.sources))
         problem, sources = self.problem, self.problem.sources

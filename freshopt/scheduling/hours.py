@@ -263,7 +263,6 @@ class WithinHours:
     time_unit: str
 
     def __repr__(self) -> str:
-        """Return the method and the hours."""
         return f"{self.method!r} within {self.hours.words}"
 
     def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:

@@ -79,7 +79,6 @@ class DiscreteCounts:
     repeats: bool = True
 
     def __post_init__(self) -> None:
-        """Raise if `problem` is not a Problem."""
         expect(self.problem, Problem, "problem", "Pass a freshopt.Problem")
         expect_settings(self)
 

@@ -84,12 +84,10 @@ class Periodic:
     _start: WeeklyStart = field(default=WeeklyStart(), init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Raise SourceDataError if a setting is out of range."""
         expect(self.profile, (WeeklyProfile, NoneType), "profile", "Pass a WeeklyProfile or None")
         object.__setattr__(self, "load_limit", check_load_limit(self.load_limit))
 
     def __repr__(self) -> str:
-        """Return the settings that matter."""
         return "Periodic()" if self.profile is None else f"Periodic({self.profile}, {self.load_limit:g})"
 
     def starting(

@@ -39,7 +39,6 @@ class PoissonArrivals:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Raise if the seed is invalid."""
         expect_settings(self)
 
     def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:

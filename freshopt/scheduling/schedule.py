@@ -286,7 +286,6 @@ class Schedule(Plotted):
         return self._part(*np.searchsorted(self.time, [first, last], side="right").tolist())
 
     def __repr__(self) -> str:
-        """Return the size, the horizon and the method, never the arrays."""
         span = count(self.horizon, self.time_unit, "g")
         many, n = count(len(self), "refresh", "d"), len(self.rates)
         parts = [f"{many} of {count(n, 'source', 'd')} in {span}"]

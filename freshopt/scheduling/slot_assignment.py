@@ -56,7 +56,6 @@ class Assignment:
     bound: float
 
     def __repr__(self) -> str:
-        """Return one line."""
         return (
             f"Assignment({len(self.time)} crawls moved by {self.moved:.6g} in all, at least {self.bound:.6g})"
         )
@@ -116,7 +115,6 @@ class SlotAssignment:
     preferred: Method = field(default_factory=Periodic)
 
     def __post_init__(self) -> None:
-        """Raise SourceDataError if a setting is out of range."""
         if not 0.0 < as_number(self.slot, "slot", "Pass a length > 0 in time units.") < math.inf:
             raise SourceDataError(f"slot is {self.slot}. Pass a length > 0 in time units.")
         if self.host is not None and (
@@ -143,7 +141,6 @@ class SlotAssignment:
                 )
 
     def __repr__(self) -> str:
-        """Return what matters, never the arrays."""
         return f"SlotAssignment(slot={self.slot:g}, capacity={self.capacity})"
 
     def starting(

@@ -61,7 +61,6 @@ class Forest:
         return len(self.parent)
 
     def __repr__(self) -> str:
-        """Return the counts in one line."""
         edges, deep = int(np.sum(self.parent >= 0)), int(np.max(self.height)) + 1
         return f"Forest({len(self)} sources, {edges} ratios, depth {deep})"
 

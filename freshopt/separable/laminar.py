@@ -200,7 +200,6 @@ class LaminarTree:
         return len(self.limit)
 
     def __repr__(self) -> str:
-        """Return the counts in one line."""
         limits, reserves = np.isfinite(self.limit).sum(), (self.reserve > 0.0).sum()
         deep = int(np.max(self.nesting.depth)) + 1
         return f"LaminarTree({len(self.cost)} sources, {limits} limits, {reserves} reserves, depth {deep})"

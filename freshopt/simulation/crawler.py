@@ -140,7 +140,6 @@ class SimulatedCrawler:
         self._signals: _Signals | None = None
 
     def __repr__(self) -> str:
-        """Return the clock and the numbers of polls."""
         return (
             f"SimulatedCrawler({len(self.world)} sources at {self.world.time_unit} {self.clock:g}, "
             f"{self.refreshes} refreshes, {self.probes} probes)"
@@ -350,7 +349,6 @@ class AgeCosts:
         self._copies = np.zeros(n, dtype=np.int64)
 
     def __repr__(self) -> str:
-        """Return the size and the noise."""
         return f"AgeCosts({len(self._copies)} sources, noise {self._noise:g}, seed {self._seed})"
 
     def refresh(self, source: npt.ArrayLike, time: npt.ArrayLike) -> Array:

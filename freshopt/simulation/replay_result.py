@@ -107,7 +107,6 @@ class Replay:
     time_average: dict[str, Measured] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """Return the size and the freshness, never the arrays."""
         fresh, n = self.costs["binary"], len(self.per_source["binary"])
         runs = "" if self.runs == 1 else f", {self.runs} runs"
         spread = fresh.error * abs(fresh.mean / fresh.value) if fresh.value else fresh.error

@@ -81,7 +81,6 @@ class MissedCosts:
     most: IntArray
 
     def __repr__(self) -> str:
-        """Return means, never arrays."""
         with np.errstate(invalid="ignore", divide="ignore"):
             fresh = 1.0 - np.sum(self.stale) / np.sum(self.span)
         size = f"{len(self.stale)} sources until {np.max(self.end):g}"

@@ -254,7 +254,6 @@ class World:
         return len(self.changes)
 
     def __repr__(self) -> str:
-        """Return the size and kind, never the arrays."""
         n = len(self)
         if isinstance(self.changes, PoissonChanges):
             epochs = len(self.changes.edges)

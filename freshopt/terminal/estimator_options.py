@@ -85,7 +85,6 @@ class Estimation:
     settings: dict[str, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        """Check that the options go with the estimator."""
         given: dict[str, Any] = {"smoothing": self.smoothing, "prior": self.prior, "half_life": None}
         given["reset"] = None if self.reset is None else _resets(self.reset)
         if self.half_life is not None:

@@ -173,7 +173,6 @@ class Slots:
         self.found: Assignment | None = None
 
     def __repr__(self) -> str:
-        """Return the method's repr."""
         return repr(self.method)
 
     def times(self, rates: Array, horizon: float) -> tuple[IntArray, Array]:

@@ -89,7 +89,6 @@ class Cell:
     signalled: bool = False
 
     def __repr__(self) -> str:
-        """Return the name."""
         return f"<{self.name}>"
 
 

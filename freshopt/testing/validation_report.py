@@ -136,7 +136,6 @@ class Report:
         return polars.DataFrame(rows, schema_overrides=numbers)
 
     def __repr__(self) -> str:
-        """Return the families' table, smallest reproductions, and the outcome."""
         parts = [
             fitted(f"{self.solver}: {len(self.runs)} problems, tolerance {self.tolerance:g}"),
             _table(self.runs),

@@ -192,7 +192,6 @@ class FeaturePriors:
         return cls(table, *given, spread, gain, pooled, learnt.residual.shape, learnt.bare())
 
     def __repr__(self) -> str:
-        """Return the columns, and what they tell."""
         told = f"{len(self.mean)} sources, gain={self.gain:.3g}, within={self.within:.3g}"
         return f"FeaturePriors({told}: {', '.join(self.spread) or 'no feature tells'})"
 

@@ -104,7 +104,6 @@ class SourceFeatures:
         return cls(text, columns, new)
 
     def __repr__(self) -> str:
-        """Return how many sources there are, and the names of the columns."""
         return f"SourceFeatures({len(self.names)} sources, {len(self.new)} new: {', '.join(self.columns)})"
 
     def rows_of(self, names: npt.NDArray[Any]) -> IntArray:

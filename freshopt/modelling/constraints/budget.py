@@ -68,7 +68,6 @@ class Budget:
     exactly: float | Mapping[Any, float] | None = None
 
     def __post_init__(self) -> None:
-        """Raise SourceDataError or TypeError for unusable settings."""
         if self.name is not None:
             checked_name(self.name, "a Budget")
         what = f"Budget {self.label!r}"
@@ -85,7 +84,6 @@ class Budget:
             require_groups(getattr(self, side), self.by, what)
 
     def __repr__(self) -> str:
-        """Return the bounds and the label."""
         given = ((side, getattr(self, side)) for side in _SIDES)
         sides = [
             ("" if side == "limit" else f"{side}=")

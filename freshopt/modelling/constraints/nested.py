@@ -58,7 +58,6 @@ class Nested:
     name: str = "nested"
 
     def __post_init__(self) -> None:
-        """Raise SourceDataError or TypeError for unusable settings."""
         what = f"Nested {checked_name(self.name, 'a Nested')!r}"
         if isinstance(self.levels, str) or not isinstance(self.levels, Sequence | np.ndarray):
             raise SourceDataError(f"levels of {what} are {shown(self.levels)}. Pass a list of levels.")
@@ -77,7 +76,6 @@ class Nested:
             raise SourceDataError(f"{what} has neither limits nor reserves. Pass at_most= or at_least=.")
 
     def __repr__(self) -> str:
-        """Return the numbers of limits and reserves."""
         limits, reserves = len(self.at_most or {}), len(self.at_least or {})
         return f"Nested({len(self.levels)} levels, {limits} limits, {reserves} reserves, name={self.label!r})"
 

@@ -84,7 +84,6 @@ class Priced:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise SourceDataError, ObjectiveError or TypeError for unusable settings."""
         if not isinstance(self.budget, Budget):
             raise TypeError(f"the budget of Priced is {shown(self.budget)}. Pass fo.Budget(...).")
         if self.name is not None:
@@ -100,7 +99,6 @@ class Priced:
             object.__setattr__(self, "cost", _checked_tariff(tariff, f"the cost of Priced {self.label!r}"))
 
     def __repr__(self) -> str:
-        """Return the budget and the label."""
         return f"Priced({self.budget!r}, name={self.label!r})"
 
     @property

@@ -46,7 +46,6 @@ class Ratio:
     name: str = "ratio"
 
     def __post_init__(self) -> None:
-        """Raise SourceDataError or TypeError for unusable settings."""
         what = f"Ratio {checked_name(self.name, 'a Ratio')!r}"
         if len(shape_of(self.of, f"of in {what}")) != 1 or np.asarray(self.of).dtype.kind not in "iu":
             raise SourceDataError(
@@ -62,7 +61,6 @@ class Ratio:
         object.__setattr__(self, "at_most", ratios if shape else float(ratios[0]))
 
     def __repr__(self) -> str:
-        """Return the label."""
         return f"Ratio(name={self.name!r})"
 
     @property

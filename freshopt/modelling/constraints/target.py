@@ -71,7 +71,6 @@ class Target:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        """Raise ObjectiveError unless the bound is on the objective's convex side."""
         object.__setattr__(self, "objective", as_objective(self.objective))
         require_sense(self.objective)
         maximised = self.objective.sense == "maximise"
@@ -92,7 +91,6 @@ class Target:
         require_groups(given, self.by, what)
 
     def __repr__(self) -> str:
-        """Return the objective, the side and the label."""
         side = "at_least" if self.at_most is None else "at_most"
         value = getattr(self, side)
         shown = f"{len(value)} limits" if isinstance(value, Mapping) else f"{value!r}"

@@ -46,13 +46,11 @@ class Tied:
     name: str = "tied"
 
     def __post_init__(self) -> None:
-        """Raise SourceDataError or TypeError for unusable settings."""
         one_of(self.cost, ("each", "once"), "cost of Tied")
         what = f"Tied {checked_name(self.name, 'a Tied')!r}"
         object.__setattr__(self, "bundle", checked_labels(self.bundle, f"bundle of {what}"))
 
     def __repr__(self) -> str:
-        """Return how costs add up, and the label."""
         return f"Tied(cost={self.cost!r}, name={self.name!r})"
 
     @property

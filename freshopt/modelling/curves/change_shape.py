@@ -70,7 +70,6 @@ class ChangeShape:
     upper: Array | None = None
 
     def __post_init__(self) -> None:
-        """Raise ObjectiveError unless shares rise from 0, ever more slowly."""
         u, c = (np.asarray(one, dtype=np.float64) for one in (self.ages, self.shares))
         object.__setattr__(self, "ages", u)
         object.__setattr__(self, "shares", c)
@@ -91,7 +90,6 @@ class ChangeShape:
             )
 
     def __repr__(self) -> str:
-        """Return how early and how late changes come, and the evidence."""
         half = float(np.interp(0.5, self.shares, self.ages)) if self.shares[-1] > 0.5 else np.inf
         told = "" if np.isnan(self.evidence) else f", {self.evidence:.1f} nats"
         return f"ChangeShape(half stale after {half:.3g} mean gaps{told})"

@@ -106,7 +106,6 @@ class Curve(Objective):
         object.__setattr__(self, "_pieces", pieces_of(points))
 
     def __repr__(self) -> str:
-        """Return one line: how many curves, and their pieces."""
         n, pieces = self._pieces.shape[1:]
         return f"Curve({'' if n == 1 else f'{n} sources, '}{pieces - 2} pieces, refresh={self.refresh!r})"
 

@@ -93,7 +93,6 @@ class PerBandwidth(Objective):
     disciplines: ClassVar[tuple[Refresh, ...]] = (Refresh.PERIODIC, Refresh.POISSON)
 
     def __repr__(self) -> str:
-        """Return the objective, by what it is a function of."""
         return f"PerBandwidth({self.objective!r})"
 
     @property

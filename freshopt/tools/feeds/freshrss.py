@@ -102,7 +102,6 @@ class FreshRss(SqlUpdates):
     never: ClassVar[str] = "as muted feeds"
 
     def __post_init__(self) -> None:
-        """Raise if the table's name is none."""
         if not re.fullmatch(r"[A-Za-z0-9_-]+", self.table):
             raise SourceDataError(f"{self.table[:80]!r} is no name of a table. Write it such as feed.")
 
