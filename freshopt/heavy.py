@@ -31,8 +31,14 @@ class Lazy:
 
 
 if TYPE_CHECKING:
-    import polars as polars
-    from scipy import sparse as sparse
-    from scipy import special as special
+    import msgspec
+    import polars
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+    from scipy import optimize, sparse, special
 else:
-    polars, sparse, special = Lazy("polars"), Lazy("scipy.sparse"), Lazy("scipy.special")
+    msgspec, polars = Lazy("msgspec"), Lazy("polars")
+    optimize, sparse, special = Lazy("scipy.optimize"), Lazy("scipy.sparse"), Lazy("scipy.special")
+    pa, pc, pq = Lazy("pyarrow"), Lazy("pyarrow.compute"), Lazy("pyarrow.parquet")
+__all__ = ["Lazy", "msgspec", "optimize", "pa", "pc", "polars", "pq", "sparse", "special"]

@@ -31,10 +31,9 @@ from benchmarks.accuracy.histories import GAP, HISTORIES, TEST, History, bundled
 from benchmarks.harness import Claims, Measurement, Record, Row
 from benchmarks.objectives import AT_EQUAL_GAPS as OBJECTIVES
 from freshopt.estimators.estimator import Estimator
-from freshopt.planning.realised_ratios import ratios_or_none
 from freshopt.planning.request import default_estimate
 from freshopt.planning.uncertainty import draws_for, rate_draws
-from freshopt.planning.value_forecast import ValueForecast, value_forecast
+from freshopt.planning.value_forecast import ValueForecast, ratios_or_none, value_forecast
 from freshopt.planning.wishes import Wishes
 from freshopt.simulation.static_costs import ChangeWindow, static_costs
 

@@ -40,7 +40,7 @@ from pathlib import Path
 
 import numpy as np
 
-from freshopt.datasets.crawl_rhythms import daily_crawls
+from freshopt.datasets.change_histories import daily_crawls
 
 START, END = date(2019, 7, 6), date(2023, 2, 1)  # days START..END-1
 EVE = START - timedelta(days=1)

@@ -45,7 +45,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from freshopt.datasets.crawl_rhythms import weekly_crawls
+from freshopt.datasets.change_histories import weekly_crawls
 
 START, END = datetime(2016, 9, 5, tzinfo=UTC), datetime(2020, 8, 31, tzinfo=UTC)  # Mondays
 # Package: the repository whose changelog it has.

@@ -31,7 +31,7 @@ from freshopt.certificates.row_table import RowTable
 from freshopt.certificates.strict_interior import interior_points
 from freshopt.certificates.vanishing_cost import cost_without_refreshes
 from freshopt.errors import SourceDataError, list_offenders, shortened
-from freshopt.heavy import sparse
+from freshopt.heavy import optimize, sparse
 from freshopt.modelling.constraints.usages import rates_of, usage_value, variables_of
 from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
@@ -151,7 +151,6 @@ class _Fit:
 def _nonnegative(rows: Any, right: Array, extra: Array | None) -> Array:  # noqa: ANN401 - a sparse array
     """Return the y ≥ 0 that minimises ½|rowsᵀy|² − rightᵀy."""
     from scipy.linalg import cholesky, solve_triangular
-    from scipy.optimize import minimize, nnls
 
     length = np.sqrt(np.asarray((rows * rows).sum(axis=1)).ravel() + (0.0 if extra is None else extra**2))
     scale = 1.0 / np.where(length > 0.0, length, 1.0)
@@ -163,7 +162,7 @@ def _nonnegative(rows: Any, right: Array, extra: Array | None) -> Array:  # noqa
         matrix = scale[:, None] * matrix * scale[None, :]
         matrix[np.diag_indices_from(matrix)] += np.where(length > 0.0, _RIDGE * len(right), 1.0)
         factor = cholesky(matrix, lower=True, check_finite=False)
-        y, _ = nnls(
+        y, _ = optimize.nnls(
             factor.T,
             solve_triangular(factor, target, lower=True, check_finite=False),
             maxiter=30 * len(right),
@@ -178,7 +177,7 @@ def _nonnegative(rows: Any, right: Array, extra: Array | None) -> Array:  # noqa
         return 0.5 * float(np.dot(y, gradient - target)), gradient
 
     begun = np.maximum(0.0, target)
-    found = minimize(value, begun, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(right))
+    found = optimize.minimize(value, begun, jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * len(right))
     return scale * np.maximum(0.0, found.x)
 
 

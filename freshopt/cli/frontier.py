@@ -23,7 +23,7 @@ from freshopt.terminal.commands import command
 from freshopt.terminal.console import fitted, number, working
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
 from freshopt.terminal.own_objectives import is_own
-from freshopt.terminal.source_columns import SourceColumns
+from freshopt.terminal.tables import SourceColumns
 from freshopt.terminal.wish_options import RateLimits, given_options, rate_limits, refuse, wish_option
 from freshopt.units import rate_of
 

@@ -20,8 +20,7 @@ from freshopt.logs.tables import with_unit, write_table
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, BoolArray
-from freshopt.pipelines.after_parents import AfterParents
-from freshopt.pipelines.aligned import aligned_freshness, aligned_problem
+from freshopt.pipelines.after_parents import AfterParents, aligned_freshness, aligned_problem
 from freshopt.pipelines.node_table import node_freshness
 from freshopt.pipelines.pipeline import Pipeline
 from freshopt.planning.plan_files import versions

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from freshopt.cli.lifetimes import lifetime_format_option, plan_on_request, require_promise
-from freshopt.cli.plan_dask import plan_in_partitions
+from freshopt.cli.partitions import plan_in_partitions
 from freshopt.cli.plan_failures import replayed_failures, with_failures, without_ended
 from freshopt.cli.report import command_line
 from freshopt.errors import warn
@@ -28,11 +28,10 @@ from freshopt.planning.plan import plan as make_plan
 from freshopt.planning.plan_files import FILES, write_files
 from freshopt.planning.wishes import BackTestWishes, LifetimeWishes
 from freshopt.questions.bandwidth_for import AS_TODAY
-from freshopt.report.context import Context
+from freshopt.report.context import SUMMARY, Context, Facts
 from freshopt.report.headline import closing, headline
 from freshopt.report.page import findings
 from freshopt.report.plan_tables import PlanFolder
-from freshopt.report.summary_facts import SUMMARY, Facts
 from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.commands import command
 from freshopt.terminal.console import columns, count, fitted, progress, show, wrapped
@@ -42,7 +41,7 @@ from freshopt.terminal.log_inputs import Found, Origin, origin_options
 from freshopt.terminal.own_crawls import crontab_line, with_own_crawls
 from freshopt.terminal.own_objectives import is_own
 from freshopt.terminal.settings_file import write_settings
-from freshopt.terminal.source_columns import SourceColumns
+from freshopt.terminal.tables import SourceColumns
 from freshopt.terminal.wish_options import (
     changed_cost_of,
     given_options,

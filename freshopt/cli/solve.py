@@ -11,8 +11,8 @@ import click
 import numpy as np
 
 from freshopt.certificates.solution import Solution
+from freshopt.cli.partitions import solve_in_partitions
 from freshopt.cli.plan_failures import outcome_words
-from freshopt.cli.solve_dask import solve_in_partitions
 from freshopt.datasets.change_histories import EXAMPLES, load_example
 from freshopt.errors import SourceDataError
 from freshopt.estimators.estimator import Estimator
@@ -43,7 +43,7 @@ from freshopt.terminal.constraint_options import ConstraintOptions, constraint_o
 from freshopt.terminal.estimator_options import Estimation, estimation_options
 from freshopt.terminal.log_inputs import Origin, origin_options, outcome, request_rates
 from freshopt.terminal.own_objectives import is_own
-from freshopt.terminal.source_columns import SourceColumns
+from freshopt.terminal.tables import SourceColumns
 from freshopt.terminal.wish_options import RateLimits, given_options, rate_limits, refuse, wish_option
 from freshopt.units import duration, rate_of
 

@@ -14,6 +14,7 @@ from freshopt.distributed.column_rows import ColumnRows
 from freshopt.distributed.dask_passes import unpack
 from freshopt.distributed.partitioned_sources import NUMBERS, Table, carried
 from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.heavy import pa, pc
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray
@@ -123,9 +124,6 @@ def codes_of(
 
     H where its host has no limit. A column of other groups may be named, and be empty where `optional`.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column = plain_column(table, name, label, first, optional=optional)
     try:
         known = pa.array(list(hosts)).cast(column.type)
@@ -141,9 +139,6 @@ def codes_of(
 
 def numbers_of(table: Table, name: str, label: str, first: int) -> Array:
     """Return a column of numbers in float64."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column = plain_column(table, name, label, first)
     kind = column.type
     if pa.types.is_boolean(kind):
@@ -156,9 +151,6 @@ def numbers_of(table: Table, name: str, label: str, first: int) -> Array:
 
 def plain_column(table: Table, name: str, label: str, first: int, *, optional: bool = False) -> Any:  # noqa: ANN401
     """Return a column without a dictionary, and without empty cells unless `optional`."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column = table.column(name)
     if column.null_count and not optional:
         row = first + pc.index(pc.is_null(column), True).as_py()

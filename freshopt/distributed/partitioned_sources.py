@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from freshopt.errors import SourceDataError, list_offenders
+from freshopt.heavy import pa, pq
 from freshopt.modelling.objective import Objective
 from freshopt.units import check_time_unit
 
@@ -229,9 +230,6 @@ def read(part: FilePart | Frame, columns: Iterable[str], label: str) -> Table:
     SourceDataError
         If the file cannot be read.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     wanted = list(columns)
     if not isinstance(part, FilePart):
         return pa.Table.from_pandas(part[wanted], preserve_index=False)
@@ -261,9 +259,6 @@ def parquet_files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]
 
 def footer(file: Path) -> Any:  # noqa: ANN401 - pyarrow has no types
     """Return a file's metadata: columns, rows, row groups."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         return pq.read_metadata(file)
     except (OSError, pa.ArrowException) as error:

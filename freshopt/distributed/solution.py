@@ -19,6 +19,7 @@ from freshopt.distributed.partitioned_sources import PartitionedSources
 from freshopt.distributed.piece import Decision
 from freshopt.distributed.write_rates import rates_frame
 from freshopt.formatting import count
+from freshopt.heavy import pq
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.short_form import NAMES
 
@@ -153,12 +154,8 @@ class DistributedSolution:
 
 
 def _load(file: Path) -> Any:  # noqa: ANN401 - a pandas frame
-    import pyarrow.parquet as pq
-
     return pq.ParquetFile(file).read().to_pandas()
 
 
 def _empty(file: Path) -> Any:  # noqa: ANN401 - a pandas frame
-    import pyarrow.parquet as pq
-
     return pq.read_schema(file).empty_table().to_pandas()

@@ -28,6 +28,7 @@ from freshopt.distributed.partitioned_sources import Table
 from freshopt.distributed.piece import Call, Decision, TreePart, part_of_tree
 from freshopt.distributed.tree import PartitionedTree
 from freshopt.errors import list_offenders
+from freshopt.heavy import pa, pq
 from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import FEW_ULP
 from freshopt.modelling.sources import Sources
@@ -157,8 +158,6 @@ def rates_frame(call: Call, place: int, message: bytes) -> Any:  # noqa: ANN401 
 
 def rates_table(table: Table, sources: Sources, rates: Array, place: int, time_unit: str) -> Table:
     """Return (source, rate, interval) as `Solution.to_frame`, null at rate 0."""
-    import pyarrow as pa
-
     n = len(rates)
     source = (
         table.column("source") if "source" in table.column_names else pa.array(np.arange(place, place + n))
@@ -176,8 +175,6 @@ def rates_table(table: Table, sources: Sources, rates: Array, place: int, time_u
 
 def write_part(table: Table, folder: Path, name: str) -> None:
     """Write a file atomically; repeated runs are harmless."""
-    import pyarrow.parquet as pq
-
     staging = folder / f".{name}.{secrets.token_hex(4)}"
     pq.write_table(table, staging, use_dictionary=["source"], compression="snappy")
     staging.replace(folder / name)

@@ -25,8 +25,7 @@ import numpy.typing as npt
 
 from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.estimators.crawl_rows import Forgetting, GammaParameters, moment_of
-from freshopt.estimators.rate_distribution import RateDistribution
-from freshopt.estimators.rate_posterior import RatePosterior
+from freshopt.estimators.rate_distribution import RateDistribution, RatePosterior
 from freshopt.estimators.shared_prior import RateDraws
 from freshopt.estimators.sufficient_statistics import ObservedIntervals, SufficientStatistics
 from freshopt.frames import POLARS, framed

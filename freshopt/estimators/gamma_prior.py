@@ -23,6 +23,7 @@ from freshopt.errors import SourceDataError, expect_settings
 from freshopt.estimators.crawl_likelihood import CrawlLikelihood
 from freshopt.estimators.crawl_rows import GammaParameters
 from freshopt.estimators.marginal_likelihood import MarginalLikelihood
+from freshopt.heavy import optimize
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, as_positive
 from freshopt.units import check_time_unit, convert_time
@@ -271,15 +272,14 @@ def _most_likely(evidence: MarginalLikelihood, *, typical: bool) -> tuple[float,
         changes = float(np.sum(observed.found + observed.counted + observed.possible))
         time = float(np.sum(observed.exposure + observed.age) + 0.5 * np.sum(observed.intervals))
         pooled.append(changes / time)
-    from scipy.optimize import OptimizeResult, minimize
 
     def loss(parameters: Array) -> float:
         shape, mean = np.exp(parameters)
         value, _ = evidence.best(shape, shape / mean)
         return -value - _hyperprior(shape, typical=typical)
 
-    def climbed(start: Array, simplex: Array, step: float, value: float) -> OptimizeResult:
-        return minimize(
+    def climbed(start: Array, simplex: Array, step: float, value: float) -> optimize.OptimizeResult:
+        return optimize.minimize(
             loss,
             start,
             method="Nelder-Mead",

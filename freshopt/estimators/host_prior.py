@@ -28,7 +28,7 @@ from freshopt.estimators.crawl_likelihood import CrawlLikelihood
 from freshopt.estimators.crawl_rows import GammaParameters
 from freshopt.estimators.gamma_prior import ENOUGH, FLATTEST, STEEPEST, GammaPrior
 from freshopt.estimators.marginal_likelihood import laplace
-from freshopt.heavy import special
+from freshopt.heavy import optimize, special
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, IntArray, are_text, shape_of
 from freshopt.numerics.frozen_arrays import frozen_value
@@ -192,13 +192,11 @@ class _Hosts:
 
     def spread_of(self, shape: float, typical: float) -> tuple[float, float, float]:
         """Return shape, ln of the typical mean and spread, by coordinates."""
-        from scipy.optimize import minimize_scalar
-
         spread, mean = 1.0, None
         for _ in range(ROUNDS):
             before = (np.log(shape), typical, np.log(spread))
             mean, variance = self.means(shape, typical, spread, mean)
-            best = minimize_scalar(
+            best = optimize.minimize_scalar(
                 self._loss,
                 args=(mean, spread),
                 bounds=(max(np.log(FLATTEST), before[0] - 1.0), min(np.log(STEEPEST), before[0] + 1.0)),

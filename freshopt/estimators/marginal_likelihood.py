@@ -32,7 +32,7 @@ import numpy as np
 
 from freshopt.estimators.crawl_likelihood import CrawlLikelihood
 from freshopt.estimators.crawl_rows import GammaParameters
-from freshopt.heavy import special
+from freshopt.heavy import optimize, special
 from freshopt.numerics.arrays import Array, BoolArray
 
 
@@ -194,9 +194,7 @@ class MarginalLikelihood:
 
         if not (age > 0.0 and slope(0.0) > 0.0):
             return 0.0
-        from scipy.optimize import brentq
-
-        return float(brentq(slope, 0.0, len(odds) / age, xtol=1e-14 / age, rtol=1e-12))
+        return float(optimize.brentq(slope, 0.0, len(odds) / age, xtol=1e-14 / age, rtol=1e-12))
 
     def _with_births(self, evidence: float, odds: Array, birth_rate: float) -> float:
         """Return the evidence at a rate of births."""

@@ -25,8 +25,7 @@ from freshopt.estimators.features.feature_priors import FeaturePriors
 from freshopt.estimators.gamma_prior import GammaPrior
 from freshopt.estimators.host_prior import HostPriors
 from freshopt.estimators.marginal_likelihood import posterior_mode
-from freshopt.estimators.rate_distribution import RateDistribution
-from freshopt.estimators.rate_posterior import RatePosterior
+from freshopt.estimators.rate_distribution import RateDistribution, RatePosterior
 from freshopt.estimators.reset_filter import ResetFilter, Resets, check_reset
 from freshopt.estimators.sufficient_statistics import as_the_others, flags_of
 from freshopt.heavy import special

@@ -29,9 +29,8 @@ from freshopt.compiled.backend import fast
 from freshopt.errors import SourceDataError
 from freshopt.estimators.crawl_rows import ALL, Forgetting, GammaParameters, counted_changes, first_dates
 from freshopt.estimators.gamma_prior import ENOUGH
-from freshopt.estimators.rate_distribution import RateDistribution, RateEvidence
+from freshopt.estimators.rate_distribution import RateDistribution, RateEvidence, RatePosterior
 from freshopt.estimators.rate_grid import RateGrid, Span
-from freshopt.estimators.rate_posterior import RatePosterior
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, IntArray, as_number
 from freshopt.numerics.segments import segment_sums

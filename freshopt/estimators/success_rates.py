@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.formatting import count
-from freshopt.heavy import special
+from freshopt.heavy import optimize, special
 from freshopt.logs.row_outcomes import ended, failed
 from freshopt.numerics.arrays import Array, BoolArray, as_numbers
 from freshopt.numerics.frozen_arrays import frozen_value
@@ -155,8 +155,6 @@ def status_columns(
 
 def _fitted(attempts: Array, successes: Array) -> tuple[float, float]:
     """Return the Beta prior with the largest marginal likelihood."""
-    from scipy.optimize import minimize
-
     pairs, times = np.unique(np.stack([attempts, successes]), axis=1, return_counts=True)
     tried, good = pairs
 
@@ -170,5 +168,5 @@ def _fitted(attempts: Array, successes: Array) -> tuple[float, float]:
 
     share = (float(np.sum(successes)) + 0.5) / (float(np.sum(attempts)) + 1.0)
     start = np.clip([np.log(share / (1.0 - share)), 1.0], [LOGITS[0], WEIGHTS[0]], [LOGITS[1], WEIGHTS[1]])
-    found = minimize(surprise, start, method="L-BFGS-B", bounds=[LOGITS, WEIGHTS])
+    found = optimize.minimize(surprise, start, method="L-BFGS-B", bounds=[LOGITS, WEIGHTS])
     return parameters(found.x)

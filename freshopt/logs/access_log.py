@@ -23,7 +23,7 @@ import numpy as np
 
 from freshopt.errors import SourceDataError, shown, warn
 from freshopt.formatting import count
-from freshopt.heavy import polars
+from freshopt.heavy import msgspec, polars
 from freshopt.logs.access_formats import (
     FORMATS,
     KNOWN,
@@ -201,8 +201,6 @@ def _of_json(lines: polars.Series, places: Mapping[str, list[str]]) -> polars.Da
 
 def _objects(lines: polars.Series) -> Iterator[dict[str, Any]]:
     """Yield each line's object, an empty one where it is none."""
-    import msgspec
-
     for line in lines:
         try:
             found = msgspec.json.decode(line)

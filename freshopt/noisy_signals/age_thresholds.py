@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from freshopt.noisy_signals import cycle_terms, expected_age
 from freshopt.noisy_signals.expected_age import age_rise, time_left
 from freshopt.noisy_signals.wait_rule import WaitRule
 from freshopt.numerics.arrays import Array, IntArray, shape_of
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 
 
 def due_after(times: Iterable[float], threshold: float, unheard: float, precision: float) -> float:
@@ -77,8 +76,7 @@ def follow_ages(
         counts[k + 1] = at
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
+@frozen_value(repr=False, init=False)
 class AgeThresholds(WaitRule):
     """When to crawl sources by their copies' expected age; made by `WithNoisySignals.rule`.
 

@@ -20,7 +20,7 @@ in seconds. What it brings, measured in worlds with signals: ``docs/evidence/ben
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -34,14 +34,13 @@ from freshopt.noisy_signals.quality_tables import with_tables
 from freshopt.noisy_signals.renewal_cycle import bonus, rate_at_index, stale_and_index, threshold_of_length
 from freshopt.noisy_signals.signal_thresholds import SignalThresholds
 from freshopt.numerics.arrays import Array, Index, as_numbers, as_vector, read_only, total
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.kernel import Kernel
 
 Signalled = TypeVar("Signalled", bound=Objective)
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class NoisySignalFreshness(Objective):
     """Binary freshness with signals of known quality, maximised.
 

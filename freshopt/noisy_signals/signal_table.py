@@ -7,7 +7,6 @@ crawl that a signal causes comes after it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,14 +19,13 @@ from freshopt.logs.log_files import Given
 from freshopt.logs.read_events import read_events
 from freshopt.logs.schema import SIGNALS
 from freshopt.numerics.arrays import Array, IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 
 # The name of signals without one.
 UNNAMED = "signal"
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class SignalTable:
     """Signals of a log's sources, by source and time.
 

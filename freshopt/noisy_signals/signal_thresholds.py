@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from freshopt.numerics.arrays import (
     as_vector,
     shape_of,
 )
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 
 
 def waiting_time(heard: float, signals: float, wait: float, bonus: float) -> float:
@@ -90,8 +89,7 @@ def follow(
         counts[k + 1] = at
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
+@frozen_value(repr=False, init=False)
 class SignalThresholds(WaitRule):
     """When to crawl sources with noisy signals; made by `NoisySignalFreshness.thresholds`.
 

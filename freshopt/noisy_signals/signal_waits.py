@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from freshopt.formatting import count
 from freshopt.heavy import polars, special
 from freshopt.noisy_signals.wait_rule import WaitRule
 from freshopt.numerics.arrays import Array, IntArray, as_vector, read_only
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 
 
 def follow_waits(
@@ -62,8 +61,7 @@ def follow_waits(
         counts[k + 1] = at
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
+@frozen_value(repr=False, init=False)
 class SignalWaits(WaitRule):
     """When to crawl sources with noisy signals; made by `WithNoisySignals.rule`.
 

@@ -40,7 +40,7 @@ from freshopt.noisy_signals.renewal_cycle import stale_and_index
 from freshopt.noisy_signals.signal_thresholds import SignalThresholds
 from freshopt.noisy_signals.signal_waits import SignalWaits
 from freshopt.numerics.arrays import Array, Formula, Index, as_vector, read_only
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.problems.accumulated_delay import AccumulatedDelay
 from freshopt.problems.age import Age
 from freshopt.problems.binary_freshness import BinaryFreshness
@@ -70,8 +70,7 @@ def least_precision(objective: Objective) -> float:
     return expected_age.LEAST_PRECISION if isinstance(objective, Age) else LEAST_PRECISION
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class WithNoisySignals(Objective):
     """Objective of copies whose sources announce some changes, and others besides.
 

@@ -31,7 +31,7 @@ from freshopt.estimators.known_crawl_rate import KnownCrawlRate
 from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
-from freshopt.online.runs import State
+from freshopt.online.learner import State
 
 NO_ROWS: State = {
     "row_source": np.empty(0, dtype=np.int64),

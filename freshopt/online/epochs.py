@@ -38,9 +38,8 @@ from freshopt.online.epoch_crawls import (
     serve,
     with_rows,
 )
-from freshopt.online.learner import Course, RoundLearner
+from freshopt.online.learner import Course, Journal, RoundLearner, State, world_of
 from freshopt.online.rate_evaluation import achieved_rates, value_under, with_rates
-from freshopt.online.runs import Journal, State, world_of
 from freshopt.simulation import Crawler
 from freshopt.solving import solve
 from freshopt.units import check_horizon, convert_time

@@ -32,9 +32,8 @@ from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray
 from freshopt.numerics.random_streams import uniforms
-from freshopt.online.learner import Course, RoundLearner
+from freshopt.online.learner import Course, Journal, RoundLearner, State
 from freshopt.online.rate_evaluation import Truth
-from freshopt.online.runs import Journal, State
 from freshopt.simulation import Crawler
 from freshopt.simulation.crawler import poll
 from freshopt.solvers.mirror_descent import MirrorDescent

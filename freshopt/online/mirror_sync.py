@@ -48,7 +48,7 @@ from freshopt.online.gradient_probes import (
     SyncLearner,
     seen_cost,
 )
-from freshopt.online.runs import State
+from freshopt.online.learner import State
 from freshopt.simulation import Crawler
 from freshopt.solvers.mirror_descent import MirrorDescent
 from freshopt.solvers.projected_gradient import ProjectedGradient

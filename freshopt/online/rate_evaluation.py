@@ -19,7 +19,7 @@ from freshopt.modelling.objective import Objective, Refresh, value_at
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, total
-from freshopt.online.runs import world_of
+from freshopt.online.learner import world_of
 from freshopt.simulation import Crawler, World
 from freshopt.simulation.change_processes import PoissonChanges
 from freshopt.solving import solve

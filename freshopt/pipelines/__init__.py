@@ -2,8 +2,8 @@
 
 from freshopt.pipelines.after_parents import AfterParents as AfterParents
 from freshopt.pipelines.after_parents import IndependentPhases as IndependentPhases
-from freshopt.pipelines.aligned import aligned_freshness as aligned_freshness
-from freshopt.pipelines.aligned import aligned_problem as aligned_problem
+from freshopt.pipelines.after_parents import aligned_freshness as aligned_freshness
+from freshopt.pipelines.after_parents import aligned_problem as aligned_problem
 from freshopt.pipelines.node_table import NodeFreshness as NodeFreshness
 from freshopt.pipelines.node_table import node_freshness as node_freshness
 from freshopt.pipelines.pipeline import Pipeline as Pipeline

@@ -21,7 +21,7 @@ from freshopt.simulation.world import World
 
 if TYPE_CHECKING:
     from freshopt.planning.failing_window import Outcomes
-    from freshopt.simulation.expected_costs import ExpectedCosts
+    from freshopt.simulation.static_costs import ExpectedCosts
 
 # Of the log's time that is held out, and the windows that it is cut into.
 SHARE, SPLITS, MOST_SPLITS = 0.5, 3, 100

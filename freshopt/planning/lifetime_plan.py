@@ -43,9 +43,8 @@ from freshopt.planning.plan_steps import TOLERANCE, doubt_extremes, learn, probl
 from freshopt.planning.request import Log, as_crawl_log
 from freshopt.planning.wishes import LifetimeWishes, Wishes, taking
 from freshopt.questions.bandwidth_for import BandwidthFor
-from freshopt.report.context import Context
+from freshopt.report.context import SUMMARY, Context, Facts
 from freshopt.report.page import PAGE, findings
-from freshopt.report.summary_facts import SUMMARY, Facts
 from freshopt.solvers.lifetime_rule import LifetimeRule
 from freshopt.solving import solve
 from freshopt.tools.export import Exported, export

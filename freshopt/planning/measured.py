@@ -22,10 +22,9 @@ from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.problems.binary_freshness import BinaryFreshness
-from freshopt.simulation.expected_costs import ExpectedCosts
 from freshopt.simulation.replay_result import NAMED
 from freshopt.simulation.staleness_integrals import Refreshes, Window, integrals
-from freshopt.simulation.static_costs import ChangeWindow, static_costs
+from freshopt.simulation.static_costs import ChangeWindow, ExpectedCosts, static_costs
 
 # Parts of each window; their costs together cost about as much time as those of the windows.
 PARTS = 8

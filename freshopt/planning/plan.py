@@ -46,18 +46,16 @@ from freshopt.planning.plan_steps import estimated_sources as estimated_sources
 from freshopt.planning.plan_steps import learn as learn
 from freshopt.planning.plan_steps import method_of as method_of
 from freshopt.planning.plan_steps import sources_of as sources_of
-from freshopt.planning.realised_ratios import ratios_or_none
 from freshopt.planning.request import Log, as_crawl_log, with_featured_sources
 from freshopt.planning.uncertainty import PlanUncertainty, draws_for, rate_draws, uncertainty_under
-from freshopt.planning.value_forecast import ValueForecast, value_forecast
+from freshopt.planning.value_forecast import ValueForecast, ratios_or_none, value_forecast
 from freshopt.planning.wishes import PlanWishes, Wishes, taking
 from freshopt.plots import Plotted, axes_for, draw_achieved, draw_intervals
 from freshopt.questions.bandwidth_for import BandwidthFor
 from freshopt.questions.features_bring import FeaturesBring, features_bring
 from freshopt.questions.few_changes import FewChanges, with_few_changes
 from freshopt.questions.promises import PromisePrice
-from freshopt.questions.rate_changes import RateChanges, rate_changes
-from freshopt.questions.rates_in_force import old_rates
+from freshopt.questions.rate_changes import RateChanges, old_rates, rate_changes
 from freshopt.questions.signals_bring import SignalsBring, signals_bring
 from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.questions.todays_crawls import TodaysCrawls, todays_crawls

@@ -32,17 +32,16 @@ from freshopt.modelling.sources import Sources
 from freshopt.noisy_signals.with_signals import called, follows_signals, stale_with_signals
 from freshopt.numerics.arrays import Array, is_scalar, total
 from freshopt.planning.declared import constraint_facts, discipline_of, row_table
+from freshopt.planning.findings import interval_facts, moved_facts
 from freshopt.planning.good_phases import phase_savings
-from freshopt.planning.interval_facts import interval_facts, moved_facts
 from freshopt.planning.uncertainty import PlanUncertainty, told
 from freshopt.problems.binary_freshness import BinaryFreshness, freshness_like
 from freshopt.questions.bandwidth_for import BandwidthFor
-from freshopt.questions.rates_in_force import attempted
+from freshopt.questions.rate_changes import attempted
 from freshopt.questions.todays_crawls import needed_facts
-from freshopt.report.context import Context
+from freshopt.report.context import SUMMARY, Context, Facts
 from freshopt.report.document import Page
 from freshopt.report.page import PAGE, write_report
-from freshopt.report.summary_facts import SUMMARY, Facts
 from freshopt.report.value_words import FetchWords, units
 
 if TYPE_CHECKING:

@@ -45,10 +45,9 @@ from freshopt.planning.static_rates import (
 from freshopt.planning.wishes import Wishes
 from freshopt.report.held_out import PLAN_AT
 from freshopt.scheduling.schedule import schedule
-from freshopt.simulation.expected_costs import ExpectedCosts
 from freshopt.simulation.rules import Rule, rule_crawls, settling
 from freshopt.simulation.staleness_integrals import Refreshes
-from freshopt.simulation.static_costs import has_static_cost
+from freshopt.simulation.static_costs import ExpectedCosts, has_static_cost
 from freshopt.solvers.proportional import share
 from freshopt.solvers.square_root import square_root_shape
 from freshopt.solving import solve

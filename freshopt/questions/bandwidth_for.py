@@ -35,7 +35,7 @@ from freshopt.noisy_signals.with_signals import follows_signals, freshness_with_
 from freshopt.numerics.arrays import LARGEST, Array, as_number, total
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.problems.binary_freshness import BinaryFreshness, freshness_like
-from freshopt.questions.rates_in_force import cut_to_limits, rates_of
+from freshopt.questions.rate_changes import cut_to_limits, rates_of
 from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.renamed import keywords
 from freshopt.units import rate_text, share_of

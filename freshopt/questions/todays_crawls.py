@@ -30,7 +30,7 @@ from freshopt.questions.bandwidth_for import (
     difference,
     freshness_objective,
 )
-from freshopt.questions.rates_in_force import cut_to_limits, rates_of
+from freshopt.questions.rate_changes import cut_to_limits, rates_of
 from freshopt.units import rate_text, share_of
 
 # Beyond so many sources a target's problem takes longer than the rest of the plan: 2 s for 10⁵.

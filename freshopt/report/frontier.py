@@ -29,13 +29,12 @@ from freshopt.report.charts import (
     Word,
     around,
 )
-from freshopt.report.context import Context
+from freshopt.report.context import Context, Facts
 from freshopt.report.finding import Finding, Table
 from freshopt.report.headline import fewer, rate
 from freshopt.report.markup import amount
 from freshopt.report.plan_tables import PlanFolder
 from freshopt.report.source_findings import gains
-from freshopt.report.summary_facts import Facts
 from freshopt.report.value_words import FetchWords, price_text
 
 # Of its section on the page.

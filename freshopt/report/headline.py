@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from freshopt.formatting import WIDTH, count, percent
-from freshopt.report.context import Context
+from freshopt.report.context import Context, Facts
 from freshopt.report.markup import unmarked
-from freshopt.report.summary_facts import Facts
 from freshopt.report.value_words import amount, less_fresh
 from freshopt.units import convert_time, duration, per_unit, rate_unit
 

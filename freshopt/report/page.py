@@ -14,15 +14,14 @@ from pathlib import Path
 from freshopt.formatting import count
 from freshopt.logs.atomic_output import complete_file
 from freshopt.report import headline, lifetime_findings, plan_findings, saving, source_findings
-from freshopt.report.context import Context
+from freshopt.report.context import Context, Facts
 from freshopt.report.document import Page, render
 from freshopt.report.finding import Finding
 from freshopt.report.frontier import frontier, head_chart
 from freshopt.report.headline import PAGE as PAGE
-from freshopt.report.held_out_section import held_out
+from freshopt.report.held_out import held_out
 from freshopt.report.plan_tables import PlanFolder
-from freshopt.report.source_rows import sources
-from freshopt.report.summary_facts import Facts
+from freshopt.report.source_findings import sources
 
 
 def write_report(

@@ -8,12 +8,11 @@ import numpy as np
 
 from freshopt.formatting import count, number, percent
 from freshopt.report import load_charts, source_charts
-from freshopt.report.context import Context
+from freshopt.report.context import Context, Facts
 from freshopt.report.finding import Column, Finding, Table, listed
 from freshopt.report.load_charts import Clock, HostLoad
 from freshopt.report.markup import Html, amount, escaped, name
 from freshopt.report.plan_tables import PlanFolder
-from freshopt.report.summary_facts import Facts
 from freshopt.report.value_words import ends_in_words, expected_text, meaning, proved_text, span_text
 from freshopt.units import duration, rate_text
 

@@ -17,7 +17,6 @@ in NumPy a round costs 0.1 ms, so that few sources with many polls are slow.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -26,7 +25,7 @@ import numpy.typing as npt
 from freshopt.compiled import backend
 from freshopt.errors import SourceDataError
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.random_streams import exponentials
 from freshopt.numerics.segments import first_beyond
 from freshopt.simulation.loops import PoissonState, PoissonTables, RecordedTimes, loops
@@ -59,8 +58,7 @@ class Changes(Protocol):
         """
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class PoissonChanges:
     """Poisson changes at rates that are constant between edges.
 
@@ -199,8 +197,7 @@ class PoissonChanges:
             )
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen_value()
 class RecordedChanges:
     """Changes at recorded times.
 

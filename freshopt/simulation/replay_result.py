@@ -11,7 +11,7 @@ from freshopt.formatting import count
 from freshopt.heavy import polars
 from freshopt.modelling.objective import Objective
 from freshopt.numerics.arrays import Array
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.problems.accumulated_delay import AccumulatedDelay
 from freshopt.problems.age import Age
 from freshopt.problems.binary_freshness import BinaryFreshness
@@ -56,8 +56,7 @@ class Measured:
         return float(np.divide(self.value - predicted, self.error))
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class Replay:
     """Measured costs of a schedule in a world.
 

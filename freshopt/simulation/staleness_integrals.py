@@ -34,7 +34,7 @@ from freshopt.modelling.cost_curve import Curve
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray, as_number, as_numbers, as_vector, read_only
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.problems.expected_penalty import ExpectedPenalty
 from freshopt.problems.synchronization_cost import SynchronizationCost
 from freshopt.simulation.change_processes import Changes, PoissonChanges
@@ -52,8 +52,7 @@ NOTHING_RECORDED = RecordedTimes(np.empty(0, dtype=np.int64), np.empty(0))
 NO_TABLES = PoissonTables(np.uint64(0), read_only(np.empty(0)), *[read_only(np.empty((0, 0)))] * 2)
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class MissedCosts:
     """Integrals over [begin, end] per source, each of shape (n,).
 

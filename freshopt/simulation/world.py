@@ -12,7 +12,6 @@ world keeps its changes, 8 bytes each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from freshopt.errors import SourceDataError, check_seed, expect, list_offenders
 from freshopt.logs.source_index import code_sources
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, label_array, read_only
-from freshopt.numerics.frozen_arrays import frozen_arrays
+from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.simulation.change_processes import Changes, PoissonChanges, RecordedChanges
 from freshopt.units import check_time_unit
 
@@ -30,8 +29,7 @@ from freshopt.units import check_time_unit
 REQUESTS = 0xD1B54A32D192ED03
 
 
-@frozen_arrays
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@frozen_value(repr=False)
 class World:
     """Sources that change; made by `World.poisson`, `World.from_events` or `World.on_request`.
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from freshopt.errors import SourceDataError
+from freshopt.heavy import msgspec
 from freshopt.logs.crawl_log import CrawlLog
 
 Kind = TypeVar("Kind")
@@ -53,8 +54,6 @@ def typed(given: Any, kind: type[Kind], what: str, remedy: str) -> Kind:  # noqa
     ...
     freshopt.errors.SourceDataError: a file: expected int, got str at [...][1]. Write it anew.
     """
-    import msgspec
-
     try:
         if isinstance(given, bytes):
             return msgspec.json.decode(given, type=kind)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from freshopt.errors import SourceDataError, shown
-from freshopt.heavy import polars
+from freshopt.heavy import msgspec, polars
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.read_crawls import read_log
 from freshopt.logs.schema import naming
@@ -91,8 +91,6 @@ def read_wayback(path: str | os.PathLike[str], time_unit: str = "day") -> CrawlL
 
 def _captures(path: Path) -> Iterator[Sequence[Any]]:
     """Yield what each capture tells, in the order of `_NAMES`."""
-    import msgspec
-
     try:
         with path.open("rb") as raw:
             packed = raw.read(2) == _GZIP
@@ -114,8 +112,6 @@ def _captures(path: Path) -> Iterator[Sequence[Any]]:
 
 def _of_lines(path: Path, file: IO[str]) -> Iterator[Sequence[Any]]:
     """Yield the captures of a text, by what its first line is."""
-    import msgspec
-
     first = file.readline()
     file.seek(0)
     if first.split()[:1] == [_LEGEND]:

@@ -20,7 +20,7 @@ import freshopt as fo
 from freshopt import automata, online
 from freshopt.cvx import cp
 from freshopt.live.source_command import SourceCommand
-from freshopt.online.runs import Journal
+from freshopt.online.learner import Journal
 from tests.contracts.api_calls import CALLS
 from tests.contracts.api_fixtures import SOURCES
 from tests.contracts.test_api import public_names

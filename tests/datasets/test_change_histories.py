@@ -12,8 +12,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from freshopt.datasets.change_histories import EXAMPLES, example_events, load_example
-from freshopt.datasets.crawl_rhythms import daily_crawls, weekly_crawls
+from freshopt.datasets.change_histories import (
+    EXAMPLES,
+    daily_crawls,
+    example_events,
+    load_example,
+    weekly_crawls,
+)
 from tests.ground_truth.refusals import present, refused
 
 NAME = "debian-uploads"

@@ -16,7 +16,7 @@ from freshopt.estimators import (
     MaximumLikelihood,
     Posterior,
     crawl_likelihood,
-    rate_posterior,
+    rate_distribution,
 )
 from freshopt.logs.crawl_log import CrawlLog
 from tests.ground_truth.tolerances import EXACT, SCALAR
@@ -207,7 +207,7 @@ def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     log = log_of([random_rows(rng) for _ in range(80)] + [[(1.0, False, math.nan)]])
     whole, smooth = MaximumLikelihood().fit(log), MaximumLikelihood(0.5).fit(log)
     monkeypatch.setattr(crawl_likelihood, "BLOCK", 7)
-    monkeypatch.setattr(rate_posterior, "BLOCK", 7)
+    monkeypatch.setattr(rate_distribution, "BLOCK", 7)
     parts = MaximumLikelihood().fit(log)
     np.testing.assert_allclose(MaximumLikelihood(0.5).fit(log).change_rate_, smooth.change_rate_, rtol=EXACT)
     np.testing.assert_allclose(parts.change_rate_, whole.change_rate_, rtol=SCALAR)

@@ -5,12 +5,18 @@ import polars as pl
 import pytest
 
 import freshopt as fo
-from freshopt.noisy_signals import NoisySignalFreshness, WithNoisySignals, quality_classes
-from freshopt.noisy_signals.quality_classes import FEW, MOST, classes_of
+from freshopt.noisy_signals import NoisySignalFreshness, WithNoisySignals
 from freshopt.noisy_signals.quality_tables import SHARED
-from freshopt.noisy_signals.with_signals import rule_of, stale_with_signals, with_signals
+from freshopt.noisy_signals.with_signals import (
+    FEW,
+    MOST,
+    classes_of,
+    rule_of,
+    stale_with_signals,
+    with_signals,
+)
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, LogFreshness
-from freshopt.questions.cost_of_classes import classes_in, cost_of_classes, unrounded
+from freshopt.questions.signals_bring import classes_in, cost_of_classes, unrounded
 from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import EXACT
 
@@ -119,7 +125,7 @@ def test_classes_go_with_parts_and_copies() -> None:
 
 def test_a_plan_tells_what_classes_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("FEW", 16), ("MEMBERS", 8), ("SHARED", 4)):
-        monkeypatch.setattr(quality_classes, name, value)
+        monkeypatch.setattr(f"freshopt.noisy_signals.with_signals.{name}", value)
     rng = np.random.default_rng(4)
     n, crawls = 24, 12
     log = fo.CrawlLog(

@@ -11,7 +11,7 @@ import freshopt as fo
 from freshopt import automata
 from freshopt.automata import Feedback, Polling, SimulatedSources, Update
 from freshopt.online import AutomataTree, FixedPolling
-from freshopt.online.poll_batches import Intervals, TreePolls
+from freshopt.online.automata_tree import Intervals, TreePolls
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, PollingKnapsack
 from freshopt.simulation import SimulatedCrawler
 from freshopt.solvers import Auto, Uniform

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 import freshopt as fo
 from freshopt.online import RunHistory
-from freshopt.online import runs as playing_module
-from freshopt.online.runs import Journal, State, run_rounds, save_checkpoint, settings_of
+from freshopt.online import learner as playing_module
+from freshopt.online.learner import Journal, State, run_rounds, save_checkpoint, settings_of
 from freshopt.problems import BinaryFreshness
 from freshopt.simulation import SimulatedCrawler
 from tests.ground_truth.refusals import refused

@@ -14,10 +14,15 @@ from scipy.stats import t
 import freshopt as fo
 from freshopt.estimators import GammaPrior, MaximumLikelihood
 from freshopt.planning.plan_files import summary, told_of
-from freshopt.planning.realised_ratios import RealisedRatios, ratios_or_none, realised_ratios
 from freshopt.planning.request import default_estimate
 from freshopt.planning.uncertainty import plan_uncertainty, rate_draws
-from freshopt.planning.value_forecast import ValueForecast, value_forecast
+from freshopt.planning.value_forecast import (
+    RealisedRatios,
+    ValueForecast,
+    ratios_or_none,
+    realised_ratios,
+    value_forecast,
+)
 from freshopt.planning.wishes import Wishes
 from freshopt.problems import (
     AccumulatedDelay,

@@ -21,7 +21,7 @@ from freshopt.problems import (
     LaterThan,
     PollingKnapsack,
 )
-from freshopt.questions.rates_in_force import rates_in_force
+from freshopt.questions.rate_changes import rates_in_force
 from freshopt.questions.todays_crawls import MOST, freshness_of, own_bandwidth, todays_crawls
 from tests.ground_truth.named import PERIODIC, POISSON
 from tests.ground_truth.plans import cell, crawls, plan_request

@@ -19,7 +19,7 @@ from freshopt.planning.plan import make_plan
 from freshopt.planning.plan_files import write_files
 from freshopt.problems import BinaryFreshness
 from freshopt.report import write_report
-from freshopt.report.source_rows import EMBEDDED
+from freshopt.report.source_findings import EMBEDDED
 from freshopt.units import duration
 from tests.ground_truth.named import PERIODIC
 from tests.ground_truth.page_reader import PageReader

@@ -14,9 +14,9 @@ from freshopt.planning.plan_files import summary, write_plan
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 from freshopt.report import write_report
 from freshopt.report.context import Context
+from freshopt.report.context import Facts as Known
 from freshopt.report.held_out import PolicyRow, saved
 from freshopt.report.page import findings
-from freshopt.report.summary_facts import Facts as Known
 from tests.ground_truth.named import PERIODIC
 from tests.ground_truth.page_reader import PageReader
 from tests.ground_truth.plans import crawls, plan_request

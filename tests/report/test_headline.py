@@ -10,10 +10,9 @@ import polars as pl
 import pytest
 
 from freshopt.formatting import number
-from freshopt.report.context import Context
+from freshopt.report.context import Context, Facts
 from freshopt.report.headline import headline, hero
 from freshopt.report.page import write_report
-from freshopt.report.summary_facts import Facts
 from freshopt.units import duration
 from tests.ground_truth.command_lines import MAIN_JOB, Run
 from tests.ground_truth.page_reader import PageReader

@@ -24,7 +24,7 @@ from freshopt.planning.plan_files import write_plan
 from freshopt.report import plan_tables as tables
 from freshopt.report import write_report
 from freshopt.report.axis import Scale, nice, tick_texts
-from freshopt.report.source_rows import EMBEDDED
+from freshopt.report.source_findings import EMBEDDED
 from freshopt.report.source_sample import GRID, POINTS, survey
 from tests.ground_truth.command_lines import refuse
 from tests.ground_truth.page_reader import PageReader

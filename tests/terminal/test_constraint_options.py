@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import freshopt as fo
 from freshopt.cli import main
-from freshopt.terminal.target_grammar import goals_of
+from freshopt.terminal.constraint_options import goals_of
 from tests.ground_truth.command_lines import Run, fields, refusals, refuse
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import SCALAR

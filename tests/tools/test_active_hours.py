@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from freshopt.tools.feeds.active_hours import ActiveHours
+from freshopt.tools.changedetection_api import ActiveHours
 from tests.cli.test_sync import FakeServer, serving
 from tests.ground_truth.command_lines import Run, unwrapped
 from tests.ground_truth.refusals import present, refused
