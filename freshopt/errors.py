@@ -132,10 +132,7 @@ class CertificateError(FreshoptError):
 class Heard(str):
     """Text of a warning that was given.
 
-    Attributes
-    ----------
-    of_rates : bool
-        Whether change rates may be wrong by as much as matters, and with them what a plan promises.
+    - `of_rates`: Whether change rates may be wrong by as much as matters, and with them what a plan promises.
     """
 
     of_rates: bool
@@ -210,10 +207,7 @@ def _remade(kind: type[FreshoptError], arguments: tuple[object, ...]) -> Freshop
 def expect(value: object, kind: type | tuple[type, ...], what: str, remedy: str) -> None:
     """Raise TypeError unless a value is of an expected type.
 
-    Raises
-    ------
-    TypeError
-        Naming the argument, what it is and what to pass.
+    - raises TypeError: naming the argument, what it is and what to pass.
 
     Examples
     --------
@@ -230,12 +224,8 @@ def expect_settings(record: Any) -> None:  # noqa: ANN401 - any frozen dataclass
 
     A setting that is declared as a number takes a number, true or false. A seed is checked too.
 
-    Raises
-    ------
-    TypeError
-        Naming the setting.
-    SourceDataError
-        If a whole number is beyond all floats, or a seed cannot be one.
+    - raises TypeError: naming the setting.
+    - raises SourceDataError if a whole number is beyond all floats, or a seed cannot be one.
     """
     for each in fields(record):
         if not each.init:

@@ -30,10 +30,7 @@ def number(value: float) -> str:
 def count(value: float, noun: str, form: str = "") -> str:
     """Format a number with its noun, in the plural unless 1.
 
-    Parameters
-    ----------
-    form : str
-        Format of the number; by default as people read it.
+    - `form`: Format of the number; by default as people read it.
 
     Examples
     --------
@@ -50,12 +47,8 @@ def percent(share: float, *, even: bool = False, space: str = "\xa0") -> str:
 
     It is never 0 or 100 for what is only near.
 
-    Parameters
-    ----------
-    even : bool
-        Keep a final 0, as in a column of a table.
-    space : str
-        What stands before the sign: a terminal may have no letter for the non-breaking one.
+    - `even`: Keep a final 0, as in a column of a table.
+    - `space`: What stands before the sign: a terminal may have no letter for the non-breaking one.
 
     Examples
     --------
@@ -105,10 +98,7 @@ def table(rows: Sequence[Sequence[str]], width: int = WIDTH, *, text: int = 0) -
 
     Where that is too wide, heads and then first cells go on in the next line; no word is broken.
 
-    Parameters
-    ----------
-    text : int
-        The column that is aligned to the left; the others, numbers, are to the right.
+    - `text`: The column that is aligned to the left; the others, numbers, are to the right.
 
     Examples
     --------

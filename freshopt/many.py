@@ -57,10 +57,8 @@ from freshopt.units import rate_of
 class SourceGroups(Sequence[Problem]):
     """Problems over consecutive groups of sources, declared when asked for.
 
-    Attributes
-    ----------
-    offsets : ndarray of int, shape (m+1,)
-    bandwidths : ndarray, shape (m,)
+    - `offsets` (m+1,)
+    - `bandwidths` (m,)
     """
 
     objective: Objective
@@ -212,14 +210,9 @@ def _solved(
 ) -> Solutions:
     """Return solutions: parts at once, all others one by one.
 
-    Parameters
-    ----------
-    parts : sequence of (ndarray of int, Batch)
-        Which problems are a batch.
-    sizes : ndarray of int, shape (m,)
-        Their numbers of sources.
-    begun : float
-        When the call began.
+    - `parts` sequence of (ndarray of int, Batch): Which problems are a batch.
+    - `sizes` (m,): Their numbers of sources.
+    - `begun`: When the call began.
     """
     m = len(problems)
     offsets = np.concatenate(([0], np.cumsum(sizes)))

@@ -42,10 +42,7 @@ def hyphenated(name: str) -> str:
 class Named:
     """An objective that has a name.
 
-    Attributes
-    ----------
-    owner : type
-        An objective, or a cost of age, which is the cost of `SynchronizationCost`.
+    - `owner`: An objective, or a cost of age, which is the cost of `SynchronizationCost`.
     """
 
     owner: type
@@ -160,12 +157,8 @@ class Parameters:
 
     Each is one number, one per source, or None if it is not given.
 
-    Attributes
-    ----------
-    scale, exponent, cap : float or ndarray of shape (n,), or None
-        Of the power cost min(scale·age^exponent, cap).
-    deadline : float or ndarray of shape (n,), or None
-        Age, in time units, from which a copy costs.
+    - `scale`, `exponent`, `cap` float or ndarray of (n,): Of the power cost min(scale·age^exponent, cap).
+    - `deadline` float or ndarray of (n,): Age, in time units, from which a copy costs.
     """
 
     scale: float | Array | None = None

@@ -61,14 +61,9 @@ class SampledSolver(Solver, Protocol):
 class SampledGap:
     """Certified relative gaps of independent runs.
 
-    Attributes
-    ----------
-    gaps : tuple of float
-        With all samples, a run per seed.
-    shorter : tuple of float
-        With a quarter of them.
-    enough : bool
-        Whether there are samples enough for a verdict against the solver.
+    - `gaps`: With all samples, a run per seed.
+    - `shorter`: With a quarter of them.
+    - `enough`: Whether there are samples enough for a verdict against the solver.
 
     Examples
     --------

@@ -187,10 +187,7 @@ def parse_duration(text: str, time_unit: str) -> float:
     ``12 h``, ``2 weeks``, ``30m``, ``daily`` and a bare number (in `time_unit`) are durations too; a month is
     a twelfth of a year of 365.25 days.
 
-    Raises
-    ------
-    SourceDataError
-        If the text is not a positive duration.
+    - raises SourceDataError if the text is not a positive duration.
 
     Examples
     --------
@@ -212,10 +209,7 @@ def parse_rate(text: str, time_unit: str) -> float:
     ``4/h``, ``4 per day``, ``1/30d``, ``daily``, ``every 2 weeks`` and a bare number (per `time_unit`) are
     rates too.
 
-    Raises
-    ------
-    SourceDataError
-        If the text is not a rate.
+    - raises SourceDataError if the text is not a rate.
 
     Examples
     --------

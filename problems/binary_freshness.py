@@ -184,15 +184,10 @@ def mean_freshness(
 ) -> float:
     """Return the share of time that copies are fresh, by importance.
 
-    Parameters
-    ----------
-    sources : Sources
-        Not all of importance 0.
-    rates : ndarray, shape (n,)
-    refresh : Refresh
-        How the rates are carried out.
-    changes : ChangeShape, optional
-        When sources change, other than as a Poisson process.
+    - `sources`: Not all of importance 0.
+    - `rates` (n,)
+    - `refresh`: How the rates are carried out.
+    - `changes`: When sources change, other than as a Poisson process.
 
     Examples
     --------

@@ -127,11 +127,8 @@ class BinaryLambdaCrawl:
 def share_above(importance: Array, change_rate: Array, lower: Array, bandwidth: float) -> tuple[Array, float]:
     """Return the optimal rates >= lower and their dual variable.
 
-    Parameters
-    ----------
-    importance, change_rate, lower : ndarray, shape (n,)
-    bandwidth : float
-        Bandwidth to use up, in refreshes; at least Σ lower but for rounding.
+    - `importance`, `change_rate`, `lower` (n,)
+    - `bandwidth`: Bandwidth to use up, in refreshes; at least Σ lower but for rounding.
 
     Notes
     -----

@@ -75,15 +75,10 @@ class ScaledProgram(NamedTuple):
 
     For a solver of one's own.
 
-    Attributes
-    ----------
-    program : cvxpy.Problem
-        Over the relative rates ρ/ρ̂ of the sources that the price leaves to it.
-    rate : cvxpy.Expression, shape (n,)
-        The rates of all sources.
-    unit : float
-        What one unit of the program's objective is in the problem's. Sources that are held at a bound, and
-        constants of the cost, are not in it.
+    - `program` cvxpy.Problem: Over the relative rates ρ/ρ̂ of the sources that the price leaves to it.
+    - `rate` cvxpy.Expression (n,): The rates of all sources.
+    - `unit`: What one unit of the program's objective is in the problem's. Sources that are held at a bound,
+      and constants of the cost, are not in it.
     """
 
     program: Expression

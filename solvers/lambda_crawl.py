@@ -119,10 +119,7 @@ def unsupported_objective(problem: Problem) -> str | None:
 def unsupported_constraint(problem: Problem, lower_bounds: bool = False) -> str | None:
     """Return the constraint beside the bandwidth that is unsupported, or None.
 
-    Parameters
-    ----------
-    lower_bounds : bool
-        Whether min_rate is accepted.
+    - `lower_bounds`: Whether min_rate is accepted.
     """
     sources = problem.sources
     if len(problem.hosts):
@@ -144,14 +141,9 @@ def split_bandwidth(problem: Problem, share: Sharing, tolerance: float) -> Answe
 
     It is split between silent and signalled sources.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of harmonic staleness, without bounds, limits and unequal costs.
-    share : callable
-        Gives the silent sources' rates at their part of the bandwidth.
-    tolerance : float
-        Relative accuracy of the split.
+    - `problem`: Of harmonic staleness, without bounds, limits and unequal costs.
+    - `share`: Gives the silent sources' rates at their part of the bandwidth.
+    - `tolerance`: Relative accuracy of the split.
     """
     sources = problem.sources
     unit = float(sources.refresh_cost[0])
@@ -277,14 +269,9 @@ def minimise(function: Callable[[float], float], low: float, high: float, width:
 def share_silent(w: Array, d: Array, bandwidth: float, tolerance: float) -> Share:
     """Share a bandwidth among silent sources by bisection on λ.
 
-    Parameters
-    ----------
-    w, d : ndarray, shape (n,)
-        Importance and change rate, > 0.
-    bandwidth : float
-        In refreshes, > 0.
-    tolerance : float
-        Relative accuracy of the price.
+    - `w`, `d` (n,): Importance and change rate, > 0.
+    - `bandwidth`: In refreshes, > 0.
+    - `tolerance`: Relative accuracy of the price.
 
     Notes
     -----
@@ -333,12 +320,8 @@ def share_signalled(w: Array, d: Array, bandwidth: float) -> Share:
 
     Rates are proportional to importance and at most the change rate.
 
-    Parameters
-    ----------
-    w, d : ndarray, shape (n,)
-        Importance and change rate, > 0.
-    bandwidth : float
-        In refreshes, > 0; what exceeds Σ d is left over.
+    - `w`, `d` (n,): Importance and change rate, > 0.
+    - `bandwidth`: In refreshes, > 0; what exceeds Σ d is left over.
 
     Notes
     -----

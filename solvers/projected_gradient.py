@@ -131,10 +131,7 @@ class ProjectedGradient:
 class Euclid:
     """Euclidean mirror map φ(r) = a·r²/2.
 
-    Parameters
-    ----------
-    weight : ndarray, shape () or (n,)
-        a > 0, the metric.
+    - `weight` () or (n,): a > 0, the metric.
     """
 
     weight: Array = field(default_factory=lambda: np.array(1.0))

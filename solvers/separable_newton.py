@@ -152,10 +152,7 @@ def declared_numerics(problem: Problem, pick: IntArray | None = None) -> Numeric
 
     They are derived from the declared expression, kernels ignored.
 
-    Parameters
-    ----------
-    pick : ndarray of int, optional
-        Sources to restrict it to.
+    - `pick`: Sources to restrict it to.
     """
     objective, sources = problem.objective, problem.sources
     if pick is not None:
@@ -262,12 +259,8 @@ def _at_no_price(problem: Problem, numerics: Numerics, answer: Answer) -> Answer
 class _Iterate(NamedTuple):
     """Where the steps ended.
 
-    Attributes
-    ----------
-    ended : bool
-        Whether it was before the limit of evaluations.
-    converged : bool
-        Whether the estimated loss is small, at a positive price.
+    - `ended`: Whether it was before the limit of evaluations.
+    - `converged`: Whether the estimated loss is small, at a positive price.
     """
 
     models: DemandModels
@@ -299,16 +292,10 @@ def _iterate(
 ) -> _Iterate:
     """Alternate between the models' dual and an evaluation at its rates.
 
-    Parameters
-    ----------
-    models : DemandModels
-        Newton's lines.
-    point : DualPoint
-        Where to start from.
-    tolerance : float
-        Estimated relative loss to end with.
-    steps : int
-        Evaluations to end after.
+    - `models`: Newton's lines.
+    - `point`: Where to start from.
+    - `tolerance`: Estimated relative loss to end with.
+    - `steps`: Evaluations to end after.
     """
     newton, width, progress, ended, converged = True, WIDTH, _Progress(), True, False
     amounts, free = free_limits(problem)

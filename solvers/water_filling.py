@@ -98,20 +98,12 @@ def fill(
 ) -> Answer:
     """Return the dual prices of a problem and their rates, uncertified.
 
-    Parameters
-    ----------
-    problem : Problem
-        Its bounds, costs and limits.
-    numerics : Numerics
-        Marginal values of the sources: the problem's own, or those that a baseline maximises.
-    start : float, optional
-        A price to start from.
-    width : float
-        Relative accuracy of the prices; the bandwidth is met to rounding in any case.
-    bandwidth_used : float, optional
-        The bandwidth used at `start`, if that is known.
-    counted : bool
-        Whether the work is in the account of `freshopt.compiled.backend`.
+    - `problem`: Its bounds, costs and limits.
+    - `numerics`: Marginal values of the sources: the problem's own, or those that a baseline maximises.
+    - `start`: A price to start from.
+    - `width`: Relative accuracy of the prices; the bandwidth is met to rounding in any case.
+    - `bandwidth_used`: The bandwidth used at `start`, if that is known.
+    - `counted`: Whether the work is in the account of `freshopt.compiled.backend`.
     """
     if numerics is None:
         return Answer(None, status=Status.REFUSED, note=problem.unknown_atom)

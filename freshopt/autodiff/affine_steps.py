@@ -81,12 +81,8 @@ class AffineTerm(NamedTuple):
 class Linear:
     """Compiled affine sum: one step of a tape.
 
-    Attributes
-    ----------
-    intercept, slope : int
-        The places of a and b among the constants, or NONE.
-    slope_zeros : bool
-        Whether b is 0 for some sources.
+    - `intercept`, `slope`: The places of a and b among the constants, or NONE.
+    - `slope_zeros`: Whether b is 0 for some sources.
     """
 
     terms: tuple[AffineTerm, ...]

@@ -144,15 +144,9 @@ def has_rule(expression: Expression) -> bool:
 def compile_expression(expression: Expression, rate: Expression) -> Tape:
     """Compile a separable CVXPY expression of the variable `rate`.
 
-    Parameters
-    ----------
-    expression : cvxpy expression, shape (n,)
-    rate : cvxpy.Variable, shape (n,)
-
-    Raises
-    ------
-    UnknownAtomError
-        Naming the atom that has no rule here.
+    - `expression` cvxpy expression (n,)
+    - `rate` cvxpy.Variable (n,)
+    - raises UnknownAtomError: naming the atom that has no rule here.
 
     Examples
     --------

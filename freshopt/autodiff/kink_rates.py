@@ -45,12 +45,8 @@ _ROUNDED = 16.0 * float(np.finfo(np.float64).eps)
 class Crossing(NamedTuple):
     """Where two branches are equal.
 
-    Attributes
-    ----------
-    rate : ndarray, shape (n,)
-        nan where they are not, between the bounds.
-    error : ndarray, shape (n,)
-        Relative, of the rate, from the rounding of both values.
+    - `rate` (n,): nan where they are not, between the bounds.
+    - `error` (n,): Relative, of the rate, from the rounding of both values.
     """
 
     rate: Array
@@ -60,17 +56,9 @@ class Crossing(NamedTuple):
 def kink_rates(tape: Tape, lower: Array, upper: Array, typical: Array) -> list[Crossing] | None:
     """Return where branches of maximum, minimum and abs are equal.
 
-    Parameters
-    ----------
-    lower, upper : ndarray, shape (n,)
-        Finite; rates above `lower` and up to `upper` count.
-    typical : ndarray, shape (n,)
-        Rates > 0 around which to look more closely.
-
-    Returns
-    -------
-    list of Crossing, or None
-        In no order, some of them no kinks of the result; None if an atom has too many branches.
+    - `lower`, `upper` (n,): Finite; rates above `lower` and up to `upper` count.
+    - `typical` (n,): Rates > 0 around which to look more closely.
+    - returns: In no order, some of them no kinks of the result; None if an atom has too many branches.
 
     Examples
     --------

@@ -29,14 +29,9 @@ _TWO: Array = np.full((), 2.0)
 class Edge:
     """Edge of an atom's domain, with value and derivatives there.
 
-    Attributes
-    ----------
-    at : float
-        The domain is x ≥ at (or > at, where the value there is infinite).
-    limits : (float, float, float)
-        f, f', f'' at the edge.
-    convex : bool
-        Whether f is +∞ beyond the edge; else −∞.
+    - `at`: The domain is x ≥ at (or > at, where the value there is infinite).
+    - `limits` (float, float, float): f, f', f'' at the edge.
+    - `convex`: Whether f is +∞ beyond the edge; else −∞.
     """
 
     at: float
@@ -57,14 +52,9 @@ class Edge:
 class Smooth:
     """Rule of a twice differentiable atom of one argument.
 
-    Attributes
-    ----------
-    derivatives : callable
-        ``f(x, order, *parameters)`` returns (f, f', f'') up to the order.
-    edge : Edge or None
-        Where its domain begins; None if it is everything.
-    exponent : float or None
-        Of a power.
+    - `derivatives`: ``f(x, order, *parameters)`` returns (f, f', f'') up to the order.
+    - `edge`: Where its domain begins; None if it is everything.
+    - `exponent`: Of a power.
     """
 
     derivatives: Derivatives

@@ -61,14 +61,10 @@ class Tape:
 
     The rate stands before the first step.
 
-    Attributes
-    ----------
-    steps : tuple of Step
-        Step k fills slot k + 1; slot 0 is the rate.
-    constants : tuple of ndarray
-        Each a scalar or of shape (n,).
-    finished : tuple of tuple of int
-        For each step, the slots that nothing uses afterwards; their memory is used again.
+    - `steps`: Step k fills slot k + 1; slot 0 is the rate.
+    - `constants`: Each a scalar or of shape (n,).
+    - `finished` tuple of tuple of int: For each step, the slots that nothing uses afterwards; their memory is
+      used again.
     """
 
     steps: tuple[Step, ...]
@@ -80,13 +76,9 @@ class Tape:
 
         Each is of their shape (perhaps a read-only view).
 
-        Parameters
-        ----------
-        rate : ndarray, shape (n,)
-        order : {0, 1, 2}
-            The highest derivative wanted; those beyond it are nan.
-        side : {+1, -1}
-            Whether slopes at kinks are those to the right or to the left.
+        - `rate` (n,)
+        - `order` {0, 1, 2}: The highest derivative wanted; those beyond it are nan.
+        - `side` {+1, -1}: Whether slopes at kinks are those to the right or to the left.
 
         Notes
         -----

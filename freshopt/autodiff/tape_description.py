@@ -31,13 +31,10 @@ def describe(node: object) -> Description | None:
 
     It is None, and code cannot be generated, where a rule is a user's, or the node is no tape.
 
-    Returns
-    -------
-    (steps, kinds) : tuple of tuple, tuple of str
-        A step is ``("affine", terms, intercept, slope, slope_zeros)``, as the fields of `Linear`, or
-        ``("atom", name, slots, constants, parameter, edge)``: the parameter is a power's exponent, the edge
-        ``(at, limits, convex)`` as in `Edge`, each None where there is none. A kind is "zero", "one",
-        "number" or "vector".
+    - returns `steps`, `kinds` tuple of tuple, tuple of str: A step is ``("affine", terms, intercept, slope,
+      slope_zeros)``, as the fields of `Linear`, or ``("atom", name, slots, constants, parameter, edge)``: the
+      parameter is a power's exponent, the edge ``(at, limits, convex)`` as in `Edge`, each None where there
+      is none. A kind is "zero", "one", "number" or "vector".
 
     Examples
     --------

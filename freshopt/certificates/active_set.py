@@ -42,20 +42,12 @@ CENTRAL = np.array([1.0, -8.0, 0.0, 8.0, -1.0]) / 12.0
 class ActiveSet:
     """Roles of variables and rows at an optimum.
 
-    Attributes
-    ----------
-    response : ndarray, shape (n,)
-        1/φ_k'' of sources that are free, 0 of all others.
-    linear : ndarray of int
-        Sources strictly inside their bounds with φ_k'' = 0: their rates are what the rows leave them.
-    rows : ndarray of int
-        Rows that bind.
-    slope : ndarray, shape (n,)
-        φ_k', the multiplier of the bound of a source that is held by one.
-    at_upper : ndarray of bool, shape (n,)
-        Sources held by their upper bound.
-    touching_sources, touching_rows : int
-        How many bounds and rows are met without being paid for.
+    - `response` (n,): 1/φ_k'' of sources that are free, 0 of all others.
+    - `linear`: Sources strictly inside their bounds with φ_k'' = 0: their rates are what the rows leave them.
+    - `rows`: Rows that bind.
+    - `slope` (n,): φ_k', the multiplier of the bound of a source that is held by one.
+    - `at_upper` (n,): Sources held by their upper bound.
+    - `touching_sources`, `touching_rows`: How many bounds and rows are met without being paid for.
     """
 
     response: Array
@@ -70,12 +62,10 @@ class ActiveSet:
     def of(cls, program: Program, rates: Array, multipliers: Array, bounds: tuple[Array, Array]) -> ActiveSet:
         """Return the active set of an optimal answer.
 
-        Parameters
-        ----------
-        rates : ndarray, shape (n,)
-        multipliers : ndarray, shape (m,)
-        bounds : tuple of two ndarrays, each of shape (n,)
-            As declared: the program's own include what rows imply.
+        - `rates` (n,)
+        - `multipliers` (m,)
+        - `bounds` tuple of two ndarrays, each of (n,): As declared: the program's own include what rows
+          imply.
         """
         lower, upper = bounds
         lagrangian = Lagrangian.at(program, multipliers)

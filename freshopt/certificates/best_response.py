@@ -87,16 +87,11 @@ def source_terms(
 ) -> Array:
     """Return the sources' shares of a gap, the smaller of both bounds.
 
-    Parameters
-    ----------
-    rates, slope, paid : ndarray, shape (n,)
-        ρ, f'(ρ) and ν.
-    size : ndarray, shape (n,)
-        ≥ 0, of the terms that cancel in φ'(ρ).
-    lower, upper, typical : ndarray, shape (n,)
-    most : ndarray, shape (n,), optional
-        Rates beyond which no limit lets a source go. They bound ρ̂ where a constant marginal is the price but
-        for rounding.
+    - `rates`, `slope`, `paid` (n,): ρ, f'(ρ) and ν.
+    - `size` (n,): ≥ 0, of the terms that cancel in φ'(ρ).
+    - `lower`, `upper`, `typical` (n,)
+    - `most` (n,): Rates beyond which no limit lets a source go. They bound ρ̂ where a constant marginal is
+      the price but for rounding.
     """
     excess = slope - paid
     step, short = nearby_steps(numerics, rates, paid, size, excess, lower, upper)
@@ -159,21 +154,12 @@ def nearby_steps(
     negligible. So a small multiple of NEGLIGIBLE·size·ρ is allotted to each source first, which says how far
     it may go. An exact answer thus costs one evaluation of the marginals.
 
-    Parameters
-    ----------
-    rates, paid : ndarray, shape (n,)
-        ρ and ν.
-    size : ndarray, shape (n,)
-        ≥ 0, of the terms that cancel in φ'(ρ).
-    excess : ndarray, shape (n,)
-        −φ'(ρ).
-    lower, upper : ndarray, shape (n,)
-
-    Returns
-    -------
-    step : ndarray, shape (n,)
-    short : ndarray of int
-        Sources whose best response is farther: their steps are not known.
+    - `rates`, `paid` (n,): ρ and ν.
+    - `size` (n,): ≥ 0, of the terms that cancel in φ'(ρ).
+    - `excess` (n,): −φ'(ρ).
+    - `lower`, `upper` (n,)
+    - returns `step` (n,)
+    - returns `short`: Sources whose best response is farther: their steps are not known.
     """
     step, settled = _near(numerics, rates, paid, size, excess, lower, upper, NEGLIGIBLE)
     short, allotted = np.flatnonzero(~settled), 8.0 * NEGLIGIBLE

@@ -287,15 +287,10 @@ def certify_rows(
 ) -> Certificate:
     """Bound the duality gap of rates under declared constraints.
 
-    Parameters
-    ----------
-    program : Program
-        The problem's general form.
-    rates : ndarray, shape (n,)
-    multipliers : ndarray, shape (m,), optional
-        Dual variables y ≥ 0 of its rows; None searches for those with a small bound.
-    path : sequence of ndarray
-        Strictly feasible rates of the program's variables, for repairs.
+    - `program`: The problem's general form.
+    - `rates` (n,)
+    - `multipliers` (m,): Dual variables y ≥ 0 of its rows; None searches for those with a small bound.
+    - `path`: Strictly feasible rates of the program's variables, for repairs.
     """
     if problem.couplings:
         return _coupled(problem, rates)

@@ -42,9 +42,7 @@ def best_prices(gap: Gap, price: float | None, host_prices: Array | None) -> tup
 
     Those that are given are kept; the hosts' come on top of the bandwidth's.
 
-    Parameters
-    ----------
-    host_prices : ndarray, shape (H,), or None
+    - `host_prices` (H,)
     """
     hosts, columns = gap.problem.hosts, proof_columns(gap.problem)
     if host_prices is not None or not len(hosts):

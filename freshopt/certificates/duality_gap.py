@@ -30,23 +30,14 @@ DEAR = 64
 class Gap:
     """Duality-gap bound for one feasible vector of rates.
 
-    Attributes
-    ----------
-    rates : ndarray, shape (n,)
-    cost : float
-        Σ of the sources' costs at the rates.
-    value : float
-        The objective at the rates, in the declared sense.
-    slack : float
-        Primal slack of the bandwidth, B − Σ cost·ρ, ≥ 0.
-    host_slack : ndarray, shape (H,)
-        Primal slacks of the hosts' limits, L_h − S_h, ≥ 0.
-    known_slope : ndarray, shape (n,), or None
-        The slopes; None where a compiled pass did not keep them.
-    known_cost : ndarray, shape (n,), or None
-        Each source's cost, likewise.
-    halved : callable or None
-        Returns what `halving_loss` does, from a compiled pass.
+    - `rates` (n,)
+    - `cost`: Σ of the sources' costs at the rates.
+    - `value`: The objective at the rates, in the declared sense.
+    - `slack`: Primal slack of the bandwidth, B − Σ cost·ρ, ≥ 0.
+    - `host_slack` (H,): Primal slacks of the hosts' limits, L_h − S_h, ≥ 0.
+    - `known_slope` (n,): The slopes; None where a compiled pass did not keep them.
+    - `known_cost` (n,): Each source's cost, likewise.
+    - `halved`: Returns what `halving_loss` does, from a compiled pass.
     """
 
     problem: Problem

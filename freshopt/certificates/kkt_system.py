@@ -35,21 +35,13 @@ _SINGULAR = 1e-13
 class KktSystem:
     """Derivatives of rates and multipliers at fixed roles of sources and rows.
 
-    Attributes
-    ----------
-    slopes : scipy.sparse matrix, shape (m, n)
-        g_jk' of the rows that bind, 0 of others.
-    linear : ndarray of int
-        The linear sources that are unknowns; none where there are more of them than rows.
-    level : ndarray, shape (m,), or None
-        Of a minimax program.
-    scale : ndarray, shape (unknowns,)
-        By which rows and columns of the matrix are divided; inf of those without entries.
-    inverse : ndarray, shape (unknowns, unknowns), or None
-    factors : object
-        A sparse factorisation where there is no inverse.
-    singular : int
-        Combinations of binding rows that no free source tells apart.
+    - `slopes` scipy.sparse matrix (m, n): g_jk' of the rows that bind, 0 of others.
+    - `linear`: The linear sources that are unknowns; none where there are more of them than rows.
+    - `level` (m,): Of a minimax program.
+    - `scale` (unknowns,): By which rows and columns of the matrix are divided; inf of those without entries.
+    - `inverse` (unknowns, unknowns)
+    - `factors`: A sparse factorisation where there is no inverse.
+    - `singular`: Combinations of binding rows that no free source tells apart.
     """
 
     roles: ActiveSet
@@ -84,14 +76,9 @@ class KktSystem:
     def forward(self, slope: Array, used: Array, moved: Array) -> tuple[Array, Array]:
         """Return dρ and dy, shapes (n,) and (m,).
 
-        Parameters
-        ----------
-        slope : ndarray, shape (n,)
-            r, how parameters change φ'.
-        used : ndarray, shape (m,)
-            q, how parameters change G − b.
-        moved : ndarray, shape (n,)
-            δ, how parameters move sources at bounds.
+        - `slope` (n,): r, how parameters change φ'.
+        - `used` (m,): q, how parameters change G − b.
+        - `moved` (n,): δ, how parameters move sources at bounds.
         """
         roles, rows = self.roles, self.roles.rows
         drift = _product(roles.response, slope)

@@ -37,12 +37,9 @@ _CENTRAL_PLACES, _FORWARD_PLACES = np.arange(-2.0, 3.0), np.arange(5.0)
 class Mean:
     """Rows of means, or sums, over groups of sources.
 
-    Attributes
-    ----------
-    source, row : ndarray of int, shape (entries,)
-        Sources in a group and the program's row of their group; a mean has each source once.
-    share : ndarray, shape (entries,)
-        1/W of the group, W = Σ w; of a sum of refresh costs 1, or −1 where it is a reserve.
+    - `source`, `row` (entries,): Sources in a group and the program's row of their group; a mean has each
+      source once.
+    - `share` (entries,): 1/W of the group, W = Σ w; of a sum of refresh costs 1, or −1 where it is a reserve.
     """
 
     objective: Objective
@@ -55,16 +52,11 @@ class Mean:
 class ParameterDerivatives:
     """Derivatives with respect to one parameter of every source.
 
-    Attributes
-    ----------
-    slope : ndarray, shape (n,)
-        ∂φ_k'/∂p_k.
-    value : ndarray, shape (n,)
-        ∂f_k/∂p_k, f a loss where the objective is maximised.
-    used : tuple of ndarray, each of shape (entries,)
-        ∂(G_j − b_j)/∂p_k of every mean.
-    pooled : tuple of ndarray, each of shape (entries,)
-        ∂φ_k'/∂W of every mean; 0 where a parameter is no importance.
+    - `slope` (n,): ∂φ_k'/∂p_k.
+    - `value` (n,): ∂f_k/∂p_k, f a loss where the objective is maximised.
+    - `used` tuple of ndarray, each of (entries,): ∂(G_j − b_j)/∂p_k of every mean.
+    - `pooled` tuple of ndarray, each of (entries,): ∂φ_k'/∂W of every mean; 0 where a parameter is no
+      importance.
     """
 
     slope: Array
@@ -143,11 +135,9 @@ def in_change_rate(
 ) -> ParameterDerivatives:
     """Return derivatives with respect to change rates.
 
-    Parameters
-    ----------
-    rates, multipliers : ndarray, shapes (n,) and (m,)
-    held : ndarray of bool, shape (n,)
-        Signalled sources that are refreshed at every signal: their costs end at a lower change rate.
+    - `rates`, `multipliers` ndarray, shapes (n,) and (m,)
+    - `held` (n,): Signalled sources that are refreshed at every signal: their costs end at a lower change
+      rate.
     """
     n = len(rates)
 

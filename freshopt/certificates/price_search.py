@@ -56,14 +56,9 @@ def stride_of(columns: ProofColumns) -> int:
 def sampled_price(gap: Gap, columns: ProofColumns, grid: Array, on_top: OnTop) -> float:
     """Return a price with a small bound, by few passes.
 
-    Parameters
-    ----------
-    columns : ProofColumns
-        Its sources.
-    grid : ndarray
-        Logarithms of likely prices, ascending.
-    on_top : callable
-        Returns the hosts' prices on top of a price, shape (H,).
+    - `columns`: Its sources.
+    - `grid`: Logarithms of likely prices, ascending.
+    - `on_top`: Returns the hosts' prices on top of a price, shape (H,).
     """
     every = bound_of(gap, columns, on_top)
     whole, few = _of_log(every), _of_log(bound_of(gap, columns, on_top, stride_of(columns)))

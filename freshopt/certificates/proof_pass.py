@@ -31,12 +31,8 @@ Prover: TypeAlias = Callable[[float], Proof]
 class ProvedGap:
     """Duality gap of feasible rates at given prices.
 
-    Attributes
-    ----------
-    gap : Gap
-        Cost, value and slacks of the rates.
-    short : float
-        The bound; inf where it has none.
+    - `gap`: Cost, value and slacks of the rates.
+    - `short`: The bound; inf where it has none.
     """
 
     gap: Gap
@@ -62,15 +58,10 @@ def proved_gap(
     None means that there is no compiled proof, or that the rates are not feasible: not numbers, outside their
     bounds, or beyond a limit by more than rounding.
 
-    Parameters
-    ----------
-    rates : ndarray, shape (n,)
-    price : float
-        ≥ 0, finite.
-    host_prices : ndarray, shape (H,)
-        ≥ 0, on top of `price`.
-    prove : callable, optional
-        Makes the same sums of the same rates elsewhere, where no host is limited.
+    - `rates` (n,)
+    - `price`: ≥ 0, finite.
+    - `host_prices` (H,): ≥ 0, on top of `price`.
+    - `prove`: Makes the same sums of the same rates elsewhere, where no host is limited.
     """
     numerics, hosts = problem.numerics, problem.hosts
     if numerics is None or len(host_prices) != len(hosts):

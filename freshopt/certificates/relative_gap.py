@@ -43,12 +43,8 @@ MENTIONED = 1e-9
 class PricedLimits:
     """Limits with their prices: the bandwidth first, then the hosts.
 
-    Attributes
-    ----------
-    names : tuple
-        Of the hosts.
-    amounts, prices, free : ndarray, shape (1+H,)
-        B and L_h; λ and μ_h; what min_rate leaves of B and L_h.
+    - `names`: Of the hosts.
+    - `amounts`, `prices`, `free` (1+H,): B and L_h; λ and μ_h; what min_rate leaves of B and L_h.
     """
 
     names: tuple[object, ...]
@@ -73,16 +69,10 @@ class PricedLimits:
 class RelativeGap:
     """Duality gap relative to what is at stake.
 
-    Attributes
-    ----------
-    relative : float
-        Gap over scale; where rounding is no small part of the scale, at least that part.
-    beyond_rounding : float
-        The same without what rounding explains.
-    reason : str
-        Which limits leave only rounding to prove with, or empty.
-    vanishing : bool
-        Whether cost and gap are nothing beside the cost without refreshes; the gaps are then 0.
+    - `relative`: Gap over scale; where rounding is no small part of the scale, at least that part.
+    - `beyond_rounding`: The same without what rounding explains.
+    - `reason`: Which limits leave only rounding to prove with, or empty.
+    - `vanishing`: Whether cost and gap are nothing beside the cost without refreshes; the gaps are then 0.
     """
 
     relative: float
@@ -130,14 +120,9 @@ def priced_limits(gap: Gap, price: float, host_prices: Array) -> PricedLimits:
 def scale_of(cost: float, short: float, at_stake: float, halving: Callable[[], float]) -> float:
     """Return what a gap is relative to.
 
-    Parameters
-    ----------
-    short : float
-        The gap.
-    at_stake : float
-        P, the price of what min_rate leaves free.
-    halving : callable
-        Returns H, what halving all rates loses; called only where it matters.
+    - `short`: The gap.
+    - `at_stake`: P, the price of what min_rate leaves free.
+    - `halving`: Returns H, what halving all rates loses; called only where it matters.
     """
     if short <= FEW_ULP * (abs(cost) + at_stake):
         return abs(cost) + at_stake
@@ -155,14 +140,9 @@ def relative_gap(
 ) -> RelativeGap:
     """Return a finite gap relative to what is at stake.
 
-    Parameters
-    ----------
-    host_prices : ndarray, shape (H,)
-        On top of `price`.
-    short : float
-        The gap at these prices.
-    known : PricedLimits, optional
-        The limits at these prices, if they are at hand.
+    - `host_prices` (H,): On top of `price`.
+    - `short`: The gap at these prices.
+    - `known`: The limits at these prices, if they are at hand.
     """
     limits = priced_limits(gap, price, host_prices) if known is None else known
     scale = scale_of(gap.cost, short, limits.at_stake, gap.halving_loss)
@@ -181,10 +161,8 @@ def resolved(
 
     Rounding of a host's limit explains a gap of its own sources alone. A gap beyond the cost is no rounding.
 
-    Parameters
-    ----------
-    host_gaps : callable
-        Returns the limited hosts' parts of the gap, shape (H,); called only where rounding matters.
+    - `host_gaps`: Returns the limited hosts' parts of the gap, shape (H,); called only where rounding
+      matters.
     """
     rounding = limits.rounding
     mentioned = rounding > MENTIONED * scale

@@ -60,12 +60,8 @@ _AT = 1e-6
 def row_multipliers(gap: RowGap, start: Array | None = None) -> Array:
     """Return multipliers y ≥ 0 with a small duality gap, shape (m,).
 
-    Parameters
-    ----------
-    gap : RowGap
-        Of feasible rates.
-    start : ndarray, shape (m,), optional
-        Multipliers to begin with.
+    - `gap`: Of feasible rates.
+    - `start` (m,): Multipliers to begin with.
     """
     with np.errstate(all="ignore"):
         return _Fit(gap).best(start)
@@ -184,15 +180,10 @@ def _nonnegative(rows: Any, right: Array, extra: Array | None) -> Array:  # noqa
 class RowProof(NamedTuple):
     """What a certificate says of rates under declared constraints.
 
-    Attributes
-    ----------
-    rates : ndarray, shape (n,)
-        Of sources, repaired.
-    value : float
-        In the declared sense.
-    gap : float
-        inf where nothing is proved.
-    multipliers : ndarray, shape (m,)
+    - `rates` (n,): Of sources, repaired.
+    - `value`: In the declared sense.
+    - `gap`: inf where nothing is proved.
+    - `multipliers` (m,)
     """
 
     rates: Array
@@ -213,15 +204,10 @@ def prove_rows(
 ) -> RowProof:
     """Repair rates of sources and bound their duality gap.
 
-    Parameters
-    ----------
-    program : Program
-        The problem's.
-    given : ndarray, shape (n,)
-    multipliers : ndarray, shape (m,), optional
-        Dual variables y ≥ 0; None searches for those with a small bound.
-    path : sequence of ndarray
-        Strictly feasible rates of the program's variables, for repairs.
+    - `program`: The problem's.
+    - `given` (n,)
+    - `multipliers` (m,): Dual variables y ≥ 0; None searches for those with a small bound.
+    - `path`: Strictly feasible rates of the program's variables, for repairs.
     """
     own = variables_of(problem, given)
     untied = _relative_distance(given, rates_of(problem, own))
@@ -307,10 +293,7 @@ def multipliers_by_label(program: Program, prices: Mapping[str, float]) -> Array
 
     Rows left out have none.
 
-    Raises
-    ------
-    SourceDataError
-        If a label is unknown or a price is no number ≥ 0.
+    - raises SourceDataError if a label is unknown or a price is no number ≥ 0.
     """
     place = {label: j for j, label in enumerate(program.rows.labels)}
     unknown = [repr(label) for label in prices if label not in place]

@@ -34,17 +34,11 @@ from freshopt.separable.tangents import Contradiction, contradiction
 class RowGap:
     """Duality-gap bound for one feasible vector of rates.
 
-    Attributes
-    ----------
-    rates : ndarray, shape (n,)
-    cost : float
-        F(ρ), or the least t of a minimax program at these rates.
-    used : ndarray, shape (m,)
-        G_j(ρ).
-    limits : ndarray, shape (m,)
-        b_j, at the least t of a minimax program.
-    added : ndarray, shape (m,)
-        Σ_k |g_jk(ρ_k)|, what G_j is rounded relative to.
+    - `rates` (n,)
+    - `cost`: F(ρ), or the least t of a minimax program at these rates.
+    - `used` (m,): G_j(ρ).
+    - `limits` (m,): b_j, at the least t of a minimax program.
+    - `added` (m,): Σ_k |g_jk(ρ_k)|, what G_j is rounded relative to.
     """
 
     program: Program

@@ -52,13 +52,10 @@ class Repaired(NamedTuple):
 def repair_rows(program: Program, rates: Array, interior: Sequence[Array] = ()) -> Repaired | None:
     """Return feasible rates near given ones; None where no way is found.
 
-    Parameters
-    ----------
-    program : Program
-        Rows that a minimax level relaxes always hold.
-    rates : ndarray, shape (n,)
-    interior : sequence of ndarray, shape (n,)
-        Rates strictly inside all rows, for rows of both kinds; searched for if there are none.
+    - `program`: Rows that a minimax level relaxes always hold.
+    - `rates` (n,)
+    - `interior` sequence of ndarray (n,): Rates strictly inside all rows, for rows of both kinds; searched
+      for if there are none.
 
     Notes
     -----

@@ -54,15 +54,10 @@ def relative_row_gap(
 ) -> RelativeGap:
     """Return a gap relative to what is at stake.
 
-    Parameters
-    ----------
-    multipliers : ndarray, shape (m,)
-        y ≥ 0.
-    short : float, optional
-        The gap at these multipliers, where it is known.
-    inside : callable, optional
-        Returns central rates where there are rows of both kinds, else None; not rates near the optimum,
-        beside which nothing is at stake. Called only where prices may hide a loss.
+    - `multipliers` (m,): y ≥ 0.
+    - `short`: The gap at these multipliers, where it is known.
+    - `inside`: Returns central rates where there are rows of both kinds, else None; not rates near the
+      optimum, beside which nothing is at stake. Called only where prices may hide a loss.
     """
     with np.errstate(all="ignore"):
         short = gap.at(multipliers) if short is None else short
@@ -86,17 +81,11 @@ def relative_to_stakes(
 
     What is at stake counts if it is less.
 
-    Parameters
-    ----------
-    labels : sequence of str
-        Of the rows.
-    cost : float
-        F.
-    limits, y : ndarray, shape (m,)
-    short : float
-        The gap.
-    staked : callable
-        Returns what is at stake; called only where it matters.
+    - `labels`: Of the rows.
+    - `cost`: F.
+    - `limits`, `y` (m,)
+    - `short`: The gap.
+    - `staked`: Returns what is at stake; called only where it matters.
     """
     with np.errstate(all="ignore"):
         if not (math.isfinite(short) and math.isfinite(cost)):

@@ -20,10 +20,7 @@ _MANY = 2000
 class RowSlopes:
     """Matrix J of m rows by n sources.
 
-    Parameters
-    ----------
-    entries : ndarray, shape (entries,)
-        Slope of each entry of the rows; entries of one row and source add up.
+    - `entries` (entries,): Slope of each entry of the rows; entries of one row and source add up.
     """
 
     def __init__(self, rows: Rows, entries: Array) -> None:

@@ -30,10 +30,7 @@ class RowPrices(Mapping[str, float]):
 
     The marginal value of a looser limit of each row: a mapping that costs no more than an array.
 
-    Attributes
-    ----------
-    values_ : ndarray, shape (m,)
-        In the order of `labels`.
+    - `values_` (m,): In the order of `labels`.
 
     Examples
     --------
@@ -74,12 +71,8 @@ class HostLabels(Sequence[str]):
 
     Written at once, those of 10⁵ hosts would take as long as the proof of 10⁶ sources.
 
-    Attributes
-    ----------
-    bandwidth, host : str
-        What the bandwidth's row and the family of the hosts' rows are called.
-    names : tuple
-        Of the limited hosts.
+    - `bandwidth`, `host`: What the bandwidth's row and the family of the hosts' rows are called.
+    - `names`: Of the limited hosts.
 
     Examples
     --------
@@ -115,14 +108,9 @@ class HostLabels(Sequence[str]):
 class RowStatus:
     """One declared row at given rates and prices, as it was declared.
 
-    Attributes
-    ----------
-    slack : float
-        ≥ 0, what is left; below 0 would be a violation within rounding, which counts as none.
-    price : float
-        Dual variable ≥ 0: by how much the optimal cost falls per unit that the limit is loosened.
-    gap_share : float
-        Part of the duality gap that is due to the row's slack, 0 to 1.
+    - `slack`: ≥ 0, what is left; below 0 would be a violation within rounding, which counts as none.
+    - `price`: Dual variable ≥ 0: by how much the optimal cost falls per unit that the limit is loosened.
+    - `gap_share`: Part of the duality gap that is due to the row's slack, 0 to 1.
     """
 
     label: str
@@ -137,10 +125,7 @@ class RowStatus:
 class RowTable:
     """Declared rows of a certificate, by label or position.
 
-    Attributes
-    ----------
-    used, limit, slack, price, gap_share : ndarray, shape (m,)
-        See `RowStatus`.
+    - `used`, `limit`, `slack`, `price`, `gap_share` (m,): See `RowStatus`.
 
     Examples
     --------

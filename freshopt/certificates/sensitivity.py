@@ -108,13 +108,9 @@ def in_refresh_cost(
 class Change:
     """Change of an optimum, to first order.
 
-    Attributes
-    ----------
-    rates : ndarray, shape (n,)
-    prices : dict
-        Of every row, by its label.
-    value : float
-        Of F*, in the declared sense.
+    - `rates` (n,)
+    - `prices`: Of every row, by its label.
+    - `value`: Of F*, in the declared sense.
     """
 
     rates: Array
@@ -126,11 +122,8 @@ class Change:
 class Gradient:
     """Gradient of a scalar function of an optimum.
 
-    Attributes
-    ----------
-    importance, change_rate, refresh_cost : ndarray, shape (n,)
-    limits : dict
-        Of every row, by its label: with respect to its limit as declared.
+    - `importance`, `change_rate`, `refresh_cost` (n,)
+    - `limits`: Of every row, by its label: with respect to its limit as declared.
     """
 
     importance: Array
@@ -145,17 +138,11 @@ class Sensitivity:
 
     `Solution.sensitivity` returns it.
 
-    Attributes
-    ----------
-    labels : tuple of str
-        Of the rows.
-    free : ndarray of bool, shape (n,)
-        Sources whose rates move; the others stay at a bound or a kink.
-    binding : tuple of str
-        Labels of the rows that bind.
-    degenerate : int
-        Sources that just touch a bound, rows that bind without a price or repeat others: where there are any,
-        derivatives are one-sided, for changes that leave these where they are.
+    - `labels`: Of the rows.
+    - `free` (n,): Sources whose rates move; the others stay at a bound or a kink.
+    - `binding`: Labels of the rows that bind.
+    - `degenerate`: Sources that just touch a bound, rows that bind without a price or repeat others: where
+      there are any, derivatives are one-sided, for changes that leave these where they are.
 
     Examples
     --------
@@ -187,19 +174,10 @@ class Sensitivity:
     def at(cls, problem: Problem, rates: npt.ArrayLike, prices: Mapping[str, float]) -> Sensitivity:
         """Return the derivatives at optimal rates and prices.
 
-        Parameters
-        ----------
-        rates : array_like, shape (n,)
-            Optimal: nothing is checked here, a certificate does that.
-        prices : mapping of label to float
-            Dual variables ≥ 0 of the rows; those left out are 0.
-
-        Raises
-        ------
-        ObjectiveError
-            If the problem has no derivatives in this form, as with an unknown atom.
-        SourceDataError
-            If a price is of no row.
+        - `rates` (n,): Optimal: nothing is checked here, a certificate does that.
+        - `prices`: Dual variables ≥ 0 of the rows; those left out are 0.
+        - raises ObjectiveError if the problem has no derivatives in this form, as with an unknown atom.
+        - raises SourceDataError if a price is of no row.
         """
         program = _program(problem)
         labels, bundles = program.rows.labels, problem.bundles
@@ -255,13 +233,9 @@ class Sensitivity:
     ) -> Change:
         """Return how the optimum changes with its parameters (Jacobian-vector product).
 
-        Parameters
-        ----------
-        importance, change_rate, refresh_cost : array_like, scalar or shape (n,)
-            Changes of the sources' parameters. Costs that a `Budget` was given as an array of its own are not
-            the sources'.
-        limits : mapping of label to float, optional
-            Changes of the rows' limits, as they are declared.
+        - `importance`, `change_rate`, `refresh_cost` scalar or (n,): Changes of the sources' parameters.
+          Costs that a `Budget` was given as an array of its own are not the sources'.
+        - `limits`: Changes of the rows' limits, as they are declared.
         """
         n, rows = len(self.free), len(self.labels)
         weight = as_vector(importance, n, "importance")
@@ -286,14 +260,9 @@ class Sensitivity:
     ) -> Gradient:
         """Return the gradient of a function of the optimum (vector-Jacobian product).
 
-        Parameters
-        ----------
-        rates : array_like, scalar or shape (n,)
-            The function's derivatives with respect to the rates.
-        prices : mapping of label to float, optional
-            Those with respect to the prices.
-        value : float
-            That with respect to the value, in the declared sense.
+        - `rates` scalar or (n,): The function's derivatives with respect to the rates.
+        - `prices`: Those with respect to the prices.
+        - `value`: That with respect to the value, in the declared sense.
         """
         weights = as_vector(rates, len(self.free), "rates")
         multipliers = _by_label(prices or {}, self.labels, "prices")

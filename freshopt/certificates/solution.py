@@ -83,25 +83,15 @@ class Answer:
     Solvers hand it to `freshopt.certificates.solver_protocol.certified_solution`: rates and prices, not yet
     certified.
 
-    Parameters
-    ----------
-    rates : ndarray, shape (n,), or None
-        None if the solver ended without any.
-    price : float or None
-        Dual variable (shadow price) of the bandwidth; None has the certificate search for one.
-    host_prices : mapping or None
-        Dual variables of the limited hosts, on top of `price`.
-    status : Status or None
-        Set only where the solver knows better than a certificate: FAILED, REFUSED, INFEASIBLE,
-        ITERATION_LIMIT.
-    note : str
-        A sentence on how the answer came about.
-    multipliers : ndarray, shape (m,), or None
-        Dual variables of the rows of declared constraints (``problem.program.rows``).
-    path : tuple of ndarray, each of shape (n,)
-        Strictly feasible rates met on the way, for repairs.
-    conflict : object
-        The rows that cannot hold together, where these are known.
+    - `rates` (n,): None if the solver ended without any.
+    - `price`: Dual variable (shadow price) of the bandwidth; None has the certificate search for one.
+    - `host_prices`: Dual variables of the limited hosts, on top of `price`.
+    - `status`: Set only where the solver knows better than a certificate: FAILED, REFUSED, INFEASIBLE,
+      ITERATION_LIMIT.
+    - `note`: A sentence on how the answer came about.
+    - `multipliers` (m,): Dual variables of the rows of declared constraints (``problem.program.rows``).
+    - `path` tuple of ndarray, each of (n,): Strictly feasible rates met on the way, for repairs.
+    - `conflict`: The rows that cannot hold together, where these are known.
     """
 
     rates: Array | None

@@ -35,11 +35,9 @@ _NO_HOSTS = read_only(np.zeros(0))
 class BatchSums:
     """Sums of m problems at their rates and prices.
 
-    Attributes
-    ----------
-    prices : ndarray, shape (m,)
-    sums : ndarray, shape (m, 5)
-        Cost, gain, bandwidth used, gap of the sources before inflation, rates outside their bounds.
+    - `prices` (m,)
+    - `sums` (m, 5): Cost, gain, bandwidth used, gap of the sources before inflation, rates outside their
+      bounds.
     """
 
     prices: Array
@@ -54,11 +52,8 @@ class BatchSums:
 class BatchVerdicts(NamedTuple):
     """Values and duality gaps of m problems.
 
-    Attributes
-    ----------
-    values, gaps, relative_gaps : ndarray, shape (m,)
-    proved : ndarray of bool, shape (m,)
-        Whether the gap is within the tolerance; where not, these numbers do not decide.
+    - `values`, `gaps`, `relative_gaps` (m,)
+    - `proved` (m,): Whether the gap is within the tolerance; where not, these numbers do not decide.
     """
 
     values: Array
@@ -70,14 +65,9 @@ class BatchVerdicts(NamedTuple):
 def verdicts(found: BatchSums, bandwidth: Array, free: Array, gains: bool, tolerance: float) -> BatchVerdicts:
     """Return the values and gaps of problems, as their certificates have them.
 
-    Parameters
-    ----------
-    bandwidth, free : ndarray, shape (m,)
-        The limits, and what min_rate leaves of them.
-    gains : bool
-        Whether values are gains.
-    tolerance : float
-        Largest relative gap of a problem that counts as proved.
+    - `bandwidth`, `free` (m,): The limits, and what min_rate leaves of them.
+    - `gains`: Whether values are gains.
+    - `tolerance`: Largest relative gap of a problem that counts as proved.
     """
     cost, gain, used, gap, outside = found.sums.T
     with np.errstate(all="ignore"):
@@ -108,17 +98,11 @@ def proved_solution(
 ) -> Solution | None:
     """Return the solution of a problem whose sums prove it, or None.
 
-    Parameters
-    ----------
-    problem : Problem
-        With a batch route.
-    rates : ndarray, shape (n,)
-    proof : Proof
-        The sums at rates and price.
-    certify : bool
-        False leaves the certificate out.
-    told : RelativeGap, optional
-        Its relative gap, if known, and if tangents of the same formulas were compared with costs.
+    - `problem`: With a batch route.
+    - `rates` (n,)
+    - `proof`: The sums at rates and price.
+    - `certify`: False leaves the certificate out.
+    - `told`: Its relative gap, if known, and if tangents of the same formulas were compared with costs.
     """
     with np.errstate(all="ignore"):
         proved = gap_of_proof(problem, rates, price, _NO_HOSTS, proof)

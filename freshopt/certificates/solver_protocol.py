@@ -55,20 +55,12 @@ from freshopt.separable.conditional_hull import ConditionalHull
 class SolveOptions:
     """Tolerance, certificate and warm start of one solve.
 
-    Parameters
-    ----------
-    tolerance : float
-        Relative duality gap above which the status is inaccurate.
-    certify : bool
-        False leaves the certificate out and computes the value alone.
-    warm_start : float or None
-        A dual variable (price) of the bandwidth to start from.
-    bandwidth_used : float or None
-        The bandwidth that the same sources use at that price, if that is known.
-    multipliers : ndarray, shape (m,), or None
-        Dual variables of the rows of declared constraints to start from.
-    absolute_tolerance : float
-        Duality gap, in the objective's units, that is as good as `tolerance`; 0 for none.
+    - `tolerance`: Relative duality gap above which the status is inaccurate.
+    - `certify`: False leaves the certificate out and computes the value alone.
+    - `warm_start`: A dual variable (price) of the bandwidth to start from.
+    - `bandwidth_used`: The bandwidth that the same sources use at that price, if that is known.
+    - `multipliers` (m,): Dual variables of the rows of declared constraints to start from.
+    - `absolute_tolerance`: Duality gap, in the objective's units, that is as good as `tolerance`; 0 for none.
     """
 
     tolerance: float = 1e-6
@@ -169,13 +161,9 @@ def certified_solution(
 
     What overflows on the way warns of nothing: it ends in the certificate, or in a status.
 
-    Parameters
-    ----------
-    method : callable
-        Returns an `Answer`; may raise InfeasibleProblemError.
-    prove : callable, optional
-        Makes the sums of the method's rates at a price where these are, on a device. Without it, or where
-        they prove too little, the certificate is made here.
+    - `method`: Returns an `Answer`; may raise InfeasibleProblemError.
+    - `prove`: Makes the sums of the method's rates at a price where these are, on a device. Without it, or
+      where they prove too little, the certificate is made here.
     """
     begun = time.perf_counter()
     reason = refusal(solver, problem)

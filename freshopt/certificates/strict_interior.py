@@ -44,18 +44,11 @@ _RIDGE = 1e-14
 class InteriorPoint:
     """Iterate of the search.
 
-    Attributes
-    ----------
-    rates : ndarray, shape (n,)
-        Strictly inside bounds that leave room.
-    used : ndarray, shape (m,)
-        G_j at the rates.
-    t : float
-        Level near which all rows hold.
-    multipliers : ndarray, shape (m,)
-        > 0, with Σ level·y = 1 but for the residual.
-    gap : float
-        Sum of the complementarity products: about how far t is from its optimum.
+    - `rates` (n,): Strictly inside bounds that leave room.
+    - `used` (m,): G_j at the rates.
+    - `t`: Level near which all rows hold.
+    - `multipliers` (m,): > 0, with Σ level·y = 1 but for the residual.
+    - `gap`: Sum of the complementarity products: about how far t is from its optimum.
     """
 
     rates: Array
@@ -92,14 +85,9 @@ def inside_bounds(program: Program, near: Array) -> Array:
 def interior_path(program: Program, level: Array, start: Array | None = None) -> Iterator[InteriorPoint]:
     """Yield iterates of the search; the caller decides when one will do.
 
-    Parameters
-    ----------
-    program : Program
-        Its objective plays no part.
-    level : ndarray, shape (m,)
-        ≥ 0, of one row at least positive.
-    start : ndarray, shape (n,), optional
-        Rates strictly inside the bounds; else near the typical ones.
+    - `program`: Its objective plays no part.
+    - `level` (m,): ≥ 0, of one row at least positive.
+    - `start` (n,): Rates strictly inside the bounds; else near the typical ones.
     """
     search = _Search(program, level, inside_bounds(program, program.typical) if start is None else start)
     with np.errstate(all="ignore"):

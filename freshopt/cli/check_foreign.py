@@ -84,16 +84,10 @@ def check_solver(
 ) -> bool:
     """Validate a solver, print the report, return whether it passed.
 
-    Parameters
-    ----------
-    path : str
-        ``module:function``; a class or a solver instance serves too.
-    work : list
-        Objectives, whose families are run, or named problems.
-    sizes : tuple of int
-        Numbers of sources of the families.
-    time_limit : float
-        Seconds that the solver may take on one problem.
+    - `path`: ``module:function``; a class or a solver instance serves too.
+    - `work`: Objectives, whose families are run, or named problems.
+    - `sizes`: Numbers of sources of the families.
+    - `time_limit`: Seconds that the solver may take on one problem.
     """
     solver = load(path)
     objectives = [each for each in work if isinstance(each, Objective)]

@@ -65,10 +65,7 @@ class Skipped(NamedTuple):
 class Digest:
     """All that a run found.
 
-    Attributes
-    ----------
-    named : tuple of str
-        The solvers that the user asked for by name; each of them must prove what it applies to.
+    - `named`: The solvers that the user asked for by name; each of them must prove what it applies to.
     """
 
     named: tuple[str, ...]

@@ -143,17 +143,9 @@ def column_constraints(
 ) -> list[Nested]:
     """Return the constraints that options declare over Parquet files.
 
-    Parameters
-    ----------
-    where : str
-        What names the files, for messages.
-    host : bool
-        Whether hosts come from elsewhere.
-
-    Raises
-    ------
-    SourceDataError
-        If an option is none of nested limits, or a column is missing or holds no groups.
+    - `where`: What names the files, for messages.
+    - `host`: Whether hosts come from elsewhere.
+    - raises SourceDataError if an option is none of nested limits, or a column is missing or holds no groups.
     """
     others = [name for name in options.given() if name not in _KNOWN]
     if others:

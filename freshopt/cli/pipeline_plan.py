@@ -46,17 +46,11 @@ SIMULATED = 20_000
 class PipelinePlan:
     """Rates of a pipeline's sources, and the freshness of its nodes.
 
-    Attributes
-    ----------
-    solution : Solution
-        Certified rates, before they are rounded to a ladder.
-    rates : ndarray, shape (m,)
-        Of the pipeline's sources; on a ladder if aligned.
-    fresh : ndarray, shape (n,)
-    exact : ndarray of bool, shape (n,)
-        Whether `fresh` is exact, or else a lower bound.
-    simulated : float or None
-        Mean freshness by importance, where `fresh` is a lower bound.
+    - `solution`: Certified rates, before they are rounded to a ladder.
+    - `rates` (m,): Of the pipeline's sources; on a ladder if aligned.
+    - `fresh` (n,)
+    - `exact` (n,): Whether `fresh` is exact, or else a lower bound.
+    - `simulated`: Mean freshness by importance, where `fresh` is a lower bound.
     """
 
     line: Pipeline

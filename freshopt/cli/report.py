@@ -50,14 +50,9 @@ def command_line(
 ) -> str:
     """Return the command line that reproduces the result.
 
-    Parameters
-    ----------
-    out : Path, optional
-        Where the result goes, in place of an earlier one. By default a word stands for it.
-    more : sequence of str
-        Words to add.
-    without : sequence of str
-        Names of parameters to leave out.
+    - `out`: Where the result goes, in place of an earlier one. By default a word stands for it.
+    - `more`: Words to add.
+    - `without`: Names of parameters to leave out.
     """
     words: list[str] = []
     for parameter in context.command.params:

@@ -29,10 +29,7 @@ MOST, BITS = 1e-6, 8.0
 def meet_bandwidth(columns: DeviceColumns, rates: DeviceArray, missing: float) -> None:
     """Add a missing bandwidth to a few rates, or take it away.
 
-    Parameters
-    ----------
-    rates : device array, shape (n,)
-        Changed in place.
+    - `rates` device array (n,): Changed in place.
     """
     if missing == 0.0 or not math.isfinite(missing):
         return

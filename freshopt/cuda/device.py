@@ -53,12 +53,8 @@ def require_device() -> None:
 def adopted(value: Any, what: str) -> DeviceArray:  # noqa: ANN401 - any library's array
     """Return an array on the device as numba's, without a copy.
 
-    Parameters
-    ----------
-    value : object
-        With ``__cuda_array_interface__``, or with ``__dlpack__`` on a CUDA device.
-    what : str
-        The name used in messages.
+    - `value`: With ``__cuda_array_interface__``, or with ``__dlpack__`` on a CUDA device.
+    - `what`: The name used in messages.
     """
     from numba import cuda
 

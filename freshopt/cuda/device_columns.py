@@ -36,12 +36,10 @@ Entry = Any
 class DeviceColumns:
     """Columns of demand and proof on the device, and their kernels.
 
-    Attributes
-    ----------
-    demand_columns, proof_columns : dict of str to device array or float
-        By the names of `freshopt.cuda.kernel_text.column_names`.
-    scratch : dict of int to tuple of device array
-        Memory of the blocks' sums and of their sum, by how many there are.
+    - `demand_columns`, `proof_columns` dict of str to device array or float: By the names of
+      `freshopt.cuda.kernel_text.column_names`.
+    - `scratch` dict of int to tuple of device array: Memory of the blocks' sums and of their sum, by how many
+      there are.
     """
 
     n: int

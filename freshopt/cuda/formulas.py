@@ -30,14 +30,10 @@ HOMES = ("freshopt.compiled.", "freshopt.numerics.")
 class Edition:
     """Functions rewritten for a device, callees first.
 
-    Attributes
-    ----------
-    sources : dict of str to str
-        Source text of each function, by its name on the device.
-    tables : dict of str to ndarray
-        By their names as arguments.
-    needed : dict of str to list of str
-        The tables that each function takes after its own arguments, sorted.
+    - `sources`: Source text of each function, by its name on the device.
+    - `tables`: By their names as arguments.
+    - `needed` dict of str to list of str: The tables that each function takes after its own arguments,
+      sorted.
     """
 
     sources: dict[str, str] = field(default_factory=dict)
@@ -64,14 +60,9 @@ class Edition:
     ) -> None:
         """Add the source of a function.
 
-        Parameters
-        ----------
-        name : str
-            On the device.
-        names : dict
-            What its global names stand for.
-        bound : dict of str to str, optional
-            Arguments that are functions, and the functions of this edition that take their place.
+        - `name`: On the device.
+        - `names`: What its global names stand for.
+        - `bound`: Arguments that are functions, and the functions of this edition that take their place.
         """
         tree = ast.parse(source).body[0]
         if not isinstance(tree, ast.FunctionDef):

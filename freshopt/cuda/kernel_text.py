@@ -41,18 +41,11 @@ DEMAND, MIX, PROVE, FIND = 2, 3, 5, 1
 class Kinds:
     """Formulas of a problem, and which of its columns are arrays.
 
-    Attributes
-    ----------
-    demand, announced : callable or None
-        Demand functions of silent and of signalled sources.
-    silent, other : ProofCell or None
-        The cells of their proofs.
-    demand_arrays, proof_arrays : tuple of str
-        Names of the columns that are arrays.
-    demand_parameters, proof_parameters : int
-        How many parameters the formulas take.
-    narrow : bool
-        Whether rates are kept in float32.
+    - `demand`, `announced`: Demand functions of silent and of signalled sources.
+    - `silent`, `other`: The cells of their proofs.
+    - `demand_arrays`, `proof_arrays`: Names of the columns that are arrays.
+    - `demand_parameters`, `proof_parameters`: How many parameters the formulas take.
+    - `narrow`: Whether rates are kept in float32.
     """
 
     demand: Demand
@@ -70,14 +63,9 @@ class Kinds:
 class KernelText:
     """Source of device functions and kernels.
 
-    Attributes
-    ----------
-    functions, kernels : dict of str to str
-        By name; functions callees first.
-    demand_tables, proof_tables : tuple of str
-        The tables that kernels take last.
-    edition : Edition
-        Holds the tables.
+    - `functions`, `kernels`: By name; functions callees first.
+    - `demand_tables`, `proof_tables`: The tables that kernels take last.
+    - `edition`: Holds the tables.
     """
 
     functions: dict[str, str]

@@ -39,12 +39,8 @@ STEP, GROWTH = 0.5, 4.0
 class Prices(NamedTuple):
     """Price whose demand is the bandwidth, or two around a jump.
 
-    Attributes
-    ----------
-    low, high : float
-        The same where demand meets the bandwidth; 0 where it never exceeds it.
-    passes : int
-        Over all sources.
+    - `low`, `high`: The same where demand meets the bandwidth; 0 where it never exceeds it.
+    - `passes`: Over all sources.
     """
 
     low: float
@@ -55,12 +51,8 @@ class Prices(NamedTuple):
 def find_prices(columns: DeviceColumns, bandwidth: float, start: float | None = None) -> Prices:
     """Return the dual price of the bandwidth.
 
-    Parameters
-    ----------
-    bandwidth : float
-        More than Σ cost·min_rate.
-    start : float, optional
-        A price to start from.
+    - `bandwidth`: More than Σ cost·min_rate.
+    - `start`: A price to start from.
     """
     stride = columns.n // SAMPLE
     if stride < 2:

@@ -32,10 +32,7 @@ OUTSIDE = "rates are outside their bounds or the bandwidth, as float32 may be; u
 class DeviceAnswer:
     """Rates on the device and their price, not yet proved.
 
-    Attributes
-    ----------
-    rates : device array, shape (n,), or None
-        None where the device has no answer; `note` says why.
+    - `rates` device array (n,): None where the device has no answer; `note` says why.
     """
 
     rates: DeviceArray | None
@@ -49,14 +46,9 @@ def fill_on_device(
 ) -> DeviceAnswer:
     """Return the dual price of columns and their rates.
 
-    Parameters
-    ----------
-    dtype : str
-        In which rates are kept.
-    start : float or None
-        A price to start from.
-    unit : str
-        The time unit, for messages.
+    - `dtype`: In which rates are kept.
+    - `start`: A price to start from.
+    - `unit`: The time unit, for messages.
     """
     least = columns.least()
     if least > bandwidth * (1.0 + FEW_ULP):

@@ -45,14 +45,10 @@ def daily_crawls(
 
     They are at 00:00 UTC of every day.
 
-    Parameters
-    ----------
-    source : array_like of int, shape (m,)
-        Which source changed, 0..n-1; every source occurs at least once.
-    day : array_like of datetime64[D], shape (m,)
-        On which UTC day it changed. A day before `start` only says that the source existed then.
-    start, end : date
-        First and last day of crawling.
+    - `source` int (m,): Which source changed, 0..n-1; every source occurs at least once.
+    - `day` array_like of datetime64[D] (m,): On which UTC day it changed. A day before `start` only says that
+      the source existed then.
+    - `start`, `end`: First and last day of crawling.
 
     Examples
     --------
@@ -86,16 +82,11 @@ def weekly_crawls(
     Each source is crawled at its own random times, with independent exponential gaps of a week on average, so
     that every hour of the week is looked at alike. Each crawl is told when the source last changed.
 
-    Parameters
-    ----------
-    source : array_like of int, shape (m,)
-        Which source changed, 0..n-1; every source occurs at least once.
-    time : array_like of datetime64, shape (m,)
-        When it changed, UTC. A source begins with its first row, which may be before `start`.
-    start, end : date
-        The crawls are between 00:00 UTC of these days.
-    seed : int
-        Of the gaps.
+    - `source` int (m,): Which source changed, 0..n-1; every source occurs at least once.
+    - `time` array_like of datetime64 (m,): When it changed, UTC. A source begins with its first row, which
+      may be before `start`.
+    - `start`, `end`: The crawls are between 00:00 UTC of these days.
+    - `seed`: Of the gaps.
 
     Examples
     --------

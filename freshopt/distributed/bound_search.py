@@ -49,14 +49,10 @@ TWIN = 2e-14
 class Ask(NamedTuple):
     """Prices for some disjoint groups.
 
-    Attributes
-    ----------
-    number : ndarray of int, shape (G,)
-        Which of the W groups is around each group of the tree, −1 for none.
-    place : ndarray of int, shape (W,)
-        Which of the wanted bounds they are of.
-    target : ndarray, shape (W,)
-    prices : ndarray, shape (K, W)
+    - `number` (G,): Which of the W groups is around each group of the tree, −1 for none.
+    - `place` (W,): Which of the wanted bounds they are of.
+    - `target` (W,)
+    - `prices` (K, W)
     """
 
     number: IntArray
@@ -76,16 +72,12 @@ Gather: TypeAlias = Callable[[IntArray, Trials, bool], Trials | None]
 class Bounds:
     """Limits and reserves of a tree's groups.
 
-    Attributes
-    ----------
-    group : ndarray of int, shape (P,)
-    target : ndarray, shape (P,)
-    reserve : ndarray of bool, shape (P,)
-        Which are reserves.
-    pushed : ndarray of bool, shape (P,)
-        Whether the group may have to use more than it does at the price 0.
-    around : tuple of ndarray of int, each of shape (G,)
-        Of each height and side the bound that is around each group, −1 for none.
+    - `group` (P,)
+    - `target` (P,)
+    - `reserve` (P,): Which are reserves.
+    - `pushed` (P,): Whether the group may have to use more than it does at the price 0.
+    - `around` tuple of ndarray of int, each of (G,): Of each height and side the bound that is around each
+      group, −1 for none.
     """
 
     tree: LaminarTree
@@ -214,10 +206,7 @@ def search_bounds(sums: Sums, bounds: Bounds, guesses: Array, gather: Gather | N
 
     A price is inf where lower bounds use up the target, −inf where it is never reached.
 
-    Parameters
-    ----------
-    guesses : ndarray
-        Log prices to begin with, the same for all.
+    - `guesses`: Log prices to begin with, the same for all.
     """
     target, count = bounds.target, len(bounds.target)
     found = OwnPrices(*(np.full(count, value) for value in (-np.inf, -np.inf, 0.0, -np.inf)))
@@ -334,10 +323,7 @@ def _search(
 def first_trials(piece: Piece, weights: Array, bounds: Bounds) -> Array:
     """Return log prices to begin with, of a sample of the sources.
 
-    Parameters
-    ----------
-    weights : ndarray, shape (n,)
-        How many sources each of the sample stands for.
+    - `weights` (n,): How many sources each of the sample stands for.
     """
     bandwidth = float(bounds.tree.limit[-1])
     found = _around_price(piece, weights, bounds, bandwidth) if bandwidth < np.inf else np.zeros(0)

@@ -39,22 +39,13 @@ _REMEDY = (
 class ColumnRows:
     """Limits or reserves of one declared constraint, over partitioned sources.
 
-    Attributes
-    ----------
-    name : str
-        The constraint's label.
-    by : str or None
-        Column of the groups; None where all sources are one group.
-    declared : float or dict
-        One number for all groups, or a number per group.
-    keys : tuple or None
-        The groups; None before they are known.
-    at_least : bool
-        Whether the numbers are reserves.
-    nested : str
-        Label of the `fo.Nested` of which it is a level, else empty. `declared` is then of all levels.
-    level : int
-        Which level of it, 0 the innermost.
+    - `name`: The constraint's label.
+    - `by`: Column of the groups; None where all sources are one group.
+    - `declared`: One number for all groups, or a number per group.
+    - `keys`: The groups; None before they are known.
+    - `at_least`: Whether the numbers are reserves.
+    - `nested`: Label of the `fo.Nested` of which it is a level, else empty. `declared` is then of all levels.
+    - `level`: Which level of it, 0 the innermost.
     """
 
     name: str
@@ -101,10 +92,7 @@ class ColumnRows:
     def block(self, codes: IntArray) -> RowBlock:
         """Return the rows over cells, ±1 where one is in.
 
-        Parameters
-        ----------
-        codes : ndarray of int, shape (cells,)
-            Position of each cell's group, G for none.
+        - `codes` (cells,): Position of each cell's group, G for none.
         """
         members = np.flatnonzero(codes < len(self))
         own, ones = codes[members], np.ones(len(members))
@@ -131,12 +119,8 @@ def column_rows(
 ) -> tuple[ColumnRows, ...]:
     """Return the rows of bandwidth, host limits and declared constraints.
 
-    Raises
-    ------
-    SolverRefusedError
-        If a constraint is no limit or reserve of bandwidth, or holds arrays.
-    SourceDataError
-        If a limit is no number, or two constraints have one label.
+    - raises SolverRefusedError if a constraint is no limit or reserve of bandwidth, or holds arrays.
+    - raises SourceDataError if a limit is no number, or two constraints have one label.
     """
     found: list[ColumnRows] = []
     if bandwidth is not None:
@@ -161,15 +145,9 @@ def resolved(
 ) -> tuple[ColumnRows, ...]:
     """Return the constraints with their groups; levels without any go.
 
-    Parameters
-    ----------
-    present : sequence of sequence of iterable
-        The groups that each partition has, constraint by constraint.
-
-    Raises
-    ------
-    SourceDataError
-        If a group is unknown or in two levels, or a column has no values.
+    - `present` sequence of sequence of iterable: The groups that each partition has, constraint by
+      constraint.
+    - raises SourceDataError if a group is unknown or in two levels, or a column has no values.
     """
     found = []
     for k, one in enumerate(constraints):

@@ -30,12 +30,8 @@ IN_FLIGHT = 4
 class Passes:
     """Runs passes over partitions and keeps the seconds they take.
 
-    Parameters
-    ----------
-    on_progress : callable
-        Called with a word before each pass.
-    seconds : list of float
-        Of the passes so far.
+    - `on_progress`: Called with a word before each pass.
+    - `seconds`: Of the passes so far.
     """
 
     on_progress: Callable[[str], None]
@@ -70,21 +66,12 @@ def run_pass(
 ) -> Iterator[tuple[int, Result]]:
     """Yield ``(k, work(*calls[k], message))`` as calls complete.
 
-    Parameters
-    ----------
-    work : callable
-        Importable by workers.
-    calls : list of tuple
-        The arguments of each call; delayed values among them are computed first.
-    message : object
-        Sent once, whatever the number of calls.
-
-    Raises
-    ------
-    SourceDataError
-        If Dask is not installed.
-    FreshoptError
-        What a call raises; or, naming the call, where its workers were lost again and again.
+    - `work`: Importable by workers.
+    - `calls`: The arguments of each call; delayed values among them are computed first.
+    - `message`: Sent once, whatever the number of calls.
+    - raises SourceDataError if Dask is not installed.
+    - raises FreshoptError: what a call raises; or, naming the call, where its workers were lost again and
+      again.
     """
     dask = _dask()
     sent_message = dask.delayed(pack(message), pure=False, traverse=False)
@@ -114,14 +101,9 @@ def run_behind(
 
     It is ``then([work(*call, message) for call in calls], further)``; the list stays on the workers.
 
-    Parameters
-    ----------
-    work, calls, message
-        As in `run_pass`.
-    then : callable
-        Importable by workers; it runs on one of them.
-    further : object
-        Sent to it.
+    - `work`, `calls`, `message`: As in `run_pass`.
+    - `then`: Importable by workers; it runs on one of them.
+    - `further`: Sent to it.
     """
     dask = _dask()
     sent_message, last = (dask.delayed(pack(one), pure=False, traverse=False) for one in (message, further))

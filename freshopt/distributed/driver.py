@@ -51,12 +51,8 @@ COLLECTED = 300_000
 class DistributedSolve:
     """Sources in partitions that were validated, and limits that rates can meet.
 
-    Parameters
-    ----------
-    calls : tuple of tuple
-        What workers are told of each partition with rows.
-    scans : tuple of Scan
-        What they found in it, without cells.
+    - `calls`: What workers are told of each partition with rows.
+    - `scans`: What they found in it, without cells.
     """
 
     partitions: PartitionedSources
@@ -75,10 +71,8 @@ class DistributedSolve:
     ) -> DistributedSolve:
         """Validate all partitions, draw a sample, make the tree of limits.
 
-        Raises
-        ------
-        SourceDataError, InfeasibleProblemError
-            If something is missing or out of range, or if no rates can meet the limits.
+        - raises SourceDataError, InfeasibleProblemError if something is missing or out of range, or if no
+          rates can meet the limits.
         """
         passes, columns = Passes(on_progress), partitions.with_own(objective)
         terms = PartitionedProblem(objective, constraints, columns, partitions.time_unit or "day")
@@ -100,10 +94,7 @@ class DistributedSolve:
     def search(self) -> tuple[Decision, Array]:
         """Return the prices of all groups and the rows' multipliers, shape (m,).
 
-        Raises
-        ------
-        InfeasibleProblemError
-            If limits leave nothing for sources of an infinite cost.
+        - raises InfeasibleProblemError if limits leave nothing for sources of an infinite cost.
         """
         tree, bounds = self.whole.tree, Bounds.of(self.whole.tree)
         decision = Decision(self.whole.groups, tree.nesting.depth, (), np.zeros(0))

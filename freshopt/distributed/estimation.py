@@ -88,24 +88,14 @@ class Order(NamedTuple):
 class Learnt:
     """What the client keeps of a file.
 
-    Attributes
-    ----------
-    n, crawls, found : int
-        Sources, crawls, and crawls that found a change.
-    flags : dict
-        How many sources have which flag.
-    change_rate : float
-        The sum of all change rates.
-    square_roots : float
-        The sum of the rates' shape by the square-root rule.
-    first, last : str or int
-        The least and the greatest name.
-    begin, end : float
-        The times of its earliest and latest crawl.
-    origin : datetime or None
-        The moment of time 0, if the file has dates.
-    new : tuple of float
-        The least and the largest rate expected of sources that features alone tell of.
+    - `n`, `crawls`, `found`: Sources, crawls, and crawls that found a change.
+    - `flags`: How many sources have which flag.
+    - `change_rate`: The sum of all change rates.
+    - `square_roots`: The sum of the rates' shape by the square-root rule.
+    - `first`, `last`: The least and the greatest name.
+    - `begin`, `end`: The times of its earliest and latest crawl.
+    - `origin`: The moment of time 0, if the file has dates.
+    - `new`: The least and the largest rate expected of sources that features alone tell of.
     """
 
     n: int
@@ -149,10 +139,7 @@ def features_of_files(
 def learn_file(file: str, k: int, order: Order) -> Learnt:
     """Estimate the change rates of one file's sources; write them.
 
-    Raises
-    ------
-    FreshoptError
-        If the file is no log, or its sources have no importance or host.
+    - raises FreshoptError if the file is no log, or its sources have no importance or host.
     """
     request = order.request if order.adapt is None else order.adapt(order.request, Path(file))
     log = read_log(file, order.time_unit, answers_are_changes=None)
@@ -210,10 +197,7 @@ def require_alike(found: list[Learnt], files: list[Path]) -> None:
 
     Names are text or integers, times are dates or numbers.
 
-    Raises
-    ------
-    SourceDataError
-        If some are unlike others.
+    - raises SourceDataError if some are unlike others.
     """
     for what, kinds in (
         ("names as sources", [isinstance(one.first, str) for one in found]),
@@ -235,17 +219,9 @@ def require_apart(index: int, ranges: int, message: tuple[list[str], str]) -> in
 
     Compares the hashes of that range over all files; returns how many there are.
 
-    Parameters
-    ----------
-    index, ranges : int
-        Which range, of how many.
-    message : tuple
-        The files of the log, and the folder with what was learnt of them.
-
-    Raises
-    ------
-    SourceDataError
-        If a source is in two files.
+    - `index`, `ranges`: Which range, of how many.
+    - `message`: The files of the log, and the folder with what was learnt of them.
+    - raises SourceDataError if a source is in two files.
     """
     files, folder = message
     step = -(-(2**64) // ranges)

@@ -26,12 +26,8 @@ Made = TypeVar("Made")
 class PartitionedProblem:
     """Data of a partitioned problem that all partitions share.
 
-    Attributes
-    ----------
-    constraints : tuple of ColumnRows
-        The bandwidth, limits of hosts and declared constraints.
-    columns : tuple of str
-        Those that the partitions have.
+    - `constraints`: The bandwidth, limits of hosts and declared constraints.
+    - `columns`: Those that the partitions have.
     """
 
     objective: Objective

@@ -42,10 +42,7 @@ Frame: TypeAlias = Any  # a pandas partition, or the Dask DataFrame itself
 class FilePart:
     """Consecutive row groups of a Parquet file.
 
-    Attributes
-    ----------
-    first : int
-        The row of the file where they begin.
+    - `first`: The row of the file where they begin.
     """
 
     path: str
@@ -225,10 +222,7 @@ def carried(columns: Iterable[str]) -> list[str]:
 def read(part: FilePart | Frame, columns: Iterable[str], label: str) -> Table:
     """Return columns of a partition as an Arrow table.
 
-    Raises
-    ------
-    SourceDataError
-        If the file cannot be read.
+    - raises SourceDataError if the file cannot be read.
     """
     wanted = list(columns)
     if not isinstance(part, FilePart):

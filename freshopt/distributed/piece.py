@@ -42,17 +42,11 @@ COMPILED_FROM = 65_536
 class GroupPrices:
     """Own prices of the limits and reserves of one height.
 
-    Attributes
-    ----------
-    place : ndarray of int, shape (G,)
-        The group of this height around each group of the tree, W for none.
-    low, high : ndarray, shape (2, W)
-        Prices around the own price, of limits and of reserves; −inf for limits that are never reached, inf
-        where nothing above the lower bounds is left, and for no reserve.
-    share : ndarray, shape (2, W)
-        Of the rates at `low` in the mixture.
-    target : ndarray, shape (2, W)
-        Limits and reserves.
+    - `place` (G,): The group of this height around each group of the tree, W for none.
+    - `low`, `high` (2, W): Prices around the own price, of limits and of reserves; −inf for limits that are
+      never reached, inf where nothing above the lower bounds is left, and for no reserve.
+    - `share` (2, W): Of the rates at `low` in the mixture.
+    - `target` (2, W): Limits and reserves.
     """
 
     place: IntArray
@@ -66,15 +60,11 @@ class GroupPrices:
 class Decision:
     """Prices of all groups, which determine every rate.
 
-    Attributes
-    ----------
-    groups : tuple of ndarray of int, each of shape (groups + 1,)
-        Of each constraint the group of the tree that each of its groups is, and the root.
-    depth : ndarray of int, shape (G,)
-    heights : tuple of GroupPrices
-        Of the heights that are settled, inner ones first.
-    price : ndarray, shape (G,)
-        What the sources of each group pay; empty before all heights are settled.
+    - `groups` tuple of ndarray of int, each of (groups + 1,): Of each constraint the group of the tree that
+      each of its groups is, and the root.
+    - `depth` (G,)
+    - `heights`: Of the heights that are settled, inner ones first.
+    - `price` (G,): What the sources of each group pay; empty before all heights are settled.
     """
 
     groups: tuple[IntArray, ...]
@@ -95,15 +85,10 @@ class Decision:
 class Piece:
     """Some sources with the innermost group of each.
 
-    Attributes
-    ----------
-    columns : Columns or None
-        Of compiled loops.
-    cost, lower, upper, typical : ndarray, shape (n,)
-        Refresh cost, declared bounds and typical rates.
-    leaf : ndarray of int, shape (n,)
-    groups : int
-        G, of the tree.
+    - `columns`: Of compiled loops.
+    - `cost`, `lower`, `upper`, `typical` (n,): Refresh cost, declared bounds and typical rates.
+    - `leaf` (n,)
+    - `groups`: G, of the tree.
     """
 
     numerics: Numerics
@@ -119,10 +104,7 @@ class Piece:
     def of(cls, problem: Problem, leaf: IntArray, groups: int) -> Piece:
         """Return the piece of a problem's sources.
 
-        Raises
-        ------
-        ObjectiveError
-            If the objective has an atom without derivatives.
+        - raises ObjectiveError if the objective has an atom without derivatives.
         """
         numerics, sources = problem.numerics, problem.sources
         if numerics is None:
@@ -293,10 +275,7 @@ def problem_of(
 
     Errors name the file and the row.
 
-    Raises
-    ------
-    FreshoptError
-        If a value is missing or out of range, or the objective is refused.
+    - raises FreshoptError if a value is missing or out of range, or the objective is refused.
     """
     sources = sources_of(table, label, first, terms.columns, terms.time_unit)
     return naming_rows(label, first, lambda: unlimited(objective, sources))

@@ -32,17 +32,11 @@ from freshopt.solvers.square_root import square_root_shape
 class Calendar(NamedTuple):
     """Scheduling settings that all partitions share.
 
-    Attributes
-    ----------
-    request : Wishes
-        Without importances and hosts.
-    end : float
-        When the log ends and the schedule begins, in time units since the log's origin.
-    origin : datetime or None
-        The moment at which the schedule begins, if the log has dates.
-    baselines : tuple of float, or None
-        The number of all sources, the sum of their change rates and that of their shapes by the square-root
-        rule, where baselines are wanted.
+    - `request`: Without importances and hosts.
+    - `end`: When the log ends and the schedule begins, in time units since the log's origin.
+    - `origin`: The moment at which the schedule begins, if the log has dates.
+    - `baselines`: The number of all sources, the sum of their change rates and that of their shapes by the
+      square-root rule, where baselines are wanted.
     """
 
     request: Wishes
@@ -57,12 +51,9 @@ class Calendar(NamedTuple):
 class Scheduled:
     """Totals of a partition's schedule, kept by the client.
 
-    Attributes
-    ----------
-    value : float
-        The objective's expected value over the horizon.
-    baselines : dict of str to float
-        The values in the long run of the partition's share of the baselines; none where these are not wanted.
+    - `value`: The objective's expected value over the horizon.
+    - `baselines`: The values in the long run of the partition's share of the baselines; none where these are
+      not wanted.
     """
 
     refreshes: int
@@ -73,12 +64,8 @@ class Scheduled:
 def schedule_part(k: int, share: bytes | None, shift: float, calendar: Calendar) -> Scheduled:
     """Schedule the k-th partition and write the schedule.
 
-    Parameters
-    ----------
-    share : bytes or None
-        The partition's part of an objective that holds arrays.
-    shift : float
-        Time 0 of the partition's file, in time units since the log's origin.
+    - `share`: The partition's part of an objective that holds arrays.
+    - `shift`: Time 0 of the partition's file, in time units since the log's origin.
     """
     folder, name = Path(calendar.folder), file_name(k)
     request = calendar.request

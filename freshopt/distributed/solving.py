@@ -228,10 +228,7 @@ def require_parts(staging: Path, partitions: int) -> None:
 
     Workers that were lost leave half-written files behind.
 
-    Raises
-    ------
-    SourceDataError
-        If it does.
+    - raises SourceDataError if it does.
     """
     expected = {file_name(k) for k in range(partitions)}
     for one in staging.iterdir():

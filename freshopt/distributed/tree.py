@@ -32,18 +32,11 @@ from freshopt.separable.rows import Rows
 class PartitionedTree:
     """The tree of all rows, made of cells.
 
-    Attributes
-    ----------
-    terms : PartitionedProblem
-        With the constraints' groups.
-    rows : Rows
-        Of cells.
-    groups : tuple of ndarray of int
-        As in `Decision`.
-    leaf : tuple of ndarray of int
-        Of each partition the innermost group of each of its cells.
-    members : ndarray of int, shape (G,)
-        Sources of each group, with those of the groups inside it.
+    - `terms`: With the constraints' groups.
+    - `rows`: Of cells.
+    - `groups` tuple of ndarray of int: As in `Decision`.
+    - `leaf` tuple of ndarray of int: Of each partition the innermost group of each of its cells.
+    - `members` (G,): Sources of each group, with those of the groups inside it.
     """
 
     terms: PartitionedProblem
@@ -57,14 +50,10 @@ class PartitionedTree:
 def partitioned_tree(found: Sequence[Scan], terms: PartitionedProblem) -> PartitionedTree:
     """Return the tree of all rows, made of all partitions' cells.
 
-    Raises
-    ------
-    SourceDataError
-        If a group is unknown, levels are not nested, or nothing bounds a rate of which more always helps.
-    SolverRefusedError
-        If groups overlap.
-    InfeasibleProblemError
-        If bounds, limits and reserves exclude each other.
+    - raises SourceDataError if a group is unknown, levels are not nested, or nothing bounds a rate of which
+      more always helps.
+    - raises SolverRefusedError if groups overlap.
+    - raises InfeasibleProblemError if bounds, limits and reserves exclude each other.
     """
     constraints, own_codes = _resolved(found, terms.constraints)
     chosen, cell = distinct(list(np.concatenate(own_codes).T))

@@ -45,21 +45,15 @@ Unfinished: TypeAlias = tuple[IntArray, Trials, bool]
 class Scan:
     """Result of the first pass: a partition's sources by their groups.
 
-    Attributes
-    ----------
-    units : tuple
-        What a column time_unit says.
-    sample : dict of ndarray
-        Columns of some sources, their positions ("place") and cells ("code").
-    keys : tuple
-        The groups that the partition has, of each constraint whose groups are not known before.
-    codes : ndarray of int, shape (cells, constraints)
-        Position of the group, of each constraint; its number of groups for none.
-    sources : ndarray of int, shape (cells,)
-    lower, upper : ndarray, shape (cells,)
-        Σ cost·min_rate and Σ cost·max_rate (a signalled source's max_rate is at most its change_rate).
-    unbounded_row : ndarray of int, shape (cells,)
-        Row of a source whose rate has no bound and of which more always helps, −1 for none.
+    - `units`: What a column time_unit says.
+    - `sample`: Columns of some sources, their positions ("place") and cells ("code").
+    - `keys`: The groups that the partition has, of each constraint whose groups are not known before.
+    - `codes` (cells, constraints): Position of the group, of each constraint; its number of groups for none.
+    - `sources` (cells,)
+    - `lower`, `upper` (cells,): Σ cost·min_rate and Σ cost·max_rate (a signalled source's max_rate is at most
+      its change_rate).
+    - `unbounded_row` (cells,): Row of a source whose rate has no bound and of which more always helps, −1 for
+      none.
     """
 
     n: int
@@ -81,10 +75,8 @@ def scan(
 ) -> Scan:
     """Validate a partition, add up bounds by cell, sample `size` sources.
 
-    Raises
-    ------
-    FreshoptError
-        If a value is missing or out of range, a source occurs twice, or the objective is refused.
+    - raises FreshoptError if a value is missing or out of range, a source occurs twice, or the objective is
+      refused.
     """
     part, label, first, share = call
     table = read(

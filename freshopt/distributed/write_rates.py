@@ -39,19 +39,12 @@ from freshopt.numerics.segments import group_sums
 class Finished(NamedTuple):
     """Result of the last pass over a partition.
 
-    Attributes
-    ----------
-    sums : ndarray, shape (3, G)
-        Σ cost·ρ of each group's own sources at the rates, at rates half-way to the lower bounds, and at
-        doubled ones.
-    costs : tuple of float
-        Σ of the sources' costs at the same.
-    value : float
-        In the declared sense.
-    gap : float
-        The sources' part of the duality gap.
-    never, at_lower, at_upper : int
-        Sources at rate 0, at a min_rate > 0, and at max_rate.
+    - `sums` (3, G): Σ cost·ρ of each group's own sources at the rates, at rates half-way to the lower bounds,
+      and at doubled ones.
+    - `costs`: Σ of the sources' costs at the same.
+    - `value`: In the declared sense.
+    - `gap`: The sources' part of the duality gap.
+    - `never`, `at_lower`, `at_upper`: Sources at rate 0, at a min_rate > 0, and at max_rate.
     """
 
     n: int
@@ -69,16 +62,11 @@ def finish(
 ) -> Finished:
     """Compute a partition's rates and certificate terms; write the rates.
 
-    Parameters
-    ----------
-    part, label, first, share
-        The partition, and its own share of the objective if that holds arrays.
-    place : int
-        Of its first source among all, for sources without names.
-    file : str
-        The name of the file to write.
-    message : tuple
-        The terms; prices of all groups; the folder to write to or None.
+    - `part`, `label`, `first`, `share`: The partition, and its own share of the objective if that holds
+      arrays.
+    - `place`: Of its first source among all, for sources without names.
+    - `file`: The name of the file to write.
+    - `message`: The terms; prices of all groups; the folder to write to or None.
     """
     terms, decision, folder = message
     found = part_of_tree(call, terms, decision, names=folder is not None)
@@ -197,14 +185,9 @@ class Judged(NamedTuple):
 def judge(whole: PartitionedTree, found: list[Finished], of_own: Array, y: Array, tolerance: float) -> Judged:
     """Sum the certificate over all partitions.
 
-    Parameters
-    ----------
-    found : list of Finished
-        One per partition.
-    of_own : ndarray, shape (3, G)
-        Their `sums`, added up.
-    y : ndarray, shape (m,)
-        Multipliers of the rows, ≥ 0.
+    - `found`: One per partition.
+    - `of_own` (3, G): Their `sums`, added up.
+    - `y` (m,): Multipliers of the rows, ≥ 0.
     """
     rows, tree = whole.rows, whole.tree
     of_groups = np.array(of_own)

@@ -41,15 +41,10 @@ EVALUATIONS, PROOF, STEPS = 10.0, 3.0, 40_000.0
 class Batch:
     """Problems of one cell, as columns of all their sources.
 
-    Attributes
-    ----------
-    columns, proof : SourceColumns
-        What demand functions and proofs take.
-    first, size : ndarray of int, shape (m,)
-        Where the problems' sources are.
-    bandwidth : ndarray, shape (m,)
-    gains : bool
-        Whether values are what the sources gain, and not their costs.
+    - `columns`, `proof`: What demand functions and proofs take.
+    - `first`, `size` (m,): Where the problems' sources are.
+    - `bandwidth` (m,)
+    - `gains`: Whether values are what the sources gain, and not their costs.
     """
 
     cell: BatchCell
@@ -75,10 +70,7 @@ class Batch:
     def solve(self, start: float | None = None) -> BatchFound:
         """Return the rates, prices and proofs of all problems.
 
-        Parameters
-        ----------
-        start : float, optional
-            A price for the first problem to start from.
+        - `start`: A price for the first problem to start from.
         """
         place = np.cumsum(self.size) - self.size
         groups = BatchGroups(self.first, self.size, place, self.bandwidth)
@@ -116,10 +108,7 @@ def enabled(cell: BatchCell, n: int, m: int) -> bool:
 def batch_of(cell: BatchCell, problems: Sequence[Problem]) -> Batch | None:
     """Return problems of one cell as a batch, or None.
 
-    Parameters
-    ----------
-    problems : sequence of Problem
-        Those with the same `batch_cell`. Successive ones that share sources share their columns.
+    - `problems`: Those with the same `batch_cell`. Successive ones that share sources share their columns.
     """
     first: list[int] = []
     demands: list[Columns] = []

@@ -37,14 +37,10 @@ Kinds: TypeAlias = tuple[tuple[IntArray, DerivedNumerics], ...]
 class Chunk:
     """Some of the sources: derivatives, costs and bounds.
 
-    Parameters
-    ----------
-    part : slice
-        Their positions.
-    kinds : tuple of (ndarray of int, DerivedNumerics)
-        What is evaluated: for each kind of source, the places in the chunk and the derivatives.
-    cost, lower, upper : ndarray, shape (m,)
-        Of a refresh, and between what the rates lie.
+    - `part`: Their positions.
+    - `kinds` tuple of (ndarray of int, DerivedNumerics): What is evaluated: for each kind of source, the
+      places in the chunk and the derivatives.
+    - `cost`, `lower`, `upper` (m,): Of a refresh, and between what the rates lie.
     """
 
     part: slice
@@ -95,14 +91,9 @@ class ChunkModel(Protocol):
 class ChunkEvaluation(NamedTuple):
     """Models after an evaluation of a chunk, and what its rates lose.
 
-    Attributes
-    ----------
-    gap : float
-        An estimate or a bound of the rates' suboptimality at the prices of the last models.
-    cost : float
-        The sources' costs.
-    misfit : float
-        The largest |marginal/price − 1| of a source whose rate would move.
+    - `gap`: An estimate or a bound of the rates' suboptimality at the prices of the last models.
+    - `cost`: The sources' costs.
+    - `misfit`: The largest |marginal/price − 1| of a source whose rate would move.
     """
 
     model: ChunkModel
@@ -124,12 +115,8 @@ class Evaluation(NamedTuple):
 class DemandModels:
     """Models of all sources' demand functions.
 
-    Parameters
-    ----------
-    pieces : tuple of ChunkModel
-        In the order of the sources.
-    evaluations : int
-        Evaluations of the expression, so far.
+    - `pieces`: In the order of the sources.
+    - `evaluations`: Evaluations of the expression, so far.
     """
 
     pieces: tuple[ChunkModel, ...]
@@ -138,11 +125,8 @@ class DemandModels:
     def evaluated(self, rates: Array, prices: Array) -> Evaluation:
         """Evaluate the expression at some rates.
 
-        Parameters
-        ----------
-        rates : ndarray, shape (n,)
-        prices : ndarray, shape (n,)
-            What each source pays per unit of bandwidth, by these models.
+        - `rates` (n,)
+        - `prices` (n,): What each source pays per unit of bandwidth, by these models.
         """
         with np.errstate(all="ignore"):
             found = [
@@ -205,14 +189,9 @@ def split(
 ) -> tuple[ChunkModel, ...]:
     """Return a model of each chunk of a problem's sources.
 
-    Parameters
-    ----------
-    upper : ndarray, shape (n,)
-        Rates that no feasible source exceeds.
-    model : callable
-        What makes the model of a chunk.
-    size : int
-        Sources of a chunk.
+    - `upper` (n,): Rates that no feasible source exceeds.
+    - `model`: What makes the model of a chunk.
+    - `size`: Sources of a chunk.
     """
     cost, lower = problem.sources.refresh_cost, problem.lower
     return tuple(

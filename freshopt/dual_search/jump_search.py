@@ -57,14 +57,9 @@ class FewAlone:
 
     That of the others is a polynomial on logarithms, on which power laws are straight.
 
-    Parameters
-    ----------
-    alone : Columns
-        The sources that jump.
-    ends : (float, float)
-        Lower and upper price.
-    used : PairDemand
-        Demands at both.
+    - `alone`: The sources that jump.
+    - `ends` (float, float): Lower and upper price.
+    - `used`: Demands at both.
     """
 
     def __init__(self, alone: Columns, ends: tuple[float, float], used: PairDemand) -> None:
@@ -86,13 +81,9 @@ class FewAlone:
 
         There is no price where rates jump, or demand is flat.
 
-        Parameters
-        ----------
-        columns : Columns
-            All sources.
-        price : float
-            Where this demand meets the bandwidth.
-        rates : ndarray, shape (n,)
+        - `columns`: All sources.
+        - `price`: Where this demand meets the bandwidth.
+        - `rates` (n,)
         """
         low, high = self.ends
         error = self._place(high)
@@ -125,12 +116,8 @@ def crossing(demand: Callable[[float], float], target: float, start: float, low:
     There it is no more than the target. The price is right to an ulp or two, and beside `low` or `high` if
     there is none between these.
 
-    Parameters
-    ----------
-    demand : callable
-        Falls as the price rises, perhaps in jumps.
-    target, start, low, high : float
-        The start is between low and high, which are no solutions.
+    - `demand`: Falls as the price rises, perhaps in jumps.
+    - `target`, `start`, `low`, `high`: The start is between low and high, which are no solutions.
     """
     above = below = math.nan
     x, leave, rising = start, LEAVE, False
@@ -206,14 +193,10 @@ def jump_search(
     Their price is the least. None means that no price between `LOWEST` and `HIGHEST` does, or that a demand
     is infinite.
 
-    Parameters
-    ----------
-    columns : Columns
-        The sources; their lower bounds must ask for less than the bandwidth.
-    start : float, optional
-        A price to start from.
-    known : sequence of (float, float)
-        Prices and the demands of all sources at them, as far as they are known.
+    - `columns`: The sources; their lower bounds must ask for less than the bandwidth.
+    - `start`: A price to start from.
+    - `known` sequence of (float, float): Prices and the demands of all sources at them, as far as they are
+      known.
     """
     target, into = bandwidth * (1.0 + ROUNDED), memory(columns.n)
     sample = columns.sample(max(min(columns.n, FEW), min(SAMPLE, columns.n // SPARSE)))

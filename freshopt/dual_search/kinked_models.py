@@ -44,23 +44,14 @@ _BEGIN, _SHARE, _LEAST, _EDGE, _LEVEL, _PACE, _FLOOR, _CEILING = range(8)
 class KinkedModel:
     """Demand models of a chunk whose costs have kinks.
 
-    Parameters
-    ----------
-    kink : ndarray, shape (k, m)
-        Rates of the kinks, rising; inf where a source has fewer.
-    left, right : ndarray, shape (k, m)
-        Marginals on both sides, per unit of bandwidth; −inf where there is no kink.
-    bend : ndarray, shape (2, k, m)
-        Their falls per unit of rate, on both sides.
-    pieces : ndarray, shape (k + 1, 8, m)
-        Ends and line of each piece.
-    marginal_at_lower : ndarray, shape (m,)
-    rate, marginal : ndarray, shape (m,)
-        The latest evaluation.
-    cap : ndarray, shape (m,), or None
-        What the modelled rates do not exceed.
-    evaluations : int
-        Of the expression, before the first step.
+    - `kink` (k, m): Rates of the kinks, rising; inf where a source has fewer.
+    - `left`, `right` (k, m): Marginals on both sides, per unit of bandwidth; −inf where there is no kink.
+    - `bend` (2, k, m): Their falls per unit of rate, on both sides.
+    - `pieces` (k + 1, 8, m): Ends and line of each piece.
+    - `marginal_at_lower` (m,)
+    - `rate`, `marginal` (m,): The latest evaluation.
+    - `cap` (m,): What the modelled rates do not exceed.
+    - `evaluations`: Of the expression, before the first step.
     """
 
     chunk: Chunk

@@ -32,16 +32,11 @@ _CLOSE = 1e-14
 class Leximin:
     """Rates that are lexicographically best, and what proves the worst level.
 
-    Attributes
-    ----------
-    rates : ndarray, shape (n,)
-    level : float
-        The level of the groups that the budget decides.
-    levels : ndarray, shape (m,)
-        Of every group's row, nan elsewhere.
-    multipliers : ndarray, shape (m,)
-        Of the minimax program, the worst level of all: those of the groups, times their `Program.level`, add
-        up to 1.
+    - `rates` (n,)
+    - `level`: The level of the groups that the budget decides.
+    - `levels` (m,): Of every group's row, nan elsewhere.
+    - `multipliers` (m,): Of the minimax program, the worst level of all: those of the groups, times their
+      `Program.level`, add up to 1.
     """
 
     rates: Array
@@ -67,16 +62,9 @@ class _Structure:
 def fill_leximin(program: Program) -> Leximin | None:
     """Return the leximin of disjoint groups under one budget, or None.
 
-    Parameters
-    ----------
-    program : Program
-        With `level` > 0 for the groups' rows, of one curve and without common sources, and one more row: a
-        budget that prices the rate of every source in a group.
-
-    Raises
-    ------
-    InfeasibleProblemError
-        If lower bounds exceed the budget.
+    - `program`: With `level` > 0 for the groups' rows, of one curve and without common sources, and one more
+      row: a budget that prices the rate of every source in a group.
+    - raises InfeasibleProblemError if lower bounds exceed the budget.
     """
     found = _structure(program)
     if found is None:

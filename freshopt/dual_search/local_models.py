@@ -42,20 +42,12 @@ _MOST = math.exp(REACH)
 class LocalModel:
     """Log-linear models of a chunk's demand functions around the latest evaluation.
 
-    Parameters
-    ----------
-    edge : ndarray, shape (m,)
-        1/μ₀; 0 where marginals at rate 0 are infinite.
-    limited : bool
-        Whether any marginal at rate 0 is finite.
-    rate, marginal : ndarray, shape (m,)
-        The latest evaluation: where, and the decrease of cost per unit of bandwidth.
-    level, pace : ndarray, shape (m,)
-        The line: y and 1/σ.
-    floor, ceiling : ndarray, shape (m,)
-        Between what the modelled rates lie.
-    passes : ModelPasses or None
-        Compiled ones, for prices that all sources pay.
+    - `edge` (m,): 1/μ₀; 0 where marginals at rate 0 are infinite.
+    - `limited`: Whether any marginal at rate 0 is finite.
+    - `rate`, `marginal` (m,): The latest evaluation: where, and the decrease of cost per unit of bandwidth.
+    - `level`, `pace` (m,): The line: y and 1/σ.
+    - `floor`, `ceiling` (m,): Between what the modelled rates lie.
+    - `passes`: Compiled ones, for prices that all sources pay.
     """
 
     chunk: Chunk

@@ -78,21 +78,14 @@ def newton_prices(
 
     At these no demand exceeds its target.
 
-    Parameters
-    ----------
-    response : callable
-        For log prices, shape (G,): the demands, non-increasing, and their falls per nat, shape (G,) each.
-    targets : ndarray, shape (G,)
-        > 0.
-    start : ndarray, shape (G,)
-        Log prices to start from.
-    tolerance : float
-        Relative excess of demand that is none; with 0 a bracket is returned.
-    width : float
-        Width of a bracket, relative to the log price, that is narrow enough.
-    jumps : ndarray, optional
-        Log prices, rising, at which the demand of a single group may jump: a bracket is divided at the middle
-        one of those in it.
+    - `response`: For log prices, shape (G,): the demands, non-increasing, and their falls per nat, shape (G,)
+      each.
+    - `targets` (G,): > 0.
+    - `start` (G,): Log prices to start from.
+    - `tolerance`: Relative excess of demand that is none; with 0 a bracket is returned.
+    - `width`: Width of a bracket, relative to the log price, that is narrow enough.
+    - `jumps`: Log prices, rising, at which the demand of a single group may jump: a bracket is divided at the
+      middle one of those in it.
     """
     x = np.clip(start, LOWEST, HIGHEST)
     low, high = np.full(len(x), LOWEST), np.full(len(x), HIGHEST)
@@ -149,17 +142,11 @@ _BEYOND = math.log(BEYOND)
 class DualPoint:
     """Prices at which modelled demand meets the limits, and the rates there.
 
-    Parameters
-    ----------
-    rates : ndarray, shape (n,)
-    price : float
-        The bandwidth's; nan before the first search.
-    host_prices : ndarray, shape (H,)
-        Not on top of `price` but instead of it, where they are higher.
-    source_prices : ndarray, shape (n,)
-        What each source pays per unit of bandwidth.
-    log_host_prices : ndarray, shape (H,)
-        Where the next search starts.
+    - `rates` (n,)
+    - `price`: The bandwidth's; nan before the first search.
+    - `host_prices` (H,): Not on top of `price` but instead of it, where they are higher.
+    - `source_prices` (n,): What each source pays per unit of bandwidth.
+    - `log_host_prices` (H,): Where the next search starts.
     """
 
     rates: Array
@@ -179,10 +166,7 @@ class DualPoint:
 def sources_at_lower(problem: Problem, numerics: Numerics) -> BoolArray | None:
     """Return the sources held at min_rate because it uses up their limit.
 
-    Raises
-    ------
-    InfeasibleProblemError
-        If such a source has an infinite cost there.
+    - raises InfeasibleProblemError if such a source has an infinite cost there.
     """
     hosts = problem.hosts
     need = problem.sources.refresh_cost * problem.lower
@@ -206,10 +190,7 @@ def first_models(
 
     Models are taken at equal shares of the bandwidth.
 
-    Parameters
-    ----------
-    pinned : ndarray of bool, shape (n,), optional
-        Sources held at min_rate.
+    - `pinned` (n,): Sources held at min_rate.
     """
     hosts = len(problem.hosts)
     models, share = _unevaluated(problem, numerics, pinned)
@@ -227,14 +208,10 @@ def solve_model_dual(
 
     At these the models' demand meets the limits; the point holds the rates there, too.
 
-    Parameters
-    ----------
-    start : DualPoint
-        Where to start from.
-    tolerance : float
-        Relative excess of demand that is none; with 0 the limits are met to rounding, by mixing rates.
-    width : float
-        Relative distance of the prices whose rates are mixed.
+    - `start`: Where to start from.
+    - `tolerance`: Relative excess of demand that is none; with 0 the limits are met to rounding, by mixing
+      rates.
+    - `width`: Relative distance of the prices whose rates are mixed.
     """
     hosts, host_prices, log_host_prices = problem.hosts, start.host_prices, start.log_host_prices
     if len(hosts):

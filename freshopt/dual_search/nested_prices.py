@@ -53,25 +53,12 @@ class _Settled(NamedTuple):
 def fill_nested(program: Program, tree: LaminarTree) -> tuple[Array, Array, int]:
     """Return optimal rates, multipliers of the rows, and evaluations.
 
-    Parameters
-    ----------
-    program : Program
-        With `numerics`, and rows that are the tree's.
-    tree : LaminarTree
-        Of rates; ``LaminarTree.from_rows(program.rows)``.
-
-    Returns
-    -------
-    rates : ndarray, shape (n,)
-    multipliers : ndarray, shape (m,)
-        ≥ 0, in the order of the rows.
-    evaluations : int
-        Passes over all sources, of which each is a best response at a price.
-
-    Raises
-    ------
-    InfeasibleProblemError
-        If no rates keep every limit and reserve.
+    - `program`: With `numerics`, and rows that are the tree's.
+    - `tree`: Of rates; ``LaminarTree.from_rows(program.rows)``.
+    - returns `rates` (n,)
+    - returns `multipliers` (m,): ≥ 0, in the order of the rows.
+    - returns `evaluations`: Passes over all sources, of which each is a best response at a price.
+    - raises InfeasibleProblemError if no rates keep every limit and reserve.
     """
     require_feasible(tree, program.lower, program.upper)
     numerics = program.numerics

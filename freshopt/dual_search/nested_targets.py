@@ -24,24 +24,12 @@ from freshopt.separable.program import Program
 def fill_nested_targets(program: Program, tree: LaminarTree) -> tuple[Array, Array, int]:
     """Return the cheapest rates that meet all targets, multipliers, and evaluations.
 
-    Parameters
-    ----------
-    program : Program
-        Its objective is linear, with a positive price of every rate, and its rows are the tree's.
-    tree : LaminarTree
-        Of one curve; ``LaminarTree.from_rows(program.rows)``.
-
-    Returns
-    -------
-    rates : ndarray, shape (n,)
-    multipliers : ndarray, shape (m,)
-    evaluations : int
-        Passes over all sources.
-
-    Raises
-    ------
-    InfeasibleProblemError
-        If upper bounds do not let a group meet its target.
+    - `program`: Its objective is linear, with a positive price of every rate, and its rows are the tree's.
+    - `tree`: Of one curve; ``LaminarTree.from_rows(program.rows)``.
+    - returns `rates` (n,)
+    - returns `multipliers` (m,)
+    - returns `evaluations`: Passes over all sources.
+    - raises InfeasibleProblemError if upper bounds do not let a group meet its target.
     """
     if program.numerics is None:
         raise ValueError("the program has no objective, so that all multipliers are 0. Pass numerics.")

@@ -44,16 +44,10 @@ class Brackets(NamedTuple):
 def search_prices(demand: Demand, targets: Array, guesses: Array, width: float = WIDTH) -> Brackets:
     """Bracket the dual price of each group to a relative width.
 
-    Parameters
-    ----------
-    demand : callable
-        Demands, shape (G,), at prices, shape (G,); non-increasing in each price.
-    targets : ndarray, shape (G,)
-        What each demand shall be, > 0, and attained between the smallest and largest float.
-    guesses : ndarray, shape (G,)
-        Prices > 0 to start from.
-    width : float
-        Relative width of the final brackets.
+    - `demand`: Demands, shape (G,), at prices, shape (G,); non-increasing in each price.
+    - `targets` (G,): What each demand shall be, > 0, and attained between the smallest and largest float.
+    - `guesses` (G,): Prices > 0 to start from.
+    - `width`: Relative width of the final brackets.
     """
     evaluations = 0
 

@@ -79,25 +79,12 @@ def forest_of(program: Program) -> Forest | None:
 def fill_forest(program: Program, forest: Forest) -> tuple[Array, Array, int]:
     """Return optimal rates, multipliers of the rows, and evaluations.
 
-    Parameters
-    ----------
-    program : Program
-        With `numerics`, and rows that are the forest's.
-    forest : Forest
-        ``forest_of(program)``.
-
-    Returns
-    -------
-    rates : ndarray, shape (n,)
-    multipliers : ndarray, shape (m,)
-        ≥ 0, in the order of the rows.
-    evaluations : int
-        Passes over all sources, of which each is a marginal or a best response.
-
-    Raises
-    ------
-    InfeasibleProblemError
-        If lower bounds exclude a ratio, an upper bound or the budget.
+    - `program`: With `numerics`, and rows that are the forest's.
+    - `forest`: ``forest_of(program)``.
+    - returns `rates` (n,)
+    - returns `multipliers` (m,): ≥ 0, in the order of the rows.
+    - returns `evaluations`: Passes over all sources, of which each is a marginal or a best response.
+    - raises InfeasibleProblemError if lower bounds exclude a ratio, an upper bound or the budget.
     """
     if program.numerics is None:
         raise ValueError("the program has no objective, so that all multipliers are 0. Pass numerics.")

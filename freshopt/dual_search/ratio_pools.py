@@ -83,12 +83,8 @@ class _Pools:
 class Pooling:
     """A forest of sources at any price.
 
-    Attributes
-    ----------
-    lower, upper : ndarray, shape (n,)
-        Bounds, tightened along the trees.
-    levels : tuple of ndarray of int
-        Nodes of each height, leaves first.
+    - `lower`, `upper` (n,): Bounds, tightened along the trees.
+    - `levels` tuple of ndarray of int: Nodes of each height, leaves first.
     """
 
     numerics: Numerics
@@ -109,12 +105,9 @@ class Pooling:
 
         These count sources.
 
-        Parameters
-        ----------
-        price : float
-            ≥ 0, of the budget.
-        near : tuple of (ndarray of shape (n,), float), optional
-            Such rates at another price, and how far they may be off, in log x. It is only a guess.
+        - `price`: ≥ 0, of the budget.
+        - `near` tuple of (ndarray of (n,), float): Such rates at another price, and how far they may be off,
+          in log x. It is only a guess.
         """
         forest = self.forest
         paid = np.maximum(max(price, LOWEST_PRICE) * forest.cost, LOWEST_PRICE)

@@ -20,14 +20,9 @@ Shape = TypeVar("Shape")
 class RowStructure(Generic[Shape]):
     """A shape of rows, with its exact dual solve.
 
-    Attributes
-    ----------
-    find : callable
-        The shape of a program's rows, or None.
-    fill : callable
-        Optimal rates, multipliers of the rows, and evaluations.
-    otherwise : str
-        Why a program without the shape is refused.
+    - `find`: The shape of a program's rows, or None.
+    - `fill`: Optimal rates, multipliers of the rows, and evaluations.
+    - `otherwise`: Why a program without the shape is refused.
     """
 
     find: Callable[[Program], Shape | None]

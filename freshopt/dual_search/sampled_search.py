@@ -80,16 +80,11 @@ def sampled_search(
 
     None means that the sample does not tell the price.
 
-    Parameters
-    ----------
-    columns : Columns
-        The sources; their upper limits must ask for more than the bandwidth.
-    start : float, optional
-        A price to start from; the closer it is, the fewer passes.
-    used_at_start : float, optional
-        The bandwidth used at that price, if it is known: it takes the place of the first pass.
-    known : list of (float, float), optional
-        Prices and the demands of all sources at them are appended, of every pass.
+    - `columns`: The sources; their upper limits must ask for more than the bandwidth.
+    - `start`: A price to start from; the closer it is, the fewer passes.
+    - `used_at_start`: The bandwidth used at that price, if it is known: it takes the place of the first pass.
+    - `known` list of (float, float): Prices and the demands of all sources at them are appended, of every
+      pass.
     """
     sample = columns.sample(min(SAMPLE, columns.n // SPARSE))
     weight, target = columns.n / sample.n, math.log(bandwidth)
@@ -177,14 +172,9 @@ def top_up(rates: Array, columns: Columns, missing: float, most: float = MOST) -
 
     They are the sources between their bounds. The result is whether they took it.
 
-    Parameters
-    ----------
-    rates : ndarray, shape (n,)
-        Changed in place.
-    missing : float
-        Bandwidth to be added, or taken away.
-    most : float
-        Largest relative change of a rate.
+    - `rates` (n,): Changed in place.
+    - `missing`: Bandwidth to be added, or taken away.
+    - `most`: Largest relative change of a rate.
     """
     for part in chunks(columns.n):
         if missing == 0.0:

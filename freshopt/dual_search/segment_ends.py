@@ -32,14 +32,10 @@ def at_segment_ends(
     They use the same bandwidth. With them come the prices, rounded down to the slopes of segments that are
     used up.
 
-    Parameters
-    ----------
-    numerics : Numerics
-        Those of the problem.
-    rates : ndarray, shape (n,)
-        Best responses to prices, and mixtures of them.
-    host_prices : ndarray, shape (H,)
-        What hosts' sources pay on top of the price; a limit that binds is used up by its own sources.
+    - `numerics`: Those of the problem.
+    - `rates` (n,): Best responses to prices, and mixtures of them.
+    - `host_prices` (H,): What hosts' sources pay on top of the price; a limit that binds is used up by its
+      own sources.
     """
     hull = hull_of(numerics)
     if hull is None:

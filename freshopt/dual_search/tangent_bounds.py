@@ -33,15 +33,11 @@ KEPT = 10
 class CuttingPlanes:
     """Lower bounds of a chunk's costs, from several evaluations each.
 
-    Parameters
-    ----------
-    rates_at, marginals, values : ndarray, shape (KEPT + 2, m)
-        The evaluations by rising rate: where, the marginals per unit of bandwidth, and the costs. The first
-        is at the lower bound and the last at the upper one; inf where the expression has no value.
-    meets : ndarray, shape (KEPT + 1, m)
-        Where neighbouring tangents meet.
-    cap : ndarray, shape (m,)
-        What the modelled rates do not exceed.
+    - `rates_at`, `marginals`, `values` (KEPT + 2, m): The evaluations by rising rate: where, the marginals
+      per unit of bandwidth, and the costs. The first is at the lower bound and the last at the upper one; inf
+      where the expression has no value.
+    - `meets` (KEPT + 1, m): Where neighbouring tangents meet.
+    - `cap` (m,): What the modelled rates do not exceed.
     """
 
     chunk: Chunk
@@ -141,12 +137,8 @@ def cutting_planes(models: DemandModels, prices: Array) -> DemandModels:
 
     Tangents are taken at both bounds, and where local models were evaluated.
 
-    Parameters
-    ----------
-    models : DemandModels
-        Local ones.
-    prices : ndarray, shape (n,)
-        What each source pays per unit of bandwidth.
+    - `models`: Local ones.
+    - `prices` (n,): What each source pays per unit of bandwidth.
     """
     local = [piece for piece in models.pieces if isinstance(piece, LocalModel | KinkedModel)]
     pieces = tuple(CuttingPlanes.between_bounds(piece.chunk) for piece in local)

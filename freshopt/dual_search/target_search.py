@@ -31,13 +31,9 @@ _LARGEST_RATE = 1e190
 class Met(NamedTuple):
     """Least multipliers at which groups meet their targets, and rates there.
 
-    Attributes
-    ----------
-    multipliers : ndarray, shape (G,)
-        0 where lower bounds meet the target, inf where upper bounds do not or only just do.
-    rates : ndarray, shape (n,)
-    evaluated : float
-        Best responses of single sources.
+    - `multipliers` (G,): 0 where lower bounds meet the target, inf where upper bounds do not or only just do.
+    - `rates` (n,)
+    - `evaluated`: Best responses of single sources.
     """
 
     multipliers: Array
@@ -49,17 +45,11 @@ class Met(NamedTuple):
 class TargetGroups:
     """Sources of disjoint groups, group by group.
 
-    Attributes
-    ----------
-    curve : Numerics
-        J of each source.
-    weight : ndarray, shape (n,)
-        c > 0, the coefficient of J.
-    price : ndarray, shape (n,)
-        What a unit of rate costs, > 0.
-    lower, upper, typical : ndarray, shape (n,)
-    code : ndarray of int, shape (n,)
-        The group of each source.
+    - `curve`: J of each source.
+    - `weight` (n,): c > 0, the coefficient of J.
+    - `price` (n,): What a unit of rate costs, > 0.
+    - `lower`, `upper`, `typical` (n,)
+    - `code` (n,): The group of each source.
     """
 
     curve: Numerics
@@ -122,12 +112,8 @@ class TargetGroups:
 def meet_targets(groups: TargetGroups, target: Array, guess: Array | None = None) -> Met:
     """Return the least multipliers at which each group meets its target.
 
-    Parameters
-    ----------
-    target : ndarray, shape (G,)
-        s, of any sign.
-    guess : ndarray, shape (G,), optional
-        Multipliers to start from.
+    - `target` (G,): s, of any sign.
+    - `guess` (G,): Multipliers to start from.
     """
     typical = groups.typical_multiplier()
     guess = typical if guess is None else np.where((guess > 0.0) & np.isfinite(guess), guess, typical)

@@ -72,10 +72,7 @@ class Bracket(NamedTuple):
 class Trials:
     """All trials of all groups so far.
 
-    Parameters
-    ----------
-    least : ndarray, shape (G,)
-        log(demand/limit) at an infinite price, −inf where demand is 0.
+    - `least` (G,): log(demand/limit) at an infinite price, −inf where demand is 0.
 
     Examples
     --------

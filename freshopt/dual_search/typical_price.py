@@ -16,12 +16,8 @@ def typical_log_price(program: Program, cost: Array) -> float:
 
     It is the median marginal value per cost at typical rates; 0 where no source has one.
 
-    Parameters
-    ----------
-    program : Program
-        With `numerics`.
-    cost : ndarray, shape (n,)
-        ≥ 0, of a refresh.
+    - `program`: With `numerics`.
+    - `cost` (n,): ≥ 0, of a refresh.
     """
     some = slice(0, None, max(1, len(program) // _SAMPLED))
     paying = cost[some] > 0.0

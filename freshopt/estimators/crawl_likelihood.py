@@ -82,34 +82,24 @@ Iteration: TypeAlias = Callable[["CrawlLikelihood", Array, IntArray, int], Array
 class CrawlLikelihood:
     """Log-likelihood l(Δ) of each of n sources.
 
-    Attributes
-    ----------
-    intervals : ndarray of float, shape (m,)
-        The crawl intervals C after which an unknown number of changes was found, source after source.
-    offsets : ndarray of int, shape (n+1,)
-        Crawl intervals ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of source k.
-    counted : ndarray of float, shape (n,)
-        The number K of changes that were counted.
-    exposure : ndarray of float, shape (n,)
-        The sum U of all other crawl intervals.
-    pseudo : float
-        Length of the pseudo-observation, one more crawl interval in C, the same for every source; 0 for none.
-    weight : ndarray of float, shape (m,), or None
-        Of each crawl interval in C, if crawls do not count alike; then `counted` and `exposure` are weighted
-        sums.
-    possible, age : ndarray of float, shape (n,), or None
-        Of sources whose first crawl tells a date P, 1 or the crawl's weight, and its weighted age; 0 of
-        others. None where no first date is told.
-    birth_rate : ndarray of float, shape (n,), or None
-        η of a prior, given which `age` is part of `exposure`; None leaves first dates out.
-    quiet : Intervals or None
-        The crawl intervals without a change, and without a count: with them the density is under Jeffreys'
-        prior.
-    time : ndarray of float, shape (n,), or None
-        With these the time in which changes were counted.
-    loaded : bool
-        Whether compiled loops are loaded already, because the log that this is of has many rows. They then
-        take samples of it too.
+    - `intervals` (m,): The crawl intervals C after which an unknown number of changes was found, source after
+      source.
+    - `offsets` (n+1,): Crawl intervals ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of
+      source k.
+    - `counted` (n,): The number K of changes that were counted.
+    - `exposure` (n,): The sum U of all other crawl intervals.
+    - `pseudo`: Length of the pseudo-observation, one more crawl interval in C, the same for every source; 0
+      for none.
+    - `weight` (m,): Of each crawl interval in C, if crawls do not count alike; then `counted` and `exposure`
+      are weighted sums.
+    - `possible`, `age` (n,): Of sources whose first crawl tells a date P, 1 or the crawl's weight, and its
+      weighted age; 0 of others. None where no first date is told.
+    - `birth_rate` (n,): η of a prior, given which `age` is part of `exposure`; None leaves first dates out.
+    - `quiet`: The crawl intervals without a change, and without a count: with them the density is under
+      Jeffreys' prior.
+    - `time` (n,): With these the time in which changes were counted.
+    - `loaded`: Whether compiled loops are loaded already, because the log that this is of has many rows. They
+      then take samples of it too.
 
     Examples
     --------

@@ -30,12 +30,9 @@ ALL = slice(None)
 class GammaParameters(NamedTuple):
     """Gamma priors of n sources in the time unit of a log.
 
-    Attributes
-    ----------
-    shape, exposure : ndarray of float, shape (n,)
-        a and b.
-    birth_rate : ndarray of float, shape (n,)
-        η ≥ 0: at that rate sources come into being, which first dates may tell instead of a change.
+    - `shape`, `exposure` (n,): a and b.
+    - `birth_rate` (n,): η ≥ 0: at that rate sources come into being, which first dates may tell instead of a
+      change.
     """
 
     shape: Array
@@ -95,12 +92,10 @@ class Intervals(NamedTuple):
 class SplitRows(NamedTuple):
     """Rows of a log, told apart.
 
-    Attributes
-    ----------
-    found, quiet : Intervals
-        Crawl intervals after which an unknown number of changes was found, and none; None unless asked for.
-    counted, time, exposure : ndarray of float, shape (n,)
-        The changes that were counted, the time in which they were, and with it that of quiet crawl intervals.
+    - `found`, `quiet`: Crawl intervals after which an unknown number of changes was found, and none; None
+      unless asked for.
+    - `counted`, `time`, `exposure` (n,): The changes that were counted, the time in which they were, and with
+      it that of quiet crawl intervals.
     """
 
     found: Intervals

@@ -39,12 +39,8 @@ from freshopt.numerics.arrays import Array, BoolArray
 class Explained(NamedTuple):
     """Posterior of one explanation of the first dates.
 
-    Attributes
-    ----------
-    mode : ndarray of float, shape (n,)
-        Mode of ln Δ, which is the mean where all changes are counted or dated.
-    evidence : ndarray of float, shape (n,)
-        The logarithm of the integral of prior and likelihood.
+    - `mode` (n,): Mode of ln Δ, which is the mean where all changes are counted or dated.
+    - `evidence` (n,): The logarithm of the integral of prior and likelihood.
     """
 
     mode: Array
@@ -127,18 +123,11 @@ NOTHING = 1e-300
 class MarginalLikelihood:
     """Marginal likelihood of a log as a function of the gamma prior.
 
-    Parameters
-    ----------
-    observed : CrawlLikelihood
-        Of all sources.
-    smooth : CrawlLikelihood or None
-        Of those whose likelihood is close to a Gamma's.
-    grid : Grid or None
-        The others', their first dates being births; None without any.
-    changes : Grid or None
-        The same, their first dates being changes.
-    dated : ndarray of bool or None
-        Which of the others have first dates; None if the log has none.
+    - `observed`: Of all sources.
+    - `smooth`: Of those whose likelihood is close to a Gamma's.
+    - `grid`: The others', their first dates being births; None without any.
+    - `changes`: The same, their first dates being changes.
+    - `dated`: Which of the others have first dates; None if the log has none.
     """
 
     observed: CrawlLikelihood
@@ -218,20 +207,14 @@ class MarginalLikelihood:
 class Grid:
     """Likelihoods of n sources at common rates.
 
-    Parameters
-    ----------
-    rate : ndarray, shape (J,)
-        Equally spaced in logarithms.
-    largest : ndarray, shape (n,)
-        Logarithm of each source's largest likelihood over the rates.
-    likelihood : ndarray, shape (n, J)
-        In units of that.
-    power : ndarray, shape (n,)
-        Number of changes: below the lowest rate the likelihood is proportional to Δ^power·e^{−time·Δ}.
-    time : ndarray, shape (n,)
-        What falls as e^{−time·Δ}.
-    counted : ndarray, shape (n,)
-        Those that are counted: above the highest rate it is proportional to Δ^counted·e^{−time·Δ}.
+    - `rate` (J,): Equally spaced in logarithms.
+    - `largest` (n,): Logarithm of each source's largest likelihood over the rates.
+    - `likelihood` (n, J): In units of that.
+    - `power` (n,): Number of changes: below the lowest rate the likelihood is proportional to
+      Δ^power·e^{−time·Δ}.
+    - `time` (n,): What falls as e^{−time·Δ}.
+    - `counted` (n,): Those that are counted: above the highest rate it is proportional to
+      Δ^counted·e^{−time·Δ}.
     """
 
     rate: Array

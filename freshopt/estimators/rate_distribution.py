@@ -57,16 +57,11 @@ LEVELS, REACH = 24, 6.0
 class RateDistribution:
     """Posterior distributions of n change rates.
 
-    Attributes
-    ----------
-    quantiles : callable
-        Takes levels of shape (k, n), returns change rates of that shape; NaN for a source without
-        data.
-    lowest, highest : ndarray of bool, shape (n,)
-        Sources whose intervals begin at 0, because they never changed, or have no end, because they had
-        always changed.
-    evidence : callable or None
-        Takes nothing, returns what is behind them beside the prior.
+    - `quantiles`: Takes levels of shape (k, n), returns change rates of that shape; NaN for a source without
+      data.
+    - `lowest`, `highest` (n,): Sources whose intervals begin at 0, because they never changed, or have no
+      end, because they had always changed.
+    - `evidence`: Takes nothing, returns what is behind them beside the prior.
 
     Examples
     --------
@@ -189,19 +184,13 @@ SLOWER, FASTER = 100.0, 300.0
 class RateEvidence:
     """What is known of n change rates, whatever the prior.
 
-    Attributes
-    ----------
-    log_likelihood : callable
-        Takes change rates of shape (k, m) and the increasing positions, shape (m,), of their sources; returns
-        log-likelihoods of that shape, 0 where there is no data.
-    slowest, fastest : float
-        Rates beyond which crawls tell nothing.
-    changed, open : ndarray of bool, shape (n,)
-        Sources of which a change was seen, and those whose crawls any rate explains, however large.
-    gap : ndarray of float, shape (n,)
-        Mean time between crawls; NaN where there are none, or their number is not kept.
-    expected : ndarray of float, shape (n,), or None
-        Mean of each source's own prior, where these differ.
+    - `log_likelihood`: Takes change rates of shape (k, m) and the increasing positions, shape (m,), of their
+      sources; returns log-likelihoods of that shape, 0 where there is no data.
+    - `slowest`, `fastest`: Rates beyond which crawls tell nothing.
+    - `changed`, `open` (n,): Sources of which a change was seen, and those whose crawls any rate explains,
+      however large.
+    - `gap` (n,): Mean time between crawls; NaN where there are none, or their number is not kept.
+    - `expected` (n,): Mean of each source's own prior, where these differ.
 
     Examples
     --------
@@ -311,13 +300,10 @@ def _range(span: Array, fastest: Array) -> tuple[float, float]:
 class RatePosterior:
     """Posterior distribution of each source's change rate.
 
-    Attributes
-    ----------
-    forgetting : Forgetting
-        With weights w and without a prior each source counts as (Σw)²/Σw² crawls: the interval covers a rate
-        that did not drift. With a prior the weights are taken as they are, and stale sources return to it.
-    prior : GammaParameters or None
-        Gamma priors of the sources, in the log's time unit.
+    - `forgetting`: With weights w and without a prior each source counts as (Σw)²/Σw² crawls: the interval
+      covers a rate that did not drift. With a prior the weights are taken as they are, and stale sources
+      return to it.
+    - `prior`: Gamma priors of the sources, in the log's time unit.
 
     Examples
     --------

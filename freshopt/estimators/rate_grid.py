@@ -41,14 +41,9 @@ HALVINGS = 40
 class RateGrid:
     """Grid of rates of each of n sources.
 
-    Attributes
-    ----------
-    nodes : ndarray of float, shape (n, m)
-        Change rates, increasing. The first stands for all below the second.
-    mass : ndarray of float, shape (n, m)
-        Of the prior, 1 in all.
-    shape : ndarray of float, shape (n,)
-        Of the prior, whose density of ln Δ falls like Δ^shape to the left.
+    - `nodes` (n, m): Change rates, increasing. The first stands for all below the second.
+    - `mass` (n, m): Of the prior, 1 in all.
+    - `shape` (n,): Of the prior, whose density of ln Δ falls like Δ^shape to the left.
 
     Examples
     --------
@@ -127,14 +122,10 @@ class RateGrid:
 class Span:
     """Where the nodes of n sources lie.
 
-    Attributes
-    ----------
-    left, right : ndarray of float, shape (n,)
-        Ends in ln Δ; no posterior given some of the crawls has much mass beyond.
-    time, most : ndarray of float, shape (n,)
-        At a rate Δ crawls and prior tell of as many changes as in this time, and at most of so many.
-    length : ndarray of float, shape (n,)
-        The number of distances between the ends.
+    - `left`, `right` (n,): Ends in ln Δ; no posterior given some of the crawls has much mass beyond.
+    - `time`, `most` (n,): At a rate Δ crawls and prior tell of as many changes as in this time, and at most
+      of so many.
+    - `length` (n,): The number of distances between the ends.
     """
 
     left: Array

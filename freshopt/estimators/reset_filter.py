@@ -54,10 +54,7 @@ EQUAL = 1e-6
 class ResetFilter:
     """Beliefs about the rates of a log's sources.
 
-    Attributes
-    ----------
-    prior : GammaParameters
-        Of each source, in the log's time unit.
+    - `prior`: Of each source, in the log's time unit.
 
     Examples
     --------
@@ -227,14 +224,9 @@ def check_reset(reset: Resets | None) -> Resets | None:
 class CrawlRows(NamedTuple):
     """What each row of a log tells.
 
-    Attributes
-    ----------
-    gap : ndarray of float, shape (rows,)
-        Time during which the rate may have been drawn anew before the row; 0 for none.
-    number : ndarray of float, shape (rows,)
-        Changes told; −1 for one or more, −2 for a baseline, which tells nothing.
-    time : ndarray of float, shape (rows,)
-        In which they took place.
+    - `gap` (rows,): Time during which the rate may have been drawn anew before the row; 0 for none.
+    - `number` (rows,): Changes told; −1 for one or more, −2 for a baseline, which tells nothing.
+    - `time` (rows,): In which they took place.
     """
 
     gap: Array

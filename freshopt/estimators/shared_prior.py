@@ -68,20 +68,12 @@ BLOCK = 8192
 class Cells:
     """Likelihoods of m sources, integrated over cells of t = ln(Δ·s).
 
-    Attributes
-    ----------
-    left, width : float
-        Where the cells begin, and how wide each is.
-    shift : ndarray of float, shape (m,)
-        ln s.
-    weight : ndarray of float, shape (m, cells)
-        Integrals, over the largest likelihood.
-    top : ndarray of float, shape (m,)
-        Its logarithm.
-    sharp : ndarray of int, shape (s,)
-        Sources with nodes of their own.
-    node, likelihood, cell : ndarray, shape (s, nodes)
-        Their nodes of t, the likelihoods there, and the nodes' cells.
+    - `left`, `width`: Where the cells begin, and how wide each is.
+    - `shift` (m,): ln s.
+    - `weight` (m, cells): Integrals, over the largest likelihood.
+    - `top` (m,): Its logarithm.
+    - `sharp` (s,): Sources with nodes of their own.
+    - `node`, `likelihood`, `cell` (s, nodes): Their nodes of t, the likelihoods there, and the nodes' cells.
     """
 
     left: float
@@ -177,14 +169,9 @@ def _reach(at: Array, value: Array) -> tuple[Array, Array]:
 class RateDraws:
     """Change rates that a log leaves possible.
 
-    Attributes
-    ----------
-    rates : ndarray of float, shape (draws, n)
-        NaN of a source of which nothing is known, nor of any other, without a prior.
-    changed, open : ndarray of bool, shape (n,)
-        As `RateEvidence` has them.
-    known : bool
-        Whether the log tells anything of any rate; else draws are those of a prior.
+    - `rates` (draws, n): NaN of a source of which nothing is known, nor of any other, without a prior.
+    - `changed`, `open` (n,): As `RateEvidence` has them.
+    - `known`: Whether the log tells anything of any rate; else draws are those of a prior.
     """
 
     rates: Array
@@ -217,14 +204,9 @@ class RateDraws:
 class SharedPrior:
     """Draws of the prior of ln(Δ·s).
 
-    Attributes
-    ----------
-    shift : ndarray of float, shape (n,)
-        ln s of each source.
-    left, width : float
-        Where its cells begin, and how wide each is.
-    mass : ndarray of float, shape (draws, cells)
-        Of each cell.
+    - `shift` (n,): ln s of each source.
+    - `left`, `width`: Where its cells begin, and how wide each is.
+    - `mass` (draws, cells): Of each cell.
     """
 
     evidence: RateEvidence

@@ -45,16 +45,11 @@ class ObservedIntervals:
 
     Source after source.
 
-    Attributes
-    ----------
-    offsets : ndarray of int, shape (n+1,)
-        Rows ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of source k.
-    changed : ndarray of bool, shape (m,)
-    interval : ndarray of float, shape (m,)
-    changes : ndarray of float, shape (m,), or None
-        NaN where unknown.
-    row : ndarray of int, shape (m,)
-        Position of each in the log.
+    - `offsets` (n+1,): Rows ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of source k.
+    - `changed` (m,)
+    - `interval` (m,)
+    - `changes` (m,): NaN where unknown.
+    - `row` (m,): Position of each in the log.
 
     Examples
     --------
@@ -127,18 +122,11 @@ class ObservedIntervals:
 class SufficientStatistics:
     """Sufficient statistics of n sources after some batches.
 
-    Attributes
-    ----------
-    sources : ndarray, shape (n,)
-        Sorted names or integers.
-    crawls : ndarray of int, shape (n,)
-        Crawls after a known crawl interval.
-    found : ndarray of int, shape (n,)
-        Those of them that found a change.
-    state : ndarray of float, shape (n, width)
-        The estimator's own numbers; 0 before a source's first crawl.
-    newest : float
-        The moment of the newest crawl of all, as `forgetting.moment_of` returns it.
+    - `sources` (n,): Sorted names or integers.
+    - `crawls` (n,): Crawls after a known crawl interval.
+    - `found` (n,): Those of them that found a change.
+    - `state` (n, width): The estimator's own numbers; 0 before a source's first crawl.
+    - `newest`: The moment of the newest crawl of all, as `forgetting.moment_of` returns it.
     """
 
     sources: npt.NDArray[Any]

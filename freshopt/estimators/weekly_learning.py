@@ -51,20 +51,12 @@ ROUNDS = 25
 class ShapeLikelihood:
     """Log-likelihood of a piecewise constant shape, over that of a constant rate.
 
-    Attributes
-    ----------
-    found : CycleSpans
-        In which an unknown number of changes was found.
-    found_rate : ndarray of float
-        Of their sources, per cycle.
-    counted : CycleSpans
-        In which a known number > 0 of changes was found.
-    number : ndarray of float
-        These numbers.
-    dated : ndarray of float, shape (bins,)
-        How many dated changes fall in each bin.
-    exposure : ndarray of float, shape (bins,)
-        Changes that constant rates would have in each bin, over all spans.
+    - `found`: In which an unknown number of changes was found.
+    - `found_rate`: Of their sources, per cycle.
+    - `counted`: In which a known number > 0 of changes was found.
+    - `number`: These numbers.
+    - `dated` (bins,): How many dated changes fall in each bin.
+    - `exposure` (bins,): Changes that constant rates would have in each bin, over all spans.
     """
 
     found: CycleSpans
@@ -280,18 +272,12 @@ def _evidence(likelihoods: list[ShapeLikelihood], shapes: list[Array]) -> _Evide
 class CycleSpans:
     """Intervals on a cycle of length 1.
 
-    Attributes
-    ----------
-    bins : int
-        Equal bins of the cycle.
-    length : ndarray of float, shape (m,)
-        > 0, in cycles.
-    whole : ndarray of float, shape (m,)
-        Whole cycles in each interval.
-    first, last : ndarray of int, shape (m,)
-        The bins in which the remainder begins and ends; the second cycle's are bins, ..., 2·bins − 1.
-    into_first, into_last : ndarray of float, shape (m,)
-        How far into these bins, as a share of their width.
+    - `bins`: Equal bins of the cycle.
+    - `length` (m,): > 0, in cycles.
+    - `whole` (m,): Whole cycles in each interval.
+    - `first`, `last` (m,): The bins in which the remainder begins and ends; the second cycle's are bins, ...,
+      2·bins − 1.
+    - `into_first`, `into_last` (m,): How far into these bins, as a share of their width.
     """
 
     bins: int
@@ -353,16 +339,10 @@ class ObservedSpans:
 
     In seconds since a Monday 00:00.
 
-    Attributes
-    ----------
-    begin, length : ndarray of float, shape (rows,)
-        Of a crawl interval, or of the time since a date.
-    rate : ndarray of float, shape (rows,)
-        Changes of the source per second.
-    changes : ndarray of float, shape (rows,)
-        How many there were, NaN for an unknown number > 0.
-    dated : ndarray of bool, shape (rows,)
-        Whether a change happened as the span began, and none in it.
+    - `begin`, `length` (rows,): Of a crawl interval, or of the time since a date.
+    - `rate` (rows,): Changes of the source per second.
+    - `changes` (rows,): How many there were, NaN for an unknown number > 0.
+    - `dated` (rows,): Whether a change happened as the span began, and none in it.
     """
 
     begin: Array

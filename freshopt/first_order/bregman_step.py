@@ -47,14 +47,9 @@ from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, tota
 class Crossings:
     """Breakpoints at positive multipliers, sorted within each group.
 
-    Attributes
-    ----------
-    events : ndarray of int, shape (E,)
-        Numbers of the events.
-    groups : ndarray of int, shape (E,)
-        The group of each.
-    first, counts : ndarray of int, shape (G,)
-        Where each group's events begin, and how many they are.
+    - `events` (E,): Numbers of the events.
+    - `groups` (E,): The group of each.
+    - `first`, `counts` (G,): Where each group's events begin, and how many they are.
     """
 
     events: IntArray
@@ -208,12 +203,8 @@ def checked_step(
 ) -> Array:
     """Return the rates of a step, arguments checked, shape (n,).
 
-    Raises
-    ------
-    SourceDataError
-        If an argument is not a number, of the wrong length or outside its range.
-    InfeasibleProblemError
-        If min_rate alone needs more than the bandwidth or a host's limit.
+    - raises SourceDataError if an argument is not a number, of the wrong length or outside its range.
+    - raises InfeasibleProblemError if min_rate alone needs more than the bandwidth or a host's limit.
     """
     n = np.size(rates)
     q, g = as_vector(rates, n, "rates"), as_vector(gradient, n, "gradient")

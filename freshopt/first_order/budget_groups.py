@@ -24,14 +24,9 @@ CANCELLED = 1e-3
 class Budgets:
     """Budgets of groups of sources, none of which is empty.
 
-    Attributes
-    ----------
-    amounts : ndarray, shape (G,)
-        Budget of each group, > 0.
-    groups : ndarray of int, shape (n,)
-        The group of each source, ascending.
-    starts : ndarray of int, shape (G,)
-        The first source of each group.
+    - `amounts` (G,): Budget of each group, > 0.
+    - `groups` (n,): The group of each source, ascending.
+    - `starts` (G,): The first source of each group.
     """
 
     amounts: Array

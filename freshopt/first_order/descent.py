@@ -120,18 +120,11 @@ def descend(
 ) -> Answer:
     """Descend until the certified duality gap is within tolerance.
 
-    Parameters
-    ----------
-    problem : Problem
-        With numerics.
-    tolerance : float
-        Relative duality gap at which to stop.
-    enough : float
-        Relative duality gap that is no failure when `limit` is reached.
-    limit : int
-        Evaluations of the cost of all sources.
-    fit : callable, optional
-        Makes a map from the curvatures of the sources' costs, which is then renewed every few steps.
+    - `problem`: With numerics.
+    - `tolerance`: Relative duality gap at which to stop.
+    - `enough`: Relative duality gap that is no failure when `limit` is reached.
+    - `limit`: Evaluations of the cost of all sources.
+    - `fit`: Makes a map from the curvatures of the sources' costs, which is then renewed every few steps.
     """
     numerics, bandwidth = problem.numerics, problem.bandwidth
     if numerics is None:

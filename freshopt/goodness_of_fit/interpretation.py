@@ -71,10 +71,8 @@ def _counted(check: PoissonCheck) -> str:
 class Advice(NamedTuple):
     """A test's row: what it found, and what to do.
 
-    Attributes
-    ----------
-    rejected, at_rate : float
-        Shares of the tested sources that it rejects, at the level and at a false-discovery rate of it.
+    - `rejected`, `at_rate`: Shares of the tested sources that it rejects, at the level and at a
+      false-discovery rate of it.
     """
 
     test: str

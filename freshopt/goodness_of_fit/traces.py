@@ -45,13 +45,9 @@ Result = tuple[Array, Array]  # effect and p-value of each source
 class TracedChanges:
     """Times of changes, strictly inside the time watched.
 
-    Attributes
-    ----------
-    offsets : ndarray of int, shape (n+1,)
-        Changes ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of source k.
-    time : ndarray, shape (m,)
-        Non-decreasing within a source.
-    start, end : ndarray, shape (n,)
+    - `offsets` (n+1,): Changes ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of source k.
+    - `time` (m,): Non-decreasing within a source.
+    - `start`, `end` (n,)
     """
 
     offsets: IntArray
@@ -146,19 +142,13 @@ class CrawlColumns(NamedTuple):
 class TracedCrawls:
     """Crawl intervals with and without a change.
 
-    Attributes
-    ----------
-    offsets : ndarray of int, shape (n+1,)
-    time : ndarray, shape (m,)
-        The end of each crawl interval.
-    interval : ndarray, shape (m,)
-    changed : ndarray of bool, shape (m,)
-    rate : ndarray, shape (n,)
-        Changes per day; positive and finite.
-    random : Generator
-        For the test of inter-change times only: position of the first change in its interval.
-    excess, weight : ndarray, shape (m,)
-        g·(changed − p) and W of each crawl interval.
+    - `offsets` (n+1,)
+    - `time` (m,): The end of each crawl interval.
+    - `interval` (m,)
+    - `changed` (m,)
+    - `rate` (n,): Changes per day; positive and finite.
+    - `random`: For the test of inter-change times only: position of the first change in its interval.
+    - `excess`, `weight` (m,): g·(changed − p) and W of each crawl interval.
     """
 
     offsets: IntArray
@@ -313,17 +303,11 @@ NEAR = 1e-4
 class Reading:
     """Testable sources with their traces.
 
-    Attributes
-    ----------
-    trace : TracedChanges or TracedCrawls
-        Of the sources that can be tested, on a clock in days whose time 0 is a midnight.
-    tested : ndarray of bool, shape (n,)
-    changes : ndarray of int, shape (n,)
-        Changes inside the time watched, or crawls that found one.
-    resolution : str or None
-        The unit to which the times are rounded.
-    one_each : bool
-        Whether the history has at most one change in each such unit.
+    - `trace`: Of the sources that can be tested, on a clock in days whose time 0 is a midnight.
+    - `tested` (n,)
+    - `changes` (n,): Changes inside the time watched, or crawls that found one.
+    - `resolution`: The unit to which the times are rounded.
+    - `one_each`: Whether the history has at most one change in each such unit.
     """
 
     trace: TracedChanges | TracedCrawls

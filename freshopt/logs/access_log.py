@@ -64,13 +64,9 @@ _EXAMPLE = """--pattern '$remote_addr - $remote_user [$time_local] "$request" $s
 class Requests(NamedTuple):
     """Requests of an access log that fetch a URL.
 
-    Attributes
-    ----------
-    frame : DataFrame
-        Columns source, time, and as the log has them status, hash, host; changed in a cache's log; client and
-        agent where there are several clients and none was chosen.
-    line : ndarray of int
-        Line of each row, from 0.
+    - `frame`: Columns source, time, and as the log has them status, hash, host; changed in a cache's log;
+      client and agent where there are several clients and none was chosen.
+    - `line`: Line of each row, from 0.
     """
 
     frame: polars.DataFrame
@@ -82,10 +78,7 @@ def read_access_log(path: Path, client: Client | None = None) -> Requests:
 
     Those of a client, or of everybody; with None all requests, whatever a cache did with them.
 
-    Warns
-    -----
-    SourceDataWarning
-        If some lines are in none of the formats; they are left out, and counted.
+    - warns if some lines are in none of the formats; they are left out, and counted.
     """
     lines, pattern = _lines(path), None if client is None else client.pattern
     parts = _parts(lines, pattern)

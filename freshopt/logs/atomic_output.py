@@ -51,18 +51,12 @@ def complete_folder(
 
     It takes the place of `path` at the end.
 
-    Parameters
-    ----------
-    path : path
-        The folder to make, its parents too where they are missing. It may be there and be empty. If it holds
-        an earlier result it is replaced as a whole, given `overwrite`.
-    overwrite : bool
-        Whether an earlier result may be replaced.
-    marker : str
-        The file by which an earlier result is known.
-    files : collection of str
-        The names of all files that a result may consist of, such as ``rates.csv`` or
-        ``rates/part-00000.parquet``. A folder with anything else in it is never replaced.
+    - `path`: The folder to make, its parents too where they are missing. It may be there and be empty. If it
+      holds an earlier result it is replaced as a whole, given `overwrite`.
+    - `overwrite`: Whether an earlier result may be replaced.
+    - `marker`: The file by which an earlier result is known.
+    - `files`: The names of all files that a result may consist of, such as ``rates.csv`` or
+      ``rates/part-00000.parquet``. A folder with anything else in it is never replaced.
 
     Examples
     --------

@@ -49,18 +49,11 @@ FLAGS = {
 class Cells:
     """Columns of one file, converted with precise error messages.
 
-    Attributes
-    ----------
-    present : tuple of str
-        All columns, by the names that they have here.
-    head : int or None
-        Lines before the first row; None where rows are no lines of text.
-    row : ndarray of int, or None
-        Number of each row, where rows were left out.
-    comma : bool
-        Whether numbers have a comma for a point, as where semicolons part the cells.
-    own : tuple of str
-        The names that a table's columns have in the file.
+    - `present`: All columns, by the names that they have here.
+    - `head`: Lines before the first row; None where rows are no lines of text.
+    - `row`: Number of each row, where rows were left out.
+    - `comma`: Whether numbers have a comma for a point, as where semicolons part the cells.
+    - `own`: The names that a table's columns have in the file.
     """
 
     path: Path

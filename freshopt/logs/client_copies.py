@@ -43,18 +43,12 @@ _SHARED = 0.25
 class CopyEvidence(NamedTuple):
     """What clients' requests say of the sources, by source and time.
 
-    Attributes
-    ----------
-    source : ndarray of int, shape (k,)
-    time, elapsed : ndarray of int, shape (k,)
-        In the unit of the requests' times; an elapsed time of 0 is a baseline's.
-    changed : ndarray of bool, shape (k,)
-    clients : int
-        How many of them count.
-    ruled_out : int
-        Answers 200 where others show that nothing had changed.
-    shared : ndarray of int
-        Agents whose addresses share copies, and do not count.
+    - `source` (k,)
+    - `time`, `elapsed` (k,): In the unit of the requests' times; an elapsed time of 0 is a baseline's.
+    - `changed` (k,)
+    - `clients`: How many of them count.
+    - `ruled_out`: Answers 200 where others show that nothing had changed.
+    - `shared`: Agents whose addresses share copies, and do not count.
     """
 
     source: IntArray
@@ -234,10 +228,7 @@ def requests_of_client(
 
     The columns client (the address) and agent are kept where several clients are left to be told apart.
 
-    Warns
-    -----
-    SourceDataWarning
-        If it has several agents.
+    - warns if it has several agents.
     """
     whose = [polars.col(key) if key in requests.columns else polars.lit(None).alias(key) for key in WHOSE]
     requests = requests.with_columns(each.cast(polars.String) for each in whose)
@@ -277,10 +268,7 @@ def evidence_of_clients(
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of a log that several clients' requests make.
 
-    Warns
-    -----
-    SourceDataWarning
-        Of how many clients count.
+    - warns of how many clients count.
     """
     if not _told(whose):
         raise SourceDataError(

@@ -44,10 +44,7 @@ LONG, TIMES = 10.0 * 365.25 * SECONDS["day"], 10.0
 class Clock:
     """Scale of moments: a time unit, and the moment of time 0.
 
-    Attributes
-    ----------
-    origin : datetime or None
-        In UTC; None where times are plain numbers.
+    - `origin`: In UTC; None where times are plain numbers.
 
     Examples
     --------

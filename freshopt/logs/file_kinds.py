@@ -68,16 +68,10 @@ _REMARK = "#"
 class FileKind(NamedTuple):
     """What a file is.
 
-    Attributes
-    ----------
-    form : str
-        `CSV`, `JSON`, `JSON_LINES`, `PARQUET` or `FRAME`.
-    packed : str
-        "gz", "xz", "bz2", "zst" or empty.
-    separator : str
-        Between cells.
-    before : int
-        Lines before the names of the columns.
+    - `form`: `CSV`, `JSON`, `JSON_LINES`, `PARQUET` or `FRAME`.
+    - `packed`: "gz", "xz", "bz2", "zst" or empty.
+    - `separator`: Between cells.
+    - `before`: Lines before the names of the columns.
     """
 
     form: str

@@ -69,15 +69,11 @@ _FROZEN = (
 class DatedRows:
     """Crawl intervals, outcomes and dates after the rules.
 
-    Attributes
-    ----------
-    last_modified : ndarray of float, shape (rows,)
-        In rows that found a change the moment of the last one, strictly within their crawl interval; in
-        baselines that of the last change or the birth, before the crawl; NaN elsewhere.
-    interval : ndarray of float, shape (rows,)
-        That of a baseline that dates from a deployment begins with it.
-    changed : ndarray of bool, shape (rows,)
-        The first row of a source that is watched since a known moment has changed if it is dated later.
+    - `last_modified` (rows,): In rows that found a change the moment of the last one, strictly within their
+      crawl interval; in baselines that of the last change or the birth, before the crawl; NaN elsewhere.
+    - `interval` (rows,): That of a baseline that dates from a deployment begins with it.
+    - `changed` (rows,): The first row of a source that is watched since a known moment has changed if it is
+      dated later.
     """
 
     last_modified: Array
@@ -90,11 +86,8 @@ def dated_rows(
 ) -> DatedRows:
     """Apply the rules to the dates of sorted rows.
 
-    Warns
-    -----
-    SourceDataWarning
-        If sources lose their dates because these are always about now, or stand still, or a date is after its
-        crawl, or after the change that an unchanged row shows.
+    - warns if sources lose their dates because these are always about now, or stand still, or a date is after
+      its crawl, or after the change that an unchanged row shows.
     """
     begins = changed | np.isnan(interval)
     begins[first] = True
@@ -335,11 +328,8 @@ def usable_dates(
 def since_birth(log: CrawlLog, start: ToldTimes) -> CrawlLog:
     """Return a log in which dated first crawls count from known births.
 
-    Parameters
-    ----------
-    start : array_like of shape (n,)
-        Since when each source exists, in the order of ``log.names``, written as its times are; NaN (NaT,
-        None) where that is not known. A first crawl without a date stays a baseline.
+    - `start` (n,): Since when each source exists, in the order of ``log.names``, written as its times are;
+      NaN (NaT, None) where that is not known. A first crawl without a date stays a baseline.
 
     Examples
     --------

@@ -54,23 +54,15 @@ def _number(value: float) -> str:
 class LogRows:
     """Checked rows of a log, as columns of equal length.
 
-    Attributes
-    ----------
-    names : ndarray, shape (n,)
-        Sorted labels of the sources.
-    codes : ndarray of int32, shape (rows,)
-        Position of each row's source in `names`.
-    time : ndarray of float, shape (rows,)
-    changed : ndarray of bool, shape (rows,)
-    unknown : ndarray of bool, shape (rows,), or None
-        Rows of which it is not known whether they found a change; None where all are.
-    changes, elapsed, last_modified : ndarray of float, shape (rows,), or None
-    row_name : callable
-        How the row at a position of the original columns is called.
-    timed : bool
-        Whether the log tells the times; if not they are added up from `elapsed`.
-    order : ndarray of int, shape (rows,), or None
-        Original position of each row; None while the rows are in their original order.
+    - `names` (n,): Sorted labels of the sources.
+    - `codes` ndarray of int32 (rows,): Position of each row's source in `names`.
+    - `time` (rows,)
+    - `changed` (rows,)
+    - `unknown` (rows,): Rows of which it is not known whether they found a change; None where all are.
+    - `changes`, `elapsed`, `last_modified` (rows,)
+    - `row_name`: How the row at a position of the original columns is called.
+    - `timed`: Whether the log tells the times; if not they are added up from `elapsed`.
+    - `order` (rows,): Original position of each row; None while the rows are in their original order.
     """
 
     names: npt.NDArray[Any]

@@ -64,19 +64,12 @@ def log_frame(
 ) -> tuple[polars.DataFrame, Cells]:
     """Return wanted columns by a log's names, and the cells.
 
-    Parameters
-    ----------
-    wanted : tuple of str, optional
-        Columns to read, where present. Default: all of a table.
-    columns : mapping of str to str, optional
-        Names of the file's columns to names of a log's.
-    client : Client, optional
-        Whose requests are wanted, where an access log or a table's `columns` tell: one's, or everybody's,
-        then with the columns client and agent where there are several.
-    access : bool
-        Whether it may be an access log.
-    alone : bool
-        Whether it is the only file of its log.
+    - `wanted`: Columns to read, where present. Default: all of a table.
+    - `columns`: Names of the file's columns to names of a log's.
+    - `client`: Whose requests are wanted, where an access log or a table's `columns` tell: one's, or
+      everybody's, then with the columns client and agent where there are several.
+    - `access`: Whether it may be an access log.
+    - `alone`: Whether it is the only file of its log.
     """
     if wanted is not None and access and _holds_requests(path, columns, client):
         if columns:
@@ -399,18 +392,12 @@ def _with_days(frame: polars.DataFrame, days: str) -> polars.DataFrame:
 class LogPart(NamedTuple):
     """The rows of one file.
 
-    Attributes
-    ----------
-    names : ndarray
-        Sources.
-    columns : dict of str to ndarray of length rows
-        ``source`` (positions among the names), ``changed``, ``time`` and so on, where they are told.
-    row_name : callable
-        How a row is called in messages.
-    seen : dict of str to Series
-        ``hash`` and ``etag``, where they are told.
-    whose : DataFrame or None
-        Client and agent of each row.
+    - `names`: Sources.
+    - `columns` dict of str to ndarray of length rows: ``source`` (positions among the names), ``changed``,
+      ``time`` and so on, where they are told.
+    - `row_name`: How a row is called in messages.
+    - `seen`: ``hash`` and ``etag``, where they are told.
+    - `whose`: Client and agent of each row.
     """
 
     names: npt.NDArray[Any]

@@ -23,16 +23,11 @@ Words = npt.NDArray[np.uint64]
 class LabelTable(NamedTuple):
     """Table of the labels of the rows so far, with open addresses.
 
-    Attributes
-    ----------
-    keys : ndarray of uint64, shape (slots,)
-        The first hash of the label in each slot.
-    codes : ndarray of int32, shape (slots,)
-        −1 in a slot without a label. Codes are in the order in which labels appear.
-    others : ndarray of uint64, shape (slots,)
-        The second hash of the label of each code.
-    rows : ndarray of int, shape (slots,)
-        The first row of each code.
+    - `keys` ndarray of uint64 (slots,): The first hash of the label in each slot.
+    - `codes` ndarray of int32 (slots,): −1 in a slot without a label. Codes are in the order in which labels
+      appear.
+    - `others` ndarray of uint64 (slots,): The second hash of the label of each code.
+    - `rows` (slots,): The first row of each code.
     """
 
     keys: Words
@@ -60,15 +55,11 @@ def code_hashes(
     It ends before the last row where the table is half full, and where two labels share the first hash, which
     the second tells.
 
-    Parameters
-    ----------
-    first, second : ndarray of uint64, shape (rows,)
-        Two hashes of each row's label. They are equal where labels are.
-    begin : int
-        Number of the first of the rows.
-    known, bits : int
-        Labels in the table, and the number of its slots as a power of two.
-    codes : ndarray of int32, shape (rows,)
+    - `first`, `second` ndarray of uint64 (rows,): Two hashes of each row's label. They are equal where labels
+      are.
+    - `begin`: Number of the first of the rows.
+    - `known`, `bits`: Labels in the table, and the number of its slots as a power of two.
+    - `codes` ndarray of int32 (rows,)
     """
     shift, last = np.uint64(64 - bits), (1 << bits) - 1
     for i in range(len(first)):

@@ -56,14 +56,9 @@ _ETAG = r'^\s*(?:W/)?"?([^"]*)"?\s*$'
 class RowOutcomes(NamedTuple):
     """What the rows of a log say.
 
-    Attributes
-    ----------
-    outcome : ndarray of int8, shape (rows,)
-        `FAILED`, `CHANGED` and so on; crawls are those from `UNKNOWN` on.
-    order : ndarray of int, shape (rows,)
-        Rows by source and time.
-    hashed, tagged : ndarray of int
-        Rows with status 304 whose hash, or whose ETag, is not that of the crawl before.
+    - `outcome` ndarray of int8 (rows,): `FAILED`, `CHANGED` and so on; crawls are those from `UNKNOWN` on.
+    - `order` (rows,): Rows by source and time.
+    - `hashed`, `tagged`: Rows with status 304 whose hash, or whose ETag, is not that of the crawl before.
     """
 
     outcome: Outcomes
@@ -120,20 +115,12 @@ def row_outcomes(
 ) -> RowOutcomes:
     """Return what each row says.
 
-    Parameters
-    ----------
-    codes : ndarray of int, shape (rows,)
-        The source of each row.
-    time : ndarray, shape (rows,)
-        Numbers, or datetime64.
-    status : ndarray, shape (rows,), optional
-        HTTP statuses; NaN where empty, 0 without an answer.
-    changed : ndarray, shape (rows,), optional
-        0 or 1; NaN where empty.
-    seen : mapping of str to Series of length rows, optional
-        ``hash`` and ``etag``, empty where unknown.
-    more : mapping of str to ndarray, optional
-        Further columns, in which rows may differ that are alike in all of these.
+    - `codes` (rows,): The source of each row.
+    - `time` (rows,): Numbers, or datetime64.
+    - `status` (rows,): HTTP statuses; NaN where empty, 0 without an answer.
+    - `changed` (rows,): 0 or 1; NaN where empty.
+    - `seen` mapping of str to Series of length rows: ``hash`` and ``etag``, empty where unknown.
+    - `more`: Further columns, in which rows may differ that are alike in all of these.
 
     Examples
     --------
@@ -304,14 +291,9 @@ def _ticks(time: Moments) -> Array:
 class OtherFetches(NamedTuple):
     """Fetches of a log's sources that are no crawls.
 
-    Attributes
-    ----------
-    source : ndarray of int
-        Positions among the log's names.
-    time : ndarray of float
-        On the log's clock.
-    answered : ndarray of bool
-        Whether there is a new copy since then: false of one that failed.
+    - `source`: Positions among the log's names.
+    - `time`: On the log's clock.
+    - `answered`: Whether there is a new copy since then: false of one that failed.
     """
 
     source: IntArray

@@ -75,12 +75,8 @@ _MOST = 0.9
 class Guess(NamedTuple):
     """What columns of a file may be.
 
-    Attributes
-    ----------
-    found : dict of str to str
-        Names of the file's columns to those of a log.
-    several : dict of str to list of str
-        Columns of a log that two or more of the file may be, with these.
+    - `found`: Names of the file's columns to those of a log.
+    - `several` dict of str to list of str: Columns of a log that two or more of the file may be, with these.
     """
 
     found: dict[str, str]

@@ -234,14 +234,10 @@ def read_table(
 ) -> polars.DataFrame:
     """Read a table, whose kind is told by what stands in it.
 
-    Parameters
-    ----------
-    path : path
-        Of CSV, whatever parts its cells, Parquet or JSON, packed or not.
-    columns : sequence of str, optional
-        Columns to read, where present. Default: all.
-    as_text : bool
-        Leave the cells of a CSV file as text, rather than infer numbers and dates. Those of JSON are text.
+    - `path`: Of CSV, whatever parts its cells, Parquet or JSON, packed or not.
+    - `columns`: Columns to read, where present. Default: all.
+    - `as_text`: Leave the cells of a CSV file as text, rather than infer numbers and dates. Those of JSON are
+      text.
     """
     path = as_path(path)
     kind = kind_of(path)

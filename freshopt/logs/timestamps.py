@@ -36,14 +36,9 @@ YEARS = (1, 9999)  # of dates that Python, polars and ISO 8601 agree upon
 class Epoch(NamedTuple):
     """How numbers count dates.
 
-    Attributes
-    ----------
-    zero : float
-        The moment of 0, in seconds since 1970.
-    exact : str
-        Finer than that nothing is told.
-    counted : tuple of str
-        Time units in which such numbers can be a log's own times as well.
+    - `zero`: The moment of 0, in seconds since 1970.
+    - `exact`: Finer than that nothing is told.
+    - `counted`: Time units in which such numbers can be a log's own times as well.
     """
 
     words: str
@@ -90,21 +85,14 @@ def read_moments(
     Numbers are float64, moments datetime64 in seconds or finer. Numbers that are dates without separators,
     such as 20230307092216, are moments.
 
-    Parameters
-    ----------
-    times : array_like, shape (rows,) or ()
-        Numbers, datetime64, dates, datetimes, or text. Datetimes with an offset are converted to UTC, those
-        without are taken as UTC.
-    what : str
-        The name used in messages.
-    row_name : callable
-        How the row at a position is called in messages.
-    time_unit : str, optional
-        Of the clock that the column defines. Without it, numbers of less than twelve digits stay numbers.
-    dated : bool, optional
-        Whether the clock has dates, where that is known before: all numbers are dates then, or none.
-    SourceDataWarning
-        If some datetimes have an offset and others have none, or numbers are Unix time.
+    - `times` (rows,) or (): Numbers, datetime64, dates, datetimes, or text. Datetimes with an offset are
+      converted to UTC, those without are taken as UTC.
+    - `what`: The name used in messages.
+    - `row_name`: How the row at a position is called in messages.
+    - `time_unit`: Of the clock that the column defines. Without it, numbers of less than twelve digits stay
+      numbers.
+    - `dated`: Whether the clock has dates, where that is known before: all numbers are dates then, or none.
+    - warns if some datetimes have an offset and others have none, or numbers are Unix time.
 
     Examples
     --------

@@ -40,16 +40,10 @@ def read_dates(times: ToldTimes, dated: bool, row_name: Callable[[int], str]) ->
 
     None where nothing is told; NaN or NaT where a cell is empty or cannot be used.
 
-    Parameters
-    ----------
-    times : array_like, shape (rows,)
-        As the times of crawls, or as servers send dates.
-    dated : bool
-        Whether the log's times are dates; numbers are then Unix time.
-    row_name : callable
-        How the row at a position is called in messages.
-    SourceDataWarning
-        If cells cannot be used, with their number.
+    - `times` (rows,): As the times of crawls, or as servers send dates.
+    - `dated`: Whether the log's times are dates; numbers are then Unix time.
+    - `row_name`: How the row at a position is called in messages.
+    - warns if cells cannot be used, with their number.
 
     Examples
     --------

@@ -117,20 +117,13 @@ def dates_of_numbers(
 ) -> Array | npt.NDArray[np.datetime64]:
     """Return the moments that numbers write, or numbers that count time.
 
-    Parameters
-    ----------
-    numbers : ndarray of float64 or of an integer type, shape (m,)
-        Those that are not finite are no moments.
-    what, row_name
-        As in messages.
-    parse : callable
-        From text to moments, null where it is no date.
-    time_unit : str or None
-        Of the clock on which they may count. None where that is not known yet: short numbers then count.
-    digits : Series of text, shape (m,), optional
-        The numbers as they were written.
-    dated : bool
-        Whether the other times of the log are dates, so that none of these counts.
+    - `numbers` ndarray of float64 or of an integer type (m,): Those that are not finite are no moments.
+    - `what`, `row_name`: As in messages.
+    - `parse`: From text to moments, null where it is no date.
+    - `time_unit`: Of the clock on which they may count. None where that is not known yet: short numbers then
+      count.
+    - `digits` Series of text (m,): The numbers as they were written.
+    - `dated`: Whether the other times of the log are dates, so that none of these counts.
     """
     as_they_are = numbers.astype(np.float64, copy=False)
     if float(np.fmax.reduce(as_they_are, initial=0.0)) < _LEAST:

@@ -37,11 +37,8 @@ def by_size(u: Array, *forms: tuple[float, Callable[[IntArray], Expression]]) ->
 
     A form covers the sources whose u lies below its bound and not below an earlier one.
 
-    Parameters
-    ----------
-    u : ndarray, shape (n,)
-    forms : (bound, form)
-        ``form(indices)`` returns a scalar expression; bounds ascend, the last is inf.
+    - `u` (n,)
+    - `forms` (bound, form): ``form(indices)`` returns a scalar expression; bounds ascend, the last is inf.
     """
     parts, low = [], -np.inf
     for high, form in forms:
@@ -129,18 +126,13 @@ def falling_total(
     that hardly decays cancels against its constant; such ones share the form −f' = (1+h)²/(1+hy)² ·(sum of
     shares), which a second-order cone holds, with h = b/(2−b), b the mean of their bends.
 
-    Parameters
-    ----------
-    y : cvxpy expression, shape (n,)
-    slope : ndarray, shape (n,)
-        −dJ/dy at y = 1.
-    mixture : (share, decay, bend), each ndarray of shape (n, nodes)
-        Shares ≥ 0 sum to 1 in each row. The bend is −d log f'/dy at y = 1 of each.
-    path : callable
-        ``path(indices)`` returns ℓ of these sources.
-    whole : (one, level), optional
-        An affine expression near 1 that stands in the place of 1, also in `path`, and J at y = 1: the form is
-        then the perspective of J, constant included.
+    - `y` cvxpy expression (n,)
+    - `slope` (n,): −dJ/dy at y = 1.
+    - `mixture` (share, decay, bend), each ndarray of (n, nodes): Shares ≥ 0 sum to 1 in each row. The bend is
+      −d log f'/dy at y = 1 of each.
+    - `path`: ``path(indices)`` returns ℓ of these sources.
+    - `whole` (one, level): An affine expression near 1 that stands in the place of 1, also in `path`, and J
+      at y = 1: the form is then the perspective of J, constant included.
     """
     share, decay, bend = mixture
     one, rest = (None, slope) if whole is None else (whole[0], np.array(whole[1]))
@@ -201,14 +193,9 @@ def relative_to_lifetime(
 
     At ρ = typical·y the cell is (1 − ρ/ζ)·J(ρ/(1 − ρ/ζ)) = within·one·J(longer·y/one).
 
-    Returns
-    -------
-    within : ndarray, shape (n,)
-        1 − typical/ζ, kept away from 0.
-    longer : ndarray, shape (n,)
-        The typical rate over `within`.
-    one : cvxpy expression, affine, shape (n,)
-        (1 − ρ/ζ)/within, near 1.
+    - returns `within` (n,): 1 − typical/ζ, kept away from 0.
+    - returns `longer` (n,): The typical rate over `within`.
+    - returns `one` cvxpy expression, affine (n,): (1 − ρ/ζ)/within, near 1.
     """
     if not windows:
         require_no_windows(sources)

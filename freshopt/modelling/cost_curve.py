@@ -153,36 +153,25 @@ class OfPeriod:
 class Curve:
     """Cost curve of age, with its parameters filled in.
 
-    Parameters
-    ----------
-    parameters : tuple of ndarray, each of shape (n,)
-        What the formulas take besides their first argument, often ``(change_rate,)``.
-    at : callable
-        c(s), the expected cost rate at age s.
-    mean : callable
-        C(s)/s, the mean cost over a period of length s.
-    index : callable
-        V(s) = s·c(s) − C(s), non-decreasing.
-    inverse_index : callable
-        The s with V(s) = v, for 0 < v < inf; inf if V stays below v.
-    poisson, on_signal : Cell or None
-        The other disciplines, where they are defined.
-    mean_gain : callable or None
-        1 − C(s)/s, where c is a share and an objective maximises what is left of it.
-    periodic : Cell or None
-        That of periodic refreshes, where it is more than mean, index and inverse index at 1/ρ.
-    counted : Cell or None
-        That of signalled sources under periodic refreshes, which are crawled at every N-th signal
-        (`freshopt.compiled.cells.counted_signals`), where it differs from `on_signal`.
-    on_request : RequestForms
-        What refreshes on request need besides: compiled forms, and those of stale-while-revalidate windows.
-    rate_at : int or None
-        Position of the change rate among the parameters; None if the cost of age does not depend on it.
-    smooth : bool
-        Whether the curve is analytic at every age > 0: sums over numbers of failed attempts are short then.
-    attempts : Cell or None
-        Of periodic attempts that may fail, where there is a closed form; it takes the chance of success as
-        one more parameter.
+    - `parameters` tuple of ndarray, each of (n,): What the formulas take besides their first argument, often
+      ``(change_rate,)``.
+    - `at`: c(s), the expected cost rate at age s.
+    - `mean`: C(s)/s, the mean cost over a period of length s.
+    - `index`: V(s) = s·c(s) − C(s), non-decreasing.
+    - `inverse_index`: The s with V(s) = v, for 0 < v < inf; inf if V stays below v.
+    - `poisson`, `on_signal`: The other disciplines, where they are defined.
+    - `mean_gain`: 1 − C(s)/s, where c is a share and an objective maximises what is left of it.
+    - `periodic`: That of periodic refreshes, where it is more than mean, index and inverse index at 1/ρ.
+    - `counted`: That of signalled sources under periodic refreshes, which are crawled at every N-th signal
+      (`freshopt.compiled.cells.counted_signals`), where it differs from `on_signal`.
+    - `on_request`: What refreshes on request need besides: compiled forms, and those of
+      stale-while-revalidate windows.
+    - `rate_at`: Position of the change rate among the parameters; None if the cost of age does not depend on
+      it.
+    - `smooth`: Whether the curve is analytic at every age > 0: sums over numbers of failed attempts are short
+      then.
+    - `attempts`: Of periodic attempts that may fail, where there is a closed form; it takes the chance of
+      success as one more parameter.
     """
 
     parameters: tuple[Array, ...]
@@ -238,10 +227,7 @@ class Curve:
 
         That of refreshes on request takes the request rates as one more parameter, and windows after them.
 
-        Raises
-        ------
-        ObjectiveError
-            If the curve has none.
+        - raises ObjectiveError if the curve has none.
         """
         if refresh is Refresh.PERIODIC:
             return self.periodic or Cell(
@@ -301,17 +287,10 @@ class Curve:
         All of it are sums Σ p_j over the nodes: cost, mean and index of age, and the cells of the other
         disciplines. The inverse index lies between those of the nodes.
 
-        Parameters
-        ----------
-        nodes : array_like, shape (n, K)
-            Change rates that each source may have, > 0.
-        weights : array_like, shape (n, K) or (K,)
-            Their probabilities p, 1 in each row.
-
-        Raises
-        ------
-        SourceDataError
-            If the shapes do not fit, a node is no positive number, or weights are no probabilities.
+        - `nodes` (n, K): Change rates that each source may have, > 0.
+        - `weights` (n, K) or (K,): Their probabilities p, 1 in each row.
+        - raises SourceDataError if the shapes do not fit, a node is no positive number, or weights are no
+          probabilities.
 
         Notes
         -----

@@ -44,19 +44,12 @@ def declare(
 ) -> Declaration:
     """Build one of the objective's expressions over `rate` and check it.
 
-    Parameters
-    ----------
-    objective : Objective
-        Used for its sense and its name.
-    method : callable
-        ``objective.per_source`` or ``objective.signalled_per_source``.
-    rate : cvxpy expression, shape (n,)
-
-    Raises
-    ------
-    ObjectiveError
-        If the result is not an expression of shape (n,), not separable, of the wrong curvature, or holds
-        constants that are not finite numbers; names the offending term, and the source where there is one.
+    - `objective`: Used for its sense and its name.
+    - `method`: ``objective.per_source`` or ``objective.signalled_per_source``.
+    - `rate` cvxpy expression (n,)
+    - raises ObjectiveError if the result is not an expression of shape (n,), not separable, of the wrong
+      curvature, or holds constants that are not finite numbers; names the offending term, and the source
+      where there is one.
     """
     where = name_of(objective, method)
     if getattr(method, "__func__", None) is Objective.signalled_per_source:
@@ -135,13 +128,9 @@ def declare_part(
     For one that may hold arrays of length n: the expression is declared whole, and each of its
     constants cut. None if it has auxiliary constraints, whose variables cannot be.
 
-    Parameters
-    ----------
-    rate : cvxpy expression, affine, shape (k,)
-        The rates of these sources.
-    sources : Sources
-        All n of them.
-    index : ndarray of int, shape (k,)
+    - `rate` cvxpy expression, affine (k,): The rates of these sources.
+    - `sources`: All n of them.
+    - `index` (k,)
     """
     whole = cp.Variable(len(sources), nonneg=True, name="rate")
     terms: list[Expression] = []

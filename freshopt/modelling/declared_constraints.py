@@ -29,18 +29,11 @@ Written: TypeAlias = Callable[[Expression], Sequence[Expression]]
 class Declared:
     """Rows, bounds and ties of declared constraints.
 
-    Attributes
-    ----------
-    origins : tuple of int
-        The constraint of each block, by position.
-    lower, upper : ndarray, shape (n,)
-        Bounds that rows of a single source are.
-    once : bool
-        Whether a bundle's refresh costs what its dearest source's does.
-    couplings : tuple of str
-        Why constraints have no rows, one sentence each.
-    usages : tuple of Usage
-        What is priced.
+    - `origins`: The constraint of each block, by position.
+    - `lower`, `upper` (n,): Bounds that rows of a single source are.
+    - `once`: Whether a bundle's refresh costs what its dearest source's does.
+    - `couplings`: Why constraints have no rows, one sentence each.
+    - `usages`: What is priced.
     """
 
     blocks: tuple[RowBlock, ...]
@@ -80,12 +73,8 @@ def as_constraints(given: object) -> tuple[Constraint | Written, ...]:
 def declared(constraints: tuple[Constraint | Written, ...], sources: Sources) -> Declared:
     """Return the rows, bounds and ties of constraints.
 
-    Raises
-    ------
-    SourceDataError
-        If two constraints have one label, or settings do not fit the sources.
-    ObjectiveError
-        If a constraint is not convex, or ties are declared twice.
+    - raises SourceDataError if two constraints have one label, or settings do not fit the sources.
+    - raises ObjectiveError if a constraint is not convex, or ties are declared twice.
     """
     blocks: list[RowBlock] = []
     origins: list[int] = []

@@ -25,14 +25,9 @@ from freshopt.separable.hull_numerics import HullNumerics
 class _Piece(NamedTuple):
     """One arc or segment of each source's hull.
 
-    Attributes
-    ----------
-    start, length : ndarray, shape (n,)
-        Of sources that have no such piece the length is 0, and the start a rate > 0.
-    slope : ndarray, shape (n,), or None
-        −H' on a segment; None on an arc.
-    first : ndarray of bool, shape (n,)
-        Whether it begins at the rate 0.
+    - `start`, `length` (n,): Of sources that have no such piece the length is 0, and the start a rate > 0.
+    - `slope` (n,): −H' on a segment; None on an arc.
+    - `first` (n,): Whether it begins at the rate 0.
     """
 
     start: Array
@@ -71,11 +66,8 @@ def declared_hull(
 
     With it come the constraints on its parts.
 
-    Parameters
-    ----------
-    objective : CurveObjective
-        Of which `hull` is the hull.
-    rate : cvxpy expression, affine, shape (n,)
+    - `objective`: Of which `hull` is the hull.
+    - `rate` cvxpy expression, affine (n,)
     """
     sign, n = (1.0 if objective.sense == "minimise" else -1.0), len(sources)
     parts: list[Expression] = []

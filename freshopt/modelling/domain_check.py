@@ -57,25 +57,15 @@ def _require_defined(
 ) -> None:
     """Raise ObjectiveError where an expression is undefined at given rates.
 
-    Parameters
-    ----------
-    declaration : Declaration
-        Of all sources, over the variable `rate`.
-    rate : cvxpy.Variable, shape (n,)
-    numerics : DerivedNumerics or None
-        The same compiled; None where an atom is unknown, then CVXPY evaluates it between the bounds.
-    chosen : ndarray of bool, shape (n,)
-        The sources that it is the objective of.
-    points : dict of ndarray, each of shape (n,)
-        Rates to try, by the name of the bound to change where one is refused: ends "min_rate" and "max_rate",
-        and rates between them, "bounds".
-    where : str
-        The declaring method, for messages.
-
-    Raises
-    ------
-    ObjectiveError
-        Naming the first source, its rate and the term.
+    - `declaration`: Of all sources, over the variable `rate`.
+    - `rate` cvxpy.Variable (n,)
+    - `numerics`: The same compiled; None where an atom is unknown, then CVXPY evaluates it between the
+      bounds.
+    - `chosen` (n,): The sources that it is the objective of.
+    - `points` dict of ndarray, each of (n,): Rates to try, by the name of the bound to change where one is
+      refused: ends "min_rate" and "max_rate", and rates between them, "bounds".
+    - `where`: The declaring method, for messages.
+    - raises ObjectiveError: naming the first source, its rate and the term.
     """
     expression = declaration.expression
     own = [c for c in expression.domain if {v.id for v in c.variables()} <= {rate.id}]

@@ -23,12 +23,8 @@ from freshopt.separable.kernel import Kernel
 class InAttempts(NamedTuple):
     """Objective and sources whose rates are sρ of attempts ρ.
 
-    Attributes
-    ----------
-    sources : Sources
-        Without chances of success, unless the objective reads them itself.
-    share : ndarray, shape (n,), or None
-        The s that remains to be put in front of the rate; None for 1.
+    - `sources`: Without chances of success, unless the objective reads them itself.
+    - `share` (n,): The s that remains to be put in front of the rate; None for 1.
     """
 
     objective: Objective
@@ -39,10 +35,7 @@ class InAttempts(NamedTuple):
 def in_attempts(objective: Objective, sources: Sources, *, signalled: bool = False) -> InAttempts:
     """Return what an objective declares of attempts.
 
-    Raises
-    ------
-    ObjectiveError
-        If it declares nothing for periodic attempts, or for refreshes on request.
+    - raises ObjectiveError if it declares nothing for periodic attempts, or for refreshes on request.
     """
     success = sources.failing
     if success is None or objective.attempts:
@@ -73,10 +66,7 @@ def refused_attempts(objective: Objective, sources: Sources) -> str | None:
 def kernel_in_attempts(objective: Objective, sources: Sources, *, signalled: bool) -> Kernel | None:
     """Return the hand-written numerics in attempts, or None.
 
-    Raises
-    ------
-    ObjectiveError
-        As `in_attempts`, of an objective without numerics of periodic attempts.
+    - raises ObjectiveError: as `in_attempts`, of an objective without numerics of periodic attempts.
     """
     success = sources.failing
     if success is not None and not signalled and not objective.attempts:

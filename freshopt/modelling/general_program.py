@@ -38,10 +38,7 @@ _ROUNDS = 2000
 def require_open_cycles(rows: Rows, sources: Sources, bundles: Bundles | None) -> None:
     """Raise SourceDataError if ratios around a cycle multiply to 1 or less.
 
-    Parameters
-    ----------
-    rows : Rows
-        Of sources, or of bundles.
+    - `rows`: Of sources, or of bundles.
     """
     found = closed_cycle(rows)
     if found is None:
@@ -160,12 +157,8 @@ def general_program(
 
     Its rows are the bandwidth, the host limits, then all others.
 
-    Raises
-    ------
-    SourceDataError
-        If nothing bounds a rate of which more always helps.
-    InfeasibleProblemError
-        If bounds alone exclude a row.
+    - raises SourceDataError if nothing bounds a rate of which more always helps.
+    - raises InfeasibleProblemError if bounds alone exclude a row.
     """
     sources, n = problem.sources, len(problem.sources)
     every, cost = np.arange(n), sources.refresh_cost

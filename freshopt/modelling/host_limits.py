@@ -24,20 +24,12 @@ from freshopt.units import rate_of
 class HostLimits:
     """Limited hosts, and the host of each source.
 
-    Attributes
-    ----------
-    names : tuple
-        The limited hosts, in the caller's order.
-    limits : ndarray, shape (H,)
-        Bandwidth each may take, per time unit.
-    codes : ndarray of int, shape (n,)
-        Position in `names`, or H for sources without a limit.
-    order : ndarray of int, shape (m,)
-        The sources of limited hosts, host by host.
-    first : ndarray of int, shape (H+1,)
-        Where each host begins in `order`.
-    position : dict
-        Where in `names` a host is.
+    - `names`: The limited hosts, in the caller's order.
+    - `limits` (H,): Bandwidth each may take, per time unit.
+    - `codes` (n,): Position in `names`, or H for sources without a limit.
+    - `order` (m,): The sources of limited hosts, host by host.
+    - `first` (H+1,): Where each host begins in `order`.
+    - `position`: Where in `names` a host is.
     """
 
     names: tuple[Any, ...]
@@ -51,10 +43,7 @@ class HostLimits:
     def of(cls, sources: Sources, limits: Mapping[Any, float | str] | None) -> HostLimits:
         """Match limits to the sources' hosts.
 
-        Raises
-        ------
-        SourceDataError
-            If sources have no hosts, a host is unknown, or a limit is not a number > 0.
+        - raises SourceDataError if sources have no hosts, a host is unknown, or a limit is not a number > 0.
         """
         if limits is not None and not isinstance(limits, Mapping):
             raise SourceDataError(f"host_limits are {limits!r}. Pass a mapping of hosts to their limits.")
@@ -128,10 +117,7 @@ class HostPrices(Mapping[Any, float]):
 
     The marginal value of more bandwidth of each limited host: a mapping that costs no more than an array.
 
-    Attributes
-    ----------
-    values_ : ndarray, shape (H,)
-        In the order of ``hosts.names``.
+    - `values_` (H,): In the order of ``hosts.names``.
 
     Examples
     --------

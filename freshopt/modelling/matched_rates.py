@@ -40,16 +40,10 @@ class Estimates(Protocol):
 def matched_rates(sources: Sources, estimates: Estimates) -> Array:
     """Return the sources' estimated change rates, in their time unit.
 
-    Parameters
-    ----------
-    sources : Sources
-        Their names, or if they have none their positions, are looked up among those of the estimates.
-
-    Raises
-    ------
-    SourceDataError
-        If nothing was estimated yet, or a source has no estimate, or one that is 0, infinite or not a
-        number; names the source.
+    - `sources`: Their names, or if they have none their positions, are looked up among those of the
+      estimates.
+    - raises SourceDataError if nothing was estimated yet, or a source has no estimate, or one that is 0,
+      infinite or not a number; names the source.
     """
     if not hasattr(estimates, "change_rate_"):
         raise SourceDataError(f"{type(estimates).__name__} has no change rates yet. Call fit(log) first.")
@@ -68,10 +62,7 @@ def matched_rates(sources: Sources, estimates: Estimates) -> Array:
 def match(sources: Sources, estimates: Estimates) -> IntArray:
     """Return each source's position among the estimates, shape (n,).
 
-    Raises
-    ------
-    SourceDataError
-        If a source is not among them; names it.
+    - raises SourceDataError if a source is not among them; names it.
     """
     known = np.asarray(estimates.sources_)
     wanted = np.arange(len(sources)) if sources.names is None else np.asarray(sources.names)

@@ -45,15 +45,10 @@ def require_declared(
     A declaration with variables of its own has no value at a rate: then the kernel's cost, marginal and
     inverse marginal are compared with each other alone.
 
-    Parameters
-    ----------
-    declaration : Declaration
-        Of all sources, over the variable `rate`.
-    rate : cvxpy.Variable, shape (n,)
-    chosen : ndarray of bool, shape (n,)
-        Those whose objective it is.
-    where : str
-        The declaring method, for messages.
+    - `declaration`: Of all sources, over the variable `rate`.
+    - `rate` cvxpy.Variable (n,)
+    - `chosen` (n,): Those whose objective it is.
+    - `where`: The declaring method, for messages.
     """
     few = _Few.of(sources, chosen, f"the kernel beside {where}")
     own, derived = kernel.take(few.places), None
@@ -87,17 +82,12 @@ def require_registered(
 class _Few(NamedTuple):
     """A few of the sources, and rates to look at them.
 
-    Attributes
-    ----------
-    places : ndarray of int, shape (k,)
-        First, middle and last of those with importance, and those that change least and most often.
-    sources : Sources
-        These, and `whole` all.
-    lower, upper : ndarray, shape (k,)
-    rates : ndarray, shape (3, k)
-        Between the bounds.
-    told : str
-        What is compared, for messages.
+    - `places` (k,): First, middle and last of those with importance, and those that change least and most
+      often.
+    - `sources`: These, and `whole` all.
+    - `lower`, `upper` (k,)
+    - `rates` (3, k): Between the bounds.
+    - `told`: What is compared, for messages.
     """
 
     places: IntArray

@@ -58,20 +58,13 @@ class Command:
 
     It may also be the name of a cost of age.
 
-    Parameters
-    ----------
-    name : str
-        As in ``freshopt solve --objective NAME``.
-    words : str
-        What it measures, for the help.
-    settings : mapping
-        Arguments of the class under this name; the discipline is passed besides where the class has one.
-    uses : tuple of str
-        The parameters that options and columns may give, as more arguments.
-    needs : tuple of str
-        Those of them without which there is no such objective.
-    make : callable, optional
-        Takes these arguments, instead of the class.
+    - `name`: As in ``freshopt solve --objective NAME``.
+    - `words`: What it measures, for the help.
+    - `settings`: Arguments of the class under this name; the discipline is passed besides where the class has
+      one.
+    - `uses`: The parameters that options and columns may give, as more arguments.
+    - `needs`: Those of them without which there is no such objective.
+    - `make`: Takes these arguments, instead of the class.
     """
 
     name: str

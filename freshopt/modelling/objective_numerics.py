@@ -33,10 +33,7 @@ def numerics_of(objective: Objective, sources: Sources) -> tuple[Numerics | None
 
     They come from kernels where there are any, else they are derived.
 
-    Raises
-    ------
-    ObjectiveError
-        If the declaration is refused, or does not cover signalled sources.
+    - raises ObjectiveError if the declaration is refused, or does not cover signalled sources.
     """
     if isinstance(objective, Spend):
         return LinearCost(sources.refresh_cost), ""

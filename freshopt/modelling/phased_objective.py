@@ -58,27 +58,13 @@ class PhasedObjective(CurveObjective):
 
     `Problem` makes it of ``profile=``.
 
-    Parameters
-    ----------
-    objective : Objective
-        Of periodic refreshes, with a `change_slope` or declared as a penalty of changes.
-    profile : WeeklyProfile
-        Of the changes of all sources.
-    load_limit : float
-        Largest load at any time of the week over the mean load, ≥ 1.
-
-    Attributes
-    ----------
-    sense : {"minimise", "maximise"}
-        That of the objective.
-
-    Raises
-    ------
-    ObjectiveError
-        For Poisson refreshes, which have no phase, and for costs that are no function of the mean number of
-        changes.
-    SourceDataError
-        If the profile or the load limit is none.
+    - `objective`: Of periodic refreshes, with a `change_slope` or declared as a penalty of changes.
+    - `profile`: Of the changes of all sources.
+    - `load_limit`: Largest load at any time of the week over the mean load, ≥ 1.
+    - `sense` {"minimise", "maximise"}: That of the objective.
+    - raises ObjectiveError: for Poisson refreshes, which have no phase, and for costs that are no function of
+      the mean number of changes.
+    - raises SourceDataError if the profile or the load limit is none.
     """
 
     objective: Objective
@@ -119,12 +105,8 @@ class PhasedObjective(CurveObjective):
 
         `numerics` are those of an objective that has no curve.
 
-        Returns
-        -------
-        rate : ndarray, shape (K,)
-            Increasing, per time unit of the sources.
-        saving : ndarray, shape (K, n)
-            Weighted, of the cost at that rate; ≥ 0.
+        - returns `rate` (K,): Increasing, per time unit of the sources.
+        - returns `saving` (K, n): Weighted, of the cost at that rate; ≥ 0.
         """
         some, week = np.flatnonzero(self._shorter > 0.0), convert_time(1.0, "week", sources.time_unit)
         gap, delta = np.array(GAPS)[some] * week, self._shorter[some] * week
@@ -248,10 +230,7 @@ def why_no_phases(objective: Objective) -> str | None:
 def phased(objective: Objective, profile: Profile, load_limit: float) -> Objective:
     """Return an objective with good phases, itself where these save nothing.
 
-    Raises
-    ------
-    ObjectiveError, SourceDataError
-        As `PhasedObjective` does.
+    - raises ObjectiveError, SourceDataError: as `PhasedObjective` does.
     """
     made = PhasedObjective(plain(objective), profile, load_limit)
     return made if made.saves else plain(objective)

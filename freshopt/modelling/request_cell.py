@@ -53,16 +53,11 @@ LONGEST = 1e250
 class RequestForms:
     """What a curve says about refreshes on request, besides its own formulas.
 
-    Attributes
-    ----------
-    cell, windowed : Cell or None
-        What loops and proofs of many sources are made of, with ζ as the last parameter; and with a window, σ
-        after it. Otherwise the formulas here are used.
-    rise : callable or None
-        ``(T, *parameters, ζ, σ)``: R = ∫₀^σ e^{−ζx}(c(T + x) − c(T)) dx, also for σ = inf. None refuses
-        windows.
-    kept : callable or None
-        ``(T, *parameters, ζ, σ)``: ∫₀^σ e^{−ζx}(1 − c(T + x)) dx of a curve with a mean gain.
+    - `cell`, `windowed`: What loops and proofs of many sources are made of, with ζ as the last parameter; and
+      with a window, σ after it. Otherwise the formulas here are used.
+    - `rise`: ``(T, *parameters, ζ, σ)``: R = ∫₀^σ e^{−ζx}(c(T + x) − c(T)) dx, also for σ = inf. None refuses
+      windows.
+    - `kept`: ``(T, *parameters, ζ, σ)``: ∫₀^σ e^{−ζx}(1 − c(T + x)) dx of a curve with a mean gain.
     """
 
     cell: Cell | None = None

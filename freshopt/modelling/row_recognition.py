@@ -63,18 +63,11 @@ class Walked(NamedTuple):
 def recognise(constraint: Expression, rate: Expression, sources: Sources, label: str) -> list[RowBlock]:
     """Return the rows of a CVXPY inequality on `rate`.
 
-    Parameters
-    ----------
-    rate : cvxpy.Variable, shape (n,)
-    label : str
-        Its name in messages and prices.
-
-    Raises
-    ------
-    ObjectiveError
-        If it is not convex, holds other variables, or is no inequality.
-    UnknownCouplingError
-        If it couples sources by a term that is no sum of functions of single sources.
+    - `rate` cvxpy.Variable (n,)
+    - `label`: Its name in messages and prices.
+    - raises ObjectiveError if it is not convex, holds other variables, or is no inequality.
+    - raises UnknownCouplingError if it couples sources by a term that is no sum of functions of single
+      sources.
     """
     exactly = _check(constraint, rate, label)
     walked = _walk(without_outer(constraint).expr, rate, label)
@@ -224,10 +217,7 @@ def _leaf(expression: Expression, rate: Expression, label: str) -> Walked:
 def _selected(expression: Expression, rate: Expression, size: int, label: str) -> IntArray:
     """Return the sources that an elementwise expression is a function of.
 
-    Raises
-    ------
-    UnknownCouplingError
-        If an entry depends on more than one source.
+    - raises UnknownCouplingError if an entry depends on more than one source.
     """
     if expression is rate:
         return np.arange(rate.size)

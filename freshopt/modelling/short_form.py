@@ -24,10 +24,7 @@ NAMES = ("bandwidth", "host")
 class ShortForm:
     """Bandwidth, limits on disjoint groups in its unit, and other rows.
 
-    Attributes
-    ----------
-    labels : tuple of str
-        Of the bandwidth and of the host limits.
+    - `labels`: Of the bandwidth and of the host limits.
     """
 
     bandwidth: float | None

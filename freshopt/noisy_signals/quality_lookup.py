@@ -36,16 +36,9 @@ BELOW = 1.5
 class Tabled(NamedTuple):
     """Sources and the tables of their qualities.
 
-    Attributes
-    ----------
-    w, d : ndarray, shape (n,)
-        Importances and change rates.
-    codes : ndarray of int, shape (n,)
-        Each source's quality; −1 for none.
-    most : float
-        V from which on a source is not crawled.
-    heads, places : ndarray of int
-    rows : ndarray
+    - `w`, `d` (n,): Importances and change rates.
+    - `codes` (n,): Each source's quality; −1 for none.
+    - `most`: V from which on a source is not crawled.
     """
 
     w: Array

@@ -70,14 +70,9 @@ def _tables(given: tuple[Array, ...], cost: Cost) -> tuple[Array, IntArray]:
 class QualityTables:
     """Tables of the qualities of a kernel's sources.
 
-    Attributes
-    ----------
-    kernel : Kernel
-        Of change rates, recalls and precisions; the exact numerics.
-    cost : Cost or None
-        The row of the objective; None where there are no tables.
-    most : float
-        V from which on a source is not crawled.
+    - `kernel`: Of change rates, recalls and precisions; the exact numerics.
+    - `cost`: The row of the objective; None where there are no tables.
+    - `most`: V from which on a source is not crawled.
     """
 
     kernel: Kernel

@@ -73,16 +73,10 @@ class Cycle(NamedTuple):
 
     Each of shape (n,).
 
-    Attributes
-    ----------
-    length : ndarray
-        ψ(i).
-    stale : ndarray
-        ψ(i) − w(i).
-    marginal : ndarray
-        V(i).
-    survival : ndarray
-        ψ'(i), the probability that effective time passes i by without jumping over it.
+    - `length`: ψ(i).
+    - `stale`: ψ(i) − w(i).
+    - `marginal`: V(i).
+    - `survival`: ψ'(i), the probability that effective time passes i by without jumping over it.
     """
 
     length: Array

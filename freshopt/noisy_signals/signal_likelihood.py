@@ -53,16 +53,11 @@ ROUNDING = 1e-12
 class SignalLikelihood:
     """Log-likelihood l(a, k) of each of n sources.
 
-    Attributes
-    ----------
-    intervals, signals : ndarray of float, shape (m,)
-        s and n of the crawls that found a change, source after source.
-    offsets : ndarray of int, shape (n+1,)
-        Crawls ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of source k.
-    time, heard : ndarray of float, shape (n,)
-        S and N, over crawls that found none; S with the times since changes that were counted.
-    counted : ndarray of float, shape (n,), or None
-        The number of changes that were dated and not announced; None for none.
+    - `intervals`, `signals` (m,): s and n of the crawls that found a change, source after source.
+    - `offsets` (n+1,): Crawls ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of source k.
+    - `time`, `heard` (n,): S and N, over crawls that found none; S with the times since changes that were
+      counted.
+    - `counted` (n,): The number of changes that were dated and not announced; None for none.
     """
 
     intervals: Array

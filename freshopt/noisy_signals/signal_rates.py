@@ -27,24 +27,15 @@ SMALL_PRECISION, SERIES_TERMS = 0.1, 20
 class SignalRates(NamedTuple):
     """Rates of a source's signals in units of its change rate.
 
-    Attributes
-    ----------
-    recall, unannounced : float
-        l and a = 1−l.
-    signals, false, total : float
-        g = l/p, v = g−l and c = g+a = 1+v: of signals, of false ones, of signals and unannounced changes.
-    loss : float
-        h = −ln(1−p) = ab: by how much a signal lowers the logarithm of being fresh.
-    bonus : float
-        b = h/a: the time without signals that does the same.
-    per_bonus : float
-        κ = gb: how many signals come, on average, in that time.
-    slope, offset : float
-        A = 1/(a(1+κ)) and β: far out ψ is A·u + β.
-    stale_offset : float
-        T = 1 − A − β, without cancellation.
-    roots : ndarray of complex
-        Roots of the transient found so far; 0 where not yet.
+    - `recall`, `unannounced`: l and a = 1−l.
+    - `signals`, `false`, `total`: g = l/p, v = g−l and c = g+a = 1+v: of signals, of false ones, of signals
+      and unannounced changes.
+    - `loss`: h = −ln(1−p) = ab: by how much a signal lowers the logarithm of being fresh.
+    - `bonus`: b = h/a: the time without signals that does the same.
+    - `per_bonus`: κ = gb: how many signals come, on average, in that time.
+    - `slope`, `offset`: A = 1/(a(1+κ)) and β: far out ψ is A·u + β.
+    - `stale_offset`: T = 1 − A − β, without cancellation.
+    - `roots` ndarray of complex: Roots of the transient found so far; 0 where not yet.
     """
 
     recall: float

@@ -24,19 +24,11 @@ Maps: TypeAlias = Callable[[slice], tuple[Array, Array]]
 def advance(state: Array, source: IntArray, maps: Maps) -> Array:
     """Return each source's state after its rows.
 
-    Parameters
-    ----------
-    state : ndarray of float, shape (n, d)
-        The states before.
-    source : ndarray of int, shape (m,)
-        Position of each row's source in `state`; the rows of a source are neighbours.
-    maps : callable
-        Returns, of a slice of rows, A of shape (rows, d, d) and b of shape (rows, d): a row turns the state s
-        of its source into A·s + b.
-
-    Returns
-    -------
-    ndarray of float, shape (n, d)
+    - `state` (n, d): The states before.
+    - `source` (m,): Position of each row's source in `state`; the rows of a source are neighbours.
+    - `maps`: Returns, of a slice of rows, A of shape (rows, d, d) and b of shape (rows, d): a row turns the
+      state s of its source into A·s + b.
+    - returns (n, d)
 
     Examples
     --------

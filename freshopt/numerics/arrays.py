@@ -47,19 +47,11 @@ CHUNK = 16_384
 def as_vector(value: npt.ArrayLike, n: int, what: str) -> Array:
     """Return `value` as a read-only float64 vector of length n.
 
-    Parameters
-    ----------
-    value : array_like, scalar or shape (n,)
-        Numbers. A float64 array is viewed, not copied; a scalar is broadcast without memory.
-    n : int
-        The length asked for.
-    what : str
-        The name used in messages.
-
-    Raises
-    ------
-    SourceDataError
-        If the values are not numbers or the shape is neither () nor (n,).
+    - `value` scalar or (n,): Numbers. A float64 array is viewed, not copied; a scalar is broadcast without
+      memory.
+    - `n`: The length asked for.
+    - `what`: The name used in messages.
+    - raises SourceDataError if the values are not numbers or the shape is neither () nor (n,).
     """
     # What has nothing to be refused is most of what is given: the checks take several times as long.
     if type(value) is float:
@@ -113,12 +105,8 @@ def is_on_device(value: object) -> bool:
 def as_number(value: object, what: str, remedy: str) -> float:
     """Return a single number; raise SourceDataError otherwise.
 
-    Parameters
-    ----------
-    what : str
-        The name used in messages.
-    remedy : str
-        What to do, as a sentence.
+    - `what`: The name used in messages.
+    - `remedy`: What to do, as a sentence.
 
     Examples
     --------

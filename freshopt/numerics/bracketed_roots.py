@@ -47,12 +47,8 @@ def bracketed_roots(
 ) -> tuple[Array, IntArray]:
     """Return the upper ends of last brackets and evaluations, shape (k,) each.
 
-    Parameters
-    ----------
-    low, high : ndarray, shape (k,)
-        Ends of the first brackets.
-    above, below : ndarray, shape (k,)
-        Values > 0 at `low` and ≤ 0 at `high`.
+    - `low`, `high` (k,): Ends of the first brackets.
+    - `above`, `below` (k,): Values > 0 at `low` and ≤ 0 at `high`.
     """
     found = np.array(high)
     # Chandrupatla's names: a is the newest point, b the opposite end, c the one before.
@@ -97,12 +93,9 @@ class FallingRatio:
 
     Its logarithm is counted from a start: the last digits of what is found are those of the start.
 
-    Attributes
-    ----------
-    ratio : callable
-        ``(number, *columns)``.
-    start : ndarray, shape (k,)
-    columns : tuple of ndarray, shape (k,) or (k, ...) each
+    - `ratio`: ``(number, *columns)``.
+    - `start` (k,)
+    - `columns` tuple of ndarray, shape (k,) or (k, ...) each
     """
 
     ratio: Formula

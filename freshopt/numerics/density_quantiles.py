@@ -41,18 +41,11 @@ SETTLED = 1e-6
 class GridQuantiles:
     """Densities e^{g(t)} of n sources, integrated between nodes.
 
-    Attributes
-    ----------
-    left, width : ndarray of float, shape (n,)
-        The first node, and the distance of neighbours.
-    cells : ndarray of float, shape (6, n, nodes−1)
-        Coefficients of g − max g in each cell, in u from 0 to 1, constant first.
-    below : ndarray of float, shape (n, nodes)
-        The mass below each node, 1 in all.
-    total : ndarray of float, shape (n,)
-        What the masses were divided by, per unit of t.
-    fall : ndarray of float, shape (n,)
-        g' at the first node, > 0.
+    - `left`, `width` (n,): The first node, and the distance of neighbours.
+    - `cells` (6, n, nodes−1): Coefficients of g − max g in each cell, in u from 0 to 1, constant first.
+    - `below` (n, nodes): The mass below each node, 1 in all.
+    - `total` (n,): What the masses were divided by, per unit of t.
+    - `fall` (n,): g' at the first node, > 0.
 
     Examples
     --------
@@ -93,10 +86,7 @@ class GridQuantiles:
 
         Their shape is that of `probability`, (n,) or (k, n).
 
-        Raises
-        ------
-        FreshoptError
-            If the search does not settle.
+        - raises FreshoptError if the search does not settle.
         """
         row = np.arange(len(self.left))
         cell = np.minimum((self.below <= probability[..., None]).sum(axis=-1), self.below.shape[1] - 1) - 1

@@ -14,18 +14,10 @@ from freshopt.numerics.arrays import Array, chunks
 def interpolated(x: Array, knots: Array, rows: Array) -> Array:
     """Return cubic interpolants of several functions at x.
 
-    Parameters
-    ----------
-    x : ndarray, shape (n,)
-        Within the knots.
-    knots : ndarray, shape (m,)
-        Evenly spaced, m ≥ 4.
-    rows : ndarray, shape (K, m)
-        Values of K functions at the knots.
-
-    Returns
-    -------
-    ndarray, shape (K, n)
+    - `x` (n,): Within the knots.
+    - `knots` (m,): Evenly spaced, m ≥ 4.
+    - `rows` (K, m): Values of K functions at the knots.
+    - returns (K, n)
 
     Examples
     --------

@@ -78,22 +78,10 @@ class PenaltyIncrements:
     Counted from the first missed change that costs anything: m = shift + j, j ≥ 1. Octave k is
     2^k < j ≤ 2^{k+1}.
 
-    Parameters
-    ----------
-    penalty : callable
-        C, of arrays of whole numbers m ≥ 0 (float64).
-
-    Attributes
-    ----------
-    shift : float
-        The largest m with C(m) = 0.
-    bounded : bool
-        Whether C no longer grows at m = 2^62.
-
-    Raises
-    ------
-    ObjectiveError
-        If C is not a penalty: C(0) ≠ 0, decreasing, not a number, 0 throughout.
+    - `penalty`: C, of arrays of whole numbers m ≥ 0 (float64).
+    - `shift`: The largest m with C(m) = 0.
+    - `bounded`: Whether C no longer grows at m = 2^62.
+    - raises ObjectiveError if C is not a penalty: C(0) ≠ 0, decreasing, not a number, 0 throughout.
     """
 
     __slots__ = ("_blocks", "_heads", "_last", "_log_at", "_penalty", "_tables", "bounded", "shift")
@@ -146,11 +134,8 @@ class PenaltyIncrements:
         It is 0 if the target is above all values, inf if below. Where the sums are not known for small θ, and
         the root should lie there, the least θ for which they are.
 
-        Parameters
-        ----------
-        target : ndarray, shape (n,)
-        decay : float
-            0 or more.
+        - `target` (n,)
+        - `decay`: 0 or more.
         """
         grid, height = self._table(decay, float(np.max(target, initial=-np.inf)))
         # The function is convex and falls: Newton from the left never passes the root, from elsewhere once.

@@ -28,10 +28,7 @@ def frozen_arrays(kind: type[Kind]) -> type[Kind]:
     The arrays of a dataclass, also those in its tuples and mappings, become read-only views at construction;
     the caller's own stay writable. Of a class with state, what is read-only stays so.
 
-    Parameters
-    ----------
-    kind : type
-        Above ``@dataclass``, as a decorator.
+    - `kind`: Above ``@dataclass``, as a decorator.
 
     Examples
     --------

@@ -47,12 +47,8 @@ def gauss(points: Array, masses: Array, number: int) -> Quadrature:
 
     It has `number` nodes in the range of its points, and positive weights.
 
-    Parameters
-    ----------
-    points, masses : ndarray, shape (m,)
-        Masses ≥ 0.
-    number : int
-        Of nodes; fewer come back if the measure has no more points.
+    - `points`, `masses` (m,): Masses ≥ 0.
+    - `number`: Of nodes; fewer come back if the measure has no more points.
 
     Examples
     --------
@@ -76,17 +72,9 @@ def gauss_rows(points: Array, masses: Array, number: int) -> Quadrature:
     Lanczos on diag(points) from √masses, with full reorthogonalisation; the eigenvalues of the resulting
     Jacobi matrix are the nodes. Where a measure ends early, the superfluous nodes have weight 0.
 
-    Parameters
-    ----------
-    points : ndarray, shape (m,) or (n, m)
-        The same for all measures, or those of each.
-    masses : ndarray, shape (n, m)
-        Masses ≥ 0, each row with a positive sum.
-
-    Returns
-    -------
-    Quadrature
-        Nodes and weights of shape (n, number).
+    - `points` (m,) or (n, m): The same for all measures, or those of each.
+    - `masses` (n, m): Masses ≥ 0, each row with a positive sum.
+    - returns: Nodes and weights of shape (n, number).
 
     Examples
     --------

@@ -49,19 +49,10 @@ def _block(length: int) -> tuple[Array, Array]:
 def geometric_nodes(success: Array, *, smooth: bool = True) -> tuple[Array, Array]:
     """Return numbers of attempts k and weights of s·q^{k−1}.
 
-    Parameters
-    ----------
-    success : ndarray, shape (n,)
-        s in (0, 1].
-    smooth : bool
-        Whether what is summed is analytic in k. If not, every term is taken.
-
-    Returns
-    -------
-    k : ndarray, shape (K,)
-        Increasing, from 1 on; not whole numbers beyond `HEAD`.
-    weights : ndarray, shape (n, K)
-        1 in each row, nearly.
+    - `success` (n,): s in (0, 1].
+    - `smooth`: Whether what is summed is analytic in k. If not, every term is taken.
+    - returns `k` (K,): Increasing, from 1 on; not whole numbers beyond `HEAD`.
+    - returns `weights` (n, K): 1 in each row, nearly.
 
     Examples
     --------

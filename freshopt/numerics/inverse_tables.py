@@ -31,17 +31,9 @@ def ratio_table(inverse: Callable[[Array], Array], top: float) -> Array:
 
     There is a polynomial per segment of [0, top].
 
-    Parameters
-    ----------
-    inverse : callable
-        u as a function of s, with u ≈ s near 0; vectorised.
-    top : float
-        Where the table ends.
-
-    Returns
-    -------
-    ndarray, shape (segments, 8)
-        Coefficients, constant first, of polynomials in z ∈ [−1, 1] across each segment.
+    - `inverse`: u as a function of s, with u ≈ s near 0; vectorised.
+    - `top`: Where the table ends.
+    - returns (segments, 8): Coefficients, constant first, of polynomials in z ∈ [−1, 1] across each segment.
 
     Examples
     --------

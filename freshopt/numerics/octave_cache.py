@@ -35,12 +35,8 @@ _FIRST, _LAST, _BIAS = 1, 2046, 1023
 class OctaveCache:
     """A function, and the rows of its table that are there.
 
-    Parameters
-    ----------
-    function : callable
-        Of positive numbers, shape (n,); NaN where it has no value.
-    fall : int
-        Polynomials are those of the function times q^fall, which is to be nearly constant.
+    - `function`: Of positive numbers, shape (n,); NaN where it has no value.
+    - `fall`: Polynomials are those of the function times q^fall, which is to be nearly constant.
     """
 
     __slots__ = ("_fall", "_function", "_rows")

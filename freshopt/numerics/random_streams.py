@@ -86,11 +86,8 @@ def minus_log(mantissa: Data, exponent: Data) -> Data:
 def exponentials(seed: int, source: IntArray, number: IntArray) -> Array:
     """Return the exponential random numbers (mean 1) of events.
 
-    Parameters
-    ----------
-    source : ndarray of int, shape (m,)
-    number : ndarray of int, shape (m,)
-        Which of the source's numbers, 0 or more.
+    - `source` (m,)
+    - `number` (m,): Which of the source's numbers, 0 or more.
 
     Examples
     --------

@@ -120,14 +120,9 @@ def quadrature_rise(
 
     No power of the age disturbs it at age 0.
 
-    Parameters
-    ----------
-    at : callable
-        c(s) of all sources.
-    life, asked, window : ndarray, shape (n,)
-        T, ζ and σ.
-    bend : ndarray, shape (n,)
-        Age from which on the curve is level, or inf.
+    - `at`: c(s) of all sources.
+    - `life`, `asked`, `window` (n,): T, ζ and σ.
+    - `bend` (n,): Age from which on the curve is level, or inf.
     """
     within = np.minimum(np.maximum(bend - life, 0.0), window)
     reach = np.minimum(within, FAR / asked)

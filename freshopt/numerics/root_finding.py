@@ -30,13 +30,9 @@ def decreasing_root(compare: Compare, start: Array) -> Array:
 
     0 or inf where there is none within 1e±150 of the start.
 
-    Parameters
-    ----------
-    compare : callable
-        For x, shape (n,): whether each function is still above its price, and a Newton step in x (inf or nan
-        where there is none).
-    start : ndarray, shape (n,)
-        Rates > 0 to start from.
+    - `compare`: For x, shape (n,): whether each function is still above its price, and a Newton step in x
+      (inf or nan where there is none).
+    - `start` (n,): Rates > 0 to start from.
     """
     low, high = _bracket(compare, np.log(start))
     x = np.where(

@@ -66,16 +66,9 @@ def group_sums(values: Array, groups: IntArray, count: int) -> Array:
     Each value is split at the last bit of its group's sum. The heads are multiples of that bit, so that they
     are added without rounding; the tails are so small that rounding them does not matter.
 
-    Parameters
-    ----------
-    values : ndarray, shape (n,)
-        Of one sign.
-    groups : ndarray of int, shape (n,)
-        The group of each value, in 0..count.
-
-    Returns
-    -------
-    ndarray, shape (count,)
+    - `values` (n,): Of one sign.
+    - `groups` (n,): The group of each value, in 0..count.
+    - returns (count,)
 
     Examples
     --------

@@ -80,13 +80,9 @@ class Batch(NamedTuple):
 class TreePolls:
     """Feedback rule of the polls of a tree.
 
-    Attributes
-    ----------
-    importance, weight : ndarray, shape (n,)
-    gain, probing : float
-        As in `automata.AutomataTree.simulate`.
-    slot : float
-        Mean time between two polls.
+    - `importance`, `weight` (n,)
+    - `gain`, `probing`: As in `automata.AutomataTree.simulate`.
+    - `slot`: Mean time between two polls.
     """
 
     crawler: Crawler

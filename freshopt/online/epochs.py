@@ -56,14 +56,9 @@ SMOOTHING = 0.5
 class Epoch:
     """Epoch of constant rates.
 
-    Parameters
-    ----------
-    end : float
-        Time units since the run began.
-    explore : float
-        Share of equal rates in the mixture with the optimal ones, 0..1.
-    refresh : Refresh or None
-        Discipline of sources that are not followed by signals; None is the objective's own.
+    - `end`: Time units since the run began.
+    - `explore`: Share of equal rates in the mixture with the optimal ones, 0..1.
+    - `refresh`: Discipline of sources that are not followed by signals; None is the objective's own.
     """
 
     end: float

@@ -53,15 +53,10 @@ CANDIDATES = 25
 class Exploration:
     """Lengths of exploration and their expected regret.
 
-    Attributes
-    ----------
-    length : float
-        The best of `lengths`, in time units.
-    regret : float
-        Mean regret there, in units of the objective times time.
-    lengths : ndarray, shape (m,)
-    regrets : ndarray, shape (draws, m)
-        One per sample and length.
+    - `length`: The best of `lengths`, in time units.
+    - `regret`: Mean regret there, in units of the objective times time.
+    - `lengths` (m,)
+    - `regrets` (draws, m): One per sample and length.
     """
 
     length: float

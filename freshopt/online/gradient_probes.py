@@ -82,16 +82,10 @@ class Polled(NamedTuple):
 class Synchronization:
     """Checked problem with bandwidth for exploration.
 
-    Attributes
-    ----------
-    exploration : float
-        ε.
-    weight : ndarray, shape (n,)
-        Importances that add up to 1: gradients are those of the weighted mean cost.
-    bandwidth : float
-        B/(1+ε), what refreshes may use.
-    upper : ndarray, shape (n,)
-        max_rate/(1+ε).
+    - `exploration`: ε.
+    - `weight` (n,): Importances that add up to 1: gradients are those of the weighted mean cost.
+    - `bandwidth`: B/(1+ε), what refreshes may use.
+    - `upper` (n,): max_rate/(1+ε).
     """
 
     problem: Problem

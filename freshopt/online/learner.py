@@ -157,25 +157,15 @@ def run_rounds(
 
     Returns the last state.
 
-    Parameters
-    ----------
-    start : dict of str to ndarray
-        The state before the first round.
-    next_round : callable
-        ``next_round(state, k)`` runs round k = 0, 1, ... with its crawler, adds it to the journal, and
-        returns the next state. It must not change the arrays of the state that it is given.
-    rounds : int
-        How many there are in all, counting those before a checkpoint.
-    crawler : Crawler, optional
-        Saved and restored with the run if it has ``state()`` and ``restore(state)``.
-    checkpoint : path, optional
-        A file to resume from if it is there, and to save to.
-    settings : str
-        What must be the same to resume: the learner and its world, as they print.
-    progress : bool
-        Whether to show a bar.
-    seconds : float
-        Between two checkpoints; the last round is always saved.
+    - `start`: The state before the first round.
+    - `next_round`: ``next_round(state, k)`` runs round k = 0, 1, ... with its crawler, adds it to the
+      journal, and returns the next state. It must not change the arrays of the state that it is given.
+    - `rounds`: How many there are in all, counting those before a checkpoint.
+    - `crawler`: Saved and restored with the run if it has ``state()`` and ``restore(state)``.
+    - `checkpoint`: A file to resume from if it is there, and to save to.
+    - `settings`: What must be the same to resume: the learner and its world, as they print.
+    - `progress`: Whether to show a bar.
+    - `seconds`: Between two checkpoints; the last round is always saved.
     """
     state, done, path = start, 0, None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():

@@ -280,12 +280,8 @@ class Intervals:
 
     The last of each is under way.
 
-    Attributes
-    ----------
-    whole : ndarray of bool
-        Whether no update touched it.
-    last : ndarray of bool
-        Whether it ends after the window.
+    - `whole`: Whether no update touched it.
+    - `last`: Whether it ends after the window.
     """
 
     source: IntArray

@@ -26,14 +26,9 @@ SHOWN = 8
 class Graph:
     """Directed acyclic graph in compressed rows.
 
-    Attributes
-    ----------
-    nodes : tuple
-        As they were given, parents before children.
-    first : ndarray of int, shape (n + 1,)
-        Where each node's parents begin in `parent`.
-    parent : ndarray of int, shape (edges,)
-        Positions, each smaller than its child's.
+    - `nodes`: As they were given, parents before children.
+    - `first` (n + 1,): Where each node's parents begin in `parent`.
+    - `parent` (edges,): Positions, each smaller than its child's.
     """
 
     nodes: tuple[Node, ...]

@@ -21,20 +21,12 @@ def replay_events(
     A node is stale with everything downstream of it, so that marking what a change makes stale ends at nodes
     that are stale: each event takes the edges of the nodes that it changes.
 
-    Parameters
-    ----------
-    time, node : ndarrays, shape (events,)
-        Changes of roots and refreshes of copies, in order.
-    tables : four ndarrays of int
-        Parents and children of each node, in compressed rows.
-    view : ndarray of bool, shape (n,)
-        Nodes that are as fresh as their parents at all times.
-    fresh : ndarray of bool, shape (n,)
-        State, changed in place.
-    edges : ndarray, shape (batches + 1,)
-        Of the batches in time.
-    share : ndarray, shape (batches, n)
-        Time fresh, added to.
+    - `time`, `node` (events,): Changes of roots and refreshes of copies, in order.
+    - `tables` four ndarrays of int: Parents and children of each node, in compressed rows.
+    - `view` (n,): Nodes that are as fresh as their parents at all times.
+    - `fresh` (n,): State, changed in place.
+    - `edges` (batches + 1,): Of the batches in time.
+    - `share` (batches, n): Time fresh, added to.
     """
     first_parent, parent, first_child, child = tables
     n = len(view)
@@ -124,16 +116,11 @@ def sample_paths(
 ) -> None:
     """Add up sampled chances that a node is fresh, and their squares.
 
-    Parameters
-    ----------
-    wait : ndarray, shape (samples, n)
-        Time since each node was refreshed before it was last read.
-    roots : ndarray of int, shape (m,)
-    rate : ndarray, shape (m,)
-        Changes of each root.
-    rows : four ndarrays of int
-        Parents of each node, and the nodes below each root, in compressed rows.
-    out, squares : ndarrays, shape (n,)
+    - `wait` (samples, n): Time since each node was refreshed before it was last read.
+    - `roots` (m,)
+    - `rate` (m,): Changes of each root.
+    - `rows` four ndarrays of int: Parents of each node, and the nodes below each root, in compressed rows.
+    - `out`, `squares` (n,)
     """
     first_parent, parent, first_below, below = rows
     samples, n = wait.shape

@@ -32,14 +32,9 @@ from freshopt.pipelines.graph import Graph
 class Block:
     """Block of three nodes or more.
 
-    Attributes
-    ----------
-    nodes : ndarray of int, shape (m,)
-        Positions in the graph, in its order.
-    parents : tuple of ndarrays of int
-        Places in the block of each node's parents within it.
-    bits : ndarray of uint8, shape (m, ⌈m/8⌉)
-        Nodes of the block that lie upstream of each.
+    - `nodes` (m,): Positions in the graph, in its order.
+    - `parents` tuple of ndarrays of int: Places in the block of each node's parents within it.
+    - `bits` ndarray of uint8 (m, ⌈m/8⌉): Nodes of the block that lie upstream of each.
     """
 
     nodes: IntArray
@@ -137,14 +132,9 @@ AT_ONCE = 2**26
 class UpstreamSets:
     """Upstream set of every node, itself included.
 
-    Attributes
-    ----------
-    bridges : tuple of lists of int
-        Parents of each node by an edge that is a block of its own.
-    blocks : tuple of Block
-        The larger ones.
-    places : tuple of lists of pairs
-        Blocks of each node, and its place in them.
+    - `bridges` tuple of lists of int: Parents of each node by an edge that is a block of its own.
+    - `blocks`: The larger ones.
+    - `places` tuple of lists of pairs: Blocks of each node, and its place in them.
     """
 
     bridges: tuple[list[int], ...]

@@ -51,14 +51,9 @@ _SHARES = (BinaryFreshness, LaterThan)
 class DeclaredRows(NamedTuple):
     """Rows of declared constraints, with what their sentences need.
 
-    Attributes
-    ----------
-    at_least : ndarray of bool, shape (m,)
-        Which rows are bounded from below.
-    constraints : tuple
-        As they were declared.
-    labels : tuple of str
-        Of the bandwidth and of the host limits.
+    - `at_least` (m,): Which rows are bounded from below.
+    - `constraints`: As they were declared.
+    - `labels`: Of the bandwidth and of the host limits.
     """
 
     table: RowTable

@@ -39,13 +39,9 @@ AT_ONCE = (
 class Statuses(NamedTuple):
     """Recorded fetches, on the clock of a log.
 
-    Attributes
-    ----------
-    source : ndarray, shape (rows,)
-        Names.
-    status : ndarray, shape (rows,)
-        HTTP statuses; 0 where there was no answer, NaN where nothing is known.
-    time : ndarray, shape (rows,)
+    - `source` (rows,): Names.
+    - `status` (rows,): HTTP statuses; 0 where there was no answer, NaN where nothing is known.
+    - `time` (rows,)
     """
 
     source: npt.NDArray[Any]

@@ -40,22 +40,13 @@ WORTHWHILE = 1e-3
 class GoodPhases:
     """What crawling at good hours of the week brings to a plan.
 
-    Attributes
-    ----------
-    profile : WeeklyProfile
-        Learnt from the plan's log.
-    load_limit : float
-        Largest load of an hour over the mean.
-    value_without : float
-        The optimal value without a profile.
-    saved : float
-        Share of the cost that the profile saves; of a freshness the cost is the stale part.
-    sources : int
-        Sources at gaps of the week.
-    sampled : int or None
-        Sources that the profile was learnt from, if not all.
-    fresh_without : float or None
-        Share of time that copies are fresh without a profile, by importance, if known.
+    - `profile`: Learnt from the plan's log.
+    - `load_limit`: Largest load of an hour over the mean.
+    - `value_without`: The optimal value without a profile.
+    - `saved`: Share of the cost that the profile saves; of a freshness the cost is the stale part.
+    - `sources`: Sources at gaps of the week.
+    - `sampled`: Sources that the profile was learnt from, if not all.
+    - `fresh_without`: Share of time that copies are fresh without a profile, by importance, if known.
     """
 
     profile: WeeklyProfile

@@ -34,25 +34,16 @@ DRAWS = 4
 class HeldOutWindow:
     """Crawls before a window, and the changes in it.
 
-    Attributes
-    ----------
-    past : CrawlLog
-        Of the n sources that were crawled before the window and are there in it: their changes are known.
-    world : World
-        Their changes, on the log's clock; of a log alone, as its crawls found them.
-    changes : ChangeWindow
-        The same around the window.
-    index : ndarray of int, shape (n,)
-        Their positions among the `total` sources of the log.
-    parts : tuple of ChangeWindow
-        The window cut into equal parts, in which costs are measured too; none by default.
-    outcomes : Outcomes or None
-        Which fetches succeed, where some fail (`freshopt.planning.failing_window`).
-    drawn : tuple of HeldOutWindow
-        The same window with changes drawn given what the crawls found, which is what costs are measured in;
-        none where all changes are known.
-    expected : ExpectedCosts or None
-        Of an objective that these changes do not show.
+    - `past`: Of the n sources that were crawled before the window and are there in it: their changes are
+      known.
+    - `world`: Their changes, on the log's clock; of a log alone, as its crawls found them.
+    - `changes`: The same around the window.
+    - `index` (n,): Their positions among the `total` sources of the log.
+    - `parts`: The window cut into equal parts, in which costs are measured too; none by default.
+    - `outcomes`: Which fetches succeed, where some fail (`freshopt.planning.failing_window`).
+    - `drawn`: The same window with changes drawn given what the crawls found, which is what costs are
+      measured in; none where all changes are known.
+    - `expected`: Of an objective that these changes do not show.
     """
 
     past: CrawlLog

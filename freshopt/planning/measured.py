@@ -47,26 +47,16 @@ class RuleFacts(NamedTuple):
 class Conduct(NamedTuple):
     """What a policy does in a window, of n sources.
 
-    Attributes
-    ----------
-    bandwidth : float
-        Per time unit, as it was asked for; of a log's own crawls what they used.
-    used : ndarray, shape (n,)
-        Refreshes of each source while it was there.
-    rates : ndarray, shape (n,), or None
-        Static rates, under the objective's discipline.
-    runs : sequence of sequence of (source, time), or None
-        For each of the window's worlds crawls that succeed, source by source; of several runs the mean.
-    placed : ndarray of bool, shape (n,), or None
-        Of rates and runs: which sources have crawls, the others a random phase.
-    predicted : ndarray, shape (n,), or None
-        Cost that was expected of each source, by importance; None where nothing predicts it.
-    begin : float or None
-        All copies are fresh then; by default when their record begins.
-    in_parts : bool
-        Whether costs are measured in the window's parts, too.
-    rule : RuleFacts or None
-        Of a rule of crawlers.
+    - `bandwidth`: Per time unit, as it was asked for; of a log's own crawls what they used.
+    - `used` (n,): Refreshes of each source while it was there.
+    - `rates` (n,): Static rates, under the objective's discipline.
+    - `runs` sequence of sequence of (source, time): For each of the window's worlds crawls that succeed,
+      source by source; of several runs the mean.
+    - `placed` (n,): Of rates and runs: which sources have crawls, the others a random phase.
+    - `predicted` (n,): Cost that was expected of each source, by importance; None where nothing predicts it.
+    - `begin`: All copies are fresh then; by default when their record begins.
+    - `in_parts`: Whether costs are measured in the window's parts, too.
+    - `rule`: Of a rule of crawlers.
     """
 
     bandwidth: float
@@ -84,28 +74,18 @@ class Conduct(NamedTuple):
 class Measured:
     """Rows of the table: one policy in one window.
 
-    Attributes
-    ----------
-    begin, end : float
-        The window, on the log's clock.
-    total : int
-        The number of the log's sources.
-    source : ndarray of int, shape (n,)
-        Positions among these.
-    weight, span : ndarray, shape (n,)
-        Importance, and how long each source was there.
-    cost, stale : ndarray, shape (n,)
-        Integrals over that time, for unit importance.
-    shown : ndarray, shape (n,), or None
-        Cost of the changes as crawls found them; None where all are known.
-    used, predicted : ndarray, shape (n,)
-        As in `Conduct`.
-    over_time : ndarray, shape (parts,)
-        Cost in each part of the window, of the sources that are there; NaN where it is not measured.
-    rule : RuleFacts or None
-        As in `Conduct`.
-    importance : ndarray, shape (n,), or None
-        Where costs are expected ones, by importance: weights are 1 then. None where they are measured.
+    - `begin`, `end`: The window, on the log's clock.
+    - `total`: The number of the log's sources.
+    - `source` (n,): Positions among these.
+    - `weight`, `span` (n,): Importance, and how long each source was there.
+    - `cost`, `stale` (n,): Integrals over that time, for unit importance.
+    - `shown` (n,): Cost of the changes as crawls found them; None where all are known.
+    - `used`, `predicted` (n,): As in `Conduct`.
+    - `over_time` (parts,): Cost in each part of the window, of the sources that are there; NaN where it is
+      not measured.
+    - `rule`: As in `Conduct`.
+    - `importance` (n,): Where costs are expected ones, by importance: weights are 1 then. None where they are
+      measured.
     """
 
     policy: str
@@ -223,14 +203,9 @@ def _expected(
 class MeasuredTable:
     """Measured costs of policies in all windows of a back-test.
 
-    Attributes
-    ----------
-    names : ndarray, shape (N,)
-        The log's sources.
-    windows : tuple of tuple of Measured
-        Of each window the policies.
-    maximised : bool
-        Whether values are what a cost leaves of everything.
+    - `names` (N,): The log's sources.
+    - `windows` tuple of tuple of Measured: Of each window the policies.
+    - `maximised`: Whether values are what a cost leaves of everything.
     """
 
     names: Any

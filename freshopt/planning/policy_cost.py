@@ -31,16 +31,11 @@ UNSURE = 0.5
 class Measurement:
     """A weighted mean cost with each source's share in its error.
 
-    Attributes
-    ----------
-    value : float
-        Σw·(∫cost)/(∫ of all importances), as a replay has it.
-    residual : ndarray, shape (N,)
-        Of each source of the log; 0 of those that were not replayed. They add up to 0.
-    there : ndarray of bool, shape (N,)
-        Which sources were replayed.
-    hidden : float
-        The part of the value that crawls hid: what it is above that of the changes as they were found.
+    - `value`: Σw·(∫cost)/(∫ of all importances), as a replay has it.
+    - `residual` (N,): Of each source of the log; 0 of those that were not replayed. They add up to 0.
+    - `there` (N,): Which sources were replayed.
+    - `hidden`: The part of the value that crawls hid: what it is above that of the changes as they were
+      found.
     """
 
     value: float
@@ -132,25 +127,17 @@ class Measurement:
 class PolicyCost:
     """What a policy cost in a window, or on average over several.
 
-    Attributes
-    ----------
-    begin, end : float
-        On the log's clock.
-    bandwidth : float
-        Per time unit, as it was asked for; of the log's own crawls what they used.
-    predicted : float or None
-        The objective's expected value under the posterior of the change rates before the windows; None where
-        nothing predicts it.
-    realised, error : float
-        Its value in the changes that came, with its standard error.
-    hidden : float
-        Share of the realised cost that crawls hid: 0 where all changes are known.
-    refreshes : float
-        Per time unit, of the sources that are there: the mean rate while a source is, times their number.
-    fresh : float
-        Share of the time that copies were fresh, weighted by importance.
-    saving, saving_error : float or None
-        Share of the cost of the plan at this bandwidth that the policy saves, with its paired standard error.
+    - `begin`, `end`: On the log's clock.
+    - `bandwidth`: Per time unit, as it was asked for; of the log's own crawls what they used.
+    - `predicted`: The objective's expected value under the posterior of the change rates before the windows;
+      None where nothing predicts it.
+    - `realised`, `error`: Its value in the changes that came, with its standard error.
+    - `hidden`: Share of the realised cost that crawls hid: 0 where all changes are known.
+    - `refreshes`: Per time unit, of the sources that are there: the mean rate while a source is, times their
+      number.
+    - `fresh`: Share of the time that copies were fresh, weighted by importance.
+    - `saving`, `saving_error`: Share of the cost of the plan at this bandwidth that the policy saves, with
+      its paired standard error.
     """
 
     policy: str

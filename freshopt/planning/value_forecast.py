@@ -67,12 +67,9 @@ NOISY = 0.5
 class RealisedRatios:
     """Realised over predicted costs in the windows of a log.
 
-    Attributes
-    ----------
-    ratios : ndarray, shape (windows,)
-        1 where costs were as predicted; of a maximised objective too it is costs that are compared.
-    noise : float
-        Standard deviation of their logarithms if the model held: windows are short, and sources few.
+    - `ratios` (windows,): 1 where costs were as predicted; of a maximised objective too it is costs that are
+      compared.
+    - `noise`: Standard deviation of their logarithms if the model held: windows are short, and sources few.
     """
 
     ratios: Array
@@ -174,22 +171,14 @@ FARTHEST = 100.0
 class ValueForecast:
     """Expected value of a plan, with an interval.
 
-    Attributes
-    ----------
-    expected : float
-        Mean of the value under the draws, in the declared sense.
-    costs : ndarray, shape (draws,)
-        Under draws of the change rates.
-    limits : (float, float)
-        Ends of the interval that no log gives, as `limits_of` has them; NaN where draws do.
-    most : float
-        The largest cost, which the interval does not exceed.
-    offset, sign : float
-        The value is offset + sign·cost.
-    ratios : ndarray, shape (k,)
-        Of realised to predicted cost in back-tests inside the log; empty where there are none.
-    noise : float
-        Standard deviation that their logarithms would have if the model held.
+    - `expected`: Mean of the value under the draws, in the declared sense.
+    - `costs` (draws,): Under draws of the change rates.
+    - `limits` (float, float): Ends of the interval that no log gives, as `limits_of` has them; NaN where
+      draws do.
+    - `most`: The largest cost, which the interval does not exceed.
+    - `offset`, `sign`: The value is offset + sign·cost.
+    - `ratios` (k,): Of realised to predicted cost in back-tests inside the log; empty where there are none.
+    - `noise`: Standard deviation that their logarithms would have if the model held.
     """
 
     expected: float

@@ -37,24 +37,14 @@ _DOUBLINGS, _HALVINGS = 300, 60
 class FewChanges:
     """Rates of which most are as before, with what that costs.
 
-    Attributes
-    ----------
-    solution : Solution
-        The rates, with their certificate against all rates: its gap bounds what the old ones cost.
-    most : int
-        Sources that may change.
-    changed : int
-        Sources that do.
-    loss : float
-        Cost above that of the best rates, which may change all.
-    least_loss : float
-        Lower bound of the loss of any so few changes, by duality.
-    scale : float
-        The cost of the best rates.
-    prices : ndarray, shape (n,)
-        Of each source's bandwidth, at which the rates of those that change are best.
-    no_cycle : bool
-        Whether the log's weekly cycle was left out for it: all rates are then at equal intervals.
+    - `solution`: The rates, with their certificate against all rates: its gap bounds what the old ones cost.
+    - `most`: Sources that may change.
+    - `changed`: Sources that do.
+    - `loss`: Cost above that of the best rates, which may change all.
+    - `least_loss`: Lower bound of the loss of any so few changes, by duality.
+    - `scale`: The cost of the best rates.
+    - `prices` (n,): Of each source's bandwidth, at which the rates of those that change are best.
+    - `no_cycle`: Whether the log's weekly cycle was left out for it: all rates are then at equal intervals.
     """
 
     solution: Solution
@@ -92,14 +82,9 @@ class FewChanges:
 def with_few_changes(best: Solution, old: Array, most: float) -> FewChanges:
     """Return the best rates that change few of the old ones.
 
-    Parameters
-    ----------
-    best : Solution
-        The optimum without that limit, under bandwidth, bounds and host limits.
-    old : ndarray, shape (n,)
-        Rates in force; a source of NaN has none, and gets one beyond the number of changes.
-    most : float
-        Share of the sources with an old rate that may get another, in [0, 1].
+    - `best`: The optimum without that limit, under bandwidth, bounds and host limits.
+    - `old` (n,): Rates in force; a source of NaN has none, and gets one beyond the number of changes.
+    - `most`: Share of the sources with an old rate that may get another, in [0, 1].
 
     Examples
     --------

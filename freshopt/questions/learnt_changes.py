@@ -50,10 +50,7 @@ def learnt_changes(log: CrawlLog, fit: Callable[[CrawlLog], Estimator], seed: in
 
     `fit` estimates change rates from the earlier ones.
 
-    Raises
-    ------
-    SourceDataError
-        If fewer than 100 of the later crawls tell of a gap.
+    - raises SourceDataError if fewer than 100 of the later crawls tell of a gap.
     """
     teaching = _teaching(log, fit, seed)
     _, code = np.unique(teaching.source, return_inverse=True)

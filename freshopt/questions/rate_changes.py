@@ -132,28 +132,19 @@ _ROUNDING = 1e-15
 class RateChanges:
     """Old and new rates, with what each change brings.
 
-    Attributes
-    ----------
-    solution : Solution
-        The new rates.
-    old : ndarray, shape (n,)
-        Rates in force; NaN of a source that has none.
-    gain : ndarray, shape (n,)
-        What each source's change brings, net of the price of its bandwidth, in the objective's units; 0 where
-        unchanged, inf where a source was never refreshed whose cost is then infinite.
-    bandwidth : float
-        What the old rates use.
-    value : float
-        The objective at the old rates, under today's change rates; of sources without one, at the new rate.
-    cut : tuple of float, or None
-        Bandwidth and value of the old rates cut to maximum rates and host limits, where they exceed them.
-    certificate : Certificate or None
-        Of the old rates, cut to the limits, at the bandwidth that they use; None where they are below
-        min_rate.
-    gone : int
-        Sources with an old rate that are no longer there.
-    priced : bool
-        Whether the gains are net of a price; under declared constraints no source has one of its own.
+    - `solution`: The new rates.
+    - `old` (n,): Rates in force; NaN of a source that has none.
+    - `gain` (n,): What each source's change brings, net of the price of its bandwidth, in the objective's
+      units; 0 where unchanged, inf where a source was never refreshed whose cost is then infinite.
+    - `bandwidth`: What the old rates use.
+    - `value`: The objective at the old rates, under today's change rates; of sources without one, at the new
+      rate.
+    - `cut`: Bandwidth and value of the old rates cut to maximum rates and host limits, where they exceed
+      them.
+    - `certificate`: Of the old rates, cut to the limits, at the bandwidth that they use; None where they are
+      below min_rate.
+    - `gone`: Sources with an old rate that are no longer there.
+    - `priced`: Whether the gains are net of a price; under declared constraints no source has one of its own.
     """
 
     solution: Solution
@@ -224,14 +215,9 @@ class RateChanges:
 def rate_changes(solution: Solution, old: Array, gone: int = 0, prices: Array | None = None) -> RateChanges:
     """Return what new rates change, and what that brings.
 
-    Parameters
-    ----------
-    old : ndarray, shape (n,)
-        Rates in force in the order of the sources; NaN for a source without one.
-    gone : int
-        Sources with an old rate that are no longer there.
-    prices : ndarray, shape (n,), optional
-        Of each source's bandwidth, at which the changes are best; by default the solution's.
+    - `old` (n,): Rates in force in the order of the sources; NaN for a source without one.
+    - `gone`: Sources with an old rate that are no longer there.
+    - `prices` (n,): Of each source's bandwidth, at which the changes are best; by default the solution's.
 
     Examples
     --------

@@ -41,24 +41,15 @@ MOST = 100_000
 class TodaysCrawls:
     """Rates in force, their freshness, and the least bandwidth for it.
 
-    Attributes
-    ----------
-    rates : ndarray, shape (n,)
-        Of each source, per time unit.
-    bandwidth : float
-        What they use.
-    fresh : float
-        Share of time that copies are fresh by them, by importance.
-    needed : BandwidthFor or None
-        The least bandwidth for that, or for what is left of it within the plan's limits; None where bounds
-        exclude it.
-    reason : str
-        Why there is none, or empty.
-    no_cycle : bool
-        Whether it stands beside a weekly cycle that it does not have: the sentence then says so.
-    cut : tuple of float, or None
-        Bandwidth and freshness of these rates cut to maximum rates and host limits of the plan, where they
-        exceed them: it is these that the plan is compared with.
+    - `rates` (n,): Of each source, per time unit.
+    - `bandwidth`: What they use.
+    - `fresh`: Share of time that copies are fresh by them, by importance.
+    - `needed`: The least bandwidth for that, or for what is left of it within the plan's limits; None where
+      bounds exclude it.
+    - `reason`: Why there is none, or empty.
+    - `no_cycle`: Whether it stands beside a weekly cycle that it does not have: the sentence then says so.
+    - `cut`: Bandwidth and freshness of these rates cut to maximum rates and host limits of the plan, where
+      they exceed them: it is these that the plan is compared with.
     """
 
     rates: Array

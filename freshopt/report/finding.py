@@ -61,18 +61,11 @@ def listed(what: str, shown: int, of: int) -> str:
 class Finding:
     """Something that a plan found.
 
-    Attributes
-    ----------
-    key : str
-        Anchor of its section, and name of its macro.
-    label : str
-        Head of its row on the terminal.
-    sentence : str
-        What is found, in words, a line or several; without it there is no row.
-    facts : mapping of str
-        What it is told from.
-    title : str
-        Of its section on the page; without it there is none.
+    - `key`: Anchor of its section, and name of its macro.
+    - `label`: Head of its row on the terminal.
+    - `sentence`: What is found, in words, a line or several; without it there is no row.
+    - `facts`: What it is told from.
+    - `title`: Of its section on the page; without it there is none.
     """
 
     key: str

@@ -43,17 +43,12 @@ def expected_value(
 ) -> float:
     """Return the objective's expected value, averaged over a schedule's horizon.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        Refresh times in [0, horizon).
-    objective : Objective
-        One that is a cost of age, as the named ones are; its own discipline does not matter then. Or one of
-        your own under periodic refreshes, whose cost of age is derived from that of rates.
-    sources : Sources
-        In the schedule's order; none of them signalled. With `success`, what is scheduled are attempts.
-    age : array_like, scalar or shape (n,)
-        Time since each copy was last refreshed when the schedule starts; 0 means fresh.
+    - `schedule`: Refresh times in [0, horizon).
+    - `objective`: One that is a cost of age, as the named ones are; its own discipline does not matter then.
+      Or one of your own under periodic refreshes, whose cost of age is derived from that of rates.
+    - `sources`: In the schedule's order; none of them signalled. With `success`, what is scheduled are
+      attempts.
+    - `age` scalar or (n,): Time since each copy was last refreshed when the schedule starts; 0 means fresh.
 
     Examples
     --------
@@ -108,10 +103,7 @@ def priced_gaps(objective: Objective, sources: Sources) -> tuple[Curve | GapCost
 
     A cost of age is stated for unit importance; one that is derived from a cost of rates has it already.
 
-    Raises
-    ------
-    ObjectiveError
-        If the objective is neither.
+    - raises ObjectiveError if the objective is neither.
     """
     objective = plain(objective)
     if isinstance(objective, CurveObjective):
@@ -125,18 +117,11 @@ def priced_gaps(objective: Objective, sources: Sources) -> tuple[Curve | GapCost
 class _Attempts(NamedTuple):
     """Beginnings of copies: the start and the attempts of each source.
 
-    Attributes
-    ----------
-    source : ndarray of int, shape (events,)
-        Ascending.
-    time : ndarray, shape (events,)
-        Ascending by source; of a start minus the age there.
-    chance : ndarray, shape (events,)
-        That a copy begins there, 1 of a start.
-    later : ndarray of int, shape (events,)
-        How many attempts of the source follow.
-    fails : ndarray, shape (events,)
-        Chance that an attempt of the source fails.
+    - `source` (events,): Ascending.
+    - `time` (events,): Ascending by source; of a start minus the age there.
+    - `chance` (events,): That a copy begins there, 1 of a start.
+    - `later` (events,): How many attempts of the source follow.
+    - `fails` (events,): Chance that an attempt of the source fails.
     """
 
     source: IntArray

@@ -79,10 +79,7 @@ def second_of_day(hour: str, minute: str | None, what: str) -> float:
 class Hours:
     """Times of the week at which fetches are allowed.
 
-    Attributes
-    ----------
-    windows : tuple of (float, float)
-        In seconds since Monday 00:00, in order and apart, within a week.
+    - `windows` tuple of (float, float): In seconds since Monday 00:00, in order and apart, within a week.
     """
 
     windows: tuple[tuple[float, float], ...]
@@ -181,14 +178,8 @@ class Hours:
     def gaps(self, open_gap: Array) -> tuple[Array, Array]:
         """Return lengths of gaps of an open time, and their shares.
 
-        Parameters
-        ----------
-        open_gap : ndarray, shape (n,)
-            In seconds; a gap begins at a random open moment.
-
-        Returns
-        -------
-        length, share : ndarray, shape (n, m)
+        - `open_gap` (n,): In seconds; a gap begins at a random open moment.
+        - returns `length`, `share` (n, m)
         """
         begin, end, before = self._table()
         whole = self.share * WEEK

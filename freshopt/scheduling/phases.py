@@ -133,14 +133,9 @@ def _best(
 class WeeklyStart:
     """Where in the week a schedule begins, and which sources go first.
 
-    Attributes
-    ----------
-    second : float
-        Of time 0, since 1970 in UTC.
-    weight : ndarray of float, shape (n,), or None
-        The sources of greatest weight take the best hours; None for those of greatest rate.
-    time_unit : str
-        Of rates and times.
+    - `second`: Of time 0, since 1970 in UTC.
+    - `weight` (n,): The sources of greatest weight take the best hours; None for those of greatest rate.
+    - `time_unit`: Of rates and times.
     """
 
     second: float = FIRST_MONDAY

@@ -42,22 +42,14 @@ _AFTER_SIGNALS = (
 class RateTable:
     """Rates with the attributes of sources that schedules need.
 
-    Attributes
-    ----------
-    rates : ndarray of float, shape (n,)
-        Refreshes per time unit; of a signalled source, crawled signals per time unit.
-    names : ndarray, shape (n,), or None
-    signalled : ndarray of bool, shape (n,), or None
-    crawl_probability : ndarray of float, shape (n,), or None
-        ρ/Δ for signalled sources, NaN for the others; None if none is signalled.
-    importance : ndarray of float, shape (n,), or None
-        Weights of the sources, where a solution or a column tells them.
-    change_rate : ndarray of float, shape (n,), or None
-        Changes per time unit, where a solution or a complete column tells them.
-    success : ndarray of float, shape (n,), or None
-        Chances that fetches succeed, of rates that are attempts.
-    library : str
-        Of dataframes made from it.
+    - `rates` (n,): Refreshes per time unit; of a signalled source, crawled signals per time unit.
+    - `names` (n,)
+    - `signalled` (n,)
+    - `crawl_probability` (n,): ρ/Δ for signalled sources, NaN for the others; None if none is signalled.
+    - `importance` (n,): Weights of the sources, where a solution or a column tells them.
+    - `change_rate` (n,): Changes per time unit, where a solution or a complete column tells them.
+    - `success` (n,): Chances that fetches succeed, of rates that are attempts.
+    - `library`: Of dataframes made from it.
     """
 
     rates: Array
@@ -101,14 +93,9 @@ class RateTable:
 class LifetimeTable:
     """Lifetimes with the attributes of sources that caches need.
 
-    Attributes
-    ----------
-    lifetime : ndarray of float, shape (n,)
-        T ≥ 0 in time units; infinite where a copy is never fetched again.
-    idle : ndarray of float, shape (n,), or None
-        1/ζ, the mean time between requests, where it is known.
-    stale : ndarray of float, shape (n,), or None
-        Windows of stale-while-revalidate, in time units.
+    - `lifetime` (n,): T ≥ 0 in time units; infinite where a copy is never fetched again.
+    - `idle` (n,): 1/ζ, the mean time between requests, where it is known.
+    - `stale` (n,): Windows of stale-while-revalidate, in time units.
     """
 
     lifetime: Array
@@ -174,13 +161,10 @@ def read_lifetimes(
 ) -> LifetimeTable:
     """Return lifetimes of any accepted form, checked.
 
-    Parameters
-    ----------
-    lifetimes : Solution, mapping or dataframe
-        A solution of copies that are refreshed on request; lifetimes by name; or a table with the columns
-        source and lifetime (empty: infinite) and, where known, interval (1/rate) and stale_while_revalidate.
-    time_unit : str, optional
-        The unit of the lifetimes; a solution brings its own.
+    - `lifetimes` Solution, mapping or dataframe: A solution of copies that are refreshed on request;
+      lifetimes by name; or a table with the columns source and lifetime (empty: infinite) and, where known,
+      interval (1/rate) and stale_while_revalidate.
+    - `time_unit`: The unit of the lifetimes; a solution brings its own.
 
     Examples
     --------

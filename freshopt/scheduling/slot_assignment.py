@@ -37,16 +37,11 @@ MOST = 20_000_000  # host slots; what is known of so many takes about 1 GiB
 class Assignment:
     """Crawls in slots.
 
-    Attributes
-    ----------
-    source : ndarray of int, shape (m,)
-    time : ndarray, shape (m,)
-        Sorted by time, then source.
-    moved : float
-        Σ |slot − preferred slot| in time units: the total displacement.
-    bound : float
-        Lower bound of the total displacement in these slots: what the linear program, or branch and bound
-        where that has fractions, proves.
+    - `source` (m,)
+    - `time` (m,): Sorted by time, then source.
+    - `moved`: Σ |slot − preferred slot| in time units: the total displacement.
+    - `bound`: Lower bound of the total displacement in these slots: what the linear program, or branch and
+      bound where that has fractions, proves.
     """
 
     source: IntArray

@@ -40,20 +40,13 @@ MOST_NODES = 2_000_000  # slots of hosts in a program: it takes 5 kB for each (m
 class SlotDemand:
     """Crawls of hosts, each host's in the order of their preferred times.
 
-    Attributes
-    ----------
-    first : ndarray of int, shape (H + 1,)
-        Where each host's crawls begin among all.
-    want : ndarray of int, shape (m,)
-        The slot that each wants, ascending within a host.
-    open : ndarray of bool, shape (H, S)
-        Whether a host may be crawled in a slot.
-    room : ndarray of int, shape (H,)
-        Crawls of a host in a slot.
-    pause : ndarray of int, shape (H,)
-        Slots from one crawl of a host to the next, at least; its room is 1 if that is more than one.
-    capacity : int
-        Crawls in a slot.
+    - `first` (H + 1,): Where each host's crawls begin among all.
+    - `want` (m,): The slot that each wants, ascending within a host.
+    - `open` (H, S): Whether a host may be crawled in a slot.
+    - `room` (H,): Crawls of a host in a slot.
+    - `pause` (H,): Slots from one crawl of a host to the next, at least; its room is 1 if that is more than
+      one.
+    - `capacity`: Crawls in a slot.
     """
 
     first: IntArray
@@ -116,14 +109,9 @@ class SlotDemand:
 class Placed:
     """Crawls in slots.
 
-    Attributes
-    ----------
-    slot : ndarray of int, shape (m,)
-        In the order of the demand.
-    bound : float
-        What no assignment moves less than, in slots.
-    over : ndarray of int, shape (S,)
-        Crawls in a slot beyond the capacity, where all together do not fit; else 0.
+    - `slot` (m,): In the order of the demand.
+    - `bound`: What no assignment moves less than, in slots.
+    - `over` (S,): Crawls in a slot beyond the capacity, where all together do not fit; else 0.
     """
 
     slot: IntArray
@@ -172,18 +160,11 @@ class Solved(NamedTuple):
 class SlotProgram:
     """The program of some slots of each host.
 
-    Attributes
-    ----------
-    begin : ndarray of int, shape (H + 1,)
-        Where each host's nodes begin.
-    slot : ndarray of int, shape (N,)
-        Of each node, ascending within a host.
-    cost, upper : ndarray
-        Of the columns, leavers of the nodes first and crawls beyond the capacity last.
-    matrix : tuple of ndarray
-        Rows, columns and values of its entries.
-    low, high : ndarray
-        Of the rows, balances of the nodes first and capacities of the slots next.
+    - `begin` (H + 1,): Where each host's nodes begin.
+    - `slot` (N,): Of each node, ascending within a host.
+    - `cost`, `upper`: Of the columns, leavers of the nodes first and crawls beyond the capacity last.
+    - `matrix`: Rows, columns and values of its entries.
+    - `low`, `high`: Of the rows, balances of the nodes first and capacities of the slots next.
     """
 
     demand: SlotDemand

@@ -27,12 +27,8 @@ _STEP, _GROWTH = 1.0, 4.0
 class Bundles:
     """Bundles of sources that share a rate.
 
-    Attributes
-    ----------
-    codes : ndarray of int, shape (n,)
-        Bundle of each source, 0..b−1.
-    order, first : ndarray of int
-        Sources bundle by bundle, and where each begins, shape (n,) and (b+1,).
+    - `codes` (n,): Bundle of each source, 0..b−1.
+    - `order`, `first`: Sources bundle by bundle, and where each begins, shape (n,) and (b+1,).
     """
 
     codes: IntArray
@@ -171,19 +167,10 @@ class _Open:
 def bundled(program: Program, bundles: Bundles, once: bool) -> Program:
     """Return a program in the rates of bundles.
 
-    Parameters
-    ----------
-    program : Program
-        In the rates of sources.
-    once : bool
-        Whether a bundle's cost in a row of rates is its dearest source's, not the sum.
-
-    Raises
-    ------
-    ObjectiveError
-        If a target weighs sources of one bundle differently, as one of a part of it does.
-    InfeasibleProblemError
-        If bounds of a bundle's sources exclude each other.
+    - `program`: In the rates of sources.
+    - `once`: Whether a bundle's cost in a row of rates is its dearest source's, not the sum.
+    - raises ObjectiveError if a target weighs sources of one bundle differently, as one of a part of it does.
+    - raises InfeasibleProblemError if bounds of a bundle's sources exclude each other.
     """
     lower, upper = bundles.largest(program.lower), -bundles.largest(-program.upper)
     crossed = np.flatnonzero(lower > upper)

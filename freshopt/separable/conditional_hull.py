@@ -42,16 +42,12 @@ _LONG = 60.0
 class ConditionalHull:
     """Numerics of the lower convex hull of costs per bandwidth used.
 
-    Attributes
-    ----------
-    curve : Kernel
-        Cost and marginal of n sources as they are.
-    first, last : ndarray, shape (n,)
-        Rates between which the cost is concave; NaN of convex costs.
-    slope : ndarray, shape (n,)
-        The price at which the best response jumps; 0 and inf where bounds leave only the left or right arc.
-    left, right, left_cost : ndarray, shape (n,)
-        Ends of the segment in bandwidth, and the cost at the left one; inf, −inf and 0 of no segment.
+    - `curve`: Cost and marginal of n sources as they are.
+    - `first`, `last` (n,): Rates between which the cost is concave; NaN of convex costs.
+    - `slope` (n,): The price at which the best response jumps; 0 and inf where bounds leave only the left or
+      right arc.
+    - `left`, `right`, `left_cost` (n,): Ends of the segment in bandwidth, and the cost at the left one; inf,
+      −inf and 0 of no segment.
     """
 
     curve: Kernel
@@ -120,19 +116,10 @@ def hull_per_bandwidth(
 ) -> Numerics:
     """Return the lower convex hull of costs between bounds.
 
-    Parameters
-    ----------
-    curve : Kernel
-        Of `freshopt.separable.conditional_kernel.per_bandwidth`.
-    concave : tuple of ndarray, shape (n,), or None
-        Rates between which the costs are concave, NaN of convex ones.
-    lower, upper : ndarray, shape (n,)
-        Bounds of the bandwidths.
-
-    Returns
-    -------
-    Numerics
-        The curve itself if all costs are convex.
+    - `curve`: Of `freshopt.separable.conditional_kernel.per_bandwidth`.
+    - `concave` tuple of ndarray (n,): Rates between which the costs are concave, NaN of convex ones.
+    - `lower`, `upper` (n,): Bounds of the bandwidths.
+    - returns: The curve itself if all costs are convex.
     """
     if concave is None:
         return curve

@@ -68,10 +68,7 @@ _CLOSE = 1e-9
 class BandwidthUsed:
     """b = g(ρ) = c₀ρ + c₁Δ·F(ρ) under a discipline.
 
-    Parameters
-    ----------
-    periodic : bool
-        Whether gaps are equal, or else exponential.
+    - `periodic`: Whether gaps are equal, or else exponential.
     """
 
     periodic: bool
@@ -256,12 +253,8 @@ _SEARCHLESS = (conditional_functions.binary_changed, conditional_functions.binar
 def per_bandwidth(kernel: Kernel, fetches: BandwidthUsed, d: Array, fetch: Array, change: Array) -> Kernel:
     """Return a kernel over the bandwidth that each source uses.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Over rates.
-    d, fetch, change : ndarray, shape (n,)
-        Δ, c₀ > 0 and c₁ ≥ 0.
+    - `kernel`: Over rates.
+    - `d`, `fetch`, `change` (n,): Δ, c₀ > 0 and c₁ ≥ 0.
     """
     gain, demand = kernel.unit_gain, None
     if kernel.unit_demand is not None and kernel.demand_parameters is None:

@@ -39,14 +39,9 @@ class CostJet(NamedTuple):
 
     Solvers by Newton's method ask for these. They may be read-only views.
 
-    Attributes
-    ----------
-    cost : ndarray
-        J(ρ), weighted, of an objective to be minimised.
-    marginal : ndarray
-        −dJ/dρ.
-    curvature : ndarray
-        d²J/dρ² ≥ 0; the slope of log(marginal) in log(rate) is −curvature·rate/marginal.
+    - `cost`: J(ρ), weighted, of an objective to be minimised.
+    - `marginal`: −dJ/dρ.
+    - `curvature`: d²J/dρ² ≥ 0; the slope of log(marginal) in log(rate) is −curvature·rate/marginal.
     """
 
     cost: Array
@@ -58,19 +53,10 @@ class CostJet(NamedTuple):
 class DerivedNumerics:
     """Cost, marginal and inverse marginal of a compiled expression.
 
-    Parameters
-    ----------
-    node : Node
-        The expression, as declared.
-    sign : float
-        +1 if it is minimised, −1 if it is maximised.
-    scale : ndarray, shape (n,)
-        A typical rate of each source, where the search for an inverse starts; the change rates.
-
-    Attributes
-    ----------
-    passes : TapePasses or None
-        Compiled passes, if these are the numerics of many sources, or of some of them.
+    - `node`: The expression, as declared.
+    - `sign`: +1 if it is minimised, −1 if it is maximised.
+    - `scale` (n,): A typical rate of each source, where the search for an inverse starts; the change rates.
+    - `passes`: Compiled passes, if these are the numerics of many sources, or of some of them.
 
     Examples
     --------
@@ -102,13 +88,9 @@ class DerivedNumerics:
 
         They come from one walk over the expression.
 
-        Parameters
-        ----------
-        rate : ndarray, shape (n,)
-        order : {0, 1, 2}
-            The highest derivative wanted; those beyond it are nan.
-        side : {+1, -1}
-            Which marginal is meant at a kink: of a little more rate, or of the last bit of it.
+        - `rate` (n,)
+        - `order` {0, 1, 2}: The highest derivative wanted; those beyond it are nan.
+        - `side` {+1, -1}: Which marginal is meant at a kink: of a little more rate, or of the last bit of it.
         """
         compiled = self.compiled()
         if compiled is not None and compiled[0].evaluates:

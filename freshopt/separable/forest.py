@@ -20,28 +20,16 @@ from freshopt.separable.rows import RATE, Rows
 class Forest:
     """Sources as nodes of trees, and at most one budget.
 
-    Attributes
-    ----------
-    parent : ndarray of int, shape (n,)
-        −1 of roots.
-    ratio : ndarray, shape (n,)
-        c, of ρ_i ≤ c_i·ρ_parent(i); 1 of roots.
-    row : ndarray of int, shape (n,)
-        The row that says so, −1 of roots.
-    scale : ndarray, shape (n,)
-        The row's coefficient of ρ_i.
-    cost : ndarray, shape (n,)
-        ≥ 0, of the budget Σ cost·ρ ≤ limit; 0 without.
-    limit : float
-        inf without a budget.
-    budget_row : int
-        −1 without a budget.
-    first, child : ndarray of int
-        The children of node k are ``child[first[k]:first[k+1]]``.
-    order : ndarray of int, shape (n,)
-        Parents before children.
-    height : ndarray of int, shape (n,)
-        Length of the longest path downwards.
+    - `parent` (n,): −1 of roots.
+    - `ratio` (n,): c, of ρ_i ≤ c_i·ρ_parent(i); 1 of roots.
+    - `row` (n,): The row that says so, −1 of roots.
+    - `scale` (n,): The row's coefficient of ρ_i.
+    - `cost` (n,): ≥ 0, of the budget Σ cost·ρ ≤ limit; 0 without.
+    - `limit`: inf without a budget.
+    - `budget_row`: −1 without a budget.
+    - `first`, `child`: The children of node k are ``child[first[k]:first[k+1]]``.
+    - `order` (n,): Parents before children.
+    - `height` (n,): Length of the longest path downwards.
     """
 
     parent: IntArray

@@ -26,23 +26,16 @@ ROUNDING = 1e-12
 class HullNumerics:
     """Numerics of the lower convex hull of a curve and K points.
 
-    Attributes
-    ----------
-    curve : Numerics
-        Cost J and marginal −J' of n sources.
-    rate : ndarray, shape (K,)
-        Rates of the points, increasing.
-    point_cost : ndarray, shape (K, n)
-        Their weighted costs.
-    least_price, most_price : ndarray, shape (K, n)
-        Prices between which a point is the best response: the slopes of the segments that leave it to the
-        right and to the left. inf and −inf of a point that is no corner of the hull.
-    left, right : ndarray, shape (K, n)
-        Where these two segments end; inf and −inf of no corner.
-    point_gain : ndarray, shape (K, n), or None
-        The points' gains, of numerics that know gains.
-    compiled : bool
-        Whether best responses come from a compiled demand function: of many sources whose curve has one.
+    - `curve`: Cost J and marginal −J' of n sources.
+    - `rate` (K,): Rates of the points, increasing.
+    - `point_cost` (K, n): Their weighted costs.
+    - `least_price`, `most_price` (K, n): Prices between which a point is the best response: the slopes of the
+      segments that leave it to the right and to the left. inf and −inf of a point that is no corner of the
+      hull.
+    - `left`, `right` (K, n): Where these two segments end; inf and −inf of no corner.
+    - `point_gain` (K, n): The points' gains, of numerics that know gains.
+    - `compiled`: Whether best responses come from a compiled demand function: of many sources whose curve has
+      one.
     """
 
     curve: Numerics

@@ -85,39 +85,28 @@ class Kernel:
     the objective's `value_from_cost` says what loss becomes of which value. `Problem` compares a kernel with
     the declaration at a few rates and refuses one that differs.
 
-    Parameters
-    ----------
-    importance : ndarray, shape (n,)
-        Weight w ≥ 0, float64 or float32; the formulas below are for w = 1.
-    parameters : tuple of ndarray, each of shape (n,)
-        What the formulas take besides the rate, usually ``(change_rate,)``, and take in float64.
-    unit_cost, unit_marginal : callable
-        ``f(rate, *parameters)``: J(ρ), and −J'(ρ), which is positive where a refresh more lowers the cost.
-    unit_inverse : callable
-        ``f(price, *parameters)`` for 1e-300 ≤ price < inf: the ρ ≥ 0 with −J'(ρ) = price, 0 if there is none.
-    unit_demand : callable, optional
-        ``f(a, *parameters)`` of `freshopt.compiled.demand_functions`: the best response of one source to the
-        price 1/a, from which loops over many sources are compiled.
-    demand_parameters : tuple of ndarray, optional
-        What the demand takes besides a, importance included: a is then 1/price. `parameters` and a =
-        importance/price if None.
-    unit_gain : callable, optional
-        ``f(rate, *parameters)``: what a maximised objective gains, such as the fresh share 1 − J(ρ), in a
-        form that does not cancel. Without it the value is minus the cost.
-    unit_value : callable, optional
-        ``f(rate, *parameters)`` of `freshopt.compiled.cost_functions`: `unit_cost` of one source.
-    unit_proof : ProofCell, optional
-        Of `freshopt.compiled.proof_functions`: cost, marginal and reach of one source, from which compiled
-        proofs of many sources are made.
-    proof_parameters : tuple of ndarray, optional
-        What the proof takes besides rate and importance; `parameters` if None.
-    tables_of : callable, optional
-        Returns the tables of `freshopt.compiled.penalty_tables`, by which compiled passes evaluate many
-        sources whose kernel has no formulas for them.
-    quick : Quick, optional
-        Of many sources whose formulas are dear: a search asks it for most best responses, a proof for sums.
-    table_cell : TableCell
-        The formulas that look into these tables.
+    - `importance` (n,): Weight w ≥ 0, float64 or float32; the formulas below are for w = 1.
+    - `parameters` tuple of ndarray, each of (n,): What the formulas take besides the rate, usually
+      ``(change_rate,)``, and take in float64.
+    - `unit_cost`, `unit_marginal`: ``f(rate, *parameters)``: J(ρ), and −J'(ρ), which is positive where a
+      refresh more lowers the cost.
+    - `unit_inverse`: ``f(price, *parameters)`` for 1e-300 ≤ price < inf: the ρ ≥ 0 with −J'(ρ) = price, 0 if
+      there is none.
+    - `unit_demand`: ``f(a, *parameters)`` of `freshopt.compiled.demand_functions`: the best response of one
+      source to the price 1/a, from which loops over many sources are compiled.
+    - `demand_parameters`: What the demand takes besides a, importance included: a is then 1/price.
+      `parameters` and a = importance/price if None.
+    - `unit_gain`: ``f(rate, *parameters)``: what a maximised objective gains, such as the fresh share 1 −
+      J(ρ), in a form that does not cancel. Without it the value is minus the cost.
+    - `unit_value`: ``f(rate, *parameters)`` of `freshopt.compiled.cost_functions`: `unit_cost` of one source.
+    - `unit_proof`: Of `freshopt.compiled.proof_functions`: cost, marginal and reach of one source, from which
+      compiled proofs of many sources are made.
+    - `proof_parameters`: What the proof takes besides rate and importance; `parameters` if None.
+    - `tables_of`: Returns the tables of `freshopt.compiled.penalty_tables`, by which compiled passes evaluate
+      many sources whose kernel has no formulas for them.
+    - `quick`: Of many sources whose formulas are dear: a search asks it for most best responses, a proof for
+      sums.
+    - `table_cell`: The formulas that look into these tables.
     """
 
     importance: Array

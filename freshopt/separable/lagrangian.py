@@ -31,14 +31,11 @@ _NEAR = 1e100
 class Lagrangian:
     """φ_k of every source at given multipliers.
 
-    Attributes
-    ----------
-    price : ndarray, shape (n,)
-        θ_0, what a source pays per unit of rate, of any sign; an objective that is linear in it included.
-    parts : tuple of (ndarray of shape (n,) or None, Numerics)
-        What else is added up, each with its weights θ_t; None stands for 1, the objective's.
-    family : Numerics or None
-        Their sum as one, where they are one family, or the objective alone by kernels.
+    - `price` (n,): θ_0, what a source pays per unit of rate, of any sign; an objective that is linear in it
+      included.
+    - `parts` tuple of (ndarray of (n,), Numerics): What else is added up, each with its weights θ_t; None
+      stands for 1, the objective's.
+    - `family`: Their sum as one, where they are one family, or the objective alone by kernels.
     """
 
     program: Program
@@ -108,10 +105,7 @@ class Lagrangian:
     def best_response(self, start: Array | None = None) -> Array:
         """Return the minimisers of φ over the bounds, shape (n,).
 
-        Parameters
-        ----------
-        start : ndarray, shape (n,), optional
-            Rates near them; else the program's typical rates.
+        - `start` (n,): Rates near them; else the program's typical rates.
         """
         lower, upper = self.program.lower, self.program.upper
         if self.family is not None or not self.parts:

@@ -29,20 +29,12 @@ class Nesting:
 
     The last group is the root, which holds all sources. Groups with the same members are one.
 
-    Attributes
-    ----------
-    order : ndarray of int, shape (n,)
-        The source at each position.
-    leaf : ndarray of int, shape (n,)
-        The innermost group of each source.
-    parent : ndarray of int, shape (G,)
-        −1 for the root.
-    begin, end : ndarray of int, shape (G,)
-        The positions of a group's sources.
-    depth : ndarray of int, shape (G,)
-        0 for the root.
-    group : ndarray of int, shape (m,)
-        The group of each set that was given.
+    - `order` (n,): The source at each position.
+    - `leaf` (n,): The innermost group of each source.
+    - `parent` (G,): −1 for the root.
+    - `begin`, `end` (G,): The positions of a group's sources.
+    - `depth` (G,): 0 for the root.
+    - `group` (m,): The group of each set that was given.
     """
 
     order: IntArray
@@ -57,14 +49,9 @@ class Nesting:
 def nest(source: IntArray, member_of: IntArray, sets: int, n: int) -> Nesting | None:
     """Return the tree of sets of sources, or None.
 
-    Parameters
-    ----------
-    source, member_of : ndarray of int, shape (entries,)
-        Each entry makes a source a member of a set.
-    sets : int
-        Number m of sets, none empty.
-    n : int
-        Number of sources.
+    - `source`, `member_of` (entries,): Each entry makes a source a member of a set.
+    - `sets`: Number m of sets, none empty.
+    - `n`: Number of sources.
 
     Examples
     --------
@@ -165,24 +152,14 @@ class LaminarTree:
 
     Groups are in post-order; the last is the whole.
 
-    Attributes
-    ----------
-    nesting : Nesting
-        Parents, and the slice of positions that each group is.
-    cost : ndarray, shape (n,)
-        What a source uses per unit of its rate, or of its curve, > 0.
-    kind : int
-        What is limited: 0 the rates, t > 0 the t-th curve of the rows.
-    limit : ndarray, shape (G,)
-        inf for none.
-    reserve : ndarray, shape (G,)
-        0 for none.
-    limit_row, reserve_row : ndarray of int, shape (G,)
-        The rows that set them, −1 for none.
-    scale : ndarray, shape (m,)
-        The rows' coefficients are ±scale·cost.
-    labels : tuple of str
-        Of the rows.
+    - `nesting`: Parents, and the slice of positions that each group is.
+    - `cost` (n,): What a source uses per unit of its rate, or of its curve, > 0.
+    - `kind`: What is limited: 0 the rates, t > 0 the t-th curve of the rows.
+    - `limit` (G,): inf for none.
+    - `reserve` (G,): 0 for none.
+    - `limit_row`, `reserve_row` (G,): The rows that set them, −1 for none.
+    - `scale` (m,): The rows' coefficients are ±scale·cost.
+    - `labels`: Of the rows.
     """
 
     nesting: Nesting
@@ -259,12 +236,10 @@ class LaminarTree:
     def paid(self, upper_price: Array, lower_price: Array) -> Array:
         """Return what each group pays, E_a = clip(E_parent, up_a, low_a), shape (G,).
 
-        Parameters
-        ----------
-        upper_price : ndarray, shape (G,)
-            The least price at which the group keeps to its limit; −inf where it always does.
-        lower_price : ndarray, shape (G,)
-            The least price at which it uses no more than its reserve; inf where it always uses more.
+        - `upper_price` (G,): The least price at which the group keeps to its limit; −inf where it always
+          does.
+        - `lower_price` (G,): The least price at which it uses no more than its reserve; inf where it always
+          uses more.
         """
         parent, levels = self.nesting.parent, self.levels()
         price = np.zeros(len(self))

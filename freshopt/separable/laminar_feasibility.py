@@ -23,17 +23,9 @@ _CLOSE = 1e-12
 def require_feasible(tree: LaminarTree, lower: Array, upper: Array) -> None:
     """Raise InfeasibleProblemError unless limits, reserves and bounds agree.
 
-    Parameters
-    ----------
-    tree : LaminarTree
-        Of rates.
-    lower, upper : ndarray, shape (n,)
-        Bounds of the rates.
-
-    Raises
-    ------
-    InfeasibleProblemError
-        Naming the innermost group whose sources must use more than they may.
+    - `tree`: Of rates.
+    - `lower`, `upper` (n,): Bounds of the rates.
+    - raises InfeasibleProblemError: naming the innermost group whose sources must use more than they may.
     """
     least, most = ranges(tree, lower, upper)
     conflict = np.flatnonzero(least > most * (1.0 + _FEW_ULP))

@@ -16,10 +16,7 @@ from freshopt.numerics.frozen_arrays import frozen_value
 class LinearCost:
     """Cost Σ c·ρ, as `Numerics`.
 
-    Attributes
-    ----------
-    unit : ndarray, shape (n,)
-        c, of any sign.
+    - `unit` (n,): c, of any sign.
 
     Examples
     --------

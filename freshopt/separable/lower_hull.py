@@ -68,23 +68,12 @@ def lower_hull(
 ) -> Numerics:
     """Return the lower convex hull of a curve and points.
 
-    Parameters
-    ----------
-    curve : Numerics
-        A convex, non-increasing cost J of n sources.
-    rate : ndarray, shape (K,)
-        Rates > 0 of the points, increasing.
-    saving : ndarray, shape (K, n)
-        By how much the points' costs are below J at their rates, in the same weighted unit.
-    lower, upper : ndarray, shape (n,)
-        Bounds, between which the hull is taken; points outside do not count.
-    ends : Ends, optional
-        Where tangents touch the curve, if that is nearly known.
-
-    Returns
-    -------
-    Numerics
-        The curve itself if no point lies below it.
+    - `curve`: A convex, non-increasing cost J of n sources.
+    - `rate` (K,): Rates > 0 of the points, increasing.
+    - `saving` (K, n): By how much the points' costs are below J at their rates, in the same weighted unit.
+    - `lower`, `upper` (n,): Bounds, between which the hull is taken; points outside do not count.
+    - `ends`: Where tangents touch the curve, if that is nearly known.
+    - returns: The curve itself if no point lies below it.
 
     Examples
     --------

@@ -74,12 +74,8 @@ class MixedWith:
 class MixedInverse:
     """Inverse of a weighted sum of monotone formulas.
 
-    Parameters
-    ----------
-    forward, inverse : callable
-        The formula of one node and its inverse, > 0.
-    rising : bool
-        Whether the formula rises.
+    - `forward`, `inverse`: The formula of one node and its inverse, > 0.
+    - `rising`: Whether the formula rises.
 
     Examples
     --------
@@ -144,13 +140,9 @@ class UpTo:
     A source that announces its changes is refreshed no more often than it changes: what a rate has beyond the
     change rate is not used.
 
-    Parameters
-    ----------
-    cap : int
-        Position of the change rate among the parameters.
-    part : {"value", "marginal", "inverse"}
-        What it is: a cost or gain of a rate, a marginal, which is 0 beyond the cap, or a best response to a
-        price, which is no more than the cap.
+    - `cap`: Position of the change rate among the parameters.
+    - `part` {"value", "marginal", "inverse"}: What it is: a cost or gain of a rate, a marginal, which is 0
+      beyond the cap, or a best response to a price, which is no more than the cap.
     """
 
     formula: Formula
@@ -201,10 +193,8 @@ def weighted_mean(values: Array, weights: Array) -> Array:
 def checked_nodes(nodes: npt.ArrayLike, weights: npt.ArrayLike, n: int) -> tuple[Array, Array]:
     """Return checked nodes and weights, both of shape (n, K).
 
-    Raises
-    ------
-    SourceDataError
-        If they have other shapes, a node is no positive number, or weights are no probabilities.
+    - raises SourceDataError if they have other shapes, a node is no positive number, or weights are no
+      probabilities.
 
     Examples
     --------

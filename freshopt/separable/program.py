@@ -31,16 +31,10 @@ _ROOMY = 2.0
 class Program:
     """Separable convex program in n rates under m rows.
 
-    Attributes
-    ----------
-    numerics : Numerics or None
-        f in its cost form; None where f = 0.
-    lower, upper : ndarray, shape (n,)
-        Bounds; `upper` may be inf, and includes what rows imply.
-    typical : ndarray, shape (n,)
-        A typical rate > 0 of each source, where searches start.
-    level : ndarray, shape (m,), or None
-        Of a minimax program: minimise t subject to Σ_k g_jk ≤ b_j + level_j·t, with f = 0.
+    - `numerics`: f in its cost form; None where f = 0.
+    - `lower`, `upper` (n,): Bounds; `upper` may be inf, and includes what rows imply.
+    - `typical` (n,): A typical rate > 0 of each source, where searches start.
+    - `level` (m,): Of a minimax program: minimise t subject to Σ_k g_jk ≤ b_j + level_j·t, with f = 0.
     """
 
     numerics: Numerics | None

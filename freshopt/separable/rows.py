@@ -30,23 +30,15 @@ RATE = 0
 class RowBlock:
     """Rows of one declared constraint, entry by entry, in any order.
 
-    Attributes
-    ----------
-    name : str
-        The constraint's label.
-    keys : tuple, one per row
-        What tells its rows apart, a group or a position; (None,) of a single row.
-    source, row : ndarray of int, shape (entries,)
-    kind : ndarray of int, shape (entries,)
-        0 for the rate, t for ``curves[t-1]``.
-    coefficient : ndarray, shape (entries,)
-        Of the rate, of any sign; of a curve's `Numerics.cost`, ≥ 0.
-    curves : tuple of Numerics
-        Each of full length n.
-    limits : ndarray, shape (rows,)
-        b, of Σ ≤ b.
-    direction, offset : ndarray, shape (rows,)
-        What was declared is offset + direction·Σ: direction −1 of a row declared with ≥.
+    - `name`: The constraint's label.
+    - `keys` tuple, one per row: What tells its rows apart, a group or a position; (None,) of a single row.
+    - `source`, `row` (entries,)
+    - `kind` (entries,): 0 for the rate, t for ``curves[t-1]``.
+    - `coefficient` (entries,): Of the rate, of any sign; of a curve's `Numerics.cost`, ≥ 0.
+    - `curves`: Each of full length n.
+    - `limits` (rows,): b, of Σ ≤ b.
+    - `direction`, `offset` (rows,): What was declared is offset + direction·Σ: direction −1 of a row declared
+      with ≥.
     """
 
     name: str
@@ -109,19 +101,13 @@ class RowBlock:
 class Rows:
     """Rows Σ_k g_jk(ρ_k) ≤ b_j of n sources, entries source by source.
 
-    Attributes
-    ----------
-    first : ndarray of int, shape (n+1,)
-        The entries of source k are first[k]:first[k+1].
-    row : ndarray of int32, shape (entries,)
-    kind : ndarray of int32, shape (entries,)
-        0 for the rate, t for ``curves[t-1]``.
-    coefficient : ndarray, shape (entries,)
-    limits : ndarray, shape (m,)
-    direction, offset : ndarray, shape (m,)
-        What was declared is offset + direction·Σ.
-    curves : tuple of Numerics
-        Each of full length n.
+    - `first` (n+1,): The entries of source k are first[k]:first[k+1].
+    - `row` ndarray of int32 (entries,)
+    - `kind` ndarray of int32 (entries,): 0 for the rate, t for ``curves[t-1]``.
+    - `coefficient` (entries,)
+    - `limits` (m,)
+    - `direction`, `offset` (m,): What was declared is offset + direction·Σ.
+    - `curves`: Each of full length n.
     """
 
     first: IntArray

@@ -50,14 +50,9 @@ _AWAY = np.where(np.random.default_rng(0).random(FEW) < 0.5, NEARBY, -NEARBY)
 class Contradiction(NamedTuple):
     """A cost below a tangent.
 
-    Attributes
-    ----------
-    rate, other : float
-        ρ, and the rate at which the cost is below the tangent at ρ.
-    slope : float
-        What is claimed to be J'(ρ).
-    cost, least : float
-        J at `other`, and the tangent there.
+    - `rate`, `other`: ρ, and the rate at which the cost is below the tangent at ρ.
+    - `slope`: What is claimed to be J'(ρ).
+    - `cost`, `least`: J at `other`, and the tangent there.
     """
 
     source: int
@@ -98,14 +93,9 @@ def contradiction(
 ) -> Contradiction | None:
     """Return the worst broken tangent, or None.
 
-    Parameters
-    ----------
-    rates, cost, marginal : ndarray, shape (n,)
-        Cost and marginal value −J' at the rates.
-    lower, upper : ndarray, shape (n,)
-        Other rates are between them.
-    typical : ndarray, shape (n,)
-        Rates > 0.
+    - `rates`, `cost`, `marginal` (n,): Cost and marginal value −J' at the rates.
+    - `lower`, `upper` (n,): Other rates are between them.
+    - `typical` (n,): Rates > 0.
     """
     if not checkable(numerics):
         return None

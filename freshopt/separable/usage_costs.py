@@ -24,12 +24,8 @@ from freshopt.separable.kernel import Numerics
 class UsageCosts:
     """Costs of sources and usages, as `Numerics`.
 
-    Attributes
-    ----------
-    usage : ndarray of bool, shape (N,)
-        Which variables are usages.
-    sources, usages : Numerics
-        Of the others, and of these alone, each in their order.
+    - `usage` (N,): Which variables are usages.
+    - `sources`, `usages`: Of the others, and of these alone, each in their order.
     """
 
     usage: BoolArray

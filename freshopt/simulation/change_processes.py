@@ -62,14 +62,9 @@ class Changes(Protocol):
 class PoissonChanges:
     """Poisson changes at rates that are constant between edges.
 
-    Attributes
-    ----------
-    seed : int
-    edges : ndarray, shape (E,)
-        Where each rate begins; the first is 0.
-    rates : ndarray, shape (n, E)
-    before : ndarray, shape (n, E)
-        Hazard at the edges.
+    - `edges` (E,): Where each rate begins; the first is 0.
+    - `rates` (n, E)
+    - `before` (n, E): Hazard at the edges.
     """
 
     seed: int
@@ -201,12 +196,8 @@ class PoissonChanges:
 class RecordedChanges:
     """Changes at recorded times.
 
-    Attributes
-    ----------
-    offsets : ndarray of int, shape (n+1,)
-        Times ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of source k.
-    times : ndarray
-        Increasing within a source.
+    - `offsets` (n+1,): Times ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of source k.
+    - `times`: Increasing within a source.
     """
 
     offsets: IntArray

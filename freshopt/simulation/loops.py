@@ -41,14 +41,9 @@ class PoissonTables(NamedTuple):
 class PoissonState(NamedTuple):
     """Where Poisson sources are, each of shape (m,).
 
-    Attributes
-    ----------
-    seen : ndarray of int
-        How many changes were drawn.
-    hazard, due : ndarray
-        Hazard and time of the next change.
-    epoch : ndarray of int
-        Between which edges it lies.
+    - `seen`: How many changes were drawn.
+    - `hazard`, `due`: Hazard and time of the next change.
+    - `epoch`: Between which edges it lies.
     """
 
     seen: IntArray
@@ -67,12 +62,8 @@ class RecordedTimes(NamedTuple):
 class Grouped(NamedTuple):
     """Times of refreshes, source by source.
 
-    Attributes
-    ----------
-    firsts : ndarray of int, shape (n+1,)
-        Where each source's times begin.
-    times : ndarray
-        Increasing within a source.
+    - `firsts` (n+1,): Where each source's times begin.
+    - `times`: Increasing within a source.
     """
 
     firsts: IntArray
@@ -82,13 +73,9 @@ class Grouped(NamedTuple):
 class Histories(NamedTuple):
     """Refreshes of sources, source by source, and when each source counts.
 
-    Attributes
-    ----------
-    firsts : ndarray of int, shape (n+1,)
-        Where each source's refreshes begin.
-    refreshes : ndarray
-        Increasing within a source.
-    begin, end : ndarray, shape (n,)
+    - `firsts` (n+1,): Where each source's refreshes begin.
+    - `refreshes`: Increasing within a source.
+    - `begin`, `end` (n,)
     """
 
     firsts: IntArray
@@ -100,14 +87,9 @@ class Histories(NamedTuple):
 class Asked(NamedTuple):
     """Requests and changes of sources, source by source.
 
-    Attributes
-    ----------
-    firsts, offsets : ndarray of int, shape (n+1,)
-        Where each source's requests and changes begin.
-    requests, changes : ndarray
-        Increasing within a source.
-    begin : ndarray, shape (n,)
-        When each copy is fresh at first.
+    - `firsts`, `offsets` (n+1,): Where each source's requests and changes begin.
+    - `requests`, `changes`: Increasing within a source.
+    - `begin` (n,): When each copy is fresh at first.
     """
 
     firsts: IntArray

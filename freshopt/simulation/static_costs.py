@@ -69,14 +69,9 @@ NEGLIGIBLE = 60.0
 class AgeLaw:
     """Distribution of a copy's age at a rate.
 
-    Attributes
-    ----------
-    survival : callable
-        ∫_a^b S(t) dt for 0 ≤ a ≤ b and rate ρ ≥ 0, vectorised as ``survival(a, b, rate)``.
-    moment : callable
-        ∫_a^b t·S(t) dt.
-    reach : callable
-        The age beyond which S is 0 or negligible, of a rate.
+    - `survival`: ∫_a^b S(t) dt for 0 ≤ a ≤ b and rate ρ ≥ 0, vectorised as ``survival(a, b, rate)``.
+    - `moment`: ∫_a^b t·S(t) dt.
+    - `reach`: The age beyond which S is 0 or negligible, of a rate.
     """
 
     survival: Integral
@@ -154,16 +149,10 @@ MEASURED = (BinaryFreshness, HarmonicStaleness, AccumulatedDelay, Age, ExpectedP
 class ChangeWindow:
     """Changes of some sources around the time in which costs count.
 
-    Attributes
-    ----------
-    source : ndarray of int, shape (m,)
-        Which source changed, non-decreasing.
-    time, following : ndarray, shape (m,)
-        Each change and the next of its source; the end of its window after the last.
-    position : ndarray of int, shape (m,)
-        How many changes of its source come before.
-    first, until : ndarray, shape (n,)
-        The window of each source.
+    - `source` (m,): Which source changed, non-decreasing.
+    - `time`, `following` (m,): Each change and the next of its source; the end of its window after the last.
+    - `position` (m,): How many changes of its source come before.
+    - `first`, `until` (n,): The window of each source.
     """
 
     source: IntArray
@@ -285,12 +274,8 @@ def _of_number(window: ChangeWindow, law: AgeLaw, rate: Array, begin: Array, inc
 class ExpectedCosts:
     """Expected costs of n sources, by importance.
 
-    Attributes
-    ----------
-    sources : sequence of Sources
-        The same with the change rates of each node.
-    shares : ndarray, shape (n, nodes)
-        Probabilities of the nodes.
+    - `sources`: The same with the change rates of each node.
+    - `shares` (n, nodes): Probabilities of the nodes.
     """
 
     objective: Objective

@@ -48,12 +48,8 @@ _GOAL = re.compile(r"(?P<name>[a-z-]+)\s*(=\s*(?P<age>[^<>=]+?))?\s*(?P<side><=|
 class Goal:
     """One goal with its bounds, perhaps by groups.
 
-    Attributes
-    ----------
-    name : str
-        Its label in prices and messages.
-    everywhere : float or None
-        The bound of all groups that have none of their own.
+    - `name`: Its label in prices and messages.
+    - `everywhere`: The bound of all groups that have none of their own.
     """
 
     name: str

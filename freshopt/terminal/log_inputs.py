@@ -74,12 +74,8 @@ _OF_LOG = ("columns", "answers_are_changes", "client", "agent", "pattern", "sour
 class Found:
     """Crawl data with their name.
 
-    Attributes
-    ----------
-    name : str
-        What it is called.
-    importance : ndarray or None
-        Of the sources, where the data tell it.
+    - `name`: What it is called.
+    - `importance`: Of the sources, where the data tell it.
     """
 
     data: CrawlLog | ChangeHistory

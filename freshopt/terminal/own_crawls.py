@@ -86,15 +86,10 @@ def with_own_crawls(
 ) -> CrawlLog:
     """Return a log continued by the crawls in files.
 
-    Parameters
-    ----------
-    paths : sequence of Path
-        Tables with the columns source, time and changed, and perhaps changes and last_modified; times are
-        written as those of the log are.
-    empty : bool
-        Whether a file may have column names alone: nothing was crawled yet.
-    answers_are_changes : bool
-        As in `freshopt.logs.read_log`.
+    - `paths`: Tables with the columns source, time and changed, and perhaps changes and last_modified; times
+      are written as those of the log are.
+    - `empty`: Whether a file may have column names alone: nothing was crawled yet.
+    - `answers_are_changes`: As in `freshopt.logs.read_log`.
     """
     if not paths:
         return log

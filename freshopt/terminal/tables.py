@@ -208,12 +208,8 @@ def _parameter(table: Table, name: str) -> Array | None:
 class SourceColumns:
     """Columns in the order of sources.
 
-    Attributes
-    ----------
-    table : Table or None
-        A row per source, in their order; None where no table was given.
-    where : str
-        The option or argument that names the table, for messages.
+    - `table`: A row per source, in their order; None where no table was given.
+    - `where`: The option or argument that names the table, for messages.
     """
 
     sources: Sources

@@ -52,16 +52,10 @@ class Verdict(enum.Enum):
 class Outcome:
     """Outcome of one run.
 
-    Attributes
-    ----------
-    detail : str
-        A sentence, or an exception's type and message; empty if the rates are proved optimal.
-    certificate : Certificate or None
-        Of the repaired rates; None if there were none that could be certified.
-    seconds : float
-        Time in the solver.
-    exception : str
-        The type of the exception raised, or empty.
+    - `detail`: A sentence, or an exception's type and message; empty if the rates are proved optimal.
+    - `certificate`: Of the repaired rates; None if there were none that could be certified.
+    - `seconds`: Time in the solver.
+    - `exception`: The type of the exception raised, or empty.
     """
 
     verdict: Verdict
@@ -79,10 +73,7 @@ class Outcome:
 def as_function(solver: object) -> Foreign:
     """Return a solver as a function from problem to rates.
 
-    Raises
-    ------
-    SolverRefusedError
-        If it is none of these.
+    - raises SolverRefusedError if it is none of these.
     """
     made: object = solver() if isinstance(solver, type) else solver
     if isinstance(made, Solver):

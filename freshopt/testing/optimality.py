@@ -30,14 +30,10 @@ NAMED = 0.01
 class Judgement:
     """Judgement of given rates by their certificate.
 
-    Attributes
-    ----------
-    certificate : Certificate
-        Of the repaired rates.
-    feasible, optimal : bool
-        Whether infeasibility, and the certified relative gap, are within the tolerance.
-    sentence : str
-        The shortfall in words: gap, infeasibility, and the sources that lose most. Empty if there is none.
+    - `certificate`: Of the repaired rates.
+    - `feasible`, `optimal`: Whether infeasibility, and the certified relative gap, are within the tolerance.
+    - `sentence`: The shortfall in words: gap, infeasibility, and the sources that lose most. Empty if there
+      is none.
     """
 
     certificate: Certificate
@@ -96,12 +92,8 @@ def assert_optimal(problem: Problem, rates: npt.ArrayLike, tolerance: float = 1e
 def judge(problem: Problem, rates: npt.ArrayLike, tolerance: float) -> Judgement:
     """Certify rates and describe any shortfall in words.
 
-    Raises
-    ------
-    SourceDataError
-        If the rates are not finite numbers, one per source.
-    ObjectiveError
-        If nothing can be proved.
+    - raises SourceDataError if the rates are not finite numbers, one per source.
+    - raises ObjectiveError if nothing can be proved.
     """
     expect(problem, Problem, "problem", "Pass a freshopt.Problem")
     tolerance = as_number(tolerance, "tolerance", "Pass a relative gap >= 0, such as 1e-6.")

@@ -73,12 +73,8 @@ class KnownOptimum:
 class Cell:
     """One objective under one discipline, by its closed forms.
 
-    Attributes
-    ----------
-    value : callable
-        (Δ, ρ) to the objective of a source of importance 1, in the declared sense.
-    marginal : callable
-        (Δ, ρ) to the marginal value at importance 1, > 0 and decreasing in ρ.
+    - `value`: (Δ, ρ) to the objective of a source of importance 1, in the declared sense.
+    - `marginal`: (Δ, ρ) to the marginal value at importance 1, > 0 and decreasing in ρ.
     """
 
     name: str

@@ -47,10 +47,7 @@ LONGEST = 96
 def spell(value: Any, imports: Imports) -> str:  # noqa: ANN401 - a value of any kind, refused if unknown
     """Return an expression that evaluates to an equal value.
 
-    Raises
-    ------
-    ObjectiveError
-        If the value cannot be written down, such as a lambda.
+    - raises ObjectiveError if the value cannot be written down, such as a lambda.
 
     Examples
     --------
@@ -154,10 +151,7 @@ def cut(constraint: object, index: Index, host: npt.NDArray[Any] | None) -> obje
 
     Limits of groups without sources are dropped.
 
-    Raises
-    ------
-    ObjectiveError
-        If it cannot be cut, as a function of the rate.
+    - raises ObjectiveError if it cannot be cut, as a function of the rate.
     """
     way = _WAYS.get(type(constraint))
     if way is None:

@@ -61,14 +61,10 @@ def problems(
 ) -> Problem:
     """Draw a feasible problem with a finite optimum.
 
-    Parameters
-    ----------
-    objectives : strategy of Objective, optional
-        Default: `objectives()`. ``st.just(MyObjective())`` for one of your own.
-    largest : int
-        Sources at most.
-    constrained : bool
-        Whether to draw bounds, hosts, costs and, where the objective admits them, signals.
+    - `objectives` strategy of Objective: Default: `objectives()`. ``st.just(MyObjective())`` for one of your
+      own.
+    - `largest`: Sources at most.
+    - `constrained`: Whether to draw bounds, hosts, costs and, where the objective admits them, signals.
 
     Examples
     --------

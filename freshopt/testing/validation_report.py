@@ -21,10 +21,7 @@ COLUMNS = ("scale", "problems", "proved", "declined", "seconds", "shortfalls")
 class Run:
     """One problem and its outcome.
 
-    Attributes
-    ----------
-    scale : str
-        "benign", "ill", or "given".
+    - `scale`: "benign", "ill", or "given".
     """
 
     scale: str
@@ -41,12 +38,8 @@ class Run:
 class Reproduction:
     """The smallest problem found that shows a kind of failure.
 
-    Attributes
-    ----------
-    origin : str
-        The instance from which it was cut down.
-    recipe : Recipe
-        ``recipe.problem()`` builds it, ``recipe.code()`` is that in Python.
+    - `origin`: The instance from which it was cut down.
+    - `recipe`: ``recipe.problem()`` builds it, ``recipe.code()`` is that in Python.
     """
 
     origin: str

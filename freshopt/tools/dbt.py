@@ -150,23 +150,11 @@ def _artifacts(path: Paths) -> list[Path]:
 def dbt_freshness(path: Paths, share: float | str = 0.95) -> polars.DataFrame:
     """Read the freshness that dbt sources are to have, as limits.
 
-    Parameters
-    ----------
-    path : path or iterable of paths
-        As of `read_dbt`; of each source the latest artifact counts.
-    share : float or str
-        Of the time that a source is to be younger than its ``warn_after``.
-
-    Returns
-    -------
-    dataframe
-        Columns source, min_rate, which keeps that share at equal intervals, and max_interval, its
-        ``error_after``; a source without either is left out. Both are ages since it was loaded.
-
-    Raises
-    ------
-    SourceDataError
-        If there is no artifact, a file is none, or no source has any.
+    - `path` path or iterable of paths: As of `read_dbt`; of each source the latest artifact counts.
+    - `share`: Of the time that a source is to be younger than its ``warn_after``.
+    - returns: Columns source, min_rate, which keeps that share at equal intervals, and max_interval, its
+      ``error_after``; a source without either is left out. Both are ages since it was loaded.
+    - raises SourceDataError if there is no artifact, a file is none, or no source has any.
     """
     kept = share_of("share", share)
     latest: dict[str, tuple[str, str | None, str | None]] = {}

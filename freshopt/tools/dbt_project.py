@@ -123,18 +123,11 @@ class RunArtifact:
 class Manifest:
     """Graph of a dbt project, by ``unique_id``.
 
-    Attributes
-    ----------
-    edges : tuple of pairs
-        From upstream to downstream; of sources and seeds only those of which something is made.
-    views : tuple of str
-        What keeps nothing: views, ephemeral models, exposures.
-    parentless : tuple of str
-        Models that are made of nothing.
-    importance : dict of str to float, or None
-        Of exposures; None if there are none.
-    selectors : dict of str to str
-        dbt's fully qualified name of each model and snapshot that is a table.
+    - `edges`: From upstream to downstream; of sources and seeds only those of which something is made.
+    - `views`: What keeps nothing: views, ephemeral models, exposures.
+    - `parentless`: Models that are made of nothing.
+    - `importance`: Of exposures; None if there are none.
+    - `selectors`: dbt's fully qualified name of each model and snapshot that is a table.
     """
 
     edges: tuple[tuple[str, str], ...]

@@ -45,13 +45,9 @@ _ENDING = r"\.([A-Za-z0-9]{1,8})$"
 class SourceFeatures:
     """Features of sources, checked.
 
-    Attributes
-    ----------
-    names : ndarray of str, shape (n,)
-    columns : dict of str to ndarray, shape (n,)
-        Numbers, or words.
-    new : ndarray
-        Names of the sources that are not in the log.
+    - `names` (n,)
+    - `columns` dict of str to ndarray (n,): Numbers, or words.
+    - `new`: Names of the sources that are not in the log.
     """
 
     names: npt.NDArray[np.str_]

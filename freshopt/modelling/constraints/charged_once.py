@@ -16,13 +16,9 @@ def charged_once(
 ) -> list[Expression]:
     """Return constraints whose rows of rates charge each bundle's dearest source alone.
 
-    Parameters
-    ----------
-    constraints : sequence of cvxpy constraint
-        Labelled; those of rows of rates are replaced.
-    rate : cvxpy expression, affine, shape (n,)
-    rows : Rows
-        Of bundles.
+    - `constraints` sequence of cvxpy constraint: Labelled; those of rows of rates are replaced.
+    - `rate` cvxpy expression, affine (n,)
+    - `rows`: Of bundles.
     """
     curved = np.bincount(rows.row, weights=rows.kind != RATE, minlength=len(rows)) > 0.0
     leader, source = bundles.order[bundles.first[:-1]], rows.source

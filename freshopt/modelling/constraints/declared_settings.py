@@ -40,10 +40,7 @@ def checked_name(name: object, what: str) -> str:
 def checked_limit(limit: object, what: str, *, positive: bool) -> float | dict[Any, float]:
     """Return a limit, or a copy of limits by group.
 
-    Raises
-    ------
-    SourceDataError
-        If one is no finite number, or with `positive` not > 0.
+    - raises SourceDataError if one is no finite number, or with `positive` not > 0.
     """
     if not isinstance(limit, Mapping):
         return checked_number(limit, f"the limit of {what}", positive=positive)
@@ -58,10 +55,7 @@ def checked_labels(by: Any, what: str, *, columns: bool = False) -> Any:  # noqa
 
     With `columns`, or the name of any column of partitioned sources.
 
-    Raises
-    ------
-    SourceDataError
-        If they are no vector.
+    - raises SourceDataError if they are no vector.
     """
     if isinstance(by, str):
         if by != "host" and not columns:

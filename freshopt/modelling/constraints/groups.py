@@ -20,14 +20,9 @@ from freshopt.numerics.label_codes import label_codes
 class Groups:
     """Groups of sources that have a number each.
 
-    Attributes
-    ----------
-    keys : tuple
-        The groups' labels; (None,) where all sources are one group.
-    values : ndarray, shape (G,)
-        The number declared for each group.
-    codes : ndarray of int, shape (n,)
-        Position of each source's group in `keys`, or G for sources of none.
+    - `keys`: The groups' labels; (None,) where all sources are one group.
+    - `values` (G,): The number declared for each group.
+    - `codes` (n,): Position of each source's group in `keys`, or G for sources of none.
     """
 
     keys: tuple[Any, ...]
@@ -43,19 +38,12 @@ class Groups:
     def of(cls, value: Any, by: Labels | None, sources: Sources, what: str) -> Groups:  # noqa: ANN401
         """Match declared numbers to the sources' groups.
 
-        Parameters
-        ----------
-        value : number, or mapping of group to number
-            One for all groups, or one per group; groups left out have none.
-        by : array_like, shape (n,), "host" or None
-            Group of each source, None for sources of no group; without it all sources are one group.
-        what : str
-            The constraint, for messages.
-
-        Raises
-        ------
-        SourceDataError
-            If a group is unknown, a number is none, or `by` has another length.
+        - `value` number, or mapping of group to number: One for all groups, or one per group; groups left out
+          have none.
+        - `by` array_like, shape (n,), "host": Group of each source, None for sources of no group; without it
+          all sources are one group.
+        - `what`: The constraint, for messages.
+        - raises SourceDataError if a group is unknown, a number is none, or `by` has another length.
         """
         if by is None:
             if isinstance(value, Mapping):

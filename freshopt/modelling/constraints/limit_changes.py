@@ -19,15 +19,8 @@ from freshopt.modelling.sources import Sources
 def constraint_with_limit(one: Constraint, label: str, value: float, sources: Sources) -> Constraint | None:
     """Return a constraint with another limit, None without the label.
 
-    Parameters
-    ----------
-    label : str
-        "name" for all its rows, "name[group]" for one of them.
-
-    Raises
-    ------
-    SourceDataError
-        If the label is that of several limits, or of a row without a limit of its own.
+    - `label`: "name" for all its rows, "name[group]" for one of them.
+    - raises SourceDataError if the label is that of several limits, or of a row without a limit of its own.
     """
     if isinstance(one, Nested):
         for side, name in (("at_most", one.name), ("at_least", f"{one.name} reserve")):

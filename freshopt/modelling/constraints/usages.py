@@ -33,21 +33,13 @@ class Usage:
     A cost that rises has the row Σ c·ρ − t ≤ 0, one that falls t − Σ c·ρ ≤ 0. One that does both has both
     rows, and two variables on either side of its minimum.
 
-    Attributes
-    ----------
-    name : str
-    keys : tuple, one per row
-    source, row : ndarray of int, shape (entries,)
-    coefficient : ndarray, shape (entries,)
-        c > 0.
-    sign : ndarray, shape (rows,)
-        +1 of rows for a cost that rises, −1 for one that falls.
-    numerics : DerivedNumerics
-        φ of each row.
-    lower, upper, typical : ndarray, shape (rows,)
-        Bounds of t.
-    offset : float
-        What the costs of all rows are too much by.
+    - `keys` tuple, one per row
+    - `source`, `row` (entries,)
+    - `coefficient` (entries,): c > 0.
+    - `sign` (rows,): +1 of rows for a cost that rises, −1 for one that falls.
+    - `numerics`: φ of each row.
+    - `lower`, `upper`, `typical` (rows,): Bounds of t.
+    - `offset`: What the costs of all rows are too much by.
     """
 
     name: str

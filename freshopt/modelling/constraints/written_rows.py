@@ -11,11 +11,8 @@ from freshopt.separable.rows import RowBlock
 def written(block: RowBlock, rate: Expression, value: Expression | None = None) -> list[Expression]:
     """Return a block's rows as CVXPY constraints, one each.
 
-    Parameters
-    ----------
-    rate : cvxpy expression, affine, shape (n,)
-    value : cvxpy expression, shape (n,), optional
-        What the coefficients multiply; the rate by default.
+    - `rate` cvxpy expression, affine (n,)
+    - `value` cvxpy expression (n,): What the coefficients multiply; the rate by default.
     """
     of = rate if value is None else value
     order = np.argsort(block.row, kind="stable")

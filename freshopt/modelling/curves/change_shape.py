@@ -36,21 +36,11 @@ STEPS = 12
 class ChangeShape:
     """Stale share of copies by age, in mean gaps between changes.
 
-    Parameters
-    ----------
-    ages : array_like, shape (K + 1,)
-        u, from 0 on, ascending.
-    shares : array_like, shape (K + 1,)
-        c(u), from 0 on, concave, at most 1; beyond the last age it stays.
-    evidence : float
-        Nats by which sources that did not teach the shape prefer it to a Poisson process.
-    lower, upper : array_like, shape (K + 1,), optional
-        90 % interval of the shares.
-
-    Raises
-    ------
-    ObjectiveError
-        If the shares are no such function.
+    - `ages` (K + 1,): u, from 0 on, ascending.
+    - `shares` (K + 1,): c(u), from 0 on, concave, at most 1; beyond the last age it stays.
+    - `evidence`: Nats by which sources that did not teach the shape prefer it to a Poisson process.
+    - `lower`, `upper` (K + 1,): 90 % interval of the shares.
+    - raises ObjectiveError if the shares are no such function.
 
     Examples
     --------

@@ -79,10 +79,8 @@ def _where(place: Array) -> str:
 def chords_of(points: Points) -> Array:
     """Return the chords' slopes, made monotone within rounding.
 
-    Raises
-    ------
-    ObjectiveError
-        Naming the first three points that are not convex, or the slope that is no tangent's.
+    - raises ObjectiveError: naming the first three points that are not convex, or the slope that is no
+      tangent's.
     """
     x, c, slopes = points
     steps = np.diff(x, axis=-1)

@@ -36,21 +36,11 @@ def problems_on_arcs(
 
     There is none if no source is inside a segment; where several are, one for each limit, they move alike.
 
-    Parameters
-    ----------
-    problem : Problem
-        Over bandwidth used.
-    hull : ConditionalHull
-        Its numerics.
-    rates : ndarray, shape (n,)
-        Bandwidths that solve the hull's problem.
-    host_prices : mapping
-        Dual variables of the limited hosts.
-
-    Yields
-    ------
-    Problem
-        With every source on an arc, or where it is.
+    - `problem`: Over bandwidth used.
+    - `hull`: Its numerics.
+    - `rates` (n,): Bandwidths that solve the hull's problem.
+    - `host_prices`: Dual variables of the limited hosts.
+    - yields: With every source on an arc, or where it is.
     """
     used = _filled(problem, hull, rates, host_prices)
     segment = hull.left < hull.right

@@ -41,10 +41,8 @@ class Slowed:
 
     The share is the last parameter.
 
-    Parameters
-    ----------
-    part : {"value", "marginal", "inverse"}
-        What it is: a cost or gain of a rate, a marginal, or a best response to a price.
+    - `part` {"value", "marginal", "inverse"}: What it is: a cost or gain of a rate, a marginal, or a best
+      response to a price.
 
     Examples
     --------
@@ -107,14 +105,9 @@ def attempt_kernel(importance: Array, curve: Curve, cell: Cell, success: Array) 
 class SearchedInverse:
     """Best response to a price where it has no closed form.
 
-    Parameters
-    ----------
-    marginal : callable
-        Decreasing in the rate, with the chance of success as the last parameter.
-    guess : callable
-        ``(price, *parameters)``, a rate ≥ 0; 0 and inf are taken for the answer.
-    plain : callable
-        The answer where every fetch succeeds.
+    - `marginal`: Decreasing in the rate, with the chance of success as the last parameter.
+    - `guess`: ``(price, *parameters)``, a rate ≥ 0; 0 and inf are taken for the answer.
+    - `plain`: The answer where every fetch succeeds.
     """
 
     marginal: Formula

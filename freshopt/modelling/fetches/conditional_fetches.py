@@ -80,12 +80,8 @@ def used_by_source(objective: Objective, sources: Sources, rates: Array) -> Arra
 class PerBandwidth(Objective):
     """An objective per bandwidth used.
 
-    Parameters
-    ----------
-    objective : Objective
-        A function of rates.
-    sources : Sources
-        With their costs; those that methods are given hold bounds in bandwidth.
+    - `objective`: A function of rates.
+    - `sources`: With their costs; those that methods are given hold bounds in bandwidth.
     """
 
     objective: Objective
@@ -164,10 +160,7 @@ def sources_per_bandwidth(
 ) -> tuple[PerBandwidth, Sources]:
     """Return objective and sources of a problem over bandwidth used.
 
-    Raises
-    ------
-    ObjectiveError
-        If nothing tells where the cost is convex in it, or a source is signalled.
+    - raises ObjectiveError if nothing tells where the cost is convex in it, or a source is signalled.
     """
     refused = objective.convex_per_bandwidth(sources)
     if refused is not None and objective.concave_per_bandwidth(sources) is not None:

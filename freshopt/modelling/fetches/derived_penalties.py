@@ -58,17 +58,9 @@ def signals_follow_from(objective: Objective) -> Objective | None:
 def announced_kernel(objective: Objective, numerics: Numerics, sources: Sources) -> Kernel:
     """Return the numerics of announced changes, followed by shares.
 
-    Parameters
-    ----------
-    objective : Objective
-        With a `penalty_of`.
-    numerics : Numerics
-        Its cost of Poisson refreshes that never fail.
-
-    Raises
-    ------
-    ObjectiveError
-        If the cost contradicts what it is declared to be the penalty of.
+    - `objective`: With a `penalty_of`.
+    - `numerics`: Its cost of Poisson refreshes that never fail.
+    - raises ObjectiveError if the cost contradicts what it is declared to be the penalty of.
     """
     require_penalty(objective, numerics, sources, periodic=False)
     n, of_age = len(sources), objective.penalty_of == "age"
