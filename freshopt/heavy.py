@@ -21,10 +21,16 @@ class Lazy:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a module's attributes have no common type
         """Return the attribute of the real module."""
+        if name.startswith("__"):  # whoever inspects any object asks for these, and needs no library
+            raise AttributeError(name)
         if name == "_found":  # a slot that is empty so far
             self._found = importlib.import_module(self._called)
             return self._found
         return getattr(self._found, name)
+
+    def __reduce__(self) -> tuple[type[Lazy], tuple[str]]:
+        """Return what makes it anew: modules are in no pickle."""
+        return Lazy, (self._called,)
 
     def __repr__(self) -> str:
         return f"<{self._called}, imported on first use>"
