@@ -50,12 +50,8 @@ _DOWN, _UP, MOST = 2.0**-333, 2.0**111, 1e300
 class AgeTable(NamedTuple):
     """Table of a discipline and its limits.
 
-    Attributes
-    ----------
-    rows : ndarray
-        Polynomials of x on the octaves of q, then of ∛(cube·v) for 1 ≤ v < 8.
-    cube, shift, square : float
-        x is ∛(cube/q) − shift for small q, √(square/q) for large q.
+    - `rows`: Polynomials of x on the octaves of q, then of ∛(cube·v) for 1 ≤ v < 8.
+    - `cube`, `shift`, `square`: x is ∛(cube/q) − shift for small q, √(square/q) for large q.
     """
 
     rows: Array

@@ -35,16 +35,10 @@ AT_HAND = 100
 class Account:
     """Account of a process: what NumPy has done that loops would do.
 
-    Attributes
-    ----------
-    done : dict
-        Evaluations of single sources, by the loops that would have made them.
-    loaded : set
-        Loops that make them from now on.
-    loads : bool
-        Whether loops are loaded whatever the work, as `loading` asks for.
-    has_numba : bool
-        Whether numba is loaded already, by loops that NumPy does not stand in for.
+    - `done`: Evaluations of single sources, by the loops that would have made them.
+    - `loaded`: Loops that make them from now on.
+    - `loads`: Whether loops are loaded whatever the work, as `loading` asks for.
+    - `has_numba`: Whether numba is loaded already, by loops that NumPy does not stand in for.
     """
 
     done: dict[Hashable, float] = field(default_factory=dict)
@@ -59,15 +53,9 @@ account = Account()
 def takes(loops: Hashable, n: int, evaluations: float, *, entered: bool = True) -> bool:
     """Return whether loops are to evaluate n sources; else enter NumPy's work.
 
-    Parameters
-    ----------
-    loops : hashable
-        What is loaded as one.
-    n : int
-    evaluations : float
-        Of each source, about, that NumPy will make.
-    entered : bool
-        False if that work will be entered in parts.
+    - `loops`: What is loaded as one.
+    - `evaluations`: Of each source, about, that NumPy will make.
+    - `entered`: False if that work will be entered in parts.
     """
     if n < AT_HAND or not compiled():
         return False

@@ -98,18 +98,12 @@ class Columns:
 
     Entries are float64 or float32.
 
-    Attributes
-    ----------
-    n : int
-    formula : callable
-        Best response ρ(importance/price, *parameters) of a source, from
-        `freshopt.compiled.demand_functions`.
-    announced : callable or None
-        The same of the signalled sources, if there are any.
-    signalled : ndarray of bool or False
-    importance, cost, lower, upper : ndarray or float
-    parameters : tuple of ndarray or float
-        Of both formulas; an array of two dimensions is a table for all sources.
+    - `formula`: Best response ρ(importance/price, *parameters) of a source, from
+      `freshopt.compiled.demand_functions`.
+    - `announced`: The same of the signalled sources, if there are any.
+    - `signalled` ndarray of bool or False
+    - `parameters` tuple of ndarray or float: Of both formulas; an array of two dimensions is a table for all
+      sources.
     """
 
     n: int
@@ -150,16 +144,8 @@ class Columns:
     def by_host(self, price: float, codes: IntArray, hosts: int) -> Array:
         """Return the demand Σ cost·ρ of each host at a price.
 
-        Parameters
-        ----------
-        price : float
-        codes : ndarray of int, shape (n,)
-            The host of each source; `hosts` for those of none.
-        hosts : int
-
-        Returns
-        -------
-        ndarray, shape (hosts,)
+        - `codes` (n,): The host of each source; `hosts` for those of none.
+        - returns (hosts,)
         """
         # A block's sources add to a row of their own: same bits always.
         sums = np.zeros((BLOCKS, hosts + 1))
@@ -180,23 +166,12 @@ class Columns:
 
         The prices are the hosts' own, the rates go to `out`.
 
-        Parameters
-        ----------
-        limits : HostGroups
-        used : ndarray, shape (H,)
-            Bandwidth used by the hosts at the price `floor`.
-        floor, guess : float
-            A price below all that matter, and a likely one.
-        steepness : float
-            −d log(used)/d log(price), about, > 0.
-        out : ndarray, shape (n,)
-            Untouched where a limit is met at `floor`.
-
-        Returns
-        -------
-        ndarray, shape (H,)
-            The hosts' prices, the least ones where several will do, and 0 where the limit is met at `floor`;
-            NaN where none was found.
+        - `used` (H,): Bandwidth used by the hosts at the price `floor`.
+        - `floor`, `guess`: A price below all that matter, and a likely one.
+        - `steepness`: −d log(used)/d log(price), about, > 0.
+        - `out` (n,): Untouched where a limit is met at `floor`.
+        - returns (H,): The hosts' prices, the least ones where several will do, and 0 where the limit is met
+          at `floor`; NaN where none was found.
         """
         prices = np.zeros(len(limits.limits))
         counts = np.diff(limits.first)

@@ -51,14 +51,9 @@ FIRST_NEAR = 5 * SEGMENTS
 class Steps(NamedTuple):
     """Steps of a demand function.
 
-    Attributes
-    ----------
-    place : callable
-        ``(a, *parameters)``: the number to look up.
-    value : callable
-        Of that number: what is found.
-    rate : callable
-        ``(value, a, *parameters)``: the best response.
+    - `place`: ``(a, *parameters)``: the number to look up.
+    - `value`: Of that number: what is found.
+    - `rate`: ``(value, a, *parameters)``: the best response.
     """
 
     place: Callable[..., float]

@@ -51,16 +51,10 @@ GOES_ON, MET, LINEAR, JUMPS = 0, 1, 2, 3
 class HostSearch(NamedTuple):
     """How a search ended.
 
-    Attributes
-    ----------
-    state : int
-        One of `GOES_ON`, `MET`, `LINEAR`, `JUMPS`.
-    x, before : float
-        The last log price, and the one before.
-    low, high : float
-        Log prices on both sides of the root.
-    turn : int
-        The last turn. The two vectors of rates have changed places as many times.
+    - `state`: One of `GOES_ON`, `MET`, `LINEAR`, `JUMPS`.
+    - `x`, `before`: The last log price, and the one before.
+    - `low`, `high`: Log prices on both sides of the root.
+    - `turn`: The last turn. The two vectors of rates have changed places as many times.
     """
 
     state: int

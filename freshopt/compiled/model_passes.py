@@ -12,14 +12,9 @@ from freshopt.compiled.tapes.tape_passes import enabled
 class ModelPasses(NamedTuple):
     """Compiled passes over a chunk, as `freshopt.compiled.model_loops` makes them.
 
-    Attributes
-    ----------
-    respond : callable
-        Bandwidth used at a price, and its fall per nat of the price.
-    fill : callable
-        Rates at a price.
-    take : callable
-        Models from an evaluation; what is lost, the misfit, and how many marginals are not positive.
+    - `respond`: Bandwidth used at a price, and its fall per nat of the price.
+    - `fill`: Rates at a price.
+    - `take`: Models from an evaluation; what is lost, the misfit, and how many marginals are not positive.
     """
 
     respond: Callable[..., tuple[float, float]]

@@ -54,12 +54,8 @@ _CHORDS = 9
 class PenaltyTables(NamedTuple):
     """Tables of a penalty.
 
-    Attributes
-    ----------
-    response : ndarray, shape (`ROWS`, 8)
-        x, by prices q.
-    values : ndarray, shape (2·`ROWS`, 8)
-        M·x², then J·x, by x.
+    - `response` (`ROWS`, 8): x, by prices q.
+    - `values` (2·`ROWS`, 8): M·x², then J·x, by x.
     """
 
     response: Array
@@ -108,12 +104,8 @@ def penalty_tables(sums: Sums, order: int) -> PenaltyTables | None:
 
     None means that its sums are not known, or not smooth, where they should be.
 
-    Parameters
-    ----------
-    sums : callable
-        J and M.
-    order : int
-        The least number of changes that costs anything: J falls as x^−order in the end.
+    - `sums`: J and M.
+    - `order`: The least number of changes that costs anything: J falls as x^−order in the end.
     """
     with np.errstate(all="ignore"):
         x, between = octave_points(LOW, HIGH), octave_points(LOW, HIGH, BETWEEN)

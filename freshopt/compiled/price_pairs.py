@@ -19,12 +19,8 @@ from freshopt.numerics.arrays import CACHED, Array, BoolArray, exact_sum
 class PairMemory(NamedTuple):
     """What a pass at two prices writes for each source.
 
-    Attributes
-    ----------
-    rates : ndarray, shape (n,)
-        The mixture of both sides' best responses.
-    jumps : ndarray of bool, shape (n,)
-        Whose rate changes by more than was asked for.
+    - `rates` (n,): The mixture of both sides' best responses.
+    - `jumps` (n,): Whose rate changes by more than was asked for.
     """
 
     rates: Array
@@ -34,14 +30,9 @@ class PairMemory(NamedTuple):
 class PairDemand(NamedTuple):
     """Σ cost·ρ at two prices, and of the mixture.
 
-    Attributes
-    ----------
-    above, below : float
-        At the lower and at the higher price.
-    smooth_above, smooth_below : float
-        The same of the sources that do not jump.
-    mixed : float
-        Of the rates that were written.
+    - `above`, `below`: At the lower and at the higher price.
+    - `smooth_above`, `smooth_below`: The same of the sources that do not jump.
+    - `mixed`: Of the rates that were written.
     """
 
     above: float
@@ -61,15 +52,9 @@ def at_two_prices(
 ) -> PairDemand:
     """Return the demands at a lower and a higher price.
 
-    Parameters
-    ----------
-    columns : Columns
-    low, high : float
-    into : PairMemory
-        Written: rates at the higher price plus `share` of what is more at the lower, and who jumps.
-    steep : float
-        Sources jump whose rate at the higher price is less by more than this share of that at the lower.
-    share : float
+    - `into`: Written: rates at the higher price plus `share` of what is more at the lower, and who jumps.
+    - `steep`: Sources jump whose rate at the higher price is less by more than this share of that at the
+      lower.
     """
     loop = built("pair_loops", columns.formula, columns.announced)
     sums = np.empty((5, -(-columns.n // CACHED)))

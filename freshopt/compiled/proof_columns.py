@@ -28,18 +28,11 @@ EVALUATIONS = 3.0
 class Proof(NamedTuple):
     """Sums over all sources at given rates and prices.
 
-    Attributes
-    ----------
-    cost, gain : float
-        Weighted; the gain is 0 where there is none.
-    used : float
-        Σ refresh cost·ρ.
-    gap : float
-        Upper bound on what the sources add to the duality gap.
-    outside : float
-        How many rates are not within their bounds, or no numbers.
-    by_host : ndarray, shape (H,)
-        What limited hosts use.
+    - `cost`, `gain`: Weighted; the gain is 0 where there is none.
+    - `used`: Σ refresh cost·ρ.
+    - `gap`: Upper bound on what the sources add to the duality gap.
+    - `outside`: How many rates are not within their bounds, or no numbers.
+    - `by_host` (H,): What limited hosts use.
     """
 
     cost: float
@@ -62,16 +55,10 @@ def enabled(n: int, silent: ProofCell, announced: ProofCell | None = None) -> bo
 class ProofColumns:
     """Columns of a proof: n entries each, or single numbers.
 
-    Attributes
-    ----------
-    n : int
-    silent : ProofCell
-    announced : ProofCell or None
-        Of the signalled sources, if there are any.
-    signalled : ndarray of bool or False
-    importance, cost, lower, upper : ndarray or float
-    parameters : tuple of ndarray or float
-        Of both cells; an array of two dimensions is a table for all sources.
+    - `announced`: Of the signalled sources, if there are any.
+    - `signalled` ndarray of bool or False
+    - `parameters` tuple of ndarray or float: Of both cells; an array of two dimensions is a table for all
+      sources.
     """
 
     n: int
@@ -99,14 +86,9 @@ class ProofColumns:
     def prove_hosts(self, rates: Array, price: float, host_prices: Array, codes: IntArray) -> Proof:
         """Return the sums at rates and the prices of bandwidth and hosts.
 
-        Parameters
-        ----------
-        rates : ndarray, shape (n,)
-        price : float
-        host_prices : ndarray, shape (H,)
-            On top of `price`.
-        codes : ndarray of int, shape (n,)
-            The host of each source, H for none.
+        - `rates` (n,)
+        - `host_prices` (H,): On top of `price`.
+        - `codes` (n,): The host of each source, H for none.
         """
         sums, by_host = np.empty((-(-self.n // CACHED), 5)), np.zeros((BLOCKS, 2, len(host_prices) + 1))
         prices = np.append(price + host_prices, price)
@@ -128,12 +110,8 @@ class ProofColumns:
 
         It is 0 where no price has a smaller one.
 
-        Parameters
-        ----------
-        rates : ndarray, shape (n,)
-        limits : HostGroups
-        slack : ndarray, shape (H,)
-            ≥ 0, what the hosts' sources leave of their limits.
+        - `rates` (n,)
+        - `slack` (H,): ≥ 0, what the hosts' sources leave of their limits.
         """
         prices = np.zeros(len(slack))
         largest = int(np.max(np.diff(limits.first)))

@@ -90,13 +90,9 @@ TINY = 1e-300
 class ProofCell:
     """Values and reach of an objective under a discipline.
 
-    Attributes
-    ----------
-    values : callable
-        ``(rate, importance, *parameters)``: unit cost, unit gain, weighted marginal value, and how wrong the
-        latter may be, relatively.
-    reach : callable
-        ``(rate, importance, excess, *parameters)``: a bound on the distance to the best response.
+    - `values`: ``(rate, importance, *parameters)``: unit cost, unit gain, weighted marginal value, and how
+      wrong the latter may be, relatively.
+    - `reach`: ``(rate, importance, excess, *parameters)``: a bound on the distance to the best response.
     """
 
     values: Callable[..., Values]

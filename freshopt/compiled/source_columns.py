@@ -21,15 +21,9 @@ Data: TypeAlias = Any  # a column, a number that stands for n equal ones, or a t
 class SourceColumns(NamedTuple):
     """Columns of sources, of n entries each or one number for all.
 
-    Attributes
-    ----------
-    signalled : ndarray of bool or False
-    importance : ndarray or float
-    parameters : tuple of ndarray or float
-        Of the demand functions.
-    cost : ndarray or float
-    lower, upper : ndarray or float
-        Bounds of the rates.
+    - `signalled` ndarray of bool or False
+    - `parameters` tuple of ndarray or float: Of the demand functions.
+    - `lower`, `upper`: Bounds of the rates.
     """
 
     signalled: Data
@@ -72,12 +66,8 @@ class HostGroups(NamedTuple):
 class SearchStart(NamedTuple):
     """Where the search for the hosts' prices starts.
 
-    Attributes
-    ----------
-    floor, guess : float
-        Logarithms of a price below all that matter and of a likely one.
-    steepness : float
-        −d log(demand)/d log(price), about, > 0.
+    - `floor`, `guess`: Logarithms of a price below all that matter and of a likely one.
+    - `steepness`: −d log(demand)/d log(price), about, > 0.
     """
 
     floor: float

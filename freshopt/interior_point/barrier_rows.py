@@ -43,14 +43,9 @@ _IDLE = 15
 def solve_barrier(program: Program, tolerance: float = 1e-12, *, iterations: int = _ITERATIONS) -> RowAnswer:
     """Minimise a separable objective under rows, rates and multipliers at once.
 
-    Parameters
-    ----------
-    program : Program
-        Of any curvature, 0 included.
-    tolerance : float
-        Of the duality gap, relative to |F| + Σ y_j|b_j|.
-    iterations : int
-        Newton steps at most.
+    - `program`: Of any curvature, 0 included.
+    - `tolerance`: Of the duality gap, relative to |F| + Σ y_j|b_j|.
+    - `iterations`: Newton steps at most.
     """
     with np.errstate(all="ignore"):
         smaller = presolve(program)

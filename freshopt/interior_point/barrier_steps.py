@@ -76,10 +76,7 @@ class _Aims(NamedTuple):
 class BarrierPoint:
     """Iterate of the method; rows are scaled.
 
-    Parameters
-    ----------
-    program : Program
-        Whose sources all have room between their bounds.
+    - `program`: Whose sources all have room between their bounds.
     """
 
     def __init__(self, program: Program) -> None:

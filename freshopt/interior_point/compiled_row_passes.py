@@ -19,11 +19,8 @@ from freshopt.separable.usage_costs import UsageCosts
 class CompiledRowPasses:
     """Passes of `RowColumns`, as `RowPasses`.
 
-    Attributes
-    ----------
-    limits : ndarray, shape (m,)
-    arrow : Arrow or None
-        Which rows the parts of an `ArrowGram` belong to.
+    - `limits` (m,)
+    - `arrow`: Which rows the parts of an `ArrowGram` belong to.
     """
 
     columns: RowColumns

@@ -24,21 +24,13 @@ class Conflict:
 
     Without any one of them the others can hold.
 
-    Attributes
-    ----------
-    limits : tuple of float
-        As declared.
-    at_least : tuple of bool
-        Whether a row was declared with ≥.
-    weights : tuple of float
-        Multipliers y > 0 that prove the conflict, with Σ y|b| = 1.
-    excess : float
-        D(y) > 0: by what share the rows miss each other.
-    sufficient : tuple of float
-        The limit of each row, as declared, under which the set can hold if it alone gives; inf, or −inf of a
-        row with ≥, if no value suffices.
-    min_rates, max_rates : tuple of int
-        Sources whose bounds the proof rests on, the weightiest first.
+    - `limits`: As declared.
+    - `at_least`: Whether a row was declared with ≥.
+    - `weights`: Multipliers y > 0 that prove the conflict, with Σ y|b| = 1.
+    - `excess`: D(y) > 0: by what share the rows miss each other.
+    - `sufficient`: The limit of each row, as declared, under which the set can hold if it alone gives; inf,
+      or −inf of a row with ≥, if no value suffices.
+    - `min_rates`, `max_rates`: Sources whose bounds the proof rests on, the weightiest first.
 
     Examples
     --------

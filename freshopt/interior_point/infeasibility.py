@@ -44,10 +44,7 @@ _ROUNDING = 1e-14
 class Tangents:
     """Rows of a program without objective, linear at given rates.
 
-    Parameters
-    ----------
-    rates : ndarray, shape (n,)
-        Within the bounds.
+    - `rates` (n,): Within the bounds.
     """
 
     def __init__(self, program: Program, rates: Array) -> None:
@@ -106,15 +103,11 @@ def explain(
     None if there are rates that meet all; also where neither is certain, as of rows that miss each other by
     rounding.
 
-    Parameters
-    ----------
-    program : Program
-        Its objective plays no part.
-    multipliers : ndarray, shape (m,), optional
-        y ≥ 0 that may prove a conflict, as those of a solver that ran off.
-    upper : ndarray, shape (n,), optional
-        The declared upper bounds. If None, a bound no lower than what rows imply counts as theirs, and goes
-        with them: proofs hold, but a set without its row may then be met by rates beyond a declared bound.
+    - `program`: Its objective plays no part.
+    - `multipliers` (m,): y ≥ 0 that may prove a conflict, as those of a solver that ran off.
+    - `upper` (n,): The declared upper bounds. If None, a bound no lower than what rows imply counts as
+      theirs, and goes with them: proofs hold, but a set without its row may then be met by rates beyond a
+      declared bound.
     """
     with np.errstate(all="ignore"):
         bare, multipliers = _bare(program, multipliers)
@@ -125,12 +118,8 @@ def explain(
 def proves_conflict(program: Program, multipliers: Array) -> bool:
     """Return whether multipliers prove that no rates meet all rows.
 
-    Parameters
-    ----------
-    program : Program
-        Its objective plays no part, nor do rows that a minimax level relaxes.
-    multipliers : ndarray, shape (m,)
-        y ≥ 0, of an unfinished search. One pass over the sources.
+    - `program`: Its objective plays no part, nor do rows that a minimax level relaxes.
+    - `multipliers` (m,): y ≥ 0, of an unfinished search. One pass over the sources.
     """
     with np.errstate(all="ignore"):
         bare, own = _bare(program, multipliers)

@@ -77,12 +77,8 @@ class _Windows:
 def solve_windows(program: Program, tolerance: float, *, iterations: int) -> RowAnswer:
     """Minimise a separable objective under rows, window by window.
 
-    Parameters
-    ----------
-    tolerance : float
-        Of the duality gap, relative to |F| + Σ y_j|b_j|.
-    iterations : int
-        Newton steps at most in one window.
+    - `tolerance`: Of the duality gap, relative to |F| + Σ y_j|b_j|.
+    - `iterations`: Newton steps at most in one window.
     """
     best = solve_barrier(program, tolerance, iterations=iterations)
     if best.why is None or best.why.startswith(CONFLICT):

@@ -41,14 +41,9 @@ _LOOKED_AT = 2000
 class PieceCosts:
     """Costs of pieces, as `Numerics`: a slope each, or a curve.
 
-    Attributes
-    ----------
-    slope : ndarray, shape (N,)
-        Cost per unit of linear pieces, 0 of curved ones.
-    curved : ndarray of int
-        Positions of the curved ones.
-    numerics : Numerics or None
-        Theirs.
+    - `slope` (N,): Cost per unit of linear pieces, 0 of curved ones.
+    - `curved`: Positions of the curved ones.
+    - `numerics`: Theirs.
     """
 
     slope: Array
@@ -96,17 +91,12 @@ class PieceCosts:
 class LinearPieces:
     """A program in pieces, and how rates follow from them.
 
-    Attributes
-    ----------
-    program : Program
-        Of N pieces; its limits are less what the rates at the bases use.
-    source : ndarray of int, shape (N,)
-    base : ndarray, shape (n,)
-        Rates with all pieces at 0.
-    linear : ndarray of bool, shape (n,)
-        Sources that have room and no curvature.
-    crowded : ndarray of bool, shape (n,)
-        Sources that have room, no curvature, and more kinks than are split at; they are not linear here.
+    - `program`: Of N pieces; its limits are less what the rates at the bases use.
+    - `source` (N,)
+    - `base` (n,): Rates with all pieces at 0.
+    - `linear` (n,): Sources that have room and no curvature.
+    - `crowded` (n,): Sources that have room, no curvature, and more kinks than are split at; they are not
+      linear here.
     """
 
     program: Program
@@ -151,12 +141,8 @@ def kinks(
 
     Those that have too many kinks are told apart, last.
 
-    Parameters
-    ----------
-    lower, upper : ndarray, shape (n,)
-        Finite.
-    typical : ndarray, shape (n,)
-        Rates near which kinks are.
+    - `lower`, `upper` (n,): Finite.
+    - `typical` (n,): Rates near which kinks are.
     """
     linear = curveless(numerics, lower, upper)
     crowded = np.zeros(len(linear), dtype=np.bool_)

@@ -20,12 +20,9 @@ _SHIFT = 1e-15
 class NewtonSystem:
     """Factorised matrix H + D.
 
-    Parameters
-    ----------
-    gram : ndarray of shape (m, m) or ArrowGram
-    diagonal : ndarray, shape (m,)
-    arrow : Arrow or None
-        The rows of the parts of an ArrowGram.
+    - `gram` ndarray of shape (m, m) or ArrowGram
+    - `diagonal` (m,)
+    - `arrow`: The rows of the parts of an ArrowGram.
     """
 
     def __init__(self, gram: Gram, diagonal: Array, arrow: Arrow | None = None) -> None:

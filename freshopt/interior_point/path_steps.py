@@ -67,12 +67,8 @@ class _Direction(NamedTuple):
 def following(rows: ScaledRows, point: Iterate, least: float, last: Aim | None) -> tuple[Iterate, Aim] | None:
     """Return the next iterate and its aim, None if steps stall.
 
-    Parameters
-    ----------
-    least : float
-        Complementarity that is small enough.
-    last : float or None
-        The complementarity that the last step aimed at.
+    - `least`: Complementarity that is small enough.
+    - `last`: The complementarity that the last step aimed at.
     """
     y, z, _, at = point
     system = _Bordered(rows, point)

@@ -30,11 +30,8 @@ def row_columns(program: Program, disjoint: BoolArray | None = None) -> RowColum
     Its objective, and the curves of its rows if there are any, must be kernels: of one family with a demand
     function, the curves with a cost function besides, or all with cost functions that have a code.
 
-    Parameters
-    ----------
-    disjoint : ndarray of bool, shape (m,), optional
-        Which rows are host rows: a source is in one of them or in none. The Gram matrix is then an
-        `ArrowGram`.
+    - `disjoint` (m,): Which rows are host rows: a source is in one of them or in none. The Gram matrix is
+      then an `ArrowGram`.
     """
     parts = _parts(program)
     if parts is None:

@@ -22,13 +22,9 @@ MOST = 0.25
 class Arrow:
     """Disjoint rows and the others.
 
-    Attributes
-    ----------
-    hosts : ndarray of int, shape (H,)
-        Rows of which no two have a source in common.
-    others : ndarray of int, shape (q,)
-    place : ndarray of int, shape (m,)
-        Where each row is in ``concatenate((hosts, others))``.
+    - `hosts` (H,): Rows of which no two have a source in common.
+    - `others` (q,)
+    - `place` (m,): Where each row is in ``concatenate((hosts, others))``.
     """
 
     hosts: IntArray

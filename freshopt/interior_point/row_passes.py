@@ -33,12 +33,9 @@ DENSE = 64
 class ArrowGram(NamedTuple):
     """Newton's matrix of H disjoint rows and q others, in parts.
 
-    Attributes
-    ----------
-    diagonal : ndarray, shape (H,)
-        Of the disjoint rows, which share no source.
-    cross : ndarray, shape (H, q)
-    corner : ndarray, shape (q, q)
+    - `diagonal` (H,): Of the disjoint rows, which share no source.
+    - `cross` (H, q)
+    - `corner` (q, q)
     """
 
     diagonal: Array
@@ -52,13 +49,9 @@ Gram = Array | ArrowGram
 class Evaluation(NamedTuple):
     """What one pass over the sources returns.
 
-    Attributes
-    ----------
-    rates : ndarray, shape (n,)
-        Best responses.
-    used : ndarray, shape (m,)
-        G, which may be inf.
-    gram : ndarray of shape (m, m), ArrowGram, or None
+    - `rates` (n,): Best responses.
+    - `used` (m,): G, which may be inf.
+    - `gram` ndarray of shape (m, m), ArrowGram
     """
 
     rates: Array
@@ -87,10 +80,7 @@ class RowPasses(Protocol):
 class NumpyRowPasses:
     """Passes in NumPy, chunk by chunk; any `Numerics` will do.
 
-    Parameters
-    ----------
-    arrow : Arrow, optional
-        Return the matrix in these parts.
+    - `arrow`: Return the matrix in these parts.
     """
 
     def __init__(self, program: Program, arrow: Arrow | None = None) -> None:

@@ -25,14 +25,9 @@ ROUNDING = 1e-13
 class Presolved:
     """A program without its idle and its tight rows.
 
-    Attributes
-    ----------
-    kept : ndarray of int
-        Rows of the program among those of the original.
-    tight : ndarray of int
-        Rows that fix all of their sources.
-    least : ndarray, shape (kept,)
-        What each row adds up to at the best of all bounds.
+    - `kept`: Rows of the program among those of the original.
+    - `tight`: Rows that fix all of their sources.
+    - `least` (kept,): What each row adds up to at the best of all bounds.
     """
 
     program: Program
@@ -76,13 +71,9 @@ def idle_and_tight(
 
     The latter do unless some of their entries turn.
 
-    Parameters
-    ----------
-    limits : ndarray, shape (m,)
-    ranges : tuple of ndarray, each of shape (m,)
-        `range_of` the program, or its sums over the parts of one.
-    free : ndarray, shape (m,)
-        `free_entries`, likewise.
+    - `limits` (m,)
+    - `ranges` tuple of ndarray, each of (m,): `range_of` the program, or its sums over the parts of one.
+    - `free` (m,): `free_entries`, likewise.
     """
     least, most, size = ranges
     with np.errstate(invalid="ignore"):

@@ -29,10 +29,8 @@ _ROUNDING = 1e-12
 class Slacks(NamedTuple):
     """Scaled slacks s and matrix at scaled multipliers.
 
-    Attributes
-    ----------
-    rates : ndarray, shape (n,)
-    slack : ndarray, shape (m,)
+    - `rates` (n,)
+    - `slack` (m,)
     """
 
     rates: Array
@@ -43,9 +41,7 @@ class Slacks(NamedTuple):
 class ScaledRows:
     """Passes over scaled rows.
 
-    Parameters
-    ----------
-    scale : ndarray, shape (m,)
+    - `scale` (m,)
     """
 
     def __init__(self, passes: RowPasses, scale: Array, level: Array | None = None) -> None:
@@ -145,13 +141,9 @@ def typical_sizes(program: Program) -> tuple[Array, Array]:
 def scales_of(limits: Array, added: Array, lost: Array, least: Array) -> Array:
     """Return the scale > 0 of rows from sums over the sources.
 
-    Parameters
-    ----------
-    limits : ndarray, shape (m,)
-    added, lost : ndarray, shape (m,)
-        `typical_sizes`.
-    least : ndarray, shape (m,)
-        What the rows add up to at the best of all bounds.
+    - `limits` (m,)
+    - `added`, `lost` (m,): `typical_sizes`.
+    - `least` (m,): What the rows add up to at the best of all bounds.
     """
     # Where nothing cancels, a limit > 0 is the scale however small.
     one_sided, size = (limits > 0.0) & (lost == 0.0), np.abs(limits)

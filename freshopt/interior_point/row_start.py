@@ -36,11 +36,8 @@ _NEARLY = 1e-6
 class Start:
     """Scaled multipliers to begin at.
 
-    Attributes
-    ----------
-    multipliers : ndarray, shape (m,)
-    near : bool
-        Whether they are near the answer.
+    - `multipliers` (m,)
+    - `near`: Whether they are near the answer.
     """
 
     multipliers: Array
@@ -74,14 +71,9 @@ def starting_multipliers(program: Program, rows: ScaledRows) -> Start:
 def start_in_the_middle(rows: ScaledRows, value: float, rising: BoolArray, *, linear: bool) -> Start:
     """Return multipliers in the middle of things, from sums over sources.
 
-    Parameters
-    ----------
-    value : float
-        The objective's cost at typical rates.
-    rising : ndarray of bool, shape (m,)
-        Which rows rise with the rates.
-    linear : bool
-        Whether the objective is a cost of the rates themselves.
+    - `value`: The objective's cost at typical rates.
+    - `rising` (m,): Which rows rise with the rates.
+    - `linear`: Whether the objective is a cost of the rates themselves.
     """
     m = len(rows)
     if rows.level is None:

@@ -93,23 +93,15 @@ CONFLICT = "the rows conflict"
 class RowAnswer:
     """Rates and multipliers, and how near to the optimum they are.
 
-    Attributes
-    ----------
-    rates : ndarray, shape (n,)
-        Best responses to the multipliers.
-    multipliers : ndarray, shape (m,)
-    slack : ndarray, shape (m,)
-        b − G at the rates, plus level·t in a minimax program.
-    gap : float
-        Σ y_j s_j relative to |F| + Σ y_j |b_j|; inf where the rates are not feasible.
-    iterations, passes : int
-        Newton steps and passes over all sources.
-    why : str or None
-        Why the tolerance was not met; None if it was. Begins with `CONFLICT` where the multipliers prove one.
-    path : tuple of ndarray, each of shape (n,)
-        Earlier strictly feasible rates, for repairs of infeasible ones.
-    level : float
-        t of a minimax program, else 0.
+    - `rates` (n,): Best responses to the multipliers.
+    - `multipliers` (m,)
+    - `slack` (m,): b − G at the rates, plus level·t in a minimax program.
+    - `gap`: Σ y_j s_j relative to |F| + Σ y_j |b_j|; inf where the rates are not feasible.
+    - `iterations`, `passes`: Newton steps and passes over all sources.
+    - `why`: Why the tolerance was not met; None if it was. Begins with `CONFLICT` where the multipliers prove
+      one.
+    - `path` tuple of ndarray, each of (n,): Earlier strictly feasible rates, for repairs of infeasible ones.
+    - `level`: t of a minimax program, else 0.
     """
 
     rates: Array
@@ -133,16 +125,10 @@ def solve_rows(
 ) -> RowAnswer:
     """Minimise a separable objective under rows, by their multipliers.
 
-    Parameters
-    ----------
-    tolerance : float
-        Of the duality gap, relative to |F| + Σ y_j|b_j|.
-    iterations : int
-        Newton steps at most.
-    passes : callable, optional
-        Makes the passes over a program's sources; the fastest by default.
-    start : ndarray, shape (m,), optional
-        Multipliers > 0 near the answer's.
+    - `tolerance`: Of the duality gap, relative to |F| + Σ y_j|b_j|.
+    - `iterations`: Newton steps at most.
+    - `passes`: Makes the passes over a program's sources; the fastest by default.
+    - `start` (m,): Multipliers > 0 near the answer's.
     """
     smaller = presolve(program)
     inner = smaller.program

@@ -55,12 +55,8 @@ Row = tuple[Any, ...]
 class Database(ABC):
     """Database with a planner's tables, in one dialect of SQL.
 
-    Attributes
-    ----------
-    place : str
-        Folder or address, as messages name it; without a password.
-    others : str
-        Refusal of a database with other tables.
+    - `place`: Folder or address, as messages name it; without a password.
+    - `others`: Refusal of a database with other tables.
     """
 
     key: ClassVar[str]

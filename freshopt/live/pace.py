@@ -209,10 +209,7 @@ def crawl_delay_of(robots: str, agent: str) -> float:
 
     Its Crawl-delay for an agent, or its Request-rate; 0 if it has neither.
 
-    Raises
-    ------
-    FreshoptError
-        If Protego is not installed.
+    - raises FreshoptError if Protego is not installed.
     """
     try:
         protego = import_module("protego")

@@ -28,16 +28,10 @@ from freshopt.logs.row_outcomes import UNKNOWN
 class Report(NamedTuple):
     """What became of one visit.
 
-    Parameters
-    ----------
-    time : float, datetime or str
-        When it was crawled.
-    changed, content, changes, last_modified : optional
-        As `Planner.observed` takes them.
-    failed : bool
-        Whether nothing was found, as `Planner.failed` records it; then no outcome is told.
-    answered : Answered
-        What the server's answer told of how often it may be asked.
+    - `time` float, datetime or str: When it was crawled.
+    - `changed`, `content`, `changes`, `last_modified`: As `Planner.observed` takes them.
+    - `failed`: Whether nothing was found, as `Planner.failed` records it; then no outcome is told.
+    - `answered`: What the server's answer told of how often it may be asked.
     """
 
     source: str

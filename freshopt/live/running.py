@@ -33,12 +33,8 @@ _LOG = logging.getLogger(__name__)
 class Tally:
     """What a loop has done.
 
-    Attributes
-    ----------
-    failures : list of str
-        What the first few failures said.
-    sources : set of str
-        Those that were fetched.
+    - `failures`: What the first few failures said.
+    - `sources`: Those that were fetched.
     """
 
     fetched: int = 0
@@ -61,22 +57,13 @@ def run_planner(
 ) -> Tally:
     """Fetch what is due by a command, and record what it found.
 
-    Parameters
-    ----------
-    planner : Planner
-        Of dates.
-    jobs : int
-        Commands at a time, ≥ 1.
-    until : datetime, optional
-        When to begin no more.
-    once : bool
-        End when nothing more is due.
-    stop : Event, optional
-        Ends the loop when it is set; what is being fetched is finished first.
-    signals : SignalFeed, optional
-        Heard every second; with `once`, all that it has before anything is fetched.
-    on_fetch : callable
-        Takes each visit, what came of it, and whether that is a change.
+    - `planner`: Of dates.
+    - `jobs`: Commands at a time, ≥ 1.
+    - `until`: When to begin no more.
+    - `once`: End when nothing more is due.
+    - `stop`: Ends the loop when it is set; what is being fetched is finished first.
+    - `signals`: Heard every second; with `once`, all that it has before anything is fetched.
+    - `on_fetch`: Takes each visit, what came of it, and whether that is a change.
     """
     halt = Event() if stop is None else stop
     tally, begun = Tally(), datetime.now(UTC)

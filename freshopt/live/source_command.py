@@ -40,16 +40,10 @@ _NO_GROUP = (ProcessLookupError, PermissionError)
 class Fetch:
     """What a run of the command found.
 
-    Parameters
-    ----------
-    changed : bool or None
-        Whether the copy changed, by the exit code; None where the output decides, or nothing does.
-    content : str
-        Digest of the output; empty where the exit code decides.
-    failure : str
-        Why nothing was found, in a few words; empty if something was.
-    seconds : float or None
-        How long it took.
+    - `changed`: Whether the copy changed, by the exit code; None where the output decides, or nothing does.
+    - `content`: Digest of the output; empty where the exit code decides.
+    - `failure`: Why nothing was found, in a few words; empty if something was.
+    - `seconds`: How long it took.
     """
 
     changed: bool | None = None
@@ -62,15 +56,11 @@ class Fetch:
 class SourceCommand:
     """Command line that fetches one source.
 
-    Parameters
-    ----------
-    words : tuple of str
-        Program and arguments, with ``{source}`` and ``{host}`` in them.
-    timeout : float
-        Seconds after which a run has failed, > 0.
-    changed_by : {"output", "exit-code"}
-        By the output: any other than last time is a change, and every exit code but 0 a failure. By the exit
-        code: 0 is unchanged, 1 is changed, as ``cmp`` and ``diff`` say it, and every other a failure.
+    - `words`: Program and arguments, with ``{source}`` and ``{host}`` in them.
+    - `timeout`: Seconds after which a run has failed, > 0.
+    - `changed_by` {"output", "exit-code"}: By the output: any other than last time is a change, and every
+      exit code but 0 a failure. By the exit code: 0 is unchanged, 1 is changed, as ``cmp`` and ``diff`` say
+      it, and every other a failure.
     """
 
     words: tuple[str, ...]

@@ -43,21 +43,13 @@ _COLUMNS = (
 class SourceTable:
     """Sources that a planner has, in the order in which they came.
 
-    Attributes
-    ----------
-    id : ndarray of int, shape (n,)
-        Their numbers in the database.
-    name, host : ndarray of object, shape (n,)
-        A source without a host has None.
-    importance, refresh_cost, min_rate, max_rate : ndarray, shape (n,)
-    change_rate, planned_rate : ndarray, shape (n,)
-        Of the plan; NaN before a source is planned.
-    last_crawl, next_due : ndarray, shape (n,)
-        NaN where there is none.
-    tried_rate : ndarray, shape (n,)
-        Rate at which sources that are down are tried; inf of the others.
-    columns : mapping of str to ndarray, shape (n,)
-        One's own, that the planner keeps.
+    - `id` (n,): Their numbers in the database.
+    - `name`, `host` ndarray of object (n,): A source without a host has None.
+    - `importance`, `refresh_cost`, `min_rate`, `max_rate` (n,)
+    - `change_rate`, `planned_rate` (n,): Of the plan; NaN before a source is planned.
+    - `last_crawl`, `next_due` (n,): NaN where there is none.
+    - `tried_rate` (n,): Rate at which sources that are down are tried; inf of the others.
+    - `columns` mapping of str to ndarray (n,): One's own, that the planner keeps.
     """
 
     id: IntArray
@@ -188,10 +180,7 @@ def columns_in(
 
     `where` is a further condition.
 
-    Raises
-    ------
-    SourceDataError
-        If one has no value, or numbers stand beside text.
+    - raises SourceDataError if one has no value, or numbers stand beside text.
     """
     names = kept_names(database, features=features) if sources else []
     if not names:

@@ -28,12 +28,8 @@ BLOCK = 2**18
 class BatchCell:
     """Formulas of a batch: demand and proof, of both kinds of source.
 
-    Attributes
-    ----------
-    formula, announced : callable
-        Demand functions; the second of signalled sources, None where there are none.
-    silent, other : ProofCell
-        Likewise.
+    - `formula`, `announced`: Demand functions; the second of signalled sources, None where there are none.
+    - `silent`, `other`: Likewise.
     """
 
     formula: Demand
@@ -51,14 +47,8 @@ def solve_groups(
 ) -> BatchFound:
     """Return rates, prices and proofs of problems.
 
-    Parameters
-    ----------
-    cell : BatchCell
-    groups : BatchGroups
-    columns, proof : SourceColumns
-        What demand functions and proofs take, contiguous arrays or single numbers.
-    start : float
-        A log price for the first problem to start from; NaN for none.
+    - `columns`, `proof`: What demand functions and proofs take, contiguous arrays or single numbers.
+    - `start`: A log price for the first problem to start from; NaN for none.
     """
     m, edges = len(groups.size), _blocks(groups.size)
     found = BatchFound(

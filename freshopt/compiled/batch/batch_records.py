@@ -13,13 +13,9 @@ FOUND, FREE, UNSOLVED = 0, 1, 2
 class BatchGroups(NamedTuple):
     """Where m problems are in the columns, and their bandwidths.
 
-    Attributes
-    ----------
-    first, size : ndarray of int, shape (m,)
-        A problem's sources are `size` consecutive ones; problems may share them.
-    place : ndarray of int, shape (m,)
-        Of its first rate among the rates of all problems.
-    bandwidth : ndarray, shape (m,)
+    - `first`, `size` (m,): A problem's sources are `size` consecutive ones; problems may share them.
+    - `place` (m,): Of its first rate among the rates of all problems.
+    - `bandwidth` (m,)
     """
 
     first: IntArray
@@ -31,16 +27,12 @@ class BatchGroups(NamedTuple):
 class BatchFound(NamedTuple):
     """Rates, prices and sums of m problems.
 
-    Attributes
-    ----------
-    rates : ndarray
-        Of all problems, one after the other.
-    prices : ndarray, shape (m,)
-    sums : ndarray, shape (m, 5)
-        Cost, gain, bandwidth used, gap of the sources, and how many rates are outside their bounds.
-    states : ndarray of int, shape (m,)
-        `FOUND`, `FREE` or `UNSOLVED`.
-    evaluations : ndarray of int, shape (m,)
+    - `rates`: Of all problems, one after the other.
+    - `prices` (m,)
+    - `sums` (m, 5): Cost, gain, bandwidth used, gap of the sources, and how many rates are outside their
+      bounds.
+    - `states` (m,): `FOUND`, `FREE` or `UNSOLVED`.
+    - `evaluations` (m,)
     """
 
     rates: Array
@@ -53,13 +45,7 @@ class BatchFound(NamedTuple):
 class Root(NamedTuple):
     """Where the search for a problem's price ended.
 
-    Attributes
-    ----------
-    state : int
-    price : float
-    steepness : float
-        −d log(demand)/d log(price) there, about.
-    evaluations : int
+    - `steepness`: −d log(demand)/d log(price) there, about.
     """
 
     state: int
@@ -71,12 +57,9 @@ class Root(NamedTuple):
 class Bracket(NamedTuple):
     """Log prices around a root, and the last three points.
 
-    Attributes
-    ----------
-    low, high : float
-        Demand is above the bandwidth at `low`, and not above it at `high`.
-    x, f, x1, f1, x2, f2 : float
-        Log prices and log(demand / bandwidth), the newest first; NaN where there is none.
+    - `low`, `high`: Demand is above the bandwidth at `low`, and not above it at `high`.
+    - `x`, `f`, `x1`, `f1`, `x2`, `f2`: Log prices and log(demand / bandwidth), the newest first; NaN where
+      there is none.
     """
 
     low: float

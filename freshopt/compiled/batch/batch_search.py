@@ -51,18 +51,10 @@ def settle(
 ) -> Root:
     """Write a problem's rates and return its price.
 
-    Parameters
-    ----------
-    respond : callable
-        Writes best responses.
-    own : SourceColumns
-    bandwidth : float
-    guess, steepness : float
-        A log price to start from, and −d log(demand)/d log(price) there, > 0.
-    rates : ndarray, shape (n,)
-        The answer.
-    memory : ndarray, shape (3, n)
-        Of the last three evaluations.
+    - `respond`: Writes best responses.
+    - `guess`, `steepness`: A log price to start from, and −d log(demand)/d log(price) there, > 0.
+    - `rates` (n,): The answer.
+    - `memory` (3, n): Of the last three evaluations.
     """
     b = Bracket(-np.inf, np.inf, np.nan, np.nan, np.nan, np.nan, np.nan, np.nan)
     x, reach, turn = min(max(guess, LOWEST), HIGHEST), REACH, 0

@@ -23,15 +23,9 @@ def settle_groups(
     A price is −inf where a bound is never exceeded, inf where lower bounds use it up, and NaN where none was
     found. The lower and upper bounds in `columns` are narrowed in place to the rates at these prices.
 
-    Parameters
-    ----------
-    columns : Columns
-        In the order of the tree, with writable `lower` and `upper`.
-    groups : NestedGroups
-    heights : list of ndarray of int
-        The groups to settle, those inside others first.
-    typical : float
-        Logarithm of a likely price.
+    - `columns`: In the order of the tree, with writable `lower` and `upper`.
+    - `heights` list of ndarray of int: The groups to settle, those inside others first.
+    - `typical`: Logarithm of a likely price.
     """
     loop = built("rows.nested_loops", columns.formula, columns.announced)
     count, record = len(groups.begin), record_of(columns)

@@ -19,13 +19,9 @@ FEW_ULP = 8 * float(np.finfo(np.float64).eps)
 class NestedGroups(NamedTuple):
     """Groups as slices of sources, with the bounds of what they use.
 
-    Attributes
-    ----------
-    begin, end : ndarray of int, shape (G,)
-    bounds : ndarray, shape (2, G)
-        Limits, inf for none, and reserves, 0 for none.
-    pushed : ndarray of bool, shape (G,)
-        Whether a reserve around the group may push it beyond what it uses at the price 0.
+    - `begin`, `end` (G,)
+    - `bounds` (2, G): Limits, inf for none, and reserves, 0 for none.
+    - `pushed` (G,): Whether a reserve around the group may push it beyond what it uses at the price 0.
     """
 
     begin: IntArray

@@ -148,21 +148,15 @@ def gather(
     have, in units of the node's rate. Only those of more than `own` count. Beyond the room in `member` they
     are counted alone.
 
-    Parameters
-    ----------
-    nodes : ndarray of int, shape (k,)
-    own : ndarray, shape (k,)
-        The least rate of each.
-    top : ndarray, shape (n,)
-        The rate of each settled node, were it a root.
-    lower : ndarray, shape (n,)
-    ratio : ndarray, shape (n,)
-    first, child : ndarray of int
-        Children of each node.
-    begin : ndarray of int, shape (k+1,)
-        Written: where the members of each pool begin.
-    member, factor, until : ndarray
-        Written from ``begin[j]`` on: nodes, their rates in units of the top's, and when they leave.
+    - `nodes` (k,)
+    - `own` (k,): The least rate of each.
+    - `top` (n,): The rate of each settled node, were it a root.
+    - `lower` (n,)
+    - `ratio` (n,)
+    - `first`, `child`: Children of each node.
+    - `begin` (k+1,): Written: where the members of each pool begin.
+    - `member`, `factor`, `until`: Written from ``begin[j]`` on: nodes, their rates in units of the top's, and
+      when they leave.
     """
     most, place = len(member), 0
     room = 64

@@ -37,14 +37,9 @@ SMALL = 2**15
 class ArrowGram(NamedTuple):
     """Gram matrix of disjoint host rows and the other rows.
 
-    Attributes
-    ----------
-    diagonal : ndarray, shape (H,)
-        Of the host rows.
-    cross : ndarray, shape (H, q)
-        Of host rows with the other rows.
-    corner : ndarray, shape (q, q)
-        Of the other rows.
+    - `diagonal` (H,): Of the host rows.
+    - `cross` (H, q): Of host rows with the other rows.
+    - `corner` (q, q): Of the other rows.
     """
 
     diagonal: Array
@@ -55,12 +50,9 @@ class ArrowGram(NamedTuple):
 class RowEvaluation(NamedTuple):
     """Best responses at the rows' multipliers.
 
-    Attributes
-    ----------
-    rates : ndarray, shape (n,)
-    used : ndarray, shape (m,)
-        Σ_k g_jk(ρ_k) of every row.
-    gram : ndarray, shape (m, m), or ArrowGram or None
+    - `rates` (n,)
+    - `used` (m,): Σ_k g_jk(ρ_k) of every row.
+    - `gram` ndarray, shape (m, m), or ArrowGram
     """
 
     rates: Array
@@ -72,18 +64,11 @@ class RowEvaluation(NamedTuple):
 class RowColumns:
     """Columns of sources and the entries of their rows, for compiled passes.
 
-    Attributes
-    ----------
-    n : int
-    formula, announced : callable or None
-        Demand functions, as in `freshopt.compiled.columns.Columns`; None for costs of several families.
-    value : callable or None
-        Cost of one source that belongs to the demand; needed by rows of the cost.
-    columns : SourceColumns or FamilyColumns
-        `cost` is the price per unit of rate besides those of rows.
-    entries : RowEntries
-    dense, sparse, hosts : ndarray of int
-        The declared index of each dense, sparse and host row.
+    - `formula`, `announced`: Demand functions, as in `freshopt.compiled.columns.Columns`; None for costs of
+      several families.
+    - `value`: Cost of one source that belongs to the demand; needed by rows of the cost.
+    - `columns`: `cost` is the price per unit of rate besides those of rows.
+    - `dense`, `sparse`, `hosts`: The declared index of each dense, sparse and host row.
     """
 
     n: int
@@ -103,11 +88,8 @@ class RowColumns:
     def evaluate(self, multipliers: Array, *, gram: bool = True) -> RowEvaluation:
         """Return best responses, used amounts and the Gram matrix.
 
-        Parameters
-        ----------
-        multipliers : ndarray, shape (m,)
-        gram : bool
-            Whether the matrix is asked for: None without.
+        - `multipliers` (m,)
+        - `gram`: Whether the matrix is asked for: None without.
         """
         (scan, unpack), rates = self._loops(), np.empty(self.n)
         prices = RowPrices(multipliers[self.dense], multipliers[self.sparse], multipliers[self.hosts])

@@ -30,12 +30,9 @@ LOOPS = "rows.row_product_loops"
 class Entries(NamedTuple):
     """Entries of a sparse matrix per kind of function.
 
-    Attributes
-    ----------
-    first : ndarray of int, shape (n+1,)
-        Source k has the entries first[k]:first[k+1].
-    row, kind : ndarray of int32, shape (entries,)
-    coefficient : ndarray, shape (entries,)
+    - `first` (n+1,): Source k has the entries first[k]:first[k+1].
+    - `row`, `kind` ndarray of int32 (entries,)
+    - `coefficient` (entries,)
     """
 
     first: IntArray
@@ -49,13 +46,8 @@ def row_products(entries: Entries, values: Array, m: int) -> tuple[Array, Array]
 
     The first is right to an ulp or two of its larger part.
 
-    Parameters
-    ----------
-    entries : Entries
-    values : ndarray, shape (kinds, n)
-        T of every kind at the sources.
-    m : int
-        Number of rows.
+    - `values` (kinds, n): T of every kind at the sources.
+    - `m`: Number of rows.
     """
     n = values.shape[1]
     # What a block is depends on the numbers of sources and rows alone.

@@ -22,21 +22,14 @@ LANES = 64
 class RowEntries(NamedTuple):
     """Coefficients of D dense, S sparse and H host rows.
 
-    Attributes
-    ----------
-    dense : ndarray, shape (D, n)
-    dense_kind : ndarray of int, shape (D,)
-    first : ndarray of int, shape (n+1,)
-        Source k has the sparse entries first[k]:first[k+1].
-    row : ndarray of int32
-        Sparse rows, rising within a source.
-    coefficient : ndarray
-    sparse_kind : ndarray of int, shape (S,)
-    host : ndarray of int32, shape (n,), or empty
-        The host row of each source; −1 of none.
-    share : ndarray, shape (n,), or empty
-        Its coefficient.
-    host_kind : ndarray of int, shape (H,)
+    - `dense` (D, n)
+    - `dense_kind` (D,)
+    - `first` (n+1,): Source k has the sparse entries first[k]:first[k+1].
+    - `row` ndarray of int32: Sparse rows, rising within a source.
+    - `sparse_kind` (S,)
+    - `host` ndarray of int32, shape (n,), or empty: The host row of each source; −1 of none.
+    - `share` ndarray, shape (n,), or empty: Its coefficient.
+    - `host_kind` (H,)
     """
 
     dense: Array
@@ -53,23 +46,15 @@ class RowEntries(NamedTuple):
 class FamilyColumns(NamedTuple):
     """Columns of sources whose costs are of F families.
 
-    Attributes
-    ----------
-    code : ndarray of int, shape (F,)
-        Of each family, from `freshopt.compiled.rows.mixed_costs`. Family f is kind 1 + f of the rows.
-    which : ndarray of int, shape (F,)
-        The line of `parameter` that a family takes.
-    valued : ndarray of bool, shape (F,)
-        Whether rows ask for the family's cost.
-    objective : int
-        The kind that the objective is; 0 if it is none.
-    importance : ndarray, shape (n,)
-        Of the sources in the objective.
-    parameter : ndarray, shape (lines, n)
-    cost, lower, upper : ndarray, shape (n,)
-        As in `freshopt.compiled.source_columns`.
-    near : ndarray, shape (n,)
-        Rates > 0 where the next search starts; a pass leaves its own there.
+    - `code` (F,): Of each family, from `freshopt.compiled.rows.mixed_costs`. Family f is kind 1 + f of the
+      rows.
+    - `which` (F,): The line of `parameter` that a family takes.
+    - `valued` (F,): Whether rows ask for the family's cost.
+    - `objective`: The kind that the objective is; 0 if it is none.
+    - `importance` (n,): Of the sources in the objective.
+    - `parameter` (lines, n)
+    - `cost`, `lower`, `upper` (n,): As in `freshopt.compiled.source_columns`.
+    - `near` (n,): Rates > 0 where the next search starts; a pass leaves its own there.
     """
 
     code: IntArray
@@ -97,20 +82,13 @@ class RowSums(NamedTuple):
 
     Those of all blocks have one more axis in front.
 
-    Attributes
-    ----------
-    dense : ndarray, shape (D, 2, LANES)
-        Lanes of sums and of their rounding errors; in the end the first lane has all.
-    sparse : ndarray, shape (S, 2)
-    host : ndarray, shape (H, 3 + D)
-        Sum, rounding error, and the Gram matrix's diagonal and its entries with dense rows.
-    dense_gram : ndarray, shape (D, D)
-        The lower triangle.
-    mixed_gram : ndarray, shape (S, D)
-    sparse_gram : ndarray, shape (S(S+1)/2,)
-        The lower triangle, line by line.
-    host_gram : ndarray, shape (H, S)
-        Of host rows with sparse rows.
+    - `dense` (D, 2, LANES): Lanes of sums and of their rounding errors; in the end the first lane has all.
+    - `sparse` (S, 2)
+    - `host` (H, 3 + D): Sum, rounding error, and the Gram matrix's diagonal and its entries with dense rows.
+    - `dense_gram` (D, D): The lower triangle.
+    - `mixed_gram` (S, D)
+    - `sparse_gram` (S(S+1)/2,): The lower triangle, line by line.
+    - `host_gram` (H, S): Of host rows with sparse rows.
     """
 
     dense: Array

@@ -66,19 +66,12 @@ def advanced(
 
     It follows one evaluation.
 
-    Parameters
-    ----------
-    x : float
-        log ρ, at which the marginal has the `value`, and its fall times ρ is the `bend`.
-    low, high : float
-        The root is between; infinite where no end has been found.
-    price : float
-    floor, ceiling : float
-        Between what the search stays. x is −inf or inf in the end if the root is beyond.
-    width, push : float
-        At most, and at least, how far a step goes as long as no end has been found on its side.
-    halve : float
-        1 to halve the bracket whatever Newton's step is.
+    - `x`: log ρ, at which the marginal has the `value`, and its fall times ρ is the `bend`.
+    - `low`, `high`: The root is between; infinite where no end has been found.
+    - `floor`, `ceiling`: Between what the search stays. x is −inf or inf in the end if the root is beyond.
+    - `width`, `push`: At most, and at least, how far a step goes as long as no end has been found on its
+      side.
+    - `halve`: 1 to halve the bracket whatever Newton's step is.
     """
     above = value > price
     low, high = x if above else low, high if above else x

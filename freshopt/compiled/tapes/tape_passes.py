@@ -33,14 +33,9 @@ _SHARE = 8
 class TapePasses(NamedTuple):
     """Passes of one expression's structure.
 
-    Attributes
-    ----------
-    part : Part
-        The structure, and whether it is maximised.
-    places : tuple of int
-        Which of the tape's constants are arguments.
-    evaluates : bool
-        Whether compiled evaluations pay, too; if not, searches alone.
+    - `part`: The structure, and whether it is maximised.
+    - `places`: Which of the tape's constants are arguments.
+    - `evaluates`: Whether compiled evaluations pay, too; if not, searches alone.
     """
 
     part: Part
@@ -78,12 +73,8 @@ class TapePasses(NamedTuple):
 
         They are 0 or inf where there is none.
 
-        Parameters
-        ----------
-        constants : sequence of ndarray
-        price : ndarray, shape (n,)
-        start : ndarray, shape (n,)
-            Rates > 0 near them.
+        - `price` (n,)
+        - `start` (n,): Rates > 0 near them.
         """
         run = _loop("inverse", (self.part,))
         given, n = self.arguments(constants), len(price)
@@ -100,17 +91,11 @@ class TapePasses(NamedTuple):
 class RowResponse(NamedTuple):
     """Best responses of weighted sums of costs, and what is known there.
 
-    Attributes
-    ----------
-    rates : ndarray, shape (n,)
-    values : ndarray, shape (kinds, n)
-        Of every kind: of the rate itself, then of the curves.
-    slopes : ndarray, shape (kinds, n)
-        Their derivatives in the rate.
-    curvature : ndarray, shape (n,)
-        φ''.
-    cost : ndarray, shape (n,)
-        f; 0 without an objective.
+    - `rates` (n,)
+    - `values` (kinds, n): Of every kind: of the rate itself, then of the curves.
+    - `slopes` (kinds, n): Their derivatives in the rate.
+    - `curvature` (n,): φ''.
+    - `cost` (n,): f; 0 without an objective.
     """
 
     rates: Array
@@ -132,17 +117,11 @@ def row_response(
 
     They minimise φ = f + Σ_t θ_t·T_t + θ_0·ρ over the bounds.
 
-    Parameters
-    ----------
-    objective : (TapePasses, constants) or None
-        f in its cost form.
-    curves : sequence of (TapePasses, constants)
-        T_1, T_2, ...
-    weights : ndarray, shape (kinds, n)
-        θ, of any sign for the rate, ≥ 0 for curves.
-    start : ndarray, shape (n,)
-        Rates > 0 near the best responses, as those of the last multipliers.
-    lower, upper : ndarray, shape (n,)
+    - `objective` (TapePasses, constants): f in its cost form.
+    - `curves` sequence of (TapePasses, constants): T_1, T_2, ...
+    - `weights` (kinds, n): θ, of any sign for the rate, ≥ 0 for curves.
+    - `start` (n,): Rates > 0 near the best responses, as those of the last multipliers.
+    - `lower`, `upper` (n,)
 
     Notes
     -----

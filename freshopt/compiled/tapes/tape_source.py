@@ -21,12 +21,8 @@ _NONE = -1
 class Part(NamedTuple):
     """One of the functions of the rate that a loop adds up.
 
-    Attributes
-    ----------
-    description : Description
-        Of its tape.
-    maximised : bool
-        Whether its cost is the negative expression.
+    - `description`: Of its tape.
+    - `maximised`: Whether its cost is the negative expression.
     """
 
     description: Description

@@ -14,14 +14,10 @@ from freshopt.compiled.tapes.tape_source import ZERO, Part, cost_source, numbers
 def loop_source(kind: str, parts: Sequence[Part], *, objective: bool = True) -> str:
     """Return the source of a loop, ``run``, and its callees.
 
-    Parameters
-    ----------
-    kind : {"jets", "inverse", "rows"}
-        Cost, marginal and curvature; inverse marginals; or best responses of a weighted sum.
-    parts : sequence of Part
-        One function; of "rows" the objective, if there is one, and the curves.
-    objective : bool
-        Whether the first of the parts of "rows" is the objective, whose weight is 1.
+    - `kind` {"jets", "inverse", "rows"}: Cost, marginal and curvature; inverse marginals; or best responses
+      of a weighted sum.
+    - `parts`: One function; of "rows" the objective, if there is one, and the curves.
+    - `objective`: Whether the first of the parts of "rows" is the objective, whose weight is 1.
     """
     costs = [cost_source(f"part{t}", part) for t, part in enumerate(parts)]
     if kind == "rows":

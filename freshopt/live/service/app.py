@@ -141,19 +141,10 @@ def application(
 ) -> Starlette:
     """Return the ASGI application of a planner of dates.
 
-    Parameters
-    ----------
-    place : str
-        Folder of the planner, or address of its database.
-    token : str, optional
-        What calls have to send. Without it, those to the loopback's names are answered.
-    bandwidth : str, optional
-        Needed to begin a planner; see `Planner`, also for other settings.
-
-    Raises
-    ------
-    SourceDataError
-        If the token is short, or the planner cannot be opened or has numbers for times.
+    - `place`: Folder of the planner, or address of its database.
+    - `token`: What calls have to send. Without it, those to the loopback's names are answered.
+    - `bandwidth`: Needed to begin a planner; see `Planner`, also for other settings.
+    - raises SourceDataError if the token is short, or the planner cannot be opened or has numbers for times.
     """
     check_token(token)
     first = Planner(place, bandwidth, **wishes)

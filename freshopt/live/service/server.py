@@ -31,12 +31,8 @@ def serve(
 ) -> None:
     """Serve a planner until the process is asked to end.
 
-    Parameters
-    ----------
-    listen : str
-        "HOST:PORT"; a free port is taken for 0.
-    on_ready : callable
-        Takes the address at which the service listens.
+    - `listen`: "HOST:PORT"; a free port is taken for 0.
+    - `on_ready`: Takes the address at which the service listens.
     """
     check_token(token)
     bound = _bound(listen, token)
