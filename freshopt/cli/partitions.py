@@ -1,4 +1,4 @@
-"""`--engine dask` of `freshopt plan` and `freshopt solve`: logs and sources in partitions.
+"""Logs and sources in partitions: `--engine dask` of two commands.
 
 Constraints over them are nested limits, by the names of columns.
 """

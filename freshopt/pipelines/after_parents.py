@@ -1,4 +1,4 @@
-"""Nodes right after their parents: optimal rates, and a common ladder of periods.
+"""Nodes right after their parents: optimal rates, common ladder of periods.
 
 With independent phases a node copies parents that are on average half a period old, and so they of theirs:
 the ages along a path add up. Where periods divide each other and all nodes count from the same moment, a node

@@ -1,4 +1,4 @@
-"""Rates in force: how often sources are crawled today, and what changing them brings.
+"""Rates in force, and what changing them brings.
 
 At the plan's prices each source has a Lagrangian of its own, its cost plus what its refreshes are charged,
 which the plan's rate minimises. What it falls by on the way from the old rate to the new one is what that

@@ -1,4 +1,4 @@
-"""Findings about the sources: intervals, those never refreshed, and a table of all.
+"""Findings about the sources, and a table of all of them.
 
 The page carries the rows of the table, to search, sort and filter, as JSON, column by column: all of them up
 to `EMBEDDED`, of more those that cost most, so that a page has a few megabytes at most. `sources.js` shows
