@@ -83,14 +83,10 @@ def compile_loop(
 
     Where the disk refuses, they are compiled all the same.
 
-    Parameters
-    ----------
-    signature : tuple of numba types, optional
-        What to compile for at once. By default for the arguments of each call.
-    also : str
-        Source of elsewhere that is compiled into it.
-    **options
-        Of `numba.njit`, besides those by which loops run in threads and divide as NumPy does.
+    - `signature` tuple of numba types: What to compile for at once. By default for the arguments of each
+      call.
+    - `also`: Source of elsewhere that is compiled into it.
+    - `**options`: Of `numba.njit`, besides those by which loops run in threads and divide as NumPy does.
     """
     from numba import njit
 

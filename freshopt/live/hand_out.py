@@ -73,16 +73,10 @@ _PACED = (
 class Visit(NamedTuple):
     """One crawl that is due.
 
-    Parameters
-    ----------
-    due : float or datetime
-        When it was due.
-    until : float or datetime
-        End of the lease.
-    last_crawl : float or datetime, or None
-        The latest crawl recorded.
-    content : str or None
-        What it saw, if that was told: an ETag to ask with, for example.
+    - `due`: When it was due.
+    - `until`: End of the lease.
+    - `last_crawl`: The latest crawl recorded.
+    - `content`: What it saw, if that was told: an ETag to ask with, for example.
     """
 
     source: str
@@ -97,14 +91,10 @@ class Visit(NamedTuple):
 class Bucket:
     """Bandwidth that may be handed out now.
 
-    Attributes
-    ----------
-    tokens : float
-        In refresh cost; below 0 by one refresh at most.
-    time : float
-        As of when.
-    used, lost : float
-        What was handed out lately, and what was not though it was due, as nobody asked within a burst.
+    - `tokens`: In refresh cost; below 0 by one refresh at most.
+    - `time`: As of when.
+    - `used`, `lost`: What was handed out lately, and what was not though it was due, as nobody asked within a
+      burst.
     """
 
     tokens: float

@@ -51,22 +51,13 @@ ROUNDING = 1e-12
 class InForce:
     """What is known of the plan in force, beside its rates.
 
-    Attributes
-    ----------
-    prior : GammaPrior or None
-        None before anything was observed.
-    planned, updated : float or None
-        Times of the last full re-solve and of the last update; None before.
-    due : bool
-        Whether a full re-solve is due whatever the time, as after a change of settings.
-    solves : int
-        How many full re-solves there were.
-    observations : int
-        How many observations there were at the last of them.
-    early : bool
-        Whether the next hand-out updates whatever the time, as rates in force exceed a limit.
-    host_paces : mapping of str to float
-        Hand-outs per time unit of hosts that were slowed, as of the last update.
+    - `prior`: None before anything was observed.
+    - `planned`, `updated`: Times of the last full re-solve and of the last update; None before.
+    - `due`: Whether a full re-solve is due whatever the time, as after a change of settings.
+    - `solves`: How many full re-solves there were.
+    - `observations`: How many observations there were at the last of them.
+    - `early`: Whether the next hand-out updates whatever the time, as rates in force exceed a limit.
+    - `host_paces`: Hand-outs per time unit of hosts that were slowed, as of the last update.
     """
 
     prior: GammaPrior | None = None
@@ -98,12 +89,8 @@ class InForce:
 class NewRates:
     """What an update found.
 
-    Attributes
-    ----------
-    change_rate, rate : ndarray, shape (n,)
-        As the plan is to have them.
-    moved : ndarray of bool, shape (n,)
-        Rows that differ from those in force.
+    - `change_rate`, `rate` (n,): As the plan is to have them.
+    - `moved` (n,): Rows that differ from those in force.
     """
 
     change_rate: Array
@@ -126,20 +113,12 @@ def updated_rates(
 ) -> NewRates:
     """Return the rates after some more observations.
 
-    Parameters
-    ----------
-    table : SourceTable
-        With n > 0 sources and the rates in force.
-    evidence : Evidence
-        Everything observed.
-    observed : ndarray of int
-        Numbers of the sources with observations since the last update.
-    full : bool
-        Learn the prior again, estimate all sources, and solve.
-    known_rates : ndarray, shape (n,), optional
-        Change rates learnt elsewhere, as from signals; NaN where they are not.
-    featured : FeaturePriors, optional
-        Of the sources, by their numbers.
+    - `table`: With n > 0 sources and the rates in force.
+    - `evidence`: Everything observed.
+    - `observed`: Numbers of the sources with observations since the last update.
+    - `full`: Learn the prior again, estimate all sources, and solve.
+    - `known_rates` (n,): Change rates learnt elsewhere, as from signals; NaN where they are not.
+    - `featured`: Of the sources, by their numbers.
     """
     full = full or record.prior is None or record.price is None
     prior = _prior(evidence, settings) if full else record.prior
@@ -270,17 +249,12 @@ def problem_of(
 ) -> Problem:
     """Return the problem of the sources with these change rates.
 
-    Parameters
-    ----------
-    change_rate : ndarray, shape (n,)
-    known : ndarray of bool, shape (n,)
-        Which sources were crawled twice.
-    named : bool
-        Whether the sources have their names, for a user.
-    among : float, optional
-        Cost of one refresh of all sources, where the table has some of them only.
-    least : ndarray, shape (n,), optional
-        Rates down to which those that explore are lowered, though not below a source's own min_rate.
+    - `change_rate` (n,)
+    - `known` (n,): Which sources were crawled twice.
+    - `named`: Whether the sources have their names, for a user.
+    - `among`: Cost of one refresh of all sources, where the table has some of them only.
+    - `least` (n,): Rates down to which those that explore are lowered, though not below a source's own
+      min_rate.
     """
     limits = limits_of(table, settings)
     table = _within_paces(table, settings, limits)

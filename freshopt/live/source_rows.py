@@ -41,15 +41,10 @@ ROUNDING = 1e-9
 def columns_of(sources: Any, given: Mapping[str, Any], time_unit: str) -> dict[str, list[Any]]:  # noqa: ANN401
     """Return the columns of several sources, names among them.
 
-    Parameters
-    ----------
-    sources : Sources, dataframe, or sequence of str
-        `Sources` with names, a dataframe with the column ``source`` (or ``name``) and any of those of
-        `Planner.add`, or names alone.
-    given : mapping
-        Columns beside: one value for all or one each; None for what is not told.
-    time_unit : str
-        The planner's.
+    - `sources` Sources, dataframe, or sequence of str: `Sources` with names, a dataframe with the column
+      ``source`` (or ``name``) and any of those of `Planner.add`, or names alone.
+    - `given`: Columns beside: one value for all or one each; None for what is not told.
+    - `time_unit`: The planner's.
     """
     if isinstance(sources, Sources):
         columns = _of_sources(sources, time_unit)

@@ -22,61 +22,38 @@ TOLD = 0.05
 class PlannerStatus:
     """State of a planner at one moment.
 
-    Attributes
-    ----------
-    place : str
-        Folder or address.
-    sources : int
-        Those that are planned for; removed ones are not counted.
-    never_crawled, due, leased : int
-        Of them those without any crawl, those that are due and not handed out, and those handed out.
-    down : int
-        Those that have not answered for long, and are tried ever less.
-    bandwidth : float
-        Per time unit.
-    used : float
-        Bandwidth that the rates in force use.
-    unused : float
-        Share of the bandwidth of the last day or so (of `replan`) that nobody asked for within a burst.
-    burst : float
-        As the settings have it.
-    counted : bool
-        Whether every refresh uses 1 of the bandwidth.
-    price : float or None
-        Shadow price in force; None before the first plan.
-    kind : str
-        Class of the objective.
-    refresh : str
-        Refresh discipline.
-    unplanned : int
-        Sources that the next hand-out gives their first rates.
-    value, bound : float
-        Of the rates in force under the estimates in force, and what no rates can exceed; NaN where there is
-        no certificate.
-    relative_gap : float
-        The certified bound on what they lose, relative; inf where there is no certificate.
-    infeasibility : float
-        By how much they exceed a limit, relative: then it is rates lowered to the limit that are certified.
-    freshness : float
-        Expected share of time that copies are fresh, weighted by importance; NaN before.
-    simple : mapping of str to float
-        The same of simple rules, "uniform", "proportional" and "square-root", at the bandwidth.
-    next_due : float, datetime or None
-        When something can be handed out next.
-    planned, updated, next_update, next_replan : float, datetime or None
-        The last full re-solve and the last update of the estimates, and when the next are due.
-    solves : int
-        Full re-solves so far.
-    outdated : bool
-        Whether the rates in force were planned for earlier settings.
-    slowed : int
-        Hosts that are planned for with fewer crawls, as their answers or robots.txt ask for.
-    signals : str
-        What signals tell, in words; empty without any.
-    features : str
-        What features tell of change rates, in words; empty without any.
-    promises : tuple of str
-        What each promise needs and costs, as of the last full re-solve, and last how many sources get less.
+    - `place`: Folder or address.
+    - `sources`: Those that are planned for; removed ones are not counted.
+    - `never_crawled`, `due`, `leased`: Of them those without any crawl, those that are due and not handed
+      out, and those handed out.
+    - `down`: Those that have not answered for long, and are tried ever less.
+    - `bandwidth`: Per time unit.
+    - `used`: Bandwidth that the rates in force use.
+    - `unused`: Share of the bandwidth of the last day or so (of `replan`) that nobody asked for within a
+      burst.
+    - `burst`: As the settings have it.
+    - `counted`: Whether every refresh uses 1 of the bandwidth.
+    - `price`: Shadow price in force; None before the first plan.
+    - `kind`: Class of the objective.
+    - `refresh`: Refresh discipline.
+    - `unplanned`: Sources that the next hand-out gives their first rates.
+    - `value`, `bound`: Of the rates in force under the estimates in force, and what no rates can exceed; NaN
+      where there is no certificate.
+    - `relative_gap`: The certified bound on what they lose, relative; inf where there is no certificate.
+    - `infeasibility`: By how much they exceed a limit, relative: then it is rates lowered to the limit that
+      are certified.
+    - `freshness`: Expected share of time that copies are fresh, weighted by importance; NaN before.
+    - `simple`: The same of simple rules, "uniform", "proportional" and "square-root", at the bandwidth.
+    - `next_due` float, datetime: When something can be handed out next.
+    - `planned`, `updated`, `next_update`, `next_replan` float, datetime: The last full re-solve and the last
+      update of the estimates, and when the next are due.
+    - `solves`: Full re-solves so far.
+    - `outdated`: Whether the rates in force were planned for earlier settings.
+    - `slowed`: Hosts that are planned for with fewer crawls, as their answers or robots.txt ask for.
+    - `signals`: What signals tell, in words; empty without any.
+    - `features`: What features tell of change rates, in words; empty without any.
+    - `promises`: What each promise needs and costs, as of the last full re-solve, and last how many sources
+      get less.
     """
 
     place: str

@@ -171,14 +171,9 @@ def read_log(
 class ToldRows(NamedTuple):
     """All rows of a log, and what they say.
 
-    Attributes
-    ----------
-    log : str
-        What it is called.
-    told : list of str
-        Which of the columns `SEEN` there are.
-    said : RowOutcomes or None
-        None where the column ``changed`` alone tells.
+    - `log`: What it is called.
+    - `told`: Which of the columns `SEEN` there are.
+    - `said`: None where the column ``changed`` alone tells.
     """
 
     log: str
@@ -426,16 +421,10 @@ def fetch_statuses(
 
     None without a column ``status`` or ``time``. A crawl that is evidence and has no status was answered.
 
-    Parameters
-    ----------
-    logs : path, or several
-        A crawl log, as `freshopt.logs.read_log` takes it.
-    columns : mapping of str to str, optional
-        Names of the file's columns to those of a log.
-    dated : bool, optional
-        Whether the times of the log are dates.
-    client : Client, optional
-        Of an access log, whose fetches are wanted. Default: everybody's.
+    - `logs` path, or several: A crawl log, as `freshopt.logs.read_log` takes it.
+    - `columns`: Names of the file's columns to those of a log.
+    - `dated`: Whether the times of the log are dates.
+    - `client`: Of an access log, whose fetches are wanted. Default: everybody's.
     """
     # Most logs have none, and their rows are not read for it.
     wanted = {"source", "time", "status"}

@@ -41,28 +41,16 @@ _LABELS, _TEXTS, _FLAGS = ("source", "name"), ("host", "group", UNIT), ("signall
 class Schema(NamedTuple):
     """A kind of table.
 
-    Attributes
-    ----------
-    title : str
-        Empty where the columns that it has are not those of a kind.
-    needed : tuple of str
-        Columns that must be there; where one of several does, with | between them.
-    key : str or None
-        Column of which each row has its own value.
-    amounts : tuple of str
-        Columns whose cells are finite numbers of 0 or more.
-    written : tuple of str
-        Columns of rates or times as options have them, with units.
-    gaps : tuple of str
-        Needed columns that may have empty cells.
-    rows : str
-        What to do where there are no rows; by default there may be none.
-    has, remedy : str
-        What it has, in words, and what to do where a column is missing.
-    access : bool
-        Whether it may be an access log.
-    option : str
-        That takes it beside a log, by its name in Python.
+    - `title`: Empty where the columns that it has are not those of a kind.
+    - `needed`: Columns that must be there; where one of several does, with | between them.
+    - `key`: Column of which each row has its own value.
+    - `amounts`: Columns whose cells are finite numbers of 0 or more.
+    - `written`: Columns of rates or times as options have them, with units.
+    - `gaps`: Needed columns that may have empty cells.
+    - `rows`: What to do where there are no rows; by default there may be none.
+    - `has`, `remedy`: What it has, in words, and what to do where a column is missing.
+    - `access`: Whether it may be an access log.
+    - `option`: That takes it beside a log, by its name in Python.
     """
 
     title: str

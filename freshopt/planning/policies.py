@@ -96,14 +96,9 @@ class Known(NamedTuple):
 class Policy(NamedTuple):
     """A policy of a back-test.
 
-    Attributes
-    ----------
-    act : callable
-        What it does; None where there is no such policy.
-    words : str
-        How a verdict names it, if it is judged under its own name.
-    rule : bool
-        Whether it needs no plan: of all rules the best is judged.
+    - `act`: What it does; None where there is no such policy.
+    - `words`: How a verdict names it, if it is judged under its own name.
+    - `rule`: Whether it needs no plan: of all rules the best is judged.
     """
 
     act: Callable[[Known], Conduct | None]

@@ -85,16 +85,10 @@ _RARE = 1e-18
 class Promise:
     """Least share of time that copies are younger than an age.
 
-    Attributes
-    ----------
-    who : str or None
-        Pattern of names, as in file names; None for all sources.
-    age : float
-        In time units.
-    behind : bool
-        Whether the age is that of the oldest missed change, not of the fetch.
-    appointments : Appointments or None
-        The moments at which alone the age counts.
+    - `who`: Pattern of names, as in file names; None for all sources.
+    - `age`: In time units.
+    - `behind`: Whether the age is that of the oldest missed change, not of the fetch.
+    - `appointments`: The moments at which alone the age counts.
     """
 
     text: str

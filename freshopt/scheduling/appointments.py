@@ -39,12 +39,8 @@ ROUNDING = 1e-9
 class Appointments:
     """Moments of the week, and the age that copies may have there.
 
-    Attributes
-    ----------
-    moments : tuple of float
-        In seconds since Monday 00:00 on the clock of the zone, ascending, in [0, week).
-    age : float
-        In seconds.
+    - `moments`: In seconds since Monday 00:00 on the clock of the zone, ascending, in [0, week).
+    - `age`: In seconds.
     """
 
     moments: tuple[float, ...]
@@ -146,12 +142,8 @@ class WithAppointments:
 
     Those of others are another's. Time 0 is at `second` since 1970.
 
-    Attributes
-    ----------
-    urgency : ndarray, shape (n,)
-        Sources of greater urgency are fetched later in a window.
-    max_rate : ndarray, shape (n,)
-        No interval is shorter than 1/max_rate.
+    - `urgency` (n,): Sources of greater urgency are fetched later in a window.
+    - `max_rate` (n,): No interval is shorter than 1/max_rate.
     """
 
     method: Method
@@ -212,17 +204,9 @@ class WithAppointments:
 def spare_fetches(gap: Array, fetches: Array) -> Array:
     """Return the fetches within gaps that leave the longest interval shortest.
 
-    Parameters
-    ----------
-    gap : ndarray, shape (n, m)
-        > 0.
-    fetches : ndarray, shape (n,)
-        Those within gaps and one for each gap in all, ≥ m up to rounding.
-
-    Returns
-    -------
-    ndarray, shape (n, m)
-        e ≥ 0 that sum to fetches − m.
+    - `gap` (n, m): > 0.
+    - `fetches` (n,): Those within gaps and one for each gap in all, ≥ m up to rounding.
+    - returns (n, m): e ≥ 0 that sum to fetches − m.
 
     Examples
     --------

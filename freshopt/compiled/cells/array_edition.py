@@ -98,10 +98,7 @@ def array_edition(function: Callable[..., Any], part: int | None = None) -> Call
 
     `part` is the place of the only result that is wanted.
 
-    Raises
-    ------
-    TypeError
-        If it has a statement that arrays do not have.
+    - raises TypeError if it has a statement that arrays do not have.
     """
     if function in KNOWN:
         return KNOWN[function]
