@@ -138,7 +138,9 @@ def _dual_terms(numerics: Marginals, rates: Array, slope: Array, paid: Array, th
     cost, cost_there, slope_there = numerics.cost(rates), numerics.cost(there), numerics.marginal(there)
     moved = there - rates
     beyond = np.maximum(0.0, (paid - slope_there) * moved)
-    of_rates = (np.abs(slope) + np.abs(paid)) * rates + (np.abs(slope_there) + np.abs(paid)) * there
+    # A rate of 0 is exact, and its slope may be infinite.
+    at = np.where(rates > 0.0, (np.abs(slope) + np.abs(paid)) * rates, 0.0)
+    of_rates = at + (np.abs(slope_there) + np.abs(paid)) * there
     rounding = cost_rounding(numerics, rates, cost) + cost_rounding(numerics, there, cost_there)
     found = (cost - cost_there) - paid * moved + beyond + (rounding + OF_RATES * of_rates)
     # A convex φ does not fall from ρ to its minimiser and beyond by less than nothing.

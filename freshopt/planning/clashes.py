@@ -69,7 +69,7 @@ CLASHES = (
     Clash("freshness", (DASK,), "{0} is for --engine memory. Say --target 99% --cheapest there."),
     Clash(
         "changed_cost",
-        ("constraints", "freshness", "max_churn", "--load-limit above 1", DASK),
+        ("constraints", "freshness", "max_churn", "signals", "--load-limit above 1", DASK),
         "{1} does not go with {0}, which is planned for under bandwidth, bounds and host limits alone. Leave "
         "one of them out.",
     ),

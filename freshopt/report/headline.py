@@ -177,7 +177,9 @@ def _promises(told: Context) -> Iterator[Line]:
 
 def _unused(told: Context, used: float, own: float) -> Iterator[Line]:
     """Yield that some of the bandwidth is unused, and why."""
-    limited = bool(told.counts.maybe("at_max_rate")) or bool([*_limits(told)])
+    limits = told.findings.within("hosts"), told.facts.within("constraints")
+    binding = sum(each.whole("binding") for each in limits if each is not None)
+    limited = bool(told.counts.maybe("at_max_rate") or binding)
     why = "your limits allow no more" if limited else "more would gain nothing"
     yield Line("", f"only {rate(told, used, like=own)} of them are used: {why}")
 

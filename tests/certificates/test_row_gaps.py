@@ -7,11 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import freshopt as fo
 from freshopt.certificates.row_certificate import row_multipliers
 from freshopt.certificates.row_gap import RowGap
 from freshopt.certificates.row_repair import repair_rows
 from freshopt.certificates.row_scale import relative_row_gap
 from freshopt.certificates.strict_interior import interior_points
+from freshopt.cvx import Expression, cp
+from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
 from tests.ground_truth.exact_gap import exact_gap
@@ -116,7 +119,7 @@ def test_a_source_of_no_importance_and_no_price_adds_nothing() -> None:
     assert RowGap.of(program, np.ones(1)).at(np.zeros(1)) == 0.0
 
 
-def test_an_infinite_marginal_at_rate_zero_proves_nothing() -> None:
+def test_an_infinite_cost_at_rate_zero_proves_nothing() -> None:
     program = single(("harmonic", 1.0, 1.0), [row(3.0)])
     assert RowGap.of(program, np.zeros(1)).at(np.ones(1)) == np.inf
 
@@ -151,6 +154,22 @@ def test_any_subgradient_will_do_at_a_kink() -> None:
             assert gap <= 1e-13, price
     # With nothing to pay beyond the kink the source would rise to its bound.
     assert RowGap.of(program, np.ones(1)).at(np.array([0.25])) == pytest.approx(1.0, rel=EXACT)
+
+
+class Entropy(fo.Objective):
+    """The cost ρ·log ρ − ρ + 1, which is 1 at rate 0, of infinite slope there."""
+
+    def per_source(self, rate: Expression, sources: fo.Sources) -> Expression:
+        return cp.kl_div(rate, np.ones(len(sources)))
+
+
+@pytest.mark.parametrize("price", [1e-3, 1.0, 30.0, 800.0])
+def test_an_infinite_slope_at_rate_zero_has_a_finite_loss(price: float) -> None:
+    own, _ = numerics_of(Entropy(), fo.Sources(columns={"size": np.ones(1)}))
+    program = replace(single(None, [row(3.0)]), numerics=own)
+    # At rate 0 the limit is not used: 3y, and of the source 1 − min ρ·log ρ − ρ + 1 + yρ = e^−y.
+    loss = RowGap.of(program, np.zeros(1)).at(np.array([price]))
+    assert loss == pytest.approx(3.0 * price + np.exp(-price), rel=1e-13)
 
 
 def test_many_sources_are_the_sum_of_their_chunks() -> None:

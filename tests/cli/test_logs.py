@@ -336,6 +336,7 @@ def test_costs_of_what_has_changed_do_not_go_with_everything() -> None:
         ),
         (("--changed-cost", "3", "--target", "50%"), ["--target does not go with --changed-cost"]),
         (("--changed-cost", "3", "--load-limit", "3"), ["--load-limit does not go with --changed-cost"]),
+        (("--changed-cost", "3", "--signals", "old.csv"), ["--signals does not go with --changed-cost"]),
         (("--changed-cost", "3", "--engine", "dask"), ["--engine dask does not go with --changed-cost"]),
         (("--changed-cost", "3", "--compare", "old.csv", "--max-churn", "10%"), ["--max-churn does not go"]),
     ):

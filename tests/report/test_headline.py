@@ -100,6 +100,11 @@ CASES: dict[str, tuple[list[Callable[[Summary], None]], tuple[str, ...], tuple[s
         ("only 4 of them are used: more would gain nothing",),
         ("your limits",),
     ),
+    "limits of which none binds": (
+        [put("bandwidth", value=12.0), put("constraints", value={"binding": 0, "rows": 2, "listed": []})],
+        ("only 4 of them are used: more would gain nothing", "0 of 2 bind"),
+        ("your limits",),
+    ),
     "bounds that ask for more than the own crawls": (
         [put("today", "needed", value=12.0)],
         ("At your 4 fetches/day",),
