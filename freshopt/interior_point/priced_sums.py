@@ -272,12 +272,13 @@ class _Search:
             # Together they are soon met; if not, the price outside waits until it is known to be wrong.
             aside = outside * self.per
             together = self._narrow(outside, *self.seen.between(aside)) or k < _TOGETHER
-            bought, paid = self._meet(outside)
+            bought, paid, near = *self._meet(outside), True
             if together:
                 # A model is not trusted far from where it is known.
                 least, most = (0.0 if gone else outside / _FAR), (outside or np.inf) * _FAR
                 bought, paid, outside = self._balance(outside, bought, paid)
-                if not least <= outside <= most and self.floor >= 0.0:
+                near = least <= outside <= most or self.floor < 0.0
+                if not near:
                     gone, outside = gone or outside < least, float(np.clip(outside, least, most))
                     bought, paid = self._meet(outside)
             aside = outside * self.per
@@ -289,7 +290,7 @@ class _Search:
             off = np.maximum(np.abs(y - np.log(bought)), np.abs(x - np.log(paid)))
             closed = (width <= _CLOSED) & (np.abs(x - np.log(np.clip(price, low, high))) <= _CLOSED)
             met = idle | inside | (off <= _NEAR) | closed
-            if bool(np.all(met)):
+            if near and bool(np.all(met)):
                 before_met = outside
                 if not together:
                     self._narrow(outside, bought, bought)
@@ -301,6 +302,9 @@ class _Search:
                 continue
             # A bracket that shrinks slowly is halved.
             following = np.minimum(paid, np.maximum(price, low) * _FAR**2)
+            again = np.any(self.seen.price == following, axis=0)
+            inner = np.clip(following, low * (1.0 + 0.5 * _CLOSED), high * (1.0 - 0.5 * _CLOSED))
+            following = np.where(again, inner, following)
             slow = (k >= _PATIENT) & (width > 0.5 * before)
             before = np.where(slow, np.inf, width)
             usable = (following >= low) & (following <= high) & ~slow
