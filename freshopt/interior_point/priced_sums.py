@@ -206,6 +206,8 @@ class _Seen:
     def model(self, aside: Array) -> tuple[Array, ...]:
         """Return log price, log use, elasticity and end by two passes that nearly meet."""
         price, used, left, right = (own[2:] for own in (self.price, self.used, self.left, self.right))
+        # Up to the first price and from the last one on uses are those there.
+        price = np.maximum(np.minimum(price, self.price[1]), np.maximum(self.price[0], _NOTHING))
         x, y, every = np.log(price), np.log(used), np.arange(price.shape[1])
         asked = np.clip(np.clip(price, aside + left, aside + right), _NOTHING, 1.0 / _NOTHING)
         off = np.abs(x - np.log(asked))
@@ -301,7 +303,9 @@ class _Search:
                 price = paid
                 continue
             # A bracket that shrinks slowly is halved.
-            following = np.minimum(paid, np.maximum(price, low) * _FAR**2)
+            following = np.clip(
+                paid, _NOTHING, np.where(np.isinf(high), np.maximum(price, low) * _FAR**2, high)
+            )
             again = np.any(self.seen.price == following, axis=0)
             inner = np.clip(following, low * (1.0 + 0.5 * _CLOSED), high * (1.0 - 0.5 * _CLOSED))
             following = np.where(again, inner, following)
