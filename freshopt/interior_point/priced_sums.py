@@ -203,15 +203,13 @@ class _Seen:
         least = np.max(np.where(cheap, 0.0, self.used), axis=0)
         return least, np.min(np.where(dear, np.inf, self.used), axis=0)
 
-    def model(self, aside: Array) -> tuple[Array, ...]:
-        """Return log price, log use, elasticity and end by two passes that nearly meet."""
-        price, used, left, right = (own[2:] for own in (self.price, self.used, self.left, self.right))
+    def model(self, x_near: Array, y_near: Array) -> tuple[Array, ...]:
+        """Return log price, log use, elasticity and end by the two passes next to where sums may meet."""
+        price, used = self.price[2:], self.used[2:]
         # Up to the first price and from the last one on uses are those there.
         price = np.maximum(np.minimum(price, self.price[1]), np.maximum(self.price[0], _NOTHING))
         x, y, every = np.log(price), np.log(used), np.arange(price.shape[1])
-        asked = np.clip(np.clip(price, aside + left, aside + right), _NOTHING, 1.0 / _NOTHING)
-        off = np.abs(x - np.log(asked))
-        off = np.where(np.isfinite(y), off, np.inf)
+        off = np.where(np.isfinite(y), np.abs(x - x_near) + np.abs(y - y_near), np.inf)
         best = np.argmin(off, axis=0)
         near, there = x[best, every], y[best, every]
         off = np.where(np.abs(x - near) > _MOVED, off, np.inf)
@@ -247,7 +245,7 @@ class _Search:
             self._first_and_last(),
             np.stack([self._used(own) for own in (self.upper, self.lower)]),
         )
-        self.near, self.usual, self.ceiling = np.zeros(self.m + 1), 1.0, np.inf
+        self.near, self.usual, self.ceiling = (np.zeros(self.m + 1),) * 2, 1.0, np.inf
         self.floor = 0.0 if self.top is None or bool(np.all(self.top.rises)) else -np.inf
 
     def _first_and_last(self) -> Array:
@@ -373,8 +371,9 @@ class _Search:
         """Return uses and prices where groups meet their costs, as modelled."""
         aside, seen = outside * self.per, self.seen
         most, least = seen.used[:2]
-        used, price = _Demand(self.costs, *seen.model(aside), aside, least, most).meeting(self.near)
-        self.near = np.log(used)
+        x, y = self.near
+        used, price = _Demand(self.costs, *seen.model(x, y), aside, least, most).meeting(y)
+        self.near = np.log(np.clip(price, _NOTHING, 1.0 / _NOTHING)), np.log(used)
         return self._at_ends(outside, used, price)
 
     def _at_ends(self, outside: float, used: Array, price: Array) -> tuple[Array, Array]:
