@@ -38,9 +38,9 @@ from freshopt.certificates.parameter_derivatives import (
 )
 from freshopt.errors import ObjectiveError, SourceDataError, list_offenders
 from freshopt.modelling.constraints.budget import Budget
+from freshopt.modelling.constraints.charged_once import is_once
 from freshopt.modelling.constraints.nested import Nested
 from freshopt.modelling.constraints.priced import Priced
-from freshopt.modelling.constraints.tied import Tied
 from freshopt.modelling.constraints.usages import variables_of
 from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
 from freshopt.modelling.general_program import general_program
@@ -81,9 +81,7 @@ def cost_rows(problem: Problem, program: Program) -> Mean:
             entries.append((own.source, rows[own.row]))
     none = np.zeros(0, dtype=np.int64)
     source, row = (np.concatenate([none, *part]) for part in zip((none, none), *entries, strict=True))
-    if problem.bundles is not None and any(
-        isinstance(one, Tied) and one.cost == "once" for one in problem.constraints
-    ):
+    if problem.bundles is not None and is_once(problem.constraints):
         # Of a bundle's sources in a row the dearest is what it costs.
         key = row * np.int64(len(problem.bundles)) + problem.bundles.codes[source]
         order = np.lexsort((-sources.refresh_cost[source], key))

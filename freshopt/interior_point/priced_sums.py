@@ -203,13 +203,13 @@ class _Seen:
         least = np.max(np.where(cheap, 0.0, self.used), axis=0)
         return least, np.min(np.where(dear, np.inf, self.used), axis=0)
 
-    def model(self, aside: Array) -> tuple[Array, ...]:
-        """Return log price, log use, elasticity and end by two passes that nearly meet."""
-        price, used, left, right = (own[2:] for own in (self.price, self.used, self.left, self.right))
+    def model(self, x_near: Array, y_near: Array) -> tuple[Array, ...]:
+        """Return log price, log use, elasticity and end by the two passes next to where sums may meet."""
+        price, used = self.price[2:], self.used[2:]
+        # Up to the first price and from the last one on uses are those there.
+        price = np.maximum(np.minimum(price, self.price[1]), np.maximum(self.price[0], _NOTHING))
         x, y, every = np.log(price), np.log(used), np.arange(price.shape[1])
-        asked = np.clip(np.clip(price, aside + left, aside + right), _NOTHING, 1.0 / _NOTHING)
-        off = np.abs(x - np.log(asked))
-        off = np.where(np.isfinite(y), off, np.inf)
+        off = np.where(np.isfinite(y), np.abs(x - x_near) + np.abs(y - y_near), np.inf)
         best = np.argmin(off, axis=0)
         near, there = x[best, every], y[best, every]
         off = np.where(np.abs(x - near) > _MOVED, off, np.inf)
@@ -245,7 +245,7 @@ class _Search:
             self._first_and_last(),
             np.stack([self._used(own) for own in (self.upper, self.lower)]),
         )
-        self.near, self.usual, self.ceiling = np.zeros(self.m + 1), 1.0, np.inf
+        self.near, self.usual, self.ceiling = (np.zeros(self.m + 1),) * 2, 1.0, np.inf
         self.floor = 0.0 if self.top is None or bool(np.all(self.top.rises)) else -np.inf
 
     def _first_and_last(self) -> Array:
@@ -272,12 +272,13 @@ class _Search:
             # Together they are soon met; if not, the price outside waits until it is known to be wrong.
             aside = outside * self.per
             together = self._narrow(outside, *self.seen.between(aside)) or k < _TOGETHER
-            bought, paid = self._meet(outside)
+            bought, paid, near = *self._meet(outside), True
             if together:
                 # A model is not trusted far from where it is known.
                 least, most = (0.0 if gone else outside / _FAR), (outside or np.inf) * _FAR
                 bought, paid, outside = self._balance(outside, bought, paid)
-                if not least <= outside <= most and self.floor >= 0.0:
+                near = least <= outside <= most or self.floor < 0.0
+                if not near:
                     gone, outside = gone or outside < least, float(np.clip(outside, least, most))
                     bought, paid = self._meet(outside)
             aside = outside * self.per
@@ -289,7 +290,7 @@ class _Search:
             off = np.maximum(np.abs(y - np.log(bought)), np.abs(x - np.log(paid)))
             closed = (width <= _CLOSED) & (np.abs(x - np.log(np.clip(price, low, high))) <= _CLOSED)
             met = idle | inside | (off <= _NEAR) | closed
-            if bool(np.all(met)):
+            if near and bool(np.all(met)):
                 before_met = outside
                 if not together:
                     self._narrow(outside, bought, bought)
@@ -300,7 +301,12 @@ class _Search:
                 price = paid
                 continue
             # A bracket that shrinks slowly is halved.
-            following = np.minimum(paid, np.maximum(price, low) * _FAR**2)
+            following = np.clip(
+                paid, _NOTHING, np.where(np.isinf(high), np.maximum(price, low) * _FAR**2, high)
+            )
+            again = np.any(self.seen.price == following, axis=0)
+            inner = np.clip(following, low * (1.0 + 0.5 * _CLOSED), high * (1.0 - 0.5 * _CLOSED))
+            following = np.where(again, inner, following)
             slow = (k >= _PATIENT) & (width > 0.5 * before)
             before = np.where(slow, np.inf, width)
             usable = (following >= low) & (following <= high) & ~slow
@@ -365,8 +371,9 @@ class _Search:
         """Return uses and prices where groups meet their costs, as modelled."""
         aside, seen = outside * self.per, self.seen
         most, least = seen.used[:2]
-        used, price = _Demand(self.costs, *seen.model(aside), aside, least, most).meeting(self.near)
-        self.near = np.log(used)
+        x, y = self.near
+        used, price = _Demand(self.costs, *seen.model(x, y), aside, least, most).meeting(y)
+        self.near = np.log(np.clip(price, _NOTHING, 1.0 / _NOTHING)), np.log(used)
         return self._at_ends(outside, used, price)
 
     def _at_ends(self, outside: float, used: Array, price: Array) -> tuple[Array, Array]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from freshopt.cvx import Expression, cp, quiet
 from freshopt.errors import ObjectiveError, SourceDataError, list_offenders, shortened
+from freshopt.modelling.constraints.charged_once import as_charged
 from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.constraints.priced import Priced
 from freshopt.modelling.constraints.tied import Tied
@@ -100,14 +101,13 @@ def declared(constraints: tuple[Constraint | Written, ...], sources: Sources) ->
                     found.append(rest)
         blocks += found
         origins += [place] * len(found)
-    usages = tuple(one.usage(sources) for one in constraints if isinstance(one, Priced))
+    usages = tuple(one.usage(sources) for one in as_charged(constraints, sources) if isinstance(one, Priced))
     require_labels([*(block.name for block in blocks), *(own.name for own in usages)])
     bundles = Bundles.of(ties[0].bundles(sources)) if ties else None
     once = bool(ties) and ties[0].cost == "once"
-    if usages and (once or couplings):
+    if usages and couplings:
         raise ObjectiveError(
-            f"{usages[0].name} is not solved beside {'ties' if once else 'rows that are no sums'}: "
-            f"{couplings[0] if couplings else 'a use that is charged once is no sum.'} Drop one of them."
+            f"{usages[0].name} is not solved beside rows that are no sums: {couplings[0]} Drop one of them."
         )
     return Declared(tuple(blocks), tuple(origins), lower, upper, bundles, once, tuple(couplings), usages)
 

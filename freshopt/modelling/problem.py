@@ -27,10 +27,10 @@ from freshopt.errors import (
 from freshopt.formatting import count
 from freshopt.modelling.bounds_check import FEW_ULP as FEW_ULP
 from freshopt.modelling.bounds_check import require_room
-from freshopt.modelling.constraints.charged_once import charged_once
+from freshopt.modelling.constraints.charged_once import as_charged, charged_once, is_once
 from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.constraints.limit_changes import constraint_with_limit, unknown_limit
-from freshopt.modelling.constraints.tied import Tied
+from freshopt.modelling.constraints.priced import Priced
 from freshopt.modelling.constraints.usages import Usage, expression_of
 from freshopt.modelling.declaration import declare_total
 from freshopt.modelling.declared_constraints import Written, as_constraints, declared, labelled
@@ -448,7 +448,7 @@ class Problem:
             total_value, cones = self.objective.declared_level(rate, self.sources)
         else:
             total_value, cones = declare_total(self.objective, rate, self.sources)
-        total_value += expression_of(self, rate)
+        total_value += expression_of(self, as_charged(self.constraints, self.sources), rate)
         goal = cp.Minimize(total_value) if self.objective.sense == "minimise" else cp.Maximize(total_value)
         return cp.Problem(goal, [*cones, *constraints])
 
@@ -485,15 +485,15 @@ class Problem:
                 members = np.flatnonzero(self.hosts.codes == code)
                 label = f"{self.labels[1]}[{name}]"
                 constraints.append((cost[members] @ rate[members] <= limit).set_label(label))
-        written = 0
-        for one in self.constraints:
+        written, priced = 0, []
+        for one in as_charged(self.constraints, self.sources):
             if isinstance(one, Constraint):
-                constraints += one.constraints_on(rate, self.sources)
+                own = priced if isinstance(one, Priced) else constraints
+                own += one.constraints_on(rate, self.sources)
             else:
                 made = labelled(one, rate, written)
                 written += len(made)
                 constraints += made
-        once = any(isinstance(one, Tied) and one.cost == "once" for one in self.constraints)
-        if once and self.program is not None and self.bundles is not None:
-            return charged_once(constraints, rate, self.program.rows, self.bundles)
-        return constraints
+        if is_once(self.constraints) and self.program is not None and self.bundles is not None:
+            constraints = charged_once(constraints, rate, self.program.rows, self.bundles)
+        return [*constraints, *priced]

@@ -1,12 +1,16 @@
-"""`charged_once`: rows where a bundle's cost counts once."""
+"""`charged_once`, `as_charged`: rows and prices where a bundle's cost counts once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from freshopt.cvx import Expression
+from freshopt.modelling.constraints.priced import Priced
+from freshopt.modelling.constraints.tied import Tied
+from freshopt.modelling.sources import Sources
 from freshopt.separable.bundles import Bundles
 from freshopt.separable.rows import RATE, Rows
 
@@ -20,7 +24,9 @@ def charged_once(
     - `rate` cvxpy expression, affine (n,)
     - `rows`: Of bundles.
     """
-    curved = np.bincount(rows.row, weights=rows.kind != RATE, minlength=len(rows)) > 0.0
+    # Of sums with a price the program has variables of its own.
+    other = (rows.kind != RATE) | (rows.source >= len(bundles))
+    curved = np.bincount(rows.row, weights=other, minlength=len(rows)) > 0.0
     leader, source = bundles.order[bundles.first[:-1]], rows.source
     order = np.argsort(rows.row, kind="stable")
     first = np.searchsorted(rows.row[order], np.arange(len(rows) + 1))
@@ -33,3 +39,18 @@ def charged_once(
         # A constraint on a vector has one label for all of its rows, "name[position]".
         replaced |= {rows.labels[j], rows.labels[j].rsplit("[", 1)[0]}
     return [*(each for each in constraints if each.label not in replaced), *written]
+
+
+def is_once(constraints: Sequence[Any]) -> bool:
+    """Return whether ties among constraints are charged once."""
+    return any(isinstance(one, Tied) and one.cost == "once" for one in constraints)
+
+
+def as_charged(constraints: Sequence[Any], sources: Sources) -> tuple[Any, ...]:
+    """Return constraints, prices as they are beside ties that are charged once."""
+    if not is_once(constraints):
+        return tuple(constraints)
+    bundles = next(one for one in constraints if isinstance(one, Tied)).bundles(sources)
+    return tuple(
+        one.charged_once(bundles, sources) if isinstance(one, Priced) else one for one in constraints
+    )

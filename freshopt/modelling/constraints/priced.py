@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +18,7 @@ from freshopt.modelling.constraints.usages import Usage
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import LARGEST, as_number
+from freshopt.numerics.arrays import LARGEST, IntArray, as_number
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.rows import RowBlock
@@ -105,6 +105,17 @@ class Priced:
     def label(self) -> str:
         """Label under which prices and messages name it."""
         return self.name or f"cost of {self.budget.label}"
+
+    def charged_once(self, bundles: IntArray, sources: Sources) -> Priced:
+        """Return the same where of a group's sources in a bundle the dearest alone uses anything."""
+        used = self.budget.used(sources)
+        order = np.lexsort((-used.coefficient, used.row, bundles[used.source]))
+        source, row = used.source[order], used.row[order]
+        again = (np.diff(bundles[source]) == 0) & (np.diff(row) == 0)
+        cost = np.zeros(len(sources))
+        cost[used.source] = used.coefficient
+        cost[source[1:][again]] = 0.0
+        return replace(self, budget=replace(self.budget, cost=cost, name=self.budget.label))
 
     def blocks(self, sources: Sources) -> list[RowBlock]:  # noqa: ARG002
         """Return none: its rows have variables of their own (`usage`)."""

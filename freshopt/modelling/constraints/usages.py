@@ -129,10 +129,8 @@ def priced_without_end(usages: Sequence[Usage], n: int) -> BoolArray:
     return found
 
 
-def expression_of(problem: Problem, rate: Expression) -> Expression | float:
+def expression_of(problem: Problem, constraints: Sequence[object], rate: Expression) -> Expression | float:
     """Return what usages add to a declared objective, 0 without any."""
-    terms = [
-        one.expression(rate, problem.sources) for one in problem.constraints if hasattr(one, "expression")
-    ]
+    terms = [one.expression(rate, problem.sources) for one in constraints if hasattr(one, "expression")]
     total_cost = sum(terms[1:], terms[0]) if terms else 0.0
     return total_cost if problem.objective.sense == "minimise" else -total_cost
