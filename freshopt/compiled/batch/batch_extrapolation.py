@@ -18,7 +18,7 @@ from freshopt.compiled.batch.batch_records import Bracket
 from freshopt.compiled.column_access import at, part
 from freshopt.compiled.column_passes import Respond, added
 from freshopt.compiled.source_columns import SourceColumns
-from freshopt.numerics.arrays import PIECE, Array
+from freshopt.numerics.arrays import IN_TURN, PIECE, Array
 
 # The product of the three distances, in nats: rates are off the parabola by 1/37 of it at most, which is what
 # √(1 + z²) − 1 is at z = 1/√price.
@@ -44,35 +44,32 @@ def extrapolated(
     The second result is whether few sources alone were evaluated. `last` has the rates at the
     bracket's points, the newest first.
     """
-    n, odd, total, lost, inverse_price = len(rates), 0, 0.0, 0.0, math.exp(-x)
+    n, odd, inverse_price = len(rates), 0, math.exp(-x)
     u, y1, y2 = relative_root(b, x), relative_root(b, b.x1), relative_root(b, b.x2)
     a, a1, whole, u1 = -1.0 / y1, 1.0 / (y1 - y2), -1.0 / y2, u - y1
-    now, before, earlier = last
-    for begin in range(0, n, PIECE):
-        end, own_odd, some = min(n, begin + PIECE), 0, 0.0
-        for k in range(begin, end):
+    for begin in range(0, n, IN_TURN):
+        # In loops that begin at 0: compilers vectorise no others.
+        end = min(n, begin + IN_TURN)
+        here, some = part(own, begin, end), rates[begin:end]
+        now, before, earlier = last[0][begin:end], last[1][begin:end], last[2][begin:end]
+        for k in range(len(some)):
             r, r1, r2 = now[k], before[k], earlier[k]
             first = (r - r1) * a
             second = (first - (r1 - r2) * a1) * whole
-            lower, upper = at(own.lower, k), at(own.upper, k)
+            lower, upper = at(here.lower, k), at(here.upper, k)
             inside = (r > lower) & (r1 > lower) & (r2 > lower) & (r < upper) & (r1 < upper) & (r2 < upper)
             same = (r == r1) & (r1 == r2)
             value = min(max(r + u * (first + u1 * second), lower), upper)
             value = value if inside & (abs(second) <= BENT * r) else -1.0
-            rates[k] = r if same else value
-        for k in range(begin, end):
-            own_odd += 1 if rates[k] < 0.0 else 0
-        if own_odd:
-            odd += own_odd
-            if odd > FEW + n // AMONG:
-                return 0.0, False
-            for k in range(begin, end):
-                if rates[k] < 0.0:
-                    respond(part(own, k, k + 1), inverse_price, rates[k : k + 1])
-        for k in range(begin, end):
-            some += at(own.cost, k) * rates[k]
-        total, lost = added(total, lost, some)
-    return total + lost, True
+            some[k] = r if same else value
+        for k in range(len(some)):
+            odd += 1 if some[k] < 0.0 else 0
+        if odd > FEW + n // AMONG:
+            return 0.0, False
+        for k in range(len(some)):
+            if some[k] < 0.0:
+                respond(part(here, k, k + 1), inverse_price, some[k : k + 1])
+    return used_by(own, rates), True
 
 
 def relative_root(b: Bracket, x: float) -> float:
