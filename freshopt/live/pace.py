@@ -195,7 +195,8 @@ def heed(
     if age is not None:
         gap = min(_positive(source, "max_age", age) / 86_400.0, LONGEST) * day
         if settings.promise:
-            sql = f"SELECT COALESCE(1.0 / gap, {IN_FORCE}) FROM promised JOIN source ON id = source WHERE id = ?"
+            joined = "promised JOIN source ON source.id = promised.source"
+            sql = f"SELECT COALESCE(1.0 / gap, {IN_FORCE}) FROM {joined} WHERE source.id = ?"
             min_rate = max([min_rate, *(rate or 0.0 for (rate,) in database.rows(sql, (number,)))])
         _keep_age(database, number, max_rate, min_rate, gap)
 
