@@ -16,6 +16,7 @@ from tests.ground_truth.command_lines import Run
 from tests.ground_truth.refusals import present, refused
 from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import SCALAR
+from tests.live.test_own_columns import Sized
 
 ROOT = Path(__file__).parents[2]
 NAMES = [f"s{k}" for k in range(12)]
@@ -138,7 +139,7 @@ def test_exploration_and_promises_keep_to_the_bandwidth(tmp_path: Path) -> None:
         ({"changed_cost": {"a": -1.0}}, "Pass numbers of 0 or more"),
         ({"changed_cost": 3, "source_columns": {"changed_cost": {"a": 1.0}}}, "Pass one of them"),
         (
-            {"changed_cost": 3, "objective": fo.problems.LogFreshness(PERIODIC)},
+            {"changed_cost": 3, "objective": Sized()},
             "no answer for fetches that cost",
         ),
     ],
