@@ -15,7 +15,12 @@ import numpy as np
 
 from freshopt.certificates.solution import Answer, Solution
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
-from freshopt.modelling.fetches.conditional_fetches import PerBandwidth, bandwidth_used, changed_costs
+from freshopt.modelling.fetches.conditional_fetches import (
+    PerBandwidth,
+    bandwidth_used,
+    changed_costs,
+    rates_of_bandwidth,
+)
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array
 from freshopt.separable.conditional_kernel import BandwidthUsed
@@ -61,6 +66,12 @@ def share(problem: Problem, shape: Array) -> Answer:
     else:
         rule = Kernel(problem.sources.refresh_cost * shape, (), _cost, _marginal, _inverse)
     return replace(fill(problem, rule), price=None, host_prices=None)
+
+
+def shared_rates(problem: Problem, shape: Array) -> Array | None:
+    """Return the rates of `share`, also where fetches cost what they bring."""
+    rates = share(problem.per_bandwidth or problem, shape).rates
+    return rates if rates is None or problem.per_bandwidth is None else rates_of_bandwidth(problem, rates)
 
 
 def _per_bandwidth(objective: PerBandwidth, shape: Array) -> Kernel:

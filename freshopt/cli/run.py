@@ -41,6 +41,7 @@ from freshopt.terminal.own_objectives import live_objective_of
 from freshopt.terminal.tables import host_limits_with_units, own_columns_in
 from freshopt.terminal.wish_options import (
     RateLimits,
+    changed_cost_of,
     given_options,
     option_of,
     own_option,
@@ -71,7 +72,8 @@ class RunOptions:
     )
     source_columns: Path | None = own_option(
         metavar="FILE",
-        help="Table with source and the columns that your own objective reads, for new sources too. Kept.",
+        help="Table with source and the columns that your own objective reads, or changed_cost; for new "
+        "sources too. Kept.",
     )
     features: Path | None = own_option(
         metavar="FILE",
@@ -110,6 +112,7 @@ class RunOptions:
 @wish_option("host_gap", SETTINGS)
 @wish_option("hours", SETTINGS)
 @wish_option("promise", SETTINGS, multiple=True)
+@wish_option("changed_cost", SETTINGS, default=None)
 @rate_limits
 @wish_option("burst", SETTINGS)
 @options.live_objective
@@ -163,7 +166,8 @@ def run(
     for name, value in settings.items():
         SETTINGS[name].read(option_of(name), value, Clock("day"))
     if asked.source_columns is not None:
-        settings["source_columns"] = own_columns_in(asked.source_columns)
+        changed_cost_of(settings.get("changed_cost"), asked.source_columns)  # refused if told twice
+        settings["source_columns"] = own_columns_in(asked.source_columns, also=("changed_cost",))
     if asked.features is not None:
         settings["features"] = asked.features
     if objective is not None:

@@ -17,10 +17,10 @@
 * Where a promise decides a rate (`freshopt.questions.promises`), the source comes before others that are due,
   and all of its lateness is made up: its gaps are those of the rate in the mean. One with a larger rate does
   so from the end of the gap that the promise allows.
-* A source with appointments is due by the next of them (`AppointmentsOnClock`). First and second of a host
-  have their places in a window one interval apart, so that hosts and all are asked evenly; the hand-out is
-  beside the bandwidth, of which so much is left out for it. What fails within a window is tried again an
-  eighth of it later, then ever later.
+* A source with appointments is due by the next of them (`AppointmentsOnClock`). Places in a window are even
+  for all, in the order in which each host's would be even for itself. The hand-out is beside the bandwidth,
+  of which so much is left out for it. What fails within a window is tried again an eighth of it later, then
+  ever later.
 * Under Poisson refreshes gaps are exponential, drawn from the source and the moment of its crawl; beside a
   max_rate they are the shortest gap and an exponential rest.
 """
@@ -167,6 +167,7 @@ def keep_promised(
     equal = settings.periodic and settings.hours is None
     loose = (appointed < 0) & (rate > least * (1.0 + BOUND)) & equal
     place = _places(table, appointed) if whole else (table.id * GOLDEN) % 1.0
+    opens = dict(database.rows("SELECT source, opens FROM promised WHERE place IS NOT NULL"))
     if whole:
         database.run("DELETE FROM promised")
         keep(database, "short", str(np.count_nonzero(rate < least * (1.0 - ROUNDING))))
@@ -174,9 +175,11 @@ def keep_promised(
         database.run_many("DELETE FROM promised WHERE source = ?", [(each,) for each in table.id.tolist()])
     given = [each[rows].tolist() for each in (table.id, appointed, place, loose, least)]
     database.run_many(
-        "INSERT INTO promised (source, appointed, place, gap) VALUES (?, ?, ?, ?)",
+        "INSERT INTO promised (source, appointed, place, gap, opens) VALUES (?, ?, ?, ?, ?)",
         [
-            (source, *((None, None) if which < 0 else (which, at)), 1.0 / need if free else None)
+            (source, None, None, 1.0 / need if free else None, None)
+            if which < 0
+            else (source, which, at, None, opens.get(source))
             for source, which, at, free, need in zip(*given, strict=True)
         ],
     )
@@ -198,16 +201,20 @@ def keep_gaps(database: Database, sources: Sequence[int]) -> None:
 
 
 def _places(table: SourceTable, appointed: IntArray) -> Array:
-    """Return where in windows sources have their places, each host's and all evenly."""
+    """Return where in windows sources have their places: all evenly, and each host's as it can be."""
     hosts = {host: k for k, host in enumerate(dict.fromkeys(table.host.tolist()))}
     code = np.array([hosts[host] for host in table.host.tolist()], dtype=np.int64)
     group = (appointed + 1) * len(hosts) + code
-    order = np.argsort(group, kind="stable")
-    many = np.bincount(group)
-    first = np.cumsum(many) - many
-    place = np.empty(len(table))
-    place[order] = np.arange(len(order)) - first[group[order]]
-    return np.asarray((place + (group * GOLDEN) % 1.0) / many[group])
+    alone = (_turn(group, table.id) + (code * GOLDEN) % 1.0) / np.bincount(group)[group]
+    return np.asarray(_turn(appointed + 1, alone) / np.bincount(appointed + 1)[appointed + 1])
+
+
+def _turn(group: IntArray, key: Array | IntArray) -> IntArray:
+    """Return which each is of its group, in the order of a key."""
+    order = np.lexsort((key, group))
+    turn = np.empty(len(group), dtype=np.int64)
+    turn[order] = np.arange(len(group)) - np.searchsorted(group[order], group[order])
+    return turn
 
 
 def keep_appointments(
@@ -232,7 +239,9 @@ def keep_appointments(
     found = np.array(rows, dtype=np.float64).T
     number, which, place, before, last, rate, most, since, due = found
     moment = last if now is None else np.full(len(last), now)
-    crawled = np.where(np.isnan(last), moment, last)
+    # Who was never crawled is due by the first window that opens, once it is appointed.
+    never = np.where(np.isnan(before), moment, np.nextafter(before, -np.inf))
+    crawled = np.where(np.isnan(last), never, last)
     silent, shortest = ~np.isnan(since), np.nan_to_num(1.0 / most)
     new_due, opens = due.copy(), before.copy()
     for k, given in enumerate(settings.appointments_on(clock)):

@@ -18,6 +18,8 @@ at once as the limit leaves in the time `burst` (the generic cell rate algorithm
 Sources whose rates promises decide come first. Of appointments one hand-out each, since its window opened, is
 beside the bandwidth, of which their mean is left out for others: windows need more in a short time.
 
+A fetch that finds a change is counted with what that costs (`changed_cost`) when it is reported.
+
 Outside of `hours` nothing is handed out, and within them the bandwidth of the whole week.
 
 Cost: one pass over what is due in an index, some 0.1 µs a source, and two statements for each handed out.
@@ -27,6 +29,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -188,6 +191,21 @@ def hand_out(
     lost = min(max(0.0, spilt), waiting)
     keep_bucket(database, bucket.after(used, lost, settings.bandwidth * settings.replan))
     return visits
+
+
+def charge(database: Database, settings: PlannerSettings, sources: Sequence[int]) -> None:
+    """Count what fetches that found a change used besides, within a transaction."""
+    bucket = read_bucket(database)
+    if bucket is None or not sources:
+        return
+    cost = settings.changed_cost * len(sources)
+    if math.isnan(cost):
+        sql = (
+            "SELECT number FROM source_column JOIN source ON source.name = source_column.source "
+            "WHERE source_column.name = 'changed_cost' AND source.id = ?"
+        )
+        cost = math.fsum(number for each in sources for (number,) in database.rows(sql, (each,)))
+    keep_bucket(database, replace(bucket, tokens=bucket.tokens - cost, used=bucket.used + cost))
 
 
 def takes_turns(database: Database, settings: PlannerSettings) -> bool:

@@ -10,7 +10,7 @@ The hand-outs of a host per time are what is planned for it until an answer asks
 * Bounds: they are never below `FLOOR` of what they were. Retry-After and a robots.txt's crawl-delay are
   obeyed up to `LONGEST`; with a crawl-delay hand-outs are never nearer than that.
 * An answer's max-age, or a feed's ttl, is the shortest gap of its source, up to `LONGEST` and as far as its
-  min_rate allows; the latest that was told counts.
+  min_rate and promises allow; the latest that was told counts.
 
 Planning takes them as limits of hosts and sources, so that the certificate is for the limits in force; where
 least rates exceed a host's, they are lowered in proportion. The tables are made with the first answer told.
@@ -194,6 +194,10 @@ def heed(
         )
     if age is not None:
         gap = min(_positive(source, "max_age", age) / 86_400.0, LONGEST) * day
+        if settings.promise:
+            joined = "promised JOIN source ON source.id = promised.source"
+            sql = f"SELECT COALESCE(1.0 / gap, {IN_FORCE}) FROM {joined} WHERE source.id = ?"
+            min_rate = max([min_rate, *(rate or 0.0 for (rate,) in database.rows(sql, (number,)))])
         _keep_age(database, number, max_rate, min_rate, gap)
 
 

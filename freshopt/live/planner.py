@@ -74,6 +74,13 @@ class Planner(PlannerKnowledge):
     hours : str or sequence of str, optional
         Times of the week at which sources are handed out, on the clock of UTC or of a zone: "workdays
         8:00-20:00 Europe/Berlin", "not 22-6". Gaps are counted in open hours; "" ends it. Of dates alone.
+    promise : str or sequence of str, optional
+        Promises in the words of `plan`, kept as far as limits allow; "" ends them. Ages are least rates, by
+        the change rates learnt at each plan. At moments, of dates alone, copies are as young as that, fetched
+        a `burst` before. Without signals.
+    changed_cost : number, mapping or dataframe, optional
+        What a fetch that finds a change uses beyond refresh_cost, of all or of each source, as of `plan`; 0
+        ends it. It is counted when the change is reported. Without signals.
     source_columns : dataframe or mapping, optional
         Columns that an objective of your own reads, as ``sources["size"]``: a dataframe with the column
         source, or a mapping of names to ``{source: value}``. They are kept; what is told again takes their
@@ -102,9 +109,8 @@ class Planner(PlannerKnowledge):
     place of the ones before from the next hand-out on, also in other processes.
 
     Times are numbers in time units or datetimes, as in a `CrawlLog`: all of one kind. Dates without an offset
-    are taken as UTC. A planner of dates takes the present moment where none is passed.
-
-    An object may be shared by threads. A process that is forked opens its own.
+    are taken as UTC. A planner of dates takes the present moment where none is passed. It follows no weekly
+    cycle of changes, as `plan` does. Threads may share it; a process that is forked opens its own.
 
     Examples
     --------

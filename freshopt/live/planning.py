@@ -106,8 +106,9 @@ class LivePlan:
         self._put_in_force(self._table, found, settings, now, learnt, (featured, words))
         if settings.promise and found.record.solves > record.solves:
             prices = prices_of_promises(self._table, found.change_rate, settings)
+            told = [each.facts()["sentence"] for each in prices] or [each.text for each in settings.promise]
             with database.transaction():
-                keep(database, "promises", json.dumps([each.facts()["sentence"] for each in prices]))
+                keep(database, "promises", json.dumps(told))
         self._table = replace(self._table, change_rate=found.change_rate, planned_rate=found.rate)
 
     def record(self) -> InForce:

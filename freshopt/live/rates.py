@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
+from typing import TypeAlias
 
 import numpy as np
 
@@ -27,12 +28,14 @@ from freshopt.estimators.gamma_prior import GammaPrior
 from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.live.evidence import Evidence
 from freshopt.live.settings import PlannerSettings, half_life_in_days
-from freshopt.live.source_table import SourceTable
+from freshopt.live.source_table import CHANGED_COST, SourceTable
 from freshopt.logs.clock import Clock
+from freshopt.modelling.fetches.conditional_fetches import rates_of_bandwidth, with_numerics
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, IntArray, total
 from freshopt.questions.promises import Promise, PromisePrice, promise_prices
+from freshopt.separable.conditional_kernel import BandwidthUsed
 from freshopt.solving import solve
 
 # Estimates and rates that moved by a smaller share stay as they are: the loss is of second order, below 1e-4
@@ -45,6 +48,12 @@ UNKNOWN = 0.5
 TOLERANCE = 1e-9
 # Excess over a limit, relative, that is rounding.
 ROUNDING = 1e-12
+# Halvings of what limits leave, to some ulp, and the share of them that is left.
+STEPS, LEFT = 50, 0.01
+# Rate at which any fetch finds a change, relative to all change rates that there are.
+_SLOW = 1e-200
+# From rates to the bandwidth that each source uses.
+Use: TypeAlias = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +178,7 @@ def updated_rates(
 
 def uses_bandwidth(problem: Problem, rate: Array) -> bool:
     """Return whether rates use up bandwidth, bounds or hosts' limits."""
+    problem, rate = with_numerics(problem, rate)
     hosts, cost = problem.hosts, problem.sources.refresh_cost
     largest = cost * problem.upper
     most = total(largest[hosts.codes >= len(hosts)]) if len(hosts) else total(largest)
@@ -185,6 +195,8 @@ def within_limits(problem: Problem, rate: Array, fixed: BoolArray) -> Array:
     exceeds it, or a host's limit, is taken from all that are not `fixed` alike, in proportion to what they
     have above their least rates: the loss is of second order in the excess.
     """
+    own, before = problem, rate
+    problem, rate = with_numerics(problem, rate)
     cost, least = problem.sources.refresh_cost, problem.lower
     limits: list[tuple[BoolArray, float]] = [(np.ones(len(rate), dtype=np.bool_), problem.bandwidth)]
     hosts = problem.hosts
@@ -195,7 +207,8 @@ def within_limits(problem: Problem, rate: Array, fixed: BoolArray) -> Array:
         room = total(cost * spare)
         if excess > ROUNDING * limit and room > 0.0:
             rate = rate - spare * min(1.0, excess / room)
-    return rate
+            before = rate if own is problem else rates_of_bandwidth(own, rate)
+    return before
 
 
 def best_response(problem: Problem, price: float, hosts: Mapping[str, float]) -> Array:
@@ -204,11 +217,13 @@ def best_response(problem: Problem, price: float, hosts: Mapping[str, float]) ->
     if len(problem.hosts):
         own = np.array([hosts.get(host, 0.0) for host in problem.hosts.names])
         paid = paid + problem.hosts.broadcast_to_sources(own, 0.0)
-    if problem.numerics is None:
+    twin = problem.per_bandwidth or problem
+    if twin.numerics is None:
         return solve(problem, tolerance=TOLERANCE).rates
     with np.errstate(all="ignore"):
-        rate = problem.numerics.inverse_marginal(paid * problem.sources.refresh_cost)
-    return np.clip(np.where(np.isnan(rate), problem.lower, rate), problem.lower, problem.upper)
+        rate = twin.numerics.inverse_marginal(paid * twin.sources.refresh_cost)
+    rate = np.clip(np.where(np.isnan(rate), twin.lower, rate), twin.lower, twin.upper)
+    return rate if twin is problem else rates_of_bandwidth(problem, rate)
 
 
 def estimates(
@@ -256,13 +271,15 @@ def problem_of(
     - `least` (n,): Rates down to which those that explore are lowered, though not below a source's own
       min_rate.
     """
-    limits = limits_of(table, settings)
+    limits, use = limits_of(table, settings), usage(table, change_rate, settings)
     table = _within_paces(table, settings, limits)
-    if settings.promise:
-        table = _with_promises(table, change_rate, settings, limits)
-    lower = least_rates(table, known, settings, limits, among)
+    if settings.promise or settings.changed_cost:
+        table = _with_promises(table, change_rate, settings, limits, use)
+    lower = least_rates(table, known, settings, limits, use, among)
     if least is not None:
         lower = np.minimum(lower, np.maximum(least, np.minimum(table.min_rate, table.most)))
+    own = dict(table.columns)
+    changed_cost = own.pop(CHANGED_COST, settings.changed_cost)
     sources = Sources(
         change_rate,
         table.importance,
@@ -272,7 +289,8 @@ def problem_of(
         max_rate=table.most,
         refresh_cost=table.refresh_cost,
         time_unit=settings.time_unit,
-        columns=table.columns,
+        changed_cost=changed_cost,
+        columns=own,
     )
     return Problem(settings.objective, sources, settings.bandwidth, limits or None)
 
@@ -317,7 +335,12 @@ def promised_of(table: SourceTable, change_rate: Array, settings: PlannerSetting
 def prices_of_promises(
     table: SourceTable, change_rate: Array, settings: PlannerSettings
 ) -> tuple[PromisePrice, ...]:
-    """Return what promises cost beside the rates that are best without them."""
+    """Return what promises cost beside the rates that are best without them.
+
+    None where fetches cost what they bring, of which `freshopt.bandwidth_for` knows nothing.
+    """
+    if settings.changed_cost:
+        return ()
     every, free = np.ones(len(table), dtype=np.bool_), replace(settings, promise=(), explore=0.0)
 
     def alone(some: tuple[Promise, ...]) -> tuple[Array, Problem]:
@@ -329,25 +352,56 @@ def prices_of_promises(
     return promise_prices(settings.promise, alone, without)
 
 
+def usage(table: SourceTable, change_rate: Array, settings: PlannerSettings) -> Use:
+    """Return the function from rates to the bandwidth that each source uses."""
+    if not settings.changed_cost:
+        return lambda rate: table.refresh_cost * rate
+    more = table.columns.get(CHANGED_COST, np.full(len(table), settings.changed_cost))
+    fetches = BandwidthUsed(settings.periodic)
+    return lambda rate: fetches.used(rate, change_rate, table.refresh_cost, more)
+
+
 def _with_promises(
-    table: SourceTable, change_rate: Array, settings: PlannerSettings, limits: Mapping[str, float]
+    table: SourceTable, change_rate: Array, settings: PlannerSettings, limits: Mapping[str, float], use: Use
 ) -> SourceTable:
     """Return the sources, least rates raised to promises as limits allow.
 
     Where promises need more than what min_rate leaves of a limit, all have the same share of what they add.
     """
-    cost, own = table.refresh_cost, np.minimum(table.min_rate, table.most)
-    need = np.minimum(reduce(np.maximum, promised_of(table, change_rate, settings)), table.most)
-    more = np.maximum(need - own, 0.0)
+    own = np.minimum(table.min_rate, table.most)
+    if settings.changed_cost:
+        own = _as_far(np.zeros(len(own)), own, table, limits, settings, use)
+    if settings.promise:
+        need = np.minimum(reduce(np.maximum, promised_of(table, change_rate, settings)), table.most)
+        own = _as_far(own, np.maximum(need, own), table, limits, settings, use)
+    return replace(table, min_rate=own)
+
+
+def _as_far(
+    low: Array,
+    high: Array,
+    table: SourceTable,
+    limits: Mapping[str, float],
+    settings: PlannerSettings,
+    use: Use,
+) -> Array:
+    """Return rates from low ones to high ones, as far as limits allow, each limit's by one share.
+
+    Where they do not allow all, something is left: a source at rate 0 may cost infinitely much.
+    """
     place = {host: k for k, host in enumerate(limits)}
     code = np.array([place.get(host, len(limits)) for host in table.host.tolist()], dtype=np.int64)
     each = np.append([*limits.values()], np.inf)
     for group, limit in ((code, each), (np.zeros_like(code), np.array([settings.bandwidth]))):
-        room = np.maximum(limit - np.bincount(group, cost * own, len(limit)), 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            part = room / np.bincount(group, cost * more, len(limit))
-        more = more * np.fmin(part, 1.0)[group]
-    return replace(table, min_rate=own + more)
+        fits = np.bincount(group, use(high), len(limit)) <= limit
+        least, most = np.where(fits, 1.0, 0.0), np.ones(len(limit))
+        for _ in range(0 if fits.all() else STEPS):
+            middle = 0.5 * (least + most)
+            used = np.bincount(group, use(low + middle[group] * (high - low)), len(limit))
+            fits = used <= (1.0 - LEFT) * limit
+            least, most = np.where(fits, middle, least), np.where(fits, most, middle)
+        high = low + least[group] * (high - low)
+    return high
 
 
 def least_rates(
@@ -355,6 +409,7 @@ def least_rates(
     known: BoolArray,
     settings: PlannerSettings,
     limits: Mapping[str, float],
+    use: Use,
     among: float | None = None,
 ) -> Array:
     """Return the least rates: each source's own, or exploration's.
@@ -369,6 +424,9 @@ def least_rates(
         here = table.host == host
         room = max(0.0, limit - total((cost * own)[here])) / total(cost[here])
         equal[here] = np.minimum(equal[here], room)
+    if settings.changed_cost:
+        dearest = use(np.full(len(table), _SLOW)) / _SLOW if among else cost
+        equal = _as_far(own, own + equal * (cost / dearest), table, limits, settings, use) - own
     least = np.where(known, settings.explore, max(settings.explore, UNKNOWN)) * equal
     # min_rate comes out of the bandwidth first; what learns is added only where it exceeds it.
     bounded: Array = np.minimum(np.maximum(own, least), table.most)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.certificates.solution import Answer, Solution
-from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution, run_solver
 from freshopt.errors import SourceDataError
 from freshopt.heavy import polars
 from freshopt.live.database import IN_FORCE, Database
@@ -21,7 +21,7 @@ from freshopt.live.due_times import promises_in_words
 from freshopt.live.featured import features_in_words
 from freshopt.live.hand_out import FREE, latest_now, next_hand_out, read_bucket
 from freshopt.live.planning import LivePlan
-from freshopt.live.rates import InForce, problem_of
+from freshopt.live.rates import InForce, problem_of, usage
 from freshopt.live.settings import PlannerSettings
 from freshopt.live.signals import in_force, signals_in_words
 from freshopt.live.source_table import SourceTable
@@ -29,12 +29,13 @@ from freshopt.live.state import PlannerState
 from freshopt.live.status import PlannerStatus
 from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog
+from freshopt.modelling.fetches.conditional_fetches import with_numerics
 from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
 from freshopt.noisy_signals.with_signals import follows_signals, stale_with_signals
 from freshopt.numerics.arrays import Array, total
 from freshopt.problems.binary_freshness import BinaryFreshness
-from freshopt.solvers.proportional import share
+from freshopt.solvers.proportional import shared_rates
 from freshopt.solvers.square_root import square_root_shape
 
 
@@ -44,6 +45,7 @@ class RatesInForce:
 
     answer: Answer
     sampled: ClassVar[bool] = True
+    conditional_fetches: ClassVar[bool] = True
 
     def __repr__(self) -> str:
         """Return the name alone."""
@@ -154,8 +156,9 @@ def _certified_in_force(
     settings = replace(settings, host_paces=record.host_paces or {})
     problem = problem_of(table, table.change_rate, known, settings, named=True, least=table.rate)
     hosts = {host: (record.host_prices or {}).get(host, 0.0) for host in problem.hosts.names}
-    answer = Answer(table.rate, price=record.price, host_prices=hosts or None)
-    return RatesInForce(answer).solve(problem, SolveOptions(tolerance=settings.gap_limit))
+    _, used = with_numerics(problem, table.rate)
+    rates = RatesInForce(Answer(used, price=record.price, host_prices=hosts or None))
+    return run_solver(rates, problem, SolveOptions(tolerance=settings.gap_limit))
 
 
 def _planned(database: Database) -> SourceTable:
@@ -195,6 +198,8 @@ def status_of(
     table = _planned(database)
     freshness, simple = _freshness(table, in_force(database, settings, table))
     bucket = read_bucket(database)
+    if settings.changed_cost:
+        used = total(usage(table, table.change_rate, settings)(table.rate))
     outdated = record.due and record.price is not None
     proof = None
     if not outdated:
@@ -215,7 +220,7 @@ def status_of(
         used=float(used or 0.0),
         unused=0.0 if bucket is None else bucket.unused,
         burst=settings.burst,
-        counted=(least, most) == (1.0, 1.0),
+        counted=(least, most) == (1.0, 1.0) and not settings.changed_cost,
         price=record.price,
         objective=repr(objective),
         kind=type(objective).__name__,
@@ -261,20 +266,21 @@ def _freshness(table: SourceTable, settings: PlannerSettings) -> tuple[float, di
         free, table.change_rate, every, replace(own, host_limits={}, host_gap=0.0, promise=())
     )
     bounded = problem_of(table, table.change_rate, every, own)
-    if problem.numerics is None:
+    if (problem.per_bandwidth or problem).numerics is None:
         return math.nan, {}
 
     def share_fresh(rate: Array) -> float:
-        assert problem.numerics is not None, "every cell of freshness has a kernel"
-        cost = total(problem.numerics.cost(rate))
-        return value_at(problem.objective, problem.numerics, problem.sources, rate, cost) / weight
+        own, used = with_numerics(problem, rate)
+        assert own.numerics is not None, "every cell of freshness has a kernel"
+        cost = total(own.numerics.cost(used))
+        return value_at(own.objective, own.numerics, own.sources, used, cost) / weight
 
     shapes = {
         "uniform": np.ones(len(table)),
         "proportional": table.change_rate,
         "square-root": square_root_shape(bounded.sources),
     }
-    rates = {rule: share(bounded, shape).rates for rule, shape in shapes.items()}
+    rates = {rule: shared_rates(bounded, shape) for rule, shape in shapes.items()}
     if follows_signals(settings.objective):
         stale = stale_with_signals(settings.objective, table.rate, problem.sources)
         fresh = 1.0 - total(problem.sources.importance * stale) / weight

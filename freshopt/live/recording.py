@@ -19,7 +19,7 @@ import numpy as np
 from freshopt.errors import SourceDataError, list_offenders, shown
 from freshopt.live.database import Database, new_revision
 from freshopt.live.due_times import MADE_UP, is_down, keep_appointments, keep_gaps, next_due, retry_wait
-from freshopt.live.hand_out import latest_now
+from freshopt.live.hand_out import charge, latest_now
 from freshopt.live.planning import plan_early
 from freshopt.live.settings import PlannerSettings
 from freshopt.live.signals import follow_rules
@@ -33,7 +33,7 @@ from freshopt.scheduling.hours import HoursOnClock
 Outcome = tuple[float, int, float | None, float | None]
 _SOURCE = (
     "id, active, rate, max_rate, next_due, last_crawl, host, silent_since, tried_rate, "
-    "(SELECT COUNT(*) FROM planner WHERE key = 'signals')"
+    "(SELECT COUNT(*) FROM planner WHERE key = 'signals'), lease_until IS NOT NULL"
 )
 _OF_PROMISES = "(SELECT COUNT(*) FROM promised WHERE promised.source = source.id)"
 _UPDATE = (
@@ -67,6 +67,7 @@ class _Known:
     since: float | None
     tried: float | None
     hears: int
+    leased: bool
     promised: int = 0
     moved: bool = False
     other: int = 0
@@ -116,6 +117,9 @@ def record(
     hours = settings.hours_on(clock)
     for name, (time, changed, *_) in zip(names, outcomes, strict=True):
         known[name].observe(time, changed, hours, periodic=settings.periodic)
+    if settings.changed_cost:
+        found = [(known[name], changed) for name, (_, changed, *_) in zip(names, outcomes, strict=True)]
+        charge(database, settings, [each.number for each, what in found if each.leased and what != UNCHANGED])
     moved = [(each.last, each.due, each.other, each.number) for each in known.values() if each.moved]
     if len(moved) == 1:
         database.run(_UPDATE, moved[0])

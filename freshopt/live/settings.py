@@ -19,6 +19,8 @@ from freshopt.errors import ObjectiveError, SourceDataError, expect, list_offend
 from freshopt.logs import clock as clock_of
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.modelling.objective import NAME_OR_INSTANCE, Objective, Refresh, require_discipline
+from freshopt.modelling.problem import Problem
+from freshopt.modelling.sources import Sources
 from freshopt.naming import PLANNED, objective_named
 from freshopt.numerics.arrays import as_number
 from freshopt.planning.request import Clock, as_is, limits_of, objective_from, objective_record
@@ -32,6 +34,8 @@ from freshopt.units import SECONDS, Time, check_time_unit, convert_time, duratio
 
 # Share of the bandwidth that is left for others at least; that it is met but for rounding.
 ROUNDING = 1e-9
+# What is told of a setting that sources have of their own.
+BY_SOURCE = "by source"
 
 
 class PlannerWishes(TypedDict, total=False):
@@ -49,6 +53,7 @@ class PlannerWishes(TypedDict, total=False):
     explore: float | None
     hours: Any
     promise: Any
+    changed_cost: Any
     source_columns: Any
     features: Any
     time_unit: str | None
@@ -83,6 +88,14 @@ def _share(name: str, given: float, _clock: CrawlLog | Clock) -> float:
 
 def _promises(name: str, given: Any, clock: CrawlLog | Clock) -> tuple[Promise, ...]:  # noqa: ANN401 - words
     return () if given == "" else promises_of(name, given, clock)
+
+
+def _changed_cost(name: str, given: float | str, _clock: CrawlLog | Clock) -> float:
+    if given == BY_SOURCE:
+        return math.nan
+    remedy = "Pass a number of 0 or more, such as 20, or one for each source."
+    cost = as_number(given, name, remedy)
+    return _within(name, cost, 0.0 <= cost < math.inf, remedy)
 
 
 def _limits(_name: str, given: Mapping[str, float | str], clock: CrawlLog | Clock) -> dict[str, float]:
@@ -150,6 +163,16 @@ class PlannerSettings:
         usual=(),
         metavar="WORDS",
         help=f"{PROMISE_HELP} Kept, until another run says others.",
+    )
+    # NaN where the sources' own are kept beside them, as columns of one's own are.
+    changed_cost: float = wish(
+        0.0,
+        _changed_cost,
+        usual=0.0,
+        kind=float,
+        metavar="NUMBER",
+        help="Extra cost of a fetch that finds a change, relative to one that finds none (a 304), such as "
+        "20. --bandwidth and --host-limits are then in that unit. Kept; 0 ends it.",
     )
     host_limits: Mapping[str, float] = wish(
         None,
@@ -278,6 +301,8 @@ def settings_from(text: str | None, given: Mapping[str, Any], place: str) -> Pla
     kind = objective.refresh, own["hours"], unit
     for each in own["promise"]:
         promised_rates([replace(each, who=None)], np.array([""]), np.ones(1), None, math.inf, kind)
+    if own["changed_cost"]:
+        Problem(objective, Sources([1.0], changed_cost=1.0, time_unit=unit), 1.0)
     return PlannerSettings(time_unit=unit, objective=objective, **own)
 
 

@@ -89,11 +89,17 @@ def hears(database: Database) -> bool:
     return kept(database, "signals") is not None
 
 
-def refuse_signals(database: Database) -> None:
-    """Raise if a planner that is to keep promises was told signals."""
-    if hears(database):
+def _without_signals(settings: PlannerSettings) -> str:
+    """Return what signals do not go with; empty if there is none."""
+    return "promise" if settings.promise else "changed_cost" if settings.changed_cost else ""
+
+
+def require_no_signals(database: Database, settings: PlannerSettings) -> None:
+    """Raise if a planner was told signals that its settings do not go with."""
+    what = _without_signals(settings)
+    if what and hears(database):
         raise SourceDataError(
-            "promise does not go with signals, and this planner was told some. Leave it out, or begin "
+            f"{what} does not go with signals, and this planner was told some. Leave it out, or begin "
             "another planner."
         )
 
@@ -106,10 +112,11 @@ def record_signal(
     word = UNNAMED if kind is None else kind
     if not isinstance(word, str) or not word or len(word) > LONGEST or "\0" in word:
         raise SourceDataError(f"kind is {shown(kind)}. Pass a short text, such as 'sitemap'.")
-    if settings.promise:
+    what = _without_signals(settings)
+    if what:
+        end = "promise='', or --no-promise" if what == "promise" else "changed_cost=0"
         raise SourceDataError(
-            "signals do not go with the promises of this planner. Leave them out, or end the promises: "
-            'Planner(..., promise=""), or --no-promise.'
+            f"signals do not go with the {what} of this planner. Leave them out, or open it with {end}."
         )
     if settings.half_life < np.inf:
         raise SourceDataError(

@@ -28,7 +28,8 @@ TABLE = (
 _ROW = "source, name, number, word"
 # Columns whose names begin so are features (`freshopt.live.featured`).
 FEATURE = "feature "
-_TAKEN = ("names", "time_unit", *COLUMNS)
+CHANGED_COST = "changed_cost"
+_TAKEN = ("names", "time_unit", *(each for each in COLUMNS if each != CHANGED_COST))
 # Sources looked up in one statement.
 TOGETHER = 500
 # By column, the values of sources.
@@ -120,6 +121,9 @@ def told_columns(given: Any) -> Columns:  # noqa: ANN401 - a table
             f"source_columns is {shown(given)}. Pass a dataframe with the column source and your own, or a "
             "mapping of names to {source: value}."
         )
+    wrong = [one for one in found.get(CHANGED_COST, {}).values() if isinstance(one, str) or one < 0.0]
+    if wrong:
+        raise SourceDataError(f"{CHANGED_COST} is {shown(wrong[0])}. Pass numbers of 0 or more.")
     filled = {}
     for name, values in found.items():
         empty = {source for source, one in values.items() if one is None or one != one or one == ""}
@@ -136,7 +140,10 @@ def columns_beside(sources: Any, names: list[str], known: list[str]) -> Columns:
     Those of `Sources`, and of a dataframe those that are `known`.
     """
     if isinstance(sources, Sources):
-        return {key: dict(zip(names, own.tolist(), strict=True)) for key, own in sources.columns.items()}
+        given = dict(sources.columns)
+        if CHANGED_COST in known and sources.changed_cost is not None:
+            given[CHANGED_COST] = sources.changed_cost
+        return {key: dict(zip(names, own.tolist(), strict=True)) for key, own in given.items()}
     own = [name for name in known if name in getattr(sources, "columns", ())]
     frame = frame_columns(sources, "the table of sources", own) if own else {}
     return told_columns({key: dict(zip(names, each.tolist(), strict=True)) for key, each in frame.items()})
@@ -165,6 +172,14 @@ def keep_columns(database: Database, told: Columns) -> bool:
     more = [name for name in told if name not in names]
     keep(database, "columns", json.dumps([*names, *more]))
     return bool(new or more)
+
+
+def forget_column(database: Database, name: str) -> None:
+    """Take a column away, within a transaction."""
+    names: list[str] = json.loads(kept(database, "columns") or "[]")
+    if name in names:
+        keep(database, "columns", json.dumps([each for each in names if each != name]))
+        database.run("DELETE FROM source_column WHERE name = ?", (name,))
 
 
 def kept_names(database: Database, *, features: bool = False) -> list[str]:
@@ -226,7 +241,7 @@ def _alike(column: list[Any]) -> npt.NDArray[Any]:
 def _require(name: str, missing: list[str]) -> None:
     if missing:
         feature = name.startswith(FEATURE)
-        reader = "prior reads" if feature else "objective reads"
+        reader = "prior reads" if feature else "plan reads" if name == CHANGED_COST else "objective reads"
         option = "--features" if feature else "--source-columns"
         raise SourceDataError(
             f"there is no {name} of {list_offenders(map(repr, missing))}, and this planner's {reader} it of "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,10 +20,10 @@ from freshopt.live.featured import told_features
 from freshopt.live.hand_out import keep_bucket, read_bucket
 from freshopt.live.postgres_store import PostgresStore
 from freshopt.live.rates import InForce
-from freshopt.live.settings import PlannerSettings, settings_from, with_burst
-from freshopt.live.signals import refuse_signals
+from freshopt.live.settings import BY_SOURCE, PlannerSettings, settings_from, with_burst
+from freshopt.live.signals import require_no_signals
 from freshopt.live.source_rows import require_room
-from freshopt.live.source_table import keep_columns, require_values, told_columns
+from freshopt.live.source_table import CHANGED_COST, forget_column, keep_columns, require_values, told_columns
 from freshopt.live.sqlite_store import SqliteStore
 from freshopt.logs.clock import Clock
 from freshopt.tools.live_planner import SCHEMA
@@ -38,11 +39,19 @@ class PlannerState:
         if not isinstance(place, str | os.PathLike) or not str(place):
             raise SourceDataError(f"the planner's place is {shown(place)}. Pass a folder.")
         expect(durable, (bool, np.bool_), "durable", "Pass True or False")
+        columns, cost = given.get("source_columns"), given.get(CHANGED_COST)
+        self._columns = {} if columns is None else told_columns(columns)
+        if isinstance(cost, Mapping) or hasattr(cost, "columns"):
+            told = told_columns({CHANGED_COST: cost} if isinstance(cost, Mapping) else cost)
+            self._columns |= {CHANGED_COST: told.get(CHANGED_COST, {})}
+            given = {**given, CHANGED_COST: None}
+        if CHANGED_COST in self._columns:
+            if given.get(CHANGED_COST) is not None:
+                raise SourceDataError("changed_cost is told for all sources, and for each. Pass one of them.")
+            given = {**given, CHANGED_COST: BY_SOURCE}
         create = given["bandwidth"] is not None
         if create:
             settings_from(None, given, "")
-        columns = given.get("source_columns")
-        self._columns = {} if columns is None else told_columns(columns)
         features = given.get("features")
         self._columns |= {} if features is None else told_features(features)
         self._objective = given.get("objective")
@@ -121,9 +130,11 @@ class PlannerState:
             settings = settings_from(text, given, database.place)
             if settings.to_text() == text and not new:
                 return
+            require_no_signals(database, settings)
+            if not math.isnan(settings.changed_cost):
+                forget_column(database, CHANGED_COST)
             if settings.promise:
                 database.run(PROMISED)
-                refuse_signals(database)
             if settings.promise or (text is not None and json.loads(text).get("promise")):
                 # None are kept until they are planned for.
                 database.run("DELETE FROM promised")

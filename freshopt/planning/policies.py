@@ -19,7 +19,7 @@ from freshopt.certificates.solution import Solution
 from freshopt.errors import ObjectiveError
 from freshopt.estimators.estimator import Estimator
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.modelling.fetches.conditional_fetches import changed_costs, rates_of_bandwidth
+from freshopt.modelling.fetches.conditional_fetches import changed_costs
 from freshopt.modelling.phased_objective import why_no_phases
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
@@ -48,7 +48,7 @@ from freshopt.scheduling.schedule import schedule
 from freshopt.simulation.rules import Rule, rule_crawls, settling
 from freshopt.simulation.staleness_integrals import Refreshes
 from freshopt.simulation.static_costs import ExpectedCosts, has_static_cost
-from freshopt.solvers.proportional import share
+from freshopt.solvers.proportional import shared_rates
 from freshopt.solvers.square_root import square_root_shape
 from freshopt.solving import solve
 
@@ -240,11 +240,7 @@ def _in_force(known: Known) -> Conduct | None:
 
 def _shared(known: Known, shape: Array) -> Conduct | None:
     """Return what rates in proportion to a shape do, within limits."""
-    problem = known.problem
-    rates = share(problem.per_bandwidth or problem, shape).rates
-    if rates is not None and problem.per_bandwidth is not None:
-        rates = rates_of_bandwidth(problem, rates)
-    return known.at(rates)
+    return known.at(shared_rates(known.problem, shape))
 
 
 def _in_hindsight(known: Known) -> Conduct | None:

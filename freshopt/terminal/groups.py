@@ -102,7 +102,7 @@ GROUPS: dict[str, dict[str, Group]] = {
             ("sources", "log", "bandwidth", "objective"),
             ("source-columns", "features", "answers-are-changes", "burst"),
         ),
-        "Limits": Group((*_BOUNDS, "host-gap"), (*_RATES, "hours", "promise", "no-promise")),
+        "Limits": Group((*_BOUNDS, "host-gap"), (*_RATES, "hours", "promise", "no-promise", "changed-cost")),
         "Run": Group(
             ("command", "changed-by", "jobs", "timeout", "once", "for"), ("signals-from", "verbose")
         ),

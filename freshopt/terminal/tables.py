@@ -70,13 +70,14 @@ def own_columns_of(table: Table, *, filled: bool = True) -> list[str]:
     return [name for name in frame.columns if name not in known and not (filled and frame[name].null_count())]
 
 
-def own_columns_in(path: Path, *, filled: bool = False) -> polars.DataFrame:
+def own_columns_in(path: Path, *, filled: bool = False, also: Sequence[str] = ()) -> polars.DataFrame:
     """Return the columns of one's own that a table has, by source.
 
-    Written numbers are numbers: files of text have no types.
+    Written numbers are numbers: files of text have no types. `also` are names of others to be taken.
     """
     table = Table.read(path, schema.SOURCE_ROWS)
-    found = table.frame.select("source", *own_columns_of(table, filled=filled))
+    others = [name for name in also if name in table.frame.columns]
+    found = table.frame.select("source", *own_columns_of(table, filled=filled), *others)
     if found.width == 1 and not filled:
         raise SourceDataError(f"{path} has no column of your own. Add what the objective reads.")
     text = [each for each in found.drop("source") if each.dtype == polars.String]

@@ -191,6 +191,8 @@ LIVE = {
             "objective": HARMONIC_PERIODIC,
             "source_columns": {"size": {"a": 1.0, "b": 2.0}},
             "features": "url",
+            "promise": "50% younger than 2d",
+            "changed_cost": 0.5,
             "host_limits": {"x": "1/day"},
             "replan": "1d",
             "update": 0.1,

@@ -15,7 +15,11 @@ from click.testing import CliRunner
 
 import freshopt as fo
 from freshopt.cli import main
+from tests.ground_truth.refusals import refused
+from tests.ground_truth.tolerances import SCALAR
+from tests.live.test_own_columns import KINDS, SIZES, Sized, crawled, rates
 from tests.live.test_processes import crawls, said, started
+from tests.live.test_promises import check_two_weeks, first_process
 from tests.live.test_tables import BEFORE
 
 NAMES = [f"s{k}" for k in range(60)]
@@ -55,15 +59,15 @@ def crawl(place: str | Path) -> tuple[list[tuple[str, float, bool]], list[float]
 
 
 def test_the_plan_is_that_of_a_folder(database: str, tmp_path: Path) -> None:
-    crawled, rates, log = crawl(database)
+    handed_out, planned, log = crawl(database)
     with fo.Planner(database) as planner:
         assert planner.next_due(12.0) is not None
         assert planner.next_turn(12.0, 12.0) is None or planner.settings.host_gap > 0.0
     there, rates_there, log_there = crawl(tmp_path)
-    assert crawled == there
+    assert handed_out == there
     assert log == log_there
-    assert rates == pytest.approx(rates_there, rel=1e-9)
-    assert Counter(rows(database, OBSERVED)) == Counter(crawled)
+    assert planned == pytest.approx(rates_there, rel=1e-9)
+    assert Counter(rows(database, OBSERVED)) == Counter(handed_out)
     with fo.Planner(database) as planner:
         assert planner.settings.bandwidth == 30.0
         assert len(planner) == 59
@@ -171,3 +175,23 @@ def test_commands_are_carried_out_from_an_address(database: str, tmp_path: Path)
     refused = CliRunner().invoke(main, ["run", database, "--bandwidth", "0/day"])
     assert (refused.exit_code, refused.output.count("\n")) == (2, 1)
     assert not [path for path in tmp_path.iterdir() if path != listed]
+
+
+def test_promises_are_kept_for_two_weeks_within_the_bandwidth(database: str) -> None:
+    first_process(database)
+    check_two_weeks(database)
+
+
+def test_columns_of_ones_own_are_kept(database: str) -> None:
+    with fo.Planner(
+        database, "7/day", objective=Sized(), explore=0.0, burst="1d", source_columns={"size": SIZES}
+    ) as planner:
+        planner.add_many([*SIZES])
+        crawled(planner, 0.0, 3.0)
+        assert rates(planner) == pytest.approx([1.0, 2.0, 4.0], rel=SCALAR)
+    # What an objective reads is told with words, and changed at another opening.
+    told = {"size": {"a": 16.0}, "kind": KINDS}
+    with fo.Planner(database, objective=Sized(), source_columns=told) as planner:
+        planner.due(3.05)
+        assert rates(planner) == pytest.approx([3.5, 1.75, 1.75], rel=SCALAR)
+        refused("there is no size of 'd'", planner.add, "d")
