@@ -139,4 +139,9 @@ def test_a_live_planner_is_told_at_each_start(module: Run) -> None:
     made = OwnObjective.parsed("ownobjectives:Delayed(2.0)").made(None)
     with fo.Planner("live", objective=made) as planner:
         assert "Delayed" in str(planner.status())
-    assert "one of your own, which is not kept" in " ".join(module(*asked, code=2).output.split())
+    for words in (asked, ("status", "live")):
+        said = " ".join(module(*words, code=2).output.split())
+        assert "one of your own, which is not kept. Pass objective=..., or --objective" in said
+    assert "Delayed" in module("status", "live", *own).output
+    assert module("status", "live", *own, "--fail-if", "down > 9").exit_code == 0
+    assert "names no class in a module" in module("status", "live", "--objective", "delay", code=2).output
