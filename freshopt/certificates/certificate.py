@@ -468,12 +468,15 @@ def _certificate(
 def _unproved(problem: Problem, rates: Array, infeasibility: float) -> Certificate:
     """Return a certificate without a bound, for unknown atoms.
 
-    CVXPY evaluates the objective at the rates; without derivatives nothing bounds the gap.
+    CVXPY evaluates such an objective at the rates; without derivatives nothing bounds the gap.
     """
-    rate = cp.Variable(len(rates), nonneg=True, name="rate")
-    declared, _ = declare_total(problem.objective, rate, problem.sources)
-    rate.save_value(np.array(rates))
-    value = float(declared.value)
+    if problem.numerics is None:
+        rate = cp.Variable(len(rates), nonneg=True, name="rate")
+        declared, _ = declare_total(problem.objective, rate, problem.sources)
+        rate.save_value(np.array(rates))
+        value = float(declared.value)
+    else:
+        value = problem.objective.value_from_cost(total(problem.numerics.cost(rates)), problem.sources)
     return Certificate(
         value=value,
         bound=problem.objective.value_from_cost(-math.inf, problem.sources),

@@ -37,7 +37,7 @@ from freshopt.planning.request import Clock
 from freshopt.terminal import options
 from freshopt.terminal.commands import command
 from freshopt.terminal.console import count, show
-from freshopt.terminal.own_objectives import live_objective_of
+from freshopt.terminal.own_objectives import OwnObjective, live_objective_of
 from freshopt.terminal.tables import host_limits_with_units, own_columns_in
 from freshopt.terminal.wish_options import (
     RateLimits,
@@ -220,7 +220,12 @@ def run(
     help="Exit with 1 and one line if so: 'fresh < 90%', 'down > 10', 'idle > 2h' since any crawl, "
     "'5% older than 2h', 'news/*: 5% older than 2h' (repeatable).",
 )
-def status(folder: str, fail_if: tuple[str, ...]) -> None:
+@click.option(
+    "--objective",
+    metavar="MODULE:CLASS",
+    help="Your own objective, as of freshopt run, if the plan is for one.",
+)
+def status(folder: str, fail_if: tuple[str, ...], objective: str | None) -> None:
     """Show the state of a live plan, or fail a job.
 
     FOLDER is that of freshopt run or serve, or the address of a database. With --fail-if one line is printed.
@@ -228,7 +233,8 @@ def status(folder: str, fail_if: tuple[str, ...]) -> None:
     alarms = [Alarm.of(text) for text in fail_if]
     if _is_new(folder):
         raise SourceDataError(f"there is no planner in '{folder}'. Name the folder of freshopt run.")
-    with Planner(folder) as planner:
+    settings = {} if objective is None else {"objective": OwnObjective.parsed(objective).made(None)}
+    with Planner(folder, **settings) as planner:
         found = planner.status()
         if not alarms:
             show(found.rows())

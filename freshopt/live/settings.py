@@ -318,7 +318,7 @@ def _kept_objective(kept: Mapping[str, Any], place: str) -> Objective:
     if kept["objective"] is None:
         raise SourceDataError(
             f"the objective of the planner in {place} is one of your own, which is not kept. Pass "
-            "objective=... each time that you open it."
+            "objective=..., or --objective, each time that you open it."
         )
     return objective_from(kept["objective"])
 

@@ -179,7 +179,7 @@ def _cut(
 def name_of(objective: Objective, method: Callable[[Expression, Sources], Expression]) -> str:
     """Return the name of an objective's declaration, for messages."""
     kind = "signalled_per_source" if method == objective.signalled_per_source else "per_source"
-    return f"{type(objective).__name__}.{kind}"
+    return getattr(objective, "called", "") or f"{type(objective).__name__}.{kind}"
 
 
 def _written(

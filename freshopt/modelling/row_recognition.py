@@ -118,8 +118,7 @@ def named(label: str) -> str:
 def _both(found: RowBlock, linear: bool, constraint: Expression) -> list[RowBlock]:
     """Return a budget and a reserve of each exact sum."""
     sign = np.sign(found.coefficient[np.unique(found.row, return_index=True)[1]])
-    alone = np.bincount(found.row, minlength=len(found)) < 2
-    if not linear or bool(np.any(alone)) or bool(np.any(np.sign(found.coefficient) != sign[found.row])):
+    if not linear or bool(np.any(np.sign(found.coefficient) != sign[found.row])):
         raise UnknownCouplingError(
             f"{named(found.name)} is no inequality: '{show(constraint)}'. Write <= or >=; equal rates are "
             "fo.Tied."
@@ -139,6 +138,11 @@ def _check(constraint: Expression, rate: Expression, label: str) -> bool:
     if foreign:
         raise ObjectiveError(
             f"{named(label)} uses the variable '{foreign[0]}', which is no rate. Use the given rate alone."
+        )
+    empty = [p.name() for p in constraint.parameters() if p.value is None]
+    if empty:
+        raise ObjectiveError(
+            f"{named(label)} uses the parameter '{empty[0]}', which has no value. Give it one first."
         )
     if not constraint.is_dcp():
         raise ObjectiveError(

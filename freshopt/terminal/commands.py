@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from freshopt.errors import suggestion
+from freshopt.errors import FreshoptError, ObjectiveError, guarded, suggestion
 from freshopt.terminal.console import NOTES, plain
 from freshopt.terminal.groups import GROUPS, RENAMED, command_help
 from freshopt.terminal.settings_file import APART, key_of, read_settings, write_template
@@ -29,6 +31,10 @@ PARAMETERS = {"power": "exponent", "deadline": "deadline"}
 def not_for(option: str, owners: Iterable[str], chosen: object, of: str) -> str:
     """Return the refusal of an option of other choices."""
     return f"{option} is for {of} {', '.join(owners)}, not for {chosen}. Leave it out."
+
+
+# Files of modules of one's own, and the options that they were imported for.
+OWN_FILES: dict[str, str] = {}
 
 
 class OneOf(click.Choice[str]):
@@ -78,11 +84,25 @@ class Command(click.Command):
                 for name in [name for name in names if source[name] is ParameterSource.DEFAULT_MAP]:
                     _unset(ctx, name)
         _split_objective(ctx)
-        found = super().invoke(ctx)
+        found = guarded(lambda: super(Command, self).invoke(ctx))
+        if isinstance(found, BaseException):
+            raise _told(found)
         if not (ctx.params.get("quiet") or ctx.params.get("as_json")):
             for text in ctx.meta.get(NOTES, ()):
                 click.echo(plain(text), err=True)
         return found
+
+
+def _told(error: BaseException) -> BaseException:
+    """Return an error in a line, where a module of one's own raised it."""
+    trace = traceback.walk_tb(error.__traceback__)
+    own = [(frame.f_code.co_filename, line) for frame, line in trace if frame.f_code.co_filename in OWN_FILES]
+    if not own or not isinstance(error, Exception) or isinstance(error, FreshoptError | click.ClickException):
+        return error
+    file, line = own[-1]
+    said = " ".join(str(error).split()).rstrip(". ")
+    where = f"{OWN_FILES[file]}: line {line} of {os.path.basename(file)}"
+    return ObjectiveError(f"{where} raises {type(error).__name__}: {said}. Correct it.")
 
 
 def _unset(context: click.Context, name: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from freshopt.errors import ObjectiveError, SourceDataError, guarded, list_offenders, shown
 from freshopt.modelling.objective import Objective, Refresh, require_discipline
 from freshopt.naming import OBJECTIVES, PLANNED, objective_named
+from freshopt.terminal.commands import OWN_FILES
 
 WRITTEN = "Write MODULE:CLASS or MODULE:CLASS(ARGUMENTS), such as mymodule:Mine(2.0)."
 # Longer ones are no settings, and a parser's stack is finite.
@@ -108,6 +109,7 @@ def imported(module_name: str, name: str, option: str, written: str) -> object:
     if isinstance(module, BaseException):
         kind = type(module).__name__
         raise SourceDataError(f"{option}: importing {module_name!r} fails with {kind}: {module}. Mend it.")
+    OWN_FILES[str(getattr(module, "__file__", ""))] = option
     if not hasattr(module, name):
         own = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         has = f" It has {list_offenders(own)}." if own else ""

@@ -14,7 +14,7 @@ from freshopt.modelling.general_program import closed_cycle
 from freshopt.modelling.row_recognition import UnknownCouplingError, recognise
 from freshopt.separable.rows import RowBlock, Rows
 from freshopt.solvers import Conic
-from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present
+from tests.ground_truth.named import BINARY, DELAY, HARMONIC, HARMONIC_PERIODIC, present
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
@@ -140,6 +140,32 @@ def test_other_variables_and_shapes_are_refused() -> None:
         recognise(cp.sum(rate) <= other, rate, SOURCES, "it")
     with pytest.raises(fo.ObjectiveError, match="not convex"):
         recognise(cp.sum(cp.sqrt(rate)) <= 1.0, rate, SOURCES, "it")
+    with pytest.raises(fo.ObjectiveError, match="uses the parameter 'most', which has no value"):
+        recognise(cp.sum(rate) <= cp.Parameter(name="most"), rate, SOURCES, "it")
+
+
+def test_an_equation_of_one_rate_is_its_bounds() -> None:
+    fixed = np.array([0.7, *np.full(N - 1, np.nan)])
+    least, most = np.where(np.isnan(fixed), 0.0, fixed), np.where(np.isnan(fixed), np.inf, fixed)
+    bounded = fo.Sources(D, W, min_rate=least, max_rate=most)
+    want = fo.solve(fo.Problem(DELAY, bounded, bandwidth=5.0)).rates
+    for rule in (lambda rate: [rate[0] == 0.7], lambda rate: [-2.0 * rate[:1] == -1.4]):
+        found = fo.solve(fo.Problem(DELAY, SOURCES, bandwidth=5.0, constraints=rule))
+        assert found.rates == pytest.approx(want, rel=EXACT)
+    every = fo.Problem(
+        DELAY, SOURCES, bandwidth=50.0, constraints=lambda rate: [rate == np.arange(1.0, N + 1)]
+    )
+    assert fo.solve(every).rates.tolist() == [*range(1, N + 1)]
+
+
+@pytest.mark.parametrize("objective", [DELAY, HARMONIC, BINARY, HARMONIC_PERIODIC])
+def test_rates_under_what_has_no_rows_have_a_value(objective: fo.Objective) -> None:
+    problem = fo.Problem(objective, SOURCES, bandwidth=5.0, constraints=lambda rate: [rate[0] == rate[1]])
+    found = fo.solve(problem, throw=False)
+    tied = fo.solve(fo.Problem(objective, SOURCES, 5.0, constraints=[fo.Tied([0, 0, *range(1, N - 1)])]))
+    # The periodic cell's cones are a quadrature of its cost.
+    assert found.value == pytest.approx(tied.value, rel=1e-4)
+    assert "is no inequality" in str(found)
 
 
 LIMITS_RNG = np.random.default_rng(8)

@@ -14,6 +14,7 @@ from tests.ground_truth.tolerances import SCALAR
 
 MODULE = """
 from dataclasses import dataclass, field
+import numpy as np
 import freshopt as fo
 from freshopt.cvx import cp
 
@@ -32,6 +33,14 @@ class Sized(fo.Objective):
 
 class Spaced(Sized):
     refresh = fo.Refresh.PERIODIC
+
+class Wrong(fo.Objective):
+    def per_source(self, rate, sources):
+        return cp.multiply(sources.weight, cp.inv_pos(rate))
+
+class Numeric(fo.Objective):
+    def per_source(self, rate, sources):
+        return -np.log(rate)
 
 steep = Delayed(2.0)
 def hidden(): raise SystemExit(3)
@@ -104,6 +113,8 @@ def test_columns_of_ones_own_over_partitions(module: Run) -> None:
         ("ownobjectives:Delayed(open('x'))", "the argument \"open('x')\" is no literal"),
         ("ownobjectives:Delayed(2.0", "names no class in a module"),
         ("ownobjectives:Delayed(**{})", "names no class in a module"),
+        ("ownobjectives:Wrong", "line 25 of ownobjectives.py raises AttributeError: 'Sources' object has no"),
+        ("ownobjectives:Numeric", "line 29 of ownobjectives.py raises RuntimeError: You're calling a NumPy"),
         ("ownobjectives:Delayed()()", "names no class in a module"),
         ("ownobjectives:hidden()", "no freshopt.Objective"),
         ("os:system('true')", "no freshopt.Objective"),
@@ -139,4 +150,9 @@ def test_a_live_planner_is_told_at_each_start(module: Run) -> None:
     made = OwnObjective.parsed("ownobjectives:Delayed(2.0)").made(None)
     with fo.Planner("live", objective=made) as planner:
         assert "Delayed" in str(planner.status())
-    assert "one of your own, which is not kept" in " ".join(module(*asked, code=2).output.split())
+    for words in (asked, ("status", "live")):
+        said = " ".join(module(*words, code=2).output.split())
+        assert "one of your own, which is not kept. Pass objective=..., or --objective" in said
+    assert "Delayed" in module("status", "live", *own).output
+    assert module("status", "live", *own, "--fail-if", "down > 9").exit_code == 0
+    assert "names no class in a module" in module("status", "live", "--objective", "delay", code=2).output

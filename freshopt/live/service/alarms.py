@@ -62,13 +62,15 @@ class Alarm(NamedTuple):
         try:
             if older is not None:
                 age = parse_duration(older["age"], "second")
-                return cls(text, "older", True, share_of(option, older["share"]), age, older["who"] or "*")
+                return cls(
+                    text, "older", True, share_of("the share", older["share"]), age, older["who"] or "*"
+                )
             if compared is not None and compared["name"] in {*SHARES, *COUNTS, IDLE}:
                 name, limit = compared["name"], compared["limit"].strip()
                 value = (
                     parse_duration(limit, "second")
                     if name == IDLE
-                    else share_of(option, limit)
+                    else share_of(name, limit)
                     if name in SHARES
                     else float(limit)
                 )

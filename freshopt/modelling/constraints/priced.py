@@ -31,6 +31,7 @@ class CostOfUse(Objective):
     """Cost of use, groups standing for sources."""
 
     formula: Callable[[Expression], Expression]
+    called: str
 
     def per_source(self, rate: Expression, sources: Sources) -> Expression:  # noqa: ARG002
         """Declare the cost of what each group uses."""
@@ -141,7 +142,8 @@ class Priced:
         typical = np.bincount(used.row, weights=used.coefficient * rates, minlength=count)
         typical = np.where(typical > 0.0, typical, 1.0)
         least, most = self.budget.bounds(used.keys)
-        numerics, unknown = numerics_of(CostOfUse(self._formula), Sources(np.clip(typical, least, most)))
+        cost = CostOfUse(self._formula, f"the cost of Priced {self.label!r}")
+        numerics, unknown = numerics_of(cost, Sources(np.clip(typical, least, most)))
         if not isinstance(numerics, DerivedNumerics):
             raise ObjectiveError(f"Priced {self.label!r}: {unknown}")
         with np.errstate(all="ignore"):

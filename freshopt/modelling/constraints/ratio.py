@@ -82,7 +82,8 @@ class Ratio:
         if len(bad):
             where = list_offenders(f"{sources.label(k)}: {parent[k]}" for k in bad)
             raise SourceDataError(
-                f"{what} compares sources with positions that are none or their own: {where}."
+                f"{what} compares sources with positions that are none or their own: {where}. Pass "
+                "those of other sources, -1 for none."
             )
         ratio = as_vector(self.at_most, n, f"at_most of {what}")
         own = np.flatnonzero((parent >= 0) & ~((ratio >= SMALLEST) & (ratio <= LARGEST)))
