@@ -89,9 +89,10 @@ PERIODIC = _table(_periodic_ratio, 1.0 / 3.0, 0.125, 0.5)
 
 
 def age_place(worth: float, d: float) -> float:
-    """Return the q to look up; where that is below the table, v·2^HIGH.
+    """Return the q to look up, or v·2^HIGH.
 
-    The product Δ·w/λ is v·8^k with 1 ≤ v < 8, of which the cube root is looked up.
+    The latter is for refreshes more frequent than the table's: the product Δ·w/λ is v·8^k with 1 ≤ v < 8, and
+    the cube roots of v follow the table's octaves.
     """
     q = d * (d / worth)
     within = q if q > LEAST else LEAST
