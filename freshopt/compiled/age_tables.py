@@ -26,22 +26,21 @@ import numpy as np
 
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.inverse_tables import (
-    OCTAVE,
+    octave_place,
     octave_table,
     octave_values,
     polynomial,
-    sixteenth_place,
 )
 from freshopt.numerics.special_functions import inverse_age_index
 
 # Octaves of q: there x is 2^28 and 2^−28, so that the limits are right to 2^−54.
 LOW, HIGH = -81, 56
 LEAST, LARGEST = 2.0**LOW, 2.0**HIGH * (1.0 - 2.0**-53)
-# Shifts, the first row's place, and that of cube roots of 1 to 8, which follow those of x.
-_EXPONENT, _SIXTEENTHS, _SIXTEEN = np.uint64(52), np.uint64(48), np.uint64(16)
-_LOWEST, _CUBES = np.uint64(OCTAVE * (1023 + LOW)), np.uint64(OCTAVE * (HIGH - LOW))
+_EXPONENT, _SIXTEEN = np.uint64(52), np.uint64(16)
+# Three octaves in a number's bits, and the first bits of 2^HIGH.
+_EIGHT, _TOP = np.uint64(3 << 52), np.uint64((1023 + HIGH) << 52)
 # Times 21846/2^16 an exponent of floats is divided by 3. That of 8^−341, the least of products, is 0.
-_THIRD, _OCTAVES, _LEAST_CUBE = np.uint64(21846), np.uint64(3 * OCTAVE), np.uint64(1023 - 341)
+_THIRD, _LEAST_CUBE = np.uint64(21846), np.uint64(1023 - 341)
 # Products Δ·w/λ of Δ > 1 are taken times 2^−333, so that they are floats, and their cube roots times 2^111.
 # What is cut here is beyond every limit.
 _DOWN, _UP, MOST = 2.0**-333, 2.0**111, 1e300
@@ -86,23 +85,23 @@ PERIODIC = _table(_periodic_ratio, 1.0 / 3.0, 0.125, 0.5)
 
 
 def age_place(worth: float, d: float) -> float:
-    """Return the q to look up, or the product Δ·w/λ, negative.
+    """Return the q to look up, or v·2^HIGH.
 
-    The product is for refreshes more frequent than the table's.
+    The latter is for refreshes more frequent than the table's: the product Δ·w/λ is v·8^k with 1 ≤ v < 8, and
+    the cube roots of v follow the table's octaves.
     """
     q = d * (d / worth)
     within = q if q > LEAST else LEAST
     within = within if within < LARGEST else LARGEST
-    return -_product(worth, d) if q < LEAST else within
+    bits = np.float64(_product(worth, d)).view(np.uint64)
+    above = np.uint64(bits - _third(bits) * _EIGHT + _TOP).view(np.float64)
+    return above if q < LEAST else within
 
 
 def age_value(rows: Array, place: float) -> float:
     """Return ρ/Δ or a cube root, from a table."""
-    often = place < 0.0
-    bits = np.float64(abs(place)).view(np.uint64)
-    first = bits >> _SIXTEENTHS
-    row = np.int64(first - _third(bits) * _OCTAVES + _CUBES) if often else np.int64(first - _LOWEST)
-    return polynomial(rows, row, sixteenth_place(bits))
+    row, z = octave_place(place, LOW)
+    return polynomial(rows, row, z)
 
 
 def age_rate(value: float, shift: float, square: float, worth: float, d: float) -> float:

@@ -72,11 +72,17 @@ def fill_rates(respond: Respond, columns: SourceColumns, inverse_price: float, r
         # A loop that writes is vectorised only where its arrays lie well apart in memory. Terms are added in
         # one that writes nothing: in which order they are must not depend on addresses.
         for begin in range(first, last, PIECE):
-            some = 0.0
-            for k in range(begin, min(last, begin + PIECE)):
-                some += at(columns.cost, k) * rates[k]
-            total, lost = added(total, lost, some)
+            total, lost = added(total, lost, piece_used(columns, rates, begin, min(last, begin + PIECE)))
     return total + lost
+
+
+def piece_used(columns: SourceColumns, rates: Array, begin: int, end: int) -> float:
+    """Return Σ cost·ρ of some sources, added in lanes."""
+    # Compilers vectorise loops that begin at 0, and no others.
+    cost, own, some = part(columns.cost, begin, end), rates[begin:end], 0.0
+    for k in range(len(own)):
+        some += at(cost, k) * own[k]
+    return some
 
 
 def fill_apart(rate: Rate, columns: SourceColumns, inverse_price: float, rates: Array) -> float:
@@ -86,10 +92,11 @@ def fill_apart(rate: Rate, columns: SourceColumns, inverse_price: float, rates: 
     """
     n, total, lost = len(rates), 0.0, 0.0
     for begin in range(0, n, PIECE):
-        some = 0.0
-        for k in range(begin, min(n, begin + PIECE)):
-            rates[k] = best_response(rate, columns, k, inverse_price)
-            some += at(columns.cost, k) * rates[k]
+        end = min(n, begin + PIECE)
+        own, piece, some = part(columns, begin, end), rates[begin:end], 0.0
+        for k in range(len(piece)):
+            piece[k] = best_response(rate, own, k, inverse_price)
+            some += at(own.cost, k) * piece[k]
         total, lost = added(total, lost, some)
     return total + lost
 

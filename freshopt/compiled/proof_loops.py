@@ -19,7 +19,7 @@ from freshopt.compiled.cells import (
     window_proofs,
 )
 from freshopt.compiled.column_access import at, part, wide
-from freshopt.compiled.column_passes import added
+from freshopt.compiled.column_passes import added, piece_used
 from freshopt.compiled.kept_code import compile_loop, functions_of
 from freshopt.compiled.loops import FAITHFUL, FAST, either
 from freshopt.compiled.proof_functions import ProofCell, proved
@@ -132,9 +132,7 @@ def spent(columns: SourceColumns, rates: Array) -> float:
     """
     total = lost = 0.0
     for begin in range(0, len(rates), PIECE):
-        size, some = min(len(rates) - begin, PIECE), 0.0
-        for k in range(size):
-            some += at(columns.cost, begin + k) * rates[begin + k]
+        some = piece_used(columns, rates, begin, min(len(rates), begin + PIECE))
         total, lost = added(total, lost, some)
     return total + lost
 

@@ -16,7 +16,7 @@ import math
 
 from freshopt.compiled.batch.batch_records import Bracket
 from freshopt.compiled.column_access import at, part
-from freshopt.compiled.column_passes import Respond, added
+from freshopt.compiled.column_passes import Respond, added, piece_used
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import IN_TURN, PIECE, Array
 
@@ -101,8 +101,5 @@ def used_by(own: SourceColumns, rates: Array) -> float:
     """
     n, total, lost = len(rates), 0.0, 0.0
     for begin in range(0, n, PIECE):
-        some = 0.0
-        for k in range(begin, min(n, begin + PIECE)):
-            some += at(own.cost, k) * rates[k]
-        total, lost = added(total, lost, some)
+        total, lost = added(total, lost, piece_used(own, rates, begin, min(n, begin + PIECE)))
     return total + lost

@@ -122,6 +122,8 @@ def among_few(
         )
         if close.high - close.low <= WIDTH + ULP * abs(x):
             break
+        # Of sources that are evaluated themselves the parabola tells nothing.
+        steepness = slope_of(close, close.x1, close.f1, steepness)
         x += f / steepness
         if turn > STRAIGHT or not close.low < x < close.high:
             x = 0.5 * (close.low + close.high)
