@@ -152,9 +152,9 @@ def keep_promised(
     *,
     whole: bool,
 ) -> None:
-    """Keep which sources promises decide on, and when they are due, within a transaction.
+    """Keep which sources are promised, and when they are due.
 
-    `needs` are the least rates of promises; `table` is the whole of the sources, or has new ones.
+    Within a transaction. `needs` are the least rates of promises; `table` is the whole of the sources, or has new ones.
     """
     moments = [each.appointments for each in settings.promise]
     appointed = np.full(len(table), -1)
@@ -167,7 +167,9 @@ def keep_promised(
     equal = settings.periodic and settings.hours is None
     loose = (appointed < 0) & (rate > least * (1.0 + BOUND)) & equal
     place = _places(table, appointed) if whole else (table.id * GOLDEN) % 1.0
-    opens = dict(database.rows("SELECT source, opens FROM promised WHERE place IS NOT NULL"))
+    opens: dict[int, float] = dict(
+        database.rows("SELECT source, opens FROM promised WHERE place IS NOT NULL")
+    )
     if whole:
         database.run("DELETE FROM promised")
         keep(database, "short", str(np.count_nonzero(rate < least * (1.0 - ROUNDING))))
@@ -201,7 +203,7 @@ def keep_gaps(database: Database, sources: Sequence[int]) -> None:
 
 
 def _places(table: SourceTable, appointed: IntArray) -> Array:
-    """Return where in windows sources have their places: all evenly, and each host's as it can be."""
+    """Return places in windows, even ones, and nearly for each host."""
     hosts = {host: k for k, host in enumerate(dict.fromkeys(table.host.tolist()))}
     code = np.array([hosts[host] for host in table.host.tolist()], dtype=np.int64)
     group = (appointed + 1) * len(hosts) + code
@@ -210,7 +212,7 @@ def _places(table: SourceTable, appointed: IntArray) -> Array:
 
 
 def _turn(group: IntArray, key: Array | IntArray) -> IntArray:
-    """Return which each is of its group, in the order of a key."""
+    """Return the place of each in its group, by a key."""
     order = np.lexsort((key, group))
     turn = np.empty(len(group), dtype=np.int64)
     turn[order] = np.arange(len(group)) - np.searchsorted(group[order], group[order])
