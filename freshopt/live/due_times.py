@@ -154,7 +154,8 @@ def keep_promised(
 ) -> None:
     """Keep which sources are promised, and when they are due.
 
-    Within a transaction. `needs` are the least rates of promises; `table` is the whole of the sources, or has new ones.
+    Within a transaction. `needs` are the least rates of promises; `table` is the whole of the sources, or has
+    new ones.
     """
     moments = [each.appointments for each in settings.promise]
     appointed = np.full(len(table), -1)
