@@ -326,7 +326,7 @@ def test_fetches_between_appointments_are_as_many_as_the_rate(seed: int) -> None
         one = np.array([k])
         last, many = np.array([20.0]), 0
         while last[0] < 20.0 + 7.0 * weeks:
-            due, slot, *_ = kept.due(number[one], place[one], rate[one], last, last, np.zeros(1))
+            due, slot, *_ = kept.due(number[one], place[one], rate[one], last, last, last, np.zeros(1))
             assert last < due <= slot
             # Intervals within a gap are of one number, the longest or one that is shorter by one fetch more.
             assert due - last <= max(longest[k] * 2.0, gap[k].max()) + 1e-9
@@ -335,9 +335,9 @@ def test_fetches_between_appointments_are_as_many_as_the_rate(seed: int) -> None
     # Another's fetch within a window keeps it, and least intervals are kept.
     opens, end = moments[0] - 7200.0 + 604_800.0, moments[0] + 604_800.0
     inside = np.array([(opens + 60.0) / 86_400.0])
-    due, slot, *_ = kept.due(number[:1], place[:1], np.array([4 / 7]), inside, inside, np.zeros(1))
+    due, slot, *_ = kept.due(number[:1], place[:1], np.array([4 / 7]), inside, inside, inside, np.zeros(1))
     assert due == slot > end / 86_400.0
-    due, *_ = kept.due(number[:1], place[:1], np.array([50.0]), inside, inside, np.array([0.3]))
+    due, *_ = kept.due(number[:1], place[:1], np.array([50.0]), inside, inside, inside, np.array([0.3]))
     assert due - inside >= 0.3 - 1e-9
 
 
