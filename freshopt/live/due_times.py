@@ -50,19 +50,19 @@ GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 # Share of lateness that is made up at the next gap, and the share of a gap beyond which none is.
 MADE_UP, MOST = 0.9, 0.5
 _DRAWS = 2.0**64
-# Sources of promises, and from when on they come before others. Of appointments which promise it is, and the
-# place in windows; of others the gap that is allowed, NULL where it is that of the rate.
+# Sources of promises, and from when on they come before others. Of appointments which promise it is, the
+# place in windows, and when the last crawl was due; of others the gap that is allowed, NULL for the rate's.
 PROMISED = (
     "CREATE TABLE IF NOT EXISTS promised (source BIGINT PRIMARY KEY, opens DOUBLE PRECISION, "
-    "appointed INTEGER, place DOUBLE PRECISION, gap DOUBLE PRECISION)"
+    "appointed INTEGER, place DOUBLE PRECISION, base DOUBLE PRECISION, gap DOUBLE PRECISION)"
 )
 _OPEN = (
     "UPDATE promised SET opens = gap + (SELECT last_crawl FROM source WHERE id = promised.source) "
     "WHERE gap IS NOT NULL"
 )
 _APPOINTED = (
-    f"SELECT source.id, appointed, place, opens, last_crawl, {IN_FORCE}, max_rate, silent_since, next_due "
-    "FROM source JOIN promised ON promised.source = source.id "
+    f"SELECT source.id, appointed, place, opens, base, last_crawl, {IN_FORCE}, max_rate, silent_since, "
+    "next_due FROM source JOIN promised ON promised.source = source.id "
     "WHERE appointed IS NOT NULL AND active = 1 AND rate > 0"
 )
 # First retry, as a share of the gap: a try four times as early would gain a tenth of a gap.
@@ -152,9 +152,10 @@ def keep_promised(
     *,
     whole: bool,
 ) -> None:
-    """Keep which sources promises decide on, and when they are due, within a transaction.
+    """Keep which sources are promised, and when they are due.
 
-    `needs` are the least rates of promises; `table` is the whole of the sources, or has new ones.
+    Within a transaction. `needs` are the least rates of promises; `table` is the whole of the sources, or has
+    new ones.
     """
     moments = [each.appointments for each in settings.promise]
     appointed = np.full(len(table), -1)
@@ -167,7 +168,8 @@ def keep_promised(
     equal = settings.periodic and settings.hours is None
     loose = (appointed < 0) & (rate > least * (1.0 + BOUND)) & equal
     place = _places(table, appointed) if whole else (table.id * GOLDEN) % 1.0
-    opens = dict(database.rows("SELECT source, opens FROM promised WHERE place IS NOT NULL"))
+    known = database.rows("SELECT source, opens, base FROM promised WHERE place IS NOT NULL")
+    before = {source: own for source, *own in known}
     if whole:
         database.run("DELETE FROM promised")
         keep(database, "short", str(np.count_nonzero(rate < least * (1.0 - ROUNDING))))
@@ -175,11 +177,11 @@ def keep_promised(
         database.run_many("DELETE FROM promised WHERE source = ?", [(each,) for each in table.id.tolist()])
     given = [each[rows].tolist() for each in (table.id, appointed, place, loose, least)]
     database.run_many(
-        "INSERT INTO promised (source, appointed, place, gap, opens) VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO promised (source, gap, appointed, place, opens, base) VALUES (?, ?, ?, ?, ?, ?)",
         [
-            (source, None, None, 1.0 / need if free else None, None)
+            (source, 1.0 / need if free else None, None, None, None, None)
             if which < 0
-            else (source, which, at, None, opens.get(source))
+            else (source, None, which, at, *before.get(source, (None, None)))
             for source, which, at, free, need in zip(*given, strict=True)
         ],
     )
@@ -189,8 +191,9 @@ def keep_promised(
             "SELECT appointed, SUM(refresh_cost) FROM promised JOIN source ON source.id = promised.source "
             "WHERE appointed IS NOT NULL AND active = 1 GROUP BY appointed"
         )
-        many = [0 if each is None else len(each.moments) for each in moments]
-        used = math.fsum(many[which] * cost for which, cost in sums) * SECONDS[settings.time_unit] / WEEK
+        many = {k: len(each.moments) for k, each in enumerate(moments) if each is not None}
+        used = math.fsum(many.get(which, 0) * cost for which, cost in sums)
+        used *= SECONDS[settings.time_unit] / WEEK
         keep(database, "appointed", repr(used))
         keep_appointments(database, settings, clock, now)
 
@@ -201,7 +204,7 @@ def keep_gaps(database: Database, sources: Sequence[int]) -> None:
 
 
 def _places(table: SourceTable, appointed: IntArray) -> Array:
-    """Return where in windows sources have their places: all evenly, and each host's as it can be."""
+    """Return places in windows, even ones, and nearly for each host."""
     hosts = {host: k for k, host in enumerate(dict.fromkeys(table.host.tolist()))}
     code = np.array([hosts[host] for host in table.host.tolist()], dtype=np.int64)
     group = (appointed + 1) * len(hosts) + code
@@ -210,7 +213,7 @@ def _places(table: SourceTable, appointed: IntArray) -> Array:
 
 
 def _turn(group: IntArray, key: Array | IntArray) -> IntArray:
-    """Return which each is of its group, in the order of a key."""
+    """Return the place of each in its group, by a key."""
     order = np.lexsort((key, group))
     turn = np.empty(len(group), dtype=np.int64)
     turn[order] = np.arange(len(group)) - np.searchsorted(group[order], group[order])
@@ -237,18 +240,21 @@ def keep_appointments(
     if not rows:
         return
     found = np.array(rows, dtype=np.float64).T
-    number, which, place, before, last, rate, most, since, due = found
+    number, which, place, before, base, last, rate, most, since, due = found
     moment = last if now is None else np.full(len(last), now)
     # Who was never crawled is due by the first window that opens, once it is appointed.
     never = np.where(np.isnan(before), moment, np.nextafter(before, -np.inf))
     crawled = np.where(np.isnan(last), never, last)
     silent, shortest = ~np.isnan(since), np.nan_to_num(1.0 / most)
     new_due, opens = due.copy(), before.copy()
+    # After a crawl its lateness is made up in what is due by its rate alone; before, that was kept.
+    told = due - np.fmax(1.0 / rate, shortest) if now is None else base
+    base = np.fmin(crawled, np.where(np.isnan(last), np.nan, told))
     for k, given in enumerate(settings.appointments_on(clock)):
         own = which == k
         if given is None or not np.any(own):
             continue
-        known = (each[own] for each in (place, rate, crawled, moment, shortest))
+        known = (each[own] for each in (place, rate, base, crawled, moment, shortest))
         regular, slot, begins, ends = given.due(number[own].astype(np.int64), *known)
         # A source that was never crawled, or that fails, has a time of its own, but for its appointments.
         at, wait = moment[own], np.fmax(since[own], begins)
@@ -258,11 +264,11 @@ def keep_appointments(
         new_due[own] = np.where(silent[own] | np.isnan(last[own]), other, regular)
         opens[own] = begins
     moved = np.flatnonzero((new_due != due) | (opens != before))
-    listed = [each[moved].tolist() for each in (new_due, opens, number.astype(np.int64))]
-    database.run_many("UPDATE source SET next_due = ? WHERE id = ?", zip(listed[0], listed[2], strict=True))
-    database.run_many(
-        "UPDATE promised SET opens = ? WHERE source = ?", zip(listed[1], listed[2], strict=True)
-    )
+    row = number[moved].astype(np.int64).tolist()
+    columns = [each[moved].tolist() for each in (new_due, opens, base)]
+    database.run_many("UPDATE source SET next_due = ? WHERE id = ?", zip(columns[0], row, strict=True))
+    kept_so = "UPDATE promised SET opens = ?, base = ? WHERE source = ?"
+    database.run_many(kept_so, zip(*columns[1:], row, strict=True))
 
 
 def promises_in_words(database: Database) -> tuple[str, ...]:

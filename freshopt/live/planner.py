@@ -109,8 +109,8 @@ class Planner(PlannerKnowledge):
     place of the ones before from the next hand-out on, also in other processes.
 
     Times are numbers in time units or datetimes, as in a `CrawlLog`: all of one kind. Dates without an offset
-    are taken as UTC. A planner of dates takes the present moment where none is passed. It follows no weekly
-    cycle of changes, as `plan` does. Threads may share it; a process that is forked opens its own.
+    are taken as UTC. A planner of dates takes the present moment where none is passed. Unlike `plan` it
+    follows no weekly cycle of changes. Threads may share it; a process that is forked opens its own.
 
     Examples
     --------

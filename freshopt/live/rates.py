@@ -385,9 +385,10 @@ def _as_far(
     settings: PlannerSettings,
     use: Use,
 ) -> Array:
-    """Return rates from low ones to high ones, as far as limits allow, each limit's by one share.
+    """Return high rates, or as much of them as limits allow.
 
-    Where they do not allow all, something is left: a source at rate 0 may cost infinitely much.
+    All of a limit have one share of the way from low to high rates. Where they are not allowed all, something
+    is left: a source at rate 0 may cost infinitely much.
     """
     place = {host: k for k, host in enumerate(limits)}
     code = np.array([place.get(host, len(limits)) for host in table.host.tolist()], dtype=np.int64)

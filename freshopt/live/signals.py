@@ -95,7 +95,7 @@ def _without_signals(settings: PlannerSettings) -> str:
 
 
 def require_no_signals(database: Database, settings: PlannerSettings) -> None:
-    """Raise if a planner was told signals that its settings do not go with."""
+    """Raise if signals were told that settings do not go with."""
     what = _without_signals(settings)
     if what and hears(database):
         raise SourceDataError(

@@ -154,7 +154,7 @@ def require_room(database: Database, settings: PlannerSettings) -> None:
 
 
 def _with_promises(table: SourceTable, settings: PlannerSettings) -> list[tuple[str | None, float, float]]:
-    """Return what least rates of hosts use, with promises, and their cheapest refresh.
+    """Return by host what promised rates use, and the cheapest refresh.
 
     What is promised of missed changes depends on rates that are learnt; plans keep it as far as they can.
     """

@@ -81,17 +81,24 @@ class AppointmentsOnClock:
     slack: float
 
     def due(
-        self, number: IntArray, place: Array, rate: Array, last: Array, now: Array, shortest: Array
+        self,
+        number: IntArray,
+        place: Array,
+        rate: Array,
+        base: Array,
+        last: Array,
+        now: Array,
+        shortest: Array,
     ) -> tuple[Array, Array, Array, Array]:
         """Return when sources are due after their last fetches, shape (n,).
 
         And the appointment by which they are, the opening of its window and the moment: the first to come
-        whose window has opened since.
+        whose window has opened since. Intervals begin at `base`, when the last fetch was due.
         """
         opens, latest, moment, index = self._windows(float(np.min(last)), float(np.max(now)))
         k = np.maximum(np.searchsorted(opens, last, side="right"), np.searchsorted(moment, now))
         slot = opens[k] + place * (latest - opens)[k]
-        left = slot - last
+        left = slot - base
         end, length = self.appointments.windows()
         offset = end - length + place[:, None] * (length - self._early(length))
         gap = np.diff(offset, append=offset[:, :1] + WEEK) / self.unit
@@ -99,7 +106,7 @@ class AppointmentsOnClock:
         many = np.floor(np.maximum(left / longest, 1.0) + (GOLDEN * (number + index[k])) % 1.0)
         with np.errstate(divide="ignore"):
             many = np.minimum(many, np.maximum(np.floor(left * (1.0 + ROUNDING) / shortest), 1.0))
-        return np.maximum(last + left / many, last + shortest), slot, opens[k], moment[k]
+        return np.maximum(base + left / many, last + shortest), slot, opens[k], moment[k]
 
     def _windows(self, begin: float, end: float) -> tuple[Array, Array, Array, IntArray]:
         """Return openings, latest fetches and moments of windows, ascending, and their numbers."""

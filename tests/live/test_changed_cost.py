@@ -118,7 +118,7 @@ def test_costs_are_kept_by_another_process_and_charged(tmp_path: Path) -> None:
 
 
 def test_exploration_and_promises_keep_to_the_bandwidth(tmp_path: Path) -> None:
-    given = {"changed_cost": 20.0, "host_limits": {"a": 150.0}, "promise": "always less than 1h behind"}
+    given: Any = {"changed_cost": 20.0, "host_limits": {"a": 150.0}, "promise": "always less than 1h behind"}
     with fo.Planner(tmp_path, "400/day", burst="1d", explore=0.5, **given) as planner:
         planner.add_many(NAMES, host=["a"] * 6 + ["b"] * 6, min_rate=[5.0] * 2 + [0.0] * 10)
         for days in (0.1, 4.0):
@@ -169,7 +169,7 @@ def test_commands_keep_costs(run: Run) -> None:
     assert "costs.csv has a column changed_cost. Give one" in twice.output
     with fo.Planner("state") as planner:
         assert np.isnan(planner.settings.changed_cost)
-        assert planner.solution().problem.sources.changed_cost.tolist() == [1.0, 4.0]
+        assert present(planner.solution().problem.sources.changed_cost).tolist() == [1.0, 4.0]
     run(*asked, "--changed-cost", "3")
     with fo.Planner("state") as planner:
         assert planner.settings.changed_cost == 3.0
