@@ -47,6 +47,8 @@ _ON, _EVEN = 1e-14, 1e-15
 _MOVED = 1e-9
 # Prices of the whole at most that models are asked at; secants need 2 to 8.
 _TRIALS = 80
+# Halvings of the share of uses on either side of a price.
+_HALVINGS = 60
 # A price of the whole below is 0.
 _NOTHING = 1e-290
 # Sources that are looked at for curvature.
@@ -185,21 +187,29 @@ class _Seen:
         rows = (np.vstack((column, new)) for column, new in zip(columns, found, strict=True))
         self.price, self.used, self.left, self.right = rows
 
-    def sides(self, aside: Array) -> tuple[BoolArray, BoolArray]:
+    def sides(self, aside: Array, slack: float = _EVEN) -> tuple[BoolArray, BoolArray]:
         """Return which prices are too low, and too high, beside the one outside."""
-        cheap = self.price < (aside + self.left) * (1.0 - _EVEN)
-        return cheap, self.price > np.maximum(0.0, aside + self.right) * (1.0 + _EVEN) + _NOTHING
+        least, most = (
+            np.where(np.isinf(own), own, own + sign * slack * (np.abs(aside) + np.abs(own)))
+            for own, sign in ((aside + self.left, -1.0), (aside + self.right, 1.0))
+        )
+        return self.price < least, self.price > np.maximum(0.0, most) + _NOTHING
 
     def bracket(self, aside: Array) -> tuple[Array, Array]:
-        """Return prices between which all meet: costs' slopes are on the other side of them."""
+        """Return the highest price that was too low, and the lowest too high."""
         cheap, dear = self.sides(aside)
-        low = np.where(cheap, self.price, np.where(dear, aside + self.right, 0.0))
-        high = np.where(dear, self.price, np.where(cheap, aside + self.left, np.inf))
+        low, high = np.where(cheap, self.price, 0.0), np.where(dear, self.price, np.inf)
         return np.max(low, axis=0, initial=0.0), np.min(high, axis=0)
+
+    def beyond(self, aside: Array) -> tuple[Array, Array]:
+        """Return prices between which all meet: costs' slopes are on the other side of them."""
+        (cheap, dear), rounding = self.sides(aside), _EVEN * np.abs(aside)
+        low, high = np.where(dear, aside + self.right - rounding, 0.0), aside + self.left + rounding
+        return np.max(low, axis=0, initial=0.0), np.min(np.where(cheap, high, np.inf), axis=0)
 
     def between(self, aside: Array) -> tuple[Array, Array]:
         """Return the least and the most that sums use where all meet."""
-        cheap, dear = self.sides(aside)
+        cheap, dear = self.sides(aside, -_EVEN)
         least = np.max(np.where(cheap, 0.0, self.used), axis=0)
         return least, np.min(np.where(dear, np.inf, self.used), axis=0)
 
@@ -245,7 +255,7 @@ class _Search:
             self._first_and_last(),
             np.stack([self._used(own) for own in (self.upper, self.lower)]),
         )
-        self.near, self.usual, self.ceiling = (np.zeros(self.m + 1),) * 2, 1.0, np.inf
+        self.tried, self.usual, self.ceiling = np.zeros(self.m + 1), 1.0, np.inf
         self.floor = 0.0 if self.top is None or bool(np.all(self.top.rises)) else -np.inf
 
     def _first_and_last(self) -> Array:
@@ -264,11 +274,13 @@ class _Search:
         """Search until every price is a slope and the price outside."""
         outside, price = self._start()
         before, gone = np.full(self.m + 1, np.inf), False
+        near_to = (np.zeros(self.m + 1),) * 2
         idle = np.bincount(self.group, minlength=self.m + 1) == 0
         for k in range(_PASSES):
             price = np.maximum(price, _NOTHING)
             rates, used = self._demand(price)
             self.seen.add(price, used, *self.costs.slopes(used))
+            self.model = self.seen.model(*near_to)
             # Together they are soon met; if not, the price outside waits until it is known to be wrong.
             aside = outside * self.per
             together = self._narrow(outside, *self.seen.between(aside)) or k < _TOGETHER
@@ -282,14 +294,15 @@ class _Search:
                     gone, outside = gone or outside < least, float(np.clip(outside, least, most))
                     bought, paid = self._meet(outside)
             aside = outside * self.per
+            near_to = np.log(np.clip(paid, _NOTHING, 1.0 / _NOTHING)), np.log(np.maximum(bought, SMALLEST))
             low, high = self.seen.bracket(aside)
             inside = ~np.any([side[-1] for side in self.seen.sides(aside)], axis=0)
             width = np.log(high) - np.log(low)
             # Where sources are at bounds use hardly tells the price, and where demand jumps the reverse.
             x, y = np.log(price), np.log(used)
-            off = np.maximum(np.abs(y - np.log(bought)), np.abs(x - np.log(paid)))
-            closed = (width <= _CLOSED) & (np.abs(x - np.log(np.clip(price, low, high))) <= _CLOSED)
-            met = idle | inside | (off <= _NEAR) | closed
+            off, alike = np.abs(y - np.log(bought)), (used == bought) | (self.top is None)
+            inside &= alike | (off <= _NEAR)
+            met = idle | inside | (np.maximum(off, np.abs(x - np.log(paid))) <= _NEAR) | (width <= _CLOSED)
             if near and bool(np.all(met)):
                 before_met = outside
                 if not together:
@@ -301,6 +314,8 @@ class _Search:
                 price = paid
                 continue
             # A bracket that shrinks slowly is halved.
+            least, most = self.seen.beyond(aside)
+            low, high = np.maximum(low, least), np.minimum(high, most)
             following = np.clip(
                 paid, _NOTHING, np.where(np.isinf(high), np.maximum(price, low) * _FAR**2, high)
             )
@@ -332,7 +347,7 @@ class _Search:
         if self.top is None:
             return bought, paid, outside
         low, high, last, elasticity, nothing = self.floor, self.ceiling, (np.nan, np.nan), _FIRST, False
-        before = np.nan, np.nan
+        before, more, fewer = (np.nan, np.nan), (), ()
         for trial in range(_TRIALS):
             used = np.array([np.sum(self.per * bought)])
             left, right = (float(side[0]) for side in self.top.slopes(used, _ON))
@@ -340,8 +355,15 @@ class _Search:
             if left <= outside + even and outside - even <= right:
                 break
             # Slopes of the whole's cost are on the other side.
-            low, high = (outside, min(high, right)) if outside < left else (max(low, left), outside)
-            if high - low <= _EVEN * abs(low):
+            here = bought, paid
+            if outside < left:
+                low, high, more = outside, min(high, right), here
+            else:
+                low, high, fewer = max(low, left), outside, here
+            if np.isfinite(low) and high - low <= _EVEN * abs(low):
+                # No price outside is between; uses are.
+                if more and fewer:
+                    bought, paid = self._mixed(outside, more, fewer)
                 break
             x, y, following = np.log(outside), float(np.log(used[0])), np.nan
             if np.isfinite(x) and np.isfinite(y):
@@ -362,18 +384,36 @@ class _Search:
                 following = between if low > 0.0 else min(high / _FAR, self.usual)
                 following = low * _FAR if np.isinf(high) and low > 0.0 else following
                 if low < 0.0:
-                    following = 0.0 if high > 0.0 else -between if high < 0.0 else low / _FAR
+                    least = low / _FAR if np.isfinite(low) else min(high * _FAR, -self.usual)
+                    following = 0.0 if high > 0.0 else -between if -np.inf < low and high < 0.0 else least
             outside = following
             bought, paid = self._meet(outside)
         return bought, paid, outside
+
+    def _mixed(
+        self, outside: float, more: tuple[Array, ...], fewer: tuple[Array, ...]
+    ) -> tuple[Array, Array]:
+        """Return uses and prices between two, where the whole's cost has the price outside for slope."""
+        assert self.top is not None
+        low, high = 0.0, 1.0
+        for _ in range(_HALVINGS):
+            share = 0.5 * (low + high)
+            bought, paid = (
+                np.where((a > 0.0) & (b > 0.0), a ** (1.0 - share) * b**share, a + share * (b - a))
+                for a, b in zip(more, fewer, strict=True)
+            )
+            used = np.array([np.sum(self.per * bought)])
+            low, high = (share, high) if outside < float(self.top.slopes(used)[0][0]) else (low, share)
+        return bought, paid
 
     def _meet(self, outside: float) -> tuple[Array, Array]:
         """Return uses and prices where groups meet their costs, as modelled."""
         aside, seen = outside * self.per, self.seen
         most, least = seen.used[:2]
-        x, y = self.near
-        used, price = _Demand(self.costs, *seen.model(x, y), aside, least, most).meeting(y)
-        self.near = np.log(np.clip(price, _NOTHING, 1.0 / _NOTHING)), np.log(used)
+        used, price = _Demand(self.costs, *self.model, aside, least, most).meeting(self.tried)
+        self.tried = np.log(used)
+        # What is known of them holds for models.
+        used, price = np.clip(used, *seen.between(aside)), np.clip(price, *seen.bracket(aside))
         return self._at_ends(outside, used, price)
 
     def _at_ends(self, outside: float, used: Array, price: Array) -> tuple[Array, Array]:
@@ -441,11 +481,8 @@ class _Search:
             share = np.where(short & np.isfinite(share), share, 0.0)[group]
             rates = np.where(share > 0.0, rates + share * (end - rates), rates)
         # Sources at bounds stay there, unless a limit is not met without them.
-        held, most, own = (
-            (rates <= self.lower) | (rates >= self.upper),
-            self.costs.ends()[1],
-            paid - outside * self.per,
-        )
+        held, own = (rates <= self.lower) | (rates >= self.upper), paid - outside * self.per
+        least, most = self.costs.ends()
         fixed = self._used(np.where(held, rates, 0.0))
         for _ in range(_ROUNDS):
             used = self._used(rates)
@@ -454,15 +491,19 @@ class _Search:
                 left, right = costs.slopes(amount, _ULP)
                 less = (left > part) | (np.isfinite(right) & (right - part > _FAR * (part - left)))
                 more = (right < part) | (np.isfinite(left) & (part - left > _FAR * (right - part)))
-                wanted = wanted * (1.0 + _ULP * (more.astype(np.float64) - less))
+                wanted = np.clip(wanted * (1.0 + _ULP * (more.astype(np.float64) - less)), least, most)
             inner, near = (wanted - fixed) / (used - fixed), np.abs(wanted / used - 1.0) <= 2.0 * _NEAR
             usable = np.abs(inner - 1.0) <= _LITTLE
             factor = np.where(near, np.where(usable, inner, np.fmin(1.0, most / used)), 1.0)
             scaled = np.clip(rates * factor[group], self.lower, self.upper)
             rates = np.where(held & usable[group], rates, scaled)
-        if self.top is not None:  # what all use is met to rounding of its own
-            room, total = float(self.top.ends()[1][0]), float(np.sum(self.unit * rates))
-            rates = np.maximum(self.lower, rates * (room / total)) if total > room else rates
+        if self.top is not None:  # what all use is met to rounding of its own, by sums that are at no end
+            total = float(np.sum(self.unit * rates))
+            away = float(np.clip(total, *(float(end[0]) for end in self.top.ends()))) - total
+            free = (used * (1.0 - _ON) > least) if away < 0.0 else (used * (1.0 + _ON) < most)
+            share = np.divide(away, np.sum(np.where(free[group], self.unit * rates, 0.0)))
+            scaled = np.clip(rates * (1.0 + share), self.lower, self.upper)
+            rates = np.where(free[group] & (away != 0.0), scaled, rates)
         used = self._used(rates)
         price = np.zeros(len(self.program.rows))
         every = np.concatenate((rates, np.empty(len(self.program) - len(rates))))
