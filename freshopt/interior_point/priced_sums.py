@@ -2,16 +2,18 @@
 
 What a group uses at the price p that its sources pay falls, and the use at which its cost has the slope
 p − λ, with λ the price outside, rises: they meet once, at p = λ + φ'(D(p)). So with the whole, whose use
-falls with λ. A limit is a cost that ends there; hosts under a bandwidth are groups of no other cost. D is
-near a power of p, as a secant in logarithms through the last two passes has it, and φ' is known: all meet at
-prices that are found without a look at the sources, be it on a step of a tariff, at its end, at a limit or
-on a smooth cost, and be it a price or a utility, whose φ' is below 0. One pass over the sources serves all
-sums.
+falls with λ. A limit is a cost that ends there; hosts under a bandwidth are groups of no other cost. With D
+as the passes have shown it (`freshopt.interior_point.sum_demand`) and φ' known, all meet at prices that are
+found without a look at the sources, be it on a step of a tariff, at its end, at a limit or on a smooth cost,
+and be it a price or a utility, whose φ' is below 0. One pass over the sources serves all sums.
+
+What passes prove (prices too low or too high, and what is used there) holds whatever the price outside is:
+brackets of all prices come from it, the whole's too, and where models fail they are halved.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,8 +22,8 @@ from freshopt.certificates.row_gap import RowGap
 from freshopt.interior_point.linear_pieces import curveless
 from freshopt.interior_point.solve_rows import RowAnswer
 from freshopt.interior_point.sum_costs import SumCosts, Sums, sums_of
-from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray
-from freshopt.numerics.bracketed_roots import bracketed_roots
+from freshopt.interior_point.sum_demand import EVEN, FIRST, FLAT, NOTHING, ON, STEEP, Demand, Seen
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array
 from freshopt.separable.kernel import Numerics
 from freshopt.separable.program import Program
 from freshopt.separable.usage_costs import UsageCosts
@@ -39,16 +41,10 @@ _TOGETHER = 12
 _ROUNDS = 4
 # Sources within their bounds are scaled by no more for the others, too.
 _LITTLE = 1e-4
-# Elasticities of demand; before two passes are known it is taken for that of a cost 1/ρ.
-_FIRST, _STEEP, _FLAT = -0.5, -1e9, -1e-9
-# Uses so near a kink, relatively, are on it; prices so near each other are one.
-_ON, _EVEN = 1e-14, 1e-15
-# Logarithms of prices and uses that differ by less say nothing of an elasticity.
-_MOVED = 1e-9
 # Prices of the whole at most that models are asked at; secants need 2 to 8.
 _TRIALS = 80
-# A price of the whole below is 0.
-_NOTHING = 1e-290
+# Halvings of the share of uses on either side of a price.
+_HALVINGS = 60
 # Sources that are looked at for curvature.
 _LOOKED_AT = 2000
 # Where demand is 0 or infinite the price moves by this factor.
@@ -80,82 +76,6 @@ def solve_priced(program: Program) -> RowAnswer | None:
         return replace(found, gap=gap.at(y) / (abs(gap.cost) + float(np.dot(y, np.abs(program.rows.limits)))))
 
 
-@dataclass(frozen=True)
-class _Demand:
-    """Demand of sums near a pass, between the least and the most of it.
-
-    It is a power of log(end/p), or of p where no price ends it, p the price outside and their own: log u = y
-    and its elasticity are right at log p = x.
-    """
-
-    costs: SumCosts
-    x: Array
-    y: Array
-    elasticity: Array
-    end: Array
-    outside: Array
-    least: Array
-    most: Array
-
-    def take(self, index: IntArray | BoolArray) -> _Demand:
-        """Return some of the sums."""
-        columns = (self.x, self.y, self.elasticity, self.end, self.outside, self.least, self.most)
-        return _Demand(self.costs.take(index), *(column[index] for column in columns))
-
-    def excess(self, z: Array) -> Array:
-        """Return log price of uses less log slope."""
-        right = self.costs.slopes(np.exp(z))[1]
-        asked = np.log(np.maximum(0.0, self.outside + right))
-        return np.clip(self._log_price(z) - asked, -LARGEST, LARGEST)
-
-    def meeting(self, near: Array) -> tuple[Array, Array]:
-        """Return uses, tried `near` a log, and prices that meet demand."""
-        costs = self.costs
-        least, most = costs.ends()
-        least = np.maximum(np.maximum(least, self.least), SMALLEST)
-        most = np.maximum(np.minimum(np.minimum(most, self.most), LARGEST), least)
-        z = np.clip(self.y, np.log(least), np.log(most))
-        base = costs.slopes(np.exp(z), _ON)
-        side = self._side(z, base)
-        edge = np.log(np.maximum(0.0, self.outside + np.where(side > 0, base[1], base[0])))
-        edge = np.clip(self._log_use(edge), np.log(least), np.log(most))
-        low, high = np.minimum(z, edge), np.maximum(z, edge)
-        for trial in (edge, near):
-            some = np.flatnonzero(side)
-            if not len(some):
-                break
-            own, at, begin, end = self.take(some), trial[some], low[some], high[some]
-            at = np.where((begin <= at) & (at <= end), at, 0.5 * (begin + end))
-            z[some], side[some] = at, own._side(at, own.costs.slopes(np.exp(at), _ON))
-            low[some] = np.where(side[some] > 0, at, begin)
-            high[some] = np.where(side[some] < 0, at, end)
-        some = np.flatnonzero(side)
-        if len(some):
-            own, begin, end = self.take(some), low[some], high[some]
-            z[some] = bracketed_roots(own, begin, end, own.excess(begin), own.excess(end))[0]
-        used = np.exp(z)
-        for end in (least, most):
-            used = np.where(np.abs(used - end) <= _ON * used, end, used)
-        left, right = costs.slopes(used, _ON)
-        return used, np.clip(np.exp(self._log_price(z)), self.outside + left, self.outside + right)
-
-    def _log_price(self, z: Array) -> Array:
-        ahead, along = np.log(self.end) - self.x, (z - self.y) / self.elasticity
-        return self.x + np.where(np.isinf(ahead), along, -ahead * np.expm1(-along / ahead))
-
-    def _log_use(self, log_price: Array) -> Array:
-        ahead, along = np.log(self.end) - self.x, log_price - self.x
-        most = -ahead * np.log1p(-np.minimum(along / ahead, 1.0))
-        return self.y + self.elasticity * np.where(np.isinf(ahead), along, most)
-
-    def _side(self, z: Array, slopes: tuple[Array, Array]) -> IntArray:
-        """Return 1 where use is too little, −1 where too much."""
-        left, right = slopes
-        price = self._log_price(z)
-        least, most = (np.log(np.maximum(0.0, self.outside + side)) for side in (right, left))
-        return (price > least + _EVEN).astype(np.int64) - (price < most - _EVEN)
-
-
 def priced_alone(program: Program) -> bool:
     """Return whether prices alone are searched, as on a tree."""
     return _tree(program) is not None
@@ -166,60 +86,6 @@ def _tree(program: Program) -> tuple[Sums, Sums | None] | None:
     if not isinstance(program.numerics, UsageCosts):
         return None
     return sums_of(program, int(np.argmax(program.numerics.usage)))
-
-
-class _Seen:
-    """What passes have shown of all sums: prices, uses, and slopes of costs there.
-
-    Its first rows are the prices up to which sums use all that there is, and from which on they use the
-    least.
-    """
-
-    def __init__(self, costs: SumCosts, price: Array, used: Array) -> None:
-        self.price, self.used = price, used
-        self.left, self.right = np.stack([costs.slopes(own) for own in used], axis=1)
-
-    def add(self, *found: Array) -> None:
-        """Remember a pass."""
-        columns = (self.price, self.used, self.left, self.right)
-        rows = (np.vstack((column, new)) for column, new in zip(columns, found, strict=True))
-        self.price, self.used, self.left, self.right = rows
-
-    def sides(self, aside: Array) -> tuple[BoolArray, BoolArray]:
-        """Return which prices are too low, and too high, beside the one outside."""
-        cheap = self.price < (aside + self.left) * (1.0 - _EVEN)
-        return cheap, self.price > np.maximum(0.0, aside + self.right) * (1.0 + _EVEN) + _NOTHING
-
-    def bracket(self, aside: Array) -> tuple[Array, Array]:
-        """Return prices between which all meet: costs' slopes are on the other side of them."""
-        cheap, dear = self.sides(aside)
-        low = np.where(cheap, self.price, np.where(dear, aside + self.right, 0.0))
-        high = np.where(dear, self.price, np.where(cheap, aside + self.left, np.inf))
-        return np.max(low, axis=0, initial=0.0), np.min(high, axis=0)
-
-    def between(self, aside: Array) -> tuple[Array, Array]:
-        """Return the least and the most that sums use where all meet."""
-        cheap, dear = self.sides(aside)
-        least = np.max(np.where(cheap, 0.0, self.used), axis=0)
-        return least, np.min(np.where(dear, np.inf, self.used), axis=0)
-
-    def model(self, x_near: Array, y_near: Array) -> tuple[Array, ...]:
-        """Return log price, log use, elasticity and end by the two passes next to where sums may meet."""
-        price, used = self.price[2:], self.used[2:]
-        # Up to the first price and from the last one on uses are those there.
-        price = np.maximum(np.minimum(price, self.price[1]), np.maximum(self.price[0], _NOTHING))
-        x, y, every = np.log(price), np.log(used), np.arange(price.shape[1])
-        off = np.where(np.isfinite(y), np.abs(x - x_near) + np.abs(y - y_near), np.inf)
-        best = np.argmin(off, axis=0)
-        near, there = x[best, every], y[best, every]
-        off = np.where(np.abs(x - near) > _MOVED, off, np.inf)
-        other = np.argmin(off, axis=0)
-        found = (y[other, every] - there) / (x[other, every] - near)
-        # A single source's demand ends so.
-        end = np.where(self.used[1] > 0.0, np.inf, np.maximum(self.price[1], np.exp(near + _MOVED)))
-        first = np.minimum(_FIRST, 1.0 / (near - np.log(end)))
-        known = np.isfinite(off[other, every]) & (found <= 0.0)
-        return near, there, np.clip(np.where(known, found, first), _STEEP, _FLAT), end
 
 
 class _Search:
@@ -240,12 +106,12 @@ class _Search:
             self.per[self.group] = self.unit / self.coefficient
             self.top = whole.costs.take(np.zeros(1, dtype=np.int64))
         self.sources, self.lower, self.upper = sources, program.lower[:n], program.upper[:n]
-        self.seen = _Seen(
+        self.seen = Seen(
             self.costs,
             self._first_and_last(),
             np.stack([self._used(own) for own in (self.upper, self.lower)]),
         )
-        self.near, self.usual, self.ceiling = (np.zeros(self.m + 1),) * 2, 1.0, np.inf
+        self.tried, self.usual, self.ceiling = np.zeros(self.m + 1), 1.0, np.inf
         self.floor = 0.0 if self.top is None or bool(np.all(self.top.rises)) else -np.inf
 
     def _first_and_last(self) -> Array:
@@ -264,11 +130,13 @@ class _Search:
         """Search until every price is a slope and the price outside."""
         outside, price = self._start()
         before, gone = np.full(self.m + 1, np.inf), False
+        near_to = (np.zeros(self.m + 1),) * 2
         idle = np.bincount(self.group, minlength=self.m + 1) == 0
         for k in range(_PASSES):
-            price = np.maximum(price, _NOTHING)
+            price = np.maximum(price, NOTHING)
             rates, used = self._demand(price)
             self.seen.add(price, used, *self.costs.slopes(used))
+            self.model = self.seen.model(*near_to)
             # Together they are soon met; if not, the price outside waits until it is known to be wrong.
             aside = outside * self.per
             together = self._narrow(outside, *self.seen.between(aside)) or k < _TOGETHER
@@ -282,14 +150,15 @@ class _Search:
                     gone, outside = gone or outside < least, float(np.clip(outside, least, most))
                     bought, paid = self._meet(outside)
             aside = outside * self.per
+            near_to = np.log(np.clip(paid, NOTHING, 1.0 / NOTHING)), np.log(np.maximum(bought, SMALLEST))
             low, high = self.seen.bracket(aside)
             inside = ~np.any([side[-1] for side in self.seen.sides(aside)], axis=0)
             width = np.log(high) - np.log(low)
             # Where sources are at bounds use hardly tells the price, and where demand jumps the reverse.
             x, y = np.log(price), np.log(used)
-            off = np.maximum(np.abs(y - np.log(bought)), np.abs(x - np.log(paid)))
-            closed = (width <= _CLOSED) & (np.abs(x - np.log(np.clip(price, low, high))) <= _CLOSED)
-            met = idle | inside | (off <= _NEAR) | closed
+            off, alike = np.abs(y - np.log(bought)), (used == bought) | (self.top is None)
+            inside &= alike | (off <= _NEAR)
+            met = idle | inside | (np.maximum(off, np.abs(x - np.log(paid))) <= _NEAR) | (width <= _CLOSED)
             if near and bool(np.all(met)):
                 before_met = outside
                 if not together:
@@ -301,14 +170,17 @@ class _Search:
                 price = paid
                 continue
             # A bracket that shrinks slowly is halved.
+            least, most = self.seen.beyond(aside)
+            low, high = np.maximum(low, least), np.minimum(high, most)
             following = np.clip(
-                paid, _NOTHING, np.where(np.isinf(high), np.maximum(price, low) * _FAR**2, high)
+                paid, NOTHING, np.where(np.isinf(high), np.maximum(price, low) * _FAR**2, high)
             )
             again = np.any(self.seen.price == following, axis=0)
             inner = np.clip(following, low * (1.0 + 0.5 * _CLOSED), high * (1.0 - 0.5 * _CLOSED))
             following = np.where(again, inner, following)
             slow = (k >= _PATIENT) & (width > 0.5 * before)
             before = np.where(slow, np.inf, width)
+            slow |= np.any(self.seen.price == following, axis=0)
             usable = (following >= low) & (following <= high) & ~slow
             far = np.sqrt(np.maximum(low, high / _FAR**2)) * np.sqrt(np.minimum(high, low * _FAR**2))
             far = np.where(
@@ -321,8 +193,8 @@ class _Search:
         """Note what uses between two say of the whole's price; return whether it is another."""
         if self.top is None:
             return True
-        left = self.top.slopes(np.array([np.sum(self.per * least)]), _ON)[0]
-        right = self.top.slopes(np.array([np.sum(self.per * most)]), _ON)[1]
+        left = self.top.slopes(np.array([np.sum(self.per * least)]), ON)[0]
+        right = self.top.slopes(np.array([np.sum(self.per * most)]), ON)[1]
         self.floor = max(self.floor, min(outside, float(left[0])))
         self.ceiling = min(self.ceiling, max(outside, float(right[0])))
         return not self.floor < outside < self.ceiling
@@ -331,23 +203,30 @@ class _Search:
         """Return uses, prices and the one outside where models meet."""
         if self.top is None:
             return bought, paid, outside
-        low, high, last, elasticity, nothing = self.floor, self.ceiling, (np.nan, np.nan), _FIRST, False
-        before = np.nan, np.nan
+        low, high, last, elasticity, nothing = self.floor, self.ceiling, (np.nan, np.nan), FIRST, False
+        before, more, fewer = (np.nan, np.nan), (), ()
         for trial in range(_TRIALS):
             used = np.array([np.sum(self.per * bought)])
-            left, right = (float(side[0]) for side in self.top.slopes(used, _ON))
-            even = _EVEN * abs(outside)
+            left, right = (float(side[0]) for side in self.top.slopes(used, ON))
+            even = EVEN * abs(outside)
             if left <= outside + even and outside - even <= right:
                 break
             # Slopes of the whole's cost are on the other side.
-            low, high = (outside, min(high, right)) if outside < left else (max(low, left), outside)
-            if high - low <= _EVEN * abs(low):
+            here = bought, paid
+            if outside < left:
+                low, high, more = outside, min(high, right), here
+            else:
+                low, high, fewer = max(low, left), outside, here
+            if np.isfinite(low) and high - low <= EVEN * abs(low):
+                # No price outside is between; uses are.
+                if more and fewer:
+                    bought, paid = self._mixed(outside, more, fewer)
                 break
             x, y, following = np.log(outside), float(np.log(used[0])), np.nan
             if np.isfinite(x) and np.isfinite(y):
                 found, last, self.usual = (y - last[1]) / (x - last[0]), (x, y), outside
-                elasticity = float(np.clip(found, _STEEP, _FLAT)) if np.isfinite(found) else elasticity
-                model = _Demand(
+                elasticity = float(np.clip(found, STEEP, FLAT)) if np.isfinite(found) else elasticity
+                model = Demand(
                     self.top, *np.array([[x], [y], [elasticity], [np.inf], [0.0], [0.0], [np.inf]])
                 )
                 following = min(float(model.meeting(np.array([y]))[1][0]), outside * _FAR**2)
@@ -355,25 +234,43 @@ class _Search:
                 short = outside - (left if outside < left else right)
                 slope = (short - before[1]) / (outside - before[0])
                 following, before = outside - short / slope if trial % 3 else np.nan, (outside, short)
-            if following < _NOTHING and low == 0.0 and not nothing:
+            if following < NOTHING and low == 0.0 and not nothing:
                 following, nothing = 0.0, True
             elif not low < following < high:
                 between = np.sqrt(abs(low)) * np.sqrt(abs(high))
                 following = between if low > 0.0 else min(high / _FAR, self.usual)
                 following = low * _FAR if np.isinf(high) and low > 0.0 else following
                 if low < 0.0:
-                    following = 0.0 if high > 0.0 else -between if high < 0.0 else low / _FAR
+                    least = low / _FAR if np.isfinite(low) else min(high * _FAR, -self.usual)
+                    following = 0.0 if high > 0.0 else -between if -np.inf < low and high < 0.0 else least
             outside = following
             bought, paid = self._meet(outside)
         return bought, paid, outside
+
+    def _mixed(
+        self, outside: float, more: tuple[Array, ...], fewer: tuple[Array, ...]
+    ) -> tuple[Array, Array]:
+        """Return uses and prices between two, where the whole's cost has the price outside for slope."""
+        assert self.top is not None
+        low, high = 0.0, 1.0
+        for _ in range(_HALVINGS):
+            share = 0.5 * (low + high)
+            bought, paid = (
+                np.where((a > 0.0) & (b > 0.0), a ** (1.0 - share) * b**share, a + share * (b - a))
+                for a, b in zip(more, fewer, strict=True)
+            )
+            used = np.array([np.sum(self.per * bought)])
+            low, high = (share, high) if outside < float(self.top.slopes(used)[0][0]) else (low, share)
+        return bought, paid
 
     def _meet(self, outside: float) -> tuple[Array, Array]:
         """Return uses and prices where groups meet their costs, as modelled."""
         aside, seen = outside * self.per, self.seen
         most, least = seen.used[:2]
-        x, y = self.near
-        used, price = _Demand(self.costs, *seen.model(x, y), aside, least, most).meeting(y)
-        self.near = np.log(np.clip(price, _NOTHING, 1.0 / _NOTHING)), np.log(used)
+        used, price = Demand(self.costs, *self.model, aside, least, most).meeting(self.tried)
+        self.tried = np.log(used)
+        # What is known of them holds for models.
+        used, price = np.clip(used, *seen.between(aside)), np.clip(price, *seen.bracket(aside))
         return self._at_ends(outside, used, price)
 
     def _at_ends(self, outside: float, used: Array, price: Array) -> tuple[Array, Array]:
@@ -434,18 +331,15 @@ class _Search:
         jumps = ~(np.abs(wanted - used) <= 2.0 * _NEAR * wanted)
         ends = self.seen.bracket(outside * self.per) if bool(np.any(jumps)) else ()
         for price, short in zip(ends, (used < wanted, used > wanted), strict=False):
-            end = self._demand(np.clip(np.where(jumps, price, 1.0), _NOTHING, LARGEST))[0]
+            end = self._demand(np.clip(np.where(jumps, price, 1.0), NOTHING, LARGEST))[0]
             short = short & jumps
             away = self._used(end) - used
             share = np.clip((wanted - used) / away, 0.0, 1.0)
             share = np.where(short & np.isfinite(share), share, 0.0)[group]
             rates = np.where(share > 0.0, rates + share * (end - rates), rates)
         # Sources at bounds stay there, unless a limit is not met without them.
-        held, most, own = (
-            (rates <= self.lower) | (rates >= self.upper),
-            self.costs.ends()[1],
-            paid - outside * self.per,
-        )
+        held, own = (rates <= self.lower) | (rates >= self.upper), paid - outside * self.per
+        least, most = self.costs.ends()
         fixed = self._used(np.where(held, rates, 0.0))
         for _ in range(_ROUNDS):
             used = self._used(rates)
@@ -454,15 +348,19 @@ class _Search:
                 left, right = costs.slopes(amount, _ULP)
                 less = (left > part) | (np.isfinite(right) & (right - part > _FAR * (part - left)))
                 more = (right < part) | (np.isfinite(left) & (part - left > _FAR * (right - part)))
-                wanted = wanted * (1.0 + _ULP * (more.astype(np.float64) - less))
+                wanted = np.clip(wanted * (1.0 + _ULP * (more.astype(np.float64) - less)), least, most)
             inner, near = (wanted - fixed) / (used - fixed), np.abs(wanted / used - 1.0) <= 2.0 * _NEAR
             usable = np.abs(inner - 1.0) <= _LITTLE
             factor = np.where(near, np.where(usable, inner, np.fmin(1.0, most / used)), 1.0)
             scaled = np.clip(rates * factor[group], self.lower, self.upper)
             rates = np.where(held & usable[group], rates, scaled)
-        if self.top is not None:  # what all use is met to rounding of its own
-            room, total = float(self.top.ends()[1][0]), float(np.sum(self.unit * rates))
-            rates = np.maximum(self.lower, rates * (room / total)) if total > room else rates
+        if self.top is not None:  # what all use is met to rounding of its own, by sums that are at no end
+            total = float(np.sum(self.unit * rates))
+            away = float(np.clip(total, *(float(end[0]) for end in self.top.ends()))) - total
+            free = (used * (1.0 - ON) > least) if away < 0.0 else (used * (1.0 + ON) < most)
+            share = np.divide(away, np.sum(np.where(free[group], self.unit * rates, 0.0)))
+            scaled = np.clip(rates * (1.0 + share), self.lower, self.upper)
+            rates = np.where(free[group] & (away != 0.0), scaled, rates)
         used = self._used(rates)
         price = np.zeros(len(self.program.rows))
         every = np.concatenate((rates, np.empty(len(self.program) - len(rates))))
