@@ -24,7 +24,7 @@ from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.cvx import Expression, cp, quiet
 from freshopt.errors import SolverRefusedError, expect_settings, shortened
-from freshopt.modelling.constraints.usages import expression_of
+from freshopt.modelling.constraints.charged_once import expression_of
 from freshopt.modelling.cost_curve import NOT_POISSON
 from freshopt.modelling.declaration import declare_part, declare_total
 from freshopt.modelling.failing_fetches import in_attempts, refused_attempts
