@@ -25,8 +25,7 @@ from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certifi
 from freshopt.cvx import Expression, cp, quiet
 from freshopt.errors import SolverRefusedError, expect_settings, shortened
 from freshopt.heavy import sparse
-from freshopt.modelling.constraints.charged_once import as_charged
-from freshopt.modelling.constraints.usages import expression_of
+from freshopt.modelling.constraints.charged_once import expression_of
 from freshopt.modelling.cost_curve import NOT_POISSON
 from freshopt.modelling.declaration import declare_part, declare_total
 from freshopt.modelling.failing_fetches import in_attempts, refused_attempts
@@ -352,8 +351,7 @@ def _declared(
         value, constraints = problem.objective.declared_level(rate, problem.sources)
     else:
         value, constraints = _total(problem, scaling, y)
-    charged = as_charged(problem.constraints, problem.sources)
-    value = (value + expression_of(problem, charged, rate)) / scaling.unit
+    value = (value + expression_of(problem, rate)) / scaling.unit
     return cp.Problem(sense(value), [*constraints, *problem.constraints_on(rate)])
 
 

@@ -23,7 +23,7 @@ from freshopt.interior_point.linear_pieces import curveless
 from freshopt.interior_point.solve_rows import RowAnswer
 from freshopt.interior_point.sum_costs import SumCosts, Sums, sums_of
 from freshopt.interior_point.sum_demand import EVEN, FIRST, FLAT, NOTHING, ON, STEEP, Demand, Seen
-from freshopt.numerics.arrays import LARGEST, SMALLEST, Array
+from freshopt.numerics.arrays import LARGEST, Array
 from freshopt.separable.kernel import Numerics
 from freshopt.separable.program import Program
 from freshopt.separable.usage_costs import UsageCosts
@@ -130,13 +130,13 @@ class _Search:
         """Search until every price is a slope and the price outside."""
         outside, price = self._start()
         before, gone = np.full(self.m + 1, np.inf), False
-        near_to = (np.zeros(self.m + 1),) * 2
+        near_to = np.log(np.maximum(price, NOTHING))
         idle = np.bincount(self.group, minlength=self.m + 1) == 0
         for k in range(_PASSES):
             price = np.maximum(price, NOTHING)
             rates, used = self._demand(price)
             self.seen.add(price, used, *self.costs.slopes(used))
-            self.model = self.seen.model(*near_to)
+            self.model = self.seen.model(near_to)
             # Together they are soon met; if not, the price outside waits until it is known to be wrong.
             aside = outside * self.per
             together = self._narrow(outside, *self.seen.between(aside)) or k < _TOGETHER
@@ -150,7 +150,7 @@ class _Search:
                     gone, outside = gone or outside < least, float(np.clip(outside, least, most))
                     bought, paid = self._meet(outside)
             aside = outside * self.per
-            near_to = np.log(np.clip(paid, NOTHING, 1.0 / NOTHING)), np.log(np.maximum(bought, SMALLEST))
+            near_to = np.log(np.clip(paid, NOTHING, 1.0 / NOTHING))
             low, high = self.seen.bracket(aside)
             inside = ~np.any([side[-1] for side in self.seen.sides(aside)], axis=0)
             width = np.log(high) - np.log(low)

@@ -149,13 +149,13 @@ class Seen:
         least = np.max(np.where(cheap, 0.0, self.used), axis=0)
         return least, np.min(np.where(dear, np.inf, self.used), axis=0)
 
-    def model(self, x_near: Array, y_near: Array) -> tuple[Array, ...]:
-        """Return log price, log use, elasticity and end by the two passes next to where sums may meet."""
+    def model(self, x_near: Array) -> tuple[Array, ...]:
+        """Return log price, log use, elasticity and end by the two passes next to a log price."""
         price, used = self.price[2:], self.used[2:]
         # Up to the first price and from the last one on uses are those there.
         price = np.maximum(np.minimum(price, self.price[1]), np.maximum(self.price[0], NOTHING))
         x, y, every = np.log(price), np.log(used), np.arange(price.shape[1])
-        off = np.where(np.isfinite(y), np.abs(x - x_near) + np.abs(y - y_near), np.inf)
+        off = np.where(np.isfinite(y), np.abs(x - x_near), np.inf)
         best = np.argmin(off, axis=0)
         near, there = x[best, every], y[best, every]
         off = np.where(np.abs(x - near) > _MOVED, off, np.inf)

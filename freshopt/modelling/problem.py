@@ -27,11 +27,16 @@ from freshopt.errors import (
 from freshopt.formatting import count
 from freshopt.modelling.bounds_check import FEW_ULP as FEW_ULP
 from freshopt.modelling.bounds_check import require_room
-from freshopt.modelling.constraints.charged_once import as_charged, charged_once, is_once
+from freshopt.modelling.constraints.charged_once import (
+    as_charged,
+    charged_once,
+    expression_of,
+    is_once,
+)
 from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.constraints.limit_changes import constraint_with_limit, unknown_limit
 from freshopt.modelling.constraints.priced import Priced
-from freshopt.modelling.constraints.usages import Usage, expression_of
+from freshopt.modelling.constraints.usages import Usage
 from freshopt.modelling.declaration import declare_total
 from freshopt.modelling.declared_constraints import Written, as_constraints, declared, labelled
 from freshopt.modelling.domain_check import require_domain
@@ -448,7 +453,7 @@ class Problem:
             total_value, cones = self.objective.declared_level(rate, self.sources)
         else:
             total_value, cones = declare_total(self.objective, rate, self.sources)
-        total_value += expression_of(self, as_charged(self.constraints, self.sources), rate)
+        total_value += expression_of(self, rate)
         goal = cp.Minimize(total_value) if self.objective.sense == "minimise" else cp.Maximize(total_value)
         return cp.Problem(goal, [*cones, *constraints])
 

@@ -1,9 +1,12 @@
-"""`charged_once`, `as_charged`: rows and prices where a bundle's cost counts once."""
+"""`charged_once`, `as_charged`: rows and prices where a bundle's cost counts once.
+
+`expression_of`: prices as a CVXPY expression.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +16,9 @@ from freshopt.modelling.constraints.tied import Tied
 from freshopt.modelling.sources import Sources
 from freshopt.separable.bundles import Bundles
 from freshopt.separable.rows import RATE, Rows
+
+if TYPE_CHECKING:
+    from freshopt.modelling.problem import Problem
 
 
 def charged_once(
@@ -54,3 +60,11 @@ def as_charged(constraints: Sequence[Any], sources: Sources) -> tuple[Any, ...]:
     return tuple(
         one.charged_once(bundles, sources) if isinstance(one, Priced) else one for one in constraints
     )
+
+
+def expression_of(problem: Problem, rate: Expression) -> Expression | float:
+    """Return what prices add to a declared objective, 0 without any."""
+    constraints = as_charged(problem.constraints, problem.sources)
+    terms = [one.expression(rate, problem.sources) for one in constraints if isinstance(one, Priced)]
+    total_cost = sum(terms[1:], terms[0]) if terms else 0.0
+    return total_cost if problem.objective.sense == "minimise" else -total_cost

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from freshopt.cvx import Expression
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, IntArray, total
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.segments import group_sums
@@ -127,10 +126,3 @@ def priced_without_end(usages: Sequence[Usage], n: int) -> BoolArray:
         rises |= np.isfinite(own.upper) & (own.sign > 0.0)
         found[own.source[rises[own.row]]] = True
     return found
-
-
-def expression_of(problem: Problem, constraints: Sequence[object], rate: Expression) -> Expression | float:
-    """Return what usages add to a declared objective, 0 without any."""
-    terms = [one.expression(rate, problem.sources) for one in constraints if hasattr(one, "expression")]
-    total_cost = sum(terms[1:], terms[0]) if terms else 0.0
-    return total_cost if problem.objective.sense == "minimise" else -total_cost
