@@ -23,7 +23,7 @@ from freshopt.live.rates import (
     InForce,
     NewRates,
     best_response,
-    prices_of_promises,
+    priced_promises,
     problem_of,
     promised_of,
     updated_rates,
@@ -105,8 +105,7 @@ class LivePlan:
             found = replace(found, record=replace(found.record, observations=many))
         self._put_in_force(self._table, found, settings, now, learnt, (featured, words))
         if settings.promise and found.record.solves > record.solves:
-            prices = prices_of_promises(self._table, found.change_rate, settings)
-            told = [each.facts()["sentence"] for each in prices] or [each.text for each in settings.promise]
+            told = priced_promises(self._table, found.change_rate, settings)
             with database.transaction():
                 keep(database, "promises", json.dumps(told))
         self._table = replace(self._table, change_rate=found.change_rate, planned_rate=found.rate)

@@ -22,6 +22,7 @@ from typing import TypeAlias
 import numpy as np
 
 from freshopt.certificates.certificate import certify
+from freshopt.errors import FreshoptError
 from freshopt.estimators.default_prior import default_prior
 from freshopt.estimators.features.feature_priors import FeaturePriors
 from freshopt.estimators.gamma_prior import GammaPrior
@@ -34,7 +35,7 @@ from freshopt.modelling.fetches.conditional_fetches import rates_of_bandwidth, w
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, IntArray, total
-from freshopt.questions.promises import Promise, PromisePrice, promise_prices
+from freshopt.questions.promises import Promise, promise_prices
 from freshopt.separable.conditional_kernel import BandwidthUsed
 from freshopt.solving import solve
 
@@ -332,15 +333,11 @@ def promised_of(table: SourceTable, change_rate: Array, settings: PlannerSetting
     return [each.least_rates(table.name, change_rate, None, *given) for each in kept]
 
 
-def prices_of_promises(
-    table: SourceTable, change_rate: Array, settings: PlannerSettings
-) -> tuple[PromisePrice, ...]:
-    """Return what promises cost beside the rates that are best without them.
+def priced_promises(table: SourceTable, change_rate: Array, settings: PlannerSettings) -> list[str]:
+    """Return in words what promises cost beside the best rates without them.
 
-    None where fetches cost what they bring, of which `freshopt.bandwidth_for` knows nothing.
+    Where `freshopt.bandwidth_for` has no answer they are told without a price.
     """
-    if settings.changed_cost:
-        return ()
     every, free = np.ones(len(table), dtype=np.bool_), replace(settings, promise=(), explore=0.0)
 
     def alone(some: tuple[Promise, ...]) -> tuple[Array, Problem]:
@@ -348,8 +345,12 @@ def prices_of_promises(
         least = reduce(np.maximum, promised_of(table, change_rate, asked))
         return least, problem_of(table, change_rate, every, asked)
 
-    without = solve(problem_of(table, change_rate, every, free), tolerance=TOLERANCE)
-    return promise_prices(settings.promise, alone, without)
+    try:
+        without = solve(problem_of(table, change_rate, every, free), tolerance=TOLERANCE)
+        prices = promise_prices(settings.promise, alone, without)
+    except FreshoptError:
+        return [each.text for each in settings.promise]
+    return [each.facts()["sentence"] for each in prices]
 
 
 def usage(table: SourceTable, change_rate: Array, settings: PlannerSettings) -> Use:
@@ -387,19 +388,19 @@ def _as_far(
 ) -> Array:
     """Return high rates, or as much of them as limits allow.
 
-    All of a limit have one share of the way from low to high rates. Where they are not allowed all, something
-    is left: a source at rate 0 may cost infinitely much.
+    All of a limit have one share of the way from low to high rates. Something is left for sources at rate 0,
+    which may cost infinitely much.
     """
     place = {host: k for k, host in enumerate(limits)}
     code = np.array([place.get(host, len(limits)) for host in table.host.tolist()], dtype=np.int64)
     each = np.append([*limits.values()], np.inf)
     for group, limit in ((code, each), (np.zeros_like(code), np.array([settings.bandwidth]))):
+        limit = np.where(np.bincount(group, high == 0.0, len(limit)) > 0.0, 1.0 - LEFT, 1.0) * limit
         fits = np.bincount(group, use(high), len(limit)) <= limit
         least, most = np.where(fits, 1.0, 0.0), np.ones(len(limit))
         for _ in range(0 if fits.all() else STEPS):
             middle = 0.5 * (least + most)
-            used = np.bincount(group, use(low + middle[group] * (high - low)), len(limit))
-            fits = used <= (1.0 - LEFT) * limit
+            fits = np.bincount(group, use(low + middle[group] * (high - low)), len(limit)) <= limit
             least, most = np.where(fits, middle, least), np.where(fits, most, middle)
         high = low + least[group] * (high - low)
     return high
