@@ -329,14 +329,12 @@ class _Search:
         """Return the answer, its rates moved to the uses that are wanted."""
         used, group = self._used(rates), self.group
         jumps = ~(np.abs(wanted - used) <= 2.0 * _NEAR * wanted)
-        ends = self.seen.bracket(outside * self.per) if bool(np.any(jumps)) else ()
-        for price, short in zip(ends, (used < wanted, used > wanted), strict=False):
-            end = self._demand(np.clip(np.where(jumps, price, 1.0), NOTHING, LARGEST))[0]
-            short = short & jumps
-            away = self._used(end) - used
-            share = np.clip((wanted - used) / away, 0.0, 1.0)
-            share = np.where(short & np.isfinite(share), share, 0.0)[group]
-            rates = np.where(share > 0.0, rates + share * (end - rates), rates)
+        if bool(np.any(jumps)):
+            ends = (np.where(jumps, end, 1.0) for end in self.seen.bracket(outside * self.per))
+            (more, most), (fewer, least) = (self._demand(np.clip(end, NOTHING, LARGEST)) for end in ends)
+            share = np.clip((wanted - least) / (most - least), 0.0, 1.0)
+            mixed = (jumps & np.isfinite(share))[group]
+            rates = np.where(mixed, fewer + share[group] * (more - fewer), rates)
         # Sources at bounds stay there, unless a limit is not met without them.
         held, own = (rates <= self.lower) | (rates >= self.upper), paid - outside * self.per
         least, most = self.costs.ends()

@@ -27,12 +27,7 @@ from freshopt.errors import (
 from freshopt.formatting import count
 from freshopt.modelling.bounds_check import FEW_ULP as FEW_ULP
 from freshopt.modelling.bounds_check import require_room
-from freshopt.modelling.constraints.charged_once import (
-    as_charged,
-    charged_once,
-    expression_of,
-    is_once,
-)
+from freshopt.modelling.constraints.charged_once import as_charged, charged_once, expression_of
 from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.constraints.limit_changes import constraint_with_limit, unknown_limit
 from freshopt.modelling.constraints.priced import Priced
@@ -499,6 +494,4 @@ class Problem:
                 made = labelled(one, rate, written)
                 written += len(made)
                 constraints += made
-        if is_once(self.constraints) and self.program is not None and self.bundles is not None:
-            constraints = charged_once(constraints, rate, self.program.rows, self.bundles)
-        return [*constraints, *priced]
+        return [*charged_once(self, constraints, rate), *priced]

@@ -180,10 +180,9 @@ def test_refusals() -> None:
     refused("exactly= alone", fo.Budget, 1.0, exactly=2.0)
     concave = fo.Priced(budget, lambda u: cp.sqrt(u))
     refused("needs convex", fo.Problem, DELAY, own, constraints=[concave], error=fo.ObjectiveError)
-    tied = [fo.Tied(["a", "a", "b"], cost="once"), fo.Priced(budget, 1.0)]
-    refused("beside ties", fo.Problem, DELAY, own, constraints=tied, error=fo.ObjectiveError)
     worst = fo.Worst(DELAY, by=["a", "a", "b"])
-    refused("no cost to add", fo.Problem, worst, own, 1.0, constraints=tied[1:], error=fo.ObjectiveError)
+    paid = fo.Priced(budget, 1.0)
+    refused("no cost to add", fo.Problem, worst, own, 1.0, constraints=paid, error=fo.ObjectiveError)
     free = fo.Priced(budget, 0.0)
     refused("more always helps", fo.Problem, DELAY, own, constraints=[free])
 

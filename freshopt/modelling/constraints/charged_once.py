@@ -14,22 +14,21 @@ from freshopt.cvx import Expression
 from freshopt.modelling.constraints.priced import Priced
 from freshopt.modelling.constraints.tied import Tied
 from freshopt.modelling.sources import Sources
-from freshopt.separable.bundles import Bundles
-from freshopt.separable.rows import RATE, Rows
+from freshopt.separable.rows import RATE
 
 if TYPE_CHECKING:
     from freshopt.modelling.problem import Problem
 
 
-def charged_once(
-    constraints: Sequence[Expression], rate: Expression, rows: Rows, bundles: Bundles
-) -> list[Expression]:
-    """Return constraints whose rows of rates charge each bundle's dearest source alone.
+def charged_once(problem: Problem, constraints: Sequence[Expression], rate: Expression) -> list[Expression]:
+    """Return constraints, of bundles charged once on the dearest alone.
 
     - `constraints` sequence of cvxpy constraint: Labelled; those of rows of rates are replaced.
     - `rate` cvxpy expression, affine (n,)
-    - `rows`: Of bundles.
     """
+    if problem.program is None or problem.bundles is None or not is_once(problem.constraints):
+        return list(constraints)
+    rows, bundles = problem.program.rows, problem.bundles
     # Of sums with a price the program has variables of its own.
     other = (rows.kind != RATE) | (rows.source >= len(bundles))
     curved = np.bincount(rows.row, weights=other, minlength=len(rows)) > 0.0
