@@ -153,7 +153,7 @@ def policies_in(
 
 
 def has_phases(log: CrawlLog, request: Wishes, bandwidth: float) -> bool:
-    """Return whether a plan of a log may have good phases of the week."""
+    """Return whether a plan may have good phases of the week."""
     if request.load_limit <= 1.0 or why_no_phases(request.objective):
         return False
     estimate, sources = estimated_sources(log, request)

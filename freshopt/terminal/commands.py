@@ -94,7 +94,7 @@ class Command(click.Command):
 
 
 def _told(error: BaseException) -> BaseException:
-    """Return an error in a line, where a module of one's own raised it."""
+    """Return an error of a module of one's own in a line."""
     trace = traceback.walk_tb(error.__traceback__)
     own = [(frame.f_code.co_filename, line) for frame, line in trace if frame.f_code.co_filename in OWN_FILES]
     if not own or not isinstance(error, Exception) or isinstance(error, FreshoptError | click.ClickException):
