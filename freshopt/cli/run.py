@@ -222,8 +222,8 @@ def status(folder: str, fail_if: tuple[str, ...], objective: str | None) -> None
     alarms = [Alarm.of(text) for text in fail_if]
     if _is_new(folder):
         raise SourceDataError(f"there is no planner in '{folder}'. Name the folder of freshopt run.")
-    settings = {} if objective is None else {"objective": OwnObjective.parsed(objective).made(None)}
-    with Planner(folder, **settings) as planner:
+    own = None if objective is None else OwnObjective.parsed(objective).made(None)
+    with Planner(folder, objective=own) as planner:
         found = planner.status()
         if not alarms:
             show(found.rows())

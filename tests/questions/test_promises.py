@@ -223,7 +223,10 @@ def test_limits_of_groups_go_with_promises() -> None:
             fo.Budget({"news": 8.0}, by=kind, name="kind"),
         )
     ]
-    hosts = {"hosts": dict(zip(log.names.tolist(), kind, strict=True)), "host_limits": {"news": 8.0}}
+    hosts: dict[str, Any] = {
+        "hosts": dict(zip(log.names.tolist(), kind, strict=True)),
+        "host_limits": {"news": 8.0},
+    }
     assert present(ways[0].extra) > 0.0
     for one in ways:
         assert one.extra == pytest.approx(present(fo.plan(log, **asked, **hosts).promises[0].extra), rel=1e-6)
