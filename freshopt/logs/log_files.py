@@ -322,7 +322,8 @@ def naming_line(path: Path, columns: Mapping[str, str] | None, missing: Sequence
     lost = {f"YOUR_{each[0].upper()}": each[0] for each in missing if not {*each} & {*looks.values()}}
     python = isinstance(path, Frame)
     line = columns_line([*own, *lost], given, {**found, **looks, **lost}, python=python)
-    changes = "" if python or [*lost.values()] != ["changed"] else _OR_HISTORY.format(path)
+    alone = [each[0] for each in missing] == ["changed"]
+    changes = "" if python or not alone else _OR_HISTORY.format(path)
     return f"Say which are which: {line}{_ALSO[python]}{changes}"
 
 

@@ -32,8 +32,8 @@ class Worst(Objective):
     objective : Objective or str
         Its importance-weighted mean over each group is compared. A group of one source has that source's
         cost, whatever its importance: max_k w_k·J_k is said with `weights`.
-    by : array_like of labels, shape (n,), or "host"
-        Group of each source; None for a source of no group.
+    by : array_like of labels, shape (n,), or str
+        Group of each source; None for a source of no group. "host", or the name of a column.
     then : {"stop", "next"}
         Whether groups that are not worst share what is left so that the next worst is as well off as it can
         be, and so on: the leximin solution.

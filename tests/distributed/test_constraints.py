@@ -216,7 +216,7 @@ def test_what_else_is_refused(tmp_path: Path) -> None:
     for objective in (fo.Worst(HARMONIC, by="host"), fo.Spend()):
         with pytest.raises(fo.SolverRefusedError, match=r"is not solved for over partitions.* fo\.solve"):
             fo.distributed.solve(objective, folder, 5.0)
-    with pytest.raises(fo.SourceDataError, match="is the column 'bytes', and there are no columns in memory"):
+    with pytest.raises(fo.SourceDataError, match="have no column 'bytes', but none of your own"):
         fo.Problem(DELAY, fo.Sources([1.0]), 5.0, constraints=[fo.Budget(1.0, cost="bytes")])
     with pytest.raises(fo.SourceDataError, match="is by 'region' but there is no column"):
         fo.Problem(DELAY, fo.Sources([1.0]), 5.0, constraints=[fo.Budget(1.0, by="region", name="r")])

@@ -460,6 +460,7 @@ def test_what_cannot_be_told_is_answered_with_the_line_to_paste(variant: str, tm
         ("url,time,hash\na,05/01/26,1\na,06/01/26,2\n", ["'05/01/26'", "the day, the month or the year"]),
         ("x,y\n1,2\n", ["no column 'source', 'changed', 'time'", "--columns"]),
         ("source,time\na,1\n", ["--columns YOUR_CHANGED=changed", "freshopt import history"]),
+        ("source,time,kind\na,1,0\na,2,1\n", ["--columns kind=changed", "freshopt import history"]),
     ],
 )
 def test_what_cannot_be_read_is_named(content: str, words: list[str], tmp_path: Path) -> None:

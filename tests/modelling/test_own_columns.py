@@ -147,3 +147,24 @@ def _least_under_bytes() -> float:
     with np.errstate(divide="ignore"):
         cost = np.where(rest > 0.0, 1.0 / first + 25.0 / rest, np.inf)
     return float(np.min(cost))
+
+
+def test_constraints_name_columns() -> None:
+    sources = fo.Sources([1.0, 2.0, 3.0], columns=COLUMNS)
+    size, kind = np.array(COLUMNS["size"]), np.array(COLUMNS["kind"])
+    by_name = [fo.Budget(9.0, cost="size", name="bytes"), fo.Budget({"feed": 0.5}, by="kind")]
+    by_value = [fo.Budget(9.0, cost=size, name="bytes"), fo.Budget({"feed": 0.5}, by=kind)]
+    found, same = (
+        fo.solve(fo.Problem(Sized(), sources, 9.0, constraints=[*limits, fo.Tied(by)])).rates.tolist()
+        for limits, by in ((by_name, "kind"), (by_value, kind))
+    )
+    assert found == same
+    worst = [fo.solve(fo.Problem(fo.Worst(Sized(), by=by), sources, 9.0)).value for by in ("kind", kind)]
+    assert worst[0] == worst[1]
+    for wrong, said in (
+        (fo.Budget(2.0, cost="bytes"), "no column 'bytes', but 'size', 'kind', 'seen'"),
+        (fo.Budget(2.0, cost="kind"), "must be numbers"),
+        (fo.Budget(2.0, by="tier"), "by 'tier' but there is no column"),
+        (fo.Tied("tier"), "by 'tier' but there is no column"),
+    ):
+        refused(said, fo.Problem, Sized(), sources, 9.0, constraints=[wrong])

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.cvx import Expression
-from freshopt.errors import SourceDataError, shortened
+from freshopt.errors import SourceDataError
 from freshopt.modelling.constraints.declared_settings import (
     checked_costs,
     checked_labels,
@@ -36,11 +36,11 @@ class Budget:
     ----------
     limit : float, or mapping of group to float, optional
         Per time unit, > 0. One number with `by` holds for each group on its own.
-    cost : array_like, scalar or shape (n,), optional
-        What one refresh uses, ≥ 0, in the budget's own unit. Default: the sources' `refresh_cost`.
-    by : array_like of labels, shape (n,), or "host", optional
-        Group of each source; None for a source of no group. The name of a column where
-        `freshopt.distributed.solve` takes the budget.
+    cost : array_like, scalar or shape (n,), or str, optional
+        What one refresh uses, ≥ 0, in the budget's own unit; the name of a column that has it. Default: the
+        sources' `refresh_cost`.
+    by : array_like of labels, shape (n,), or str, optional
+        Group of each source; None for a source of no group. "host", or the name of a column.
     name : str, optional
         Label in prices and messages; "bandwidth" without `cost`, else "budget".
     at_least : float, or mapping of group to float, optional
@@ -79,7 +79,7 @@ class Budget:
         if self.cost is not None:
             object.__setattr__(self, "cost", checked_costs(self.cost, f"cost of {what}"))
         if self.by is not None:
-            object.__setattr__(self, "by", checked_labels(self.by, f"by of {what}", columns=True))
+            object.__setattr__(self, "by", checked_labels(self.by, f"by of {what}"))
         for side in _SIDES:
             require_groups(getattr(self, side), self.by, what)
 
@@ -150,9 +150,5 @@ class Budget:
     def _cost(self, sources: Sources) -> Array:
         if self.cost is None:
             return sources.refresh_cost
-        if isinstance(self.cost, str):
-            raise SourceDataError(
-                f"cost of Budget {self.label!r} is the column {shortened(self.cost)!r}, and there are no "
-                "columns in memory. Pass an array."
-            )
-        return as_vector(self.cost, len(sources), f"cost of Budget {self.label!r}")
+        given = sources[self.cost] if isinstance(self.cost, str) else self.cost
+        return as_vector(given, len(sources), f"cost of Budget {self.label!r}")

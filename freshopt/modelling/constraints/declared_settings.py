@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, list_offenders, shortened, shown
+from freshopt.errors import SourceDataError, list_offenders, shown
 from freshopt.numerics.arrays import (
     LARGEST,
     SMALLEST,
@@ -26,7 +26,7 @@ from freshopt.numerics.arrays import (
 
 # One number, or one per group.
 Limit: TypeAlias = float | Mapping[Any, float]
-# A label per source, None for no group; or "host", the sources' own.
+# A label per source, None for no group; or a column's name.
 Labels: TypeAlias = Sequence[Any] | npt.NDArray[Any]
 
 
@@ -50,18 +50,12 @@ def checked_limit(limit: object, what: str, *, positive: bool) -> float | dict[A
     }
 
 
-def checked_labels(by: Any, what: str, *, columns: bool = False) -> Any:  # noqa: ANN401 - of any kind
-    """Return group labels as a read-only vector, or "host".
-
-    With `columns`, or the name of any column of partitioned sources.
+def checked_labels(by: Any, what: str) -> Any:  # noqa: ANN401 - of any kind
+    """Return group labels as a read-only vector, or a column's name.
 
     - raises SourceDataError if they are no vector.
     """
     if isinstance(by, str):
-        if by != "host" and not columns:
-            raise SourceDataError(
-                f"{what}: there is no column {shortened(by)!r}. Pass 'host' or a list, a group per source."
-            )
         return _column(by, what)
     if len(shape_of(by, what)) != 1:
         raise SourceDataError(f"{what} is {shown(by)}, no list. Pass a group per source, or None.")

@@ -89,6 +89,8 @@ def require_weighed(what: str, empty: Sequence[Any]) -> None:
 
 def labels_of(by: Labels, sources: Sources, what: str) -> npt.NDArray[Any]:
     """Return the group label of each source, shape (n,)."""
+    if isinstance(by, str) and by in sources.columns:
+        return sources[by]
     if isinstance(by, str):
         if by != "host" or sources.host is None:
             reason = "the sources have no host" if by == "host" else f"there is no column {shortened(by)!r}"

@@ -26,9 +26,9 @@ class Nested:
 
     Parameters
     ----------
-    levels : sequence of array_like of labels, each of shape (n,), or "host"
+    levels : sequence of array_like of labels, each of shape (n,), or str
         Groups of each source, innermost first: its host, its domain, its organisation. None for no group.
-        Names of columns where `freshopt.distributed.solve` takes the constraint.
+        "host", or names of columns.
     at_most : mapping of group to float, optional
         Bandwidth that a group may take, of any level.
     at_least : mapping of group to float, optional
@@ -61,7 +61,7 @@ class Nested:
         what = f"Nested {checked_name(self.name, 'a Nested')!r}"
         if isinstance(self.levels, str) or not isinstance(self.levels, Sequence | np.ndarray):
             raise SourceDataError(f"levels of {what} are {shown(self.levels)}. Pass a list of levels.")
-        levels = tuple(checked_labels(level, f"a level of {what}", columns=True) for level in self.levels)
+        levels = tuple(checked_labels(level, f"a level of {what}") for level in self.levels)
         object.__setattr__(self, "levels", levels)
         for side in ("at_most", "at_least"):
             given = getattr(self, side)

@@ -38,8 +38,8 @@ class Target:
         For a maximised objective, such as `BinaryFreshness`: the least mean.
     at_most : float, or mapping of group to float, optional
         For a minimised objective, such as `HarmonicStaleness`: the largest mean.
-    by : array_like of labels, shape (n,), or "host", optional
-        Group of each source; None for a source of no group.
+    by : array_like of labels, shape (n,), or str, optional
+        Group of each source; None for a source of no group. "host", or the name of a column.
     name : str, optional
         Label in prices and messages; the objective's class by default.
 
@@ -87,7 +87,7 @@ class Target:
         side = "at_least" if maximised else "at_most"
         object.__setattr__(self, side, checked_limit(given, what, positive=False))
         if self.by is not None:
-            object.__setattr__(self, "by", checked_labels(self.by, f"by of {what}", columns=True))
+            object.__setattr__(self, "by", checked_labels(self.by, f"by of {what}"))
         require_groups(given, self.by, what)
 
     def __repr__(self) -> str:

@@ -22,8 +22,8 @@ class Tied:
 
     Parameters
     ----------
-    bundle : array_like of labels, shape (n,), or "host"
-        Bundle of each source; None for a source that is free.
+    bundle : array_like of labels, shape (n,), or str
+        Bundle of each source; None for a source that is free. "host", or the name of a column.
     cost : {"each", "once"}
         Whether a refresh of a bundle costs what its sources cost together, or what the dearest costs: one
         request answers for all.
