@@ -27,11 +27,14 @@ from email.utils import parsedate_to_datetime
 from importlib import import_module
 from typing import TypedDict
 
+import numpy as np
+
 from freshopt.errors import FreshoptError, SourceDataError, shown
 from freshopt.live.database import IN_FORCE, Database, keep, kept, new_revision
 from freshopt.live.rates import InForce
 from freshopt.live.settings import PlannerSettings
-from freshopt.numerics.arrays import as_number
+from freshopt.live.source_table import SourceTable
+from freshopt.numerics.arrays import Array, as_number
 from freshopt.scheduling.host_gap import JITTER
 from freshopt.units import convert_time
 
@@ -273,6 +276,29 @@ def _plan_early(database: Database, settings: PlannerSettings, now: float) -> No
     plan = InForce.from_text(kept(database, "plan"))
     if plan.updated is not None and now >= plan.updated + EARLY * settings.update:
         keep(database, "plan", replace(plan, early=True).to_text())
+
+
+def own_max_rates(database: Database, table: SourceTable) -> Array:
+    """Return the largest rates without those that answers told."""
+    found = table.max_rate.copy()
+    if keeps_paces(database):
+        told = {
+            source: (own, used)
+            for source, own, used in database.rows("SELECT source, own, used FROM told_gap")
+        }
+        for k in np.flatnonzero(np.isin(table.id, [*told])).tolist():
+            own, used = told[int(table.id[k])]
+            if used == found[k]:
+                found[k] = math.inf if own is None else own
+    return found
+
+
+def forget_ages(database: Database) -> None:
+    """Take back the shortest gaps that answers told, within a transaction."""
+    if keeps_paces(database):
+        told = "SELECT own FROM told_gap WHERE told_gap.source = source.id AND used = max_rate"
+        database.run(f"UPDATE source SET max_rate = ({told}) WHERE EXISTS ({told})")
+        database.run("DELETE FROM told_gap")
 
 
 def _positive(source: str, what: str, value: object) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 
 from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders, shown
 from freshopt.live.database import Database, new_revision
+from freshopt.live.pace import own_max_rates
 from freshopt.live.settings import PlannerSettings
 from freshopt.live.source_table import SourceTable, require_values
 from freshopt.logs.tables import frame_columns
@@ -132,7 +133,7 @@ def require_room(database: Database, settings: PlannerSettings) -> None:
     )
     why = "min_rate"
     if settings.promise:
-        used, why = _with_promises(SourceTable.read(database), settings), "min_rate and promises"
+        used, why = _with_promises(database, settings), "min_rate and promises"
     need = math.fsum(each for _, each, _ in used)
     unit = settings.time_unit
     if need > settings.bandwidth * (1.0 + ROUNDING):
@@ -153,19 +154,21 @@ def require_room(database: Database, settings: PlannerSettings) -> None:
             )
 
 
-def _with_promises(table: SourceTable, settings: PlannerSettings) -> list[tuple[str | None, float, float]]:
+def _with_promises(database: Database, settings: PlannerSettings) -> list[tuple[str | None, float, float]]:
     """Return by host what promised rates use, and the cheapest refresh.
 
     What is promised of missed changes depends on rates that are learnt; plans keep it as far as they can.
     """
+    table = SourceTable.read(database)
     known = [each for each in settings.kept_promises() if not each.behind]
+    most = own_max_rates(database, table)
     given = settings.objective.refresh, settings.hours, settings.time_unit
-    needs = promised_rates(known, table.name, np.ones(len(table)), None, table.max_rate, given)
+    needs = promised_rates(known, table.name, np.ones(len(table)), None, most, given)
     for promise, need in zip(known, needs, strict=True):
         if promise.appointments is not None:
             rows = np.flatnonzero(need)
             kept = Appointed(promise.appointments, rows, promise.attempts(np.ones(len(rows))))
-            kept.check(table.max_rate[rows], settings.time_unit, f"promise {shown(promise.text)}")
+            kept.check(most[rows], settings.time_unit, f"promise {shown(promise.text)}")
     use = table.refresh_cost * np.max([table.min_rate, *needs], axis=0)
     found: dict[str | None, tuple[float, float]] = {}
     for host, each, cost in zip(table.host.tolist(), use.tolist(), table.refresh_cost.tolist(), strict=True):

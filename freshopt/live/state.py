@@ -18,6 +18,7 @@ from freshopt.live.database import Database, keep, kept, new_revision, require_s
 from freshopt.live.due_times import PROMISED
 from freshopt.live.featured import told_features
 from freshopt.live.hand_out import keep_bucket, read_bucket
+from freshopt.live.pace import forget_ages
 from freshopt.live.postgres_store import PostgresStore
 from freshopt.live.rates import InForce
 from freshopt.live.settings import BY_SOURCE, PlannerSettings, settings_from, with_burst
@@ -136,7 +137,8 @@ class PlannerState:
             if settings.promise:
                 database.run(PROMISED)
             if settings.promise or (text is not None and json.loads(text).get("promise")):
-                # None are kept until they are planned for.
+                # None are kept until they are planned for; what answers tell gives way to them.
+                forget_ages(database)
                 database.run("DELETE FROM promised")
                 keep(database, "appointed", "0.0")
                 keep(database, "promises", "[]")

@@ -1,5 +1,6 @@
 """Promises of a live planner: kept for two weeks by another process, within the bandwidth."""
 
+import random
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from freshopt.scheduling.appointments import Appointments, AppointmentsOnClock, 
 from freshopt.scheduling.hours import Hours
 from tests.ground_truth.command_lines import Run
 from tests.ground_truth.refusals import refused
+from tests.ground_truth.strata import matrix
 
 ROOT = Path(__file__).parents[2]
 # A Thursday; in the night to March 29 clocks in Berlin go forward.
@@ -366,3 +368,40 @@ def test_gaps_of_open_hours_are_promised(tmp_path: Path) -> None:
     for times in found.values():
         gap = np.diff(times[times > 1.0])
         assert np.maximum(gap - 9.0 / 24.0, 0.0).sum() / gap.sum() <= 0.30 + 0.01
+
+
+@matrix(seed=range(12), every=6)
+def test_whatever_happens_is_planned_for(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    words = [*PROMISES, "news/*: 80% less than 6h behind", "docs/1: by 6:00, 18:00 younger than 3h"]
+    given: dict[str, Any] = {"burst": rng.choice(["1min", "2h"]), "host_gap": rng.choice([None, "1min"])}
+    given |= {"changed_cost": rng.choice([None, 20.0]), "promise": rng.sample(words[:3], 2)}
+    with fo.Planner(tmp_path, "300/day", **given) as planner:
+        planner.add_many(NAMES, host=[f"h{k % 3}" for k in range(20)], refresh_cost=[1.0, 2.0] * 10)
+        now = BEGIN
+        for step in range(100):
+            now += timedelta(minutes=rng.choice([1, 30, 200]))
+            for visit in planner.due(now, limit=rng.choice([None, 1])):
+                event = rng.random()
+                if event < 0.1:
+                    planner.failed(visit.source, now, status=503)
+                elif event < 0.2:
+                    planner.release(visit.source)
+                elif event < 0.9:
+                    age = rng.choice([None, 0.0, 86_400.0])
+                    planner.observed(visit.source, now, rng.random() < 0.3, max_age=age)
+            event = rng.random()
+            if event < 0.1:
+                planner.add(f"news/new{step}", host="h1")
+            elif event < 0.2:
+                planner.remove(planner.to_frame()["source"][0])
+            elif event < 0.3:
+                fo.Planner(tmp_path, promise=rng.choice(words)).close()
+            elif event < 0.4:
+                later = planner.next_due(now)
+                assert isinstance(later, datetime)
+                assert "planner" in repr(planner.status(now))
+        planner.replan(now)
+        status = planner.status(now)
+        assert status.used <= 300.0 * (1.0 + 1e-9)
+        assert status.relative_gap <= 0.01
