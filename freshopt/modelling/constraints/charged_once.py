@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def charged_once(problem: Problem, constraints: Sequence[Expression], rate: Expression) -> list[Expression]:
-    """Return constraints, where ties are charged once with rows of each bundle's dearest source alone.
+    """Return constraints, rows beside such ties of each bundle's dearest source.
 
     Parameters
     ----------
