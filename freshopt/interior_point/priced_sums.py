@@ -50,7 +50,7 @@ _LOOKED_AT = 2000
 # Where demand is 0 or infinite the price moves by this factor.
 _FAR = 1e3
 # Uses are moved by so much, relatively, from kinks.
-_ULP = 2.0 * float(np.finfo(np.float64).eps)
+_ULP = 8.0 * float(np.finfo(np.float64).eps)
 
 
 def solve_priced(program: Program) -> RowAnswer | None:
