@@ -50,7 +50,7 @@ _LOOKED_AT = 2000
 # Where demand is 0 or infinite the price moves by this factor.
 _FAR = 1e3
 # Uses are moved by so much, relatively, from kinks.
-_ULP = 2.0 * float(np.finfo(np.float64).eps)
+_ULP = 8.0 * float(np.finfo(np.float64).eps)
 
 
 def solve_priced(program: Program) -> RowAnswer | None:
@@ -115,7 +115,7 @@ class _Search:
         self.floor = 0.0 if self.top is None or bool(np.all(self.top.rises)) else -np.inf
 
     def _first_and_last(self) -> Array:
-        """Return the prices up to which sums use all, and from which on the least."""
+        """Return prices up to which sums use all, beyond which the least."""
         numerics, n = self.program.numerics, len(self.group)
         assert isinstance(numerics, UsageCosts)
         some, found = self.coefficient > 0.0, np.array([[np.inf], [-np.inf]]) * np.ones(self.m + 1)
@@ -190,7 +190,7 @@ class _Search:
         return None
 
     def _narrow(self, outside: float, least: Array, most: Array) -> bool:
-        """Note what uses between two say of the whole's price; return whether it is another."""
+        """Bound the whole's price by uses; return whether it is another."""
         if self.top is None:
             return True
         left = self.top.slopes(np.array([np.sum(self.per * least)]), ON)[0]
@@ -250,7 +250,7 @@ class _Search:
     def _mixed(
         self, outside: float, more: tuple[Array, ...], fewer: tuple[Array, ...]
     ) -> tuple[Array, Array]:
-        """Return uses and prices between two, where the whole's cost has the price outside for slope."""
+        """Return uses between two, where the whole's slope is the price outside."""
         assert self.top is not None
         low, high = 0.0, 1.0
         for _ in range(_HALVINGS):
@@ -274,7 +274,7 @@ class _Search:
         return self._at_ends(outside, used, price)
 
     def _at_ends(self, outside: float, used: Array, price: Array) -> tuple[Array, Array]:
-        """Return uses and prices, of sums that use all or the least too."""
+        """Return uses and prices, also of sums at ends of demand."""
         aside, seen = outside * self.per, self.seen
         all_until, none_from = seen.price[:2]
         # Any price from where nothing is used to that of the first unit.
@@ -370,7 +370,7 @@ class _Search:
         return RowAnswer(every, price, slack, 0.0, self.passes, self.passes, None, ())
 
     def _levels(self, used: Array, own: Array, outside: float) -> list[tuple[SumCosts, Array, Array]]:
-        """Return costs of groups and of the whole, what they use and pay."""
+        """Return costs of groups and whole, what they use and pay."""
         groups = [(self.costs, used, own)]
         if self.top is None:
             return groups

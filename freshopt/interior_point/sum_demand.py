@@ -1,4 +1,4 @@
-"""`Demand`, `Seen`: what sums use at their prices, as modelled and as passes have shown it.
+"""`Demand`, `Seen`: what sums use, as modelled and as passes showed it.
 
 From some price on a sum uses the least, which its sources' marginal values at their lower bounds tell, and up
 to another all that there is for it. In between demand is near a power of log(end/p), with end the price from
@@ -28,7 +28,7 @@ _MOVED = 1e-9
 
 @dataclass(frozen=True)
 class Demand:
-    """Demand of sums near a pass, between the least and the most of it.
+    """Demand of sums near a pass, between its least and most.
 
     It is a power of log(end/p), or of p where no price ends it, p the price outside and their own: log u = y
     and its elasticity are right at log p = x.
@@ -107,7 +107,7 @@ def _along(x: Array, log_price: Array, end: Array) -> Array:
 
 
 class Seen:
-    """What passes have shown of all sums: prices, uses, and slopes of costs there.
+    """What passes have shown of sums: prices, uses, slopes of costs.
 
     Its first rows are the prices up to which sums use all that there is, and from which on they use the
     least.
@@ -124,7 +124,7 @@ class Seen:
         self.price, self.used, self.left, self.right = rows
 
     def sides(self, aside: Array, slack: float = EVEN) -> tuple[BoolArray, BoolArray]:
-        """Return which prices are too low, and too high, beside the one outside."""
+        """Return which prices are too low, and which too high."""
         least, most = (
             np.where(np.isinf(own), own, own + sign * slack * (np.abs(aside) + np.abs(own)))
             for own, sign in ((aside + self.left, -1.0), (aside + self.right, 1.0))
@@ -132,13 +132,13 @@ class Seen:
         return self.price < least, self.price > np.maximum(0.0, most) + NOTHING
 
     def bracket(self, aside: Array) -> tuple[Array, Array]:
-        """Return the highest price that was too low, and the lowest too high."""
+        """Return the highest price that was too low, the lowest too high."""
         cheap, dear = self.sides(aside)
         low, high = np.where(cheap, self.price, 0.0), np.where(dear, self.price, np.inf)
         return np.max(low, axis=0, initial=0.0), np.min(high, axis=0)
 
     def beyond(self, aside: Array) -> tuple[Array, Array]:
-        """Return prices between which all meet: costs' slopes are on the other side of them."""
+        """Return prices between which all meet, as costs' slopes say."""
         (cheap, dear), rounding = self.sides(aside), EVEN * np.abs(aside)
         low, high = np.where(dear, aside + self.right - rounding, 0.0), aside + self.left + rounding
         return np.max(low, axis=0, initial=0.0), np.min(np.where(cheap, high, np.inf), axis=0)
@@ -150,7 +150,7 @@ class Seen:
         return least, np.min(np.where(dear, np.inf, self.used), axis=0)
 
     def model(self, x_near: Array) -> tuple[Array, ...]:
-        """Return log price, log use, elasticity and end by the two passes next to a log price."""
+        """Return models by the two passes next to a log price."""
         price, used = self.price[2:], self.used[2:]
         # Up to the first price and from the last one on uses are those there.
         price = np.maximum(np.minimum(price, self.price[1]), np.maximum(self.price[0], NOTHING))

