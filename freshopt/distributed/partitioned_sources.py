@@ -262,7 +262,8 @@ def footer(file: Path) -> Any:  # noqa: ANN401 - pyarrow has no types
 def _unreadable(file: object, error: Exception) -> SourceDataError:
     reason = " ".join(str(error).split()).rstrip(".")
     return SourceDataError(
-        f"{file} cannot be read as Parquet: {reason}. Check that it is a complete Parquet file."
+        f"{file} cannot be read as Parquet: {reason}. Check that it is a complete Parquet file, "
+        "as all that is read in partitions."
     )
 
 

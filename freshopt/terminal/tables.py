@@ -137,7 +137,12 @@ def _table_in(path: Path, name: str) -> Path:
         return path
     there = [table for table in (path / f"{name}.parquet", path / f"{name}.csv") if table.exists()]
     if not there:
-        raise SourceDataError(f"{path} holds no table {name}. Name the folder of a plan, or a table.")
+        # A plan over partitions has folders in the place of tables.
+        parts = sorted([*path.glob(f"{name}/part-*"), *path.glob("part-*")])
+        remedy = (
+            f"Name one of its parts, such as {parts[0]}" if parts else "Name the folder of a plan, or a table"
+        )
+        raise SourceDataError(f"{path} holds no table {name}. {remedy}.")
     return there[0]
 
 

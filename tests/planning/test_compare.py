@@ -126,7 +126,8 @@ def test_the_command_compares_with_folders_and_tables(run: Run) -> None:
         (("--compare", "rates.csv", "--max-churn", "x"), ("--max-churn", "cannot be read")),
         (("--compare", "rates.csv"), ("no source has an earlier rate", "'other'")),
         (("--compare", "zero.csv"), ("interval in row 1, line 2 of zero.csv", "no time > 0")),
-        (("--compare", "empty"), ("holds no table rates",)),
+        (("--compare", "empty"), ("holds no table rates. Name the folder of a plan",)),
+        (("--compare", "parts"), ("holds no table rates. Name one of its parts", "rates/part-0.parquet")),
         (("--compare", "rates.csv", "--engine", "dask"), ("--compare is for --engine memory",)),
         (("--freshness", "99%"), ("--freshness stands in place of --bandwidth",)),
     ],
@@ -138,6 +139,8 @@ def test_what_cannot_be_compared_is_refused_in_a_line(
     Path("rates.csv").write_text("source,rate\nother,1\n")
     Path("zero.csv").write_text("source,interval\npage/1,0\n")
     Path("empty").mkdir()
+    Path("parts/rates").mkdir(parents=True)
+    Path("parts/rates/part-0.parquet").touch()
     refuse(here, [*JOB, "--out", "plan", *arguments], words)
 
 

@@ -134,5 +134,5 @@ def test_urls_alone_are_features() -> None:
     assert isinstance(plan.estimate.prior, FeaturePriors)
     assert plan.estimate.prior.spread.keys() == {"host"}
     numbers = fo.CrawlLog([1, 1, 2, 2], [0.0, 1.0] * 2, [0, 1] * 2)
-    with pytest.raises(fo.FreshoptError, match="tells no source from another"):
+    with pytest.raises(fo.FreshoptError, match="url as features tells no source from another"):
         fo.plan(numbers, features="url")

@@ -68,7 +68,7 @@ class SourceFeatures:
         if isinstance(given, cls):
             return given
         columns: dict[str, npt.NDArray[Any]] = {}
-        names, where = own, "the features"
+        names, where = own, "url as features"
         path: Path = (
             Path(given) if isinstance(given, str | os.PathLike) else Frame.of(given, "the table of features")
         )
