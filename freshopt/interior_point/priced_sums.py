@@ -170,8 +170,8 @@ class _Search:
                 price = paid
                 continue
             # A bracket that shrinks slowly is halved.
-            least, most = self.seen.beyond(aside)
-            low, high = np.maximum(low, least), np.minimum(high, most)
+            lowest, highest = self.seen.beyond(aside)
+            low, high = np.maximum(low, lowest), np.minimum(high, highest)
             following = np.clip(
                 paid, NOTHING, np.where(np.isinf(high), np.maximum(price, low) * _FAR**2, high)
             )
@@ -204,7 +204,9 @@ class _Search:
         if self.top is None:
             return bought, paid, outside
         low, high, last, elasticity, nothing = self.floor, self.ceiling, (np.nan, np.nan), FIRST, False
-        before, more, fewer = (np.nan, np.nan), (), ()
+        before = np.nan, np.nan
+        more: tuple[Array, ...] = ()
+        fewer: tuple[Array, ...] = ()
         for trial in range(_TRIALS):
             used = np.array([np.sum(self.per * bought)])
             left, right = (float(side[0]) for side in self.top.slopes(used, ON))
@@ -331,10 +333,10 @@ class _Search:
         jumps = ~(np.abs(wanted - used) <= 2.0 * _NEAR * wanted)
         if bool(np.any(jumps)):
             ends = (np.where(jumps, end, 1.0) for end in self.seen.bracket(outside * self.per))
-            (more, most), (fewer, least) = (self._demand(np.clip(end, NOTHING, LARGEST)) for end in ends)
+            (upper, most), (lower, least) = (self._demand(np.clip(end, NOTHING, LARGEST)) for end in ends)
             share = np.clip((wanted - least) / (most - least), 0.0, 1.0)
             mixed = (jumps & np.isfinite(share))[group]
-            rates = np.where(mixed, fewer + share[group] * (more - fewer), rates)
+            rates = np.where(mixed, lower + share[group] * (upper - lower), rates)
         # Sources at bounds stay there, unless a limit is not met without them.
         held, own = (rates <= self.lower) | (rates >= self.upper), paid - outside * self.per
         least, most = self.costs.ends()
@@ -344,9 +346,9 @@ class _Search:
             # On a kink the gap is rounded relative to the dearer side: uses are on the cheaper one.
             for costs, amount, part in self._levels(used, own, outside):
                 left, right = costs.slopes(amount, _ULP)
-                less = (left > part) | (np.isfinite(right) & (right - part > _FAR * (part - left)))
-                more = (right < part) | (np.isfinite(left) & (part - left > _FAR * (right - part)))
-                wanted = np.clip(wanted * (1.0 + _ULP * (more.astype(np.float64) - less)), least, most)
+                fewer = (left > part) | (np.isfinite(right) & (right - part > _FAR * (part - left)))
+                further = (right < part) | (np.isfinite(left) & (part - left > _FAR * (right - part)))
+                wanted = np.clip(wanted * (1.0 + _ULP * (further.astype(np.float64) - fewer)), least, most)
             inner, near = (wanted - fixed) / (used - fixed), np.abs(wanted / used - 1.0) <= 2.0 * _NEAR
             usable = np.abs(inner - 1.0) <= _LITTLE
             factor = np.where(near, np.where(usable, inner, np.fmin(1.0, most / used)), 1.0)
@@ -354,7 +356,8 @@ class _Search:
             rates = np.where(held & usable[group], rates, scaled)
         if self.top is not None:  # what all use is met to rounding of its own, by sums that are at no end
             total = float(np.sum(self.unit * rates))
-            away = float(np.clip(total, *(float(end[0]) for end in self.top.ends()))) - total
+            low, high = (float(end[0]) for end in self.top.ends())
+            away = min(max(total, low), high) - total
             free = (used * (1.0 - ON) > least) if away < 0.0 else (used * (1.0 + ON) < most)
             share = np.divide(away, np.sum(np.where(free[group], self.unit * rates, 0.0)))
             scaled = np.clip(rates * (1.0 + share), self.lower, self.upper)

@@ -149,7 +149,7 @@ class Seen:
         least = np.max(np.where(cheap, 0.0, self.used), axis=0)
         return least, np.min(np.where(dear, np.inf, self.used), axis=0)
 
-    def model(self, x_near: Array) -> tuple[Array, ...]:
+    def model(self, x_near: Array) -> tuple[Array, Array, Array, Array]:
         """Return models by the two passes next to a log price."""
         price, used = self.price[2:], self.used[2:]
         # Up to the first price and from the last one on uses are those there.

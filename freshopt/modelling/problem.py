@@ -485,7 +485,8 @@ class Problem:
                 members = np.flatnonzero(self.hosts.codes == code)
                 label = f"{self.labels[1]}[{name}]"
                 constraints.append((cost[members] @ rate[members] <= limit).set_label(label))
-        written, priced = 0, []
+        written = 0
+        priced: list[Expression] = []
         for one in as_charged(self.constraints, self.sources):
             if isinstance(one, Constraint):
                 own = priced if isinstance(one, Priced) else constraints

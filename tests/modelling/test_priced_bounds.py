@@ -10,7 +10,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.cvx import cp
-from freshopt.numerics.arrays import Array
+from freshopt.numerics.arrays import Array, IntArray
 from tests.modelling.test_priced import DELAY, LONG, Long, sources
 
 BINARY = fo.problems.BinaryFreshness(fo.Refresh.POISSON)
@@ -58,7 +58,8 @@ def rates_at(objective: object, own: fo.Sources, price: Long) -> Long:
         change, cost = LONG(own.change_rate), LONG(own.refresh_cost)
         root = np.sqrt(LONG(own.importance) * change / (price * cost))
         free = root if objective is DELAY else np.maximum(root - change, LONG(0.0))
-    return np.clip(free, LONG(own.min_rate), LONG(own.max_rate))
+    found: Long = np.clip(free, LONG(own.min_rate), LONG(own.max_rate))
+    return found
 
 
 def optimum(objective: object, own: fo.Sources, group: Cost, whole: Cost, bandwidth: float) -> Any:  # noqa: ANN401
@@ -129,7 +130,7 @@ def test_sums_at_the_bounds_of_their_sources(
 
 
 def declared_by_hand(
-    own: fo.Sources, bundle: Array, costs: list[tuple[Array, Array, Any]], limit: float
+    own: fo.Sources, bundle: IntArray, costs: list[tuple[Array, IntArray, Any]], limit: float
 ) -> float:
     """Return CVXPY's optimum of the delay, a bundle's cost in a sum being its dearest source's."""
     rate, value, rules = cp.Variable(len(own)), 0.0, []
