@@ -45,7 +45,7 @@ from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.spend import Spend
-from freshopt.numerics.arrays import Array, IntArray, total
+from freshopt.numerics.arrays import LARGEST, Array, IntArray, total
 from freshopt.numerics.special_functions import mean_stale_share
 from freshopt.questions.bandwidth_for import bandwidth_for
 from freshopt.questions.solve_with_kinks import solve_with_kinks
@@ -385,14 +385,35 @@ def promise_price(text: str, least: Array, problem: Problem, without: Solution) 
         try:
             if isinstance(problem.objective, Spend):
                 extra = solve_with_kinks(problem, FREE, FREE).value - used
+            elif problem.per_bandwidth is not None:
+                extra = _bandwidth_as_good(problem, without) - used
             else:
                 extra = bandwidth_for(problem, value=without.value).bandwidth - used
         except InfeasibleProblemError:
             extra = math.nan
-    many, needs = (
-        int(np.count_nonzero(least)),
-        total(np.broadcast_to(sources.refresh_cost, least.shape) * least),
-    )
+    many, needs = int(np.count_nonzero(least)), total(problem.used_by_source(least))
     return PromisePrice(
         text, many, needs, None if math.isnan(extra) else max(extra, 0.0), used, sources.time_unit
     )
+
+
+def _bandwidth_as_good(problem: Problem, without: Solution) -> float:
+    """Return the least bandwidth of as good rates, to a relative error of `FREE`."""
+    sign = 1.0 if problem.objective.sense == "minimise" else -1.0
+
+    def is_worse(bandwidth: float) -> bool:
+        try:
+            found = solve_with_kinks(problem.restated(bandwidth=bandwidth), FREE, FREE).value
+        except InfeasibleProblemError:
+            return True
+        return sign * (found - without.value) > FREE * abs(without.value)
+
+    low, high = without.bandwidth_used, 2.0 * without.bandwidth_used
+    if is_worse(LARGEST):
+        return math.nan
+    while is_worse(high):
+        low, high = high, 2.0 * high
+    while high - low > FREE * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if is_worse(middle) else (low, middle)
+    return high

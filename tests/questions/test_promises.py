@@ -199,6 +199,21 @@ def test_a_plan_keeps_its_promises_and_their_price_is_right() -> None:
     assert "Promised" in repr(made)
 
 
+def test_a_promise_is_priced_where_fetches_cost_what_they_bring() -> None:
+    log = log_of()
+    given: dict[str, Any] = {"changed_cost": 3.0, "draws": 0}
+    made = fo.plan(log, bandwidth=30.0, promise="news/*: 95% younger than 16h", **given)
+    (price,) = made.promises
+    plain = fo.plan(log, bandwidth=30.0, **given)
+    news = np.array([str(name).startswith("news/") for name in log.names])
+    least = np.where(news, 0.95 * 1.5, 0.0)
+    assert price.needs == pytest.approx(np.sum(made.problem.used_by_source(least)), rel=1e-9)
+    extra = present(price.extra)
+    for more, worse in ((1.0, False), (0.9, True)):
+        found = fo.plan(log, bandwidth=30.0 + more * extra, promise="news/*: 95% younger than 16h", **given)
+        assert (found.solution.value > plain.solution.value * (1.0 + 1e-8)) is worse
+
+
 def test_the_cheapest_plan_and_a_freshness_go_with_promises() -> None:
     log = log_of()
     target = [fo.Target(fo.problems.BinaryFreshness(), at_least=0.6, name="fresh")]
