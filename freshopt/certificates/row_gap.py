@@ -23,11 +23,12 @@ import math
 import numpy as np
 
 from freshopt.certificates.best_response import limit_terms, source_terms
-from freshopt.numerics.arrays import Array, chunks, exact_sum, total
+from freshopt.numerics.arrays import LARGEST, Array, IntArray, chunks, exact_sum, total
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.lagrangian import Lagrangian
 from freshopt.separable.program import Program
 from freshopt.separable.tangents import Contradiction, contradiction
+from freshopt.separable.usage_costs import UsageCosts
 
 
 @frozen_value()
@@ -39,6 +40,7 @@ class RowGap:
     - `used` (m,): G_j(ρ).
     - `limits` (m,): b_j, at the least t of a minimax program.
     - `added` (m,): Σ_k |g_jk(ρ_k)|, what G_j is rounded relative to.
+    - `ends`: Rows of sums that have a cost and no end, their coefficients there, and the costs' last slopes.
     """
 
     program: Program
@@ -47,6 +49,7 @@ class RowGap:
     used: Array
     limits: Array
     added: Array
+    ends: tuple[IntArray, Array, Array]
 
     @classmethod
     def of(cls, program: Program, rates: Array) -> RowGap:
@@ -57,7 +60,7 @@ class RowGap:
             if program.level is not None:
                 cost = least_level(program, used)
                 limits = limits + program.level * cost
-        return cls(program, rates, cost, used, limits, added)
+            return cls(program, rates, cost, used, limits, added, _ends(program))
 
     @property
     def slack(self) -> Array:
@@ -65,13 +68,20 @@ class RowGap:
         return np.maximum(0.0, self.limits - self.used)
 
     def admissible(self, multipliers: Array) -> Array:
-        """Return multipliers of the dual's scale.
+        """Return multipliers at which the dual is finite.
 
-        Those of a minimax program have Σ level·y = 1.
+        Those of a minimax program have Σ level·y = 1. No sum is worth more than the last slope of its cost:
+        what exceeds that, by rounding or else, would prove nothing.
         """
-        if self.program.level is None:
+        if self.program.level is not None:
+            return multipliers / float(np.dot(self.program.level, multipliers))
+        if not len(self.ends[0]):
             return multipliers
-        return multipliers / float(np.dot(self.program.level, multipliers))
+        (row, coefficient, last), found = self.ends, multipliers.copy()
+        end = -last / coefficient
+        own = found[row]
+        found[row] = np.where(coefficient < 0.0, np.minimum(own, end), np.maximum(own, end))
+        return found
 
     def at(self, multipliers: Array) -> float:
         """Return the duality-gap bound at multipliers y ≥ 0, shape (m,)."""
@@ -110,6 +120,18 @@ class RowGap:
         for part in chunks(len(terms)):
             terms[part] = _source_terms(whole.take(part), self.rates[part])
         return terms
+
+
+def _ends(program: Program) -> tuple[IntArray, Array, Array]:
+    """Return rows of sums without end, coefficients and last slopes."""
+    rows, numerics = program.rows, program.numerics
+    if not isinstance(numerics, UsageCosts):
+        return np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0)
+    alone = np.bincount(rows.source, minlength=len(program)) == 1
+    endless = numerics.usage & alone & np.isinf(program.upper)
+    at = np.flatnonzero(endless[rows.source])
+    slopes = numerics.usages.marginal(np.full(int(np.count_nonzero(numerics.usage)), LARGEST))
+    return rows.row[at].astype(np.int64), rows.coefficient[at], -slopes[numerics.place_[rows.source[at]]]
 
 
 def least_level(program: Program, used: Array) -> float:

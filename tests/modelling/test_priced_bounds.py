@@ -173,6 +173,19 @@ def test_costs_of_sums_beside_ties_that_are_charged_once(limit: float | None) ->
         assert problem.to_cvxpy().solve(solver="CLARABEL") == pytest.approx(value, rel=1e-6)
         cones = fo.solve(problem, fo.solvers.Conic(), throw=False)
         assert cones.value == pytest.approx(value, rel=1e-6)
+        assert cones.certificate.relative_gap < 1e-7
+
+
+@pytest.mark.parametrize("bandwidth", [None, 5.0])
+def test_rates_of_others_are_proved_where_sums_are_beyond_the_last_step(bandwidth: float | None) -> None:
+    own = sources(24, 1.0)
+    steps = fo.Priced(fo.Budget(by=np.arange(24) % 2, name="groups"), {0: 0.1, 2: 1.0})
+    problem = fo.Problem(DELAY, own, bandwidth, constraints=[steps])
+    solution = fo.solve(problem)
+    # A price by least squares is the last slope to rounding, beyond which the dual function is infinite.
+    near = fo.certify(problem, solution.rates * (1.0 - 1e-9))
+    assert near.bound == pytest.approx(solution.value, rel=1e-8)
+    assert near.bound <= solution.value * (1.0 + 1e-12)
 
 
 def test_a_step_so_steep_that_one_ulp_more_costs_more_than_all() -> None:
