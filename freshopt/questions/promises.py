@@ -398,7 +398,7 @@ def promise_price(text: str, least: Array, problem: Problem, without: Solution) 
 
 
 def _bandwidth_as_good(problem: Problem, without: Solution) -> float:
-    """Return the least bandwidth of as good rates, to a relative error of `FREE`."""
+    """Return the least bandwidth of as good rates, to `FREE`."""
     sign = 1.0 if problem.objective.sense == "minimise" else -1.0
 
     def is_worse(bandwidth: float) -> bool:
