@@ -70,8 +70,8 @@ class RowGap:
     def admissible(self, multipliers: Array) -> Array:
         """Return multipliers at which the dual is finite.
 
-        Those of a minimax program have Σ level·y = 1. No sum is worth more than the last slope of its cost:
-        what exceeds that, by rounding or else, would prove nothing.
+        Those of a minimax program have Σ level·y = 1. No sum's price is above the last slope of its
+        cost: what exceeds that, by rounding or else, would prove nothing.
         """
         if self.program.level is not None:
             return multipliers / float(np.dot(self.program.level, multipliers))
