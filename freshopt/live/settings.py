@@ -91,7 +91,7 @@ def _promises(name: str, given: Any, clock: CrawlLog | Clock) -> tuple[Promise, 
 
 
 def _changed_cost(name: str, given: float | str, _clock: CrawlLog | Clock) -> float:
-    if given == BY_SOURCE:
+    if isinstance(given, str) and given == BY_SOURCE:
         return math.nan
     remedy = "Pass a number of 0 or more, such as 20, or one for each source."
     cost = as_number(given, name, remedy)

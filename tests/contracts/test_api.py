@@ -186,6 +186,8 @@ def test_any_wrong_argument(argument: str, part: int) -> None:
 RELATIVE = {
     ("freshopt.Budget", "by"): "the name of a column, of sources in memory",
     ("freshopt.Budget", "cost"): "the name of a column, of sources in memory",
+    ("freshopt.Tied", "bundle"): "the name of a column, of sources in memory",
+    ("freshopt.Worst", "by"): "the name of a column, of sources in memory",
     ("freshopt.Target", "by"): "the name of a column, of sources in memory",
     ("freshopt.Priced", "cost"): "a function, of what is used",
     ("freshopt.Ratio", "at_most"): "a ratio under which nothing is refreshed",
