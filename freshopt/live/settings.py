@@ -87,7 +87,7 @@ def _share(name: str, given: float, _clock: CrawlLog | Clock) -> float:
 
 
 def _promises(name: str, given: Any, clock: CrawlLog | Clock) -> tuple[Promise, ...]:  # noqa: ANN401 - words
-    return () if given == "" else promises_of(name, given, clock)
+    return () if isinstance(given, str) and not given else promises_of(name, given, clock)
 
 
 def _changed_cost(name: str, given: float | str, _clock: CrawlLog | Clock) -> float:
