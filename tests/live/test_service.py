@@ -287,10 +287,13 @@ def test_hostile_names_come_back_as_they_went(service: Served) -> None:
 def test_metrics_are_those_of_the_status(service: Served) -> None:
     service.put("measured")
     service.report({"source": "measured", "failed": True}).raise_for_status()
-    answer = service.client.get("/metrics")
+    # A test before this one may have asked for metrics, whose state of the plan is then that of some seconds ago.
+    told, end = {"freshopt_sources": 0.0}, time.monotonic() + 30.0
+    while told["freshopt_sources"] < 1.0 and time.monotonic() < end:
+        answer = service.client.get("/metrics")
+        lines = [line for line in answer.text.splitlines() if not line.startswith("#")]
+        told = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
     assert answer.headers["content-type"].startswith("text/plain")
-    lines = [line for line in answer.text.splitlines() if not line.startswith("#")]
-    told = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
     assert told["freshopt_bandwidth"] == service.client.get("/status").json()["bandwidth"]
     assert told['freshopt_reports_total{outcome="failed"}'] >= 1.0
     assert told["freshopt_sources"] >= 1.0
