@@ -17,6 +17,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from benchmarks.adversary.drawing import draw
 from benchmarks.adversary.judging import Oracle
 from benchmarks.harness import Claims, Measurement, Record, Row
 from benchmarks.objectives import OBJECTIVES as EVERY
+from freshopt.errors import ObjectiveError
 from tests.ground_truth.cell_truth import wide
 
 OBJECTIVES = tuple(each for name, each in EVERY.items() if name != "power 0.5")
@@ -117,9 +119,11 @@ def _judge(case: Case, rng: np.random.Generator, found: dict[str, int]) -> None:
         rates = np.clip(share * best.rates * np.exp(spread * rng.normal(size=len(case))), 0.0, problem.upper)
         away = np.exp(10.0 ** rng.uniform(-17.0, 0.5) * rng.normal(size=1 + len(names)))
         hosts = {name: best.host_prices[name] * x for name, x in zip(names, away[1:], strict=True)}
-        proofs.append(fo.certify(problem, rates, best.price * away[0], hosts))
-        proofs.append(fo.certify(problem, rates, best.price * away[0]))
-        proofs.append(fo.certify(problem, rates))
+        # Rates so small that a penalty cannot be summed there are refused.
+        with suppress(ObjectiveError):
+            proofs.append(fo.certify(problem, rates, best.price * away[0], hosts))
+            proofs.append(fo.certify(problem, rates, best.price * away[0]))
+            proofs.append(fo.certify(problem, rates))
     judged = case.per_bandwidth()
     oracle = Oracle(judged)
     least, cost, rates = _optimum(oracle)
