@@ -20,6 +20,7 @@ from freshopt.certificates.price_search import (
     bound_of,
     minimise,
     sampled_price,
+    settled,
     stride_of,
 )
 from freshopt.certificates.proof_pass import proof_columns
@@ -35,6 +36,11 @@ _BELOW = np.array([27.0, 9.0, 6.0, 4.0, 3.0, 2.5, 2.0, 1.5, 1.0, 0.5])
 # A host with less relative slack than this decides its own price: its sources are left out when λ is
 # searched.
 _FULL = 1e-6
+# Of rates so near to the optimum, beside what is at stake, the bound has one valley, and the typical slope is
+# in it.
+NEARLY = 1e-6
+# A bound that will do, beside what is at stake, where each evaluation is dear and rates are of tables.
+GOOD_ENOUGH = 1e-10
 
 
 def best_prices(gap: Gap, price: float | None, host_prices: Array | None) -> tuple[float, Array]:
@@ -113,8 +119,9 @@ def _best_price(gap: Gap, columns: ProofColumns | None, on_top: OnTop) -> float:
     own = slopes[free if bool(np.any(free)) else usable]
     price = float(np.partition(own, len(own) // 2)[len(own) // 2])
     short = bound(price)
-    if short <= NEGLIGIBLE * scale_at(gap, price, on_top(price), short):
-        return price
+    scale = scale_at(gap, price, on_top(price), short)
+    if short <= NEARLY * scale:
+        return settled(bound, price, (GOOD_ENOUGH if gap.is_quick else NEGLIGIBLE) * scale)
     grid = np.union1d(_grid(slopes[some], usable[some], free[some]), [math.log(price)])
     if columns is not None:
         return sampled_price(gap, columns, grid, on_top)

@@ -69,6 +69,11 @@ class Gap:
         return cls(problem, rates, numerics, cost, value, slack, host_slack, slope, each)
 
     @property
+    def is_quick(self) -> bool:
+        """Return whether formulas are dear, and tables prove rates."""
+        return isinstance(self.numerics, Kernel) and self.numerics.quick is not None
+
+    @property
     def slope(self) -> Array:
         """Marginal value f'(ρ) at the rates, shape (n,)."""
         if self.known_slope is not None:
@@ -124,8 +129,7 @@ class Gap:
         a nanosecond a source, a sample of many sources has to do.
         """
         n = len(self.rates)
-        dear = isinstance(self.numerics, Kernel) and self.numerics.quick is not None
-        step = 1 if self.known_cost is not None else -(-n // (DEAR if dear else SAMPLE))
+        step = 1 if self.known_cost is not None else -(-n // (DEAR if self.is_quick else SAMPLE))
         with np.errstate(all="ignore"):
             for block in chunks(-(-n // step)):
                 part = slice(block.start * step, block.stop * step, step)

@@ -69,6 +69,11 @@ def sampled_price(gap: Gap, columns: ProofColumns, grid: Array, on_top: OnTop) -
     return 0.0 if every(0.0) <= smallest else math.exp(best)
 
 
+def settled(bound: Callable[[float], float], price: float, enough: float) -> float:
+    """Return a price near a given one with the least bound, or `enough`."""
+    return math.exp(_settle(_of_log(bound), math.log(price), enough)[0])
+
+
 def bound_of(gap: Gap, columns: ProofColumns, on_top: OnTop, stride: int = 1) -> Callable[[float], float]:
     """Return the compiled bound as a function of the price.
 

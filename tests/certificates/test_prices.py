@@ -9,7 +9,9 @@ import pytest
 import freshopt as fo
 from freshopt.certificates import price_search
 from freshopt.certificates.certificate import repair
+from freshopt.certificates.duality_gap import Gap
 from freshopt.certificates.price_search import LOOSE
+from freshopt.noisy_signals import NoisySignalFreshness
 from freshopt.numerics.arrays import Array
 from freshopt.problems import PollingKnapsack
 from tests.ground_truth.named import AGE_PERIODIC, BINARY, BINARY_PERIODIC, DELAY, HARMONIC, chosen
@@ -210,3 +212,49 @@ def test_costs_of_either_sign_leave_room_for_their_rounding() -> None:
     rates = disturbed(task, best, 2.0, 8)
     found = fo.certify(task, rates)
     assert found.value - best.value <= found.gap * (1.0 + EXACT)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the prices at which NumPy computes bounds from now on."""
+    prices: list[float] = []
+    bound = Gap.at
+
+    def at(gap: Gap, price: float, host_prices: Array) -> float:
+        prices.append(price)
+        return bound(gap, price, host_prices)
+
+    monkeypatch.setenv("FRESHOPT_COMPILED", "0")
+    monkeypatch.setattr(Gap, "at", at)
+    return prices
+
+
+@pytest.mark.parametrize("objective", [BINARY, BINARY_PERIODIC, DELAY], ids=repr)
+def test_prices_of_nearly_optimal_rates_take_few_bounds(asked: list[float], objective: fo.Objective) -> None:
+    rng = np.random.default_rng(8)
+    d, w = rng.lognormal(0.0, 2.0, 300), rng.lognormal(0.0, 2.0, 300)
+    task = fo.Problem(objective, fo.Sources(d, w), 0.4 * float(d.sum()))
+    optimum = fo.solve(task)
+    rates = optimum.rates * np.exp(1e-5 * rng.uniform(-1.0, 1.0, 300))
+    rates *= min(1.0, task.bandwidth / float(rates.sum()) * (1.0 - 1e-14))
+    asked.clear()
+    gap = fo.certify(task, rates).gap
+    assert len(asked) <= 40
+    around = optimum.price * np.exp(np.linspace(-1e-4, 1e-4, 401))
+    assert gap <= 1.5 * min(fo.certify(task, rates, float(price)).gap for price in around)
+
+
+def test_prices_of_rates_from_tables_take_one_bound_or_two(
+    monkeypatch: pytest.MonkeyPatch, asked: list[float]
+) -> None:
+    """Each quality is another: no table is shared, and a bound takes a second at 10⁴ sources."""
+    monkeypatch.delenv("FRESHOPT_COMPILED")
+    rng = np.random.default_rng(2)
+    d, w, recall = (rng.lognormal(0.0, 1.0, 1000), rng.lognormal(0.0, 1.0, 1000), rng.uniform(0.0, 1.0, 1000))
+    recall = np.where(rng.random(1000) < 0.5, 1.0 - 1e-3 * recall, recall)
+    objective = NoisySignalFreshness(recall, 10.0 ** rng.uniform(-6.0, 0.0, 1000))
+    task = fo.Problem(objective, fo.Sources(d, w), 0.3 * float(d.sum()))
+    rates = fo.solve(task).rates
+    asked.clear()
+    assert fo.certify(task, rates).relative_gap <= 1e-9
+    assert len(asked) <= 3
