@@ -308,7 +308,7 @@ class _UnitCell:
         return functools.partial(_UnitCell, signalled=self._signalled), (self._increments,)
 
     def tables(self, n: int) -> PenaltyTables | None:
-        """Return tables for compiled passes, made once many sources have asked for them."""
+        """Return tables for compiled passes, made once many sources asked."""
         self._sources += n
         if self._tables is None and self._has_tables and self._sources >= LEAST_SOURCES:
             self._tables = penalty_tables(self._both, int(self._increments.shift) + 1)

@@ -66,7 +66,7 @@ def drawn(
     constraints: bool = False,
     conditional: bool = False,
 ) -> Iterator[tuple[str, fo.Problem]]:
-    """Yield one of the problems of a family, a known one where there is one."""
+    """Yield one problem of a family, a known one if any."""
     name = f"{objective!r}, n = {n}, {scale}"
     seed = zlib.crc32(name.encode())
     found = list(instances(objective, n, seed, scale, constraints=constraints, conditional=conditional))
@@ -80,7 +80,7 @@ def drawn(
 def problems(
     sizes: tuple[int, ...] = SIZES, large: int = LARGE, known: Container[str] = ()
 ) -> Iterator[tuple[str, fo.Problem]]:
-    """Yield all problems with names of their own: known ones, though families have grown."""
+    """Yield all problems by name, known ones where families grew."""
     named = standard_objectives()
     for objective in (*named, *ON_REQUEST, *OWN):
         for scale in SCALES:

@@ -244,7 +244,7 @@ class _Search:
         return self._answer(point, iterations, why, gap)
 
     def _costs_nothing(self, point: Iterate) -> bool:
-        """Return whether the cost is 0, and could be no less without rows."""
+        """Return whether the cost is 0, the least without rows."""
         if self._rows.level is not None or self._size(point) > self._rows.paid(point.y):
             return False
         return self._totals.free(point.at.rates)

@@ -205,13 +205,13 @@ class Priced:
 
 
 def _domain(numerics: DerivedNumerics) -> tuple[Array, Array]:
-    """Return the least and the most use of a finite cost, inf for no end."""
+    """Return the least and the most use of finite cost."""
     first, last = _edge(numerics, LARGEST, 0.0), _edge(numerics, 0.0, LARGEST)
     return np.where(first > SMALLEST, first, 0.0), np.where(last < LARGEST, last, np.inf)
 
 
 def _edge(numerics: DerivedNumerics, inside: float, outside: float) -> Array:
-    """Return the last uses of a finite cost between two, −inf for none.
+    """Return the last uses of finite cost, −inf for none.
 
     Where the slope is infinite there, they are a few ulp further inside: sums are not exact.
     """
