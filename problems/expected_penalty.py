@@ -27,7 +27,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from freshopt.compiled.penalty_tables import PenaltyTables, penalty_tables
+from freshopt.compiled.penalty_tables import LEAST_SOURCES, PenaltyTables, penalty_tables
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, expect_settings, list_offenders
 from freshopt.modelling.cone_forms import RARE, SLOW, bent_square, falling_total
@@ -281,11 +281,21 @@ class _UnitCell:
     The variable of the sums is θ with e^{−θ} = 1/(1+x), or 1−p.
     """
 
-    __slots__ = ("_has_tables", "_increments", "_signalled", "_tables", "cost", "inverse", "marginal")
+    __slots__ = (
+        "_has_tables",
+        "_increments",
+        "_signalled",
+        "_sources",
+        "_tables",
+        "cost",
+        "inverse",
+        "marginal",
+    )
 
     def __init__(self, increments: PenaltyIncrements, *, signalled: bool) -> None:
         self._increments, self._signalled = increments, signalled
         self._tables: PenaltyTables | None = None
+        self._sources = 0
         self._has_tables = not signalled and not increments.bounded
         # Costs of √m fall as 1/√x at small x, those of few changes as 1/x at large ones; marginals as their
         # slopes.
@@ -297,9 +307,10 @@ class _UnitCell:
         """Leave tables behind: a copy makes its own."""
         return functools.partial(_UnitCell, signalled=self._signalled), (self._increments,)
 
-    def tables(self, make: bool) -> PenaltyTables | None:
-        """Return tables for compiled passes, made if `make` says so."""
-        if make and self._tables is None and self._has_tables:
+    def tables(self, n: int) -> PenaltyTables | None:
+        """Return tables for compiled passes, made once many sources asked."""
+        self._sources += n
+        if self._tables is None and self._has_tables and self._sources >= LEAST_SOURCES:
             self._tables = penalty_tables(self._both, int(self._increments.shift) + 1)
             self._has_tables = self._tables is not None
         return self._tables

@@ -38,7 +38,7 @@ from freshopt.interior_point.linear_pieces import jumps, sampled_pieces
 from freshopt.interior_point.priced_sums import priced_alone, solve_priced
 from freshopt.interior_point.row_layout import arrow_of
 from freshopt.interior_point.solve_rows import CONFLICT, RowAnswer, solve_rows
-from freshopt.modelling.constraints.usages import rates_of
+from freshopt.modelling.constraints.usages import rates_of, without_variables
 from freshopt.modelling.general_program import general_program
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.worst import Worst
@@ -121,7 +121,8 @@ class InteriorPoint:
             note = "Newton's matrix of the rows is singular: limits or costs are too far apart."
             return Answer(None, status=Status.FAILED, note=note)
         if found.why is not None and not np.isfinite(found.gap):
-            conflict = explain(program, found.multipliers, upper=_declared_upper(problem))
+            bare, kept = without_variables(program, problem.usages)
+            conflict = explain(bare, found.multipliers[kept], upper=_declared_upper(problem))
             if conflict is not None:
                 raise InfeasibleProblemError(str(conflict), conflict)
         found = replace(found, multipliers=_without_slack_rows(program, found))
@@ -182,7 +183,7 @@ def _declared_upper(problem: Problem) -> Array:
     upper, bundles = problem.upper, problem.bundles
     if bundles is not None:
         upper = -bundles.largest(-upper)
-    return np.concatenate((upper, *(own.upper for own in problem.usages)))
+    return upper
 
 
 def _without_slack_rows(program: Program, found: RowAnswer) -> Array:

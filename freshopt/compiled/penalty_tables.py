@@ -34,7 +34,8 @@ from freshopt.numerics.wide_tables import (
 # Cost and marginal at x, shape (n,): NaN where they are not known.
 Sums: TypeAlias = Callable[[Array], tuple[Array, Array]]
 
-# From so many sources on tables pay: making them takes .1 s, and .3 s to sum a penalty for the first time.
+# Tables pay once loops have asked for so many sources, in one solve or several: making them takes .1 s, and
+# .3 s to sum a penalty for the first time.
 LEAST_SOURCES = 20_000
 # Octaves of x. Above 2^54, 1 + x is x; below 2^−57 sums of 2^62 terms are not complete.
 LOW, HIGH = -57, 54
@@ -62,8 +63,9 @@ class PenaltyTables(NamedTuple):
     values: Array
 
 
-# Returns the tables of a penalty, or None if it has none; told to, it makes them if they are not at hand.
-TablesOf: TypeAlias = Callable[[bool], PenaltyTables | None]
+# Returns the tables of a penalty to loops over so many more sources, or None: if it has none, or so few have
+# asked for them that they are not made yet.
+TablesOf: TypeAlias = Callable[[int], PenaltyTables | None]
 
 
 def penalty_response(worth: float, d: float, table: Array) -> float:
@@ -88,15 +90,6 @@ class TableCell(NamedTuple):
 
 PENALTY = ProofCell(penalty_values, reach_from_change)
 PENALTIES = TableCell(penalty_response, PENALTY, 1)
-
-
-def tables_for(n: int, tables_of: TablesOf, enabled: Callable[[], bool]) -> PenaltyTables | None:
-    """Return tables for n sources, or None where NumPy is faster.
-
-    Tables that are at hand serve any n for which loops are `enabled`; others are made for many sources.
-    """
-    worthwhile = n >= LEAST_SOURCES or tables_of(False) is not None
-    return tables_of(True) if worthwhile and enabled() else None
 
 
 def penalty_tables(sums: Sums, order: int) -> PenaltyTables | None:

@@ -172,7 +172,8 @@ def kinks(
                 linear[source[rest]] = False
                 linear[source[~np.isfinite(scale)]] = False
             if depth == _DEPTH:
-                crowded[source[rest]] = True
+                # A curved piece between straight ones has no kinks, however closely it is looked at.
+                crowded[source[rest]] = curveless(own.take(rest), low[rest], high[rest])
             low, high, middle = low[rest], high[rest], x[rest]
             source = np.concatenate((source[rest], source[rest]))
             low, high = np.concatenate((low, middle)), np.concatenate((middle, high))

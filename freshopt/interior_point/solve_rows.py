@@ -164,6 +164,9 @@ class RowTotals(Protocol):
     def used(self, rates: Array, /) -> Array:
         """Return G at the rates of an evaluation, shape (m,)."""
 
+    def free(self, rates: Array, /) -> bool:
+        """Return whether rates of an evaluation are the best without rows."""
+
     def conflicting(self, multipliers: Array, /) -> bool:
         """Return whether multipliers prove that rows conflict."""
 
@@ -190,6 +193,10 @@ class _ProgramTotals:
 
     def used(self, rates: Array) -> Array:
         return self.program.rows.used(rates)
+
+    def free(self, rates: Array) -> bool:
+        numerics = self.program.numerics
+        return numerics is None or not bool(np.any(numerics.marginal(rates)))
 
     def conflicting(self, multipliers: Array) -> bool:
         return proves_conflict(self.program, multipliers)
@@ -220,6 +227,9 @@ class _Search:
             gap = self._gap(point)
             if gap <= self._tolerance:
                 return self._answer(point, k, None, gap)
+            if gap < np.inf and self._costs_nothing(point):
+                # Beside the price of the limits alone no gap would ever be small.
+                return self._answer(point._replace(y=np.zeros(len(point.y))), k, None, 0.0)
             if k % EVERY == EVERY - 1 and self._conflicting(point):
                 # Rates of the path would be no answer, nor its multipliers a proof.
                 self._best = None
@@ -232,6 +242,12 @@ class _Search:
         gap = self._gap(point)
         why = None if gap <= self._tolerance else f"{iterations} Newton steps were not enough"
         return self._answer(point, iterations, why, gap)
+
+    def _costs_nothing(self, point: Iterate) -> bool:
+        """Return whether the cost is 0, the least without rows."""
+        if self._rows.level is not None or self._size(point) > self._rows.paid(point.y):
+            return False
+        return self._totals.free(point.at.rates)
 
     def _conflicting(self, point: Iterate) -> bool:
         """Return whether the multipliers prove that no rates meet all rows."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from freshopt.errors import InfeasibleProblemError, SourceDataError, list_offenders
 from freshopt.heavy import sparse
-from freshopt.modelling.constraints.usages import priced_without_end, with_usages
+from freshopt.modelling.constraints.usages import priced_without_end, with_usages, without_variables
 from freshopt.modelling.declared_constraints import require_labels
 from freshopt.modelling.sources import Sources
 from freshopt.modelling.worst import Worst
@@ -26,6 +26,8 @@ from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.separable.bundles import Bundles, bundled
 from freshopt.separable.kernel import Kernel
 from freshopt.separable.lagrangian import Lagrangian
+from freshopt.separable.laminar import LaminarTree
+from freshopt.separable.laminar_feasibility import require_feasible
 from freshopt.separable.program import Program, implied_upper
 from freshopt.separable.rows import RATE, RowBlock, Rows
 
@@ -184,6 +186,8 @@ def general_program(
     if bundles is not None:
         program = bundled(program, bundles, once)
     program = with_usages(program, problem.usages)
+    if problem.usages:
+        _require_room(without_variables(program, problem.usages)[0])
     require_open_cycles(program.rows, sources, bundles)
     _require_feasible_rows(program, sources)
     program = replace(program, upper=implied_upper(program.rows, program.lower, program.upper))
@@ -223,6 +227,21 @@ def _require_feasible_rows(program: Program, sources: Sources) -> None:
     if program.level is not None:
         return
     require_least(program.rows, least_values(program), sources.time_unit)
+
+
+def _require_room(program: Program) -> None:
+    """Raise InfeasibleProblemError if what sums must use exceeds what they may.
+
+    Rows of anything else are left out.
+    """
+    rows = program.rows
+    kinds = (rows.kind != RATE, rows.coefficient > 0.0, rows.coefficient < 0.0)
+    curved, rising, falling = (np.bincount(rows.row, kind, len(rows)) > 0.0 for kind in kinds)
+    sums = ~curved & (rising != falling)
+    if bool(np.any(sums & falling)) or bool(np.any(program.lower)):
+        tree = LaminarTree.from_rows(rows.only(sums))
+        if tree is not None:
+            require_feasible(tree, program.lower, program.upper)
 
 
 def require_least(rows: Rows, least: Array, time_unit: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from freshopt.compiled.columns import Columns, column
-from freshopt.compiled.penalty_tables import TableCell, tables_for
+from freshopt.compiled.penalty_tables import TableCell
 from freshopt.compiled.proof_columns import ProofColumns
 from freshopt.numerics.arrays import Array
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
@@ -56,9 +56,9 @@ def tabled_columns(
     n = len(cost)
     cell: TableCell = kernel.table_cell
     formula: Any = cell.demand if kind is Columns else cell.proof
-    tables = None
-    if kernel.tables_of is not None:
-        tables = tables_for(n, kernel.tables_of, lambda: enabled(n, formula))
+    if kernel.tables_of is None or not enabled(n, formula):
+        return None
+    tables = kernel.tables_of(n)
     if tables is None:
         return None
     table = tables.response if kind is Columns else tables.values

@@ -11,6 +11,7 @@ import pytest
 import freshopt as fo
 from freshopt.compiled import backend
 from freshopt.compiled.penalty_tables import (
+    LEAST_SOURCES,
     PENALTY,
     ROUNDING,
     PenaltyTables,
@@ -66,7 +67,7 @@ CLOSED = {
 
 def tables_of(penalty: Callable[[Any], Any]) -> PenaltyTables:
     kernel = ExpectedPenalty(penalty).kernel(fo.Sources([1.0]))
-    tables = present(present(kernel.tables_of)(True))
+    tables = present(present(kernel.tables_of)(LEAST_SOURCES))
     return tables
 
 
@@ -143,7 +144,7 @@ def test_terms_bound_the_exact_share_of_a_gap(name: str) -> None:
 )
 def test_penalties_that_have_no_tables(penalty: Callable[[Any], Any]) -> None:
     kernel = ExpectedPenalty(penalty).kernel(fo.Sources([1.0]))
-    assert present(kernel.tables_of)(True) is None
+    assert present(kernel.tables_of)(LEAST_SOURCES) is None
 
 
 def test_unknown_sums_make_no_tables() -> None:
@@ -170,7 +171,7 @@ def test_passes_by_tables_solve_and_prove(monkeypatch: pytest.MonkeyPatch, hosts
     with backend.loading():
         fast = fo.solve(task)
     kernel: Any = task.numerics
-    assert kernel.tables_of(False) is not None
+    assert kernel.tables_of(0) is not None
     monkeypatch.setenv("FRESHOPT_COMPILED", "0")
     slow = fo.solve(task)
     assert fast.value == pytest.approx(slow.value, rel=1e-11)
@@ -183,7 +184,25 @@ def test_passes_by_tables_solve_and_prove(monkeypatch: pytest.MonkeyPatch, hosts
 def test_copies_make_their_own_tables() -> None:
     objective = ExpectedPenalty(np.sqrt)
     kernel = objective.kernel(fo.Sources([1.0]))
-    assert present(kernel.tables_of)(False) is None
-    assert present(kernel.tables_of)(True) is present(kernel.tables_of)(False)
+    assert present(kernel.tables_of)(LEAST_SOURCES - 1) is None
+    assert present(kernel.tables_of)(1) is present(kernel.tables_of)(0) is not None
     other = copy.deepcopy(objective).kernel(fo.Sources([1.0]))
-    assert present(other.tables_of)(False) is None
+    assert present(other.tables_of)(1) is None
+
+
+def test_solves_of_fewer_sources_share_the_tables() -> None:
+    """Several solves ask for tables as one of many sources does; before, few sources never had them."""
+    rng, n = np.random.default_rng(6), 4_000
+    sources = fo.Sources(rng.lognormal(0.0, 2.0, n), host=np.arange(n) % 50)
+    objective = ExpectedPenalty(np.sqrt)
+    task = fo.Problem(objective, sources, 2_000.0, dict.fromkeys(range(0, 50, 2), 20.0))
+    kernel: Any = task.numerics
+    first = fo.solve(task)
+    with backend.loading():
+        while kernel.tables_of(0) is None:
+            fo.solve(task)
+        fast = fo.solve(task)
+    assert fast.value == pytest.approx(first.value, rel=1e-11)
+    assert fast.price == pytest.approx(first.price, rel=1e-10)
+    assert present(fast.certificate).relative_gap < 1e-12
+    assert fast.iterations < first.iterations

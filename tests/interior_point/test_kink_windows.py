@@ -1,11 +1,14 @@
 """Costs with endless kinks, of attempts that fail: against linear programs of all kinks and water-filling."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.optimize import linprog
 
 import freshopt as fo
+from freshopt.cvx import Expression, cp
 from freshopt.problems import PiecewiseLinearCost, SynchronizationCost
 from freshopt.solvers import InteriorPoint, WaterFilling
 from tests.ground_truth.named import present
@@ -89,3 +92,27 @@ def test_values_are_those_of_water_filling_at_any_scale(seed: int) -> None:
     solution, filled = fo.solve(problem, InteriorPoint()), fo.solve(problem, WaterFilling())
     assert solution.value == pytest.approx(filled.value, rel=SCALAR)
     assert present(solution.certificate).relative_gap < SCALAR
+
+
+@dataclass(frozen=True)
+class NearTwice(fo.Objective):
+    """w·huber(2Δ − ρ): straight, then curved, then flat."""
+
+    sense = "minimise"
+
+    def per_source(self, rate: cp.Variable, sources: fo.Sources) -> Expression:
+        """Declare the cost."""
+        short = cp.pos(2.0 * sources.change_rate - rate)
+        return cp.multiply(sources.importance, cp.huber(short, 0.5))
+
+
+def test_a_curved_piece_between_straight_ones_is_no_crowd_of_kinks() -> None:
+    """Sources straight but for a curved piece were all searched in windows, narrowed for kinks in vain."""
+    rng, n = np.random.default_rng(0), 2000
+    sources = fo.Sources(rng.lognormal(0.0, 1.0, n), rng.lognormal(0.0, 1.0, n))
+    size = rng.uniform(1.0, 9.0, n)
+    budget = fo.Budget(0.6 * float(np.sum(sources.change_rate * size)), cost=size, name="kB")
+    most = 0.7 * float(np.sum(sources.change_rate))
+    problem = fo.Problem(NearTwice(), sources, most, constraints=[budget])
+    solution = fo.solve(problem, InteriorPoint(), throw=False)
+    assert present(solution.certificate).relative_gap <= 1e-11

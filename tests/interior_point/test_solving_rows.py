@@ -360,3 +360,23 @@ def test_ranges_are_those_of_a_grid() -> None:
         own = problem.program.rows.row == 1
         assert np.any(turning[own]) == (name == "distance")
         assert np.any(rising[own]) == (name != "distance")
+
+
+@pytest.mark.parametrize("bandwidth", [64.0, 90.0, 400.0])
+def test_a_cost_of_0_takes_no_further_steps(bandwidth: float) -> None:
+    """Where limits leave all deadlines met no gap is small beside the price of the limits: none is paid."""
+    deadline = fo.problems.LaterThan(2.0)
+    change = np.geomspace(0.03, 5.0, 32)
+    kinds = np.arange(32) % 2
+    fresh = fo.Target(fo.problems.BinaryFreshness(fo.Refresh.PERIODIC), at_least=0.6, by=kinds)
+    problem = fo.Problem(deadline, fo.Sources(change), bandwidth, constraints=[fresh])
+    assert problem.program is not None
+    answer = solve_rows(problem.program)
+    assert answer.why is None
+    assert answer.passes <= 40
+    assert not np.any(answer.multipliers)
+    assert np.all(answer.slack >= 0.0)
+    solution = fo.solve(problem)
+    assert solution.value == 0.0
+    assert solution.certificate is not None
+    assert solution.certificate.relative_gap == 0.0

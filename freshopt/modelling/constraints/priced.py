@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from freshopt.autodiff.kinked_atoms import LEFT, RIGHT
 from freshopt.cvx import Expression, cp
-from freshopt.errors import ObjectiveError, SourceDataError, shown
+from freshopt.errors import InfeasibleProblemError, ObjectiveError, SourceDataError, shown
 from freshopt.heavy import sparse
 from freshopt.modelling.constraints.budget import Budget
 from freshopt.modelling.constraints.declared_settings import checked_name
@@ -18,12 +19,15 @@ from freshopt.modelling.constraints.usages import Usage
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import LARGEST, IntArray, as_number
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, as_number
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.rows import RowBlock
 
 _REMEDY = "Pass a price, a tariff such as {0: 0.1, 100: 0.3}, or a function of what is used."
+# A slope that rises by this factor over the last share of the uses is infinite at their end, which then is
+# out of reach by another share.
+_STEEPER, _NEAR, _CLEAR = 1e3, 1e-8, 1e-14
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +150,16 @@ class Priced:
         numerics, unknown = numerics_of(cost, Sources(np.clip(typical, least, most)))
         if not isinstance(numerics, DerivedNumerics):
             raise ObjectiveError(f"Priced {self.label!r}: {unknown}")
+        first, last = _domain(numerics)
+        first, last = np.maximum(first, least), np.minimum(last, most)
+        none = np.flatnonzero(first > last)
+        if len(none):
+            what, k = used.take(none).labels[0], int(none[0])
+            room = f"{last[k]:.6g}" if last[k] >= 0.0 else "nothing, not even 0"
+            raise InfeasibleProblemError(
+                f"Priced {self.label!r}: {what} must use {first[k]:.6g} or more, and its limit and the "
+                f"domain of the cost allow {room}. Lower at_least, raise the limit or change the cost."
+            )
         with np.errstate(all="ignore"):
             cheapest = numerics.inverse_marginal(np.zeros(count))
             # Where nothing is paid at first, all that costs nothing is as cheap.
@@ -177,6 +191,7 @@ class Priced:
             lower,
             upper,
             np.clip(typical[chosen], lower, upper),
+            np.concatenate((last[up], first[down])),
             offset,
         )
 
@@ -187,6 +202,41 @@ class Priced:
             return cost
         assert isinstance(cost, Mapping)
         return lambda used: _tariff(cost, used)
+
+
+def _domain(numerics: DerivedNumerics) -> tuple[Array, Array]:
+    """Return the least and the most use of finite cost."""
+    first, last = _edge(numerics, LARGEST, 0.0), _edge(numerics, 0.0, LARGEST)
+    return np.where(first > SMALLEST, first, 0.0), np.where(last < LARGEST, last, np.inf)
+
+
+def _edge(numerics: DerivedNumerics, inside: float, outside: float) -> Array:
+    """Return the last uses of finite cost, −inf for none.
+
+    Where the slope is infinite there, they are a few ulp further inside: sums are not exact.
+    """
+    # Before its domain a convex cost falls infinitely fast, and beyond it rises so.
+    side = RIGHT if outside < inside else LEFT
+
+    def within(bits: IntArray) -> BoolArray:
+        with np.errstate(all="ignore"):
+            found = numerics.jet(bits.view(np.float64), 1)
+        finite: BoolArray = (found.cost < np.inf) | (found.marginal != side * np.inf)
+        return finite
+
+    # Floats that are not negative are in the order of their bits.
+    near, far = (np.full(len(numerics.scale), end).view(np.int64) for end in (inside, outside))
+    none = ~within(near)
+    near = np.where(within(far), far, near)
+    while bool(np.any(np.abs(far - near) > 1)):
+        middle = near + (far - near) // 2
+        reached = within(middle)
+        near, far = np.where(reached, middle, near), np.where(reached, far, middle)
+    end = near.view(np.float64)
+    with np.errstate(all="ignore"):
+        slope, before = (np.abs(numerics.marginal(at, side)) for at in (end, end * (1.0 + side * _NEAR)))
+        end = np.where(slope > _STEEPER * before, end * (1.0 + side * _CLEAR), end)
+    return np.where(none, -np.inf, end)
 
 
 def _tariff(steps: Mapping[float, float], used: Expression) -> Expression:

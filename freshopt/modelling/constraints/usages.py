@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from freshopt.numerics.arrays import LARGEST, Array, BoolArray, IntArray, total
+from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray, total
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.segments import group_sums
 from freshopt.separable.derived_kernel import DerivedNumerics
@@ -38,6 +38,7 @@ class Usage:
     - `sign` (rows,): +1 of rows for a cost that rises, −1 for one that falls.
     - `numerics`: φ of each row.
     - `lower`, `upper`, `typical` (rows,): Bounds of t.
+    - `ends` (rows,): The most, or the least, that they may use by bounds and the domain of φ.
     - `offset`: What the costs of all rows are too much by.
     """
 
@@ -51,6 +52,7 @@ class Usage:
     lower: Array
     upper: Array
     typical: Array
+    ends: Array
     offset: float
 
     def __len__(self) -> int:
@@ -97,6 +99,21 @@ def with_usages(program: Program, usages: Sequence[Usage]) -> Program:
         curves=tuple(UsageCosts(usage, curve, nothing) for curve in rows.curves),
     )
     return replace(program, numerics=UsageCosts(usage, program.numerics, costs), rows=rows, **columns)
+
+
+def without_variables(program: Program, usages: Sequence[Usage]) -> tuple[Program, BoolArray]:
+    """Return a program of rates alone, and the rows that it keeps.
+
+    Rows of usages are limited by the ends of what their variables may be, and left out where these are none.
+    """
+    if not usages:
+        return program, np.ones(len(program.rows), dtype=np.bool_)
+    ends = np.concatenate([own.sign * np.maximum(own.ends, SMALLEST) for own in usages])
+    rows = program.rows.take(slice(0, len(program) - len(ends)))
+    limits = np.concatenate((rows.limits[: len(rows) - len(ends)], ends))
+    kept = np.isfinite(limits) & (limits != -SMALLEST)
+    rows = replace(rows, limits=limits).only(kept)
+    return replace(program.take(slice(0, rows.n)), rows=rows), kept
 
 
 def variables_of(problem: Problem, rates: Array) -> Array:

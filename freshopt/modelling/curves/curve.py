@@ -262,9 +262,9 @@ class _In:
 
 @frozen_value()
 class _Made:
-    """Tables that are at hand, whether asked for or not."""
+    """Tables that are at hand, however many sources ask for them."""
 
     table: Array
 
-    def __call__(self, _make: bool) -> PenaltyTables | None:
+    def __call__(self, _n: int) -> PenaltyTables | None:
         return PenaltyTables(self.table, self.table)
