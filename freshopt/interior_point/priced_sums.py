@@ -23,12 +23,12 @@ from freshopt.interior_point.linear_pieces import curveless
 from freshopt.interior_point.solve_rows import RowAnswer
 from freshopt.interior_point.sum_costs import SumCosts, Sums, sums_of
 from freshopt.interior_point.sum_demand import EVEN, FIRST, FLAT, NOTHING, ON, STEEP, Demand, Seen
-from freshopt.numerics.arrays import LARGEST, Array
+from freshopt.numerics.arrays import LARGEST, Array, BoolArray
 from freshopt.separable.kernel import Numerics
 from freshopt.separable.program import Program
 from freshopt.separable.usage_costs import UsageCosts
 
-# Passes at most; 9 programs of a million sources need 4 to 9, demand that all but jumps some 60.
+# Passes at most; 9 programs of a million sources need 4 to 9, demand that all but jumps some 30.
 _PASSES = 120
 # Logarithms of the use and of where its cost has the price for slope are this near, or those of the bracket's
 # prices: what is left is made up by mixing rates of both ends, or scaling them, at a loss of its square.
@@ -124,12 +124,14 @@ class _Search:
             worth = numerics.marginal(at, side)[:n]
             worth = np.where(np.isnan(worth), np.inf if side == RIGHT else -np.inf, worth)
             least_or_most.at(own, self.group[some], (worth / self.coefficient)[some])
+        # Prices at which single sources begin.
+        self.begins = np.where(some & (self.lower < self.upper), worth / self.coefficient, np.inf)
         return found
 
     def run(self) -> RowAnswer | None:
         """Search until every price is a slope and the price outside."""
         outside, price = self._start()
-        before, gone = np.full(self.m + 1, np.inf), False
+        before, gone, stuck = np.full(self.m + 1, np.inf), False, np.zeros(self.m + 1, dtype=np.bool_)
         near_to = np.log(np.maximum(price, NOTHING))
         idle = np.bincount(self.group, minlength=self.m + 1) == 0
         for k in range(_PASSES):
@@ -186,8 +188,33 @@ class _Search:
             far = np.where(
                 low == 0.0, np.minimum(price, high) / _FAR, np.where(np.isinf(high), price * _FAR, far)
             )
+            stuck |= slow & ~met
+            if bool(np.any(stuck)):
+                far = self._where_one_begins(stuck, low, high, following, far)
             price = np.where(met, price, np.where(usable, following, far))
         return None
+
+    def _where_one_begins(self, stuck: BoolArray, low: Array, high: Array, near: Array, far: Array) -> Array:
+        """Return prices inside brackets at which, or near which, a source begins.
+
+        Demand of some begins nearly with a jump, which a price that is off by rounding misses; of binary
+        freshness at equal gaps it is 1/log of the distance. Models are of the distance to where one begins.
+        """
+        own = np.flatnonzero(stuck[self.group])
+        group, begins = self.group[own], self.begins[own]
+        above, inside = begins >= high[group] * (1.0 - _CLOSED), begins > low[group] * (1.0 + _CLOSED)
+        inside &= ~above
+        off, nearest, end = np.abs(np.log(begins / near[group])), *np.full((2, self.m + 1), np.inf)
+        np.minimum.at(nearest, group[inside], off[inside])
+        np.minimum.at(end, group[above], begins[above])
+        some = stuck & np.isinf(nearest) & np.isfinite(end) & (low > 0.0)
+        self.seen.end[some] = end[some]
+        farther, nearer = np.log(end[some] / low[some]), np.log(end[some] / high[some])
+        found = np.array(far)
+        found[some] = end[some] * np.exp(-np.sqrt(farther * np.maximum(nearer, _CLOSED)))
+        at = inside & (off == nearest[group])
+        found[group[at]] = begins[at]
+        return found
 
     def _narrow(self, outside: float, least: Array, most: Array) -> bool:
         """Bound the whole's price by uses; return whether it is another."""

@@ -22,8 +22,9 @@ FIRST, STEEP, FLAT = -0.5, -1e9, -1e-9
 ON, EVEN = 1e-14, 1e-15
 # A price below is 0.
 NOTHING = 1e-290
-# Logarithms of prices that differ by less say nothing of an elasticity.
-_MOVED = 1e-9
+# Logarithms of prices that differ by less, relative to how far off the end is, say nothing of an elasticity;
+# nor do those that rounding confuses.
+_MOVED, _ROUNDED = 1e-9, 1e-14
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,8 @@ class Seen:
 
     def __init__(self, costs: SumCosts, price: Array, used: Array) -> None:
         self.price, self.used = price, used
+        # From these prices on, as models have it, nothing is used.
+        self.end = np.where(used[1] > 0.0, np.inf, price[1])
         self.left, self.right = np.stack([costs.slopes(own) for own in used], axis=1)
 
     def add(self, *found: Array) -> None:
@@ -155,14 +158,16 @@ class Seen:
         # Up to the first price and from the last one on uses are those there.
         price = np.maximum(np.minimum(price, self.price[1]), np.maximum(self.price[0], NOTHING))
         x, y, every = np.log(price), np.log(used), np.arange(price.shape[1])
-        off = np.where(np.isfinite(y), np.abs(x - x_near), np.inf)
+        off = np.where(np.isfinite(y) & (price < self.end * (1.0 - _ROUNDED)), np.abs(x - x_near), np.inf)
         best = np.argmin(off, axis=0)
         near, there = x[best, every], y[best, every]
-        off = np.where(np.abs(x - near) > _MOVED, off, np.inf)
+        end = np.where(np.log(self.end) > near, self.end, np.exp(near + _MOVED))
+        ahead = np.minimum(1.0, np.log(end) - near)
+        moved = np.maximum(_MOVED * ahead, _ROUNDED)
+        off = np.where(np.abs(x - near) > moved, off, np.inf)
         other = np.argmin(off, axis=0)
-        end = np.where(self.used[1] > 0.0, np.inf, np.maximum(self.price[1], np.exp(near + _MOVED)))
         found = (y[other, every] - there) / _along(near, x[other, every], end)
         # A single source's demand ends so.
         first = np.minimum(FIRST, 1.0 / (near - np.log(end)))
         known = np.isfinite(off[other, every]) & (found <= 0.0)
-        return near, there, np.clip(np.where(known, found, first), STEEP, FLAT), end
+        return near, there, np.clip(np.where(known, found, first), STEEP / ahead, FLAT), end

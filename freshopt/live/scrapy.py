@@ -18,6 +18,7 @@ as long as the bandwidth says.
 Settings
 --------
 FRESHOPT_BANDWIDTH : refreshes per day, or with a unit; needed to begin a planner.
+FRESHOPT_OBJECTIVE : a name such as "binary", or an objective of your own, ``Mine(2.0)``.
 FRESHOPT_BURST : time of which the bandwidth may be used at once, "10min"; for a spider that is started every
 day and ends, "1d".
 FRESHOPT_PLANNER : the folder, or the address of a PostgreSQL database, of the planner; "freshopt-planner".
@@ -70,7 +71,10 @@ class PlannerMiddleware:
         settings = crawler.settings
         place = settings.get("FRESHOPT_PLANNER", "freshopt-planner")
         self.planner = Planner(
-            place, settings.get("FRESHOPT_BANDWIDTH"), burst=settings.get("FRESHOPT_BURST")
+            place,
+            settings.get("FRESHOPT_BANDWIDTH"),
+            objective=settings.get("FRESHOPT_OBJECTIVE"),
+            burst=settings.get("FRESHOPT_BURST"),
         )
         self.keep_going = settings.getbool("FRESHOPT_KEEP_GOING")
         self.crawler = crawler

@@ -168,7 +168,9 @@ class Sources:
         changed_cost: npt.ArrayLike = 0.0,
         columns: Mapping[str, npt.ArrayLike] | None = None,
     ) -> None:
-        if change_rate is importance is names is host is None and not columns:
+        others = (request_rate, min_rate, max_rate, refresh_cost)
+        counted = columns or any(np.ndim(each) for each in others if each is not None)
+        if change_rate is importance is names is host is None and not counted:
             raise SourceDataError("there are no sources. Pass change_rate=, or columns= of your own.")
         if importance is None:
             importance = 1.0 if request_rate is None else request_rate

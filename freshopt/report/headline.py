@@ -375,6 +375,8 @@ def closing(told: Context, folder: Path, files: Sequence[str], *, details: bool,
     tables = sorted({Path(file).suffix for file in files} & {".csv", ".parquet"})
     first = next(_saving(told), None)
     spared = first is not None and first.remark.endswith(" fewer") and told.facts.within("needed") is None
+    # Others clash with a freshness, which is that of binary freshness; harmonic staleness is nobody's wish.
+    spared &= told.facts.text("objective") in {"HarmonicStaleness", "BinaryFreshness"}
     more = ["--freshness today to plan with fewer fetches"] if spared else []
     # Refused beside signals.
     more += [] if replayed or told.facts.within("signals") else ["--replay to test it on your history"]

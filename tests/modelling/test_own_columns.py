@@ -123,6 +123,18 @@ def test_who_asks_for_change_rates_is_told() -> None:
     refused(r"the sources have no change rates", lambda: fo.Problem("binary", sources, 1.0))
     refused(r"signalled sources need change rates", fo.Sources, signalled=[True, False], names=["a", "b"])
     refused(r"there are no sources\. Pass change_rate=", fo.Sources)
+    refused(r"there are no sources\. Pass change_rate=", fo.Sources, max_rate=2.0)
+
+
+def test_any_column_tells_how_many_sources_there_are() -> None:
+    two = [1.0, 2.0]
+    for sources in (
+        fo.Sources(refresh_cost=two),
+        fo.Sources(min_rate=two),
+        fo.Sources(max_rate=two),
+        fo.Sources(request_rate=two),
+    ):
+        assert len(sources) == 2
 
 
 def test_own_constraints_use_own_columns() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.cvx import cp
+from tests.ground_truth.refusals import present
 from tests.modelling.test_priced import COSTS, DELAY, LONG, STEPS, Long, sources, tariff
 
 GROUPS: dict[str, tuple[fo.Budget, Any]] = {
@@ -214,6 +215,21 @@ def test_a_cost_of_all_use_around_limits_of_groups(name: str, bandwidth: float |
     assert "the price of each sum" in solution.note
     assert solution.value == pytest.approx(problem.to_cvxpy().solve(solver="CLARABEL"), rel=1e-6)
     assert solution.certificate.relative_gap < 1e-11
+
+
+@pytest.mark.parametrize("name", ["a kink", "congestion"])
+def test_demand_that_begins_nearly_with_a_jump_takes_few_passes(name: str) -> None:
+    # Binary freshness at equal gaps: a source begins with Δ over the log of its distance to the price wanted.
+    rng, n, m = np.random.default_rng(1), 10_000, 1_000
+    own, by = fo.Sources(rng.lognormal(-1.0, 1.5, n), rng.lognormal(0.0, 1.0, n)), rng.integers(0, m, n)
+    price, mean = present(fo.solve(fo.Problem("binary", own, float(n))).price), n / m
+    kink = {0.0: 0.5 * price, mean: 2.0 * price}
+    cost: Any = kink if name == "a kink" else lambda u: 0.5 * price * cp.square(u) / mean
+    rules = fo.Priced(fo.Budget(by=by), cost)
+    solution = fo.solve(fo.Problem("binary", own, 0.8 * n, constraints=rules))
+    assert "the price of each sum" in solution.note
+    assert solution.iterations <= 30
+    assert solution.certificate.relative_gap < 1e-13
 
 
 @pytest.mark.exhaustive

@@ -152,3 +152,23 @@ def test_a_second_crawl_goes_on_from_the_first(
     assert {url: own[-1] for url, own in found_by(tmp_path).items() if asked_of(pages)[url]} == {
         url: own[-1] for url, own in asked_of(pages).items() if own
     }
+
+
+def test_an_objective_of_ones_own_is_crawled_by(
+    program: Callable[[str, str], Path], pages: Pages, tmp_path: Path
+) -> None:
+    own = """
+import cvxpy as cp, freshopt as fo
+
+class Mine(fo.Objective):
+    def per_source(self, rate, sources):
+        return cp.multiply(sources.importance, cp.inv_pos(rate))
+"""
+    (tmp_path / "own.py").write_text(own)
+    settings = "from own import Mine\n\nFRESHOPT_OBJECTIVE = Mine()\n"
+    (tmp_path / "settings.py").write_text(settings)
+    (tmp_path / "scrapy.cfg").write_text("[settings]\ndefault = settings\n")
+    pages.turn(100.0)
+    crawl(program, tmp_path, [pages.address(page) for page in pages.changes])
+    with pytest.raises(fo.SourceDataError, match="one of your own"):
+        fo.Planner(tmp_path / "freshopt-planner")

@@ -11,7 +11,7 @@ import pytest
 
 from freshopt.formatting import number
 from freshopt.report.context import Context, Facts
-from freshopt.report.headline import headline, hero
+from freshopt.report.headline import closing, headline, hero
 from freshopt.report.page import write_report
 from freshopt.units import duration
 from tests.ground_truth.command_lines import MAIN_JOB, Run
@@ -224,6 +224,16 @@ def test_the_first_sentence_of_the_page_is_the_saving() -> None:
     assert hero(told) == "The same freshness with 25 % fewer fetches: 7.5 fetches/day instead of 10."
     facts["today"] = None
     assert hero(told) == "Copies are 75 % of the time up to date with 4 fetches/day."
+
+
+@pytest.mark.parametrize(
+    ("objective", "takes"), [("HarmonicStaleness", True), ("BinaryFreshness", True), ("Mine", False)]
+)
+def test_todays_freshness_is_a_hint_where_it_is_taken(objective: str, takes: bool) -> None:
+    told = Context.of(Facts(Path("summary.json"), {**FACTS, "objective": objective}))
+    said = closing(told, Path("plan"), ["rates.csv"], details=False, replayed=False)
+    assert ("--freshness today" in said) is takes
+    assert said.endswith("--replay to test it on your history, --details")
 
 
 def page(folder: str) -> PageReader:
