@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.heavy import polars
+from freshopt.logs.cells import FLAGS
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.clock import on_own_clock
 from freshopt.logs.crawl_log import CrawlLog
@@ -77,6 +78,7 @@ def read_history(
         If the file cannot be read, a column is missing, or a cell cannot be used; names the file, the column
         and the row.
     """
+    _refuse_crawls(path)
     rows = read_events(path, HISTORY, time_unit=time_unit, more=(EVENT,))
     names, codes, times, row_name = rows.names, rows.columns["source"], rows.columns["time"], rows.row_name
     if times.dtype.kind == "f" and not np.all(np.abs(times) <= LARGEST):
@@ -95,6 +97,20 @@ def read_history(
     end = _edge(names, codes, times, event == END, END) if end is None else end
     is_change = event == CHANGE
     return ChangeHistory(labels[is_change], times[is_change], start, end, names=names, time_unit=time_unit)
+
+
+def _refuse_crawls(path: str | os.PathLike[str]) -> None:
+    """Raise if the table says of a row that it found no change."""
+    if "changed" not in column_names(path):
+        return
+    frame, cells = log_frame(Path(path), ("changed",))
+    text = frame["changed"].cast(polars.String).str.strip_chars().str.to_lowercase()
+    same = text.is_in([word for word, flag in FLAGS.items() if flag == 0.0]).arg_true()
+    if len(same):
+        raise SourceDataError(
+            f"changed is {frame['changed'][same[0]]} in {cells.row_name(same[0])}: a crawl without change. "
+            "A history has changes alone. Take the table as a log, as freshopt plan does, or drop these rows."
+        )
 
 
 def _edge(names: npt.NDArray[Any], codes: Codes, times: Moments, rows: BoolArray, what: str) -> Moments:
