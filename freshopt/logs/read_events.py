@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.heavy import polars
+from freshopt.logs.cells import FLAGS
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.clock import on_own_clock
 from freshopt.logs.crawl_log import CrawlLog
@@ -77,7 +78,9 @@ def read_history(
         If the file cannot be read, a column is missing, or a cell cannot be used; names the file, the column
         and the row.
     """
-    rows = read_events(path, HISTORY, time_unit=time_unit, more=(EVENT,))
+    rows = read_events(path, HISTORY, time_unit=time_unit, more=(EVENT, "changed"))
+    if "changed" in rows.seen:
+        _refuse_crawls(rows)
     names, codes, times, row_name = rows.names, rows.columns["source"], rows.columns["time"], rows.row_name
     if times.dtype.kind == "f" and not np.all(np.abs(times) <= LARGEST):
         wrong = np.flatnonzero(~(np.abs(times) <= LARGEST)).tolist()
@@ -95,6 +98,18 @@ def read_history(
     end = _edge(names, codes, times, event == END, END) if end is None else end
     is_change = event == CHANGE
     return ChangeHistory(labels[is_change], times[is_change], start, end, names=names, time_unit=time_unit)
+
+
+def _refuse_crawls(rows: LogPart) -> None:
+    """Raise if the table says of a row that it found no change."""
+    text = rows.seen["changed"].str.strip_chars().str.to_lowercase()
+    same = text.is_in([word for word, flag in FLAGS.items() if flag == 0.0]).arg_true()
+    if len(same):
+        word, row = rows.seen["changed"][same[0]], rows.row_name(same[0])
+        raise SourceDataError(
+            f"changed is {word} in {row}: a crawl without change. "
+            "A history has changes alone. Take the table as a log, as freshopt plan does, or drop these rows."
+        )
 
 
 def _edge(names: npt.NDArray[Any], codes: Codes, times: Moments, rows: BoolArray, what: str) -> Moments:
@@ -195,7 +210,7 @@ def read_events(
         require_rows(frame, schema, cells.path)
         names, codes = cells.sources(frame["source"])
         own = {"source": codes, "time": cells.times(frame["time"], time_unit)}
-        seen = {name: cells.texts(frame[name]) for name in more if name in frame.columns}
+        seen = {name: cells.texts(frame[name].cast(polars.String)) for name in more if name in frame.columns}
         parts.append(LogPart(names, own, cells.row_name, seen))
     return joined(parts)
 

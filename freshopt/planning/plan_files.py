@@ -34,9 +34,11 @@ from freshopt.numerics.arrays import Array, is_scalar, total
 from freshopt.planning.declared import constraint_facts, discipline_of, row_table
 from freshopt.planning.findings import interval_facts, moved_facts
 from freshopt.planning.good_phases import phase_savings
+from freshopt.planning.plan_steps import method_refresh
 from freshopt.planning.uncertainty import PlanUncertainty, told
 from freshopt.problems.binary_freshness import BinaryFreshness, freshness_like
 from freshopt.questions.bandwidth_for import BandwidthFor
+from freshopt.questions.promises import fresh_within
 from freshopt.questions.rate_changes import attempted
 from freshopt.questions.todays_crawls import needed_facts
 from freshopt.report.context import SUMMARY, Context, Facts
@@ -270,7 +272,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         **({} if plan.signals is None else {"signals": plan.signals.facts()}),
         **({} if plan.features is None else {"features": plan.features.facts()}),
         **({"promises": [each.facts() for each in plan.promises]} if plan.promises else {}),
-        **({} if plan.request.hours is None else {"hours": plan.request.hours.words}),
+        **_within_hours(plan),
         "changes": None if plan.changes is None else plan.changes.facts(),
         "few_changes": None if plan.few is None else plan.few.facts(),
         "intervals": interval_facts(solution.rates, log.names, plan.estimate.flag_),
@@ -383,6 +385,22 @@ def _no_draws(plan: Plan) -> dict[str, int]:
     declared = problem.program is not None or isinstance(plan.request.objective, Expected)
     declared = declared or problem.per_bandwidth is not None
     return {"draws": 0} if plan.uncertainty is None and declared else {}
+
+
+def _within_hours(plan: Plan) -> dict[str, Any]:
+    """Return the hours of fetches, and how fresh copies are with the closed ones."""
+    hours, sources = plan.request.hours, plan.problem.sources
+    if hours is None:
+        return {}
+    weight = sources.column("importance")
+    if plan.findings.get("fresh") is None or not total(weight) > 0.0:
+        return {"hours": hours.words}
+    success = np.ones(len(sources)) if sources.success is None else sources.success
+    given = plan.solution.rates, sources.change_rate, success, method_refresh(plan.request), sources.time_unit
+    return {
+        "hours": hours.words,
+        "fresh_within_hours": total(weight * fresh_within(hours, *given)) / total(weight),
+    }
 
 
 def _span(plan: Plan) -> dict[str, Any]:

@@ -203,6 +203,23 @@ def rates_for_gaps(longest: Array, hours: Hours, unit: str) -> Array:
         raise InfeasibleProblemError(f"a longest interval {error}") from None
 
 
+def fresh_within(
+    hours: Hours, rate: Array, change_rate: Array, success: Array, refresh: Refresh, unit: str
+) -> Array:
+    """Return the share of time that copies are fresh, with closed time, shape (n,).
+
+    Examples
+    --------
+    >>> given = np.ones(1), np.full(1, 0.1), np.ones(1), Refresh.PERIODIC, "day"
+    >>> fresh_within(Hours.of("hours", "Sat 3:00-3:05"), *given).round(3)  # in effect once a week
+    array([0.719])
+    """
+    fresh, some = np.zeros(len(rate)), rate > 0.0
+    given = change_rate[some], success[some], refresh, hours, unit
+    fresh[some] = 1.0 - _late(np.zeros(len(given[0])), *given, rate[some])
+    return fresh
+
+
 def _late(
     age: Array,
     change_rate: Array,

@@ -69,7 +69,7 @@ def rates_of(sources: Sources, today: CrawlLog | npt.ArrayLike) -> Array:
         if not bool(np.all(np.isfinite(rates) & (rates >= 0.0))):
             raise SourceDataError("today has a rate that is no number >= 0. Pass refreshes per time unit.")
     else:
-        own = _Crawled(today)
+        own = Crawled(today)
         unit = convert_time(1.0, sources.time_unit, today.time_unit)
         place = match(sources, own)
         rates = attempted(rates_in_force(today)[place], today, sources.failing, place) * unit
@@ -113,7 +113,7 @@ def old_rates(sources: Sources, table: RateTable) -> tuple[Array, int]:
     return found, len(known) - there
 
 
-class _Crawled:
+class Crawled:
     """A log's sources, in the words of estimates."""
 
     def __init__(self, log: CrawlLog) -> None:

@@ -17,7 +17,9 @@ import numpy as np
 from freshopt.errors import InfeasibleProblemError, SourceDataError
 from freshopt.formatting import percent
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.modelling.objective import Objective
+from freshopt.modelling.curves.change_shape import ChangeShape
+from freshopt.modelling.matched_rates import match
+from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, Array, total
@@ -30,9 +32,11 @@ from freshopt.questions.bandwidth_for import (
     difference,
     freshness_objective,
 )
-from freshopt.questions.rate_changes import cut_to_limits, rates_of
-from freshopt.units import rate_text, share_of
+from freshopt.questions.rate_changes import Crawled, cut_to_limits, rates_of
+from freshopt.units import convert_time, rate_text, share_of
 
+# Difference of shares of time from which on it is told that crawls came at unequal intervals.
+UNEQUAL = 0.005
 # Beyond so many sources a target's problem takes longer than the rest of the plan: 2 s for 10⁵.
 MOST = 100_000
 
@@ -48,6 +52,8 @@ class TodaysCrawls:
       bounds exclude it.
     - `reason`: Why there is none, or empty.
     - `no_cycle`: Whether it stands beside a weekly cycle that it does not have: the sentence then says so.
+    - `as_crawled`: Share of time that the log's crawls keep copies fresh at the intervals at which they came;
+      None of Poisson times, and of a log without times.
     - `cut`: Bandwidth and freshness of these rates cut to maximum rates and host limits of the plan, where
       they exceed them: it is these that the plan is compared with.
     """
@@ -59,24 +65,30 @@ class TodaysCrawls:
     reason: str = ""
     no_cycle: bool = False
     cut: tuple[float, float] | None = None
+    as_crawled: float | None = None
 
     @property
     def sentence(self) -> str:
         """What the same freshness needs, in words."""
-        share, at = percent(self.fresh, space=" "), "at equal intervals " if self.no_cycle else ""
+        share, at = (
+            f"{percent(self.fresh, space=' ')} of the time",
+            "at equal intervals " if self.no_cycle else "",
+        )
+        if self.as_crawled is not None and self.fresh - self.as_crawled >= UNEQUAL:
+            share += f" if at equal intervals, {percent(self.as_crawled, space=' ')} as they came"
         if self.needed is None:
-            return f"{at}the log's own crawls keep copies fresh {share} of the time. {self.reason}"
+            return f"{at}the log's own crawls keep copies fresh {share}. {self.reason}"
         unit = self.needed.solution.problem.sources.time_unit
         saved, needed = difference(self.needed.saving or 0.0), rate_text(self.needed.bandwidth, unit)
         if self.cut is not None:
             used, kept = self.cut
             return (
-                f"{at}the log's own crawls, {rate_text(self.bandwidth, unit)} and {share} of the time fresh, "
+                f"{at}the log's own crawls, {rate_text(self.bandwidth, unit)} fresh {share}, "
                 f"exceed maximum rates or host limits; cut to them they are {rate_text(used, unit)} and "
                 f"{percent(kept, space=' ')} fresh, for which {saved} are needed: {needed}"
             )
         return (
-            f"{at}the same freshness as the log's own crawls ({share} of the time) needs {saved}: {needed}, "
+            f"{at}the same freshness as the log's own crawls ({share}) needs {saved}: {needed}, "
             f"not {rate_text(self.bandwidth, unit)}"
         )
 
@@ -92,6 +104,7 @@ class TodaysCrawls:
         return {
             "bandwidth": self.bandwidth,
             "fresh": self.fresh,
+            "as_crawled": self.as_crawled,
             "needed": None if found is None else found.bandwidth,
             "at_least": None if found is None else found.at_least,
             "saving": None if found is None else found.saving,
@@ -120,19 +133,22 @@ def todays_crawls(problem: Problem, log: CrawlLog) -> TodaysCrawls | None:
     # At shares that float64 does not tell from 0 or 1 there is nothing to plan.
     if not 0.0 < fresh < 1.0:
         return None
+    came = _as_crawled(sources, log, changes) if refresh is Refresh.PERIODIC and log.timed else None
     within = cut_to_limits(problem, rates)
     cut = None
     if within is not None:
         cut = total(sources.refresh_cost * within), mean_freshness(sources, within, refresh, changes)
         if not cut[1] > 0.0:
             reason = "They exceed maximum rates or host limits, cut to which nothing is kept fresh"
-            return TodaysCrawls(rates, used, fresh, None, reason, cut=cut)
+            return TodaysCrawls(rates, used, fresh, None, reason, cut=cut, as_crawled=came)
     try:
         needed = bandwidth_for(problem, freshness=AS_TODAY, today=rates if within is None else within)
     except InfeasibleProblemError as error:
         text = str(error)
-        return TodaysCrawls(rates, used, fresh, None, f"{text[:1].upper()}{text[1:]}", cut=cut)
-    return TodaysCrawls(rates, used, fresh, needed, cut=cut)
+        return TodaysCrawls(
+            rates, used, fresh, None, f"{text[:1].upper()}{text[1:]}", cut=cut, as_crawled=came
+        )
+    return TodaysCrawls(rates, used, fresh, needed, cut=cut, as_crawled=came)
 
 
 def needed_bandwidth(
@@ -151,6 +167,21 @@ def needed_bandwidth(
     # Nothing but bounds and host limits: the bandwidth is what is asked for.
     unlimited = Problem(objective, sources, LARGEST, host_limits)
     return bandwidth_for(unlimited, freshness=freshness, today=log if freshness == AS_TODAY else None)
+
+
+def _as_crawled(sources: Sources, log: CrawlLog, changes: ChangeShape | None) -> float:
+    """Return how fresh crawls keep copies between them: each interval counts by its length."""
+    length = np.nan_to_num(log.interval)
+    of = np.repeat(np.arange(len(log.names)), np.diff(log.offsets))
+    spans, place = np.bincount(of, length, len(log.names)), np.full(len(log.names), -1)
+    place[match(sources, Crawled(log))] = np.arange(len(sources))
+    known = (length > 0.0) & (place[of] >= 0)
+    of, length = of[known], length[known]
+    weight = sources.importance[place[of]] * length / spans[of]
+    unit = convert_time(1.0, sources.time_unit, log.time_unit)
+    gaps = Sources(sources.change_rate[place[of]], weight, time_unit=sources.time_unit)
+    fresh = mean_freshness(gaps, unit / length, Refresh.PERIODIC, changes)
+    return fresh * total(weight) / total(sources.column("importance"))
 
 
 def own_bandwidth(

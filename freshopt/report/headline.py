@@ -98,7 +98,7 @@ def hero(told: Context) -> str:
 
 def lines(told: Context) -> list[Line]:
     """Return the saving, what is reached, what changes, and what comes next."""
-    found = (_saving, _reached, _signals, _promises, _intervals, _moved, _limits, _next)
+    found = (_saving, _reached, _hours, _signals, _promises, _intervals, _moved, _limits, _next)
     return [line for each in found for line in each(told)]
 
 
@@ -154,6 +154,13 @@ def _reached(told: Context) -> Iterator[Line]:
     gain = told.better("uniform")
     if less_fresh(kind, shares) and gain is not None and gain > SAME:
         yield Line("", _than_alike(told), "(what is optimised)")
+
+
+def _hours(told: Context) -> Iterator[Line]:
+    """Yield how fresh copies are with the hours in which nothing is fetched."""
+    fresh = told.facts.maybe("fresh_within_hours")
+    if fresh is not None:
+        yield Line("Within your hours", _up_to_date(fresh))
 
 
 def _signals(told: Context) -> Iterator[Line]:

@@ -196,7 +196,9 @@ def load(told: Context, folder: PlanFolder | None = None) -> Finding | None:
 def _method(method: str) -> str:
     """Return how a schedule spreads refreshes, in words."""
     if method.startswith("Periodic"):
-        return "at equal intervals" if method == "Periodic()" else "at good hours of the week"
+        alone, _, hours = method.partition(" within ")
+        spread = "at equal intervals" if alone.startswith("Periodic()") else "at good hours of the week"
+        return f"{spread} within {hours}" if hours else spread
     return "at random times" if method.startswith("PoissonArrivals") else f"by {method}"
 
 

@@ -104,10 +104,13 @@ def rates_of(
 
 
 def lifetimes_of(path: Path, time_unit: str | None) -> tuple[polars.DataFrame, str]:
-    """Return a table of lifetimes (source, lifetime) and its unit."""
-    table = Table.read(path)
+    """Return a table of lifetimes (source, lifetime) and its unit.
+
+    Of a folder it is the table lifetimes.
+    """
+    table = Table.read(_table_in(path, "lifetimes", "freshopt lifetimes"))
     unit = table.unit(time_unit)
-    with naming(path):
+    with naming(table.cells.path):
         read_lifetimes(table.frame, unit)
     return table.frame, unit
 
@@ -131,7 +134,7 @@ def rates_in_force_of(path: Path, time_unit: str) -> RateTable:
         return read_rates(frame, unit)
 
 
-def _table_in(path: Path, name: str) -> Path:
+def _table_in(path: Path, name: str, made_by: str = "a plan") -> Path:
     """Return a plan folder's table; what is no folder as it is."""
     if not path.is_dir():
         return path
@@ -139,10 +142,8 @@ def _table_in(path: Path, name: str) -> Path:
     if not there:
         # A plan over partitions has folders in the place of tables.
         parts = sorted([*path.glob(f"{name}/part-*"), *path.glob("part-*")])
-        remedy = (
-            f"Name one of its parts, such as {parts[0]}" if parts else "Name the folder of a plan, or a table"
-        )
-        raise SourceDataError(f"{path} holds no table {name}. {remedy}.")
+        remedy = f"one of its parts, such as {parts[0]}" if parts else f"the folder of {made_by}, or a table"
+        raise SourceDataError(f"{path} holds no table {name}. Name {remedy}.")
     return there[0]
 
 

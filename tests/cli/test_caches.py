@@ -91,6 +91,8 @@ def test_a_plan_of_lifetimes_in_one_go(run: Run) -> None:
     run("schedule", "lifetimes.csv", "--format", "cache-control", "--out", "headers")
     assert Path("plan/lifetimes.csv").read_bytes() == Path("lifetimes.csv").read_bytes()
     assert Path("plan/cache-control.tsv").read_bytes() == Path("headers").read_bytes()
+    run("schedule", "plan", "--format", "cache-control", "--out", "of-folder")
+    assert Path("of-folder").read_bytes() == Path("headers").read_bytes()
     facts = json.loads(Path("plan/summary.json").read_text())
     assert facts["relative_gap"] < 1e-9
     assert facts["requests_see_fresh"]["over time"] < facts["requests_see_fresh"]["plan"]
@@ -133,6 +135,7 @@ SOLVE asked.csv --objective penalty-sqrt -> Error:
 schedule rates.csv --format redis --out y -> 'lifetime'
 schedule lifetimes.csv --format crontab --out y -> format of caches
 schedule lifetimes.csv --format nginx --horizon 7d --out y -> --horizon is for
+schedule empty --format nginx --out y -> holds no table lifetimes. Name the folder of freshopt lifetimes, or
 """,
     EARLIER=" ".join((*EARLIER, "--out", "y")),
     PLAN=" ".join((*PLAN, "--out", "y")),
@@ -146,4 +149,5 @@ def test_refused(arguments: tuple[str, ...], words: tuple[str, ...], folder: Pat
     Path("unasked.csv").write_text("source,change_rate\na,1\nb,2\n")
     Path("asked.csv").write_text("source,change_rate,request_rate\na,1,-2\nb,2,1\n")
     Path("lifetimes.csv").write_text("source,rate,lifetime\na,1,0.5\n")
+    Path("empty").mkdir()
     refuse(folder, arguments, words)

@@ -271,6 +271,7 @@ def test_captures_in_each_form(form: str, packed: bool) -> None:
         ("sitemap", ".", "", ("no file *.xml",)),
         ("history", "h.csv", "source,time,history\na,1,start\na,2,change\n", ("'a' has 0", "history end")),
         ("history", "h.csv", "source,time,history\na,1,begin\n", ("'begin'", "not start, change or end")),
+        ("history", "h.csv", "source,time,changed\na,1,1\na,2,No\n", ("No in row 2", "freshopt plan")),
         ("git", "no", "", ("is not a folder",)),
     ],
 )

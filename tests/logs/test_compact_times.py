@@ -169,7 +169,7 @@ def read_requests_of(folder: Path, times: list[Any]) -> list[datetime]:
 
 
 def history_of(folder: Path, times: list[Any]) -> list[datetime]:
-    table(times).write_parquet(folder / "changes.parquet")
+    table(times).drop("changed").write_parquet(folder / "changes.parquet")
     return moments_of(read_history(folder / "changes.parquet", times[0], times[-1], time_unit="hour"))
 
 

@@ -403,3 +403,25 @@ def test_fetches_without_a_state_count_as_fetches() -> None:
     few = fo.read_log(frame.filter((pl.col("time") % 1.0 == 0.0) | (pl.col("time") == 0.5)))
     assert few.warnings == ()
     assert present(few.attempt_rate).tolist() == [20.0 / 19.0]
+
+
+def test_what_crawls_keep_fresh_at_their_own_intervals_is_told_beside_equal_ones() -> None:
+    """Intervals of 1, 1 and 10 days in a log of hours; the second source matters thrice."""
+    times = np.array([0.0, 1.0, 2.0, 12.0])
+    own = fo.CrawlLog(["b"] * 4 + ["a"] * 4, np.tile(24.0 * times, 2), [0, 1, 0, 1] * 2, time_unit="hour")
+    change, weight = np.array([0.3, 2.0]), np.array([1.0, 3.0])
+    sources = fo.Sources(change, importance=weight, names=["b", "a"])
+    gaps = np.diff(times)
+    fresh = [float(np.sum(-np.expm1(-rate * gaps)) / rate / 12.0) for rate in change]
+    found = present(todays_crawls(fo.Problem(BinaryFreshness(PERIODIC), sources, 1.0), own))
+    assert found.as_crawled == pytest.approx(np.average(fresh, weights=weight), rel=EXACT)
+    assert f"if at equal intervals, {100 * present(found.as_crawled):.3g} % as they came" in found.sentence
+    assert found.facts()["as_crawled"] == found.as_crawled
+    alike = fo.CrawlLog(["b"] * 4, [0.0, 1.0, 2.0, 3.0], [0, 1, 0, 1])
+    even = present(
+        todays_crawls(fo.Problem(BinaryFreshness(PERIODIC), fo.Sources([0.3], names=["b"]), 1.0), alike)
+    )
+    assert even.as_crawled == pytest.approx(even.fresh, rel=EXACT)
+    assert "as they came" not in even.sentence
+    poisson = present(todays_crawls(fo.Problem(BinaryFreshness(POISSON), sources, 1.0), own))
+    assert poisson.as_crawled is None

@@ -1,6 +1,7 @@
 """Promises on the age of copies: kept in drawn histories, and at the price that is told."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -12,6 +13,8 @@ from freshopt.errors import InfeasibleProblemError, SourceDataError
 from freshopt.numerics.arrays import Array
 from freshopt.planning.request import Clock
 from freshopt.questions.promises import promises_of, rates_for_gaps
+from freshopt.report.context import Context, Facts
+from freshopt.report.plan_findings import load
 from freshopt.scheduling.appointments import spare_fetches
 from freshopt.scheduling.hours import Hours
 from tests.ground_truth.refusals import present, refused
@@ -386,3 +389,18 @@ def test_spare_fetches_leave_the_longest_interval_shortest(seed: int) -> None:
             enough = np.maximum(gap[k] / middle, 1.0).sum() <= fetches[k]
             low, high = (low, middle) if enough else (middle, high)
         np.testing.assert_allclose(spare[k], np.maximum(gap[k] / high, 1.0) - 1.0, atol=1e-9, rtol=1e-9)
+
+
+def test_a_plan_within_hours_tells_how_fresh_copies_are_with_the_closed_ones() -> None:
+    """Daily on workdays is five gaps a week: four of a day, and one of three."""
+    made = fo.plan(log_of(), bandwidth="99/day", hours="workdays", max_rate=1.0, draws=0)
+    change = made.sources.change_rate
+    assert made.solution.rates == pytest.approx(5 / 7)
+    fresh = float(np.mean(-(4.0 * np.expm1(-change) + np.expm1(-3.0 * change)) / (7.0 * change)))
+    told = made.summary()
+    assert told["fresh_within_hours"] == pytest.approx(fresh, rel=1e-12)
+    assert told["fresh_within_hours"] < told["fresh"] - 0.01
+    assert f"Within your hours {100 * fresh:.3g} % of the time up to date" in " ".join(repr(made).split())
+    spread = present(load(Context.of(Facts(Path("summary.json"), told)))).sentence
+    assert "at equal intervals within workdays" in spread
+    assert "fresh_within_hours" not in fo.plan(log_of(), bandwidth="99/day", draws=0).summary()
