@@ -33,6 +33,7 @@ from freshopt.logs.schema import LISTED, Table
 from freshopt.logs.source_index import hosts_of_urls
 from freshopt.noisy_signals.with_signals import require_signals
 from freshopt.numerics.arrays import labels_of
+from freshopt.planning.request import SourceLimits
 from freshopt.terminal import options
 from freshopt.terminal.commands import command
 from freshopt.terminal.console import count, show
@@ -43,7 +44,7 @@ from freshopt.terminal.wish_options import (
     rate_limits,
     table_options,
 )
-from freshopt.units import duration_of
+from freshopt.units import convert_time, duration_of
 
 if TYPE_CHECKING:
     from freshopt.logs.crawl_log import CrawlLog
@@ -61,7 +62,7 @@ class RunOptions:
     )
     sources: Path | None = own_option(
         help="Sources: a text file with one a line, or a table with source and any of importance, host, "
-        "refresh_cost, min_rate, max_rate."
+        "refresh_cost, and the columns of --limits."
     )
     log: Path | None = own_option(
         metavar="LOG",
@@ -212,7 +213,8 @@ def _planner(
     planner = Planner(place, **settings)
     try:
         if listed is not None:
-            planner.add_many(listed)
+            per_day = convert_time(1.0, planner.settings.time_unit, "day")
+            planner.add_many(listed.with_columns(polars.col("^(min|max)_rate$") * per_day))
         if history is not None:
             _record(planner, history)
         if len(planner) == 0:
@@ -231,9 +233,14 @@ def _planner(
 
 
 def _sources(path: Path) -> polars.DataFrame:
-    """Return the sources that a file lists."""
+    """Return the sources that a file lists, with bounds per day."""
     if is_table(path):
-        return Table.read(path, LISTED).frame
+        table = Table.read(path, LISTED)
+        every = table.frame["source"].to_numpy()
+        least, most = SourceLimits.of_table(table, "day").around(every, 0.0, np.inf)
+        told = {"min_rate": least} if {"min_rate", "max_interval"} & {*table.frame.columns} else {}
+        told |= {"max_rate": most} if {"max_rate", "min_interval"} & {*table.frame.columns} else {}
+        return table.frame.with_columns(**{name: polars.Series(bounds) for name, bounds in told.items()})
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
