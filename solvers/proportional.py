@@ -64,7 +64,7 @@ def share(problem: Problem, shape: Array) -> Answer:
     if isinstance(objective, PerBandwidth):
         rule = _per_bandwidth(objective, shape)
     else:
-        rule = Kernel(problem.sources.refresh_cost * shape, (), _cost, _marginal, _inverse)
+        rule = Kernel(problem.sources.refresh_cost * shape, (), _unasked, _marginal, _inverse)
     return replace(fill(problem, rule), price=None, host_prices=None)
 
 
@@ -95,12 +95,8 @@ class _Fetched:
 
 
 def _unasked(used: Array, *_: Array) -> Array:
-    # The sum that the rule maximises has no closed form, and a search for its price asks for none.
-    return np.full(len(used), np.nan)
-
-
-def _cost(rate: Array) -> Array:
-    return -np.log(rate)
+    # A search for the rule's price asks only whether bounds cost infinitely much, and no rule minds rate 0.
+    return np.zeros(len(used))
 
 
 def _marginal(rate: Array) -> Array:

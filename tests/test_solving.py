@@ -9,7 +9,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.certificates.solution import Answer
-from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
+from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver, certified_solution
 from freshopt.problems import BinaryFreshness, HarmonicStaleness
 from freshopt.solvers import Auto, ClosedForm, Conic, Proportional, SquareRoot, Uniform, WaterFilling
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present
@@ -171,6 +171,18 @@ def test_baselines_are_inaccurate_without_being_an_error() -> None:
     assert np.all(np.abs(fo.solve(PROBLEM, Uniform()).rates - 2.0 / 3.0) <= EXACT)
     proportional = fo.solve(PROBLEM, Proportional()).rates
     assert np.all(np.abs(proportional / SOURCES.change_rate * 101.1 / 2.0 - 1.0) <= EXACT)
+
+
+@pytest.mark.parametrize("baseline", [Uniform(), Proportional(), SquareRoot()])
+@pytest.mark.parametrize("extra", [0.0, 5.0])
+@pytest.mark.parametrize("least", [[2.0, 3.0, 0.0], [2.0, 2.0, 1.0]])
+def test_baselines_where_min_rate_uses_the_whole_bandwidth(
+    baseline: Solver, extra: float, least: list[float]
+) -> None:
+    sources = fo.Sources([1.0, 2.0, 3.0], min_rate=least, changed_cost=extra)
+    used = float(fo.Problem(BINARY, sources, 1e3).used_by_source(np.array(least)).sum())
+    rates = fo.solve(fo.Problem(BINARY, sources, used), baseline).rates
+    np.testing.assert_allclose(rates, least, rtol=EXACT)
 
 
 def test_baselines_share_what_bounds_leave() -> None:

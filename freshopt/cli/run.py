@@ -17,13 +17,13 @@ import click
 import numpy as np
 import numpy.typing as npt
 
+from freshopt.cli.live_settings import LiveOptions
 from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.heavy import polars
 from freshopt.live.hand_out import Visit
 from freshopt.live.planner import Planner
 from freshopt.live.running import run_planner
 from freshopt.live.service.alarms import Alarm
-from freshopt.live.settings import SETTINGS
 from freshopt.live.signal_feed import SignalFeed
 from freshopt.live.source_command import Fetch, SourceCommand
 from freshopt.live.sqlite_store import holds_planner
@@ -33,24 +33,18 @@ from freshopt.logs.schema import LISTED, Table
 from freshopt.logs.source_index import hosts_of_urls
 from freshopt.noisy_signals.with_signals import require_signals
 from freshopt.numerics.arrays import labels_of
-from freshopt.planning.request import Clock
+from freshopt.planning.request import SourceLimits
 from freshopt.terminal import options
 from freshopt.terminal.commands import command
 from freshopt.terminal.console import count, show
-from freshopt.terminal.own_objectives import OwnObjective, live_objective_of
-from freshopt.terminal.tables import host_limits_with_units, own_columns_in
+from freshopt.terminal.own_objectives import OwnObjective
 from freshopt.terminal.wish_options import (
     RateLimits,
-    changed_cost_of,
-    given_options,
-    option_of,
     own_option,
     rate_limits,
-    refuse,
     table_options,
-    wish_option,
 )
-from freshopt.units import duration_of
+from freshopt.units import convert_time, duration_of
 
 if TYPE_CHECKING:
     from freshopt.logs.crawl_log import CrawlLog
@@ -68,16 +62,7 @@ class RunOptions:
     )
     sources: Path | None = own_option(
         help="Sources: a text file with one a line, or a table with source and any of importance, host, "
-        "refresh_cost, min_rate, max_rate."
-    )
-    source_columns: Path | None = own_option(
-        metavar="FILE",
-        help="Table with source and the columns that your own objective reads, or changed_cost; for new "
-        "sources too. Kept.",
-    )
-    features: Path | None = own_option(
-        metavar="FILE",
-        help="Table with a row a source, new ones too, and columns that may tell its change rate; or url.",
+        "refresh_cost, and the columns of --limits."
     )
     log: Path | None = own_option(
         metavar="LOG",
@@ -95,7 +80,6 @@ class RunOptions:
         help="Signals that sources may have changed: a file that grows, or the words of a program that "
         "prints them, lines such as source,time,kind.",
     )
-    no_promise: bool = own_option(False, help="End the promises that are kept.")
     once: bool = own_option(False, help="End when nothing more is due, instead of waiting.")
     duration: str | None = own_option(
         names=("--for",), metavar="TIME", help="End after this time, such as 8h."
@@ -106,23 +90,11 @@ class RunOptions:
 @command()
 @click.argument("folder")
 @table_options("asked", RunOptions)
-@wish_option("bandwidth", SETTINGS)
+@table_options("live", LiveOptions)
 @options.answers_option
-@wish_option("host_limits", SETTINGS)
-@wish_option("host_gap", SETTINGS)
-@wish_option("hours", SETTINGS)
-@wish_option("promise", SETTINGS, multiple=True)
-@wish_option("changed_cost", SETTINGS, default=None)
 @rate_limits
-@wish_option("burst", SETTINGS)
-@options.live_objective
 def run(
-    folder: str,
-    asked: RunOptions,
-    answers_are_changes: bool,
-    bounds: RateLimits,
-    objective: str | None,
-    **wishes: Any,  # noqa: ANN401 - see `SETTINGS`
+    folder: str, asked: RunOptions, live: LiveOptions, answers_are_changes: bool, bounds: RateLimits
 ) -> None:
     """Fetch each source by a command whenever it is due.
 
@@ -145,15 +117,7 @@ def run(
         listed = _named(_texts(history).tolist())
     if asked.signals_from is not None and command is None:
         raise click.UsageError("--signals-from goes with --command, whose fetches tell what signals say.")
-    settings = {name: value for name, value in wishes.items() if value not in (None, ())}
-    # Columns of one's own are kept, whatever the objective of this run.
-    given = given_options(click.get_current_context())
-    heard = {} if asked.signals_from is None else {"signals": "--signals-from"}
-    refuse({**given, **heard, "own objective": ""})
-    if asked.no_promise:
-        if "promise" in settings:
-            raise click.UsageError("--no-promise stands in place of --promise. Leave one of them out.")
-        settings["promise"] = ""
+    settings = live.settings(None if asked.signals_from is None else "--signals-from")
     if listed is None and bounds != RateLimits():
         raise click.UsageError("Limits are of the sources that --sources lists, or --log has. Name it, too.")
     if listed is not None:
@@ -161,19 +125,8 @@ def run(
         needed = "host_limits" in settings or "host_gap" in settings
         needed = needed or (command is not None and command.names_host)
         listed = _with_hosts(listed, needed=needed)
-    if "host_limits" in settings:
-        settings["host_limits"] = host_limits_with_units(settings["host_limits"], "day")
-    for name, value in settings.items():
-        SETTINGS[name].read(option_of(name), value, Clock("day"))
-    if asked.source_columns is not None:
-        changed_cost_of(settings.get("changed_cost"), asked.source_columns)  # refused if told twice
-        settings["source_columns"] = own_columns_in(asked.source_columns, also=("changed_cost",))
-    if asked.features is not None:
-        settings["features"] = asked.features
-    if objective is not None:
-        settings["objective"] = live_objective_of(objective)
-        if asked.signals_from is not None:
-            require_signals(settings["objective"])
+    if asked.signals_from is not None and "objective" in settings:
+        require_signals(settings["objective"])
     if _is_new(folder) and ("bandwidth" not in settings or listed is None):
         raise SourceDataError(
             f"there is no planner in '{folder}'. Give --bandwidth, such as 200/day, and --sources, a file of "
@@ -260,7 +213,8 @@ def _planner(
     planner = Planner(place, **settings)
     try:
         if listed is not None:
-            planner.add_many(listed)
+            per_day = convert_time(1.0, planner.settings.time_unit, "day")
+            planner.add_many(listed.with_columns(polars.col("^(min|max)_rate$") * per_day))
         if history is not None:
             _record(planner, history)
         if len(planner) == 0:
@@ -279,9 +233,14 @@ def _planner(
 
 
 def _sources(path: Path) -> polars.DataFrame:
-    """Return the sources that a file lists."""
+    """Return the sources that a file lists, with bounds per day."""
     if is_table(path):
-        return Table.read(path, LISTED).frame
+        table = Table.read(path, LISTED)
+        every = table.frame["source"].to_numpy()
+        least, most = SourceLimits.of_table(table, "day").around(every, 0.0, np.inf)
+        told = {"min_rate": least} if {"min_rate", "max_interval"} & {*table.frame.columns} else {}
+        told |= {"max_rate": most} if {"max_rate", "min_interval"} & {*table.frame.columns} else {}
+        return table.frame.with_columns(**{name: polars.Series(bounds) for name, bounds in told.items()})
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import click
 
+from freshopt.cli.live_settings import LiveOptions
 from freshopt.errors import FreshoptError
-from freshopt.live.settings import SETTINGS
-from freshopt.planning.request import Clock
-from freshopt.terminal import options
 from freshopt.terminal.commands import command
-from freshopt.terminal.own_objectives import live_objective_of
-from freshopt.terminal.wish_options import option_of, wish_option
+from freshopt.terminal.wish_options import table_options
 
 
 @command()
@@ -33,17 +29,8 @@ from freshopt.terminal.wish_options import option_of, wish_option
     help="File with the token that calls send as Authorization: Bearer TOKEN. By default that of the "
     "environment's FRESHOPT_TOKEN, if there is one.",
 )
-@wish_option("bandwidth", SETTINGS)
-@wish_option("host_gap", SETTINGS)
-@wish_option("burst", SETTINGS)
-@options.live_objective
-def serve(
-    folder: str,
-    listen: str,
-    token_file: Path | None,
-    objective: str | None,
-    **wishes: Any,  # noqa: ANN401
-) -> None:
+@table_options("live", LiveOptions)
+def serve(folder: str, listen: str, token_file: Path | None, live: LiveOptions) -> None:
     """Serve a live plan over HTTP, to crawlers in any language.
 
     FOLDER is that of freshopt run or of fo.Planner, or the address of a PostgreSQL database; with --bandwidth
@@ -56,11 +43,7 @@ def serve(
         raise FreshoptError(
             f'freshopt serve needs {error.name}. Install it: pip install "freshopt[serve]".'
         ) from None
-    settings = {name: value for name, value in wishes.items() if value is not None}
-    for name, value in settings.items():
-        SETTINGS[name].read(option_of(name), value, Clock("day"))
-    if objective is not None:
-        settings["objective"] = live_objective_of(objective)
+    settings = live.settings()
     try:
         server.serve(
             folder,

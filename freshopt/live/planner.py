@@ -162,7 +162,8 @@ class Planner(PlannerKnowledge):
         refresh_cost : float, optional
             Bandwidth that one refresh uses, > 0, 1 unless told.
         min_rate, max_rate : float or str, optional
-            Bounds on its refresh rate. No two hand-outs are nearer than 1/max_rate.
+            Bounds on its refresh rate. No two hand-outs are nearer than 1/max_rate. Least rates that use up a
+            limit, or more than a slowed host's, are lowered alike; sources without have a hundredth of it.
 
         Raises as `add_many`.
         """

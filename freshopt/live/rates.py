@@ -49,8 +49,9 @@ UNKNOWN = 0.5
 TOLERANCE = 1e-9
 # Excess over a limit, relative, that is rounding.
 ROUNDING = 1e-12
-# Halvings of what limits leave, to some ulp, and the share of them that is left.
-STEPS, LEFT = 50, 0.01
+# Halvings of what limits leave, to some ulp; the share of one that others have where least rates do not leave
+# them enough, with which prices are found to ten digits.
+STEPS, LEFT, ENOUGH = 50, 0.01, 1e-6
 # Rate at which any fetch finds a change, relative to all change rates that there are.
 _SLOW = 1e-200
 # From rates to the bandwidth that each source uses.
@@ -273,9 +274,7 @@ def problem_of(
       min_rate.
     """
     limits, use = limits_of(table, settings), usage(table, change_rate, settings)
-    table = _within_paces(table, settings, limits)
-    if settings.promise or settings.changed_cost:
-        table = _with_promises(table, change_rate, settings, limits, use)
+    table = _with_least(table, change_rate, settings, limits, use)
     lower = least_rates(table, known, settings, limits, use, among)
     if least is not None:
         lower = np.minimum(lower, np.maximum(least, np.minimum(table.min_rate, table.most)))
@@ -315,17 +314,6 @@ def limits_of(table: SourceTable, settings: PlannerSettings) -> dict[str, float]
     return limits
 
 
-def _within_paces(table: SourceTable, settings: PlannerSettings, limits: Mapping[str, float]) -> SourceTable:
-    """Return the sources, least rates of slowed hosts within their limits."""
-    least = table.min_rate
-    for host in settings.host_paces.keys() & limits.keys():
-        here = table.host == host
-        need = total((table.refresh_cost * least)[here])
-        if need > limits[host]:
-            least = np.where(here, least * (limits[host] / need), least)
-    return table if least is table.min_rate else replace(table, min_rate=least)
-
-
 def promised_of(table: SourceTable, change_rate: Array, settings: PlannerSettings) -> list[Array]:
     """Return the least rates of each promise."""
     given = settings.objective.refresh, settings.hours, settings.time_unit
@@ -362,15 +350,16 @@ def usage(table: SourceTable, change_rate: Array, settings: PlannerSettings) -> 
     return lambda rate: fetches.used(rate, change_rate, table.refresh_cost, more)
 
 
-def _with_promises(
+def _with_least(
     table: SourceTable, change_rate: Array, settings: PlannerSettings, limits: Mapping[str, float], use: Use
 ) -> SourceTable:
     """Return the sources, least rates raised to promises as limits allow.
 
-    Where promises need more than what min_rate leaves of a limit, all have the same share of what they add.
+    Where sources need more than a limit, such as a slowed host's, all have the same share of their min_rate.
+    Where promises need more than what min_rate leaves of it, all have the same share of what they add.
     """
     own = np.minimum(table.min_rate, table.most)
-    if settings.changed_cost:
+    if np.any(own):
         own = _as_far(np.zeros(len(own)), own, table, limits, settings, use)
     if settings.promise:
         need = np.minimum(reduce(np.maximum, promised_of(table, change_rate, settings)), table.most)
@@ -389,14 +378,15 @@ def _as_far(
     """Return high rates, or as much of them as limits allow.
 
     All of a limit have one share of the way from low to high rates. Something is left for sources at rate 0,
-    which may cost infinitely much.
+    which may cost infinitely much, and of which nothing would be learnt.
     """
     place = {host: k for k, host in enumerate(limits)}
     code = np.array([place.get(host, len(limits)) for host in table.host.tolist()], dtype=np.int64)
     each = np.append([*limits.values()], np.inf)
     for group, limit in ((code, each), (np.zeros_like(code), np.array([settings.bandwidth]))):
-        limit = np.where(np.bincount(group, high == 0.0, len(limit)) > 0.0, 1.0 - LEFT, 1.0) * limit
-        fits = np.bincount(group, use(high), len(limit)) <= limit
+        others = np.bincount(group, (high == 0.0) & (table.most > 0.0), len(limit)) > 0.0
+        fits = np.bincount(group, use(high), len(limit)) <= np.where(others, 1.0 - ENOUGH, 1.0) * limit
+        limit = np.where(others, 1.0 - LEFT, 1.0) * limit
         least, most = np.where(fits, 1.0, 0.0), np.ones(len(limit))
         for _ in range(0 if fits.all() else STEPS):
             middle = 0.5 * (least + most)

@@ -162,7 +162,7 @@ class PlannerSettings:
         _promises,
         usual=(),
         metavar="WORDS",
-        help=f"{PROMISE_HELP} Kept, until another run says others.",
+        help=f"{PROMISE_HELP} Kept, until a later start says others.",
     )
     # NaN where the sources' own are kept beside them, as columns of one's own are.
     changed_cost: float = wish(

@@ -69,7 +69,8 @@ class Schema(NamedTuple):
 ANY = Schema("A table", key=None)
 # A table whose needed column an option names.
 NAMED = Schema("", key=None, remedy="Correct the name, or add the column.")
-LISTED = Schema("A list of sources", ("source",), key=None)
+# Change rates of sources are of no use where they are learnt, whatever their unit.
+LISTED = Schema("A list of sources", ("source",), key=None, written=("min_rate", "max_rate", "change_rate"))
 IMPORTANCES = Schema(
     "A table of importances", ("source", "importance"), amounts=("importance",), option="importance"
 )

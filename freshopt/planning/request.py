@@ -37,6 +37,7 @@ from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.file_kinds import Frame
 from freshopt.logs.read_crawls import read_log
 from freshopt.logs.schema import HOST_LIMITS, SOURCE_LIMITS, Schema, Table
+from freshopt.logs.tables import UNIT
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.numerics.arrays import Array, as_number, read_only, shape_of
 from freshopt.questions.bandwidth_for import AS_TODAY
@@ -260,11 +261,22 @@ class SourceLimits(NamedTuple):
             for name, cell in zip(names, columns.get(column, ()), strict=False):
                 if cell is None or cell == "" or cell != cell:
                     continue
-                value = read(f"{column} of {name!r} in {where}", cell, time_unit)
+                told = math.inf if cell == "inf" else cell
+                value = read(f"{column} of {name!r} in {where}", told, time_unit)
                 own = getattr(made, side)
                 bound = 1.0 / value if is_interval and value > 0.0 else math.inf if is_interval else value
                 own[name] = (max if side == "lower" else min)(bound, own.get(name, bound))
         return made
+
+    @classmethod
+    def of_table(cls, table: Table, time_unit: str) -> SourceLimits:
+        """Return the limits in a table; bare numbers are in its own unit."""
+        columns = {name: table.frame[name].to_list() for name in table.frame.columns}
+        unit = table.unit(None) if UNIT in columns else time_unit
+        per = convert_time(1.0, time_unit, unit)
+        own = cls.of_rows(columns, unit, str(table.cells.path))
+        lower, upper = ({name: per * rate for name, rate in side.items()} for side in own[:2])
+        return cls(lower, upper, own.by_interval)
 
     def around(self, names: npt.NDArray[Any], lower: float, upper: float) -> tuple[Array, Array]:
         """Return bounds of sources that are no looser than those of all."""
@@ -300,8 +312,7 @@ def source_limits(_name: str, given: Any, log: CrawlLog | Clock) -> SourceLimits
             "or a dataframe with columns source, min_interval, max_interval."
         )
     table = Table.read(Frame.of(given, "the table of limits"), SOURCE_LIMITS)
-    columns = {name: table.frame[name].to_list() for name in table.frame.columns}
-    return SourceLimits.of_rows(columns, table.unit(log.time_unit), "the table of limits")
+    return SourceLimits.of_table(table, log.time_unit)
 
 
 def rates_in_force(given: Any) -> RateTable:  # noqa: ANN401 - whatever has rates

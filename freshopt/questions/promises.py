@@ -415,22 +415,25 @@ def promise_price(text: str, least: Array, problem: Problem, without: Solution) 
 
 
 def _bandwidth_as_good(problem: Problem, without: Solution) -> float:
-    """Return the least bandwidth of as good rates, to `FREE`."""
+    """Return the least bandwidth of as good rates, to `FREE`; NaN if none is.
+
+    By Newton's method within a bracket: the best value is convex in the bandwidth, and the price its slope.
+    """
     sign = 1.0 if problem.objective.sense == "minimise" else -1.0
-
-    def is_worse(bandwidth: float) -> bool:
+    close, low, high = FREE * abs(without.value), without.bandwidth_used, math.inf
+    now = 2.0 * max(low, total(problem.used_by_source(problem.lower)))
+    while high == math.inf or high - low > FREE * high:
         try:
-            found = solve_with_kinks(problem.restated(bandwidth=bandwidth), FREE, FREE).value
+            found = solve_with_kinks(problem.restated(bandwidth=now), FREE, FREE)
+            worse, price = sign * (found.value - without.value), float(found.price)
         except InfeasibleProblemError:
-            return True
-        return sign * (found - without.value) > FREE * abs(without.value)
-
-    low, high = without.bandwidth_used, 2.0 * without.bandwidth_used
-    if is_worse(LARGEST):
-        return math.nan
-    while is_worse(high):
-        low, high = high, 2.0 * high
-    while high - low > FREE * high:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if is_worse(middle) else (low, middle)
+            worse, price = math.inf, 0.0
+        if worse > close and high == math.inf and (price <= 0.0 or now >= LARGEST):
+            return math.nan
+        low, high = (now, high) if worse > close else (low, now)
+        if abs(worse) <= close:
+            break
+        now += worse / price if price > 0.0 else math.nan
+        if not low < now < high:
+            now = 0.5 * (low + high)
     return high

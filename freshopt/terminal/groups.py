@@ -110,7 +110,8 @@ GROUPS: dict[str, dict[str, Group]] = {
     },
     "serve": {
         "Service": Group(("listen", "token-file"), ("verbose",)),
-        "Plan": Group(("bandwidth", "host-gap", "burst", "objective")),
+        "Plan": Group(("bandwidth", "objective"), ("source-columns", "features", "burst")),
+        "Limits": Group(("host-limits", "host-gap", "promise"), ("no-promise", "hours", "changed-cost")),
     },
     "frontier": {
         "Problem": Group(

@@ -12,7 +12,7 @@ import click
 
 from freshopt import solvers
 from freshopt.datasets.change_histories import EXAMPLES
-from freshopt.naming import EXPONENT, OBJECTIVES, PLANNED, solvers_of
+from freshopt.naming import EXPONENT, solvers_of
 from freshopt.terminal.commands import PARAMETERS, OneOf
 from freshopt.terminal.own_objectives import is_own
 from freshopt.units import SECONDS
@@ -167,12 +167,6 @@ answers_option: Decorator = click.option(
     is_flag=True,
     help="Count every 200 as a change, in a LOG without any 304, hash or ETag. Right only for a "
     "crawler that asks conditionally.",
-)
-live_objective: Decorator = click.option(
-    "--objective",
-    type=ObjectiveName([name for name in PLANNED if not OBJECTIVES[name].command.needs], own=True),
-    help="What to optimise, as of freshopt plan. By default harmonic; later it changes it. One of your own, "
-    "MODULE:CLASS(2.0), is named at each start.",
 )
 time_unit_option: Decorator = click.option(
     "--time-unit",

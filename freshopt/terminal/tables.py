@@ -194,9 +194,7 @@ def _tell_unit(table: Table, columns: Sequence[str], time_unit: str) -> None:
 
 def source_limits_of(path: Path, time_unit: str) -> SourceLimits:
     """Return the limits of single sources in a table."""
-    table = Table.read(path, schema.SOURCE_LIMITS)
-    columns = {name: table.frame[name].to_list() for name in table.frame.columns}
-    return SourceLimits.of_rows(columns, table.unit(time_unit), str(path))
+    return SourceLimits.of_table(Table.read(path, schema.SOURCE_LIMITS), time_unit)
 
 
 def _parameter(table: Table, name: str) -> Array | None:

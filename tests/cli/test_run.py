@@ -1,6 +1,7 @@
 """`freshopt run`: a crawler of commands."""
 
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -124,6 +125,35 @@ def test_sources_in_json_lines(tmp_path: Path) -> None:
         assert planner.to_frame().select("source", "importance").rows() == [("a", 2.0), ("b", 1.0)]
 
 
+BOUNDS = {
+    "source,min_rate,max_rate\na,1/2h,48/day\nb,,inf\n": [(12.0, 48.0), (0.0, None)],
+    "source,max_interval,min_interval\na,2h,30m\nb,1,0\n": [(12.0, 48.0), (1.0, None)],
+    "source,min_rate,time_unit\na,0.5,hour\nb,12/day,hour\n": [(12.0, None), (12.0, None)],
+}
+
+
+@pytest.mark.parametrize("table", BOUNDS)
+@pytest.mark.parametrize("unit", ["day", "hour"])
+@pytest.mark.usefixtures("here")
+def test_bounds_in_a_list_of_sources_are_read_as_limits_are(table: str, unit: str) -> None:
+    Path("bounds.csv").write_text(table)
+    Path("sources.txt").write_text("a\nb\n")
+    for k, words in enumerate((["bounds.csv"], ["sources.txt", "--limits", "bounds.csv"])):
+        fo.Planner(f"state{k}", "99/day", time_unit=unit).close()
+        done = CliRunner().invoke(main, ["run", f"state{k}", "--sources", *words])
+        assert done.exit_code == 0, done.output
+        with sqlite3.connect(f"state{k}/planner.sqlite") as database:
+            found = database.execute("SELECT min_rate, max_rate FROM source ORDER BY name").fetchall()
+        per = 1.0 if unit == "day" else 1.0 / 24.0
+        for own, bounds in zip(found, BOUNDS[table], strict=True):
+            assert own == tuple(each if each is None else pytest.approx(per * each) for each in bounds)
+    # What a list does not tell stays; change rates are learnt, whatever a list says.
+    Path("weights.csv").write_text("source,importance,change_rate\na,3,3/day\n")
+    assert CliRunner().invoke(main, ["run", "state0", "--sources", "weights.csv"]).exit_code == 0
+    with sqlite3.connect("state0/planner.sqlite") as database:
+        assert database.execute("SELECT min_rate, max_rate FROM source ORDER BY name").fetchone() == found[0]
+
+
 @pytest.mark.usefixtures("pages")
 def test_refusals_are_one_line_and_leave_nothing(here: Path) -> None:
     file_with(Path("none.txt"), "\n# nothing\n")
@@ -133,7 +163,12 @@ def test_refusals_are_one_line_and_leave_nothing(here: Path) -> None:
     job = ["run", "state", "--command", f"{here}/fetch {{source}} {here}/pages"]
     refuse(here, [*job, "--once"], ["Give --bandwidth"])
     refuse(here, [*job, "--bandwidth", "5/day", "--once"], ["--sources"])
-    told = {"none.txt": "lists no sources. Write one a line.", "unnamed.csv": "source"}
+    file_with(Path("unread.csv"), "source,max_rate\na,5 apples\n")
+    told = {
+        "none.txt": "lists no sources. Write one a line.",
+        "unnamed.csv": "source",
+        "unread.csv": "apples",
+    }
     for own in (False, True):  # an empty folder of the user's own stays, empty
         if own:
             Path("state").mkdir()

@@ -121,13 +121,16 @@ def test_exploration_and_promises_keep_to_the_bandwidth(tmp_path: Path) -> None:
     given: Any = {"changed_cost": 20.0, "host_limits": {"a": 150.0}, "promise": "always less than 1h behind"}
     with fo.Planner(tmp_path, "400/day", burst="1d", explore=0.5, **given) as planner:
         planner.add_many(NAMES, host=["a"] * 6 + ["b"] * 6, min_rate=[5.0] * 2 + [0.0] * 10)
-        for days in (0.1, 4.0):
-            crawled(planner, days)
+        for days in (0.1, 0.4):
+            crawled(planner, days, step=0.1)
             problem, rates = planner.solution().problem, planner.solution().rates
             used = problem.used_by_source(rates)
             assert used.sum() <= 400.0 * (1.0 + 1e-9)
             assert used[:6].sum() <= 150.0 * (1.0 + 1e-9)
-        assert planner.status(4.0).promises[-1].endswith("leave no more")
+            # Least rates use all that there is; rules have them, too.
+            status = planner.status(days)
+            assert set(status.simple) == {"uniform", "proportional", "square-root"}
+            assert status.promises[-1].endswith("leave no more")
 
 
 @pytest.mark.parametrize(

@@ -287,7 +287,7 @@ def test_hostile_names_come_back_as_they_went(service: Served) -> None:
 def test_metrics_are_those_of_the_status(service: Served) -> None:
     service.put("measured")
     service.report({"source": "measured", "failed": True}).raise_for_status()
-    # A test before this one may have asked for metrics, whose state of the plan is then that of some seconds ago.
+    # A test before this one may have asked for metrics, whose state is then some seconds old.
     told, end = {"freshopt_sources": 0.0}, time.monotonic() + 30.0
     while told["freshopt_sources"] < 1.0 and time.monotonic() < end:
         answer = service.client.get("/metrics")

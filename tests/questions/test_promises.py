@@ -10,9 +10,9 @@ import pytest
 
 import freshopt as fo
 from freshopt.errors import InfeasibleProblemError, SourceDataError
-from freshopt.numerics.arrays import Array
+from freshopt.numerics.arrays import LARGEST, Array
 from freshopt.planning.request import Clock
-from freshopt.questions.promises import promises_of, rates_for_gaps
+from freshopt.questions.promises import promise_price, promises_of, rates_for_gaps
 from freshopt.report.context import Context, Facts
 from freshopt.report.plan_findings import load
 from freshopt.scheduling.appointments import spare_fetches
@@ -215,6 +215,24 @@ def test_a_promise_is_priced_where_fetches_cost_what_they_bring() -> None:
     for more, worse in ((1.0, False), (0.9, True)):
         found = fo.plan(log, bandwidth=30.0 + more * extra, promise="news/*: 95% younger than 16h", **given)
         assert (found.solution.value > plain.solution.value * (1.0 + 1e-8)) is worse
+
+
+@pytest.mark.parametrize("kind", ["Age", "HarmonicStaleness", "BinaryFreshness"])
+@pytest.mark.parametrize("refresh", [fo.Refresh.PERIODIC, fo.Refresh.POISSON])
+def test_a_price_takes_no_solve_at_endless_bandwidth(kind: str, refresh: fo.Refresh) -> None:
+    objective = getattr(fo.problems, kind)(refresh)
+    # At 1e100 rates may not be certified.
+    change, weight = np.array([0.1, 0.5, 2.0, 9.0]), np.array([1.0, 5.0, 0.3, 2.0])
+    least = np.array([0.0, 3.0, 2.0, 0.0])
+    cost: Any = [0.0, 3.0, 50.0, 3.0]
+    free, promised = (fo.Sources(change, weight, changed_cost=cost, min_rate=low) for low in (0.0, least))
+    without = fo.solve(fo.Problem(objective, free, 40.0), tolerance=1e-9)
+    bound = fo.Problem(objective, promised, LARGEST)
+    extra = present(promise_price("x", least, bound, without).extra)
+    for more, worse in ((1.0, False), (0.999, True)):
+        found = fo.solve(bound.with_bandwidth(40.0 + more * extra), tolerance=1e-9)
+        sign = 1.0 if objective.sense == "minimise" else -1.0
+        assert (sign * (found.value - without.value) > 1e-8 * abs(without.value)) is worse
 
 
 def test_the_cheapest_plan_and_a_freshness_go_with_promises() -> None:

@@ -150,7 +150,9 @@ def application(
     first = Planner(place, bandwidth, **wishes)
     try:
         _require_dates(first, place)
-        service = Service(first, Planner(place), Planner(place), Metrics())
+        # One of your own is not kept.
+        goal = wishes.get("objective")
+        service = Service(first, Planner(place, objective=goal), Planner(place, objective=goal), Metrics())
         service.metrics.watch(service.reading)
     except BaseException:
         first.close()
