@@ -5,9 +5,9 @@ They are validated once and frozen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
-from functools import partial
+from functools import partial, reduce
 from types import MappingProxyType
 from typing import Any, SupportsIndex
 
@@ -58,6 +58,14 @@ COLUMNS = (
 NARROW = ("change_rate", "importance")
 # A source whose fetches succeed less often is as good as gone.
 RAREST = 1e-9
+# What columns may be besides numbers > 0, and the rule in words.
+RULES: Mapping[str, tuple[tuple[float, ...], str]] = MappingProxyType(
+    {
+        "success": ((), "must be > 0 and at most 1"),
+        **dict.fromkeys(("importance", "min_rate", "changed_cost"), ((0.0,), "must be 0 or more")),
+        **dict.fromkeys(("max_rate", "stale_while_revalidate"), ((0.0, np.inf), "must be 0 or more")),
+    }
+)
 
 
 @keywords(name="names")
@@ -205,32 +213,13 @@ class Sources:
         for key, value in numbers.items():
             store(f"_{key}" if key in NARROW else key, as_column(value, n, key, narrow=key in NARROW))
         require_unique(labels)
-        for key in ("change_rate", "refresh_cost", *(["request_rate"] if request_rate is not None else [])):
-            self._require(key, lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
-        if self.success is not None:
-            span = (RAREST, 1.0)
-            self._require("success", lambda x: (x >= RAREST) & (x <= 1.0), "must be > 0 and at most 1", span)
-        for key in ("importance", "min_rate", "changed_cost"):
-            self._require(key, lambda x: (x == 0) | ((x >= SMALLEST) & (x <= LARGEST)), "must be 0 or more")
-        endless = ["max_rate"] if stale_while_revalidate is None else ["stale_while_revalidate", "max_rate"]
-        for key in endless:
-            self._require(
-                key,
-                lambda x: (x == 0) | ((x >= SMALLEST) & (x <= LARGEST)) | (x == np.inf),
-                "must be 0 or more",
-            )
-        for key in ("changed_cost", *endless[:-1]):
+        for key in numbers:
+            self._require(key)
+        endless = ["stale_while_revalidate"] if stale_while_revalidate is not None else []
+        for key in ("changed_cost", *endless):
             if extremes(getattr(self, key)) == (0.0, 0.0):
                 store(key, None)
-        if extremes(self.min_rate)[1] <= extremes(self.max_rate)[0]:
-            return
-        alike = n > 1 and is_scalar(self.min_rate) and is_scalar(self.max_rate)
-        crossed = [
-            ("all sources" if alike else self.label(k), float(self.min_rate[k]), float(self.max_rate[k]))
-            for k in np.flatnonzero(self.min_rate > self.max_rate)
-        ]
-        if crossed:
-            raise SourceDataError(crossed_bounds(crossed[:1] if alike else crossed, time_unit))
+        self._require_open()
 
     def __len__(self) -> int:
         """Return the number of sources."""
@@ -334,12 +323,8 @@ class Sources:
         SourceDataError
             If a rate is out of range; names the source.
         """
-        other = self.take(slice(None))
-        object.__setattr__(
-            other, "_change_rate", as_column(change_rate, len(self), "change_rate", narrow=True)
-        )
+        other = self._with(change_rate=change_rate)
         object.__setattr__(other, "rated", True)
-        other._require("change_rate", lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
         return other
 
     def with_importance(self, importance: npt.ArrayLike) -> Sources:
@@ -350,11 +335,28 @@ class Sources:
         SourceDataError
             If an importance is out of range; names the source.
         """
+        return self._with(importance=importance)
+
+    def with_bounds(self, min_rate: npt.ArrayLike, max_rate: npt.ArrayLike) -> Sources:
+        """Return the same sources with other bounds on their refresh rates, per time unit.
+
+        Raises
+        ------
+        SourceDataError
+            If a bound is out of range, or they cross; names the source.
+        """
+        other = self._with(min_rate=min_rate, max_rate=max_rate)
+        other._require_open()
+        return other
+
+    def _with(self, **columns: npt.ArrayLike) -> Sources:
+        """Return the same sources with other columns."""
         other = self.take(slice(None))
-        object.__setattr__(other, "_importance", as_column(importance, len(self), "importance", narrow=True))
-        other._require(
-            "importance", lambda x: (x == 0) | ((x >= SMALLEST) & (x <= LARGEST)), "must be 0 or more"
-        )
+        for key, value in columns.items():
+            narrow = key in NARROW
+            column = as_column(value, len(self), key, narrow=narrow)
+            object.__setattr__(other, f"_{key}" if narrow else key, column)
+            other._require(key)
         return other
 
     @classmethod
@@ -432,15 +434,28 @@ class Sources:
         columns |= self.columns
         return polars.DataFrame({key: np.ascontiguousarray(column) for key, column in columns.items()})
 
-    def _require(
-        self,
-        key: str,
-        holds: Callable[[Any], Any],
-        rule: str,
-        span: tuple[float, float] = (SMALLEST, LARGEST),
-    ) -> None:
-        """Raise by name where a rule does not hold; NaN never does."""
+    def _require_open(self) -> None:
+        """Raise by name where bounds on the rate cross."""
+        low, high = self.min_rate, self.max_rate
+        if extremes(low)[1] <= extremes(high)[0]:
+            return
+        alike = len(self) > 1 and is_scalar(low) and is_scalar(high)
+        crossed = [
+            ("all sources" if alike else self.label(k), float(low[k]), float(high[k]))
+            for k in np.flatnonzero(low > high)
+        ]
+        if crossed:
+            raise SourceDataError(crossed_bounds(crossed[:1] if alike else crossed, self.time_unit))
+
+    def _require(self, key: str) -> None:
+        """Raise by name where a column's rule does not hold; NaN never does."""
         column: Array = getattr(self, f"_{key}" if key in NARROW else key)
+        span = (RAREST, 1.0) if key == "success" else (SMALLEST, LARGEST)
+        also, rule = RULES.get(key, ((), "must be > 0"))
+
+        def holds(x: Any) -> Any:  # noqa: ANN401 - a number or an array
+            return reduce(np.logical_or, [x == value for value in also], (x >= span[0]) & (x <= span[1]))
+
         # What lies within the span fulfils every rule; a number for all sources is asked itself.
         low, high = extremes(column)
         if span[0] <= low <= high <= span[1] or (low == high and holds(low)):
