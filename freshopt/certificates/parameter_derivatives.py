@@ -138,9 +138,12 @@ def in_change_rate(
       rate adds.
     """
     sources, n = problem.sources, len(rates)
-    step = np.where(sources.signalled & (carried == 0.0), 0.25 * (1.0 - rates / sources.change_rate), STEP)
+    step = np.where(sources.signalled & (carried == 0.0), 0.25 * (1.0 - rates / sources.scale), STEP)
 
     def of(objective: Objective) -> tuple[Array, Array]:
+        if not sources.rated:
+            return np.zeros(n), np.zeros(n)
+
         def along(moved: Array) -> tuple[Array, Array]:
             at = np.where(carried > 0.0, carried * moved, rates)
             return _evaluated(objective, sources.with_change_rate(moved), at)

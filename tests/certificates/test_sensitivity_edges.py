@@ -305,3 +305,11 @@ def test_marginals_that_end_at_every_signal_are_smooth(bandwidth: float) -> None
         own = np.eye(3)[k] * cubed / d**3
         moved = at.jvp(change_rate=np.eye(3)[k]).rates
         assert moved == pytest.approx(own - share * own.sum(), rel=1e-5, abs=1e-9)
+
+
+def test_sources_without_change_rates() -> None:
+    sized = written("Sized", lambda rate, sources: cp.multiply(sources["size"], cp.inv_pos(rate)))
+    sources = fo.Sources(columns={"size": [1.0, 4.0, 9.0]})
+    change = fo.solve(fo.Problem(sized(), sources, 3.0)).sensitivity().jvp(limits={"bandwidth": 1.0})
+    assert change.rates == pytest.approx(np.array([1.0, 2.0, 3.0]) / 6.0)
+    assert change.value == pytest.approx(-((6.0 / 3.0) ** 2))
