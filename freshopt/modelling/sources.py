@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from functools import partial, reduce
+from functools import partial
 from types import MappingProxyType
 from typing import Any, SupportsIndex
 
@@ -58,14 +58,9 @@ COLUMNS = (
 NARROW = ("change_rate", "importance")
 # A source whose fetches succeed less often is as good as gone.
 RAREST = 1e-9
-# What columns may be besides numbers > 0, and the rule in words.
-RULES: Mapping[str, tuple[tuple[float, ...], str]] = MappingProxyType(
-    {
-        "success": ((), "must be > 0 and at most 1"),
-        **dict.fromkeys(("importance", "min_rate", "changed_cost"), ((0.0,), "must be 0 or more")),
-        **dict.fromkeys(("max_rate", "stale_while_revalidate"), ((0.0, np.inf), "must be 0 or more")),
-    }
-)
+# Columns that may be 0, and those that may be infinite besides.
+ENDLESS = ("max_rate", "stale_while_revalidate")
+ZERO = ("importance", "min_rate", "changed_cost", *ENDLESS)
 
 
 @keywords(name="names")
@@ -215,9 +210,9 @@ class Sources:
         require_unique(labels)
         for key in numbers:
             self._require(key)
-        endless = ["stale_while_revalidate"] if stale_while_revalidate is not None else []
-        for key in ("changed_cost", *endless):
-            if extremes(getattr(self, key)) == (0.0, 0.0):
+        for key in ("changed_cost", "stale_while_revalidate"):
+            column = getattr(self, key)
+            if column is not None and extremes(column) == (0.0, 0.0):
                 store(key, None)
         self._require_open()
 
@@ -338,13 +333,7 @@ class Sources:
         return self._with(importance=importance)
 
     def with_bounds(self, min_rate: npt.ArrayLike, max_rate: npt.ArrayLike) -> Sources:
-        """Return the same sources with other bounds on their refresh rates, per time unit.
-
-        Raises
-        ------
-        SourceDataError
-            If a bound is out of range, or they cross; names the source.
-        """
+        """Return the same sources with other bounds on their refresh rates, per time unit."""
         other = self._with(min_rate=min_rate, max_rate=max_rate)
         other._require_open()
         return other
@@ -450,11 +439,13 @@ class Sources:
     def _require(self, key: str) -> None:
         """Raise by name where a column's rule does not hold; NaN never does."""
         column: Array = getattr(self, f"_{key}" if key in NARROW else key)
-        span = (RAREST, 1.0) if key == "success" else (SMALLEST, LARGEST)
-        also, rule = RULES.get(key, ((), "must be > 0"))
+        span, rule = (SMALLEST, LARGEST), "must be 0 or more" if key in ZERO else "must be > 0"
+        if key == "success":
+            span, rule = (RAREST, 1.0), "must be > 0 and at most 1"
 
         def holds(x: Any) -> Any:  # noqa: ANN401 - a number or an array
-            return reduce(np.logical_or, [x == value for value in also], (x >= span[0]) & (x <= span[1]))
+            inside = (x >= span[0]) & (x <= span[1])
+            return inside | ((x == 0.0) & (key in ZERO)) | ((x == np.inf) & (key in ENDLESS))
 
         # What lies within the span fulfils every rule; a number for all sources is asked itself.
         low, high = extremes(column)
