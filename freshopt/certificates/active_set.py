@@ -10,6 +10,8 @@ what they are measured by.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
@@ -24,9 +26,9 @@ TOUCHING = 1e-7
 UNDECIDED = 1e3
 # Above this the larger of the two is no rounding of an interior point; below `_NOTHING` both are.
 _SMALL, _NOTHING = 1e-4, 1e-12
-# Relative distance to either side of a rate at which a kink shows, and the least relative jump that is one:
-# costs whose marginal has an elasticity of up to 500 change by less over it.
-_ASIDE, _JUMP = 1e-9, 1e-6
+# Relative distances to either side of a rate over which a kink shows, and the least relative jump that is
+# one. Over the wider one a smooth marginal falls 8 times as far, and at a kink as far.
+_ASIDE, _JUMP = (1e-9, 8e-9), 1e-6
 # Steps of a central difference of fourth order, relative to the rate: it is off by (step·elasticity)⁴/30 and
 # by rounding over the step, both about 1e-12.
 STEP = 1e-4
@@ -47,6 +49,7 @@ class ActiveSet:
     - `rows`: Rows that bind.
     - `slope` (n,): φ_k', the multiplier of the bound of a source that is held by one.
     - `at_upper` (n,): Sources held by their upper bound.
+    - `kinked` (n,): Sources that are held by a kink.
     - `touching_sources`, `touching_rows`: How many bounds and rows are met without being paid for.
     """
 
@@ -55,6 +58,7 @@ class ActiveSet:
     rows: IntArray
     slope: Array
     at_upper: BoolArray
+    kinked: BoolArray
     touching_sources: int
     touching_rows: int
 
@@ -78,8 +82,12 @@ class ActiveSet:
             below = np.where(np.isinf(upper), 1.0, (upper - rates) / np.maximum(rates, upper))
             distance = np.maximum(0.0, np.minimum(above, below))
             distance = np.where(np.isnan(distance), 0.0, distance)
-            inside = (distance > steepness) & ~_kinks(lagrangian, rates, scale)
-            elasticity = np.where(inside, _curvature(lagrangian, rates, scale) * rates / scale, np.inf)
+            inside = distance > steepness
+            kinked = inside & kinks(lagrangian.marginal, rates, scale)
+            inside &= ~kinked
+            # What lies beyond an upper bound may be beyond the end of a cost.
+            room = 0.25 * below
+            elasticity = np.where(inside, _curvature(lagrangian, rates, scale, room) * rates / scale, np.inf)
             linear = inside & ~(elasticity > _LINEAR)
             free = inside & ~linear
             response = np.where(free, rates / (elasticity * scale), 0.0)
@@ -94,6 +102,7 @@ class ActiveSet:
             rows,
             np.where(inside, 0.0, slope),
             at_upper,
+            kinked,
             int(np.sum(touching & (scale > 0.0))),
             undecided,
         )
@@ -108,27 +117,27 @@ def _scale(lagrangian: Lagrangian, rates: Array) -> Array:
     return scale
 
 
-def _kinks(lagrangian: Lagrangian, rates: Array, scale: Array) -> BoolArray:
-    """Return the sources whose slope jumps at their rate."""
-    jump = lagrangian.marginal(rates * (1.0 - _ASIDE)) - lagrangian.marginal(rates * (1.0 + _ASIDE))
-    kinked: BoolArray = jump > _JUMP * scale
+def kinks(marginal: Callable[[Array], Array], rates: Array, scale: Array) -> BoolArray:
+    """Return the sources whose marginal jumps at their rate, relative to its scale."""
+    near, far = (marginal(rates * (1.0 - aside)) - marginal(rates * (1.0 + aside)) for aside in _ASIDE)
+    kinked: BoolArray = (near > _JUMP * scale) & (far < 4.0 * near)
     return kinked
 
 
-def _curvature(lagrangian: Lagrangian, rates: Array, scale: Array) -> Array:
-    """Return φ'' to about 1e-11 of scale/rate, exact where it is derived."""
+def _curvature(lagrangian: Lagrangian, rates: Array, scale: Array, room: Array) -> Array:
+    """Return φ'' to about 1e-11 of scale/rate, exact where it is derived; steps are at most `room`."""
     if all(isinstance(numerics, DerivedNumerics) for _, numerics in lagrangian.parts):
         return lagrangian.curvature(rates)
-    curvature = _difference(lagrangian, rates, STEP)
+    curvature = _difference(lagrangian, rates, np.minimum(STEP, room))
     flat = curvature * rates < _FLAT * scale
     if bool(np.any(flat)):
-        wide = _difference(lagrangian, rates, _WIDE)
+        wide = _difference(lagrangian, rates, np.minimum(_WIDE, room))
         # A kink within the wide step would show as a larger curvature.
         curvature = np.where(flat & (wide * rates < 2.0 * _FLAT * scale), wide, curvature)
     return curvature
 
 
-def _difference(lagrangian: Lagrangian, rates: Array, step: float) -> Array:
+def _difference(lagrangian: Lagrangian, rates: Array, step: Array) -> Array:
     fall = np.zeros(len(rates))
     for place, weight in zip((-2.0, -1.0, 1.0, 2.0), CENTRAL[[0, 1, 3, 4]], strict=True):
         fall -= weight * lagrangian.marginal(rates * (1.0 + place * step))

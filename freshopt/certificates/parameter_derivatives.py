@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from freshopt.certificates.active_set import CENTRAL, STEP
+from freshopt.certificates.active_set import CENTRAL, STEP, kinks
 from freshopt.modelling.constraints.target import Target
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.objective_numerics import numerics_of
@@ -28,9 +28,6 @@ from freshopt.separable.program import Program
 
 # Relative: a cost that differs by more from importance times that at importance 1 is not proportional to it.
 _PROPORTIONAL = 1e-12
-# Weights of f(x + i·step) in step·f'(x), i = 0..4: where nothing may lie below x.
-_FORWARD = np.array([-25.0, 48.0, -36.0, 16.0, -3.0]) / 12.0
-_CENTRAL_PLACES, _FORWARD_PLACES = np.arange(-2.0, 3.0), np.arange(5.0)
 
 
 @frozen_value()
@@ -131,22 +128,30 @@ def in_importance(
 
 
 def in_change_rate(
-    problem: Problem, means: tuple[Mean, ...], rates: Array, multipliers: Array, held: BoolArray
+    problem: Problem, means: tuple[Mean, ...], rates: Array, multipliers: Array, carried: Array
 ) -> ParameterDerivatives:
-    """Return derivatives with respect to change rates.
+    """Return derivatives with respect to change rates, at fixed rates.
 
     - `rates`, `multipliers` ndarray, shapes (n,) and (m,)
-    - `held` (n,): Signalled sources that are refreshed at every signal: their costs end at a lower change
-      rate.
+    - `carried` (n,): ρ/Δ of sources that stay at an end or a kink of their costs as it moves with the change
+      rate, and 0 of others. Costs are smooth along it only: derivatives are those along it, less what the
+      rate adds.
     """
-    n = len(rates)
+    sources, n = problem.sources, len(rates)
+    step = np.where(sources.signalled & (carried == 0.0), 0.25 * (1.0 - rates / sources.scale), STEP)
 
     def of(objective: Objective) -> tuple[Array, Array]:
-        return _stencil(
-            lambda moved: _evaluated(objective, problem.sources.with_change_rate(moved), rates),
-            problem.sources.change_rate,
-            held,
-        )
+        if not sources.rated:
+            return np.zeros(n), np.zeros(n)
+
+        def along(moved: Array) -> tuple[Array, Array]:
+            at = np.where(carried > 0.0, carried * moved, rates)
+            return _evaluated(objective, sources.with_change_rate(moved), at)
+
+        loss, marginal = _stencil(along, sources.change_rate, np.minimum(step, STEP))
+        if bool(np.any(carried)):
+            loss = loss + times(carried, _evaluated(objective, sources, rates)[1])
+        return loss, marginal
 
     slope, value = np.zeros(n), np.zeros(n)
     if problem.numerics is not None:
@@ -159,6 +164,28 @@ def in_change_rate(
         used.append(np.where(multipliers[mean.row] > 0.0, mean.share * loss, 0.0))
     pooled = tuple(np.zeros(len(mean.source)) for mean in means)
     return ParameterDerivatives(slope, value, means, tuple(used), pooled)
+
+
+def moving_kinks(
+    problem: Problem, means: tuple[Mean, ...], rates: Array, multipliers: Array, kinked: BoolArray
+) -> BoolArray:
+    """Return which sources at a kink are at one that moves with their change rate."""
+    if not (problem.sources.rated and bool(np.any(kinked))):
+        return np.zeros(len(rates), dtype=np.bool_)
+    faster = problem.sources.with_change_rate(problem.sources.change_rate * (1.0 + STEP))
+
+    def marginal(at: Array) -> Array:
+        whole = np.zeros(len(at))
+        if problem.numerics is not None:
+            whole += _evaluated(problem.objective, faster, at)[1]
+        for mean in means:
+            paid = multipliers[mean.row] * mean.share
+            whole[mean.source] += times(paid, _evaluated(mean.objective, faster, at)[1][mean.source])
+        return whole
+
+    moved = rates * (1.0 + STEP)
+    with np.errstate(all="ignore"):
+        return kinked & kinks(marginal, moved, np.abs(marginal(moved)))
 
 
 def _evaluated(objective: Objective, sources: Sources, rates: Array) -> tuple[Array, Array]:
@@ -183,24 +210,19 @@ def _weight_derivative(objective: Objective, sources: Sources, rates: Array) -> 
     return _stencil(
         lambda moved: _evaluated(objective, sources.with_importance(moved), rates),
         weight,
-        np.zeros(len(weight), dtype=np.bool_),
+        np.full(len(weight), STEP),
     )
 
 
-def _stencil(
-    evaluate: Callable[[Array], tuple[Array, Array]], at: Array, forward: BoolArray
-) -> tuple[Array, Array]:
-    """Return derivatives of two functions of each source's parameter, by differences."""
+def _stencil(evaluate: Callable[[Array], tuple[Array, Array]], at: Array, step: Array) -> tuple[Array, Array]:
+    """Return derivatives of two functions of each source's parameter, by differences of relative steps."""
     first, second = np.zeros(len(at)), np.zeros(len(at))
     with np.errstate(all="ignore"):
-        for k in range(5):
-            weight = np.where(forward, _FORWARD[k], CENTRAL[k])
-            if bool(np.any(weight)):
-                place = np.where(forward, _FORWARD_PLACES[k], _CENTRAL_PLACES[k])
-                one, other = evaluate(at * (1.0 + place * STEP))
-                first += times(weight, one)
-                second += times(weight, other)
-        step = np.where(at > 0.0, STEP * at, np.inf)
+        for place, weight in zip((-2.0, -1.0, 1.0, 2.0), CENTRAL[[0, 1, 3, 4]], strict=True):
+            one, other = evaluate(at * (1.0 + place * step))
+            first += weight * one
+            second += weight * other
+        step = np.where(at * step > 0.0, at * step, np.inf)
         first, second = first / step, second / step
     # A cost that is infinite on both sides, as that of a source of no group at rate 0, is no one's.
     return np.where(np.isfinite(first), first, 0.0), np.where(np.isfinite(second), second, 0.0)

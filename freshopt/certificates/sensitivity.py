@@ -35,6 +35,8 @@ from freshopt.certificates.parameter_derivatives import (
     in_change_rate,
     in_importance,
     means_of,
+    moving_kinks,
+    times,
 )
 from freshopt.errors import ObjectiveError, SourceDataError, list_offenders
 from freshopt.modelling.constraints.budget import Budget
@@ -165,7 +167,7 @@ class Sensitivity:
     _prices: Array
     _direction: Array
     _codes: IntArray | None
-    _capped: BoolArray
+    _carried: Array
     _sign: float
 
     @classmethod
@@ -193,9 +195,11 @@ class Sensitivity:
         # Variables of usages follow those of sources, or of bundles.
         codes = np.arange(len(own)) if problem.usages else None
         codes = codes if bundles is None else bundles.codes
-        held = roles.at_upper if codes is None else roles.at_upper[codes]
-        capped = _capped(problem, held, codes)
         means = means_of(problem, program)
+        held, kinked = (of if codes is None else of[codes] for of in (roles.at_upper, roles.kinked))
+        moving = moving_kinks(problem, means, own, multipliers, kinked)
+        capped = _capped(problem, held, codes) | _one_each(moving, codes)
+        carried = np.where(capped, own / problem.sources.scale, 0.0)
         inside = (roles.response > 0.0) | np.isin(np.arange(len(common)), system.linear)
         beyond = len(roles.linear) - len(system.linear)
         return cls(
@@ -205,12 +209,12 @@ class Sensitivity:
             roles.touching_sources + roles.touching_rows + system.singular + beyond,
             system,
             in_importance(problem, means, own, multipliers),
-            in_change_rate(problem, means, own, multipliers, capped),
+            in_change_rate(problem, means, own, multipliers, carried),
             in_refresh_cost(problem, program, own, multipliers),
             multipliers,
             program.rows.direction,
             codes,
-            capped,
+            carried,
             1.0 if problem.objective.sense == "minimise" else -1.0,
         )
 
@@ -243,7 +247,7 @@ class Sensitivity:
         for more in (self._change_rate.forward(speed, rows), self._refresh_cost.forward(dear, rows)):
             slope, used, value = slope + more[0], used + more[1], value + more[2]
         used = used - self._direction * _by_label(limits or {}, self.labels, "limits")
-        moved = np.where(self._capped, speed, 0.0)
+        moved = self._carried * speed
         slope, moved = self._together(slope), self._together(moved)
         rates, multipliers = self._system.forward(slope, used, moved)
         value += float(self._prices @ used + self._bound_prices() @ moved)
@@ -272,15 +276,14 @@ class Sensitivity:
         change_rate = self._change_rate.backward(slope, used, level)
         return Gradient(
             self._importance.backward(slope, used, level),
-            change_rate + np.where(self._capped, moved, 0.0),
+            change_rate + times(self._carried, moved),
             self._refresh_cost.backward(slope, used, level),
             self._labelled(-self._direction * used),
         )
 
     def _bound_prices(self) -> Array:
-        """Return φ' of sources that are held by a bound."""
-        slope = self._system.roles.slope
-        return np.where(self._system.roles.at_upper, slope, 0.0)
+        """Return φ' of sources that a bound or a kink holds where it moves."""
+        return np.where(self._together(self._carried) > 0.0, self._system.roles.slope, 0.0)
 
     def _together(self, values: Array) -> Array:
         """Return sums over tied sources, or the values themselves."""
@@ -331,12 +334,16 @@ def _capped(problem: Problem, held: BoolArray, codes: IntArray | None) -> BoolAr
     if codes is None or not bool(np.any(capped)):
         return capped
     # Of tied sources the one with the least bound holds all.
-    first = np.flatnonzero(capped)
-    first = first[np.argsort(problem.upper[first], kind="stable")]
-    _, place = np.unique(codes[first], return_index=True)
     least = np.full(int(codes.max()) + 1, np.inf)
     np.minimum.at(least, codes, problem.upper)
-    chosen = np.zeros(len(held), dtype=np.bool_)
-    chosen[first[place]] = True
-    capped = chosen & (problem.upper == least[codes])
-    return capped
+    return _one_each(capped & (problem.upper == least[codes]), codes)
+
+
+def _one_each(chosen: BoolArray, codes: IntArray | None) -> BoolArray:
+    """Return the first chosen source of each bundle, or all of untied ones."""
+    if codes is None:
+        return chosen
+    place = np.flatnonzero(chosen)
+    first = np.zeros(len(chosen), dtype=np.bool_)
+    first[place[np.unique(codes[place], return_index=True)[1]]] = True
+    return first

@@ -5,7 +5,7 @@ They are validated once and frozen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from types import MappingProxyType
@@ -58,6 +58,9 @@ COLUMNS = (
 NARROW = ("change_rate", "importance")
 # A source whose fetches succeed less often is as good as gone.
 RAREST = 1e-9
+# Columns that may be 0, and those that may be infinite besides.
+ENDLESS = ("max_rate", "stale_while_revalidate")
+ZERO = ("importance", "min_rate", "changed_cost", *ENDLESS)
 
 
 @keywords(name="names")
@@ -207,32 +210,13 @@ class Sources:
         for key, value in numbers.items():
             store(f"_{key}" if key in NARROW else key, as_column(value, n, key, narrow=key in NARROW))
         require_unique(labels)
-        for key in ("change_rate", "refresh_cost", *(["request_rate"] if request_rate is not None else [])):
-            self._require(key, lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
-        if self.success is not None:
-            span = (RAREST, 1.0)
-            self._require("success", lambda x: (x >= RAREST) & (x <= 1.0), "must be > 0 and at most 1", span)
-        for key in ("importance", "min_rate", "changed_cost"):
-            self._require(key, lambda x: (x == 0) | ((x >= SMALLEST) & (x <= LARGEST)), "must be 0 or more")
-        endless = ["max_rate"] if stale_while_revalidate is None else ["stale_while_revalidate", "max_rate"]
-        for key in endless:
-            self._require(
-                key,
-                lambda x: (x == 0) | ((x >= SMALLEST) & (x <= LARGEST)) | (x == np.inf),
-                "must be 0 or more",
-            )
-        for key in ("changed_cost", *endless[:-1]):
-            if extremes(getattr(self, key)) == (0.0, 0.0):
+        for key in numbers:
+            self._require(key)
+        for key in ("changed_cost", "stale_while_revalidate"):
+            column = getattr(self, key)
+            if column is not None and extremes(column) == (0.0, 0.0):
                 store(key, None)
-        if extremes(self.min_rate)[1] <= extremes(self.max_rate)[0]:
-            return
-        alike = n > 1 and is_scalar(self.min_rate) and is_scalar(self.max_rate)
-        crossed = [
-            ("all sources" if alike else self.label(k), float(self.min_rate[k]), float(self.max_rate[k]))
-            for k in np.flatnonzero(self.min_rate > self.max_rate)
-        ]
-        if crossed:
-            raise SourceDataError(crossed_bounds(crossed[:1] if alike else crossed, time_unit))
+        self._require_open()
 
     def __len__(self) -> int:
         """Return the number of sources."""
@@ -336,12 +320,8 @@ class Sources:
         SourceDataError
             If a rate is out of range; names the source.
         """
-        other = self.take(slice(None))
-        object.__setattr__(
-            other, "_change_rate", as_column(change_rate, len(self), "change_rate", narrow=True)
-        )
+        other = self._with(change_rate=change_rate)
         object.__setattr__(other, "rated", True)
-        other._require("change_rate", lambda x: (x >= SMALLEST) & (x <= LARGEST), "must be > 0")
         return other
 
     def with_importance(self, importance: npt.ArrayLike) -> Sources:
@@ -352,11 +332,22 @@ class Sources:
         SourceDataError
             If an importance is out of range; names the source.
         """
+        return self._with(importance=importance)
+
+    def with_bounds(self, min_rate: npt.ArrayLike, max_rate: npt.ArrayLike) -> Sources:
+        """Return the same sources with other bounds on their refresh rates, per time unit."""
+        other = self._with(min_rate=min_rate, max_rate=max_rate)
+        other._require_open()
+        return other
+
+    def _with(self, **columns: npt.ArrayLike) -> Sources:
+        """Return the same sources with other columns."""
         other = self.take(slice(None))
-        object.__setattr__(other, "_importance", as_column(importance, len(self), "importance", narrow=True))
-        other._require(
-            "importance", lambda x: (x == 0) | ((x >= SMALLEST) & (x <= LARGEST)), "must be 0 or more"
-        )
+        for key, value in columns.items():
+            narrow = key in NARROW
+            column = as_column(value, len(self), key, narrow=narrow)
+            object.__setattr__(other, f"_{key}" if narrow else key, column)
+            other._require(key)
         return other
 
     @classmethod
@@ -434,15 +425,30 @@ class Sources:
         columns |= self.columns
         return polars.DataFrame({key: np.ascontiguousarray(column) for key, column in columns.items()})
 
-    def _require(
-        self,
-        key: str,
-        holds: Callable[[Any], Any],
-        rule: str,
-        span: tuple[float, float] = (SMALLEST, LARGEST),
-    ) -> None:
-        """Raise by name where a rule does not hold; NaN never does."""
+    def _require_open(self) -> None:
+        """Raise by name where bounds on the rate cross."""
+        low, high = self.min_rate, self.max_rate
+        if extremes(low)[1] <= extremes(high)[0]:
+            return
+        alike = len(self) > 1 and is_scalar(low) and is_scalar(high)
+        crossed = [
+            ("all sources" if alike else self.label(k), float(low[k]), float(high[k]))
+            for k in np.flatnonzero(low > high)
+        ]
+        if crossed:
+            raise SourceDataError(crossed_bounds(crossed[:1] if alike else crossed, self.time_unit))
+
+    def _require(self, key: str) -> None:
+        """Raise by name where a column's rule does not hold; NaN never does."""
         column: Array = getattr(self, f"_{key}" if key in NARROW else key)
+        span, rule = (SMALLEST, LARGEST), "must be 0 or more" if key in ZERO else "must be > 0"
+        if key == "success":
+            span, rule = (RAREST, 1.0), "must be > 0 and at most 1"
+
+        def holds(x: Any) -> Any:  # noqa: ANN401 - a number or an array
+            inside = (x >= span[0]) & (x <= span[1])
+            return inside | ((x == 0.0) & (key in ZERO)) | ((x == np.inf) & (key in ENDLESS))
+
         # What lies within the span fulfils every rule; a number for all sources is asked itself.
         low, high = extremes(column)
         if span[0] <= low <= high <= span[1] or (low == high and holds(low)):

@@ -20,7 +20,7 @@ from freshopt.errors import SourceDataError, check_seed, expect
 from freshopt.noisy_signals.signal_thresholds import SignalThresholds
 from freshopt.noisy_signals.signal_waits import SignalWaits
 from freshopt.noisy_signals.wait_rule import WaitRule
-from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector, as_whole
+from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector
 from freshopt.numerics.random_streams import uniforms
 from freshopt.simulation.change_processes import PoissonChanges
 from freshopt.simulation.replay_result import Replay
@@ -30,7 +30,6 @@ from freshopt.simulation.world import World
 
 # Keys that make the random streams of false signals, recall and rules independent of the changes'.
 FALSE, COINS, DRAWS = 0x5DEECE66D, 0x2545F4914F6CDD1D, 0xB7E151628AED2A6B
-MOST_RUNS = 1_000_000
 
 
 class SignalRule(Protocol):
@@ -213,8 +212,6 @@ def replay_signals(
         raise TypeError(f"rule is of type {type(rule).__name__}. Pass SignalThresholds or a SignalGreedy.")
     seed = check_seed(seed)
     n = len(world)
-    if runs is not None:
-        runs = as_whole(runs, "runs", 1, MOST_RUNS)
     skip, horizon = (
         as_number(skip, "skip", "Pass a time."),
         as_number(horizon, "horizon", "Pass a finite time."),

@@ -39,7 +39,7 @@ from freshopt.online.epoch_crawls import (
     with_rows,
 )
 from freshopt.online.learner import Course, Journal, RoundLearner, State, world_of
-from freshopt.online.rate_evaluation import achieved_rates, value_under, with_rates
+from freshopt.online.rate_evaluation import achieved_rates, equal_rates, value_under, with_rates
 from freshopt.simulation import Crawler
 from freshopt.solving import solve
 from freshopt.units import check_horizon, convert_time
@@ -152,9 +152,6 @@ class EpochRun:
                 f"FullObservation needs counts, but {type(self.crawler).__name__} has no "
                 "count(source, time). Write that method, or use MaximumLikelihood."
             )
-        self.uniform = np.clip(
-            problem.bandwidth / total(problem.sources.refresh_cost), problem.lower, problem.upper
-        )
         self.learner = LogReader(estimator, problem.sources.time_unit)
         self._best: tuple[Array, float] | None = None
 
@@ -193,14 +190,14 @@ class EpochRun:
 
     def _choose(self, state: State, epoch: Epoch) -> State:
         """Choose the rates of an epoch."""
-        if epoch.explore >= 1.0:
-            return {**state, "rates": self.uniform}
         problem = self._estimated(state["change_rate"])
+        if epoch.explore >= 1.0:
+            return {**state, "rates": equal_rates(problem)}
         price = float(state["price"])
         solution = solve(problem, self.solver, warm_start=price if price > 0.0 else None)
         rates = solution.rates
         if epoch.explore > 0.0:
-            rates = (1.0 - epoch.explore) * rates + epoch.explore * np.minimum(self.uniform, problem.upper)
+            rates = (1.0 - epoch.explore) * rates + epoch.explore * equal_rates(problem)
         return {**state, "rates": rates, "price": np.array(solution.price)}
 
     def _estimated(self, change_rate: Array) -> Problem:

@@ -11,8 +11,8 @@ Cost: one or two fits and solves per guess of the horizon.
 
 `best_exploration`: optimal length of exploration before committing. The expected regret of exploring for a
 number of sweeps and committing is computed, not bounded. That of exploration is known exactly. That of
-commitment is a Monte Carlo mean over samples of what exploration finds: after N sweeps of length a, a source
-was found changed Binomial(N, 1 − e^{−aΔ}) times, and its estimate is −ln(1 − share)/a.
+commitment is a Monte Carlo mean over samples of what exploration finds: after N visits at an interval a, a
+source was found changed Binomial(N, 1 − e^{−aΔ}) times, and its estimate is −ln(1 − share)/a.
 
 Cost: one solve per sample and candidate length.
 """
@@ -29,18 +29,17 @@ from freshopt.certificates.solver_protocol import Solver
 from freshopt.errors import ObjectiveError, SourceDataError, check_seed, expect
 from freshopt.estimators.estimator import Estimator, check_bounds
 from freshopt.estimators.moment_matching import MomentMatching
+from freshopt.estimators.sufficient_statistics import LEAST
 from freshopt.many import solve_many
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import Array, as_numbers, as_whole, read_only, total
+from freshopt.numerics.arrays import SMALLEST, Array, as_numbers, as_whole, read_only, total
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.online.epochs import Epoch, EpochLearner, require_time
-from freshopt.online.rate_evaluation import value_under, with_rates
+from freshopt.online.rate_evaluation import equal_rates, value_under, with_rates
 from freshopt.solving import solve
 from freshopt.units import check_horizon
 
-# Default bounds of estimates, as far apart as a source crawled a thousand times can resolve.
-BOUNDS = (1e-3, 1e3)
 # A sample is a solve for each length: a quarter of an hour at the very least.
 MOST_DRAWS = 1_000_000
 # float64 does not represent all integers beyond 2^53.
@@ -73,7 +72,7 @@ def best_exploration(
     horizon: float,
     *,
     sweeps: Sequence[int] | None = None,
-    bounds: tuple[float, float] = BOUNDS,
+    bounds: tuple[float, float] | None = None,
     draws: int = 8,
     seed: int = 0,
 ) -> Exploration:
@@ -89,8 +88,9 @@ def best_exploration(
         T, in time units.
     sweeps : sequence of int, optional
         Candidates: how often each source is visited. By default 25 from one to the horizon.
-    bounds : (float, float)
-        Between which estimates are clipped, in changes per time unit: as `MomentMatching` has them.
+    bounds : (float, float), optional
+        Between which estimates are clipped, in changes per time unit; by default they are what
+        `MomentMatching` makes of sources that never or always changed.
     draws : int
         Samples of what exploration finds; all lengths have common random numbers.
     seed : int
@@ -123,7 +123,7 @@ def best_exploration(
             f"{problem.objective!r} has no periodic cell to tell what exploration costs. Pass the length of "
             "exploration yourself."
         )
-    lowest, highest = check_bounds(bounds)
+    least, clip = (LEAST, (0.0, math.inf)) if bounds is None else (0.0, check_bounds(bounds))
     sources = problem.sources
     sweep = total(sources.refresh_cost) / problem.bandwidth
     horizon = check_horizon(horizon)
@@ -139,16 +139,18 @@ def best_exploration(
         raise SourceDataError(f"sweeps has no number from 1 to {most}. Pass one at least, or None.")
     best = solve(problem)
     sign = 1.0 if problem.objective.sense == "minimise" else -1.0
-    even = np.full(len(sources), 1.0 / sweep)
+    even = np.maximum(equal_rates(problem), SMALLEST)
     exploring = sign * (value_under(problem, even, Refresh.PERIODIC) - best.value)
-    chance = -np.expm1(-sources.change_rate * sweep)
+    chance = -np.expm1(-sources.change_rate / even)
     regrets = np.empty((draws, len(numbers)))
     for draw in range(draws):
         estimated = []
         for number in numbers.tolist():
-            found = np.random.default_rng([seed, draw, number]).binomial(number, chance)
+            visits = np.maximum(1, np.rint(number * sweep * even).astype(np.int64))
+            found = np.random.default_rng([seed, draw, number]).binomial(visits, chance)
             with np.errstate(divide="ignore"):
-                estimate = np.clip(-np.log1p(-found / number) / sweep, lowest, highest)
+                share = np.clip(found, least, visits - least) / visits
+                estimate = np.clip(-np.log1p(-share) * even, *clip)
             estimated.append(with_rates(problem, problem.objective, estimate, sources.min_rate))
         for k, planned in enumerate(solve_many(estimated)):
             lost = sign * (value_under(problem, planned.rates, problem.objective.refresh) - best.value)

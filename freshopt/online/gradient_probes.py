@@ -29,7 +29,6 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError, expect, expect_settings
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
-from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, BoolArray, IntArray
 from freshopt.numerics.random_streams import uniforms
 from freshopt.online.learner import Course, Journal, RoundLearner, State
@@ -314,13 +313,6 @@ def with_exploration(problem: Problem, exploration: float) -> Problem:
     ----------
     .. [1] Kolobov et al., "Online Learning for Active Cache Synchronization", ICML 2020.
     """
-    old = problem.sources
-    sources = Sources(
-        old.change_rate,
-        importance=old.importance,
-        names=old.names,
-        min_rate=old.min_rate,
-        max_rate=old.max_rate / (1.0 + exploration),
-        time_unit=old.time_unit,
-    )
+    own = problem.sources
+    sources = own.with_bounds(own.min_rate, own.max_rate / (1.0 + exploration))
     return Problem(problem.objective, sources, problem.bandwidth / (1.0 + exploration))

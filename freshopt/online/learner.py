@@ -27,6 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, expect, one_of
+from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
+from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array
 from freshopt.online.run_history import RunHistory, Sense
@@ -351,6 +353,7 @@ class RoundLearner(ABC):
     ) -> RunHistory:
         """Learn until the horizon, round by round; see `Learner.run`."""
         expect(problem, Problem, "problem", "Pass a freshopt.Problem")
+        _require_fetches(problem, type(self).__name__)
         crawler = as_crawler(world)
         _require_sources(world_of(crawler), problem)
         course = self._course(crawler, problem, horizon, truth)
@@ -374,6 +377,18 @@ class RoundLearner(ABC):
 
         A problem that the learner cannot keep is refused.
         """
+
+
+def _require_fetches(problem: Problem, learner: str) -> None:
+    """Raise unless fetches succeed, at a fixed cost, and at times of the crawler's choice."""
+    require_fixed_costs(problem.sources, learner)
+    if problem.sources.failing is not None:
+        raise SourceDataError(f"{learner} knows fetches that succeed, and these may fail. Drop success.")
+    if problem.objective.refresh is Refresh.ON_REQUEST:
+        raise SourceDataError(
+            f"{learner} chooses when to crawl, and copies that are refreshed on request leave no choice. "
+            "Pass an objective with refresh=Refresh.PERIODIC or POISSON."
+        )
 
 
 def _require_sources(world: World | None, problem: Problem) -> None:

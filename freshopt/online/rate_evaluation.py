@@ -17,11 +17,11 @@ import numpy as np
 from freshopt.errors import SourceDataError
 from freshopt.modelling.objective import Objective, Refresh, value_at
 from freshopt.modelling.problem import Problem
-from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, total
 from freshopt.online.learner import world_of
 from freshopt.simulation import Crawler, World
 from freshopt.simulation.change_processes import PoissonChanges
+from freshopt.solvers.proportional import share
 from freshopt.solving import solve
 
 # Of equal rates, where an objective starves. Binary freshness learnt from a guess of one rate for all: a
@@ -32,36 +32,36 @@ FLOOR = 0.1
 
 def with_rates(problem: Problem, objective: Objective, change_rate: Array, min_rate: Array) -> Problem:
     """Return a problem with new objective, change rates and bounds."""
-    old = problem.sources
-    sources = Sources(
-        change_rate=change_rate,
-        importance=old.importance,
-        names=old.names,
-        host=old.host,
-        signalled=old.signalled,
-        min_rate=min_rate,
-        max_rate=old.max_rate,
-        refresh_cost=old.refresh_cost,
-        time_unit=old.time_unit,
-    )
+    sources = problem.sources.with_change_rate(change_rate).with_bounds(min_rate, problem.sources.max_rate)
     return problem.restated(sources, objective=objective)
 
 
-def require_floor(share: float | None) -> None:
+def equal_rates(problem: Problem) -> Array:
+    """Return one rate for all, within the bandwidth, bounds and limits of hosts."""
+    answer = None if problem.program or problem.couplings else share(problem, np.ones(len(problem.sources)))
+    if answer is None or answer.rates is None:
+        raise SourceDataError(
+            "equal rates keep to bandwidth, bounds and host limits, and the problem has other constraints. "
+            "Leave these out, or use LambdaLearnAndCrawl, which explores without equal rates."
+        )
+    return answer.rates
+
+
+def require_floor(floor: float | None) -> None:
     """Raise unless a floor is a share, or None."""
-    if share is not None and not 0.0 <= share <= 1.0:
-        raise SourceDataError(f"floor is {share}. Pass a share of the mean rate in 0..1.")
+    if floor is not None and not 0.0 <= floor <= 1.0:
+        raise SourceDataError(f"floor is {floor}. Pass a share of the mean rate in 0..1.")
 
 
-def floor_rates(problem: Problem, objective: Objective, share: float | None) -> float | Array:
+def floor_rates(problem: Problem, objective: Objective, floor: float | None) -> float | Array:
     """Return lower bounds that keep sources from being lost.
 
     They are shares of equal rates. None is `FLOOR` where the objective starves silent sources, as one whose
     marginal value at rate 0 is finite does, and 0 elsewhere; it leaves the bounds and limits of hosts room.
     """
     cost = problem.sources.refresh_cost
-    if share is not None:
-        return share * problem.bandwidth / total(cost)
+    if floor is not None:
+        return floor * problem.bandwidth / total(cost)
     n = len(problem.sources)
     aimed = with_rates(problem, objective, problem.sources.change_rate, problem.sources.min_rate)
     if aimed.numerics is None:

@@ -22,7 +22,6 @@ from freshopt.certificates.solver_protocol import options_from
 from freshopt.errors import InfeasibleProblemError, SourceDataError
 from freshopt.formatting import count, number, percent
 from freshopt.modelling.problem import Problem
-from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, total
 from freshopt.questions.rate_changes import certificate_beside, is_changed, source_prices
 from freshopt.solvers.auto import Auto
@@ -226,20 +225,8 @@ class _Search:
 def _solved(problem: Problem, old: Array, chosen: BoolArray) -> tuple[Array, Array]:
     """Return some sources' best rates beside the others', and their prices."""
     sources = problem.sources
-    fixed = Sources(
-        sources.change_rate if sources.rated else None,
-        sources.importance,
-        sources.names,
-        sources.host,
-        sources.signalled,
-        np.where(chosen, sources.min_rate, old),
-        np.where(chosen, sources.max_rate, old),
-        sources.refresh_cost,
-        sources.time_unit,
-        sources.request_rate,
-        sources.stale_while_revalidate,
-        sources.success,
-        columns=sources.columns,
+    fixed = sources.with_bounds(
+        np.where(chosen, sources.min_rate, old), np.where(chosen, sources.max_rate, old)
     )
     own = problem.restated(fixed)
     found = Auto().solve(own, options_from(own, None, 1e-9, certify=False))

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from freshopt.certificates.solution import Solution
     from freshopt.scheduling.schedule import RandomMethod
 
-MOST_RUNS = 1_000_000
 # Key that makes the coins of signals independent of the changes of a world with the same seed.
 COINS = 0x9FB21C651E98DF25
 # The same of the coins that decide which fetches succeed.
@@ -142,11 +141,9 @@ def replay(
     """
     expect(world, World, "world", "Pass a freshopt.World")
     expect(redraw, (bool, np.bool_), "redraw", "Pass True or False")
-    for what, number in (("skip", skip), ("origin", origin), ("runs", runs)):
+    for what, number in (("skip", skip), ("origin", origin)):
         expect(number, (Real, NoneType), what, "Pass one number")
         as_number(0.0 if number is None else number, what, "Pass a smaller one.")
-    if not (runs is None or 1 <= runs <= MOST_RUNS):
-        raise SourceDataError(f"runs is {runs}. Pass a whole number, 1 to {MOST_RUNS}.")
     if is_on_request(schedule):
         given = {"origin": origin, "requests": requests}
         unused = [name for name, value in given.items() if value is not None]

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
-from freshopt.numerics.arrays import LARGEST, Array, as_vector, chunks
+from freshopt.numerics.arrays import LARGEST, Array, as_vector, as_whole, chunks
 from freshopt.simulation.change_processes import Changes, PoissonChanges
 from freshopt.simulation.replay_result import Measured, Replay
 from freshopt.simulation.staleness_integrals import Window
@@ -41,6 +41,8 @@ from freshopt.simulation.world import World
 RUNS = 4
 # Degrees of freedom of every standard error: z-scores then have a standard deviation of at most 1.054.
 FREEDOM = 20
+# Most runs that are asked for at once.
+MOST_RUNS = 1_000_000
 NOTHING: Mapping[str, Array] = MappingProxyType({})
 
 
@@ -223,9 +225,12 @@ def drawn_world(world: World, run: int) -> World:
 def runs_wanted(world: World, runs: int | None) -> tuple[bool, int | None]:
     """Return whether a world is drawn, and how many runs are wanted."""
     drawn = isinstance(world.changes, PoissonChanges) or isinstance(world.requests, PoissonChanges)
-    if runs is not None and runs > 1 and not drawn:
-        raise SourceDataError(f"runs is {runs}. Pass 1 or more; a recorded history happened once, and has 1.")
-    return drawn, int(runs) if runs is not None else None if drawn else 1
+    if runs is None:
+        return drawn, None if drawn else 1
+    wanted = as_whole(runs, "runs", 1, MOST_RUNS)
+    if wanted > 1 and not drawn:
+        raise SourceDataError(f"runs is {runs}. Pass 1; a recorded history happened once.")
+    return drawn, wanted
 
 
 def weights_of(importance: npt.ArrayLike, n: int) -> Array:

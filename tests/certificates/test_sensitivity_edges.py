@@ -264,3 +264,52 @@ def test_where_no_row_binds_only_bounds_move() -> None:
     # All changes are seen at any change rate: the fresh share stays 1.
     assert found.value == pytest.approx(2.0, abs=1e-9)
     assert at.vjp(rates=[1.0, 1.0]).change_rate == pytest.approx([1.0, 1.0])
+
+
+def test_kinks_that_move_with_the_change_rate_carry_their_sources() -> None:
+    """Every N-th signal is followed: a rate of Δ/N stays one as Δ grows, and the others make room."""
+    d, signalled = np.array([0.4, 1.0, 3.0, 0.2, 6.0, 0.9]), np.arange(6) < 3
+    w = np.array([1.0, 2.0, 0.5, 3.0, 4.0, 1.0])
+
+    def solved(change_rate: Floats) -> fo.Solution:
+        sources = fo.Sources(change_rate, w, signalled=signalled)
+        return fo.solve(fo.Problem(fo.problems.HarmonicStaleness(), sources, bandwidth=1.0))
+
+    solution = solved(d)
+    at, held = solution.sensitivity(), np.flatnonzero(~solution.sensitivity().free)
+    assert held.tolist() == [0, 1, 2]
+    assert d[held] / solution.rates[held] == pytest.approx([4.0, 5.0, 56.0])
+    room = at.jvp(limits={"bandwidth": 1.0}).rates
+    for k in held:
+        one = np.eye(6)[k] * d[k]
+        change, step = at.jvp(change_rate=one), 1e-5
+        expected = one * solution.rates / d - solution.rates[k] * room
+        assert change.rates == pytest.approx(expected, rel=1e-9, abs=1e-15)
+        ahead, behind = solved(d + step * one).value, solved(d - step * one).value
+        assert change.value == pytest.approx((ahead - behind) / (2 * step), rel=1e-6)
+        backward = at.vjp(rates=w, value=0.7).change_rate @ one
+        assert backward == pytest.approx(w @ change.rates + 0.7 * change.value, rel=1e-9)
+
+
+@pytest.mark.parametrize("bandwidth", [0.9, 0.99, 0.999])
+def test_marginals_that_end_at_every_signal_are_smooth(bandwidth: float) -> None:
+    """Of ages after signals J' = (1/Δ² − 1/ρ²)/2: in relative terms it falls ever faster towards ρ = Δ."""
+    d, w = np.array([0.3, 1.0, 4.0]), np.array([1e3, 1.0, 30.0])
+    sources = fo.Sources(d, w, signalled=True)
+    solution = fo.solve(fo.Problem(fo.problems.Age(), sources, bandwidth=bandwidth * d.sum()))
+    at, cubed = solution.sensitivity(), solution.rates**3
+    assert at.free.all()
+    share = cubed / w / (cubed / w).sum()
+    assert at.jvp(limits={"bandwidth": 1.0}).rates == pytest.approx(share, rel=1e-6)
+    for k in range(3):
+        own = np.eye(3)[k] * cubed / d**3
+        moved = at.jvp(change_rate=np.eye(3)[k]).rates
+        assert moved == pytest.approx(own - share * own.sum(), rel=1e-5, abs=1e-9)
+
+
+def test_sources_without_change_rates() -> None:
+    sized = written("Sized", lambda rate, sources: cp.multiply(sources["size"], cp.inv_pos(rate)))
+    sources = fo.Sources(columns={"size": [1.0, 4.0, 9.0]})
+    change = fo.solve(fo.Problem(sized(), sources, 3.0)).sensitivity().jvp(limits={"bandwidth": 1.0})
+    assert change.rates == pytest.approx(np.array([1.0, 2.0, 3.0]) / 6.0)
+    assert change.value == pytest.approx(-((6.0 / 3.0) ** 2))

@@ -154,6 +154,16 @@ def test_longer_horizons_explore_longer() -> None:
     assert 3.0 < lengths[1] / lengths[0] < 200.0  # √1000 is 32; τ lies on a grid
 
 
+def test_the_clock_changes_nothing() -> None:
+    """Changes per second are far below those per day, and how long to explore is the same time."""
+    d, w = instance(3).change_rate, instance(3).importance
+    days = best_exploration(fo.Problem(BINARY, fo.Sources(d, w), BANDWIDTH), 500.0)
+    slow = fo.Sources(d / 86400.0, w, time_unit="second")
+    seconds = best_exploration(fo.Problem(BINARY, slow, BANDWIDTH / 86400.0), 500.0 * 86400.0)
+    assert seconds.length == pytest.approx(86400.0 * days.length)
+    assert seconds.regrets == pytest.approx(86400.0 * days.regrets)
+
+
 def test_what_cannot_be_run_is_refused() -> None:
     sources = instance()
     world, problem = fo.World.poisson(sources, seed=0), guess(sources)

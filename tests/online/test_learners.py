@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cvxpy as cp
 import numpy as np
 import pytest
 
@@ -165,3 +166,74 @@ def test_a_world_has_the_sources_of_the_problem(name: str) -> None:
 )
 def test_settings_out_of_range(learner: Any, settings: dict[str, Any], message: str) -> None:  # noqa: ANN401
     refused(message, learner, **settings, error=(fo.SourceDataError, TypeError))
+
+
+LIMITED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "a bound above the mean": ({"min_rate": np.r_[6.0, np.zeros(N - 1)]}, {}),
+    "bounds below the mean": ({"max_rate": np.r_[np.full(N - 4, 0.2), np.full(4, 9.0)]}, {}),
+    "a host": ({"host": np.arange(N) % 2}, {"host_limits": {0: 1.0}}),
+}
+EXPLORING = (
+    fo.online.PhasedEpsilonGreedy(0.5, phase=20.0),
+    fo.online.AdaptiveRates(20.0),
+    fo.online.ReplanEvery(20.0),
+    fo.online.ExploreThenCommit(40.0),
+    fo.online.ExploreThenCommit(),
+)
+
+
+@pytest.mark.parametrize("limits", LIMITED)
+@pytest.mark.parametrize("learner", EXPLORING, ids=repr)
+def test_equal_rates_keep_to_bounds_and_limits(learner: fo.online.Learner, limits: str) -> None:
+    columns, given = LIMITED[limits]
+    fresh = fo.problems.BinaryFreshness(Refresh.POISSON if "Adaptive" in repr(learner) else Refresh.PERIODIC)
+    problem = fo.Problem(fresh, fo.Sources(1.0, WEIGHTS, **columns), BANDWIDTH, **given)
+    history = learner.run(fo.World.poisson(PLAIN, seed=7), problem, 100.0)
+    assert history.spent.sum() == pytest.approx(history.allowed.sum(), abs=N)
+    assert history.rates.sum(axis=1) == pytest.approx(np.full(len(history.rates), BANDWIDTH))
+    if "host_limits" in given:
+        assert np.all(history.rates[:, problem.sources.host == 0].sum(axis=1) <= 1.0 + 1e-9)
+    assert len(history) > 1  # an exploration beyond the limits would seem better than any plan
+
+
+def test_equal_rates_under_other_constraints_are_refused() -> None:
+    limited = fo.Problem(BINARY.objective, BINARY.sources, BANDWIDTH, constraints=[fo.Budget(9.0, cost=2.0)])
+    refused("LambdaLearnAndCrawl, which explores", EXPLORING[0].run, CASES["greedy"].world(), limited, 60.0)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.problem is not POLLS])
+@pytest.mark.parametrize(
+    ("columns", "message"), [({"success": 0.5}, "Drop success"), ({"changed_cost": 2.0}, "Drop changed_cost")]
+)
+def test_fetches_that_fail_or_cost_what_they_bring_are_refused(name: str, columns: Any, message: str) -> None:  # noqa: ANN401
+    case = CASES[name]
+    own = case.problem.sources
+    sources = fo.Sources(own.change_rate, own.importance, min_rate=own.min_rate, **columns)
+    refused(message, case.learner.run, case.world(), case.problem.restated(sources), case.horizon)
+
+
+def test_copies_refreshed_on_request_are_refused() -> None:
+    fresh = fo.problems.BinaryFreshness(Refresh.ON_REQUEST)
+    problem = fo.Problem(fresh, fo.Sources(1.0, request_rate=np.ones(N)), BANDWIDTH)
+    refused("on request leave no choice", EXPLORING[0].run, CASES["greedy"].world(), problem, 60.0)
+
+
+class Sized(fo.Objective):
+    """Delay weighted by a column of its own."""
+
+    sense = "minimise"
+    refresh = Refresh.POISSON
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+        weight = sources["size"] * sources.change_rate
+        return cp.multiply(weight, cp.inv_pos(rate))
+
+
+def test_columns_of_ones_own_reach_the_problems_that_are_solved() -> None:
+    size = np.geomspace(1.0, 100.0, N)
+    problem = fo.Problem(Sized(), fo.Sources(1.0, columns={"size": size}), BANDWIDTH)
+    history = fo.online.LambdaLearnAndCrawl(epoch=50.0).run(fo.World.poisson(PLAIN, 7), problem, 100.0)
+    root = np.sqrt(size)
+    assert history.rates[0] == pytest.approx(BANDWIDTH * root / root.sum(), rel=1e-6)
+    assert history.best is not None
+    assert history.best[0] == pytest.approx(np.sqrt(size * RATES).sum() ** 2 / BANDWIDTH, rel=1e-6)

@@ -215,6 +215,8 @@ def test_a_share_of_signals_is_crawled_at_equal_numbers_beside_equal_gaps() -> N
         (lambda p, w: fo.replay(p, w, origin=5.0), fo.SourceDataError, "nothing is left to count"),
         (lambda p, w: fo.replay(p, w, skip=99.0), fo.SourceDataError, "nothing is left to count"),
         (lambda p, w: fo.replay(p, w, runs=2), fo.SourceDataError, "happened once"),
+        (lambda p, w: fo.replay(p, w, runs=0), fo.SourceDataError, "Pass a whole number"),
+        (lambda p, w: fo.replay(p, w, runs=1.5), fo.SourceDataError, "Pass a whole number"),
         (lambda p, w: fo.replay(p, w, importance=0.0), fo.SourceDataError, "not all 0"),
         (
             lambda p, w: fo.replay(p, w, objective=problems.PollingKnapsack()),
