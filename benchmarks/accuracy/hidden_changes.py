@@ -16,6 +16,10 @@ Statements, of our own, written before the run of 200 seeds of each rhythm and o
 - the mean of realised over predicted cost of the plan lies in 0.95-1.05 in each rhythm;
 - realised and predicted are within two of the errors that are told in at least 90 % of the seeds of each;
 - a placebo is claimed in at most 10 % of the seeds of each.
+
+The first one is refuted where crawls are sparse, since what crawls hid is drawn with the prior of all sources
+as unknown as it is: then the realised cost lies somewhat above that of the true changes. With the prior that
+is likeliest, which the prediction takes, it lay far below, and near the prediction.
 """
 
 from collections.abc import Iterator
@@ -44,6 +48,7 @@ RHYTHMS = ("daily", "exponential gaps", "gaps over decades", "sparse", "dense", 
 MEDIAN, SIGMA, DAYS = -1.5, 1.6, 90.0
 APART = 0.5  # how far the first exponent of a placebo lies below the best
 RATIO, WITHIN, WRONG = (0.95, 1.05), 0.9, 0.1
+REFUTED = {("sparse", "ratio")}
 Floats = np.ndarray
 
 
@@ -220,9 +225,9 @@ def rows(seeds: int = 200, sources: int = 60) -> Iterator[dict[str, Any]]:
 
 
 def claims(record: Record) -> Claims:
-    """Yield that the statements hold of each row, as they were judged."""
+    """Yield that the statements but the refuted hold of each row, as they were judged."""
     for row in record["rows"]:
-        every = dict.fromkeys(row["holds"], True)
+        every = {name: (row["rhythm"], name) not in REFUTED for name in row["holds"]}
         yield f"{row['rhythm']}, {row['objective']}: {row['log']}", row["holds"] == judged(row) == every
 
 

@@ -125,7 +125,7 @@ def test_sources_in_json_lines(tmp_path: Path) -> None:
         assert planner.to_frame().select("source", "importance").rows() == [("a", 2.0), ("b", 1.0)]
 
 
-BOUNDS = {
+BOUNDS: dict[str, list[tuple[float | None, float | None]]] = {
     "source,min_rate,max_rate\na,1/2h,48/day\nb,,inf\n": [(12.0, 48.0), (0.0, None)],
     "source,max_interval,min_interval\na,2h,30m\nb,1,0\n": [(12.0, 48.0), (1.0, None)],
     "source,min_rate,time_unit\na,0.5,hour\nb,12/day,hour\n": [(12.0, None), (12.0, None)],

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import freshopt as fo
@@ -40,12 +41,19 @@ def test_promises_and_costs_are_kept_until_they_are_ended(tmp_path: Path) -> Non
     assert (settings.changed_cost, settings.host_limits["b.org"]) == (20.0, 480.0)
     assert settings.hours is not None
     assert min(rates[page] for page in PAGES[:4]) >= 4.0
-    assert problem.used_by_source([rates[page] for page in PAGES])[4:].sum() <= 480.0 * (1.0 + 1e-9)
+    assert problem.used_by_source(np.array([rates[page] for page in PAGES]))[4:].sum() <= 480.0 * (1.0 + 1e-9)
     # Costs of each source take the place of one for all; the next start goes on with what was told.
     with served(state, "--source-columns", str(costs)) as service:
         assert len(planned(service)["promises"]) == 3
     with fo.Planner(state) as planner:
-        assert [*planner.solution().problem.sources.changed_cost] == [0.0, 3.0, 6.0, 9.0, 12.0, 15.0]
+        assert np.asarray(planner.solution().problem.sources.changed_cost).tolist() == [
+            0.0,
+            3.0,
+            6.0,
+            9.0,
+            12.0,
+            15.0,
+        ]
     with served(state, "--no-promise", "--changed-cost", "0") as service:
         told = planned(service)
         assert (told["promises"], told["counted"]) == ([], True)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -216,7 +216,7 @@ def test_a_share_of_signals_is_crawled_at_equal_numbers_beside_equal_gaps() -> N
         (lambda p, w: fo.replay(p, w, skip=99.0), fo.SourceDataError, "nothing is left to count"),
         (lambda p, w: fo.replay(p, w, runs=2), fo.SourceDataError, "happened once"),
         (lambda p, w: fo.replay(p, w, runs=0), fo.SourceDataError, "Pass a whole number"),
-        (lambda p, w: fo.replay(p, w, runs=1.5), fo.SourceDataError, "Pass a whole number"),
+        (lambda p, w: fo.replay(p, w, runs=cast("int", 1.5)), fo.SourceDataError, "Pass a whole number"),
         (lambda p, w: fo.replay(p, w, importance=0.0), fo.SourceDataError, "not all 0"),
         (
             lambda p, w: fo.replay(p, w, objective=problems.PollingKnapsack()),
