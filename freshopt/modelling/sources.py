@@ -5,7 +5,7 @@ They are validated once and frozen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import field
 from functools import partial
 from types import MappingProxyType
@@ -172,7 +172,8 @@ class Sources:
         columns: Mapping[str, npt.ArrayLike] | None = None,
     ) -> None:
         others = (request_rate, min_rate, max_rate, refresh_cost)
-        counted = columns or any(np.ndim(each) for each in others if each is not None)
+        several = (each for each in others if isinstance(each, Sized) and not isinstance(each, str))
+        counted = columns or any(getattr(each, "ndim", 1) for each in several)
         if change_rate is importance is names is host is None and not counted:
             raise SourceDataError("there are no sources. Pass change_rate=, or columns= of your own.")
         if importance is None:
@@ -184,10 +185,9 @@ class Sources:
             "stale_while_revalidate": stale_while_revalidate,
             "success": success,
         }
-        asked = {key: value for key, value in optional.items() if value is not None}
         numbers: dict[str, npt.ArrayLike] = {
             "change_rate": 1.0 if change_rate is None else change_rate,
-            **asked,
+            **{key: value for key, value in optional.items() if value is not None},
             "importance": importance,
             "min_rate": min_rate,
             "max_rate": max_rate,
@@ -391,9 +391,7 @@ class Sources:
         if missing:
             raise SourceDataError(f"the table of sources has no column {missing[0]!r}. Correct the name.")
         known = {key: key for key in COLUMNS if key in table.frame.columns}
-        for key in ("name", "source"):
-            if key in table.frame.columns:
-                known["names"] = key
+        known |= {"names": key for key in ("name", "source") if key in table.frame.columns}
         for column in (*known.values(), *columns):
             table.cells.require_filled(table.frame[column])
         made = cls(
