@@ -391,7 +391,7 @@ class Sources:
         if missing:
             raise SourceDataError(f"the table of sources has no column {missing[0]!r}. Correct the name.")
         known = {key: key for key in COLUMNS if key in table.frame.columns}
-        known |= {"names": key for key in ("name", "source") if key in table.frame.columns}
+        known.update(("names", key) for key in ("name", "source") if key in table.frame.columns)
         for column in (*known.values(), *columns):
             table.cells.require_filled(table.frame[column])
         made = cls(
