@@ -118,14 +118,14 @@ def _scale(lagrangian: Lagrangian, rates: Array) -> Array:
 
 
 def kinks(marginal: Callable[[Array], Array], rates: Array, scale: Array) -> BoolArray:
-    """Return the sources whose marginal jumps at their rate, relative to its scale."""
+    """Return the sources whose marginal jumps at their rate."""
     near, far = (marginal(rates * (1.0 - aside)) - marginal(rates * (1.0 + aside)) for aside in _ASIDE)
     kinked: BoolArray = (near > _JUMP * scale) & (far < 4.0 * near)
     return kinked
 
 
 def _curvature(lagrangian: Lagrangian, rates: Array, scale: Array, room: Array) -> Array:
-    """Return φ'' to about 1e-11 of scale/rate, exact where it is derived; steps are at most `room`."""
+    """Return φ'' to about 1e-11 of scale/rate, by steps within `room`."""
     if all(isinstance(numerics, DerivedNumerics) for _, numerics in lagrangian.parts):
         return lagrangian.curvature(rates)
     curvature = _difference(lagrangian, rates, np.minimum(STEP, room))

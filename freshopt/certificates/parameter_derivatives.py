@@ -169,7 +169,7 @@ def in_change_rate(
 def moving_kinks(
     problem: Problem, means: tuple[Mean, ...], rates: Array, multipliers: Array, kinked: BoolArray
 ) -> BoolArray:
-    """Return which sources at a kink are at one that moves with their change rate."""
+    """Return whose kink moves with the change rate."""
     if not (problem.sources.rated and bool(np.any(kinked))):
         return np.zeros(len(rates), dtype=np.bool_)
     faster = problem.sources.with_change_rate(problem.sources.change_rate * (1.0 + STEP))
@@ -215,7 +215,7 @@ def _weight_derivative(objective: Objective, sources: Sources, rates: Array) -> 
 
 
 def _stencil(evaluate: Callable[[Array], tuple[Array, Array]], at: Array, step: Array) -> tuple[Array, Array]:
-    """Return derivatives of two functions of each source's parameter, by differences of relative steps."""
+    """Return derivatives by each source's parameter, by differences."""
     first, second = np.zeros(len(at)), np.zeros(len(at))
     with np.errstate(all="ignore"):
         for place, weight in zip((-2.0, -1.0, 1.0, 2.0), CENTRAL[[0, 1, 3, 4]], strict=True):

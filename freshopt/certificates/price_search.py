@@ -70,7 +70,7 @@ def sampled_price(gap: Gap, columns: ProofColumns, grid: Array, on_top: OnTop) -
 
 
 def settled(bound: Callable[[float], float], price: float, enough: float) -> float:
-    """Return a price near a given one with the least bound, or `enough`."""
+    """Return a nearby price with the least bound, or `enough`."""
     return math.exp(_settle(_of_log(bound), math.log(price), enough)[0])
 
 

@@ -282,7 +282,7 @@ class Sensitivity:
         )
 
     def _bound_prices(self) -> Array:
-        """Return φ' of sources that a bound or a kink holds where it moves."""
+        """Return φ' of sources that a bound or a moving kink holds."""
         return np.where(self._together(self._carried) > 0.0, self._system.roles.slope, 0.0)
 
     def _together(self, values: Array) -> Array:
@@ -340,7 +340,7 @@ def _capped(problem: Problem, held: BoolArray, codes: IntArray | None) -> BoolAr
 
 
 def _one_each(chosen: BoolArray, codes: IntArray | None) -> BoolArray:
-    """Return the first chosen source of each bundle, or all of untied ones."""
+    """Return each bundle's first chosen source; of untied ones all."""
     if codes is None:
         return chosen
     place = np.flatnonzero(chosen)

@@ -1,4 +1,4 @@
-"""`LiveOptions`: settings of a live planner, as `freshopt run` and `serve` take them."""
+"""`LiveOptions`: settings of `freshopt run` and `freshopt serve`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from freshopt.terminal.wish_options import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveOptions:
-    """What a live planner is told; what is not given stays as it was."""
+    """Settings of a live planner; others stay as they were."""
 
     bandwidth: str | None = wished(wishes=SETTINGS)
     host_limits: Path | None = wished(wishes=SETTINGS)
@@ -52,7 +52,7 @@ class LiveOptions:
     )
 
     def settings(self, heard: str | None = None) -> dict[str, Any]:
-        """Return what `Planner` is told, read once; `heard` is an option of signals."""
+        """Return the settings of `Planner`; `heard` is an option of signals."""
         # Columns of one's own are kept, whatever the objective of this start.
         others = {"own objective": ""} | ({} if heard is None else {"signals": heard})
         refuse({**given_options(click.get_current_context()), **others})

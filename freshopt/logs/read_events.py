@@ -101,7 +101,7 @@ def read_history(
 
 
 def _refuse_crawls(rows: LogPart) -> None:
-    """Raise if the table says of a row that it found no change."""
+    """Raise if a row says that it found no change."""
     text = rows.seen["changed"].str.strip_chars().str.to_lowercase()
     same = text.is_in([word for word, flag in FLAGS.items() if flag == 0.0]).arg_true()
     if len(same):

@@ -335,7 +335,7 @@ class Sources:
         return self._with(importance=importance)
 
     def with_bounds(self, min_rate: npt.ArrayLike, max_rate: npt.ArrayLike) -> Sources:
-        """Return the same sources with other bounds on their refresh rates, per time unit."""
+        """Return the same sources with other bounds on rates, per time unit."""
         other = self._with(min_rate=min_rate, max_rate=max_rate)
         other._require_open()
         return other
@@ -437,7 +437,7 @@ class Sources:
             raise SourceDataError(crossed_bounds(crossed[:1] if alike else crossed, self.time_unit))
 
     def _require(self, key: str) -> None:
-        """Raise by name where a column's rule does not hold; NaN never does."""
+        """Raise by name where a column breaks its rule, as NaN does."""
         column: Array = getattr(self, f"_{key}" if key in NARROW else key)
         span, rule = (SMALLEST, LARGEST), "must be 0 or more" if key in ZERO else "must be > 0"
         if key == "success":

@@ -21,9 +21,6 @@ Compare: TypeAlias = Callable[[Array], tuple[BoolArray, Array]]
 _REACH = 345.0
 # Steps at most; bisection alone needs 60.
 _STEPS = 200
-# After so many steps two of three halve the bracket, as in compiled passes: where rounding leaves a function
-# the same over many ulp of the rate, as 10⁴ − ρ near ρ = 1, Newton's steps alone crawl.
-_PATIENT = 24
 # Distance in x: two units in the last place of a rate.
 _ULP = 4e-16
 
@@ -41,7 +38,7 @@ def decreasing_root(compare: Compare, start: Array) -> Array:
     x = np.where(
         np.isfinite(low) & np.isfinite(high), 0.5 * (low + high), np.where(np.isfinite(low), low, high)
     )
-    for k in range(_STEPS):
+    for _ in range(_STEPS):
         above, step = compare(x)
         low, high = np.where(above, x, low), np.where(above, high, x)
         middle = 0.5 * (low + high)
@@ -49,10 +46,12 @@ def decreasing_root(compare: Compare, start: Array) -> Array:
             # Newton steps that all come from one side would leave the other end of the bracket far off. At
             # the root they are cut to end just inside the bracket, which closes it.
             target, margin = x + step, 0.5 * _ULP * np.maximum(1.0, np.abs(x))
-            inside = (target > low - margin) & (target < high + margin) & (k < _PATIENT or k % 3 == 0)
+            inside = (target > low - margin) & (target < high + margin)
             following = np.where(inside, np.clip(target, low + margin, high - margin), middle)
             wide = high - low > _ULP * np.maximum(1.0, np.abs(middle))
             moving = np.isfinite(middle) & wide & (np.abs(following - x) > 1e-16 * np.abs(x))
+            # A function that is at its price may be so over many ulp: any of these will do.
+            moving &= step != 0.0
         if not bool(np.any(moving)):
             break
         x = np.where(moving, following, x)

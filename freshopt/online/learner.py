@@ -380,7 +380,7 @@ class RoundLearner(ABC):
 
 
 def _require_fetches(problem: Problem, learner: str) -> None:
-    """Raise unless fetches succeed, at a fixed cost, and at times of the crawler's choice."""
+    """Raise if fetches fail, cost what they bring, or wait for requests."""
     require_fixed_costs(problem.sources, learner)
     if problem.sources.failing is not None:
         raise SourceDataError(f"{learner} knows fetches that succeed, and these may fail. Drop success.")

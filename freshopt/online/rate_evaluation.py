@@ -37,7 +37,7 @@ def with_rates(problem: Problem, objective: Objective, change_rate: Array, min_r
 
 
 def equal_rates(problem: Problem) -> Array:
-    """Return one rate for all, within the bandwidth, bounds and limits of hosts."""
+    """Return one rate for all, within bandwidth, bounds and limits."""
     answer = None if problem.program or problem.couplings else share(problem, np.ones(len(problem.sources)))
     if answer is None or answer.rates is None:
         raise SourceDataError(

@@ -388,7 +388,7 @@ def _no_draws(plan: Plan) -> dict[str, int]:
 
 
 def _within_hours(plan: Plan) -> dict[str, Any]:
-    """Return the hours of fetches, and how fresh copies are with the closed ones."""
+    """Return the hours of fetches, and the freshness within them."""
     hours, sources = plan.request.hours, plan.problem.sources
     if hours is None:
         return {}

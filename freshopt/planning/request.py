@@ -270,7 +270,7 @@ class SourceLimits(NamedTuple):
 
     @classmethod
     def of_table(cls, table: Table, time_unit: str) -> SourceLimits:
-        """Return the limits in a table; bare numbers are in its own unit."""
+        """Return a table's limits; bare numbers are in its unit."""
         columns = {name: table.frame[name].to_list() for name in table.frame.columns}
         unit = table.unit(None) if UNIT in columns else time_unit
         per = convert_time(1.0, time_unit, unit)

@@ -206,7 +206,7 @@ def rates_for_gaps(longest: Array, hours: Hours, unit: str) -> Array:
 def fresh_within(
     hours: Hours, rate: Array, change_rate: Array, success: Array, refresh: Refresh, unit: str
 ) -> Array:
-    """Return the share of time that copies are fresh, with closed time, shape (n,).
+    """Return the time share of fresh copies with closed hours, (n,).
 
     Examples
     --------
@@ -415,7 +415,7 @@ def promise_price(text: str, least: Array, problem: Problem, without: Solution) 
 
 
 def _bandwidth_as_good(problem: Problem, without: Solution) -> float:
-    """Return the least bandwidth of as good rates, to `FREE`; NaN if none is.
+    """Return the least bandwidth as good, to `FREE`, or NaN.
 
     By Newton's method within a bracket: the best value is convex in the bandwidth, and the price its slope.
     """

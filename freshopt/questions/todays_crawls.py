@@ -170,7 +170,7 @@ def needed_bandwidth(
 
 
 def _as_crawled(sources: Sources, log: CrawlLog, changes: ChangeShape | None) -> float:
-    """Return how fresh crawls keep copies between them: each interval counts by its length."""
+    """Return how fresh crawls keep copies, over the intervals between them."""
     length = np.nan_to_num(log.interval)
     of = np.repeat(np.arange(len(log.names)), np.diff(log.offsets))
     spans, place = np.bincount(of, length, len(log.names)), np.full(len(log.names), -1)

@@ -157,7 +157,7 @@ def _reached(told: Context) -> Iterator[Line]:
 
 
 def _hours(told: Context) -> Iterator[Line]:
-    """Yield how fresh copies are with the hours in which nothing is fetched."""
+    """Yield the freshness within the hours of fetches."""
     fresh = told.facts.maybe("fresh_within_hours")
     if fresh is not None:
         yield Line("Within your hours", _up_to_date(fresh))
@@ -382,7 +382,7 @@ def closing(told: Context, folder: Path, files: Sequence[str], *, details: bool,
     tables = sorted({Path(file).suffix for file in files} & {".csv", ".parquet"})
     first = next(_saving(told), None)
     spared = first is not None and first.remark.endswith(" fewer") and told.facts.within("needed") is None
-    # Others clash with a freshness, which is that of binary freshness; harmonic staleness is nobody's wish.
+    # Others clash with a freshness, which is that of binary freshness; harmonic staleness is the default.
     spared &= told.facts.text("objective") in {"HarmonicStaleness", "BinaryFreshness"}
     more = ["--freshness today to plan with fewer fetches"] if spared else []
     # Refused beside signals.

@@ -36,6 +36,7 @@ LOG = (
     "source,time,changed,elapsed,changes\n"
     "a,2024-01-01T00:00Z,0,,\na,2024-01-02 00:00Z,1,1.0,2\nb,2024-01-03T00:00+00:00,true,0.5,1\n"
 )
+CHANGES = "source,time\na,2024-01-01T00:00Z\na,2024-01-02 00:00Z\nb,2024-01-03T00:00+00:00\n"
 SOURCES = (
     "source,change_rate,importance,min_rate,max_rate,cost,host,signalled,time_unit,exponent,cap\n"
     "a,1.0,2,0,9,1,x,false,day,0.5,3\nb,2.0,1,0.1,inf,2,y,true,day,0.5,\n"
@@ -199,7 +200,7 @@ TEXTS: dict[str, tuple[Callable[..., object], str]] = {
     "semicolons": (as_file(read_log, "t.csv"), LOG.replace(",", ";")),
     "document": (as_file(read_log, "t.csv"), json.dumps(frame(LOG).cast(pl.String).to_dicts(), indent=1)),
     "nested": (as_file(read_log, "t.csv"), NESTED),
-    "history": (as_file(read_history, "t.csv"), LOG),
+    "history": (as_file(read_history, "t.csv"), CHANGES),
     "sources": (as_table(tables.sources_of, "t.csv"), SOURCES),
     "rates": (as_table(tables.rates_of, "t.csv"), RATES),
     "limits": (as_table(limits, "t.csv"), LIMITS),
@@ -249,7 +250,7 @@ def test_gzipped_csv(content: bytes) -> None:
 
 PARQUETS: dict[str, tuple[Callable[..., object], bytes]] = {
     "log": (as_file(read_log, "t.parquet"), parquet(crawl_log(2, 5))),
-    "history": (as_file(read_history, "t.parquet"), parquet(crawl_log(2, 5))),
+    "history": (as_file(read_history, "t.parquet"), parquet(crawl_log(2, 5).select("source", "time"))),
     "sources": (as_table(tables.sources_of, "t.parquet"), parquet(frame(SOURCES))),
     "rates": (as_table(tables.rates_of, "t.parquet"), parquet(frame(RATES))),
 }
