@@ -86,7 +86,8 @@ def simulated(many: int = 300, horizon: float = 1_000.0) -> Iterator[Row]:
             best = fo.solve(fo.Problem(true, sources, bandwidth))
             learnt = deaf
             if len(when):
-                learnt = rule_of(fo.plan(log, bandwidth, signals=table(who, when, "sitemap"), load_limit=1.0))
+                heard = table(who, when, "sitemap")
+                learnt = rule_of(fo.plan(log, bandwidth, objective="binary", signals=heard, load_limit=1.0))
             shares = {}
             rules = {"learnt": learnt, "oracle": true.thresholds(best.rates, sources), "deaf": deaf}
             for name, rule in rules.items():
@@ -132,7 +133,8 @@ def _held_out(history: History, seed: int, most: int) -> dict[str, Any] | None:
     who, when = noisy_signals(world, TOLD, TRUE, end, seed, delay=HOUR)
     early = when < split
     deaf = fo.plan(log, bandwidth, objective="binary", load_limit=1.0, draws=0)
-    heard = fo.plan(log, bandwidth, signals=table(who[early], when[early], "dates"), load_limit=1.0)
+    dates = table(who[early], when[early], "dates")
+    heard = fo.plan(log, bandwidth, objective="binary", signals=dates, load_limit=1.0)
     offsets, events = world.events(split, end)
     later = world_of(np.split(events - split, offsets[1:-1]), 0.0, end - split)
     signals = (who[~early], when[~early] - split)
