@@ -81,7 +81,7 @@ def problems(name: str, n: int, seed: int, kinds: tuple[str, ...]) -> Iterator[f
                 "lower": {"min_rate": 0.5 * share * rng.random(n)},
                 "upper": {"max_rate": share * 10 ** rng.uniform(-1, 2, n)},
                 "hosts": {"host": rng.integers(0, 10, n)},
-                "costs": {"cost": 10 ** rng.uniform(-1, 1, n)},
+                "costs": {"refresh_cost": 10 ** rng.uniform(-1, 1, n)},
                 "signals": {"signalled": rng.random(n) < 0.5},
             }
             given = extra[kind]
