@@ -23,7 +23,7 @@ from freshopt.certificates.certificate import certify
 from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution
 from freshopt.cvx import Expression, cp, quiet
-from freshopt.errors import SolverRefusedError, expect_settings, shortened
+from freshopt.errors import ObjectiveError, SolverRefusedError, expect_settings, shortened
 from freshopt.heavy import sparse
 from freshopt.modelling.constraints.charged_once import expression_of
 from freshopt.modelling.cost_curve import NOT_POISSON
@@ -150,9 +150,13 @@ class Conic:
             return "its cone form knows no stale-while-revalidate windows, use the default solver"
         if self.backend not in cp.installed_solvers():
             return f"{self.backend} is not installed, pip install 'freshopt[{self.backend.lower()}]'"
-        if self.backend in LINEAR and not problem.to_cvxpy().is_lp():
+        try:
+            program = problem.to_cvxpy()
+        except ObjectiveError as error:  # the cost of a target, say, is not declared
+            return str(error)
+        if self.backend in LINEAR and not program.is_lp():
             return f"{self.backend} solves linear programs only, use CLARABEL"
-        return _without_cone(problem.to_cvxpy())
+        return _without_cone(program)
 
     def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
         """Scale, solve, repair and certify."""

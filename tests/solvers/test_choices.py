@@ -328,3 +328,12 @@ def test_costs_that_rise_again(share: float, kind: type, note: str) -> None:
     assert solution.rates == pytest.approx(rates, rel=1e-9)
     assert solution.rates.sum() == pytest.approx(min(share, 1.0) * D.sum(), rel=EXACT)
     assert solution.certificate.relative_gap <= EXACT
+
+
+def test_a_target_whose_cost_is_not_declared_is_no_cone() -> None:
+    sources = fo.Sources([0.4, 1.0, 3.0, 0.2], signalled=[True, True, False, False])
+    target = fo.Target(fo.problems.HarmonicStaleness(), at_most=10.0)
+    problem = fo.Problem(fo.problems.BinaryFreshness(), sources, 1.0, constraints=[target])
+    reason = Conic().supports(problem)
+    assert reason is not None
+    assert "not declared in CVXPY" in reason
