@@ -37,6 +37,8 @@ from freshopt.units import convert_time, rate_text, share_of
 
 # Difference of shares of time from which on it is told that crawls came at unequal intervals.
 UNEQUAL = 0.005
+# Of more crawls their own intervals would take longer than the rest of the plan: 3 s and 1.3 GB for 10⁷.
+MOST_CRAWLS = 1_000_000
 # Beyond so many sources a target's problem takes longer than the rest of the plan: 2 s for 10⁵.
 MOST = 100_000
 
@@ -53,7 +55,7 @@ class TodaysCrawls:
     - `reason`: Why there is none, or empty.
     - `no_cycle`: Whether it stands beside a weekly cycle that it does not have: the sentence then says so.
     - `as_crawled`: Share of time that the log's crawls keep copies fresh at the intervals at which they came;
-      None of Poisson times, and of a log without times.
+      None of Poisson times, of a log without times, and of more than `MOST_CRAWLS`.
     - `cut`: Bandwidth and freshness of these rates cut to maximum rates and host limits of the plan, where
       they exceed them: it is these that the plan is compared with.
     """
@@ -133,7 +135,8 @@ def todays_crawls(problem: Problem, log: CrawlLog) -> TodaysCrawls | None:
     # At shares that float64 does not tell from 0 or 1 there is nothing to plan.
     if not 0.0 < fresh < 1.0:
         return None
-    came = _as_crawled(sources, log, changes) if refresh is Refresh.PERIODIC and log.timed else None
+    told = refresh is Refresh.PERIODIC and log.timed and len(log) <= MOST_CRAWLS
+    came = _as_crawled(sources, log, changes) if told else None
     within = cut_to_limits(problem, rates)
     cut = None
     if within is not None:

@@ -266,8 +266,8 @@ def window_of(world: World, begin: float, skip: float, end: npt.ArrayLike, horiz
     if not (skip >= 0.0 and begin >= start and np.isfinite(until).all() and np.any(first < until)):
         raise SourceDataError(
             f"nothing is left to count from {begin + skip:g} to {float(np.max(until)):g} in a world from "
-            f"{start:g} to {world.horizon:g}. Replay a schedule in a log or history that goes on after it began, or "
-            "choose another skip, end or origin."
+            f"{start:g} to {world.horizon:g}. Replay a schedule in a log or history that goes on "
+            "after it began, or choose another skip, end or origin."
         )
     return Window(begin, first, until)
 
