@@ -106,7 +106,7 @@ def wishes_of(table: type) -> dict[str, Wish]:
     return {each.name: each.metadata["wish"] for each in fields(table) if "wish" in each.metadata}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)  # with slots Python 3.11.2 puts states of its own in place of ours
 class Wishes:
     """What is asked of a plan, on the clock of its log.
 
