@@ -85,7 +85,7 @@ class TodaysCrawls:
         if self.cut is not None:
             used, kept = self.cut
             return (
-                f"{at}the log's own crawls, {rate_text(self.bandwidth, unit)} fresh {share}, "
+                f"{at}the log's own crawls, {rate_text(self.bandwidth, unit)} and fresh {share}, "
                 f"exceed maximum rates or host limits; cut to them they are {rate_text(used, unit)} and "
                 f"{percent(kept, space=' ')} fresh, for which {saved} are needed: {needed}"
             )

@@ -115,7 +115,10 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (home / "freshopt" / room / f"{file}.py").write_text(text, encoding="utf-8")
         exports = (package / room / "__init__.py").read_text(encoding="utf-8")
         line = f"from freshopt.{room}.{file} import {name} as {name}\n"
-        made = exports.replace("\n__all__", f"{line}\n__all__")
+        lines = exports.splitlines(keepends=True)
+        last = max(k for k, each in enumerate(lines) if each.lstrip().startswith(f"from freshopt.{room}."))
+        lines.insert(last + 1, lines[last].partition("from")[0] + line)
+        made = "".join(lines)
         assert made.count("\n") == exports.count("\n") + 1  # one line, and that is all
         (home / "freshopt" / room / "__init__.py").write_text(made, encoding="utf-8")
     return home

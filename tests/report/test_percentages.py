@@ -40,6 +40,7 @@ KEYS = {
     "rates ∝ √(importance × change rate)": "∝ √(w·Δ)",
     "the log's own crawls at as many crawls": "current",
 }
+AS_CRAWLED = rf"(?: if at equal intervals, {PERCENT} as they came)?"
 SHARE = rf"{NUMBER}(?: ± {NUMBER})? %(?: on a single source)?"
 
 
@@ -103,14 +104,18 @@ def undecided_loss(facts: Facts, found: re.Match[str]) -> Pairs:
 
 
 def as_today(facts: Facts, found: re.Match[str]) -> Pairs:
-    told, (share, percent, word) = facts["today"], found.groups()
-    saved = [] if percent is None else [(percent, 100.0 * abs(told["saving"]))]
+    told, (share, came, percent, word) = facts["today"], found.groups()
     assert word is None or (word == "fewer") == (told["saving"] > 0.0)
-    return [(share, 100.0 * told["fresh"]), *saved]
+    shares = ((share, told["fresh"]), (came, told["as_crawled"]), (percent, abs(told["saving"])))
+    return [(shown, 100.0 * exact) for shown, exact in shares if shown is not None]
 
 
 def as_today_alone(facts: Facts, found: re.Match[str]) -> Pairs:
     return [(found[1], 100.0 * facts["today"]["fresh"])]
+
+
+def as_crawled(facts: Facts, found: re.Match[str]) -> Pairs:
+    return [(found[1], 100.0 * facts["today"]["as_crawled"])]
 
 
 def saved(facts: Facts, found: re.Match[str]) -> Pairs:
@@ -169,8 +174,8 @@ def alike(facts: Facts, found: re.Match[str]) -> Pairs:
 def beyond_limits(facts: Facts, found: re.Match[str]) -> Pairs:
     """The log's own crawls where they exceed limits, and what is left of them within."""
     told = facts["today"]
-    shares = (told["fresh"], told["cut"]["fresh"], told["saving"])
-    return [(found[k], 100.0 * share) for k, share in zip((1, 3, 4), shares, strict=True)]
+    shares = {1: told["fresh"], 2: told["as_crawled"], 4: told["cut"]["fresh"], 5: told["saving"]}
+    return [(found[k], 100.0 * share) for k, share in shares.items() if found[k] is not None]
 
 
 def more(facts: Facts, found: re.Match[str]) -> Pairs:
@@ -260,11 +265,15 @@ GRAMMAR: list[tuple[str, Callable[[Facts, re.Match[str]], Pairs]]] = [
     (rf"own crawls keep copies fresh {PERCENT} of the time", as_today_alone),
     (rf"{PERCENT} fresh is out of reach", as_today_alone),
     (
-        rf"per day and {PERCENT} of the time fresh, exceed maximum rates or host limits; "
+        rf"per day and fresh {PERCENT} of the time{AS_CRAWLED}, exceed maximum rates or host limits; "
         rf"cut to them they are {UNIT} per day and {PERCENT} fresh, for which {PERCENT} fewer",
         beyond_limits,
     ),
-    (rf"own crawls \({PERCENT} of the time\) needs (?:{PERCENT} (fewer|more)|as many) crawls", as_today),
+    (
+        rf"own crawls \({PERCENT} of the time{AS_CRAWLED}\) needs (?:{PERCENT} (fewer|more)|as many) crawls",
+        as_today,
+    ),
+    (rf"if at equal intervals, {PERCENT} as they came", as_crawled),
     (rf"{PERCENT} more bandwidth: {NUMBER} per", more),
     (rf"{NUMBER} per \w+, (?:this plan|{WORDS}|[\d.]+ times), up to date {PERCENT}", point),
     (rf"bandwidth{NUMBER} per [^%]*?time up to date{PERCENT}", point),
