@@ -356,7 +356,7 @@ def _whose(end: Facts) -> str:
     whose = end.values.get("whose")
     if isinstance(whose, int):
         return f" ({count(whose, 'source')})"
-    if whose in _FLAGS:
+    if isinstance(whose, str) and whose in _FLAGS:
         return f" ({_FLAGS[whose]})"
     text = unmarked(end.text("whose")).removeprefix("https://").removeprefix("http://")
     return f" ({text if len(text) <= _NAME else f'…{text[1 - _NAME :]}'})"
