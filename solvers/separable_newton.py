@@ -11,15 +11,14 @@ the price at which the models' demand meets the bandwidth follows from a search 
 prices of their own, which do not depend on the bandwidth's; their duals are solved first, all at once
 (`model_dual`).
 
-What does not end with a small estimated suboptimality is certified; if that finds a duality gap, the dual is
-solved by bracketing (`water_filling`), with the same numerics. Sources that pay nothing, where marginals are
-flat and have no logarithms, have their best responses searched in the end.
-
 Convergence is quadratic. Where a cost has kinks they are found first, and the lines are those of the pieces
-between them (`kinked_models`). Where convergence is not seen (a kink that was not found, marginals that end
-at a finite rate), cutting planes take the lines' place (`tangent_bounds`), which cannot fail but need an
-evaluation for each halving of the distance. Where demand jumps at the price, rates are the mixture of both
-sides that uses up the bandwidth.
+between them (`kinked_models`). Where demand jumps at the price, rates are the mixture of both sides that uses
+up the bandwidth. Sources that pay nothing, where marginals are flat and have no logarithms, have their best
+responses searched in the end.
+
+Where convergence is not seen (a kink that was not found, marginals that end at a finite rate), the steps
+end. What does not end with a small estimated suboptimality is certified; if that finds a duality gap, the
+dual is solved by bracketing (`water_filling`), with the same numerics.
 """
 
 from __future__ import annotations
@@ -40,7 +39,6 @@ from freshopt.cvx import cp
 from freshopt.dual_search.demand_models import DemandModels
 from freshopt.dual_search.local_models import TINY_PRICE
 from freshopt.dual_search.model_dual import (
-    WIDTH,
     DualPoint,
     answer_at_lower,
     answer_of,
@@ -49,7 +47,6 @@ from freshopt.dual_search.model_dual import (
     sources_at_lower,
 )
 from freshopt.dual_search.segment_ends import hull_of
-from freshopt.dual_search.tangent_bounds import cutting_planes
 from freshopt.errors import ObjectiveError, expect_settings
 from freshopt.modelling.declaration import declare
 from freshopt.modelling.host_limits import HostPrices
@@ -66,12 +63,9 @@ EXACT = 1e-9
 _SAMPLE = 32
 # Relative excess of demand at the prices of early and late models.
 _LOOSE, _TIGHT = 1e-3, 1e-13
-# Evaluations, and of these without halving the loss, until Newton's lines are given up.
-_FIRST, _STUCK = 8, 3
-# Evaluations without progress, near the optimum, until rounding is held responsible.
-_PATIENCE = 8
-# Relative loss that is near the optimum.
-_NEAR = 1e-10
+# Evaluations, and of these without halving the loss, until Newton's lines are given up; once the loss was
+# small, of these until rounding is held responsible.
+_FIRST, _STUCK, _PATIENCE = 8, 3, 8
 # Of any source's marginal, relative to its price, before the last step, which squares it.
 _MISFIT = 1e-6
 # Evaluations for that.
@@ -297,7 +291,7 @@ def _iterate(
     - `tolerance`: Estimated relative loss to end with.
     - `steps`: Evaluations to end after.
     """
-    newton, width, progress, ended, converged = True, WIDTH, _Progress(), True, False
+    progress, ended, converged = _Progress(), True, False
     amounts, free = free_limits(problem)
     # What demand exceeds a limit by is small or large beside what min_rate leaves of it.
     share_free = float(np.min((free / amounts)[free > FEW_ULP * amounts]))
@@ -307,33 +301,25 @@ def _iterate(
         used = problem.sources.refresh_cost * np.maximum(0.0, point.rates - problem.lower)
         paid = float(np.dot(point.source_prices, used))
         scale = paid if point.price > 0.0 else abs(cost)
-        if newton and point.price > 0.0:
+        if point.price > 0.0:
             gap += paid * (total(used) / float(free[0]) - 1.0) ** 2
-        if gap <= tolerance * scale and width == WIDTH:
+        if gap <= tolerance * scale:
             # Next, the sources of which the sum knows nothing.
             progress = replace(progress, small=progress.small + 1)
             converged = point.price > 0.0
             if point.price == 0.0 or misfit <= _MISFIT or progress.small > _POLISH:
                 break
         progress = progress.after(gap)
-        near = progress.best <= _NEAR * (paid + abs(cost))
-        if progress.since >= _PATIENCE and width == WIDTH and near:
+        stuck = progress.since >= (_PATIENCE if progress.small else _STUCK)
+        if stuck and models.evaluations >= _FIRST:
             break
         if models.evaluations >= steps:
             ended = False
             break
-        if newton and progress.since >= _STUCK and not progress.small and models.evaluations >= _FIRST:
-            newton, progress = False, _Progress()
-            models = cutting_planes(models, point.source_prices)
         share = min(1.0, gap / scale) if scale > 0.0 else 1.0
-        if newton:
-            excess = max(_TIGHT, min(_LOOSE, 1e-2 * math.sqrt(share)))
-            point = solve_model_dual(problem, models, point, excess * share_free)
-        else:
-            width = WIDTH if share < _NEAR else min(_LOOSE, 1e-2 * share)
-            point = solve_model_dual(problem, models, point, 0.0, width)
-    if newton:
-        point = solve_model_dual(problem, models, point, 0.0)
+        excess = max(_TIGHT, min(_LOOSE, 1e-2 * math.sqrt(share)))
+        point = solve_model_dual(problem, models, point, excess * share_free)
+    point = solve_model_dual(problem, models, point, 0.0)
     return _Iterate(models, point, ended, converged)
 
 

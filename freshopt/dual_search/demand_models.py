@@ -3,10 +3,10 @@
 They are made from evaluations of a declared expression.
 
 A source's demand function gives its optimal rate at a price. What one evaluation of the expression tells
-about it depends on the kind of model: `LocalModel` is a line on logarithms, `CuttingPlanes` the maximum of
-tangents. Both are frozen values, one of each chunk of sources that stays in the cache. An evaluation is a
-pass over the chunks that returns new models; the demand of all models at a price is another one, which costs
-an exponential or some comparisons per source and no evaluation.
+about it depends on the kind of model: `LocalModel` is a line on logarithms, `KinkedModel` one for each piece
+between kinks. Both are frozen values, one of each chunk of sources that stays in the cache. An evaluation is
+a pass over the chunks that returns new models; the demand of all models at a price is another one, which
+costs an exponential or some comparisons per source and no evaluation.
 """
 
 from __future__ import annotations
@@ -65,6 +65,10 @@ class ChunkModel(Protocol):
     @property
     def chunk(self) -> Chunk:
         """Return whose demand it is."""
+
+    @property
+    def level(self) -> Array:
+        """Return the stationary log prices of the latest evaluation."""
 
     def rates(self, log_price: float | Array) -> Array:
         """Return the modelled rates at log λ."""

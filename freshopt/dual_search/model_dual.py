@@ -45,6 +45,8 @@ Response: TypeAlias = Callable[[Array], tuple[Array, Array]]
 
 # Logarithms of 1e±300: prices beyond are not representable.
 LOWEST, HIGHEST = -690.0, 690.0
+# Width of the last brackets of log prices, relative to these, between whose ends rates are mixed.
+_WIDTH = 4e-15
 # Nats; the error of Newton's step is some 1e-8 then, well below a thousandth of it.
 _NEAR = 1e-4
 # Share of the last width at which both sides of a jump are tried: together they are within it.
@@ -71,7 +73,6 @@ def newton_prices(
     targets: Array,
     start: Array,
     tolerance: float,
-    width: float,
     jumps: Array | None = None,
 ) -> PriceBracket:
     """Return the least log prices at which demands meet targets.
@@ -83,7 +84,6 @@ def newton_prices(
     - `targets` (G,): > 0.
     - `start` (G,): Log prices to start from.
     - `tolerance`: Relative excess of demand that is none; with 0 a bracket is returned.
-    - `width`: Width of a bracket, relative to the log price, that is narrow enough.
     - `jumps`: Log prices, rising, at which the demand of a single group may jump: a bracket is divided at the
       middle one of those in it.
     """
@@ -97,12 +97,12 @@ def newton_prices(
             excess = np.log(used / targets)
             step = excess * used / falls
             # Almost there: a little farther than Newton's step, so that the root is enclosed.
-            beyond = 1e-3 * step + np.copysign(0.3 * width * np.maximum(1.0, np.abs(x)), step)
+            beyond = 1e-3 * step + np.copysign(0.3 * _WIDTH * np.maximum(1.0, np.abs(x)), step)
             newton = x + step + np.where(np.abs(step) < _NEAR, beyond, 0.0)
         met |= (np.abs(excess) <= tolerance) & (tolerance > 0.0)
         above = excess > 0.0
         low, high = np.where(met, x, np.where(above, x, low)), np.where(met, x, np.where(above, high, x))
-        done = met | (high - low <= width * np.maximum(1.0, np.abs(x)))
+        done = met | (high - low <= _WIDTH * np.maximum(1.0, np.abs(x)))
         if bool(np.all(done)):
             break
         inner = (newton > low) & (newton < high)
@@ -113,25 +113,23 @@ def newton_prices(
         stride = np.where(inner | bounded, stride, 2.0 * stride)
         middle = 0.5 * (low + high)
         if jumps is not None and len(jumps):
-            middle = np.array([_beside_jump(jumps, float(low[0]), float(high[0]), width)])
+            middle = np.array([_beside_jump(jumps, float(low[0]), float(high[0]))])
         safe = np.where(bounded, middle, outward)
         x = np.where(done, x, np.where(inner & ~slow, newton, safe))
     return PriceBracket(low, high)
 
 
-def _beside_jump(jumps: Array, low: float, high: float, width: float) -> float:
+def _beside_jump(jumps: Array, low: float, high: float) -> float:
     """Return a log price beside a bracket's middle jump, or its middle."""
     inside = jumps[np.searchsorted(jumps, low, "right") : np.searchsorted(jumps, high, "left")]
     if not len(inside):
         return 0.5 * (low + high)
     jump = float(inside[len(inside) // 2])
-    near = _SIDE * width * max(1.0, abs(jump))
+    near = _SIDE * _WIDTH * max(1.0, abs(jump))
     beside = jump + near if jump + near < high else jump - near
     return beside if low < beside < high else 0.5 * (low + high)
 
 
-# Relative width of the last brackets of prices, between whose ends rates are mixed.
-WIDTH = 4e-15
 # Log prices from which the next search starts, within those it may end at.
 _SEARCHED = 680.0
 # Nats from a price at which demand is a limit and rounding to one at which it is below.
@@ -197,13 +195,11 @@ def first_models(
     unknown = np.broadcast_to(np.nan, share.shape)
     first = np.where(share > 0.0, share, problem.sources.scale)
     models = models.evaluated(first, unknown).models
-    start = typical_log_price([e.level for e in models.pieces if isinstance(e, LocalModel | KinkedModel)])
+    start = typical_log_price([piece.level for piece in models.pieces])
     return models, DualPoint(share, math.nan, np.zeros(hosts), unknown, start, np.full(hosts, start))
 
 
-def solve_model_dual(
-    problem: Problem, models: DemandModels, start: DualPoint, tolerance: float, width: float = WIDTH
-) -> DualPoint:
+def solve_model_dual(problem: Problem, models: DemandModels, start: DualPoint, tolerance: float) -> DualPoint:
     """Return the dual prices of the models' problem.
 
     At these the models' demand meets the limits; the point holds the rates there, too.
@@ -211,11 +207,10 @@ def solve_model_dual(
     - `start`: Where to start from.
     - `tolerance`: Relative excess of demand that is none; with 0 the limits are met to rounding, by mixing
       rates.
-    - `width`: Relative distance of the prices whose rates are mixed.
     """
     hosts, host_prices, log_host_prices = problem.hosts, start.host_prices, start.log_host_prices
     if len(hosts):
-        found = _host_multipliers(problem, models, log_host_prices, tolerance, width)
+        found = _host_multipliers(problem, models, log_host_prices, tolerance)
         models = models.capped(_host_rates(problem, models, found))
         log_host_prices = np.clip(found.high, -_SEARCHED, _SEARCHED)
         host_prices = _prices(found.high)
@@ -225,7 +220,7 @@ def solve_model_dual(
         return np.array([used]), np.array([falls])
 
     target, first = np.array([problem.bandwidth * (1.0 + ROUNDED)]), np.array([start.log_price])
-    found = newton_prices(response, target, first, tolerance, width, models.jumps())
+    found = newton_prices(response, target, first, tolerance, models.jumps())
     low, high = float(found.low[0]), float(found.high[0])
     rates = models.rates(high)
     if low < high:
@@ -290,9 +285,7 @@ def _unevaluated(
     return DemandModels(pieces, before), share
 
 
-def _host_multipliers(
-    problem: Problem, models: DemandModels, start: Array, tolerance: float, width: float
-) -> PriceBracket:
+def _host_multipliers(problem: Problem, models: DemandModels, start: Array, tolerance: float) -> PriceBracket:
     """Return the log dual variables at which hosts meet their limits."""
     hosts = problem.hosts
 
@@ -300,7 +293,7 @@ def _host_multipliers(
         used, falls = models.response(hosts.broadcast_to_sources(log_prices, 0.0))
         return hosts.totals(used), hosts.totals(falls)
 
-    return newton_prices(response, hosts.limits * (1.0 + ROUNDED), start, tolerance, width)
+    return newton_prices(response, hosts.limits * (1.0 + ROUNDED), start, tolerance)
 
 
 def _host_rates(problem: Problem, models: DemandModels, found: PriceBracket) -> Array:

@@ -267,7 +267,7 @@ def test_prices_of_many_groups_at_once() -> None:
         step = 1.0 if log_price[1] < 0.25 else 0.1
         return np.array([power, step, 1.0]), np.array([0.5 * power, 0.0, 0.0])
 
-    found = newton_prices(response, np.array([6.0, 0.5, 2.0]), np.zeros(3), 0.0, 1e-14)
+    found = newton_prices(response, np.array([6.0, 0.5, 2.0]), np.zeros(3), 0.0)
     expected = np.array([2.0 * np.log(0.5), 0.25])
     assert np.all(found.low[:2] <= expected)
     assert np.all(found.high[:2] >= expected - 1e-14)
