@@ -326,7 +326,9 @@ def proved(
     step = reach(signalled, (rate, w, excess), p)
     # What is no number is no reach.
     step = step if step < room else room
-    return cost, gain, step * off, 0.0 if (rate >= lower) & (rate <= upper) else 1.0
+    # A source of no importance that pays nothing loses nothing, however far it may go.
+    gap = step * off if (w > 0.0) | (paid > 0.0) else 0.0
+    return cost, gain, gap, 0.0 if (rate >= lower) & (rate <= upper) else 1.0
 
 
 HARMONIC = ProofCell(harmonic_poisson, reach_from_zero)

@@ -100,6 +100,13 @@ def most(name: str) -> float:
     return 0.0 if "signals" in name else {"kinks": -1e-9, "later": 2.5}.get(name, np.inf)
 
 
+@pytest.mark.parametrize("name", PROOFS)
+def test_what_has_no_importance_and_pays_nothing_loses_nothing(name: str) -> None:
+    p = parameters(name, np.random.default_rng(5))
+    for rate in (0.0, 1.0, 3e5):
+        assert term(PROOFS[name], rate, 0.0, 0.0, (0.0, math.inf), p)[:3] == (0.0, 0.0, 0.0)
+
+
 @matrix(name=PROOFS, every=5)
 def test_terms_bound_the_exact_share_of_a_gap(name: str) -> None:
     rng, ratios, floor = np.random.default_rng(len(name)), [], 0.0
