@@ -152,7 +152,7 @@ class Naive(OnlineEstimator):
         with np.errstate(divide="ignore", invalid="ignore"):
             alike = np.nan_to_num(crawls / squares)
             per_time = crawls / time
-        return RateDistribution.of_shares(found * alike, (crawls - found) * alike, per_time)
+        return RateDistribution.of_crawls(found * alike, (crawls - found) * alike, per_time, odds=False)
 
 
 class FullObservation(OnlineEstimator):

@@ -191,7 +191,7 @@ def some_of(length: Array, offsets: IntArray, weight: Array | None, k: int) -> t
 def terms_of(terms: OtherTerms, k: int) -> OtherTerms:
     """Return the other terms of a source's likelihood."""
     possible, births = terms.possible[k], terms.births[k]
-    return OtherTerms(terms.counted[k], terms.exposure[k], terms.pseudo, possible, births)
+    return OtherTerms(terms.counted[k], terms.exposure[k], possible, births)
 
 
 @register_jitable(fastmath=FAST)

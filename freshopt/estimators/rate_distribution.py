@@ -3,7 +3,7 @@
 `RateDistribution` has quantiles, intervals and random samples, `RateEvidence` likelihoods.
 
 Every estimator has one. Those that keep the crawls take it from them (`RatePosterior`), those that keep a
-few sums from a distribution in closed form (`of_counts`, `of_odds`, `of_shares`). All are posteriors under
+few sums from a distribution in closed form (`of_counts`, `of_crawls`). All are posteriors under
 Jeffreys' prior unless the estimator has a prior of its own: their central intervals cover the true rate about
 as often as they say, from few crawls on.
 
@@ -88,27 +88,23 @@ class RateDistribution:
         return cls(quantiles, changes == 0, never, lambda: RateEvidence.of_counts(changes, time))
 
     @classmethod
-    def of_odds(cls, found: Array, missed: Array, scale: Array) -> RateDistribution:
-        """Return the distribution of scale·μ/(1−μ), μ beta distributed.
+    def of_crawls(cls, found: Array, missed: Array, scale: Array, *, odds: bool) -> RateDistribution:
+        """Return the distribution of scale·μ/(1−μ), or of scale·μ, μ beta distributed.
 
         μ ~ Beta(found + ½, missed + ½): crawls found a change or missed one.
         """
 
         def quantiles(levels: Array) -> Array:
-            share = _share(found, missed, levels)
+            known = found + missed > 0
+            share = np.where(known, special.betaincinv(found + 0.5, missed + 0.5, levels), np.nan)
             with np.errstate(divide="ignore"):
-                return scale * share / (1.0 - share)
+                return scale * (share / (1.0 - share) if odds else share)
 
-        return cls(quantiles, found == 0, missed == 0, lambda: RateEvidence.of_odds(found, missed, scale))
-
-    @classmethod
-    def of_shares(cls, found: Array, missed: Array, scale: Array) -> RateDistribution:
-        """Return scale·μ, μ as in `of_odds`."""
         return cls(
-            lambda levels: scale * _share(found, missed, levels),
+            quantiles,
             found == 0,
-            np.zeros(len(found), dtype=np.bool_),
-            lambda: RateEvidence.of_shares(found, missed, scale),
+            (missed == 0) & odds,
+            lambda: RateEvidence.of_crawls(found, missed, scale, odds=odds),
         )
 
     def median(self) -> Array:
@@ -145,7 +141,7 @@ class RateDistribution:
         mass = np.exp(-0.5 * z * z)
         mass /= np.sum(mass)
         rates, weights = np.full((n, number), np.nan), np.full((n, number), np.nan)
-        levels = np.clip(_normal_levels(z), EDGE, 1.0 - EDGE)
+        levels = np.clip(special.ndtr(z), EDGE, 1.0 - EDGE)
         # One source at a time would do: what others there are does not move a source's nodes.
         quantiles = self.quantiles(np.repeat(levels[:, None], n, axis=1)).T
         known = np.flatnonzero(np.all(np.isfinite(quantiles), axis=1))
@@ -162,17 +158,6 @@ class RateDistribution:
         count = as_whole(count, "draws", 1, MOST_NUMBERS // max(1, len(self.lowest)))
         uniform = np.random.default_rng(check_seed(seed)).random((count, len(self.lowest)))
         return self.quantiles(np.clip(uniform, EDGE, 1.0 - EDGE))
-
-
-def _normal_levels(z: Array) -> Array:
-    levels: Array = special.ndtr(z)
-    return levels
-
-
-def _share(found: Array, missed: Array, levels: Array) -> Array:
-    known = found + missed > 0
-    shares: Array = np.where(known, special.betaincinv(found + 0.5, missed + 0.5, levels), np.nan)
-    return shares
 
 
 # Rates beyond what crawls tell: by these factors slower than 1 in the longest time, and faster than 1 in the
@@ -221,45 +206,28 @@ class RateEvidence:
         return cls(value, *_range(time[known], fastest), changes > 0.0, never, unknown)
 
     @classmethod
-    def of_odds(cls, found: Array, missed: Array, scale: Array) -> RateEvidence:
-        """Return what shares tell: found·ln μ + missed·ln(1−μ), Δ = scale·μ/(1−μ)."""
+    def of_crawls(cls, found: Array, missed: Array, scale: Array, *, odds: bool) -> RateEvidence:
+        """Return what shares tell: found·ln μ + missed·ln(1−μ).
+
+        Δ = scale·μ/(1−μ), or scale·μ.
+        """
+        known = (found + missed > 0.0) & np.isfinite(scale) & (scale > 0.0)
+        unit = np.where(known, scale, 1.0)
 
         def value(rates: Array, which: IntArray) -> Array:
-            odds = rates / np.where(known, scale, 1.0)[which]
-            told = found[which] * (np.log(odds) - np.log1p(odds)) - missed[which] * np.log1p(odds)
+            x, few, others = rates / unit[which], found[which], missed[which]
+            if odds:
+                told = few * (np.log(x) - np.log1p(x)) - others * np.log1p(x)
+            else:
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    none = np.where(others > 0.0, others * np.log1p(-np.minimum(x, 1.0)), 0.0)
+                told = np.where(x > 1.0, -np.inf, few * np.log(x) + none)
             return np.where(known[which], told, 0.0)
 
-        known = _known(found, missed, scale)
-        return cls._of_crawls(value, found, missed, scale, known, known & (missed == 0.0))
-
-    @classmethod
-    def of_shares(cls, found: Array, missed: Array, scale: Array) -> RateEvidence:
-        """Return what shares tell, as `of_odds` does, where Δ = scale·μ."""
-
-        def value(rates: Array, which: IntArray) -> Array:
-            share = np.clip(rates / np.where(known, scale, 1.0)[which], 0.0, 1.0)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                none = np.where(missed[which] > 0.0, missed[which] * np.log1p(-share), 0.0)
-            over = rates > np.where(known, scale, 1.0)[which]
-            told = np.where(over, -np.inf, found[which] * np.log(share) + none)
-            return np.where(known[which], told, 0.0)
-
-        known = _known(found, missed, scale)
-        return cls._of_crawls(value, found, missed, scale, known, np.zeros(len(known), dtype=np.bool_))
-
-    @classmethod
-    def _of_crawls(
-        cls,
-        value: Callable[[Array, IntArray], Array],
-        found: Array,
-        missed: Array,
-        scale: Array,
-        known: BoolArray,
-        always: BoolArray,
-    ) -> RateEvidence:
         gap = np.divide(1.0, scale, out=np.full(len(scale), np.nan), where=known)
         span = (found + missed)[known] * gap[known]
-        return cls(value, *_range(span, FASTER * scale[known]), found > 0.0, always, gap)
+        endless = known & (missed == 0.0) & odds
+        return cls(value, *_range(span, FASTER * scale[known]), found > 0.0, endless, gap)
 
     @property
     def known(self) -> BoolArray:
@@ -271,11 +239,6 @@ class RateEvidence:
         told = self.log_likelihood(ends, np.arange(n))
         known: BoolArray = np.any(told != 0.0, axis=0)
         return known
-
-
-def _known(found: Array, missed: Array, scale: Array) -> BoolArray:
-    known: BoolArray = (found + missed > 0.0) & np.isfinite(scale) & (scale > 0.0)
-    return known
 
 
 def crawled_range(gap: Array, time: Array, counted: Array) -> tuple[float, float]:
@@ -332,8 +295,8 @@ class RatePosterior:
         """Return what the crawls tell, the rate of births alone of priors."""
         log = self.log
         observed = self._observed(jeffreys=False)
-        if self.prior is not None and observed.age is not None:
-            exposure, births = observed.exposure + observed.age, self.prior.birth_rate
+        if self.prior is not None and observed.dates is not None:
+            exposure, births = observed.exposure + observed.dates.age, self.prior.birth_rate
             observed = replace(observed, exposure=exposure, birth_rate=births)
 
         def value(rates: Array, which: IntArray) -> Array:
@@ -341,10 +304,10 @@ class RatePosterior:
             return np.stack([some.value(rate) for rate in rates])
 
         changed = (observed.found > 0) | (observed.counted > 0)
-        if observed.birth_rate is not None and observed.possible is not None:
-            changed |= (observed.possible > 0) & (observed.birth_rate == 0.0)
+        if observed.birth_rate is not None and observed.dates is not None:
+            changed |= (observed.dates.possible > 0) & (observed.birth_rate == 0.0)
         endless = (observed.found > 0) & (observed.counted == 0) & (observed.exposure == 0)
-        time = observed.exposure + segment_sums(observed.intervals, observed.offsets)
+        time = observed.exposure + segment_sums(observed.rows.length, observed.rows.offsets)
         range_ = crawled_range(log.interval[~np.isnan(log.interval)], time, observed.counted)
         expected = None if self.prior is None else self.prior.shape / self.prior.exposure
         if expected is not None and not np.ptp(expected) > 0.0:
@@ -391,7 +354,7 @@ def _by_loops(posterior: CrawlLikelihood, levels: Array) -> Array:
 def _grids(posterior: CrawlLikelihood) -> Iterator[tuple[IntArray, GridQuantiles]]:
     """Yield sources' positions and quantiles, those with a sharp mode first."""
     jeffreys, terms = posterior.quiet is not None, posterior.terms
-    number, span = posterior._number(), posterior._span()
+    number, span = posterior.rows.size, posterior.rows.span
     start = np.log((number + terms.counted + 0.5 * jeffreys) / (0.5 * span + terms.exposure))
     mode, deviation, unclear = modes(posterior.density, start, STEPS, mode_step)
     sharp = deviation < SHARP

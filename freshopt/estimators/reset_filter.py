@@ -27,7 +27,15 @@ import numpy as np
 
 from freshopt.compiled.backend import fast
 from freshopt.errors import SourceDataError
-from freshopt.estimators.crawl_rows import ALL, Forgetting, GammaParameters, counted_changes, first_dates
+from freshopt.estimators.crawl_rows import (
+    ALL,
+    FirstDates,
+    Forgetting,
+    GammaParameters,
+    counted_changes,
+    evenly,
+    first_dates,
+)
 from freshopt.estimators.gamma_prior import ENOUGH
 from freshopt.estimators.rate_distribution import RateDistribution, RateEvidence, RatePosterior
 from freshopt.estimators.rate_grid import RateGrid, Span
@@ -74,9 +82,7 @@ class ResetFilter:
         very many sources all but a sample.
         """
         total = np.zeros(len(resets))
-        many = len(self.log.names)
-        sample = np.unique(np.linspace(0, many - 1, min(many, ENOUGH)).astype(np.int64))
-        for _, _, _, evidence in self._blocks(resets, sample):
+        for _, _, _, evidence in self._blocks(resets, evenly(len(self.log.names), ENOUGH)):
             total += evidence.sum(axis=1)
         return total
 
@@ -136,10 +142,10 @@ class ResetFilter:
         self, resets: Array, sample: IntArray | slice = ALL
     ) -> Iterator[tuple[IntArray, RateGrid, Array, Array]]:
         """Yield sources, their grids, beliefs after the last crawl, and evidence."""
-        rows, (possible, age) = crawl_rows(self.log), first_dates(self.log)
+        rows, dates = crawl_rows(self.log), first_dates(self.log)
         changes, time = most_changes(self.log, rows)
-        if possible is not None and age is not None:
-            changes, time = changes + possible, time + age
+        if dates is not None:
+            changes, time = changes + dates.possible, time + dates.age
         counts = np.zeros(len(changes), dtype=np.int64)
         counts[sample] = Span.of(self.prior, changes, time).counts()[sample]
         for count in np.unique(counts[sample]).tolist():
@@ -150,9 +156,7 @@ class ResetFilter:
                 mask[chosen] = True
                 own = self.prior.of(mask)
                 grid = RateGrid.of(own, changes[chosen], time[chosen], count)
-                begin = grid.mass
-                if possible is not None and age is not None:
-                    begin = dated(grid, possible[chosen], age[chosen], own.birth_rate)
+                begin = grid.mass if dates is None else dated(grid, dates.of(mask), own.birth_rate)
                 belief, evidence = np.empty((len(resets), *begin.shape)), np.zeros((len(resets), len(chosen)))
                 ends = self.log.offsets[chosen], self.log.offsets[chosen + 1]
                 # Of one layout, whatever the grid's: for each other one the pass would be compiled anew.
@@ -167,10 +171,10 @@ def aged(belief: Array, prior: Array, time: Array, reset: float) -> Array:
     return kept * belief + (1.0 - kept) * prior
 
 
-def dated(grid: RateGrid, possible: Array, age: Array, births: Array) -> Array:
+def dated(grid: RateGrid, dates: FirstDates, births: Array) -> Array:
     """Return beliefs after a first date, a change or a birth."""
-    told = (grid.nodes + births[:, None]) * np.exp(-grid.nodes * age[:, None])
-    begin: Array = np.where(possible[:, None] > 0.0, grid.mass * told, grid.mass)
+    told = (grid.nodes + births[:, None]) * np.exp(-grid.nodes * dates.age[:, None])
+    begin: Array = np.where(dates.possible[:, None] > 0.0, grid.mass * told, grid.mass)
     begin /= begin.sum(axis=1, keepdims=True)
     return begin
 

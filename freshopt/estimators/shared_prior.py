@@ -32,11 +32,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from freshopt.errors import check_seed
-from freshopt.estimators.rate_distribution import (
-    MOST_NUMBERS,
-    RateDistribution,
-    RateEvidence,
-)
+from freshopt.estimators.crawl_rows import evenly
+from freshopt.estimators.rate_distribution import MOST_NUMBERS, RateDistribution, RateEvidence
 from freshopt.heavy import special
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_whole
 
@@ -283,7 +280,7 @@ class _Chain:
         centre = left + width * (np.arange(count, dtype=np.float64) + 0.5)
         hyperprior = _hyperprior(centre, evidence.gap[learners], own)
         masses = _masses(count, width)
-        some = np.unique(np.linspace(0, len(learners) - 1, min(len(learners), CHOOSERS)).astype(np.int64))
+        some = evenly(len(learners), CHOOSERS)
         every = np.arange(len(SCALES))
         about = masses[every, every][:, _offsets(count)]  # (scales, locations, cells)
         with np.errstate(divide="ignore"):

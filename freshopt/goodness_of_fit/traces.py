@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from freshopt.estimators.crawl_likelihood import CrawlLikelihood
+from freshopt.estimators.crawl_rows import Intervals
 from freshopt.estimators.sufficient_statistics import ObservedIntervals
 from freshopt.goodness_of_fit.poisson_tests import (
     FEWEST,
@@ -166,13 +167,11 @@ class TracedCrawls:
         kept = np.repeat(tested, np.diff(rows.offsets))
         offsets = np.concatenate([[0], np.cumsum(np.diff(rows.offsets)[tested])]).astype(np.int64)
         interval, changed = rows.interval[kept], rows.changed[kept]
-        likelihood = CrawlLikelihood(
-            intervals=interval[changed],
-            offsets=np.searchsorted(np.flatnonzero(changed), offsets).astype(np.int64),
-            counted=np.zeros(len(offsets) - 1),
-            exposure=segment_sums(np.where(changed, 0.0, interval), offsets),
+        found = Intervals(
+            interval[changed], np.searchsorted(np.flatnonzero(changed), offsets).astype(np.int64)
         )
-        rate = likelihood.maximum()
+        exposure = segment_sums(np.where(changed, 0.0, interval), offsets)
+        rate = CrawlLikelihood(found, np.zeros(len(exposure)), exposure).maximum()
         x = interval * np.repeat(rate, np.diff(offsets))
         chance = -np.expm1(-x)
         g = x / chance

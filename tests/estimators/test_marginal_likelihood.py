@@ -10,7 +10,7 @@ from scipy.special import gammaln
 
 from freshopt.estimators import GammaPrior, HostPriors, LikelihoodRatio, MaximumLikelihood
 from freshopt.estimators.crawl_likelihood import CrawlLikelihood
-from freshopt.estimators.crawl_rows import GammaParameters
+from freshopt.estimators.crawl_rows import FirstDates, GammaParameters, Intervals
 from freshopt.estimators.marginal_likelihood import MarginalLikelihood, explained, posterior_mode
 from freshopt.logs.crawl_log import CrawlLog
 from tests.ground_truth.refusals import refused
@@ -104,12 +104,10 @@ CASES = [
 def single(case: tuple[float, ...]) -> tuple[CrawlLikelihood, GammaParameters]:
     a, b, births, changes, time, age = case
     one = CrawlLikelihood(
-        np.empty(0),
-        np.zeros(2, dtype=np.int64),
+        Intervals(np.empty(0), np.zeros(2, dtype=np.int64)),
         np.array([float(changes)]),
         np.array([time]),
-        possible=np.ones(1),
-        age=np.array([age]),
+        dates=FirstDates(np.ones(1), np.array([age])),
     )
     return one, GammaParameters(np.array([a]), np.array([b]), np.array([births]))
 
