@@ -33,6 +33,7 @@ from freshopt.numerics.arrays import Array, total
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.questions.bandwidth_for import bandwidth_for, difference
+from freshopt.questions.rate_changes import source_prices
 from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.questions.todays_crawls import MOST
 
@@ -83,15 +84,6 @@ def unrounded(objective: NoisySignalFreshness | WithNoisySignals) -> NoisySignal
     if isinstance(objective, NoisySignalFreshness):
         return NoisySignalFreshness(objective.recall, objective.precision)
     return WithNoisySignals(objective.objective, objective.recall, objective.precision)
-
-
-def source_prices(solution: Solution) -> Array:
-    """Return each source's dual price, the bandwidth's and its host's."""
-    hosts = solution.problem.hosts
-    if not len(hosts):
-        return np.full(len(solution.rates), solution.price)
-    on_top = np.array([solution.host_prices[host] for host in hosts.names])
-    return solution.price + hosts.broadcast_to_sources(on_top)
 
 
 FRESHNESS = "freshness"
