@@ -338,5 +338,5 @@ class FullObservation(OnlineEstimator):
         return rate
 
     def _flags(self, known: SufficientStatistics) -> npt.NDArray[np.str_]:
-        flags = known.flags()
+        flags = super()._flags(known)
         return np.where(flags == "always changed", "ok", flags)

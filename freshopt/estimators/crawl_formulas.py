@@ -18,7 +18,8 @@ change or, at the rate η, a birth, brings P ln(Δ+η); its age is part of b.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -44,6 +45,10 @@ FALL = 60.0
 STEPS, LEAP = 12, 2.0
 # Stands for an information that underflows, far to the right of all crawls.
 NOTHING = 1e-300
+
+
+# The compiled passes maximise, split and quantiles.
+Loops: TypeAlias = tuple[Callable[..., int], Callable[..., tuple[int, int]], Callable[..., int]]
 
 
 class OtherTerms(NamedTuple):

@@ -38,6 +38,7 @@ from freshopt.compiled import backend
 from freshopt.errors import FreshoptError
 from freshopt.estimators.crawl_formulas import (
     CUBIC,
+    Loops,
     OtherTerms,
     Peaks,
     climbing_step,
@@ -382,11 +383,11 @@ def worthwhile(rows: int) -> bool:
 
 
 @cache
-def crawl_loops() -> tuple[Callable[..., int], Callable[..., tuple[int, int]], Callable[..., int]]:
+def crawl_loops() -> Loops:
     """Return the loops (maximise, split, quantiles); numba loads only if needed."""
     from freshopt.estimators.crawl_loops import build  # noqa: PLC0415
 
-    loops: tuple[Callable[..., int], Callable[..., tuple[int, int]], Callable[..., int]] = build()
+    loops: Loops = build()
     return loops
 
 

@@ -233,8 +233,13 @@ class Forgetting:
             return 1.0
         return float(np.exp2(max(-age / convert_time(self.half_life, "day", time_unit), 0.5 * FAINTEST)))
 
-    def weights(self, log: CrawlLog, row: IntArray | slice, newest: float) -> Array | None:
-        """Return the weights of rows of a log, None for all alike."""
+    def weights(
+        self, log: CrawlLog, row: IntArray | slice = ALL, newest: float | None = None
+    ) -> Array | None:
+        """Return the weights of rows of a log, None for all alike.
+
+        Ages are counted from the newest moment, by default the log's end.
+        """
         if self.half_life is None:
             return None
         if not log.timed:
@@ -243,9 +248,8 @@ class Forgetting:
                 "(elapsed). Add the column time, or leave half_life out."
             )
         unit = convert_time(self.half_life, "day", log.time_unit)
-        weights: Array = np.exp2(
-            np.maximum((log.time[row] - (newest - moment_of(log, 0.0))) / unit, 0.5 * FAINTEST)
-        )
+        end = log.end if newest is None else newest - moment_of(log, 0.0)
+        weights: Array = np.exp2(np.maximum((log.time[row] - end) / unit, 0.5 * FAINTEST))
         return weights
 
 

@@ -147,7 +147,7 @@ class GammaPrior:
             As `from_log`.
         """
         evidence = _evidence(observed)
-        typical = (few and evidence.grid is not None) or observed.dates is not None
+        typical = (few and evidence.grids is not None) or observed.dates is not None
         shape, mean, births = _most_likely(evidence, typical=typical)
         shape, mean = _averaged(evidence, shape, mean, births, typical=typical)
         return cls(shape, shape / mean, time_unit, births)

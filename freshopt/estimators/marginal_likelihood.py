@@ -129,15 +129,14 @@ class MarginalLikelihood:
 
     - `observed`: Of all sources.
     - `smooth`: Of those whose likelihood is close to a Gamma's.
-    - `grid`: The others', their first dates being births; None without any.
-    - `changes`: The same, their first dates being changes.
+    - `grids`: The others', their first dates being changes, and births: one and the same where there are no
+      dates. None without any.
     - `dated`: Which of the others have first dates; None if the log has none.
     """
 
     observed: CrawlLikelihood
     smooth: CrawlLikelihood | None
-    grid: Grid | None
-    changes: Grid | None = None
+    grids: tuple[Grid, Grid] | None
     dated: BoolArray | None = None
 
     @classmethod
@@ -150,12 +149,12 @@ class MarginalLikelihood:
         own = observed.select(hard)
         if own.dates is None:
             grid = Grid.of(own)
-            return cls(observed, smooth, grid, grid)
+            return cls(observed, smooth, (grid, grid))
         possible, age = own.dates
         births = replace(own.counting(0.0, age), dates=None)
         grid, dated = Grid.of(births), possible > 0.0
         changes = Grid.of(births.counting(possible, 0.0)) if np.any(dated) else grid
-        return cls(observed, smooth, grid, changes, dated)
+        return cls(observed, smooth, (changes, grid), dated)
 
     @classmethod
     def smoothly(cls, observed: CrawlLikelihood) -> MarginalLikelihood:
@@ -198,12 +197,13 @@ class MarginalLikelihood:
 
     def _parts(self, shape: float, exposure: float) -> tuple[float, Array]:
         """Return evidence of changes and odds of births."""
-        if self.grid is None or self.changes is None or shape > STEEP:
+        if self.grids is None or shape > STEEP:
             return by_odds(self.observed, shape, exposure)
         evidence, odds = (0.0, np.zeros(0)) if self.smooth is None else by_odds(self.smooth, shape, exposure)
-        change = self.changes.integrals(shape, exposure)
+        changes, births = self.grids
+        change = changes.integrals(shape, exposure)
         if self.dated is not None and np.any(self.dated):
-            birth = self.grid.integrals(shape, exposure)
+            birth = births.integrals(shape, exposure)
             odds = np.append(odds, np.exp((birth - change)[self.dated]))
         return evidence + float(np.sum(change)), odds
 

@@ -2,7 +2,7 @@
 
 `RateDistribution` has quantiles, intervals and random samples, `RateEvidence` likelihoods.
 
-Every estimator has one. Those that keep the crawls take it from them (`RatePosterior`), those that keep a
+Every estimator has one. Those that keep the crawls take it from them (`rate_posterior`), those that keep a
 few sums from a distribution in closed form (`of_counts`, `of_crawls`). All are posteriors under
 Jeffreys' prior unless the estimator has a prior of its own: their central intervals cover the true rate about
 as often as they say, from few crawls on.
@@ -37,7 +37,7 @@ from freshopt.estimators.crawl_formulas import (
     posterior_range,
 )
 from freshopt.estimators.crawl_likelihood import BLOCK, CrawlLikelihood, crawl_loops, plain
-from freshopt.estimators.crawl_rows import Forgetting, GammaParameters, moment_of
+from freshopt.estimators.crawl_rows import Forgetting, GammaParameters
 from freshopt.heavy import special
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import CHUNK, SMALLEST, Array, BoolArray, IntArray, as_whole, chunks
@@ -241,17 +241,6 @@ class RateEvidence:
         return known
 
 
-def crawled_range(gap: Array, time: Array, counted: Array) -> tuple[float, float]:
-    """Return the slowest and the fastest rate that crawls tell of.
-
-    As `RateEvidence` has them.
-
-    Given all gaps between crawls, and the sources' observed times and counted changes.
-    """
-    told, known = gap[gap > 0.0], time > 0.0
-    return _range(time[known], FASTER * np.concatenate([1.0 / told, counted[known] / time[known]]))
-
-
 def _range(span: Array, fastest: Array) -> tuple[float, float]:
     """Return the slowest and the fastest rate that crawls tell, or 0."""
     if len(span) == 0:
@@ -259,9 +248,8 @@ def _range(span: Array, fastest: Array) -> tuple[float, float]:
     return 1.0 / (SLOWER * float(np.max(span))), float(np.max(fastest))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RatePosterior:
-    """Posterior distribution of each source's change rate.
+def rate_posterior(log: CrawlLog, forgetting: Forgetting, prior: GammaParameters | None) -> RateDistribution:
+    """Return the posterior distribution of each source's change rate.
 
     - `forgetting`: With weights w and without a prior each source counts as (Σw)²/Σw² crawls: the interval
       covers a rate that did not drift. With a prior the weights are taken as they are, and stale sources
@@ -271,56 +259,48 @@ class RatePosterior:
     Examples
     --------
     >>> log = CrawlLog(source=["a"] * 4, time=[0.0, 1.0, 2.0, 3.0], changed=[0, 1, 0, 1])
-    >>> lower, upper = RatePosterior(log, Forgetting(None), None).distribution().interval(0.95)
+    >>> lower, upper = rate_posterior(log, Forgetting(None), None).interval(0.95)
     >>> float(lower[0].round(2)), float(upper[0].round(2))  # −ln(1−μ), μ ~ Beta(2.5, 1.5)
     (0.19, 3.25)
     """
+    weight = forgetting.weights(log)
+    if weight is not None and prior is None:
+        weight = _alike(np.where(np.isnan(log.interval), 0.0, weight), weight, log.offsets)
+    observed = CrawlLikelihood.of(log, weight, jeffreys=prior is None)
+    if prior is None:
+        never = (observed.found == 0) & (observed.counted == 0.0)
+        always = (observed.found > 0) & (observed.counted == 0.0) & (observed.exposure == 0.0)
+    else:
+        observed = observed.under(prior)
+        never = always = np.zeros(len(observed.counted), dtype=np.bool_)
+    return RateDistribution(
+        lambda levels: _quantiles(observed, levels), never, always, lambda: crawl_evidence(log, weight, prior)
+    )
 
-    log: CrawlLog
-    forgetting: Forgetting
-    prior: GammaParameters | None
 
-    def distribution(self) -> RateDistribution:
-        """Return the posterior distribution of the change rates."""
-        observed = self._observed(jeffreys=self.prior is None)
-        if self.prior is None:
-            never = (observed.found == 0) & (observed.counted == 0.0)
-            always = (observed.found > 0) & (observed.counted == 0.0) & (observed.exposure == 0.0)
-        else:
-            observed = observed.under(self.prior)
-            never = always = np.zeros(len(observed.counted), dtype=np.bool_)
-        return RateDistribution(lambda levels: _quantiles(observed, levels), never, always, self.evidence)
+def crawl_evidence(log: CrawlLog, weight: Array | None, prior: GammaParameters | None) -> RateEvidence:
+    """Return what weighted crawls tell, the rate of births alone of priors."""
+    observed = CrawlLikelihood.of(log, weight)
+    if prior is not None and observed.dates is not None:
+        exposure = observed.exposure + observed.dates.age
+        observed = replace(observed, exposure=exposure, birth_rate=prior.birth_rate)
 
-    def evidence(self) -> RateEvidence:
-        """Return what the crawls tell, the rate of births alone of priors."""
-        log = self.log
-        observed = self._observed(jeffreys=False)
-        if self.prior is not None and observed.dates is not None:
-            exposure, births = observed.exposure + observed.dates.age, self.prior.birth_rate
-            observed = replace(observed, exposure=exposure, birth_rate=births)
+    def value(rates: Array, which: IntArray) -> Array:
+        some = observed.select(which)
+        return np.stack([some.value(rate) for rate in rates])
 
-        def value(rates: Array, which: IntArray) -> Array:
-            some = observed.select(which)
-            return np.stack([some.value(rate) for rate in rates])
-
-        changed = (observed.found > 0) | (observed.counted > 0)
-        if observed.birth_rate is not None and observed.dates is not None:
-            changed |= (observed.dates.possible > 0) & (observed.birth_rate == 0.0)
-        endless = (observed.found > 0) & (observed.counted == 0) & (observed.exposure == 0)
-        time = observed.exposure + segment_sums(observed.rows.length, observed.rows.offsets)
-        range_ = crawled_range(log.interval[~np.isnan(log.interval)], time, observed.counted)
-        expected = None if self.prior is None else self.prior.shape / self.prior.exposure
-        if expected is not None and not np.ptp(expected) > 0.0:
-            expected = None
-        return RateEvidence(value, *range_, changed, endless, mean_gaps(log), expected)
-
-    def _observed(self, *, jeffreys: bool) -> CrawlLikelihood:
-        """Return the likelihood of the crawls, old ones weighed less."""
-        log = self.log
-        weight = self.forgetting.weights(log, slice(None), moment_of(log, log.end))
-        if weight is not None and self.prior is None:
-            weight = _alike(np.where(np.isnan(log.interval), 0.0, weight), weight, log.offsets)
-        return CrawlLikelihood.of(log, weight, jeffreys=jeffreys)
+    changed = (observed.found > 0) | (observed.counted > 0)
+    if observed.birth_rate is not None and observed.dates is not None:
+        changed |= (observed.dates.possible > 0) & (observed.birth_rate == 0.0)
+    endless = (observed.found > 0) & (observed.counted == 0) & (observed.exposure == 0)
+    time = observed.exposure + segment_sums(observed.rows.length, observed.rows.offsets)
+    gap, known = log.interval[log.interval > 0.0], time > 0.0
+    fastest = FASTER * np.concatenate([1.0 / gap, observed.counted[known] / time[known]])
+    expected = None if prior is None else prior.shape / prior.exposure
+    if expected is not None and not np.ptp(expected) > 0.0:
+        expected = None
+    ends = _range(time[known], fastest)
+    return RateEvidence(value, *ends, changed, endless, 1.0 / log.crawl_rate, expected)
 
 
 def _quantiles(posterior: CrawlLikelihood, levels: Array) -> Array:
@@ -386,14 +366,6 @@ def _shortest(posterior: CrawlLikelihood) -> Array:
             least = np.minimum.reduceat(rows.length, rows.offsets[filled])
             shortest[filled] = np.minimum(shortest[filled], least)
     return shortest
-
-
-def mean_gaps(log: CrawlLog) -> Array:
-    """Return the mean crawl interval of each source, or NaN."""
-    seen = ~np.isnan(log.interval)
-    total, number = (segment_sums(v, log.offsets) for v in (np.where(seen, log.interval, 0.0), 1.0 * seen))
-    mean: Array = np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0)
-    return mean
 
 
 def _alike(effective: Array, weight: Array, offsets: IntArray) -> Array:

@@ -102,11 +102,7 @@ class Cells:
         with np.errstate(under="ignore"):
             weight = width * np.exp(value - top[:, None])
         own, at = value[sharp], np.repeat(centre[None], len(sharp), axis=0)
-        node, found, moving = (
-            np.empty((len(sharp), NODES)),
-            np.empty((len(sharp), NODES)),
-            np.arange(len(sharp)),
-        )
+        moving, (node, found) = np.arange(len(sharp)), np.empty((2, len(sharp), NODES))
         for _ in range(ZOOMS):
             if len(moving) == 0:
                 break
@@ -281,8 +277,8 @@ class _Chain:
         hyperprior = _hyperprior(centre, evidence.gap[learners], own)
         masses = _masses(count, width)
         some = evenly(len(learners), CHOOSERS)
-        every = np.arange(len(SCALES))
-        about = masses[every, every][:, _offsets(count)]  # (scales, locations, cells)
+        every, cell = np.arange(len(SCALES)), np.arange(count)
+        about = masses[every, every][:, cell - cell[:, None] + count]  # (scales, locations, cells)
         with np.errstate(divide="ignore"):
             log = np.log(np.maximum(cells.weight[some] @ about.reshape(-1, count).T, 1e-300))
         total = np.sum(log, axis=0).reshape(len(SCALES), count) + hyperprior
@@ -299,6 +295,7 @@ class _Chain:
         blunt = np.setdiff1d(np.arange(n), self.cells.sharp)
         with np.errstate(divide="ignore", under="ignore"):
             log = np.maximum(np.log(self.cells.weight[blunt]), -700.0)
+        concentrated = special.gammaln(CONCENTRATIONS) - special.gammaln(CONCENTRATIONS + n)
         apart = max(1, SWEEPS // draws)
         for sweep in range(1 - BURN, apart * draws + 1):
             with np.errstate(under="ignore"):
@@ -317,7 +314,8 @@ class _Chain:
             about = self._about(at)
             left = _one(_occupied(a * about[:, right][:, there], many), random)
             right = _one(_occupied(a * about[left][:, there], many), random)
-            c = self._concentration(about[left, right][there], many, random)
+            own = CONCENTRATIONS[:, None] * about[left, right][there]
+            c = _one(_occupied(own, many) + concentrated, random)
             mass = random.gamma(CONCENTRATIONS[c] * about[left, right] + number) + 1e-300
             mass /= np.sum(mass)
             if sweep > 0 and sweep % apart == 0:
@@ -354,11 +352,6 @@ class _Chain:
         count = len(self.hyperprior)
         return self.masses[:, :, count - at : 2 * count - at]
 
-    def _concentration(self, about: Array, many: IntArray, random: np.random.Generator) -> int:
-        a = CONCENTRATIONS
-        total = special.gammaln(a) - special.gammaln(a + np.sum(many))
-        return _one(_occupied(a[:, None] * about, many) + total, random)
-
 
 def _occupied(share: Array, many: IntArray) -> Array:
     """Return Dirichlet's log probability of counts over the last axis, unnormalised."""
@@ -371,13 +364,6 @@ def _one(log: Array, random: np.random.Generator) -> int:
     with np.errstate(under="ignore"):
         below = np.cumsum(np.exp(log - np.max(log)))
     return min(int(np.searchsorted(below, random.random() * below[-1], side="right")), len(log) - 1)
-
-
-def _offsets(count: int) -> IntArray:
-    """Return where `_masses` has each cell about each location, shape (locations, cells)."""
-    cell = np.arange(count)
-    offsets: IntArray = cell - cell[:, None] + count
-    return offsets
 
 
 def _masses(count: int, width: float) -> Array:

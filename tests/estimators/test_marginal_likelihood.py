@@ -36,7 +36,7 @@ def equal_intervals(crawls: int, n: int, clock: float = 1.0, seed: int = 0) -> t
 def test_crawls_at_equal_intervals_sum_to_the_binomial_series(crawls: int, clock: float) -> None:
     log, found = equal_intervals(crawls, 400, clock)
     marginal = MarginalLikelihood.of(CrawlLikelihood.of(log), 2.0 / clock, 0.6)
-    assert marginal.grid is not None
+    assert marginal.grids is not None
     mpmath.mp.dps = 60
     for shape, mean in PRIORS:
         a, b = mpmath.mpf(shape), mpmath.mpf(shape) / mean

@@ -63,11 +63,6 @@ class Effects:
     words: Mapping[str, float]
     residual: GammaPrior
 
-    @classmethod
-    def none(cls, pooled: GammaPrior) -> Effects:
-        """Return that features tell nothing."""
-        return cls(Design({}, {}), 0.0, np.zeros(0), {}, pooled)
-
     def levels(self, table: SourceFeatures) -> tuple[Array, Array]:
         """Return η of each source, and its variance by unknown words."""
         rows = np.arange(len(table.names))
@@ -171,7 +166,8 @@ class FeaturePriors:
         held = regression.held_out(precision, shape)
         residual = GammaPrior.from_likelihood(_in_units(own, held), log.time_unit, few=few_crawls(log))
         gain = _gain(own, held, residual, pooled)
-        spread, learnt = {}, Effects.none(pooled)
+        # Of features that tell nothing.
+        spread, learnt = {}, Effects(Design({}, {}), 0.0, np.zeros(0), {}, pooled)
         if gain > TELLING:
             learnt = regression.effects(precision, shape, residual)
             matrix = learnt.design.matrix(table, np.arange(len(table.names)))
