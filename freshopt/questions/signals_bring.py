@@ -9,6 +9,7 @@ their importance say, at equal steps, and `SURE` standard errors on top of it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -81,9 +82,8 @@ def cost_of_classes(solution: Solution) -> float | None:
 
 def unrounded(objective: NoisySignalFreshness | WithNoisySignals) -> NoisySignalFreshness | WithNoisySignals:
     """Return the objective by each source's own quality."""
-    if isinstance(objective, NoisySignalFreshness):
-        return NoisySignalFreshness(objective.recall, objective.precision)
-    return WithNoisySignals(objective.objective, objective.recall, objective.precision)
+    # Classes are set on a value that was made, and a replaced one has none.
+    return replace(objective)
 
 
 FRESHNESS = "freshness"
