@@ -137,7 +137,7 @@ class CrawlLikelihood:
         )
 
     def smoothed(self, length: float) -> CrawlLikelihood:
-        """Add a changed and an unchanged crawl interval of a given length to each source."""
+        """Add a changed and an unchanged crawl interval of a given length."""
         if length == 0.0:
             return self
         return replace(self, rows=self.rows.with_one_more(length), exposure=self.exposure + length)
@@ -158,7 +158,7 @@ class CrawlLikelihood:
         return replace(posterior, exposure=exposure, birth_rate=prior.birth_rate)
 
     def pooled(self) -> tuple[float, float]:
-        """Return the changes found at all sources, and about the time in which they were."""
+        """Return the changes of all sources, and about the time they took."""
         changes = float(np.sum(self.found + self.counted))
         return changes, float(np.sum(self.exposure) + 0.5 * np.sum(self.rows.length))
 

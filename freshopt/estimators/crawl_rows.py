@@ -45,20 +45,20 @@ class GammaParameters(NamedTuple):
 
 
 def widened(shape: float | Array, mean: float | Array, variance: float | Array) -> tuple[Array, Array]:
-    """Return shapes and means of Gammas of whose means the logarithm is uncertain.
+    """Return shapes and means of Gammas whose mean is uncertain.
 
-    Its variance v is known: the squared relative spread is then (1+1/a)e^v − 1.
+    Its logarithm has the variance v: the squared relative spread is then (1+1/a)e^v − 1.
     """
     return 1.0 / ((1.0 + 1.0 / shape) * np.exp(variance) - 1.0), mean * np.exp(0.5 * variance)
 
 
 def evenly(n: int, most: int) -> IntArray:
-    """Return the positions of all of n sources, or of so many, evenly spaced."""
+    """Return positions of n sources, evenly spaced where they are too many."""
     return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
 
 
 class FirstDates(NamedTuple):
-    """Dates that first crawls of n sources tell, of a last change or a birth.
+    """Dates that first crawls tell, of a last change or a birth.
 
     - `possible` (n,): P, 1 or the crawl's weight, of sources with a first date; 0 of others.
     - `age` (n,): Weighted, at the crawl.
@@ -182,7 +182,7 @@ def counted_changes(log: CrawlLog) -> tuple[Array, Array]:
 
 
 def first_dates(log: CrawlLog, weight: Array | None = None) -> FirstDates | None:
-    """Return the first dates of a log's sources, None where it has none.
+    """Return the first dates of a log's sources, None without any.
 
     `weight` is that of the sources' first crawls.
 

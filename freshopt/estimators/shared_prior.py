@@ -1,6 +1,4 @@
-"""`SharedPrior`: draws of the prior that change rates share.
-
-And of all rates of a log given it.
+"""`RateDraws`: draws of change rates, with the prior that they share.
 
 How rates are distributed is not known, and what is not known of it moves all rates together: intervals of a
 total from independent posteriors under one best prior are too narrow, and miss where rates are distributed
@@ -35,7 +33,7 @@ from freshopt.errors import check_seed
 from freshopt.estimators.crawl_rows import evenly
 from freshopt.estimators.rate_distribution import MOST_NUMBERS, RateDistribution, RateEvidence
 from freshopt.heavy import special
-from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_whole
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_whole, chunks
 
 # Width of a cell in ln Δ, and the largest number of cells; a wider range has wider ones.
 WIDTH, MOST = 0.25, 200
@@ -189,47 +187,26 @@ class RateDraws:
         if evidence is None or not np.any(evidence.known):
             none = np.zeros(n, dtype=np.bool_)
             return cls(distribution.draws(draws, seed), none, none, known=False)
-        rates = SharedPrior.of(evidence, draws, seed).rates(np.arange(n), seed)
-        return cls(rates, evidence.changed, evidence.open)
+        return cls(_rates_under_shared_prior(evidence, draws, seed), evidence.changed, evidence.open)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SharedPrior:
-    """Draws of the prior of ln(Δ·s).
-
-    - `shift` (n,): ln s of each source.
-    - `left`, `width`: Where its cells begin, and how wide each is.
-    - `mass` (draws, cells): Of each cell.
-    """
-
-    evidence: RateEvidence
-    shift: Array
-    left: float
-    width: float
-    mass: Array
-
-    @classmethod
-    def of(cls, evidence: RateEvidence, draws: int, seed: int) -> SharedPrior:
-        """Return draws of the prior that sources with some data share."""
-        random = np.random.default_rng([seed, 2])
-        known = np.flatnonzero(evidence.known)
-        learners = known
-        if len(known) > LEARNERS:
-            learners = np.sort(random.choice(known, LEARNERS, replace=False))
-        tried = [_Chain.of(evidence, learners, shift) for shift in _shifts(evidence)]
-        best = max(tried, key=lambda chain: chain.evidence)
-        return cls(evidence, best.shift, best.cells.left, best.cells.width, best.run(draws, random))
-
-    def rates(self, which: IntArray, seed: int) -> Array:
-        """Return rates, (draws, m), of some sources by increasing positions."""
-        drawn = np.empty((len(self.mass), len(which)))
-        for k in range(0, len(which), BLOCK):
-            some = which[k : k + BLOCK]
-            cells = Cells.of(self.evidence, some, self.shift[some], self.left, self.width, self.mass.shape[1])
-            random = np.random.default_rng([seed, 3, k])
-            for own, mass in zip(drawn, self.mass, strict=True):
-                own[k : k + BLOCK] = cells.rates(mass, random)
-        return drawn
+def _rates_under_shared_prior(evidence: RateEvidence, draws: int, seed: int) -> Array:
+    """Return draws of all rates, (draws, n), by the prior they share."""
+    random = np.random.default_rng([seed, 2])
+    learners = np.flatnonzero(evidence.known)
+    if len(learners) > LEARNERS:
+        learners = np.sort(random.choice(learners, LEARNERS, replace=False))
+    tried = [_Chain.of(evidence, learners, shift) for shift in _shifts(evidence)]
+    best = max(tried, key=lambda chain: chain.evidence)
+    masses, every = best.run(draws, random), np.arange(len(best.shift))
+    drawn = np.empty((draws, len(every)))
+    for part in chunks(len(every), BLOCK):
+        range_of_cells = best.cells.left, best.cells.width, masses.shape[1]
+        cells = Cells.of(evidence, every[part], best.shift[part], *range_of_cells)
+        random = np.random.default_rng([seed, 3, part.start])
+        for own, mass in zip(drawn, masses, strict=True):
+            own[part] = cells.rates(mass, random)
+    return drawn
 
 
 def _shifts(evidence: RateEvidence) -> list[Array]:
