@@ -152,7 +152,7 @@ class Naive(OnlineEstimator):
         with np.errstate(divide="ignore", invalid="ignore"):
             alike = np.nan_to_num(crawls / squares)
             per_time = crawls / time
-        return RateDistribution.of_shares(found * alike, (crawls - found) * alike, per_time)
+        return RateDistribution.of_crawls(found * alike, (crawls - found) * alike, per_time, odds=False)
 
 
 class FullObservation(OnlineEstimator):
@@ -338,5 +338,5 @@ class FullObservation(OnlineEstimator):
         return rate
 
     def _flags(self, known: SufficientStatistics) -> npt.NDArray[np.str_]:
-        flags = known.flags()
+        flags = super()._flags(known)
         return np.where(flags == "always changed", "ok", flags)

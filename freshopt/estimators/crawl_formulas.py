@@ -18,11 +18,12 @@ change or, at the rate η, a birth, brings P ln(Δ+η); its age is part of b.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from freshopt.numerics.scalar_source import Numbers, expm1, log, log1p, select, somewhere
+from freshopt.numerics.scalar_source import Numbers, expm1, log, select, somewhere
 
 # First steps to a maximum are Halley's, of third order; the others Newton's, which cannot miss. Most seen: 5.
 CUBIC = 12
@@ -46,15 +47,15 @@ STEPS, LEAP = 12, 2.0
 NOTHING = 1e-300
 
 
-class OtherTerms(NamedTuple):
-    """Terms of a likelihood beside those of crawl intervals in C.
+# The compiled passes maximise, split and quantiles.
+Loops: TypeAlias = tuple[Callable[..., int], Callable[..., tuple[int, int]], Callable[..., int]]
 
-    `pseudo`, the length of the pseudo-observation, is one number for all sources; η is `births`.
-    """
+
+class OtherTerms(NamedTuple):
+    """Terms of a likelihood but for crawl intervals in C; η is `births`."""
 
     counted: Numbers
     exposure: Numbers
-    pseudo: float
     possible: Numbers
     births: Numbers
 
@@ -101,10 +102,6 @@ def information(x: Numbers, q: Numbers) -> tuple[Numbers, Numbers, Numbers]:
 def other_slopes(terms: OtherTerms, rate: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     """Return three derivatives in t of all but L and the exposure."""
     slope, curve, turn = terms.counted, 0.0 * terms.counted, 0.0 * terms.counted
-    if terms.pseudo > 0.0:
-        x = terms.pseudo * rate
-        q = x * odds_of(x)
-        slope, curve, turn = slope + q, curve + curvature(x, q), turn + turning(x, q)
     if somewhere(terms.possible > 0.0):
         share = rate / (rate + terms.births)  # the probability that the first date is a change
         fall = terms.possible * share * (1.0 - share)
@@ -120,8 +117,6 @@ def log_likelihood(
     time = terms.exposure * rate
     slope, curve, _ = other_slopes(terms, rate)
     value = terms.counted * t - time - sums[0]
-    if terms.pseudo > 0.0:
-        value = value - log1p(odds_of(terms.pseudo * rate))
     if somewhere(terms.possible > 0.0):
         value = value + terms.possible * log(rate + terms.births)
     return value, slope - time + sums[1], curve - time + sums[2]

@@ -38,6 +38,7 @@ from freshopt.compiled import backend
 from freshopt.errors import FreshoptError
 from freshopt.estimators.crawl_formulas import (
     CUBIC,
+    Loops,
     OtherTerms,
     Peaks,
     climbing_step,
@@ -48,7 +49,14 @@ from freshopt.estimators.crawl_formulas import (
     turning,
     with_jeffreys,
 )
-from freshopt.estimators.crawl_rows import GammaParameters, Intervals, SplitRows, first_dates
+from freshopt.estimators.crawl_rows import (
+    FirstDates,
+    GammaParameters,
+    Intervals,
+    SplitRows,
+    first_dates,
+    split_rows,
+)
 from freshopt.logs.crawl_log import CrawlLog, require_log
 from freshopt.numerics.arrays import CHUNK, Array, BoolArray, IntArray, chunks
 from freshopt.numerics.frozen_arrays import frozen_value
@@ -82,19 +90,13 @@ Iteration: TypeAlias = Callable[["CrawlLikelihood", Array, IntArray, int], Array
 class CrawlLikelihood:
     """Log-likelihood l(Δ) of each of n sources.
 
-    - `intervals` (m,): The crawl intervals C after which an unknown number of changes was found, source after
-      source.
-    - `offsets` (n+1,): Crawl intervals ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of
-      source k.
+    - `rows`: The crawl intervals C after which an unknown number of changes was found.
     - `counted` (n,): The number K of changes that were counted.
-    - `exposure` (n,): The sum U of all other crawl intervals.
-    - `pseudo`: Length of the pseudo-observation, one more crawl interval in C, the same for every source; 0
-      for none.
-    - `weight` (m,): Of each crawl interval in C, if crawls do not count alike; then `counted` and `exposure`
-      are weighted sums.
-    - `possible`, `age` (n,): Of sources whose first crawl tells a date P, 1 or the crawl's weight, and its
-      weighted age; 0 of others. None where no first date is told.
-    - `birth_rate` (n,): η of a prior, given which `age` is part of `exposure`; None leaves first dates out.
+    - `exposure` (n,): The sum U of all other crawl intervals. If crawls do not count alike these are weighted
+      sums.
+    - `dates`: None where no first date is told.
+    - `birth_rate` (n,): η of a prior, given which the age of first dates is part of `exposure`; None leaves
+      first dates out.
     - `quiet`: The crawl intervals without a change, and without a count: with them the density is under
       Jeffreys' prior.
     - `time` (n,): With these the time in which changes were counted.
@@ -108,14 +110,10 @@ class CrawlLikelihood:
     array([0.693147])
     """
 
-    intervals: Array
-    offsets: IntArray
+    rows: Intervals
     counted: Array
     exposure: Array
-    pseudo: float = 0.0
-    weight: Array | None = None
-    possible: Array | None = None
-    age: Array | None = None
+    dates: FirstDates | None = None
     birth_rate: Array | None = None
     quiet: Intervals | None = None
     time: Array | None = None
@@ -126,25 +124,23 @@ class CrawlLikelihood:
         """Return a log's likelihood, with row weights, under Jeffreys' prior if asked."""
         require_log(log)
         loaded = worthwhile(len(log))
-        parts = (split_rows if loaded else SplitRows.of)(log, weight, quiet=jeffreys)
-        possible, age = first_dates(log, weight=None if weight is None else weight[log.offsets[:-1]])
-        length, offsets, own = parts.found
+        split = split_by_loops if loaded else split_rows
+        rows, quiet, counted, time, exposure = split(log, weight, quiet=jeffreys)
         return cls(
-            intervals=length,
-            offsets=offsets,
-            counted=parts.counted,
-            exposure=parts.exposure,
-            weight=own,
-            possible=possible,
-            age=age,
-            quiet=parts.quiet,
-            time=parts.time if jeffreys else None,
+            rows=rows,
+            counted=counted,
+            exposure=exposure,
+            dates=first_dates(log, None if weight is None else weight[log.offsets[:-1]]),
+            quiet=quiet,
+            time=time if jeffreys else None,
             loaded=loaded,
         )
 
-    def smoothed(self, pseudo: float) -> CrawlLikelihood:
+    def smoothed(self, length: float) -> CrawlLikelihood:
         """Add a changed and an unchanged crawl interval of a given length."""
-        return replace(self, exposure=self.exposure + pseudo, pseudo=pseudo)
+        if length == 0.0:
+            return self
+        return replace(self, rows=self.rows.with_one_more(length), exposure=self.exposure + length)
 
     def counting(self, changes: float | Array, time: float | Array) -> CrawlLikelihood:
         """Return the likelihood with gamma counts, l(Δ) + changes·ln Δ − time·Δ."""
@@ -156,20 +152,20 @@ class CrawlLikelihood:
         l(Δ) + a ln Δ − bΔ, with what first dates say given the rate of births.
         """
         posterior = self.counting(prior.shape, prior.exposure)
-        if self.age is None:
+        if self.dates is None:
             return posterior
-        exposure = posterior.exposure + self.age
+        exposure = posterior.exposure + self.dates.age
         return replace(posterior, exposure=exposure, birth_rate=prior.birth_rate)
 
-    @property
-    def rows(self) -> Intervals:
-        """The crawl intervals in C, with their weights."""
-        return Intervals(self.intervals, self.offsets, self.weight)
+    def pooled(self) -> tuple[float, float]:
+        """Return the changes of all sources, and about the time they took."""
+        changes = float(np.sum(self.found + self.counted))
+        return changes, float(np.sum(self.exposure) + 0.5 * np.sum(self.rows.length))
 
     @property
     def found(self) -> IntArray:
-        """Number of crawl intervals in C, pseudo-observation excluded, shape (n,)."""
-        return np.diff(self.offsets)
+        """Number of crawl intervals in C, shape (n,)."""
+        return self.rows.number
 
     @property
     def known(self) -> BoolArray:
@@ -180,10 +176,10 @@ class CrawlLikelihood:
     @property
     def terms(self) -> OtherTerms:
         """All but the crawl intervals in C."""
-        none = np.zeros(len(self.counted))
-        if self.birth_rate is None or self.possible is None:
-            return OtherTerms(self.counted, self.exposure, self.pseudo, none, none)
-        return OtherTerms(self.counted, self.exposure, self.pseudo, self.possible, self.birth_rate)
+        if self.birth_rate is None or self.dates is None:
+            none = np.zeros(len(self.counted))
+            return OtherTerms(self.counted, self.exposure, none, none)
+        return OtherTerms(self.counted, self.exposure, self.dates.possible, self.birth_rate)
 
     def density(self, t: Array) -> tuple[Array, Array, Array]:
         """Return l at one t per source, with two derivatives.
@@ -228,7 +224,7 @@ class CrawlLikelihood:
         0 where nothing changed, inf where every crawl interval ended with a change, NaN where there is no
         crawl interval.
         """
-        if self.loaded or worthwhile(len(self.intervals)):
+        if self.loaded or worthwhile(len(self.rows.length)):
             found: Array = self._maximise(described=False).rate
             return found
         rate = np.empty(len(self.counted))
@@ -242,7 +238,7 @@ class CrawlLikelihood:
 
         All > 0 and finite; of l, and of minus its second derivatives in ln Δ.
         """
-        if self.loaded or worthwhile(len(self.intervals)):
+        if self.loaded or worthwhile(len(self.rows.length)):
             return self._maximise(described=True)
         rate = self.maximum()
         value, _, curve = self._density(np.log(rate), rate)
@@ -276,7 +272,7 @@ class CrawlLikelihood:
 
     def _begin(self) -> tuple[Array, BoolArray]:
         """Return starts left of the maxima, and which are not there yet."""
-        found, span = self._number(), self._span()
+        found, span = self.rows.size, self.rows.span
         changed = (found > 0) | (self.counted > 0)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             # Both bound the root from below: 1/(e^x−1) ≥ 1/x − 1/2, and Jensen with the mean crawl interval.
@@ -308,8 +304,9 @@ class CrawlLikelihood:
             lower = rate * np.exp(-np.minimum(width / rate, LEAP))
             # Every crawl interval changed: by Jensen at most N ln(1−e^{−Δ·mean crawl interval}), so this
             # start lies outside.
-            mean = self._span() / self._number()
-            lower = np.where(np.isinf(rate), -np.log1p(-np.exp(-drop / self._number())) / mean, lower)
+            found = self.rows.size
+            mean = self.rows.span / found
+            lower = np.where(np.isinf(rate), -np.log1p(-np.exp(-drop / found)) / mean, lower)
             upper = np.where(inside, rate + width, np.inf)
             upper = np.where(rate == 0, drop / self.exposure, upper)
         lower[rate == 0] = 0.0
@@ -341,25 +338,17 @@ class CrawlLikelihood:
 
     def _of(self, keep: BoolArray | slice, rows: Intervals, quiet: Intervals | None) -> CrawlLikelihood:
         """Return the likelihood of sources with the given crawl intervals."""
-        own = ("counted", "exposure", "possible", "age", "birth_rate", "time")
+        own = ("counted", "exposure", "birth_rate", "time")
         columns: dict[str, Any] = {
             name: column[keep] for name in own if (column := getattr(self, name)) is not None
         }
-        columns |= {"intervals": rows.length, "offsets": rows.offsets, "weight": rows.weight}
-        return replace(self, quiet=quiet, **columns)
-
-    def _span(self) -> Array:
-        """Sum the crawl intervals in C, with the pseudo-observation."""
-        return self.rows.sums(self.intervals) + self.pseudo
-
-    def _number(self) -> Array:
-        """Return the weighted number of crawl intervals in C, pseudo-observation included."""
-        return self.rows.sums(np.ones(len(self.intervals))) + 1.0 * (self.pseudo > 0)
+        dates = None if self.dates is None else self.dates.of(keep)
+        return replace(self, rows=rows, quiet=quiet, dates=dates, **columns)
 
     def _blocks(self) -> Iterator[tuple[slice, CrawlLikelihood]]:
         """Yield the sources in blocks of about `BLOCK` crawl intervals."""
         n, start = len(self.counted), 0
-        ends = self.offsets if self.quiet is None else self.offsets + self.quiet.offsets
+        ends = self.rows.offsets if self.quiet is None else self.rows.offsets + self.quiet.offsets
         while start < n:
             end = int(np.searchsorted(ends, ends[start] + BLOCK, side="right")) - 1
             part = slice(start, min(max(end, start + 1), start + BLOCK, n))
@@ -394,11 +383,11 @@ def worthwhile(rows: int) -> bool:
 
 
 @cache
-def crawl_loops() -> tuple[Callable[..., int], Callable[..., tuple[int, int]], Callable[..., int]]:
+def crawl_loops() -> Loops:
     """Return the loops (maximise, split, quantiles); numba loads only if needed."""
     from freshopt.estimators.crawl_loops import build  # noqa: PLC0415
 
-    loops: tuple[Callable[..., int], Callable[..., tuple[int, int]], Callable[..., int]] = build()
+    loops: Loops = build()
     return loops
 
 
@@ -413,8 +402,8 @@ def plain(columns: Columns) -> Columns:
     return columns._make(views) if hasattr(columns, "_make") else type(columns)(views)
 
 
-def split_rows(log: CrawlLog, weight: Array | None, *, quiet: bool) -> SplitRows:
-    """Return the rows of a log, with optional weights, as `SplitRows.of` does."""
+def split_by_loops(log: CrawlLog, weight: Array | None, *, quiet: bool) -> SplitRows:
+    """Return the rows of a log, with optional weights, as `split_rows` does."""
     n, changed = len(log.names), int(np.count_nonzero(log.changed))
     counted, time, exposure = np.empty((3, n))
     # One more: an interval is written before it is known whether it stays.
@@ -430,4 +419,4 @@ def split_rows(log: CrawlLog, weight: Array | None, *, quiet: bool) -> SplitRows
         Intervals(length[:m], offsets, None if own is None else own[:m])
         for (length, offsets, own), m in zip(rooms, sizes, strict=True)
     )
-    return SplitRows(found, others if quiet else None, counted, time, exposure)
+    return found, others if quiet else None, counted, time, exposure

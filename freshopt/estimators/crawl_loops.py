@@ -35,6 +35,7 @@ from freshopt.estimators.crawl_formulas import (
     SHARP,
     STEPS,
     TOGETHER,
+    Loops,
     OtherTerms,
     Peaks,
     climbing_step,
@@ -88,10 +89,6 @@ def _log(x: Numbers) -> Numbers:
     return math.log(x)
 
 
-def _log1p(x: Numbers) -> Numbers:
-    return math.log1p(x)
-
-
 def _itself(condition: Numbers) -> Numbers:
     return condition
 
@@ -101,7 +98,6 @@ for _function, _lane in (
     (scalar_source.exp, lane_math.lane_exp),
     (scalar_source.expm1, lane_math.lane_expm1),
     (scalar_source.log, _log),
-    (scalar_source.log1p, _log1p),
     (scalar_source.select, _select),
     (scalar_source.somewhere, _itself),
     (scalar_source.everywhere, _itself),
@@ -191,7 +187,7 @@ def some_of(length: Array, offsets: IntArray, weight: Array | None, k: int) -> t
 def terms_of(terms: OtherTerms, k: int) -> OtherTerms:
     """Return the other terms of a source's likelihood."""
     possible, births = terms.possible[k], terms.births[k]
-    return OtherTerms(terms.counted[k], terms.exposure[k], terms.pseudo, possible, births)
+    return OtherTerms(terms.counted[k], terms.exposure[k], possible, births)
 
 
 @register_jitable(fastmath=FAST)
@@ -236,7 +232,7 @@ def density(
     return with_jeffreys(likelihood, h + more + counted, first + mean + counted, second + square + counted)
 
 
-def build() -> tuple[Callable[..., int], Callable[..., tuple[int, int]], Callable[..., int]]:
+def build() -> Loops:
     """Return the loops (maximise, split, quantiles)."""
     key = EDITION  # a variable of the closures below, hence part of what their cache is looked up by
     first_node, last_node, node_count = NODES

@@ -13,7 +13,7 @@ keeps learning in batches as cheap as it was. With weights w, estimates have the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -44,12 +44,46 @@ class GammaParameters(NamedTuple):
         return GammaParameters(self.shape[part], self.exposure[part], self.birth_rate[part])
 
 
+def widened(shape: float | Array, mean: float | Array, variance: float | Array) -> tuple[Array, Array]:
+    """Return shapes and means of Gammas whose mean is uncertain.
+
+    Its logarithm has the variance v: the squared relative spread is then (1+1/a)e^v − 1.
+    """
+    return 1.0 / ((1.0 + 1.0 / shape) * np.exp(variance) - 1.0), mean * np.exp(0.5 * variance)
+
+
+def evenly(n: int, most: int) -> IntArray:
+    """Return positions of n sources, evenly spaced where they are too many."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
+
+
+class FirstDates(NamedTuple):
+    """Dates that first crawls tell, of a last change or a birth.
+
+    - `possible` (n,): P, 1 or the crawl's weight, of sources with a first date; 0 of others.
+    - `age` (n,): Weighted, at the crawl.
+    """
+
+    possible: Array
+    age: Array
+
+    def of(self, part: slice | BoolArray) -> FirstDates:
+        """Return those of some of the sources."""
+        return FirstDates(self.possible[part], self.age[part])
+
+
 class Intervals(NamedTuple):
-    """Crawl intervals, source after source, with weights if they have them."""
+    """Crawl intervals, source after source, with weights if they have them.
+
+    - `length` (m,)
+    - `offsets` (n+1,): Crawl intervals ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of
+      source k.
+    - `weight` (m,): None if they count alike.
+    """
 
     length: Array
     offsets: IntArray
-    weight: Array | None
+    weight: Array | None = None
 
     @classmethod
     def of(cls, log: CrawlLog, chosen: BoolArray, weight: Array | None) -> Intervals:
@@ -62,6 +96,24 @@ class Intervals(NamedTuple):
     def number(self) -> IntArray:
         """Number of each source's crawl intervals, shape (n,)."""
         return np.diff(self.offsets)
+
+    @property
+    def size(self) -> Array:
+        """Weighted number of each source's crawl intervals, shape (n,)."""
+        return self.sums(np.ones(len(self.length)))
+
+    @property
+    def span(self) -> Array:
+        """Weighted sum of each source's crawl intervals, shape (n,)."""
+        return self.sums(self.length)
+
+    def with_one_more(self, length: float) -> Intervals:
+        """Return them with one more of each source, which weighs 1."""
+        ends = self.offsets[1:]
+        weight = None if self.weight is None else np.insert(self.weight, ends, 1.0)
+        return Intervals(
+            np.insert(self.length, ends, length), self.offsets + np.arange(len(ends) + 1), weight
+        )
 
     def select(self, mask: BoolArray) -> Intervals:
         """Return those of some of the sources."""
@@ -89,44 +141,29 @@ class Intervals(NamedTuple):
         return x, odds, x * odds
 
 
-class SplitRows(NamedTuple):
-    """Rows of a log, told apart.
+# Crawl intervals after which an unknown number of changes was found, and none (None unless asked for); the
+# counted changes of each source, the time in which they were, and with it that of quiet crawl intervals.
+SplitRows: TypeAlias = tuple[Intervals, Intervals | None, Array, Array, Array]
 
-    - `found`, `quiet`: Crawl intervals after which an unknown number of changes was found, and none; None
-      unless asked for.
-    - `counted`, `time`, `exposure` (n,): The changes that were counted, the time in which they were, and with
-      it that of quiet crawl intervals.
-    """
 
-    found: Intervals
-    quiet: Intervals | None
-    counted: Array
-    time: Array
-    exposure: Array
-
-    @classmethod
-    def of(cls, log: CrawlLog, weight: Array | None, *, quiet: bool) -> SplitRows:
-        """Return the rows of a log, with optional weights."""
-        changes, period = counted_changes(log)
-        known, seen = ~np.isnan(changes), ~np.isnan(log.interval)
-        each = 1.0 if weight is None else weight
-        found, none = log.changed & ~known, seen & ~log.changed & ~known
-        counted, time = np.zeros((2, len(log.names)))
-        if known.any():
-            told = known & seen
-            counted, time = (
-                segment_sums(np.where(told, each * of, 0.0), log.offsets) for of in (changes, period)
-            )
-        return cls(
-            found=Intervals.of(log, found, weight),
-            quiet=Intervals.of(log, none, weight) if quiet else None,
-            counted=counted,
-            time=time,
-            exposure=time + segment_sums(np.where(none, each * log.interval, 0.0), log.offsets),
+def split_rows(log: CrawlLog, weight: Array | None, *, quiet: bool) -> SplitRows:
+    """Return the rows of a log, with optional weights, told apart."""
+    changes, period = counted_changes(log)
+    known, seen = ~np.isnan(changes), ~np.isnan(log.interval)
+    each = 1.0 if weight is None else weight
+    found, none = log.changed & ~known, seen & ~log.changed & ~known
+    counted, time = np.zeros((2, len(log.names)))
+    if known.any():
+        told = known & seen
+        counted, time = (
+            segment_sums(np.where(told, each * of, 0.0), log.offsets) for of in (changes, period)
         )
+    others = Intervals.of(log, none, weight) if quiet else None
+    exposure = time + segment_sums(np.where(none, each * log.interval, 0.0), log.offsets)
+    return Intervals.of(log, found, weight), others, counted, time, exposure
 
 
-def counted_changes(log: CrawlLog, rows: slice = ALL) -> tuple[Array, Array]:
+def counted_changes(log: CrawlLog) -> tuple[Array, Array]:
     """Return how many changes each row tells, and in what time.
 
     The number is NaN where it is unknown. The time is the crawl interval, or that since the last change if a
@@ -138,35 +175,30 @@ def counted_changes(log: CrawlLog, rows: slice = ALL) -> tuple[Array, Array]:
     >>> counted_changes(log)
     (array([nan,  1., nan]), array([nan,  1.,  1.]))
     """
-    interval = log.interval[rows]
-    number = np.full(len(interval), np.nan) if log.changes is None else log.changes[rows]
+    number = np.full(len(log), np.nan) if log.changes is None else log.changes
     if log.last_modified is None:
-        return number, interval
-    return told_by_row(interval, number, log.time[rows] - log.last_modified[rows])
+        return number, log.interval
+    return told_by_row(log.interval, number, log.time - log.last_modified)
 
 
-def first_dates(
-    log: CrawlLog, part: slice = ALL, weight: Array | None = None
-) -> tuple[Array | None, Array | None]:
-    """Return the weight and the weighted age of first dates, by source.
+def first_dates(log: CrawlLog, weight: Array | None = None) -> FirstDates | None:
+    """Return the first dates of a log's sources, None without any.
 
-    `weight` is that of the sources' first crawls. 0 where there is no first date; None and None where the
-    log has none.
+    `weight` is that of the sources' first crawls.
 
     Examples
     --------
     >>> first_dates(CrawlLog(["a", "b"], [9.0, 9.0], [0, 0], last_modified=[2.0, None]))
-    (array([1., 0.]), array([7., 0.]))
+    FirstDates(possible=array([1., 0.]), age=array([7., 0.]))
     """
     if log.last_modified is None:
-        return None, None
-    every = log.offsets[:-1]
-    if not np.any(np.isnan(log.interval[every]) & ~np.isnan(log.last_modified[every])):
-        return None, None
-    first = every[part]
+        return None
+    first = log.offsets[:-1]
     age = np.where(np.isnan(log.interval[first]), log.time[first] - log.last_modified[first], np.nan)
+    if np.all(np.isnan(age)):
+        return None
     each = np.where(np.isnan(age), 0.0, 1.0 if weight is None else weight)
-    return each, each * np.nan_to_num(age)
+    return FirstDates(each, each * np.nan_to_num(age))
 
 
 # log₂ of the smallest weight: products of two such weights stay above 0.
@@ -201,8 +233,13 @@ class Forgetting:
             return 1.0
         return float(np.exp2(max(-age / convert_time(self.half_life, "day", time_unit), 0.5 * FAINTEST)))
 
-    def weights(self, log: CrawlLog, row: IntArray | slice, newest: float) -> Array | None:
-        """Return the weights of rows of a log, None for all alike."""
+    def weights(
+        self, log: CrawlLog, row: IntArray | slice = ALL, newest: float | None = None
+    ) -> Array | None:
+        """Return the weights of rows of a log, None for all alike.
+
+        Ages are counted from the newest moment, by default the log's end.
+        """
         if self.half_life is None:
             return None
         if not log.timed:
@@ -211,9 +248,8 @@ class Forgetting:
                 "(elapsed). Add the column time, or leave half_life out."
             )
         unit = convert_time(self.half_life, "day", log.time_unit)
-        weights: Array = np.exp2(
-            np.maximum((log.time[row] - (newest - moment_of(log, 0.0))) / unit, 0.5 * FAINTEST)
-        )
+        end = log.end if newest is None else newest - moment_of(log, 0.0)
+        weights: Array = np.exp2(np.maximum((log.time[row] - end) / unit, 0.5 * FAINTEST))
         return weights
 
 

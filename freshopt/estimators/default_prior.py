@@ -107,7 +107,7 @@ def default_prior(log: CrawlLog, reset: Resets | None = None) -> GammaPrior | No
     """
     observed = CrawlLikelihood.of(log)
     crawled = int(np.count_nonzero(log.known_intervals))
-    if crawled == 0 and observed.age is None:
+    if crawled == 0 and observed.dates is None:
         return None
     tells = bool(np.any(log.changed)) and bool(np.any(observed.exposure))
     if not (crawled >= MANY and tells):

@@ -25,9 +25,9 @@ import numpy.typing as npt
 
 from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.estimators.crawl_rows import Forgetting, GammaParameters, moment_of
-from freshopt.estimators.rate_distribution import RateDistribution, RatePosterior
+from freshopt.estimators.rate_distribution import RateDistribution, rate_posterior
 from freshopt.estimators.shared_prior import RateDraws
-from freshopt.estimators.sufficient_statistics import ObservedIntervals, SufficientStatistics
+from freshopt.estimators.sufficient_statistics import ObservedIntervals, SufficientStatistics, flags_of
 from freshopt.frames import POLARS, framed
 from freshopt.heavy import polars
 from freshopt.logs.crawl_log import CrawlLog, Log, as_log
@@ -308,7 +308,7 @@ class OnlineEstimator(Estimator):
         """Return the change rates that the evidence leads to."""
 
     def _flags(self, known: SufficientStatistics) -> npt.NDArray[np.str_]:
-        return known.flags()
+        return flags_of(known.found > 0, known.found < known.crawls)
 
     @abstractmethod
     def _summands(self, rows: ObservedIntervals, weights: Array, rate: Array) -> Rows:
@@ -372,8 +372,7 @@ class BatchEstimator(Estimator):
             What `freshopt.read_log` takes, or what it returns.
         """
         log = self._read(log)
-        weights = self._forgetting.weights(log, slice(None), moment_of(log, log.end))
-        rate, flags = self._solve(log, weights)
+        rate, flags = self._solve(log, self._forgetting.weights(log))
         self._log = log
         return self._publish(log.names, log.time_unit, rate, flags)
 
@@ -392,4 +391,4 @@ class BatchEstimator(Estimator):
 
     def _distribution(self) -> RateDistribution:
         log = self._kept()
-        return RatePosterior(log, self._forgetting, self._prior(log)).distribution()
+        return rate_posterior(log, self._forgetting, self._prior(log))

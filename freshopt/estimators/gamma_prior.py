@@ -21,7 +21,7 @@ import numpy as np
 
 from freshopt.errors import SourceDataError, expect_settings
 from freshopt.estimators.crawl_likelihood import CrawlLikelihood
-from freshopt.estimators.crawl_rows import GammaParameters
+from freshopt.estimators.crawl_rows import GammaParameters, evenly, widened
 from freshopt.estimators.marginal_likelihood import MarginalLikelihood
 from freshopt.heavy import optimize
 from freshopt.logs.crawl_log import CrawlLog
@@ -147,7 +147,7 @@ class GammaPrior:
             As `from_log`.
         """
         evidence = _evidence(observed)
-        typical = (few and evidence.grid is not None) or observed.age is not None
+        typical = (few and evidence.grids is not None) or observed.dates is not None
         shape, mean, births = _most_likely(evidence, typical=typical)
         shape, mean = _averaged(evidence, shape, mean, births, typical=typical)
         return cls(shape, shape / mean, time_unit, births)
@@ -172,7 +172,7 @@ class GammaPrior:
         If the log shows no more spread than sampling variance, the shape stops at 10⁶.
         """
         evidence = _evidence(CrawlLikelihood.of(log))
-        shape, mean, births = _most_likely(evidence, typical=evidence.observed.age is not None)
+        shape, mean, births = _most_likely(evidence, typical=evidence.observed.dates is not None)
         return cls(shape, shape / mean, log.time_unit, births)
 
     @classmethod
@@ -203,12 +203,12 @@ class GammaPrior:
         GammaPrior(shape=0.6, exposure=6.0, time_unit='day')
         """
         observed = _sampled(CrawlLikelihood.of(log))
-        changes = float(np.sum(observed.found) + np.sum(observed.counted)) + 0.5
-        time = float(np.sum(observed.exposure) + 0.5 * np.sum(observed.intervals))
-        if observed.age is not None and observed.possible is not None and not time > 0.0:
+        changes, time = observed.pooled()
+        changes += 0.5
+        if observed.dates is not None and not time > 0.0:
             # First dates alone do not tell changes from births: half of them count as changes.
-            time = float(np.sum(observed.age))
-            changes += 0.5 * float(np.sum(observed.possible))
+            time = float(np.sum(observed.dates.age))
+            changes += 0.5 * float(np.sum(observed.dates.possible))
         if not time > 0.0:
             raise SourceDataError(
                 "no source of this log was crawled twice. It does not tell how fast any changes."
@@ -236,28 +236,19 @@ def few_crawls(log: CrawlLog) -> bool:
 
 def _sampled(observed: CrawlLikelihood) -> CrawlLikelihood:
     """Return the likelihood of the sources, or of a sample of many."""
-    n = len(observed.counted)
-    if n > ENOUGH:
-        return observed.select(np.linspace(0, n - 1, ENOUGH).astype(np.int64))
-    return observed
+    return observed.select(evenly(len(observed.counted), ENOUGH))
 
 
 def _evidence(observed: CrawlLikelihood) -> MarginalLikelihood:
     """Return the marginal likelihood of the sources, or of a sample."""
     observed = _sampled(observed)
-    changes = float(np.sum(observed.found + observed.counted))
+    changes, time = observed.pooled()
     if changes == 0 or not np.any(observed.exposure):
         what = "no source changed" if changes == 0 else "all sources had always changed"
         raise SourceDataError(
             f"{what} in this log. It does not tell how change rates are spread. Pass a prior, or none."
         )
-    return MarginalLikelihood.of(observed, _pooled(observed), TYPICAL)
-
-
-def _pooled(observed: CrawlLikelihood) -> float:
-    """Return changes by time, of all sources."""
-    changes = float(np.sum(observed.found + observed.counted))
-    return changes / float(np.sum(observed.exposure) + 0.5 * np.sum(observed.intervals))
+    return MarginalLikelihood.of(observed, changes / time, TYPICAL)
 
 
 def _most_likely(evidence: MarginalLikelihood, *, typical: bool) -> tuple[float, float, float]:
@@ -266,12 +257,12 @@ def _most_likely(evidence: MarginalLikelihood, *, typical: bool) -> tuple[float,
     With the hyperprior of the shape where that is `typical`.
     """
     observed = evidence.observed
-    pooled = [_pooled(observed)]
-    if observed.possible is not None and observed.age is not None:
+    changes, time = observed.pooled()
+    pooled = [changes / time]
+    if observed.dates is not None:
         # As if every first date were a change, beside the mean as if none were.
-        changes = float(np.sum(observed.found + observed.counted + observed.possible))
-        time = float(np.sum(observed.exposure + observed.age) + 0.5 * np.sum(observed.intervals))
-        pooled.append(changes / time)
+        possible, age = map(float, map(np.sum, observed.dates))
+        pooled.append((changes + possible) / (time + age))
 
     def loss(parameters: Array) -> float:
         shape, mean = np.exp(parameters)
@@ -329,6 +320,5 @@ def _averaged(
     around = [marginal.at(shape, shape / (mean * f), births) for f in np.exp([-NEARBY, 0.0, NEARBY])]
     curve = (2.0 * around[1] - around[0] - around[2]) / NEARBY**2
     # Posterior variance of ln mean; a factor of e if the log holds no information.
-    variance = 1.0 / max(curve, 1.0)
-    # A Gamma of mean m, ln m normal: the squared relative spread is (1 + 1/a)e^v − 1.
-    return 1.0 / ((1.0 + 1.0 / shape) * math.exp(variance) - 1.0), mean * math.exp(0.5 * variance)
+    shape, mean = map(float, widened(shape, mean, 1.0 / max(curve, 1.0)))
+    return shape, mean

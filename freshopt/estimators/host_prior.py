@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, expect, list_offenders
 from freshopt.estimators.crawl_likelihood import CrawlLikelihood
-from freshopt.estimators.crawl_rows import GammaParameters
+from freshopt.estimators.crawl_rows import GammaParameters, widened
 from freshopt.estimators.gamma_prior import ENOUGH, FLATTEST, STEEPEST, GammaPrior
 from freshopt.estimators.marginal_likelihood import laplace
 from freshopt.heavy import optimize, special
@@ -123,9 +123,7 @@ class HostPriors:
         shape, typical, spread = sample.spread_of(start.shape, np.log(start.shape / start.exposure))
         mean, variance = _Hosts(observed, code, births).means(shape, typical, spread)
         mean, variance = np.append(mean, typical), np.append(variance, spread**2)
-        # A Gamma of mean m, ln m normal: the mean, and the squared relative spread (1+1/a)e^v − 1.
-        wide = 1.0 / ((1.0 + 1.0 / shape) * np.exp(variance) - 1.0)
-        means = np.exp(mean + 0.5 * variance)
+        wide, means = widened(shape, np.exp(mean), variance)
         return cls(hosts, means, wide, shape, spread, log.names, code, log.time_unit, births)
 
     def __repr__(self) -> str:

@@ -76,7 +76,7 @@ class KnownCrawlRate(OnlineEstimator):
             mean = rate / crawls
             like, missed = np.nan_to_num(found_rate / mean), crawls - found
             scale = np.nan_to_num((like + missed) / crawls * (crawls / squares))
-        return RateDistribution.of_odds(like * scale, missed * scale, mean)
+        return RateDistribution.of_crawls(like * scale, missed * scale, mean, odds=True)
 
     def _require_exponential(self, crawls: Array, span: Array, roots: Array, squares: Array) -> None:
         """Raise if the crawl intervals are not those of Poisson crawls."""

@@ -52,11 +52,12 @@ def explained(observed: CrawlLikelihood, prior: GammaParameters) -> tuple[Explai
 
     Both are the same where no first date is told. The birth rate is not in them.
     """
-    if observed.age is None or observed.possible is None:
+    if observed.dates is None:
         alone = _integrated(observed.counting(prior.shape, prior.exposure), prior)
         return alone, alone
-    birth = observed.counting(prior.shape, prior.exposure + observed.age)
-    return _integrated(birth.counting(observed.possible, 0.0), prior), _integrated(birth, prior)
+    possible, age = observed.dates
+    birth = observed.counting(prior.shape, prior.exposure + age)
+    return _integrated(birth.counting(possible, 0.0), prior), _integrated(birth, prior)
 
 
 def posterior_mode(observed: CrawlLikelihood, prior: GammaParameters) -> Array:
@@ -68,17 +69,18 @@ def posterior_mode(observed: CrawlLikelihood, prior: GammaParameters) -> Array:
     --------
     Unchanged since 3 days before its first crawl and for 2 after it; p is ½.
 
-    >>> one = CrawlLikelihood(np.empty(0), np.zeros(2, np.int64), np.zeros(1), np.array([2.0]),
-    ...                       possible=np.ones(1), age=np.array([3.0]))
+    >>> from freshopt.estimators.crawl_rows import FirstDates, Intervals
+    >>> none, date = Intervals(np.empty(0), np.zeros(2, np.int64)), FirstDates(np.ones(1), np.array([3.0]))
+    >>> one = CrawlLikelihood(none, counted=np.zeros(1), exposure=np.array([2.0]), dates=date)
     >>> posterior_mode(one, GammaParameters(np.ones(1), np.array([5.0]), np.array([0.1])))
     array([0.15])
     """
-    if observed.possible is None:
+    if observed.dates is None:
         return observed.under(prior).maximum()
     change, birth = explained(observed, prior)
-    told = observed.possible > 0.0
+    told = observed.dates.possible > 0.0
     with np.errstate(divide="ignore"):
-        against = observed.possible[told] * np.log(prior.birth_rate[told])
+        against = observed.dates.possible[told] * np.log(prior.birth_rate[told])
     share = 1.0 / (1.0 + np.exp(against + birth.evidence[told] - change.evidence[told]))
     mode = change.mode.copy()
     mode[told] = share * change.mode[told] + (1.0 - share) * birth.mode[told]
@@ -89,8 +91,10 @@ def by_odds(observed: CrawlLikelihood, shape: float, exposure: float) -> tuple[f
     """Return the evidence if first dates are changes, and odds of births."""
     n = len(observed.counted)
     change, birth = explained(observed, GammaParameters(np.full(n, shape), np.full(n, exposure), np.zeros(n)))
-    told = np.zeros(n, dtype=np.bool_) if observed.possible is None else observed.possible > 0.0
-    return float(np.sum(change.evidence)), np.exp((birth.evidence - change.evidence)[told])
+    odds = np.empty(0)
+    if observed.dates is not None:
+        odds = np.exp((birth.evidence - change.evidence)[observed.dates.possible > 0.0])
+    return float(np.sum(change.evidence)), odds
 
 
 def laplace(value: Array, alpha: Array) -> Array:
@@ -125,15 +129,14 @@ class MarginalLikelihood:
 
     - `observed`: Of all sources.
     - `smooth`: Of those whose likelihood is close to a Gamma's.
-    - `grid`: The others', their first dates being births; None without any.
-    - `changes`: The same, their first dates being changes.
+    - `grids`: The others', their first dates being changes, and births: one and the same where there are no
+      dates. None without any.
     - `dated`: Which of the others have first dates; None if the log has none.
     """
 
     observed: CrawlLikelihood
     smooth: CrawlLikelihood | None
-    grid: Grid | None
-    changes: Grid | None = None
+    grids: tuple[Grid, Grid] | None
     dated: BoolArray | None = None
 
     @classmethod
@@ -144,13 +147,14 @@ class MarginalLikelihood:
             return cls.smoothly(observed)
         smooth = None if np.all(hard) else observed.select(~hard)
         own = observed.select(hard)
-        if own.age is None or own.possible is None:
+        if own.dates is None:
             grid = Grid.of(own)
-            return cls(observed, smooth, grid, grid)
-        births = replace(own.counting(0.0, own.age), possible=None, age=None)
-        grid, dated = Grid.of(births), own.possible > 0.0
-        changes = Grid.of(births.counting(own.possible, 0.0)) if np.any(dated) else grid
-        return cls(observed, smooth, grid, changes, dated)
+            return cls(observed, smooth, (grid, grid))
+        possible, age = own.dates
+        births = replace(own.counting(0.0, age), dates=None)
+        grid, dated = Grid.of(births), possible > 0.0
+        changes = Grid.of(births.counting(possible, 0.0)) if np.any(dated) else grid
+        return cls(observed, smooth, (changes, grid), dated)
 
     @classmethod
     def smoothly(cls, observed: CrawlLikelihood) -> MarginalLikelihood:
@@ -170,7 +174,7 @@ class MarginalLikelihood:
     @property
     def _age(self) -> float | None:
         """The sum of the ages of first dates, None without any."""
-        return None if self.observed.age is None else float(np.sum(self.observed.age))
+        return None if self.observed.dates is None else float(np.sum(self.observed.dates.age))
 
     def _best_births(self, odds: Array) -> float:
         """Return the likeliest rate of births by odds, 0 without dates."""
@@ -193,12 +197,13 @@ class MarginalLikelihood:
 
     def _parts(self, shape: float, exposure: float) -> tuple[float, Array]:
         """Return evidence of changes and odds of births."""
-        if self.grid is None or self.changes is None or shape > STEEP:
+        if self.grids is None or shape > STEEP:
             return by_odds(self.observed, shape, exposure)
         evidence, odds = (0.0, np.zeros(0)) if self.smooth is None else by_odds(self.smooth, shape, exposure)
-        change = self.changes.integrals(shape, exposure)
+        changes, births = self.grids
+        change = changes.integrals(shape, exposure)
         if self.dated is not None and np.any(self.dated):
-            birth = self.grid.integrals(shape, exposure)
+            birth = births.integrals(shape, exposure)
             odds = np.append(odds, np.exp((birth - change)[self.dated]))
         return evidence + float(np.sum(change)), odds
 
@@ -227,8 +232,8 @@ class Grid:
     @classmethod
     def of(cls, observed: CrawlLikelihood) -> Grid:
         """Return the likelihoods of sources that crawls found changed."""
-        span = observed.exposure + observed._span()
-        shortest = float(np.min(observed.intervals))
+        span = observed.exposure + observed.rows.span
+        shortest = float(np.min(observed.rows.length))
         if np.any(observed.exposure > 0.0):
             shortest = min(shortest, float(np.min(observed.exposure[observed.exposure > 0.0])))
         low, high = np.log(FEWEST / np.max(span)), np.log(MOST / shortest)
@@ -237,7 +242,7 @@ class Grid:
         value = np.stack([observed.value(np.full(n, each)) for each in rate], axis=1)
         largest = np.max(value, axis=1)
         value -= largest[:, None]
-        power = observed._number() + observed.counted
+        power = observed.rows.size + observed.counted
         return cls(rate, largest, np.exp(value, out=value), power, observed.exposure, observed.counted)
 
     def integrals(self, shape: float, exposure: float) -> Array:
@@ -274,7 +279,7 @@ class Grid:
 def _saturated(observed: CrawlLikelihood, mean: float, shape: float) -> BoolArray:
     """Return which sources are integrated by the rule."""
     n = len(observed.counted)
-    span = observed._span()
+    span = observed.rows.span
     often = (observed.found > 0) & (span > SATURATED * (span + observed.exposure))
     if not np.any(often):
         return often

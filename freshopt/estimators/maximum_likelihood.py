@@ -25,7 +25,7 @@ from freshopt.estimators.features.feature_priors import FeaturePriors
 from freshopt.estimators.gamma_prior import GammaPrior
 from freshopt.estimators.host_prior import HostPriors
 from freshopt.estimators.marginal_likelihood import posterior_mode
-from freshopt.estimators.rate_distribution import RateDistribution, RatePosterior
+from freshopt.estimators.rate_distribution import RateDistribution, rate_posterior
 from freshopt.estimators.reset_filter import ResetFilter, Resets, check_reset
 from freshopt.estimators.sufficient_statistics import as_the_others, flags_of
 from freshopt.heavy import special
@@ -185,7 +185,7 @@ class MaximumLikelihood(BatchEstimator):
             rate = likelihood.maximum()
         else:
             likelihood = observed
-            rate = as_the_others(RatePosterior(log, self._forgetting, None).distribution().median())
+            rate = as_the_others(rate_posterior(log, self._forgetting, None).median())
         self._likelihood = likelihood
         changed = (observed.found > 0) | (observed.counted > 0)
         return rate, flags_of(changed, observed.exposure > 0)

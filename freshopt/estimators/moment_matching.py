@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import FreshoptError, SourceDataError
-from freshopt.estimators.crawl_rows import Forgetting, Intervals, moment_of
+from freshopt.estimators.crawl_rows import Forgetting, Intervals
 from freshopt.estimators.estimator import (
     BatchEstimator,
     Hoeffding,
@@ -184,7 +184,7 @@ class MomentMatching(BatchEstimator):
         """Return the crawls and their weights."""
         log = self._kept()
         rows = ObservedIntervals.of(log)
-        weights = self._forgetting.weights(log, rows.row, moment_of(log, log.end))
+        weights = self._forgetting.weights(log, rows.row)
         return rows, np.ones(len(rows.row)) if weights is None else weights
 
     def _spread(self, confidence: float) -> Array:

@@ -2,8 +2,8 @@
 
 `RateDistribution` has quantiles, intervals and random samples, `RateEvidence` likelihoods.
 
-Every estimator has one. Those that keep the crawls take it from them (`RatePosterior`), those that keep a
-few sums from a distribution in closed form (`of_counts`, `of_odds`, `of_shares`). All are posteriors under
+Every estimator has one. Those that keep the crawls take it from them (`rate_posterior`), those that keep a
+few sums from a distribution in closed form (`of_counts`, `of_crawls`). All are posteriors under
 Jeffreys' prior unless the estimator has a prior of its own: their central intervals cover the true rate about
 as often as they say, from few crawls on.
 
@@ -37,7 +37,7 @@ from freshopt.estimators.crawl_formulas import (
     posterior_range,
 )
 from freshopt.estimators.crawl_likelihood import BLOCK, CrawlLikelihood, crawl_loops, plain
-from freshopt.estimators.crawl_rows import Forgetting, GammaParameters, moment_of
+from freshopt.estimators.crawl_rows import Forgetting, GammaParameters
 from freshopt.heavy import special
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import CHUNK, SMALLEST, Array, BoolArray, IntArray, as_whole, chunks
@@ -88,27 +88,23 @@ class RateDistribution:
         return cls(quantiles, changes == 0, never, lambda: RateEvidence.of_counts(changes, time))
 
     @classmethod
-    def of_odds(cls, found: Array, missed: Array, scale: Array) -> RateDistribution:
-        """Return the distribution of scale·μ/(1−μ), μ beta distributed.
+    def of_crawls(cls, found: Array, missed: Array, scale: Array, *, odds: bool) -> RateDistribution:
+        """Return the distribution of scale·μ/(1−μ), or of scale·μ, μ beta distributed.
 
         μ ~ Beta(found + ½, missed + ½): crawls found a change or missed one.
         """
 
         def quantiles(levels: Array) -> Array:
-            share = _share(found, missed, levels)
+            known = found + missed > 0
+            share = np.where(known, special.betaincinv(found + 0.5, missed + 0.5, levels), np.nan)
             with np.errstate(divide="ignore"):
-                return scale * share / (1.0 - share)
+                return scale * (share / (1.0 - share) if odds else share)
 
-        return cls(quantiles, found == 0, missed == 0, lambda: RateEvidence.of_odds(found, missed, scale))
-
-    @classmethod
-    def of_shares(cls, found: Array, missed: Array, scale: Array) -> RateDistribution:
-        """Return scale·μ, μ as in `of_odds`."""
         return cls(
-            lambda levels: scale * _share(found, missed, levels),
+            quantiles,
             found == 0,
-            np.zeros(len(found), dtype=np.bool_),
-            lambda: RateEvidence.of_shares(found, missed, scale),
+            (missed == 0) & odds,
+            lambda: RateEvidence.of_crawls(found, missed, scale, odds=odds),
         )
 
     def median(self) -> Array:
@@ -145,7 +141,7 @@ class RateDistribution:
         mass = np.exp(-0.5 * z * z)
         mass /= np.sum(mass)
         rates, weights = np.full((n, number), np.nan), np.full((n, number), np.nan)
-        levels = np.clip(_normal_levels(z), EDGE, 1.0 - EDGE)
+        levels = np.clip(special.ndtr(z), EDGE, 1.0 - EDGE)
         # One source at a time would do: what others there are does not move a source's nodes.
         quantiles = self.quantiles(np.repeat(levels[:, None], n, axis=1)).T
         known = np.flatnonzero(np.all(np.isfinite(quantiles), axis=1))
@@ -162,17 +158,6 @@ class RateDistribution:
         count = as_whole(count, "draws", 1, MOST_NUMBERS // max(1, len(self.lowest)))
         uniform = np.random.default_rng(check_seed(seed)).random((count, len(self.lowest)))
         return self.quantiles(np.clip(uniform, EDGE, 1.0 - EDGE))
-
-
-def _normal_levels(z: Array) -> Array:
-    levels: Array = special.ndtr(z)
-    return levels
-
-
-def _share(found: Array, missed: Array, levels: Array) -> Array:
-    known = found + missed > 0
-    shares: Array = np.where(known, special.betaincinv(found + 0.5, missed + 0.5, levels), np.nan)
-    return shares
 
 
 # Rates beyond what crawls tell: by these factors slower than 1 in the longest time, and faster than 1 in the
@@ -221,45 +206,28 @@ class RateEvidence:
         return cls(value, *_range(time[known], fastest), changes > 0.0, never, unknown)
 
     @classmethod
-    def of_odds(cls, found: Array, missed: Array, scale: Array) -> RateEvidence:
-        """Return what shares tell: found·ln μ + missed·ln(1−μ), Δ = scale·μ/(1−μ)."""
+    def of_crawls(cls, found: Array, missed: Array, scale: Array, *, odds: bool) -> RateEvidence:
+        """Return what shares tell: found·ln μ + missed·ln(1−μ).
+
+        Δ = scale·μ/(1−μ), or scale·μ.
+        """
+        known = (found + missed > 0.0) & np.isfinite(scale) & (scale > 0.0)
+        unit = np.where(known, scale, 1.0)
 
         def value(rates: Array, which: IntArray) -> Array:
-            odds = rates / np.where(known, scale, 1.0)[which]
-            told = found[which] * (np.log(odds) - np.log1p(odds)) - missed[which] * np.log1p(odds)
+            x, few, others = rates / unit[which], found[which], missed[which]
+            if odds:
+                told = few * (np.log(x) - np.log1p(x)) - others * np.log1p(x)
+            else:
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    none = np.where(others > 0.0, others * np.log1p(-np.minimum(x, 1.0)), 0.0)
+                told = np.where(x > 1.0, -np.inf, few * np.log(x) + none)
             return np.where(known[which], told, 0.0)
 
-        known = _known(found, missed, scale)
-        return cls._of_crawls(value, found, missed, scale, known, known & (missed == 0.0))
-
-    @classmethod
-    def of_shares(cls, found: Array, missed: Array, scale: Array) -> RateEvidence:
-        """Return what shares tell, as `of_odds` does, where Δ = scale·μ."""
-
-        def value(rates: Array, which: IntArray) -> Array:
-            share = np.clip(rates / np.where(known, scale, 1.0)[which], 0.0, 1.0)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                none = np.where(missed[which] > 0.0, missed[which] * np.log1p(-share), 0.0)
-            over = rates > np.where(known, scale, 1.0)[which]
-            told = np.where(over, -np.inf, found[which] * np.log(share) + none)
-            return np.where(known[which], told, 0.0)
-
-        known = _known(found, missed, scale)
-        return cls._of_crawls(value, found, missed, scale, known, np.zeros(len(known), dtype=np.bool_))
-
-    @classmethod
-    def _of_crawls(
-        cls,
-        value: Callable[[Array, IntArray], Array],
-        found: Array,
-        missed: Array,
-        scale: Array,
-        known: BoolArray,
-        always: BoolArray,
-    ) -> RateEvidence:
         gap = np.divide(1.0, scale, out=np.full(len(scale), np.nan), where=known)
         span = (found + missed)[known] * gap[known]
-        return cls(value, *_range(span, FASTER * scale[known]), found > 0.0, always, gap)
+        endless = known & (missed == 0.0) & odds
+        return cls(value, *_range(span, FASTER * scale[known]), found > 0.0, endless, gap)
 
     @property
     def known(self) -> BoolArray:
@@ -273,22 +241,6 @@ class RateEvidence:
         return known
 
 
-def _known(found: Array, missed: Array, scale: Array) -> BoolArray:
-    known: BoolArray = (found + missed > 0.0) & np.isfinite(scale) & (scale > 0.0)
-    return known
-
-
-def crawled_range(gap: Array, time: Array, counted: Array) -> tuple[float, float]:
-    """Return the slowest and the fastest rate that crawls tell of.
-
-    As `RateEvidence` has them.
-
-    Given all gaps between crawls, and the sources' observed times and counted changes.
-    """
-    told, known = gap[gap > 0.0], time > 0.0
-    return _range(time[known], FASTER * np.concatenate([1.0 / told, counted[known] / time[known]]))
-
-
 def _range(span: Array, fastest: Array) -> tuple[float, float]:
     """Return the slowest and the fastest rate that crawls tell, or 0."""
     if len(span) == 0:
@@ -296,9 +248,8 @@ def _range(span: Array, fastest: Array) -> tuple[float, float]:
     return 1.0 / (SLOWER * float(np.max(span))), float(np.max(fastest))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RatePosterior:
-    """Posterior distribution of each source's change rate.
+def rate_posterior(log: CrawlLog, forgetting: Forgetting, prior: GammaParameters | None) -> RateDistribution:
+    """Return the posterior distribution of each source's change rate.
 
     - `forgetting`: With weights w and without a prior each source counts as (Σw)²/Σw² crawls: the interval
       covers a rate that did not drift. With a prior the weights are taken as they are, and stale sources
@@ -308,56 +259,48 @@ class RatePosterior:
     Examples
     --------
     >>> log = CrawlLog(source=["a"] * 4, time=[0.0, 1.0, 2.0, 3.0], changed=[0, 1, 0, 1])
-    >>> lower, upper = RatePosterior(log, Forgetting(None), None).distribution().interval(0.95)
+    >>> lower, upper = rate_posterior(log, Forgetting(None), None).interval(0.95)
     >>> float(lower[0].round(2)), float(upper[0].round(2))  # −ln(1−μ), μ ~ Beta(2.5, 1.5)
     (0.19, 3.25)
     """
+    weight = forgetting.weights(log)
+    if weight is not None and prior is None:
+        weight = _alike(np.where(np.isnan(log.interval), 0.0, weight), weight, log.offsets)
+    observed = CrawlLikelihood.of(log, weight, jeffreys=prior is None)
+    if prior is None:
+        never = (observed.found == 0) & (observed.counted == 0.0)
+        always = (observed.found > 0) & (observed.counted == 0.0) & (observed.exposure == 0.0)
+    else:
+        observed = observed.under(prior)
+        never = always = np.zeros(len(observed.counted), dtype=np.bool_)
+    return RateDistribution(
+        lambda levels: _quantiles(observed, levels), never, always, lambda: crawl_evidence(log, weight, prior)
+    )
 
-    log: CrawlLog
-    forgetting: Forgetting
-    prior: GammaParameters | None
 
-    def distribution(self) -> RateDistribution:
-        """Return the posterior distribution of the change rates."""
-        observed = self._observed(jeffreys=self.prior is None)
-        if self.prior is None:
-            never = (observed.found == 0) & (observed.counted == 0.0)
-            always = (observed.found > 0) & (observed.counted == 0.0) & (observed.exposure == 0.0)
-        else:
-            observed = observed.under(self.prior)
-            never = always = np.zeros(len(observed.counted), dtype=np.bool_)
-        return RateDistribution(lambda levels: _quantiles(observed, levels), never, always, self.evidence)
+def crawl_evidence(log: CrawlLog, weight: Array | None, prior: GammaParameters | None) -> RateEvidence:
+    """Return what weighted crawls tell, the rate of births alone of priors."""
+    observed = CrawlLikelihood.of(log, weight)
+    if prior is not None and observed.dates is not None:
+        exposure = observed.exposure + observed.dates.age
+        observed = replace(observed, exposure=exposure, birth_rate=prior.birth_rate)
 
-    def evidence(self) -> RateEvidence:
-        """Return what the crawls tell, the rate of births alone of priors."""
-        log = self.log
-        observed = self._observed(jeffreys=False)
-        if self.prior is not None and observed.age is not None:
-            exposure, births = observed.exposure + observed.age, self.prior.birth_rate
-            observed = replace(observed, exposure=exposure, birth_rate=births)
+    def value(rates: Array, which: IntArray) -> Array:
+        some = observed.select(which)
+        return np.stack([some.value(rate) for rate in rates])
 
-        def value(rates: Array, which: IntArray) -> Array:
-            some = observed.select(which)
-            return np.stack([some.value(rate) for rate in rates])
-
-        changed = (observed.found > 0) | (observed.counted > 0)
-        if observed.birth_rate is not None and observed.possible is not None:
-            changed |= (observed.possible > 0) & (observed.birth_rate == 0.0)
-        endless = (observed.found > 0) & (observed.counted == 0) & (observed.exposure == 0)
-        time = observed.exposure + segment_sums(observed.intervals, observed.offsets)
-        range_ = crawled_range(log.interval[~np.isnan(log.interval)], time, observed.counted)
-        expected = None if self.prior is None else self.prior.shape / self.prior.exposure
-        if expected is not None and not np.ptp(expected) > 0.0:
-            expected = None
-        return RateEvidence(value, *range_, changed, endless, mean_gaps(log), expected)
-
-    def _observed(self, *, jeffreys: bool) -> CrawlLikelihood:
-        """Return the likelihood of the crawls, old ones weighed less."""
-        log = self.log
-        weight = self.forgetting.weights(log, slice(None), moment_of(log, log.end))
-        if weight is not None and self.prior is None:
-            weight = _alike(np.where(np.isnan(log.interval), 0.0, weight), weight, log.offsets)
-        return CrawlLikelihood.of(log, weight, jeffreys=jeffreys)
+    changed = (observed.found > 0) | (observed.counted > 0)
+    if observed.birth_rate is not None and observed.dates is not None:
+        changed |= (observed.dates.possible > 0) & (observed.birth_rate == 0.0)
+    endless = (observed.found > 0) & (observed.counted == 0) & (observed.exposure == 0)
+    time = observed.exposure + segment_sums(observed.rows.length, observed.rows.offsets)
+    gap, known = log.interval[log.interval > 0.0], time > 0.0
+    fastest = FASTER * np.concatenate([1.0 / gap, observed.counted[known] / time[known]])
+    expected = None if prior is None else prior.shape / prior.exposure
+    if expected is not None and not np.ptp(expected) > 0.0:
+        expected = None
+    ends = _range(time[known], fastest)
+    return RateEvidence(value, *ends, changed, endless, 1.0 / log.crawl_rate, expected)
 
 
 def _quantiles(posterior: CrawlLikelihood, levels: Array) -> Array:
@@ -391,7 +334,7 @@ def _by_loops(posterior: CrawlLikelihood, levels: Array) -> Array:
 def _grids(posterior: CrawlLikelihood) -> Iterator[tuple[IntArray, GridQuantiles]]:
     """Yield sources' positions and quantiles, those with a sharp mode first."""
     jeffreys, terms = posterior.quiet is not None, posterior.terms
-    number, span = posterior._number(), posterior._span()
+    number, span = posterior.rows.size, posterior.rows.span
     start = np.log((number + terms.counted + 0.5 * jeffreys) / (0.5 * span + terms.exposure))
     mode, deviation, unclear = modes(posterior.density, start, STEPS, mode_step)
     sharp = deviation < SHARP
@@ -423,14 +366,6 @@ def _shortest(posterior: CrawlLikelihood) -> Array:
             least = np.minimum.reduceat(rows.length, rows.offsets[filled])
             shortest[filled] = np.minimum(shortest[filled], least)
     return shortest
-
-
-def mean_gaps(log: CrawlLog) -> Array:
-    """Return the mean crawl interval of each source, or NaN."""
-    seen = ~np.isnan(log.interval)
-    total, number = (segment_sums(v, log.offsets) for v in (np.where(seen, log.interval, 0.0), 1.0 * seen))
-    mean: Array = np.divide(total, number, out=np.full(len(total), np.nan), where=number > 0)
-    return mean
 
 
 def _alike(effective: Array, weight: Array, offsets: IntArray) -> Array:

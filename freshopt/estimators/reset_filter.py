@@ -27,9 +27,16 @@ import numpy as np
 
 from freshopt.compiled.backend import fast
 from freshopt.errors import SourceDataError
-from freshopt.estimators.crawl_rows import ALL, Forgetting, GammaParameters, counted_changes, first_dates
+from freshopt.estimators.crawl_rows import (
+    ALL,
+    FirstDates,
+    GammaParameters,
+    counted_changes,
+    evenly,
+    first_dates,
+)
 from freshopt.estimators.gamma_prior import ENOUGH
-from freshopt.estimators.rate_distribution import RateDistribution, RateEvidence, RatePosterior
+from freshopt.estimators.rate_distribution import RateDistribution, RateEvidence, crawl_evidence
 from freshopt.estimators.rate_grid import RateGrid, Span
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, IntArray, as_number
@@ -74,9 +81,7 @@ class ResetFilter:
         very many sources all but a sample.
         """
         total = np.zeros(len(resets))
-        many = len(self.log.names)
-        sample = np.unique(np.linspace(0, many - 1, min(many, ENOUGH)).astype(np.int64))
-        for _, _, _, evidence in self._blocks(resets, sample):
+        for _, _, _, evidence in self._blocks(resets, evenly(len(self.log.names), ENOUGH)):
             total += evidence.sum(axis=1)
         return total
 
@@ -94,8 +99,8 @@ class ResetFilter:
     def expected(self, reset: float) -> Array:
         """Return E[Δ] at the end of the log, shape (n,)."""
         rate = np.empty(len(self.log.names))
-        for chosen, grid, belief, _ in self._blocks(np.array([reset])):
-            rate[chosen] = grid.mean(self._at_end(chosen, grid, belief[0], reset))
+        for chosen, grid, belief in self._at_end(reset):
+            rate[chosen] = grid.mean(belief)
         return rate
 
     def distribution(self, reset: float) -> RateDistribution:
@@ -103,10 +108,8 @@ class ResetFilter:
 
         def quantiles(levels: Array) -> Array:
             rates = np.empty(levels.shape)
-            for chosen, grid, belief, _ in self._blocks(np.array([reset])):
-                rates[:, chosen] = grid.quantiles(
-                    self._at_end(chosen, grid, belief[0], reset), levels[:, chosen]
-                )
+            for chosen, grid, belief in self._at_end(reset):
+                rates[:, chosen] = grid.quantiles(belief, levels[:, chosen])
             return rates
 
         never = np.zeros(len(self.log.names), dtype=np.bool_)
@@ -117,11 +120,11 @@ class ResetFilter:
         n = len(self.log.names)
         node: list[Array] = [np.empty(0)] * n
         told: list[Array] = [np.empty(0)] * n
-        for chosen, grid, belief, _ in self._blocks(np.array([reset])):
-            ratio = np.log(self._at_end(chosen, grid, belief[0], reset) / grid.mass)
+        for chosen, grid, belief in self._at_end(reset):
+            ratio = np.log(belief / grid.mass)
             for row, k in enumerate(chosen.tolist()):
                 node[k], told[k] = np.log(grid.nodes[row]), ratio[row]
-        as_told = RatePosterior(self.log, Forgetting(None), self.prior).evidence()
+        as_told = crawl_evidence(self.log, None, self.prior)
 
         def value(rates: Array, which: IntArray) -> Array:
             columns = zip(np.log(rates).T, which.tolist(), strict=True)
@@ -129,17 +132,21 @@ class ResetFilter:
 
         return replace(as_told, log_likelihood=value)
 
-    def _at_end(self, chosen: IntArray, grid: RateGrid, belief: Array, reset: float) -> Array:
-        return aged(belief, grid.mass, self.log.age[chosen], reset)
+    def _at_end(self, reset: float) -> Iterator[tuple[IntArray, RateGrid, Array]]:
+        """Yield sources, their grids and beliefs at the end of the log."""
+        kept = np.exp(-reset * self.log.age)[:, None]
+        for chosen, grid, belief, _ in self._blocks(np.array([reset])):
+            yield chosen, grid, kept[chosen] * belief[0] + (1.0 - kept[chosen]) * grid.mass
 
     def _blocks(
         self, resets: Array, sample: IntArray | slice = ALL
     ) -> Iterator[tuple[IntArray, RateGrid, Array, Array]]:
         """Yield sources, their grids, beliefs after the last crawl, and evidence."""
-        rows, (possible, age) = crawl_rows(self.log), first_dates(self.log)
-        changes, time = most_changes(self.log, rows)
-        if possible is not None and age is not None:
-            changes, time = changes + possible, time + age
+        rows, dates = crawl_rows(self.log), first_dates(self.log)
+        most = np.where(rows.number == -1.0, 1.0, np.maximum(rows.number, 0.0))
+        changes, time = (segment_sums(each, self.log.offsets) for each in (most, rows.gap))
+        if dates is not None:
+            changes, time = changes + dates.possible, time + dates.age
         counts = np.zeros(len(changes), dtype=np.int64)
         counts[sample] = Span.of(self.prior, changes, time).counts()[sample]
         for count in np.unique(counts[sample]).tolist():
@@ -150,9 +157,7 @@ class ResetFilter:
                 mask[chosen] = True
                 own = self.prior.of(mask)
                 grid = RateGrid.of(own, changes[chosen], time[chosen], count)
-                begin = grid.mass
-                if possible is not None and age is not None:
-                    begin = dated(grid, possible[chosen], age[chosen], own.birth_rate)
+                begin = grid.mass if dates is None else dated(grid, dates.of(mask), own.birth_rate)
                 belief, evidence = np.empty((len(resets), *begin.shape)), np.zeros((len(resets), len(chosen)))
                 ends = self.log.offsets[chosen], self.log.offsets[chosen + 1]
                 # Of one layout, whatever the grid's: for each other one the pass would be compiled anew.
@@ -161,16 +166,10 @@ class ResetFilter:
                 yield chosen, grid, belief, evidence
 
 
-def aged(belief: Array, prior: Array, time: Array, reset: float) -> Array:
-    """Return beliefs after a time without crawls, shape (n,)."""
-    kept = np.exp(-reset * time)[:, None]
-    return kept * belief + (1.0 - kept) * prior
-
-
-def dated(grid: RateGrid, possible: Array, age: Array, births: Array) -> Array:
+def dated(grid: RateGrid, dates: FirstDates, births: Array) -> Array:
     """Return beliefs after a first date, a change or a birth."""
-    told = (grid.nodes + births[:, None]) * np.exp(-grid.nodes * age[:, None])
-    begin: Array = np.where(possible[:, None] > 0.0, grid.mass * told, grid.mass)
+    told = (grid.nodes + births[:, None]) * np.exp(-grid.nodes * dates.age[:, None])
+    begin: Array = np.where(dates.possible[:, None] > 0.0, grid.mass * told, grid.mass)
     begin /= begin.sum(axis=1, keepdims=True)
     return begin
 
@@ -182,12 +181,6 @@ def crawl_rows(log: CrawlLog) -> CrawlRows:
     number = np.where(np.isnan(number), np.where(log.changed, -1.0, 0.0), number)
     number = np.where(baseline, -2.0, number)
     return CrawlRows(np.nan_to_num(log.interval), number, np.nan_to_num(time))
-
-
-def most_changes(log: CrawlLog, rows: CrawlRows) -> tuple[Array, Array]:
-    """Return how many changes each source's crawls tell, and in what time."""
-    changes = np.where(rows.number == -1.0, 1.0, np.maximum(rows.number, 0.0))
-    return segment_sums(changes, log.offsets), segment_sums(rows.gap, log.offsets)
 
 
 def candidates(log: CrawlLog) -> Array:

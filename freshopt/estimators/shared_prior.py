@@ -1,6 +1,4 @@
-"""`SharedPrior`: draws of the prior that change rates share.
-
-And of all rates of a log given it.
+"""`RateDraws`: draws of change rates, with the prior that they share.
 
 How rates are distributed is not known, and what is not known of it moves all rates together: intervals of a
 total from independent posteriors under one best prior are too narrow, and miss where rates are distributed
@@ -32,13 +30,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from freshopt.errors import check_seed
-from freshopt.estimators.rate_distribution import (
-    MOST_NUMBERS,
-    RateDistribution,
-    RateEvidence,
-)
+from freshopt.estimators.crawl_rows import evenly
+from freshopt.estimators.rate_distribution import MOST_NUMBERS, RateDistribution, RateEvidence
 from freshopt.heavy import special
-from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_whole
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_whole, chunks
 
 # Width of a cell in ln Δ, and the largest number of cells; a wider range has wider ones.
 WIDTH, MOST = 0.25, 200
@@ -105,11 +100,7 @@ class Cells:
         with np.errstate(under="ignore"):
             weight = width * np.exp(value - top[:, None])
         own, at = value[sharp], np.repeat(centre[None], len(sharp), axis=0)
-        node, found, moving = (
-            np.empty((len(sharp), NODES)),
-            np.empty((len(sharp), NODES)),
-            np.arange(len(sharp)),
-        )
+        moving, (node, found) = np.arange(len(sharp)), np.empty((2, len(sharp), NODES))
         for _ in range(ZOOMS):
             if len(moving) == 0:
                 break
@@ -196,47 +187,26 @@ class RateDraws:
         if evidence is None or not np.any(evidence.known):
             none = np.zeros(n, dtype=np.bool_)
             return cls(distribution.draws(draws, seed), none, none, known=False)
-        rates = SharedPrior.of(evidence, draws, seed).rates(np.arange(n), seed)
-        return cls(rates, evidence.changed, evidence.open)
+        return cls(_rates_under_shared_prior(evidence, draws, seed), evidence.changed, evidence.open)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SharedPrior:
-    """Draws of the prior of ln(Δ·s).
-
-    - `shift` (n,): ln s of each source.
-    - `left`, `width`: Where its cells begin, and how wide each is.
-    - `mass` (draws, cells): Of each cell.
-    """
-
-    evidence: RateEvidence
-    shift: Array
-    left: float
-    width: float
-    mass: Array
-
-    @classmethod
-    def of(cls, evidence: RateEvidence, draws: int, seed: int) -> SharedPrior:
-        """Return draws of the prior that sources with some data share."""
-        random = np.random.default_rng([seed, 2])
-        known = np.flatnonzero(evidence.known)
-        learners = known
-        if len(known) > LEARNERS:
-            learners = np.sort(random.choice(known, LEARNERS, replace=False))
-        tried = [_Chain.of(evidence, learners, shift) for shift in _shifts(evidence)]
-        best = max(tried, key=lambda chain: chain.evidence)
-        return cls(evidence, best.shift, best.cells.left, best.cells.width, best.run(draws, random))
-
-    def rates(self, which: IntArray, seed: int) -> Array:
-        """Return rates, (draws, m), of some sources by increasing positions."""
-        drawn = np.empty((len(self.mass), len(which)))
-        for k in range(0, len(which), BLOCK):
-            some = which[k : k + BLOCK]
-            cells = Cells.of(self.evidence, some, self.shift[some], self.left, self.width, self.mass.shape[1])
-            random = np.random.default_rng([seed, 3, k])
-            for own, mass in zip(drawn, self.mass, strict=True):
-                own[k : k + BLOCK] = cells.rates(mass, random)
-        return drawn
+def _rates_under_shared_prior(evidence: RateEvidence, draws: int, seed: int) -> Array:
+    """Return draws of all rates, (draws, n), by the prior they share."""
+    random = np.random.default_rng([seed, 2])
+    learners = np.flatnonzero(evidence.known)
+    if len(learners) > LEARNERS:
+        learners = np.sort(random.choice(learners, LEARNERS, replace=False))
+    tried = [_Chain.of(evidence, learners, shift) for shift in _shifts(evidence)]
+    best = max(tried, key=lambda chain: chain.evidence)
+    masses, every = best.run(draws, random), np.arange(len(best.shift))
+    drawn = np.empty((draws, len(every)))
+    for part in chunks(len(every), BLOCK):
+        range_of_cells = best.cells.left, best.cells.width, masses.shape[1]
+        cells = Cells.of(evidence, every[part], best.shift[part], *range_of_cells)
+        random = np.random.default_rng([seed, 3, part.start])
+        for own, mass in zip(drawn, masses, strict=True):
+            own[part] = cells.rates(mass, random)
+    return drawn
 
 
 def _shifts(evidence: RateEvidence) -> list[Array]:
@@ -283,9 +253,9 @@ class _Chain:
         centre = left + width * (np.arange(count, dtype=np.float64) + 0.5)
         hyperprior = _hyperprior(centre, evidence.gap[learners], own)
         masses = _masses(count, width)
-        some = np.unique(np.linspace(0, len(learners) - 1, min(len(learners), CHOOSERS)).astype(np.int64))
-        every = np.arange(len(SCALES))
-        about = masses[every, every][:, _offsets(count)]  # (scales, locations, cells)
+        some = evenly(len(learners), CHOOSERS)
+        every, cell = np.arange(len(SCALES)), np.arange(count)
+        about = masses[every, every][:, cell - cell[:, None] + count]  # (scales, locations, cells)
         with np.errstate(divide="ignore"):
             log = np.log(np.maximum(cells.weight[some] @ about.reshape(-1, count).T, 1e-300))
         total = np.sum(log, axis=0).reshape(len(SCALES), count) + hyperprior
@@ -302,6 +272,7 @@ class _Chain:
         blunt = np.setdiff1d(np.arange(n), self.cells.sharp)
         with np.errstate(divide="ignore", under="ignore"):
             log = np.maximum(np.log(self.cells.weight[blunt]), -700.0)
+        concentrated = special.gammaln(CONCENTRATIONS) - special.gammaln(CONCENTRATIONS + n)
         apart = max(1, SWEEPS // draws)
         for sweep in range(1 - BURN, apart * draws + 1):
             with np.errstate(under="ignore"):
@@ -320,7 +291,8 @@ class _Chain:
             about = self._about(at)
             left = _one(_occupied(a * about[:, right][:, there], many), random)
             right = _one(_occupied(a * about[left][:, there], many), random)
-            c = self._concentration(about[left, right][there], many, random)
+            own = CONCENTRATIONS[:, None] * about[left, right][there]
+            c = _one(_occupied(own, many) + concentrated, random)
             mass = random.gamma(CONCENTRATIONS[c] * about[left, right] + number) + 1e-300
             mass /= np.sum(mass)
             if sweep > 0 and sweep % apart == 0:
@@ -357,11 +329,6 @@ class _Chain:
         count = len(self.hyperprior)
         return self.masses[:, :, count - at : 2 * count - at]
 
-    def _concentration(self, about: Array, many: IntArray, random: np.random.Generator) -> int:
-        a = CONCENTRATIONS
-        total = special.gammaln(a) - special.gammaln(a + np.sum(many))
-        return _one(_occupied(a[:, None] * about, many) + total, random)
-
 
 def _occupied(share: Array, many: IntArray) -> Array:
     """Return Dirichlet's log probability of counts over the last axis, unnormalised."""
@@ -374,13 +341,6 @@ def _one(log: Array, random: np.random.Generator) -> int:
     with np.errstate(under="ignore"):
         below = np.cumsum(np.exp(log - np.max(log)))
     return min(int(np.searchsorted(below, random.random() * below[-1], side="right")), len(log) - 1)
-
-
-def _offsets(count: int) -> IntArray:
-    """Return where `_masses` has each cell about each location, shape (locations, cells)."""
-    cell = np.arange(count)
-    offsets: IntArray = cell - cell[:, None] + count
-    return offsets
 
 
 def _masses(count: int, width: float) -> Array:

@@ -172,10 +172,6 @@ class SufficientStatistics:
         found[at] += rows.found
         return replace(self, crawls=crawls, found=found, state=state, newest=newest)
 
-    def flags(self) -> npt.NDArray[np.str_]:
-        """Return each source's flag, as `MaximumLikelihood` defines them."""
-        return flags_of(self.found > 0, self.found < self.crawls)
-
 
 def flags_of(changed: BoolArray, unchanged: BoolArray) -> npt.NDArray[np.str_]:
     """Return each source's flag, by what its crawls found."""

@@ -141,13 +141,13 @@ def daily_shape(rows: ObservedSpans, bins: int) -> Array:
     As means over its bins, ≥ 0, with mean 1.
     """
     begin, length, rate = rows.begin / DAY, rows.length / DAY, rows.rate * DAY
-    waves = _integrals(begin, length)
+    waves = wave_integrals(begin, length)
     some, known = np.isnan(rows.changes), rows.changes > 0.0
     none = -(np.where(some, 0.0, rate) @ waves)
     # Counted changes contribute k ln(length + B·θ), dated ones ln(1 + φ·θ).
     number = np.concatenate((rows.changes[known], np.ones(np.count_nonzero(rows.dated))))
     base = np.concatenate((length[known], np.ones(np.count_nonzero(rows.dated))))
-    point = np.concatenate((waves[known], _waves(begin[rows.dated])))
+    point = np.concatenate((waves[known], wave_values(begin[rows.dated])))
     rate, length, waves = rate[some], length[some], waves[some]
 
     def value(theta: Array) -> float:
@@ -174,7 +174,7 @@ def daily_shape(rows: ObservedSpans, bins: int) -> Array:
             break
         theta, best = theta + step, now
     edge = np.arange(bins) / bins
-    return scaled(np.maximum(1.0 + _integrals(edge, np.full(bins, 1.0 / bins)) @ theta * bins, 0.0))
+    return scaled(np.maximum(1.0 + wave_integrals(edge, np.full(bins, 1.0 / bins)) @ theta * bins, 0.0))
 
 
 def with_hours(g: Array, hours: Array) -> Array:
@@ -191,20 +191,20 @@ def with_hours(g: Array, hours: Array) -> Array:
     return scaled((days * ratio).reshape(-1))
 
 
-def _waves(time: Array) -> Array:
+def wave_values(time: Array) -> Array:
     """Return cosines and sines of one and two turns, (m, 4)."""
     turn = time % 1.0 * (2.0 * np.pi)
     cos, sin = np.cos(turn), np.sin(turn)
     return np.stack((cos, 2.0 * cos * cos - 1.0, sin, 2.0 * cos * sin), axis=1)
 
 
-def _integrals(begin: Array, length: Array) -> Array:
-    """Return the integrals of `_waves` over spans in days, shape (m, 4)."""
+def wave_integrals(begin: Array, length: Array) -> Array:
+    """Return the integrals of `wave_values` over spans, shape (m, 4)."""
     # sin(b + l) − sin(b) = 2 cos(b + l/2) sin(l/2) keeps its digits for short spans.
     half = np.pi * length
     sin = np.sin(half)
     once, twice = sin / np.pi, sin * np.cos(half) / np.pi
-    return _waves(begin + 0.5 * length) * np.stack((once, twice, once, twice), axis=1)
+    return wave_values(begin + 0.5 * length) * np.stack((once, twice, once, twice), axis=1)
 
 
 # Evidence in nats of hours of the day below which they are not used. Placebos reached 7.8 (of 500); with 126
@@ -235,37 +235,31 @@ def learnt_shape(
     parts = (rows, *rows.every_other(WEEK))
     weeks = [ShapeLikelihood.of(part, WEEK, bins) for part in parts]
     shapes = [week.maximising() for week in weeks]
-    found = _evidence(weeks, shapes)
+    nats, held_out = _evidence(weeks, shapes)
     per_day = bins // 7 if bins % 7 == 0 else 1
     if per_day == 1:
-        return LearntShape(shapes[0], found.nats, 0.0)
+        return LearntShape(shapes[0], nats, 0.0)
     hours = [daily_shape(part, per_day) for part in parts]
-    of_day = _evidence([ShapeLikelihood.of(part, DAY, per_day) for part in parts], hours).nats
+    of_day, _ = _evidence([ShapeLikelihood.of(part, DAY, per_day) for part in parts], hours)
     if of_day >= ENOUGH_OF_DAY:
         both = [with_hours(g, day) for g, day in zip(shapes, hours, strict=True)]
-        other = _evidence(weeks, both)
-        if other.held_out > found.held_out:
-            return LearntShape(both[0], other.nats, of_day)
-    return LearntShape(shapes[0], found.nats, of_day)
+        nats_of_both, held_out_of_both = _evidence(weeks, both)
+        if held_out_of_both > held_out:
+            return LearntShape(both[0], nats_of_both, of_day)
+    return LearntShape(shapes[0], nats, of_day)
 
 
-class _Evidence(NamedTuple):
-    gain: float
-    held_out: float
+def _evidence(likelihoods: list[ShapeLikelihood], shapes: list[Array]) -> tuple[float, float]:
+    """Return a shape's evidence, and its gain on held-out weeks alone.
 
-    @property
-    def nats(self) -> float:
-        """The gain in-sample; that on held-out weeks where it is too small."""
-        return self.gain if self.held_out >= HELD_OUT else min(self)
-
-
-def _evidence(likelihoods: list[ShapeLikelihood], shapes: list[Array]) -> _Evidence:
-    """Return a shape's gains, in-sample first, then on held-out weeks."""
+    The evidence is the gain in-sample, or that on held-out weeks where this is too small.
+    """
     whole, even, odd = likelihoods
     held_out = sum(
         test.gain(CONSTANT + (1.0 - CONSTANT) * g) for test, g in ((even, shapes[2]), (odd, shapes[1]))
     )
-    return _Evidence(whole.gain(shapes[0]), held_out)
+    gain = whole.gain(shapes[0])
+    return gain if held_out >= HELD_OUT else min(gain, held_out), held_out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -333,8 +327,7 @@ class CycleSpans:
         return later + np.bincount(edge, weight * into, 2 * self.bins)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ObservedSpans:
+class ObservedSpans(NamedTuple):
     """Spans of time that crawls tell about.
 
     In seconds since a Monday 00:00.
@@ -364,10 +357,8 @@ class ObservedSpans:
         unit = SECONDS[log.time_unit]
         counts = np.diff(log.offsets)
         if chosen is None:
-            rows, rate = np.arange(len(log)), np.repeat(change_rate, counts) / unit
-        else:
-            rows = segment_rows(log.offsets, chosen)
-            rate = np.repeat(change_rate[chosen], counts[chosen]) / unit
+            chosen = np.arange(len(counts))
+        rows, rate = segment_rows(log.offsets, chosen), np.repeat(change_rate[chosen], counts[chosen]) / unit
         known = ~np.isnan(log.interval[rows]) & (rate > 0.0) & (rate < np.inf)
         use, rate = rows[known], rate[known]
         origin = log.clock.epoch(FIRST_MONDAY)
@@ -392,10 +383,5 @@ class ObservedSpans:
     def every_other(self, period: float) -> tuple[ObservedSpans, ObservedSpans]:
         """Return the spans ending in even and in odd periods, in seconds."""
         even = np.floor((self.begin + self.length) / period) % 2.0 == 0.0
-        return self._select(even), self._select(~even)
-
-    def _select(self, keep: BoolArray) -> ObservedSpans:
-        """Return some of the spans."""
-        return ObservedSpans(
-            self.begin[keep], self.length[keep], self.rate[keep], self.changes[keep], self.dated[keep]
-        )
+        first, second = (ObservedSpans(*(column[own] for column in self)) for own in (even, ~even))
+        return first, second

@@ -33,7 +33,7 @@ from freshopt.goodness_of_fit.traces import Reading, read_changes, read_crawls
 from freshopt.heavy import polars
 from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
-from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
+from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.units import SECONDS
 
@@ -242,10 +242,10 @@ def poisson_check(
     p_value["any"] = np.where(counted > 0, np.minimum(1.0, counted * least), np.nan)
     return PoissonCheck(
         sources_=data.names,
-        changes=read_only(reading.changes),
-        tested=read_only(reading.tested),
-        effect=MappingProxyType({test: read_only(values) for test, values in effect.items()}),
-        p_value=MappingProxyType({test: read_only(values) for test, values in p_value.items()}),
+        changes=reading.changes,
+        tested=reading.tested,
+        effect=MappingProxyType(effect),
+        p_value=MappingProxyType(p_value),
         pooled=MappingProxyType(pooled),
         profile=MappingProxyType(_profiles(reading, p_value, weekday)),
         kind="crawls" if isinstance(data, CrawlLog) else "changes",
@@ -276,7 +276,8 @@ def _ask(reading: Reading) -> tuple[dict[str, Array], dict[str, Array], dict[str
         np.sqrt(np.sum(2.0 * weight**2 / (bins_of(weight) - 1))) / np.sum(weight)
     )
     for test, (period, _) in CYCLES.items():
-        if not _fine(reading, period):
+        rounded_to = 0.0 if reading.resolution is None else SECONDS[reading.resolution]
+        if rounded_to > FINE * period * SECONDS["day"]:
             continue
         score, information = trace.cycle(period)
         information[trace.watched < WINDOWS * period] = 0.0
@@ -286,13 +287,6 @@ def _ask(reading: Reading) -> tuple[dict[str, Array], dict[str, Array], dict[str
             move = np.linalg.solve(information[known].sum(axis=0), score[known].sum(axis=0))
             pooled[test] = float(np.hypot(*move))
     return effect, p_value, pooled
-
-
-def _fine(reading: Reading, period: float) -> bool:
-    """Return whether times are fine enough to show a cycle."""
-    if reading.resolution is None:
-        return True
-    return SECONDS[reading.resolution] / SECONDS["day"] <= FINE * period
 
 
 def _profiles(reading: Reading, p_value: Mapping[str, Array], weekday: int) -> dict[str, Array]:

@@ -19,12 +19,13 @@ Times are in days. Cost: some passes over changes or crawls.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from freshopt.estimators.crawl_likelihood import CrawlLikelihood
+from freshopt.estimators.crawl_rows import Intervals
 from freshopt.estimators.sufficient_statistics import ObservedIntervals
+from freshopt.estimators.weekly_learning import CycleSpans, wave_integrals, wave_values
 from freshopt.goodness_of_fit.poisson_tests import (
     FEWEST,
     bins_of,
@@ -75,34 +76,20 @@ class TracedChanges:
 
     def spacings(self) -> tuple[Array, IntArray]:
         """Return the inter-change times and their offsets, those to both ends included."""
-        n = len(self.offsets) - 1
-        at = np.concatenate([self.start, self.time, self.end])
-        rank = np.concatenate([np.zeros(n), np.ones(len(self.time)), np.full(n, 2)])
-        source = np.concatenate([np.arange(n), self._repeat(np.arange(n)), np.arange(n)])
-        ordered = at[np.lexsort((at, rank, source))]
-        offsets = self.offsets + np.arange(n + 1)
-        first = np.zeros(len(ordered), dtype=np.bool_)
-        first[offsets[:-1] + np.arange(n)] = True
-        return np.maximum(np.diff(ordered, prepend=0.0)[~first], 0.0), offsets
+        before = np.insert(self.time, self.offsets[:-1], self.start)
+        after = np.insert(self.time, self.offsets[1:], self.end)
+        return np.maximum(after - before, 0.0), self.offsets + np.arange(len(self.offsets))
 
     def cycle(self, period: float) -> tuple[Array, Array]:
         """Return score and information of a sine wave."""
-        omega = 2.0 * np.pi / period
-        s, e, n = omega * self.start, omega * self.end, self.count
-        x = e - s
-        c, q = (np.sin(e) - np.sin(s)) / x, (np.cos(s) - np.cos(e)) / x
-        cc = 0.5 + (np.sin(2 * e) - np.sin(2 * s)) / (4 * x)
-        cs = (np.sin(e) ** 2 - np.sin(s) ** 2) / (2 * x)
-        angle = omega * self.time
-        score = np.stack(
-            [
-                segment_sums(np.cos(angle), self.offsets) - n * c,
-                segment_sums(np.sin(angle), self.offsets) - n * q,
-            ],
-            axis=1,
-        )
-        parts = [cc - c * c, cs - c * q, cs - c * q, 1.0 - cc - q * q]
-        return score, (n * np.stack(parts)).T.reshape(-1, 2, 2)
+        length, n = self.watched / period, self.count
+        c, twice_c, s, twice_s = (wave_integrals(self.start / period, length) / length[:, None]).T
+        cosine, _, sine, _ = wave_values(self.time / period).T
+        sums = segment_sums(cosine, self.offsets) - n * c, segment_sums(sine, self.offsets) - n * s
+        # cos² = (1 + cos 2x)/2, and sin·cos = sin 2x/2.
+        cc, cs = 0.5 + 0.5 * twice_c, 0.5 * twice_s
+        parts = [cc - c * c, cs - c * s, cs - c * s, 1.0 - cc - s * s]
+        return np.stack(sums, axis=1), (n * np.stack(parts)).T.reshape(-1, 2, 2)
 
     def drift(self) -> Result:
         """Return the rate ratio of the halves, and p-values.
@@ -117,8 +104,8 @@ class TracedChanges:
     def profile(self, period: float, parts: int) -> tuple[Array, Array]:
         """Return observed and expected changes by phase of a cycle."""
         cells = (self.time % period * (parts / period)).astype(np.int64) % parts
-        watched = _overlap(self.start, self.end, np.arange(parts)[:, None], period, parts)
-        expected = watched @ (self.count / (self.end - self.start))
+        spans = CycleSpans.of(self.start / period, self.watched / period, parts)
+        expected = spans.spread(self.count / spans.length)
         return np.bincount(cells, minlength=parts).astype(np.float64), expected
 
     def _repeat(self, values: Array | IntArray) -> Array:
@@ -127,15 +114,6 @@ class TracedChanges:
     def _phase(self) -> Array:
         """Return each change time as a share of its watch."""
         return (self.time - self._repeat(self.start)) / self._repeat(self.end - self.start)
-
-
-class CrawlColumns(NamedTuple):
-    """Crawl intervals, source after source: end, length and outcome."""
-
-    offsets: IntArray
-    time: Array
-    interval: Array
-    changed: BoolArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,7 +126,7 @@ class TracedCrawls:
     - `changed` (m,)
     - `rate` (n,): Changes per day; positive and finite.
     - `random`: For the test of inter-change times only: position of the first change in its interval.
-    - `excess`, `weight` (m,): g·(changed − p) and W of each crawl interval.
+    - `chance`, `excess`, `weight` (m,): p, g·(changed − p) and W of each crawl interval.
     """
 
     offsets: IntArray
@@ -157,27 +135,35 @@ class TracedCrawls:
     changed: BoolArray
     rate: Array
     random: np.random.Generator
+    chance: Array
     excess: Array
     weight: Array
 
     @classmethod
-    def of(cls, rows: CrawlColumns, tested: BoolArray, random: np.random.Generator) -> TracedCrawls:
+    def of(
+        cls,
+        offsets: IntArray,
+        time: Array,
+        interval: Array,
+        changed: BoolArray,
+        tested: BoolArray,
+        random: np.random.Generator,
+    ) -> TracedCrawls:
         """Return the trace of the tested sources, at their maximum-likelihood rates."""
-        kept = np.repeat(tested, np.diff(rows.offsets))
-        offsets = np.concatenate([[0], np.cumsum(np.diff(rows.offsets)[tested])]).astype(np.int64)
-        interval, changed = rows.interval[kept], rows.changed[kept]
-        likelihood = CrawlLikelihood(
-            intervals=interval[changed],
-            offsets=np.searchsorted(np.flatnonzero(changed), offsets).astype(np.int64),
-            counted=np.zeros(len(offsets) - 1),
-            exposure=segment_sums(np.where(changed, 0.0, interval), offsets),
+        sizes = np.diff(offsets)
+        kept = np.repeat(tested, sizes)
+        offsets = np.concatenate([[0], np.cumsum(sizes[tested])]).astype(np.int64)
+        time, interval, changed = time[kept], interval[kept], changed[kept]
+        found = Intervals(
+            interval[changed], np.searchsorted(np.flatnonzero(changed), offsets).astype(np.int64)
         )
-        rate = likelihood.maximum()
+        exposure = segment_sums(np.where(changed, 0.0, interval), offsets)
+        rate = CrawlLikelihood(found, np.zeros(len(exposure)), exposure).maximum()
         x = interval * np.repeat(rate, np.diff(offsets))
         chance = -np.expm1(-x)
         g = x / chance
         excess, weight = g * (changed - chance), g * x * np.exp(-x)
-        return cls(offsets, rows.time[kept], interval, changed, rate, random, excess, weight)
+        return cls(offsets, time, interval, changed, rate, random, chance, excess, weight)
 
     @property
     def count(self) -> Array:
@@ -232,12 +218,10 @@ class TracedCrawls:
 
     def cycle(self, period: float) -> tuple[Array, Array]:
         """Return score and information of a sine wave."""
-        excess, weight = self.excess, self.weight
-        angle = (2.0 * np.pi / period) * (self.time - 0.5 * self.interval)
-        damping = np.sinc(self.interval / period)  # the mean of a sine over a gap
-        cosine, sine = damping * np.cos(angle), damping * np.sin(angle)
-        score = np.stack([segment_sums(excess * wave, self.offsets) for wave in (cosine, sine)], axis=1)
-        return score, covariance(self.offsets, weight, cosine, sine)
+        begin, length = (self.time - self.interval) / period, self.interval / period
+        cosine, _, sine, _ = (wave_integrals(begin, length) / length[:, None]).T
+        sums = [segment_sums(self.excess * wave, self.offsets) for wave in (cosine, sine)]
+        return np.stack(sums, axis=1), covariance(self.offsets, self.weight, cosine, sine)
 
     def drift(self) -> Result:
         """Return the rate ratio of the halves, and p-values.
@@ -250,11 +234,9 @@ class TracedCrawls:
         centre = segment_sums(weight * middle, self.offsets) / total
         away = middle - self._repeat(centre)
         late = (away > 0).astype(np.float64)
-        found, rate = self.changed.astype(np.float64), self._repeat(self.rate)
-        chance = -np.expm1(-self.interval * rate)
         halves = [
-            (segment_sums(found * half, self.offsets) + 0.5)
-            / (segment_sums(chance * half, self.offsets) + 0.5)
+            (segment_sums(self.changed * half, self.offsets) + 0.5)
+            / (segment_sums(self.chance * half, self.offsets) + 0.5)
             for half in (late, 1.0 - late)
         ]
         score = segment_sums(excess * away, self.offsets)
@@ -262,12 +244,8 @@ class TracedCrawls:
 
     def profile(self, period: float, parts: int) -> tuple[Array, Array]:
         """Return found and expected changes by phase of a cycle."""
-        chance = -np.expm1(-self.interval * self._repeat(self.rate))
-        found, expected = np.zeros((2, parts))
-        for part in range(parts):
-            share = _overlap(self.time - self.interval, self.time, part, period, parts) / self.interval
-            found[part], expected[part] = np.sum(share * self.changed), np.sum(share * chance)
-        return found, expected
+        spans = CycleSpans.of((self.time - self.interval) / period, self.interval / period, parts)
+        return spans.spread(self.changed / spans.length), spans.spread(self.chance / spans.length)
 
     def _repeat(self, values: Array | IntArray) -> Array:
         return np.repeat(values, np.diff(self.offsets))
@@ -279,18 +257,6 @@ def _bin_of(share: Array, bins: IntArray, offsets: IntArray) -> IntArray:
     of_row = np.repeat(bins, sizes)
     own: IntArray = np.minimum((of_row * share).astype(np.int64), of_row - 1)
     return own + np.repeat(np.cumsum(bins) - bins, sizes)
-
-
-def _overlap(start: Array, end: Array, part: int | IntArray, period: float, parts: int) -> Array:
-    """Return the overlap of times with part of a cycle."""
-    width = period / parts
-
-    def before(time: Array) -> Array:
-        cycles = np.floor(time / period)
-        amount: Array = cycles * width + np.clip(time - cycles * period - part * width, 0.0, width)
-        return amount
-
-    return before(end) - before(start)
 
 
 # Units to which times are commonly rounded.
@@ -321,8 +287,7 @@ def read_crawls(log: CrawlLog, random: np.random.Generator) -> Reading:
     """Read the crawl intervals of a log, changes counted once."""
     rows = ObservedIntervals.of(log)
     day = convert_time(1.0, log.time_unit, "day")
-    times = log.time[rows.row] * day, rows.interval * day
-    return _crawls(CrawlColumns(rows.offsets, *times, rows.changed), random)
+    return _crawls(rows.offsets, log.time[rows.row] * day, rows.interval * day, rows.changed, random)
 
 
 def read_changes(history: ChangeHistory, random: np.random.Generator) -> Reading:
@@ -400,18 +365,20 @@ def _cells(
     changed = np.zeros(len(at), dtype=np.bool_)
     changed[offsets[source] + cell.astype(np.int64) - first[source]] = True
     time = (at + 1.0) * width + shift
-    found = _crawls(CrawlColumns(offsets, time, np.full(len(at), width), changed), random)
+    found = _crawls(offsets, time, np.full(len(at), width), changed, random)
     return replace(found, resolution=resolution, one_each=True)
 
 
-def _crawls(crawls: CrawlColumns, random: np.random.Generator) -> Reading:
+def _crawls(
+    offsets: IntArray, time: Array, interval: Array, changed: BoolArray, random: np.random.Generator
+) -> Reading:
     """Select sources with enough crawls of both outcomes."""
-    sizes = np.diff(crawls.offsets)
-    found = segment_sums(crawls.changed.astype(np.float64), crawls.offsets).astype(np.int64)
-    tested = np.minimum(found, sizes - found) >= FEWEST
-    trace = TracedCrawls.of(crawls, tested, random)
+    found = segment_sums(changed.astype(np.float64), offsets).astype(np.int64)
+    tested = np.minimum(found, np.diff(offsets) - found) >= FEWEST
+    crawls = offsets, time, interval, changed
+    trace = TracedCrawls.of(*crawls, tested, random)
     known = trace.count >= FEWEST
     if not known.all():  # nearly every crawl found a change: such a log tells less than its length
         tested[np.flatnonzero(tested)[~known]] = False
-        trace = TracedCrawls.of(crawls, tested, random)
+        trace = TracedCrawls.of(*crawls, tested, random)
     return Reading(trace, tested, found)

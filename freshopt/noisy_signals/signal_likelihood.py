@@ -32,6 +32,7 @@ import numpy as np
 
 from freshopt.errors import FreshoptError
 from freshopt.estimators.crawl_likelihood import CrawlLikelihood
+from freshopt.estimators.crawl_rows import Intervals
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.segments import segment_sums
@@ -196,7 +197,7 @@ class SignalLikelihood:
         where = np.flatnonzero(rows)
         offsets = np.searchsorted(where, self.offsets).astype(np.int64)
         counted = np.zeros(len(exposure)) if self.counted is None else self.counted
-        return CrawlLikelihood(intervals[where], offsets, counted, exposure).maximum()
+        return CrawlLikelihood(Intervals(intervals[where], offsets), counted, exposure).maximum()
 
     def _inside(self, along: Array) -> tuple[Array, Array]:
         """Return the interior maxima, on no edge."""

@@ -32,11 +32,6 @@ def log(x: Numbers) -> Numbers:
     return np.log(x)
 
 
-def log1p(x: Numbers) -> Numbers:
-    """Return ln(1+x)."""
-    return np.log1p(x)
-
-
 def select(condition: Numbers, one: Numbers, other: Numbers) -> Numbers:
     """Return one where a condition holds, and the other elsewhere."""
     return np.where(condition, one, other)

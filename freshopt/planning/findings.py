@@ -37,7 +37,7 @@ from freshopt.planning.declared import discipline_of
 from freshopt.planning.good_phases import at_good_phases, phase_savings
 from freshopt.problems.binary_freshness import BinaryFreshness, freshness_like
 from freshopt.questions.bandwidth_for import freshness_objective
-from freshopt.questions.signals_bring import source_prices
+from freshopt.questions.rate_changes import source_prices
 from freshopt.report.source_sample import MOVED
 from freshopt.separable.kernel import Numerics
 from freshopt.solvers.uniform import Uniform

@@ -194,12 +194,12 @@ def bandwidth_for(
         raise SourceDataError(
             "the promise is either a freshness or a value. Pass one of them, such as freshness=0.99."
         )
-    sources = problem.sources
+    sources, fresh = problem.sources, freshness is not None
     require_fixed_costs(sources, "the bandwidth for a promise")
-    objective = _with_mean(problem) if freshness is None else freshness_objective(problem)
+    objective = freshness_objective(problem) if fresh else _with_mean(problem)
     weight = total(sources.column("importance"))
-    scale = weight if freshness is not None else 1.0
-    asked = value if freshness is None else freshness
+    scale = weight if fresh else 1.0
+    asked = freshness if fresh else value
     as_today = isinstance(asked, str) and asked == AS_TODAY
     if isinstance(freshness, str) and freshness.strip().endswith("%"):
         asked = share_of("freshness", freshness)
@@ -217,19 +217,18 @@ def bandwidth_for(
         used = total(sources.refresh_cost * rates)
         beyond = cut_to_limits(problem, rates) is not None
         # Rates in force are of crawls that follow no signals.
-        known = objective if freshness is None else freshness_like(objective)
+        known = freshness_like(objective) if fresh else objective
         wanted = _value(known, sources, rates) / scale
     else:
-        wanted = as_number(asked, "freshness" if value is None else "value", "Pass a number.")
-    _require_within(wanted, objective, sources, weight, fresh=freshness is not None)
-    mean = wanted if freshness is not None else wanted / weight
+        wanted = as_number(asked, "freshness" if fresh else "value", "Pass a number.")
+    _require_within(wanted, objective, sources, weight, fresh=fresh)
+    mean = wanted if fresh else wanted / weight
     # Of a priced use its limits count here, not its cost, which is no bandwidth.
-    given = [one.budget if isinstance(one, Priced) else one for one in problem.constraints]
-    bounds = [one for one in given if not isinstance(one, Budget) or one.bounded]
-    others = [one for one in bounds if not _is_bandwidth(one)]
+    given = (one.budget if isinstance(one, Priced) else one for one in problem.constraints)
+    others = [one for one in given if not isinstance(one, Budget) or (one.bounded and not _is_bandwidth(one))]
     # The problem's own target of freshness, which is kept, has the shorter name.
     taken = any(isinstance(one, Target) and one.label == "freshness" for one in others)
-    name = None if freshness is None else "freshness promised" if taken else "freshness"
+    name = None if not fresh else "freshness promised" if taken else "freshness"
     if objective.sense == "maximise":
         target = Target(objective, at_least=mean, name=name)
     else:
@@ -240,15 +239,13 @@ def bandwidth_for(
             Problem(Spend(), sources, None, limits, [*others, target]), tolerance=tolerance
         )
     except InfeasibleProblemError as error:
-        promise = percent(wanted, space=" ") + " fresh" if value is None else f"a value of {number(wanted)}"
         raise InfeasibleProblemError(
-            f"{promise} is out of reach at any bandwidth: {error}", error.conflict
+            f"{_promised(wanted, fresh=fresh)} is out of reach at any bandwidth: {error}", error.conflict
         ) from None
     proof = solution.certificate
     assert proof is not None, "it was asked for"
     reached = _value(objective, sources, solution.rates) / scale
     least = min(proof.bound, solution.value)
-    fresh = freshness is not None
     return BandwidthFor(
         objective, fresh, wanted, solution.value, least, reached, solution, used, beyond=beyond
     )
@@ -332,7 +329,7 @@ def _require_within(
         return
     share = f"{percent(limit, space=' ')} of {'requests a fresh copy' if on_request else 'the time'}"
     best = f"a value of {number(limit)}" if not fresh else share if on_request else f"copies fresh {share}"
-    promise = f"{percent(wanted, space=' ')} fresh" if fresh else f"a value of {number(wanted)}"
+    promise = _promised(wanted, fresh=fresh)
     raise InfeasibleProblemError(
         f"{promise} is out of reach at any bandwidth: max_rate everywhere gives {best}. Ask for that, or "
         "raise max_rate."
@@ -342,5 +339,9 @@ def _require_within(
     )
 
 
-def _is_bandwidth(one: object) -> bool:
-    return isinstance(one, Budget) and one.cost is None and one.by is None and one.at_least is None
+def _promised(wanted: float, *, fresh: bool) -> str:
+    return f"{percent(wanted, space=' ')} fresh" if fresh else f"a value of {number(wanted)}"
+
+
+def _is_bandwidth(one: Budget) -> bool:
+    return one.cost is None and one.by is None and one.at_least is None

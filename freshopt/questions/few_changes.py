@@ -104,14 +104,13 @@ def with_few_changes(best: Solution, old: Array, most: float) -> FewChanges:
         )
     wrong = ~((old >= problem.lower) & (old <= problem.upper))  # also where there is none
     free = wrong | ~np.isfinite(problem.numerics.cost(np.where(wrong, best.rates, old)))
-    budget = int(np.floor(most * np.count_nonzero(~np.isnan(old)) + 1e-9)) - int(
-        np.count_nonzero(free & ~np.isnan(old))
-    )
+    forced, known = (int(np.count_nonzero(which & ~np.isnan(old))) for which in (free, True))
+    allowed = int(np.floor(most * known + 1e-9))
+    budget = allowed - forced
     if budget < 0:
-        forced = count(int(np.count_nonzero(free & ~np.isnan(old))), "old rate")
         raise InfeasibleProblemError(
-            f"{forced} {'is' if forced.startswith('1 ') else 'are'} outside the bounds and must change, more "
-            f"than {percent(most, space=' ')} of the sources. Allow more changes."
+            f"{count(forced, 'old rate')} {'is' if forced == 1 else 'are'} outside the bounds and must "
+            f"change, more than {percent(most, space=' ')} of the sources. Allow more changes."
         )
     search = _Search(problem, best, np.where(free, best.rates, old), free, budget)
     sets, bound = search.optimum()
@@ -131,15 +130,7 @@ def with_few_changes(best: Solution, old: Array, most: float) -> FewChanges:
     status = Status.OPTIMAL if proof.confirms(1e-9) else Status.INACCURATE
     note = f"At most {count(budget, 'interval')} of the old ones may change."
     solution = replace(best, rates=rates, value=proof.value, certificate=proof, status=status, note=note)
-    return FewChanges(
-        solution,
-        int(np.count_nonzero(free & ~np.isnan(old))) + budget,
-        changed,
-        loss,
-        min(floor, loss),
-        least,
-        prices,
-    )
+    return FewChanges(solution, allowed, changed, loss, min(floor, loss), least, prices)
 
 
 def _too_few(problem: Problem, old: Array, free: BoolArray, most: float, refused: str) -> str:

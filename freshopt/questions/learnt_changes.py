@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -38,13 +37,6 @@ STRONG = 3.0
 ROUNDS, SAMPLES, MORE = 100, 30, 30
 
 
-class Teaching(NamedTuple):
-    """Later crawls: their sources, and likelihoods, shape (m, ramps)."""
-
-    source: IntArray
-    likelihood: Array
-
-
 def learnt_changes(log: CrawlLog, fit: Callable[[CrawlLog], Estimator], seed: int = 0) -> ChangeShape:
     """Return the shape of change that later crawls show.
 
@@ -52,21 +44,21 @@ def learnt_changes(log: CrawlLog, fit: Callable[[CrawlLog], Estimator], seed: in
 
     - raises SourceDataError if fewer than 100 of the later crawls tell of a gap.
     """
-    teaching = _teaching(log, fit, seed)
-    _, code = np.unique(teaching.source, return_inverse=True)
+    source, likelihood = _teaching(log, fit, seed)
+    _, code = np.unique(source, return_inverse=True)
     rng = np.random.default_rng([seed, 38])
     half = rng.permutation(int(np.max(code)) + 1)[code] % 2 == 0
     ones = np.ones(len(code))
     evidence = 0.0
     for own in (half, ~half):
         if np.any(own) and np.any(~own):
-            mixed = _mixture(teaching.likelihood, ones * own)
-            evidence += float(np.sum(np.log(teaching.likelihood[~own] @ mixed)))
-            evidence -= float(np.sum(np.log(teaching.likelihood[~own] @ _poisson())))
-    best, n, drawn = _mixture(teaching.likelihood, ones), int(np.max(code)) + 1, []
+            mixed = _mixture(likelihood, ones * own)
+            evidence += float(np.sum(np.log(likelihood[~own] @ mixed)))
+            evidence -= float(np.sum(np.log(likelihood[~own] @ _poisson())))
+    best, n, drawn = _mixture(likelihood, ones), int(np.max(code)) + 1, []
     for _ in range(SAMPLES):
         often = rng.multinomial(n, np.full(n, 1.0 / n))[code].astype(np.float64)
-        drawn.append(_shares(_mixture(teaching.likelihood, often, best)))
+        drawn.append(_shares(_mixture(likelihood, often, best)))
     low, high = np.quantile(drawn, (0.05, 0.95), axis=0)
     return ChangeShape(np.append(0.0, GAPS), _shares(best), evidence, low, high)
 
@@ -102,7 +94,8 @@ def with_learnt_changes(
     return replace(objective, changes=found)
 
 
-def _teaching(log: CrawlLog, fit: Callable[[CrawlLog], Estimator], seed: int) -> Teaching:
+def _teaching(log: CrawlLog, fit: Callable[[CrawlLog], Estimator], seed: int) -> tuple[IntArray, Array]:
+    """Return the sources of later crawls, and their likelihoods, shape (m, ramps)."""
     split = float(np.quantile(log.time, 1.0 - LATER))
     early = log.time <= split
     kept = np.unique(log.source_index[early & ~np.isnan(log.interval)])
@@ -133,7 +126,7 @@ def _teaching(log: CrawlLog, fit: Callable[[CrawlLog], Estimator], seed: int) ->
     for node, weight in zip(nodes[own].T, weights[own].T, strict=True):
         found += weight[:, None] * np.minimum((node * log.interval[rows])[:, None] / GAPS, 1.0)
     changed = np.asarray(log.changed[rows], dtype=np.bool_)
-    return Teaching(own, np.clip(np.where(changed[:, None], found, 1.0 - found), 1e-12, 1.0))
+    return own, np.clip(np.where(changed[:, None], found, 1.0 - found), 1e-12, 1.0)
 
 
 def _poisson() -> Array:

@@ -232,7 +232,10 @@ def rate_changes(solution: Solution, old: Array, gone: int = 0, prices: Array | 
     known = np.where(np.isnan(old), solution.rates, old)
     used = total(problem.used_by_source(np.nan_to_num(old)))
     value, gain = np.nan, np.zeros(len(old))
-    prices = source_prices(solution) if prices is None else prices
+    if prices is None:
+        # Under declared constraints no source has a price of its own.
+        has_own = problem.program is None and bool(np.isfinite(solution.price))
+        prices = source_prices(solution) if has_own else np.zeros(len(old))
     (own, before), (_, after) = (with_numerics(problem, rates) for rates in (known, solution.rates))
     if own.numerics is not None:
         costs = own.numerics.cost(before), own.numerics.cost(after)
@@ -264,10 +267,7 @@ def is_changed(old: Array, new: Array) -> BoolArray:
 
 def source_prices(solution: Solution) -> Array:
     """Return each source's price of bandwidth, its host's included."""
-    problem = solution.problem
-    if problem.program is not None or not np.isfinite(solution.price):
-        return np.zeros(len(solution.rates))
-    hosts = problem.hosts
+    hosts = solution.problem.hosts
     if not len(hosts):
         return np.full(len(solution.rates), solution.price)
     on_top = np.array([solution.host_prices[host] for host in hosts.names])

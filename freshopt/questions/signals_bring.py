@@ -9,6 +9,7 @@ their importance say, at equal steps, and `SURE` standard errors on top of it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from freshopt.numerics.arrays import Array, total
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.questions.bandwidth_for import bandwidth_for, difference
+from freshopt.questions.rate_changes import source_prices
 from freshopt.questions.solve_with_kinks import solve_with_kinks
 from freshopt.questions.todays_crawls import MOST
 
@@ -80,18 +82,8 @@ def cost_of_classes(solution: Solution) -> float | None:
 
 def unrounded(objective: NoisySignalFreshness | WithNoisySignals) -> NoisySignalFreshness | WithNoisySignals:
     """Return the objective by each source's own quality."""
-    if isinstance(objective, NoisySignalFreshness):
-        return NoisySignalFreshness(objective.recall, objective.precision)
-    return WithNoisySignals(objective.objective, objective.recall, objective.precision)
-
-
-def source_prices(solution: Solution) -> Array:
-    """Return each source's dual price, the bandwidth's and its host's."""
-    hosts = solution.problem.hosts
-    if not len(hosts):
-        return np.full(len(solution.rates), solution.price)
-    on_top = np.array([solution.host_prices[host] for host in hosts.names])
-    return solution.price + hosts.broadcast_to_sources(on_top)
+    # Classes are set on a value that was made, and a replaced one has none.
+    return replace(objective)
 
 
 FRESHNESS = "freshness"

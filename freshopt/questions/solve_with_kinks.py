@@ -21,9 +21,12 @@ def solve_with_kinks(problem: Problem, tolerance: float = 1e-6, loosest: float =
     except CertificateError:
         if not isinstance(problem.objective, Spend):
             raise
-    from freshopt.solvers.conic import Conic  # noqa: PLC0415 - CVXPY loads only if needed
+        from freshopt.solvers.conic import Conic  # noqa: PLC0415 - CVXPY loads only if needed
 
-    return _solved(problem, Conic("HIGHS"), loosest)
+        highs = Conic("HIGHS")
+        if highs.supports(problem) is not None:
+            raise
+    return _solved(problem, highs, loosest)
 
 
 def _solved(problem: Problem, solver: Solver, tolerance: float) -> Solution:

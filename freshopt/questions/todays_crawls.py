@@ -138,20 +138,18 @@ def todays_crawls(problem: Problem, log: CrawlLog) -> TodaysCrawls | None:
     told = refresh is Refresh.PERIODIC and log.timed and len(log) <= MOST_CRAWLS
     came = _as_crawled(sources, log, changes) if told else None
     within = cut_to_limits(problem, rates)
-    cut = None
+    cut, needed, reason = None, None, ""
     if within is not None:
         cut = total(sources.refresh_cost * within), mean_freshness(sources, within, refresh, changes)
-        if not cut[1] > 0.0:
-            reason = "They exceed maximum rates or host limits, cut to which nothing is kept fresh"
-            return TodaysCrawls(rates, used, fresh, None, reason, cut=cut, as_crawled=came)
-    try:
-        needed = bandwidth_for(problem, freshness=AS_TODAY, today=rates if within is None else within)
-    except InfeasibleProblemError as error:
-        text = str(error)
-        return TodaysCrawls(
-            rates, used, fresh, None, f"{text[:1].upper()}{text[1:]}", cut=cut, as_crawled=came
-        )
-    return TodaysCrawls(rates, used, fresh, needed, cut=cut, as_crawled=came)
+    if cut is not None and not cut[1] > 0.0:
+        reason = "They exceed maximum rates or host limits, cut to which nothing is kept fresh"
+    else:
+        try:
+            needed = bandwidth_for(problem, freshness=AS_TODAY, today=rates if within is None else within)
+        except InfeasibleProblemError as error:
+            text = str(error)
+            reason = f"{text[:1].upper()}{text[1:]}"
+    return TodaysCrawls(rates, used, fresh, needed, reason, cut=cut, as_crawled=came)
 
 
 def needed_bandwidth(

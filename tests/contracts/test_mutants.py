@@ -17,6 +17,7 @@ from freshopt.cvx import cp
 from freshopt.dual_search.price_bracketing import search_prices
 from freshopt.estimators import crawl_likelihood
 from freshopt.estimators.crawl_likelihood import CrawlLikelihood
+from freshopt.estimators.crawl_rows import Intervals
 from freshopt.solvers import WaterFilling
 from tests.ground_truth.named import DELAY, present, written
 from tests.ground_truth.refusals import refused
@@ -375,22 +376,21 @@ def likelihood(pseudo: float = 0.0, *, weighted: bool = True) -> tuple[CrawlLike
     weight = [rng.uniform(0.2, 1.0, size) if weighted else np.ones(size) for size in sizes]
     counted, quiet = np.array([0.0, 2.0, 0.0, 1.5, 0.0]), np.array([2.0, 1.0, 0.3, 4.0, 9.0])
     made = CrawlLikelihood(
-        intervals=np.concatenate(gaps),
-        offsets=np.cumsum([0, *sizes]),
+        Intervals(np.concatenate(gaps), np.cumsum([0, *sizes]), np.concatenate(weight) if weighted else None),
         counted=counted,
-        exposure=quiet + pseudo,
-        pseudo=pseudo,
-        weight=np.concatenate(weight) if weighted else None,
-    )
+        exposure=quiet,
+    ).smoothed(pseudo)
     return made, [[k, counted[k], quiet[k] + pseudo] for k in range(len(sizes))]
 
 
-def value_by_hand(made: CrawlLikelihood, k: int, rate: float) -> float:
-    part = slice(int(made.offsets[k]), int(made.offsets[k + 1]))
-    weight = np.ones(len(made.intervals)) if made.weight is None else made.weight
-    total = float(np.sum(weight[part] * np.log(1.0 - np.exp(-made.intervals[part] * rate))))
-    if made.pseudo > 0.0:
-        total += math.log(1.0 - math.exp(-made.pseudo * rate))
+def value_by_hand(made: CrawlLikelihood, k: int, rate: float, pseudo: float = 0.0) -> float:
+    length, offsets, weight = made.rows
+    # A pseudo-observation is the last of a source's, and weighs 1 whatever was given.
+    part = slice(int(offsets[k]), int(offsets[k + 1]) - (pseudo > 0.0))
+    weight = np.ones(len(length)) if weight is None else weight
+    total = float(np.sum(weight[part] * np.log(1.0 - np.exp(-length[part] * rate))))
+    if pseudo > 0.0:
+        total += math.log(1.0 - math.exp(-pseudo * rate))
     return total + float(made.counted[k]) * math.log(rate) - float(made.exposure[k]) * rate
 
 
@@ -405,7 +405,7 @@ def test_likelihood_maximum_and_ends_in_a_few_steps(
     lower, upper = made.profile(rate, 1.9)
     at = np.linspace(0.3, 2.0, n)
     for k in range(n):
-        here, up, down = (value_by_hand(made, k, float(at[k]) + x) for x in (0.0, h, -h))
+        here, up, down = (value_by_hand(made, k, float(at[k]) + x, pseudo) for x in (0.0, h, -h))
         assert float(made.value(at)[k]) == pytest.approx(here, rel=EXACT)
         total, curve = made.slope(at)
         assert float(total[k] - made.exposure[k]) == pytest.approx(
@@ -413,21 +413,19 @@ def test_likelihood_maximum_and_ends_in_a_few_steps(
         )
         assert float(curve[k]) == pytest.approx((2.0 * here - up - down) / h**2, rel=1e-4)
         best = float(rate[k])
-        top = value_by_hand(made, k, best)
-        assert all(value_by_hand(made, k, best * x) < top for x in (0.999, 1.001))
+        top = value_by_hand(made, k, best, pseudo)
+        assert all(value_by_hand(made, k, best * x, pseudo) < top for x in (0.999, 1.001))
         for end in (float(lower[k]), float(upper[k])):
-            assert value_by_hand(made, k, end) == pytest.approx(top - 1.9, rel=SCALAR)
+            assert value_by_hand(made, k, end, pseudo) == pytest.approx(top - 1.9, rel=SCALAR)
         assert lower[k] < best < upper[k]
 
 
 def test_ends_where_every_gap_changed_or_none_did(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crawl_likelihood, "STEPS", 7)
     made = CrawlLikelihood(
-        intervals=np.array([0.5, 2.0, 1.0]),
-        offsets=np.array([0, 3, 3, 3]),
+        Intervals(np.array([0.5, 2.0, 1.0]), np.array([0, 3, 3, 3]), np.array([0.3, 1.0, 0.6])),
         counted=np.zeros(3),
         exposure=np.array([0.0, 4.0, 0.0]),
-        weight=np.array([0.3, 1.0, 0.6]),
     )
     rate = made.maximum()
     assert rate[0] == math.inf
@@ -442,8 +440,7 @@ def test_ends_where_every_gap_changed_or_none_did(monkeypatch: pytest.MonkeyPatc
 
 def test_counted_changes_alone_are_divided_by_the_time() -> None:
     made = CrawlLikelihood(
-        intervals=np.zeros(0),
-        offsets=np.zeros(3, int),
+        Intervals(np.zeros(0), np.zeros(3, int)),
         counted=np.array([1.0, 5.0]),
         exposure=np.array([1e3, 2.0]),
     )

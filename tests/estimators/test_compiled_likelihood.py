@@ -174,7 +174,7 @@ def test_samples_of_a_large_log_stay_with_the_loops(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(gamma_prior, "ENOUGH", 40)
     monkeypatch.setattr(crawl_likelihood, "WORTHWHILE", len(log))
     sample = gamma_prior._sampled(CrawlLikelihood.of(log))
-    assert len(sample.intervals) < len(log) / 2
+    assert len(sample.rows.length) < len(log) / 2
     calls: list[int] = []
     real = CrawlLikelihood._maximise
 

@@ -11,7 +11,7 @@ import pytest
 from freshopt.estimators import crawl_loops
 from freshopt.estimators.crawl_formulas import climbing_step, curvature, information, odds_of, turning
 from freshopt.estimators.crawl_likelihood import CrawlLikelihood
-from freshopt.estimators.crawl_rows import Intervals
+from freshopt.estimators.crawl_rows import FirstDates, Intervals
 from freshopt.numerics.density_quantiles import integral, polynomial, quintic, within
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
@@ -31,18 +31,16 @@ CASES = [
 def likelihood(case: tuple[bool, float, float, float, bool]) -> CrawlLikelihood:
     weighted, pseudo, possible, births, jeffreys = case
     quiet = Intervals(QUIET, np.array([0, 2]), QUIET_WEIGHT if weighted else None)
-    return CrawlLikelihood(
-        intervals=GAPS,
-        offsets=np.array([0, 4]),
+    made = CrawlLikelihood(
+        Intervals(GAPS, np.array([0, 4]), WEIGHT if weighted else None),
         counted=np.array([COUNTED]),
-        exposure=np.array([EXPOSURE]),
-        pseudo=pseudo,
-        weight=WEIGHT if weighted else None,
-        possible=np.array([possible]) if possible else None,
+        exposure=np.array([EXPOSURE - pseudo]),
+        dates=FirstDates(np.array([possible]), np.zeros(1)) if possible else None,
         birth_rate=np.array([births]) if possible else None,
         quiet=quiet if jeffreys else None,
         time=np.array([TIME]) if jeffreys else None,
     )
+    return made.smoothed(pseudo)
 
 
 def printed(case: tuple[bool, float, float, float, bool], t: Any) -> Any:  # noqa: ANN401 - mpmath's

@@ -10,7 +10,7 @@ from scipy.special import gammaln
 
 from freshopt.estimators import GammaPrior, HostPriors, LikelihoodRatio, MaximumLikelihood
 from freshopt.estimators.crawl_likelihood import CrawlLikelihood
-from freshopt.estimators.crawl_rows import GammaParameters
+from freshopt.estimators.crawl_rows import FirstDates, GammaParameters, Intervals
 from freshopt.estimators.marginal_likelihood import MarginalLikelihood, explained, posterior_mode
 from freshopt.logs.crawl_log import CrawlLog
 from tests.ground_truth.refusals import refused
@@ -36,7 +36,7 @@ def equal_intervals(crawls: int, n: int, clock: float = 1.0, seed: int = 0) -> t
 def test_crawls_at_equal_intervals_sum_to_the_binomial_series(crawls: int, clock: float) -> None:
     log, found = equal_intervals(crawls, 400, clock)
     marginal = MarginalLikelihood.of(CrawlLikelihood.of(log), 2.0 / clock, 0.6)
-    assert marginal.grid is not None
+    assert marginal.grids is not None
     mpmath.mp.dps = 60
     for shape, mean in PRIORS:
         a, b = mpmath.mpf(shape), mpmath.mpf(shape) / mean
@@ -104,12 +104,10 @@ CASES = [
 def single(case: tuple[float, ...]) -> tuple[CrawlLikelihood, GammaParameters]:
     a, b, births, changes, time, age = case
     one = CrawlLikelihood(
-        np.empty(0),
-        np.zeros(2, dtype=np.int64),
+        Intervals(np.empty(0), np.zeros(2, dtype=np.int64)),
         np.array([float(changes)]),
         np.array([time]),
-        possible=np.ones(1),
-        age=np.array([age]),
+        dates=FirstDates(np.ones(1), np.array([age])),
     )
     return one, GammaParameters(np.array([a]), np.array([b]), np.array([births]))
 

@@ -54,8 +54,8 @@ def evidence_of(log: CrawlLog, mean: float) -> MarginalLikelihood:
 def assert_highest(log: CrawlLog) -> None:
     prior = GammaPrior.from_marginal_likelihood(log)
     observed = CrawlLikelihood.of(log)
-    changes = float(np.sum(observed.found + observed.counted))
-    pooled = changes / float(np.sum(observed.exposure) + 0.5 * np.sum(observed.intervals))
+    changes, time = observed.pooled()
+    pooled = changes / time
     evidence = evidence_of(log, pooled)
 
     def value(log_shape: float, log_mean: float) -> float:
@@ -79,10 +79,10 @@ def integral(observed: CrawlLikelihood, shape: float, exposure: float, births: f
     prior = shape * np.log(exposure) + shape * logarithm - exposure * rate - gammaln(shape)
     for k in range(len(observed.counted)):
         value = prior + observed.counted[k] * logarithm - observed.exposure[k] * rate
-        for gap in observed.intervals[observed.offsets[k] : observed.offsets[k + 1]]:
+        for gap in observed.rows.length[observed.rows.offsets[k] : observed.rows.offsets[k + 1]]:
             value = value + np.log(-np.expm1(-rate * gap))
-        if observed.possible is not None and observed.age is not None and observed.possible[k] > 0.0:
-            value = value + np.log(rate + births) - (rate + births) * observed.age[k]
+        if observed.dates is not None and observed.dates.possible[k] > 0.0:
+            value = value + np.log(rate + births) - (rate + births) * observed.dates.age[k]
         most = float(value.max())
         inside = float(np.sum(np.exp(value - most))) * float(logarithm[1] - logarithm[0])
         total += most + float(np.log(inside + np.exp(value[0] - most) / shape))
@@ -93,8 +93,8 @@ def integral(observed: CrawlLikelihood, shape: float, exposure: float, births: f
 def test_the_evidence_of_dated_logs_has_no_peak_but_those_of_the_integral(seed: int) -> None:
     """A Gamma with mode and curvature of a saturated source made one 5 to 48 nats too high."""
     observed = CrawlLikelihood.of(dated_log(seed))
-    changes = float(np.sum(observed.found + observed.counted))
-    pooled = changes / float(np.sum(observed.exposure) + 0.5 * np.sum(observed.intervals))
+    changes, time = observed.pooled()
+    pooled = changes / time
     evidence = evidence_of(dated_log(seed), pooled)
     for log_shape, log_mean in ((-0.5, 0.3), (-2.0, 1.0), (-3.0, 3.5)):
         shape = float(np.exp(log_shape))
@@ -117,7 +117,7 @@ def test_the_prior_of_any_dated_log_is_the_highest_peak(first: int) -> None:
         log = dated_log(seed)
         observed = CrawlLikelihood.of(log)
         if (
-            observed.age is not None
+            observed.dates is not None
             and np.any(observed.found + observed.counted)
             and np.any(observed.exposure)
         ):

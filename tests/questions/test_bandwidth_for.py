@@ -11,6 +11,7 @@ import pytest
 from scipy.optimize import brentq
 
 import freshopt as fo
+from freshopt.errors import CertificateError
 from freshopt.modelling.objective import Refresh
 from freshopt.planning.plan import make_plan
 from freshopt.problems import (
@@ -203,6 +204,14 @@ def test_a_bandwidth_has_no_value_to_promise() -> None:
     # Of a freshness the discipline is the target's, which itself holds on.
     found = fo.bandwidth_for(problem, freshness=0.2)
     assert found.reached == pytest.approx(0.3, rel=SCALAR)
+
+
+def test_a_bandwidth_that_cannot_be_proved_is_not_asked_of_linear_programs() -> None:
+    """Limits are so tight that rounding has a price; HiGHS would refuse the curved target."""
+    sources = fo.Sources([1.0, 2.0, 3.0, 4.0], host=["a", "b"] * 2)
+    problem = fo.Problem(fo.problems.BinaryFreshness(), sources, bandwidth=10.0, host_limits={"a": 4.0})
+    with pytest.raises(CertificateError, match="the certified relative gap"):
+        fo.bandwidth_for(problem, value=1e-9)
 
 
 def test_nothing_that_matters_has_no_freshness() -> None:

@@ -26,8 +26,8 @@ import numpy as np
 
 from freshopt.errors import FreshoptError, SourceDataError, expect
 from freshopt.estimators.crawl_likelihood import CrawlLikelihood
-from freshopt.estimators.crawl_rows import GammaParameters
-from freshopt.estimators.features.source_features import NO_FEATURES, Design, SourceFeatures
+from freshopt.estimators.crawl_rows import GammaParameters, evenly, widened
+from freshopt.estimators.features.source_features import Design, SourceFeatures
 from freshopt.estimators.gamma_prior import ENOUGH, GammaPrior, few_crawls
 from freshopt.estimators.marginal_likelihood import MarginalLikelihood
 from freshopt.heavy import sparse
@@ -63,30 +63,19 @@ class Effects:
     words: Mapping[str, float]
     residual: GammaPrior
 
-    @classmethod
-    def none(cls, pooled: GammaPrior) -> Effects:
-        """Return that features tell nothing."""
-        return cls(Design(NO_FEATURES, {}, {}), 0.0, np.zeros(0), {}, pooled)
-
-    def bare(self) -> Effects:
-        """Return it without the sources that it was learnt from."""
-        return replace(self, design=replace(self.design, features=NO_FEATURES))
-
     def levels(self, table: SourceFeatures) -> tuple[Array, Array]:
         """Return η of each source, and its variance by unknown words."""
-        rows, design = np.arange(len(table.names)), replace(self.design, features=table)
+        rows = np.arange(len(table.names))
         variance = np.zeros(len(rows))
         for name, own in self.words.items():
-            variance += np.where(design.codes(name, rows) < 0, own, 0.0)
-        return self.start + design.matrix(rows) @ self.each, variance
+            variance += np.where(self.design.codes(name, table.columns[name]) < 0, own, 0.0)
+        return self.start + self.design.matrix(table, rows) @ self.each, variance
 
     def priors(self, level: Array, variance: Array) -> tuple[Array, Array, Array]:
         """Return mean, shape and rate of births of each source."""
-        # A Gamma of mean m, ln m normal: the mean, and the squared relative spread (1+1/a)e^v − 1.
-        own = self.residual
-        wide = 1.0 / ((1.0 + 1.0 / own.shape) * np.exp(variance) - 1.0)
-        mean = own.shape / own.exposure * np.exp(level + 0.5 * variance)
-        return mean, wide, own.birth_rate * np.exp(level)
+        own, unit = self.residual, np.exp(level)
+        wide, mean = widened(own.shape, own.shape / own.exposure * unit, variance)
+        return mean, wide, own.birth_rate * unit
 
 
 @frozen_value(repr=False)
@@ -168,8 +157,7 @@ class FeaturePriors:
         pooled = GammaPrior.from_likelihood(observed, log.time_unit, few=few_crawls(log))
         own, rows = observed.select(learners), table.rows_of(log.names)[learners]
         regression = _Regression.of(own, table, rows)
-        every, all_rows = np.arange(len(rows)), np.arange(len(table.names))
-        if not regression.designed(every).matrix(rows[:1]).shape[1]:
+        if not table.design(rows).matrix(table, rows[:1]).shape[1]:
             raise SourceDataError(
                 f"no feature tells sources that were crawled twice apart: {', '.join(table.columns)}. Add a "
                 "column, or leave features out."
@@ -178,10 +166,11 @@ class FeaturePriors:
         held = regression.held_out(precision, shape)
         residual = GammaPrior.from_likelihood(_in_units(own, held), log.time_unit, few=few_crawls(log))
         gain = _gain(own, held, residual, pooled)
-        spread, learnt = {}, Effects.none(pooled)
+        # Of features that tell nothing.
+        spread, learnt = {}, Effects(Design({}, {}), 0.0, np.zeros(0), {}, pooled)
         if gain > TELLING:
             learnt = regression.effects(precision, shape, residual)
-            matrix = learnt.design.matrix(all_rows)
+            matrix = learnt.design.matrix(table, np.arange(len(table.names)))
             spread = {
                 k: float(np.std(matrix[:, at] @ learnt.each[at])) for k, at in learnt.design.parts().items()
             }
@@ -189,7 +178,7 @@ class FeaturePriors:
         if spread:
             level[rows], variance[rows] = held, 0.0
         given = learnt.priors(level, variance)
-        return cls(table, *given, spread, gain, pooled, learnt.residual.shape, learnt.bare())
+        return cls(table, *given, spread, gain, pooled, learnt.residual.shape, learnt)
 
     def __repr__(self) -> str:
         told = f"{len(self.mean)} sources, gain={self.gain:.3g}, within={self.within:.3g}"
@@ -244,29 +233,26 @@ class _Regression(NamedTuple):
     @classmethod
     def of(cls, observed: CrawlLikelihood, table: SourceFeatures, rows: IntArray) -> _Regression:
         """Return the rows of a likelihood."""
-        n, mean = len(rows), _changes_per_time(observed)
+        n, (changes, whole) = len(rows), observed.pooled()
+        mean = changes / whole
         each = np.repeat(np.arange(n), observed.found)
-        time = observed.exposure + np.bincount(each, observed.intervals, n)
+        time = observed.exposure + np.bincount(each, observed.rows.length, n)
         # ln(1−e^{−x}) = ln x − x/2 + O(x²): a counted change is a crawl after a gap, half of it not still.
         short = SHORT * (time + 1.0 / mean) / (observed.found + observed.counted + 1.0)
         still = np.maximum(observed.exposure / short - 0.5 * observed.counted, 0.0)
         counted, quiet = np.flatnonzero(observed.counted > 0.0), np.flatnonzero(still > 0.0)
         one = np.ones(len(each))
-        parts = [(each, observed.intervals, one, one)]
+        parts = [(each, observed.rows.length, one, one)]
         parts += [(counted, short[counted], np.ones(len(counted)), observed.counted[counted])]
         parts += [(quiet, short[quiet], np.zeros(len(quiet)), still[quiet])]
         fold = np.random.default_rng(0).permutation(n) % FOLDS
         source, gap, found, weight = map(np.concatenate, zip(*parts, strict=True))
         return cls(observed, table, rows, mean, source, gap, found, weight, time, fold)
 
-    def designed(self, some: IntArray) -> Design:
-        """Return the design that some of the sources allow."""
-        return self.table.design(self.rows[some])
-
     def fitted(self, precision: float, shape: float, some: IntArray) -> tuple[Design, float, Array]:
         """Return design, intercept and effects, learnt from some of the sources."""
-        design = self.designed(some)
-        matrix = design.matrix(self.rows)
+        design = self.table.design(self.rows[some])
+        matrix = design.matrix(self.table, self.rows)
         start = math.log(self.mean)
         if not matrix.shape[1]:
             return design, start, np.zeros(0)
@@ -284,7 +270,7 @@ class _Regression(NamedTuple):
         parts, words = design.parts(), {}
         for name, own in design.words.items():
             if len(own):
-                code = design.codes(name, self.rows)
+                code = design.codes(name, self.table.columns[name][self.rows])
                 words[name] = float(np.var(each[parts[name]][code[code >= 0]]))
         return Effects(design, start, each, words, residual)
 
@@ -294,7 +280,7 @@ class _Regression(NamedTuple):
         for fold in range(FOLDS):
             out = np.flatnonzero(self.fold == fold)
             design, start, effects = self.fitted(precision, shape, np.flatnonzero(self.fold != fold))
-            level[out] = start + design.matrix(self.rows[out]) @ effects
+            level[out] = start + design.matrix(self.table, self.rows[out]) @ effects
         return level
 
     def chosen(self, shape: float) -> tuple[float, float]:
@@ -306,36 +292,32 @@ class _Regression(NamedTuple):
         tried = []
         for precision in PRECISIONS:
             deformed = _in_units(part.observed, part.held_out(precision, shape))
-            mean = _changes_per_time(deformed)
+            changes, time = deformed.pooled()
+            mean = changes / time
             evidence = MarginalLikelihood.of(deformed, mean, shape)
             tried += [(evidence.best(own, own / mean)[0], precision, own) for own in shape * SPREADS]
         _, precision, own = max(tried)
         return precision, float(own)
 
 
-def _changes_per_time(observed: CrawlLikelihood) -> float:
-    """Return the mean rate of all sources, those of many crawls first."""
-    changes = float(np.sum(observed.found + observed.counted))
-    return changes / float(np.sum(observed.exposure) + 0.5 * np.sum(observed.intervals))
-
-
 def _in_units(observed: CrawlLikelihood, level: Array) -> CrawlLikelihood:
     """Return the likelihood of rates in units of e^level."""
     per = np.exp(level)
+    rows, dates = observed.rows, observed.dates
     return replace(
         observed,
-        intervals=observed.intervals * np.repeat(per, observed.found),
+        rows=rows._replace(length=rows.length * np.repeat(per, rows.number)),
         exposure=observed.exposure * per,
-        age=None if observed.age is None else observed.age * per,
+        dates=None if dates is None else dates._replace(age=dates.age * per),
     )
 
 
 def _gain(own: CrawlLikelihood, level: Array, residual: GammaPrior, pooled: GammaPrior) -> float:
     """Return the log marginal likelihood beyond the pooled prior's."""
-    some = np.unique(np.linspace(0, len(level) - 1, ENOUGH).astype(np.int64))
+    some = evenly(len(level), ENOUGH)
     every, own, level = len(level), own.select(some), level[some]
     # A counted change, or a first date, has a density, which is that in other units of time.
-    dated = own.counted if own.possible is None else own.counted + own.possible
+    dated = own.counted if own.dates is None else own.counted + own.dates.possible
     total = float(np.sum(dated * level))
     for observed, prior, sign in ((_in_units(own, level), residual, 1.0), (own, pooled, -1.0)):
         evidence = MarginalLikelihood.of(observed, prior.shape / prior.exposure, prior.shape)

@@ -123,23 +123,22 @@ class SourceFeatures:
                 kinds, many = np.unique(own, return_counts=True)
                 first = np.argsort(-many, kind="stable")[: min(MOST_WORDS, np.count_nonzero(many > 1))]
                 words[name] = np.sort(kinds[first])
-        return Design(self, {name: at for name, at in knots.items() if len(at) > 1}, words)
+        return Design({name: at for name, at in knots.items() if len(at) > 1}, words)
 
 
 @frozen_value(repr=False)
 class Design:
     """Knots of the columns of numbers, and words with effects."""
 
-    features: SourceFeatures
     knots: Mapping[str, Array]
     words: Mapping[str, npt.NDArray[Any]]
 
-    def matrix(self, rows: IntArray) -> sparse.csc_array:
-        """Return the design matrix of some sources."""
+    def matrix(self, table: SourceFeatures, rows: IntArray) -> sparse.csc_array:
+        """Return the design matrix of some sources of a table."""
         parts = [sparse.csc_array((len(rows), 0))]
         for name, knots in self.knots.items():
             last = len(knots) - 1
-            place = np.interp(self.features.columns[name][rows], knots, np.arange(last + 1.0))
+            place = np.interp(table.columns[name][rows], knots, np.arange(last + 1.0))
             hats = np.maximum(1.0 - np.abs(place[:, None] - np.arange(last + 1.0)), 0.0)
             parts.append(
                 sparse.csc_array(
@@ -147,7 +146,7 @@ class Design:
                 )
             )
         for name, words in self.words.items():
-            code = self.codes(name, rows)
+            code = self.codes(name, table.columns[name][rows])
             there = np.flatnonzero(code >= 0)
             cells = np.ones(len(there)), (there, code[there])
             parts.append(sparse.csc_array(cells, shape=(len(rows), len(words))))
@@ -160,16 +159,13 @@ class Design:
         ends = np.cumsum([0, *widths.values()]).tolist()
         return {name: slice(*each) for name, each in zip(widths, pairwise(ends), strict=True)}
 
-    def codes(self, name: str, rows: IntArray) -> IntArray:
-        """Return the position of each source's word, or -1."""
-        own, words = self.features.columns[name][rows], self.words[name]
+    def codes(self, name: str, own: npt.NDArray[Any]) -> IntArray:
+        """Return the positions of words of a column, -1 for others."""
+        words = self.words[name]
         if not len(words):
-            return np.full(len(rows), -1)
+            return np.full(len(own), -1)
         code = np.minimum(np.searchsorted(words, own), len(words) - 1)
         return np.where(words[code] == own, code, -1)
-
-
-NO_FEATURES = SourceFeatures(np.empty(0, dtype=np.str_), {}, np.empty(0, dtype=np.str_))
 
 
 def with_new_sources(log: CrawlLog, new: npt.NDArray[Any]) -> CrawlLog:

@@ -91,7 +91,7 @@ def test_a_design_is_bounded_and_knows_what_it_has_not_seen() -> None:
     found = SourceFeatures.of(log.names, pl.DataFrame({"source": np.arange(6), "size": size, "kind": kind}))
     learners = np.arange(4)
     design = found.design(learners)
-    matrix = design.matrix(np.arange(6)).toarray()
+    matrix = design.matrix(found, np.arange(6)).toarray()
     parts = design.parts()
     assert [*parts] == ["size", "kind"]
     assert matrix.shape[1] == parts["kind"].stop
