@@ -25,7 +25,7 @@ from freshopt.errors import Heard, SourceDataError, by_weight, hearing, warn
 from freshopt.formatting import count
 from freshopt.frames import POLARS, framed
 from freshopt.heavy import polars
-from freshopt.logs.clock import Clock, warn_of_clock
+from freshopt.logs.clock import Clock, check_clock
 from freshopt.logs.file_kinds import is_frame
 from freshopt.logs.last_modified import dated_rows
 from freshopt.logs.log_columns import LogRows, RowName, position_name, rows_table
@@ -108,8 +108,8 @@ class CrawlLog:
     Raises
     ------
     SourceDataError
-        If a value cannot be used or contradicts another, or a (source, time) has two rows that are not alike;
-        names the row, counted from 0, and the source.
+        If a value cannot be used or contradicts another, some times alone are after the year 2100, or a
+        (source, time) has two rows that are not alike; names the row, counted from 0, and the source.
 
     Warns
     -----
@@ -369,7 +369,7 @@ def _read(
             _warn_of_unknown(rows, rows.unknown, log.offsets[:-1], counted=start is not None)
         # Intervals without times are of any length that their owner measured.
         if log.timed:
-            warn_of_clock(log.time, log.interval, rows.label, log.clock)
+            check_clock(log.time, log.interval, rows.label, log.clock)
         object.__setattr__(log, "warnings", by_weight(heard))
 
 
