@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SHOWN, SourceDataError, list_offenders, shown, warn
+from freshopt.errors import SourceDataError, list_offenders, shown, warn
 from freshopt.formatting import count
 from freshopt.formatting import number as written
 from freshopt.logs.timestamps import TICKS, Moments, Times, read_moments, year_of
-from freshopt.numerics.arrays import Array, BoolArray, IntArray, chunks
+from freshopt.numerics.arrays import Array, BoolArray, chunks
 from freshopt.units import SECONDS
 
 # A crawl may be dated so much later than the clock of this machine, in seconds.
@@ -256,7 +256,9 @@ def check_clock(time: Array, intervals: Array, label: Callable[[int], str], cloc
     first, last = _plausible(clock)
 
     def where(rows: BoolArray) -> str:
-        return _named(np.flatnonzero(rows), lambda k: f"{label(k)}: {_said(float(time[k]), clock)}")
+        wrong = np.flatnonzero(rows)
+        told = (f"{label(k)}: {_said(float(time[k]), clock)}" for k in wrong.tolist())
+        return list_offenders(told, len(wrong))
 
     if np.min(time) < last <= np.max(time):
         raise SourceDataError(
@@ -290,8 +292,9 @@ def _warn_of_jumps(time: Array, intervals: Array, label: Callable[[int], str], c
         ends = " to ".join(_said(float(at), clock) for at in moments[k : k + 2])
         return f"from {ends} in {label(int(np.argmax(time == moments[k + 1])))}"
 
+    where = list_offenders(map(said, jumps.tolist()), len(jumps))
     warn(
-        f"time jumps {_named(jumps, said)}, and all other gaps add up to {count(ordinary, clock.unit)}. "
+        f"time jumps {where}, and all other gaps add up to {count(ordinary, clock.unit)}. "
         "It is used as it stands. If a clock or a unit was wrong, correct or drop these rows.",
         of_rates=True,
     )
@@ -310,12 +313,6 @@ def _said(time: float, clock: Clock) -> str:
     """Return a time as messages have it."""
     date = clock.date(time)
     return f"{clock.unit} {written(time)}" if date is None else f"{date:%Y-%m-%d %H:%M}"
-
-
-def _named(rows: IntArray, said: Callable[[int], str]) -> str:
-    """Return the first rows in words, and how many more."""
-    some = [said(int(k)) for k in rows[:SHOWN]]
-    return list_offenders([*some, *[""] * (len(rows) - len(some))])
 
 
 def _countable_in_ns(origin: np.datetime64, moments: npt.NDArray[np.datetime64]) -> bool:

@@ -28,9 +28,10 @@ from freshopt.heavy import polars
 from freshopt.logs.clock import Clock, check_clock
 from freshopt.logs.file_kinds import is_frame
 from freshopt.logs.last_modified import dated_rows
-from freshopt.logs.log_columns import LogRows, RowName, position_name, rows_table
+from freshopt.logs.log_columns import LogRows, position_name, rows_table
 from freshopt.logs.row_outcomes import OtherFetches
 from freshopt.logs.timestamps import Times, ToldTimes
+from freshopt.logs.written_dates import RowName
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.renamed import Renamed, keywords
@@ -417,8 +418,7 @@ def _fill(log: CrawlLog, rows: LogRows, start: Times | None, *, derived: bool = 
         rows.require_agreement(changed, changes)
     dates = None
     if rows.last_modified is not None:
-        dated = dated_rows(rows, rows.last_modified, first, interval, changed)
-        interval, changed, dates = dated.interval, dated.changed, dated.last_modified
+        interval, changed, dates = dated_rows(rows, rows.last_modified, first, interval, changed)
         dates = None if np.isnan(dates).all() else dates
     fields = {
         "names": read_only(rows.names),

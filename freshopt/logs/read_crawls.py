@@ -21,12 +21,10 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError, by_weight, hearing, list_offenders, warn
 from freshopt.formatting import count
 from freshopt.frames import POLARS
-from freshopt.logs.cells import more_than_five
 from freshopt.logs.client_copies import ALL, WHOSE, Client, evidence_of_clients
 from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.file_kinds import Frame
-from freshopt.logs.log_columns import RowName
 from freshopt.logs.log_files import (
     Given,
     LogPart,
@@ -53,6 +51,7 @@ from freshopt.logs.row_outcomes import (
 from freshopt.logs.schema import CRAWLS, EVENT, SEEN_CRAWLS, require_columns, require_log, require_rows
 from freshopt.logs.source_index import Codes
 from freshopt.logs.timestamps import Moments, Times
+from freshopt.logs.written_dates import RowName
 from freshopt.numerics.arrays import Array, IntArray, labels_of
 from freshopt.renamed import keywords
 
@@ -385,11 +384,10 @@ def _require_evidence(
         ask_about_answers(path, answers_are_changes)
     twice = np.flatnonzero((code[1:] == code[:-1]) & (time[1:] == time[:-1]))
     if len(twice):
-        pairs = ([rows.row_name(int(crawls[k + each])) for each in (1, 0)] for k in twice[:5].tolist())
-        where = list_offenders(f"{one} repeats the time of {other}" for one, other in pairs)
+        pairs = ([rows.row_name(int(crawls[k + each])) for each in (1, 0)] for k in twice.tolist())
+        where = list_offenders((f"{one} repeats the time of {other}" for one, other in pairs), len(twice))
         raise SourceDataError(
-            f"{where}{more_than_five(len(twice))}, with other cells. A source has one row per crawl. "
-            "Drop the repeated rows."
+            f"{where}, with other cells. A source has one row per crawl. Drop the repeated rows."
         )
     again = np.flatnonzero(said.outcome == REPEATED)
     for row, what, verdict in (

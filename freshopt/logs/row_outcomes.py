@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
 from freshopt.heavy import polars
-from freshopt.logs.source_index import sorted_rows
+from freshopt.logs.source_index import alike_rows, sorted_rows
 from freshopt.logs.timestamps import Moments
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, are_text
 
@@ -228,12 +228,9 @@ def _carried(state: States, code: npt.NDArray[np.int32], same: BoolArray) -> Sta
 
 def _repeated(code: npt.NDArray[np.int32], clock: Array, columns: list[npt.NDArray[np.generic]]) -> BoolArray:
     """Return which sorted rows are the row before, in all columns."""
+    row = 1 + np.flatnonzero((code[1:] == code[:-1]) & (clock[1:] == clock[:-1]))
     found = np.zeros(len(code), dtype=np.bool_)
-    found[1:] = (code[1:] == code[:-1]) & (clock[1:] == clock[:-1])
-    row = np.flatnonzero(found)
-    for column in columns:
-        one, other = column[row], column[row - 1]
-        found[row] &= (one == other) | ((one != one) & (other != other))
+    found[alike_rows(row, columns)] = True
     return found
 
 
