@@ -268,15 +268,12 @@ class CrawlLog:
     def __repr__(self) -> str:
         span = self.end - float(np.min(self.time))
         n, found = len(self.names), np.count_nonzero(self.changed)
+        told = 0 if self.last_modified is None else np.count_nonzero(~np.isnan(self.last_modified))
+        dated = f", {told} dated" if told else ""
         return (
             f"CrawlLog({count(len(self), 'crawl', 'd')} of {count(n, 'source', 'd')} over "
-            f"{count(span, self.time_unit, '.6g')}, {found} found a change{self._dated})"
+            f"{count(span, self.time_unit, '.6g')}, {found} found a change{dated})"
         )
-
-    @property
-    def _dated(self) -> str:
-        told = 0 if self.last_modified is None else np.count_nonzero(~np.isnan(self.last_modified))
-        return f", {told} dated" if told else ""
 
     @property
     def last_crawl(self) -> Array:

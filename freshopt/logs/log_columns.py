@@ -6,7 +6,7 @@ so that the cell to correct is found at once. A `CrawlLog` has passed all checks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -43,10 +43,6 @@ MOST = 2.0**53
 def position_name(k: int) -> str:
     """Return a row's name in messages: its position from 0."""
     return f"row {k}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.15g}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -273,22 +269,15 @@ class LogRows:
         """Return a time, as a date where the log has dates."""
         date = self.clock.date(time)
         return (
-            _number(time) if date is None else f"{date.replace(tzinfo=None).isoformat(timespec='seconds')}Z"
+            f"{time:.15g}" if date is None else f"{date.replace(tzinfo=None).isoformat(timespec='seconds')}Z"
         )
 
-    def _refuse(
-        self,
-        what: str,
-        wrong: BoolArray,
-        values: Array | None,
-        remedy: str,
-        shown: Callable[[float], str] = _number,
-    ) -> NoReturn:
+    def _refuse(self, what: str, wrong: BoolArray, values: Array | None, remedy: str) -> NoReturn:
         """Raise with the first wrong rows of the original order."""
         rows = np.flatnonzero(wrong)
         rows = rows if self.order is None else rows[np.argsort(self.order[rows])]
         texts = (
-            self.label(k) + ("" if values is None else f": {shown(float(values[k]))}") for k in rows.tolist()
+            self.label(k) + ("" if values is None else f": {float(values[k]):.15g}") for k in rows.tolist()
         )
         raise SourceDataError(f"{what} {list_offenders(texts, len(rows))}. {remedy}")
 

@@ -442,7 +442,9 @@ def joined(parts: Sequence[LogPart]) -> LogPart:
 
 def joined_times(columns: Sequence[Moments | None], rows: Sequence[int], what: str) -> Moments:
     """Return columns one after another, empty where a file has none."""
-    known = [each for each in columns if each is not None and (each.dtype.kind == "M" or not _empty(each))]
+    known = [
+        each for each in columns if each is not None and (each.dtype.kind == "M" or not np.isnan(each).all())
+    ]
     dated = {each.dtype.kind == "M" for each in known}
     if len(dated) > 1:
         raise SourceDataError(
@@ -455,10 +457,6 @@ def joined_times(columns: Sequence[Moments | None], rows: Sequence[int], what: s
             for each, many in zip(columns, rows, strict=True)
         ]
     )
-
-
-def _empty(column: Moments) -> bool:
-    return column.dtype.kind == "f" and bool(np.isnan(column).all())
 
 
 def joined_rows(names: Sequence[Callable[[int], str]], rows: Sequence[int]) -> Callable[[int], str]:

@@ -131,8 +131,9 @@ def row_outcomes(
     >>> found.outcome.tolist() == [UNKNOWN, UNCHANGED, FAILED, CHANGED, SILENT]
     True
     """
-    clock = time.astype(np.float64) if time.dtype.kind != "M" else _ticks(time)
-    order, code, at = sorted_rows(codes, clock, int(codes.max()) + 1)
+    # Numbers that sort as moments do.
+    clock = (time - time.min()).astype("timedelta64[us]") if time.dtype.kind == "M" else time
+    order, code, at = sorted_rows(codes, clock.astype(np.float64), int(codes.max()) + 1)
     nothing = np.full(len(order), np.nan)
     told = nothing if status is None else status[order]
     flag = nothing if changed is None else changed[order]
@@ -277,12 +278,6 @@ def _kinds(text: polars.Series, key: str) -> States:
         for k, n in enumerate(found, start=1):
             kinds[(length == n) & digits] = k
     return kinds
-
-
-def _ticks(time: Moments) -> Array:
-    """Return moments as numbers that sort as they do."""
-    since: Array = (time - time.min()).astype("timedelta64[us]").astype(np.float64)
-    return since
 
 
 class OtherFetches(NamedTuple):

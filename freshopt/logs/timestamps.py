@@ -94,7 +94,9 @@ def read_moments(
     shape_of(times, what)
     array = np.asarray(times)
     if array.dtype.kind == "M":
-        return _to_ticks(_in_calendar(_in_nanoseconds(array), what, row_name))
+        if np.datetime_data(array.dtype)[0] in ("ps", "fs", "as"):
+            array = array.astype("datetime64[ns]")
+        return _to_ticks(_in_calendar(array, what, row_name))
     if array.dtype.kind in "iuf":
         if dated is False:
             return array.astype(np.float64, copy=False)
@@ -244,11 +246,6 @@ def _in_calendar(moments: Moments, what: str, row_name: Callable[[int], str]) ->
 def year_of(moment: np.datetime64) -> int:
     """Return the year of a moment."""
     return int(moment.astype("datetime64[Y]").astype(np.int64)) + 1970
-
-
-def _in_nanoseconds(array: npt.NDArray[Any]) -> npt.NDArray[np.datetime64]:
-    """Return moments of finer units in nanoseconds."""
-    return array.astype("datetime64[ns]") if np.datetime_data(array.dtype)[0] in ("ps", "fs", "as") else array
 
 
 def _to_ticks(array: npt.NDArray[Any]) -> npt.NDArray[np.datetime64]:
