@@ -127,8 +127,8 @@ def test_a_row_of_the_future_among_others_is_refused(year: int, run: Run) -> Non
         with pytest.raises(fo.SourceDataError) as refusal:
             build()
         require([str(refusal.value)], words, first)
-    refused = run("estimate", "log.csv", code=2)
-    assert "row 5, line 6 of log.csv (source 'a')" in refused.stderr
+    done = run("estimate", "log.csv", "--out", "rates.csv", code=2)
+    assert "row 5, line 6 of log.csv (source 'a')" in done.stderr
 
 
 def test_objects_with_and_without_a_zone() -> None:
