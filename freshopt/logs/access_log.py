@@ -62,11 +62,11 @@ _EXAMPLE = """--pattern '$remote_addr - $remote_user [$time_local] "$request" $s
 
 
 def read_access_log(path: Path, client: Client | None = None) -> tuple[polars.DataFrame, IntArray]:
-    """Read the requests of an access log, GET and HEAD, with their lines from 0.
+    """Read an access log's requests by GET and HEAD, with their lines.
 
     Those of a client, or of everybody; with None all requests, whatever a cache did with them. Columns are
     source, time, and as the log has them status, hash, host; changed in a cache's log; client and agent where
-    there are several clients and none was chosen.
+    there are several clients and none was chosen. Lines are counted from 0.
 
     - warns if some lines are in none of the formats; they are left out, and counted.
     """

@@ -111,7 +111,7 @@ def _complete(
     put: Callable[[Path, Path], None],
     remove: Callable[[Path], object],
 ) -> Iterator[Path]:
-    """Yield what is made beside the target, and put it there at the end."""
+    """Yield what is made beside the target, then put it there."""
     check()
     made: list[Path] = []
     lock = None

@@ -248,30 +248,31 @@ def as_datetime(moment: np.datetime64) -> datetime:
 
 
 def check_clock(time: Array, intervals: Array, label: Callable[[int], str], clock: Clock) -> None:
-    """Raise if some years alone are to come; warn of other implausible times.
+    """Refuse years to come beside others; warn of implausible times.
 
-    Those are of other years in which nobody observes, or else jumps of the clock. Intervals are since the
-    previous row of the same source, NaN where there is none.
+    Implausible are other years than `YEARS`, or else jumps of the clock. Intervals are since the previous row
+    of the same source, NaN where there is none.
     """
     first, last = _plausible(clock)
+    low, high = float(np.min(time)), float(np.max(time))
 
     def where(rows: BoolArray) -> str:
         wrong = np.flatnonzero(rows)
         told = (f"{label(k)}: {_said(float(time[k]), clock)}" for k in wrong.tolist())
         return list_offenders(told, len(wrong))
 
-    if np.min(time) < last <= np.max(time):
+    if low < last <= high:
         raise SourceDataError(
             f"time is later than the year {YEARS[1]} in {where(time >= last)}, and earlier in all others. "
             "Correct or drop these rows."
         )
-    if np.min(time) < first or np.max(time) >= last:
+    if low < first or high >= last:
         warn(
             f"time is not in the years {YEARS[0]} to {YEARS[1]} in {where((time < first) | (time >= last))}. "
             "It is used as it stands. If a clock or a unit was wrong, correct or drop these rows.",
             of_rates=True,
         )
-    elif (np.max(time) - np.min(time)) * SECONDS[clock.unit] > LONG:
+    elif (high - low) * SECONDS[clock.unit] > LONG:
         _warn_of_jumps(time, intervals, label, clock)
 
 
@@ -301,7 +302,7 @@ def _warn_of_jumps(time: Array, intervals: Array, label: Callable[[int], str], c
 
 
 def _plausible(clock: Clock) -> tuple[float, float]:
-    """Return the time in which sources are observed, all of it for numbers."""
+    """Return when sources are observed: at any time for numbers."""
     if clock.origin is None:
         return -math.inf, math.inf
     ends = (datetime(year, 1, 1, tzinfo=UTC) for year in (YEARS[0], YEARS[1] + 1))

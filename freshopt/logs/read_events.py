@@ -103,7 +103,7 @@ def read_history(
 
 
 def _refuse_crawls(rows: LogPart) -> None:
-    """Raise if a row says, or by what it saw shows, that it found no change."""
+    """Raise if a row says, or shows, that nothing had changed."""
     told = {name: rows.seen[name] for name in ("changed", "status", "hash", "etag") if name in rows.seen}
     if not told:
         return
