@@ -248,7 +248,7 @@ def as_datetime(moment: np.datetime64) -> datetime:
 
 
 def check_clock(time: Array, intervals: Array, label: Callable[[int], str], clock: Clock) -> None:
-    """Refuse years to come beside others; warn of implausible times.
+    """Raise for years to come beside others; warn of implausible times.
 
     Implausible are other years than `YEARS`, or else jumps of the clock. Intervals are since the previous row
     of the same source, NaN where there is none.
