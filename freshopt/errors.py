@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields
 from difflib import get_close_matches
+from itertools import islice
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -358,8 +359,10 @@ def guarded(call: Callable[[], Given]) -> Given | BaseException:
         return error
 
 
-def list_offenders(offenders: Iterable[str]) -> str:
+def list_offenders(offenders: Iterable[str], many: int | None = None) -> str:
     """Join offenders for a message: at most five, then how many more.
+
+    Where it is known how `many` there are, no more than those that are shown are asked for.
 
     Examples
     --------
@@ -368,6 +371,6 @@ def list_offenders(offenders: Iterable[str]) -> str:
     >>> list_offenders(str(k) for k in range(17))
     '0, 1, 2, 3, 4 and 12 more'
     """
-    names = list(offenders)
-    rest = len(names) - SHOWN
+    names = list(offenders if many is None else islice(offenders, SHOWN))
+    rest = (len(names) if many is None else many) - SHOWN
     return ", ".join(map(shortened, names[:SHOWN])) + (f" and {rest} more" if rest > 0 else "")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from freshopt.errors import SourceDataError
 
@@ -79,22 +79,16 @@ _BLANKS = r"\s+"
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})|%[!0-9,]*[<>]?(\{[^}]*\}\^?)?([A-Za-z])")
 
 
-class Format(NamedTuple):
-    """Known way to write requests, a line each."""
-
-    name: str
-    pattern: str
-
-
 _REQUEST = '$remote_addr $user[$time_local] "$request" $status $body_bytes_sent$rest'
-# A line is read by the first that it matches.
+# Patterns of known formats. A line is read by the first that it matches.
 FORMATS = (
-    Format("common or combined with the host", f"$host:$server_port {_REQUEST}"),
-    Format("common or combined", _REQUEST),
-    Format(
-        "Squid", "$msec $duration $remote_addr $cache_status/$status $bytes_sent $request_method $uri $more"
-    ),
-    Format("Heritrix", "$time_iso8601 $status $size $uri $path $via $type $thread $began $digest $more"),
+    # Common or combined, with the host and without.
+    f"$host:$server_port {_REQUEST}",
+    _REQUEST,
+    # Squid.
+    "$msec $duration $remote_addr $cache_status/$status $bytes_sent $request_method $uri $more",
+    # Heritrix.
+    "$time_iso8601 $status $size $uri $path $via $type $thread $began $digest $more",
 )
 KNOWN = "of nginx or Apache (common, combined, JSON), Caddy, Squid, Varnish, CloudFront (W3C) or Heritrix"
 

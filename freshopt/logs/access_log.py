@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -61,22 +61,12 @@ _REFUSED = 400
 _EXAMPLE = """--pattern '$remote_addr - $remote_user [$time_local] "$request" $status'"""
 
 
-class Requests(NamedTuple):
-    """Requests of an access log that fetch a URL.
+def read_access_log(path: Path, client: Client | None = None) -> tuple[polars.DataFrame, IntArray]:
+    """Read an access log's requests by GET and HEAD, with their lines.
 
-    - `frame`: Columns source, time, and as the log has them status, hash, host; changed in a cache's log;
-      client and agent where there are several clients and none was chosen.
-    - `line`: Line of each row, from 0.
-    """
-
-    frame: polars.DataFrame
-    line: IntArray
-
-
-def read_access_log(path: Path, client: Client | None = None) -> Requests:
-    """Read the requests of an access log, GET and HEAD.
-
-    Those of a client, or of everybody; with None all requests, whatever a cache did with them.
+    Those of a client, or of everybody; with None all requests, whatever a cache did with them. Columns are
+    source, time, and as the log has them status, hash, host; changed in a cache's log; client and agent where
+    there are several clients and none was chosen. Lines are counted from 0.
 
     - warns if some lines are in none of the formats; they are left out, and counted.
     """
@@ -103,7 +93,7 @@ def read_access_log(path: Path, client: Client | None = None) -> Requests:
     told = [name for name in ("hash", "host", "changed", *WHOSE) if name in asked.columns]
     status = [polars.col("status").cast(polars.Float64, strict=False)] if "status" in asked.columns else []
     frame = asked.select(source.alias("source"), "time", *status, *told)
-    return Requests(frame, line[kept])
+    return frame, line[kept]
 
 
 def read_pushes(path: Path) -> Iterator[tuple[str, bool, datetime]]:
@@ -136,7 +126,7 @@ def is_access_text(path: Path) -> bool:
         return tells_requests(places) and not {"request", "method", "client"}.isdisjoint(places)
     if lines[0].startswith("#"):
         return any(w3c_expression(each) is not None for each in lines if each.startswith("#Fields"))
-    return any(lines.str.contains(expression(each.pattern)).any() for each in FORMATS)
+    return any(lines.str.contains(expression(each)).any() for each in FORMATS)
 
 
 def _lines(path: Path, many: int | None = None) -> polars.Series:
@@ -164,7 +154,7 @@ def _parts(lines: polars.Series, pattern: str | None) -> polars.DataFrame:
     if len(head) and head[0].startswith("{"):
         return _of_json(lines, json_places([*_objects(head)]))
     w3c = [w3c_expression(each) for each in head if each.startswith("#Fields")]
-    known = [each for each in w3c if each] or [expression(each.pattern) for each in FORMATS]
+    known = [each for each in w3c if each] or [*map(expression, FORMATS)]
     # Those that none of the first lines is in come last.
     return _of_text(lines, sorted(known, key=lambda each: not head.str.contains(each).any()))
 

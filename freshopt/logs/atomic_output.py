@@ -23,6 +23,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from freshopt.errors import SourceDataError, list_offenders
@@ -69,24 +70,12 @@ def complete_folder(
     >>> [entry.name for entry in target.iterdir()]
     ['summary.json']
     """
-    target = Path(path).resolve()
-    known = {marker, *files}
-    _check_folder(target, overwrite, marker, known)
-    made: list[Path] = []
-    lock = None
-    try:
-        with _naming(target):
-            _sweep(target)
-            part, lock = _begin(target, Path.mkdir, made)
-        with _room(target):
-            yield part
-        _check_folder(target, overwrite, marker, known)  # again: it may have been filled meanwhile
-        with _naming(target):
-            _put_folder(part, target)
-    finally:
-        for each in made:  # after an exchange this is what was replaced
-            shutil.rmtree(each, ignore_errors=True)
-        _release(lock)
+    target, known = Path(path).resolve(), {marker, *files}
+    check = partial(_check_folder, target, overwrite, marker, known)
+    # After an exchange this is what was replaced.
+    remove = partial(shutil.rmtree, ignore_errors=True)
+    with _complete(target, check, make=Path.mkdir, put=_put_folder, remove=remove) as part:
+        yield part
 
 
 @contextmanager
@@ -107,26 +96,40 @@ def complete_file(path: str | os.PathLike[str], overwrite: bool = False) -> Iter
     'source,rate'
     """
     target = Path(path).resolve()
-    _check_file(target, overwrite)
+    check = partial(_check_file, target, overwrite)
+    make, remove = partial(Path.touch, exist_ok=False), partial(Path.unlink, missing_ok=True)
+    with _complete(target, check, make=make, put=_put_file, remove=remove) as part:
+        yield part
+
+
+@contextmanager
+def _complete(
+    target: Path,
+    check: Callable[[], None],
+    *,
+    make: Callable[[Path], None],
+    put: Callable[[Path, Path], None],
+    remove: Callable[[Path], object],
+) -> Iterator[Path]:
+    """Yield what is made beside the target, then put it there."""
+    check()
     made: list[Path] = []
     lock = None
     try:
         with _naming(target):
             _sweep(target)
             # If it cannot be made, that shows now and not after the work.
-            part, lock = _begin(target, lambda path: path.touch(exist_ok=False), made)
+            part, lock = _begin(target, make, made)
         with _room(target):
             yield part
-        _check_file(target, overwrite)
+        check()  # again: it may have been filled meanwhile
         with _naming(target):
-            if target.exists():
-                shutil.copymode(target, part)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            part.replace(target)
+            put(part, target)
     finally:
         for each in made:
-            each.unlink(missing_ok=True)
-        _release(lock)
+            remove(each)
+        if lock is not None:
+            os.close(lock)
 
 
 def _check_folder(target: Path, overwrite: bool, marker: str, known: Collection[str]) -> None:
@@ -229,11 +232,6 @@ def _begin(target: Path, make: Callable[[Path], None], made: list[Path]) -> tupl
         os.close(lock)
 
 
-def _release(lock: int | None) -> None:
-    if lock is not None:
-        os.close(lock)
-
-
 def _sweep(target: Path) -> None:
     """Remove leftovers of killed runs of this target."""
     if fcntl is None:
@@ -294,6 +292,14 @@ def _naming(target: Path) -> Iterator[None]:
             f"{target} cannot be written: {error.strerror} ({error.filename}). "
             "Choose another place, or mend its permissions."
         ) from error
+
+
+def _put_file(part: Path, target: Path) -> None:
+    """Rename `part` to `target`, in place of an earlier file."""
+    if target.exists():
+        shutil.copymode(target, part)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part.replace(target)
 
 
 def _put_folder(part: Path, target: Path) -> None:

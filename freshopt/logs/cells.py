@@ -197,25 +197,18 @@ class Cells:
         """Raise if a column has empty cells."""
         if column.has_nulls():
             rows = column.is_null().arg_true()
-            where = list_offenders(map(self.row_name, rows.head(5))) + more_than_five(len(rows))
+            where = list_offenders(map(self.row_name, rows), len(rows))
             remedy = REMEDIES.get(column.name, _FILL)
             raise SourceDataError(f"{column.name} is empty in {where}. {remedy}")
 
     def _require_known(self, column: polars.Series, known: polars.Series) -> None:
         if not known.all():
             rows = (~known).arg_true()
-            where = list_offenders(f"{column[k]!r} in {self.row_name(k)}" for k in rows.head(5))
-            raise SourceDataError(
-                f"{column.name} is {where}{more_than_five(len(rows))}. {self._remedy(column.name)}"
-            )
+            where = list_offenders((f"{column[k]!r} in {self.row_name(k)}" for k in rows), len(rows))
+            raise SourceDataError(f"{column.name} is {where}. {self._remedy(column.name)}")
 
     def _remedy(self, name: str) -> str:
         return REMEDIES.get(name, _NUMBER)
-
-
-def more_than_five(many: int) -> str:
-    """Return how many rows a message leaves out."""
-    return f" and {many - 5} more" if many > 5 else ""
 
 
 def filled(column: polars.Series) -> polars.Series:

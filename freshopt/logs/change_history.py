@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from freshopt.errors import Heard, SourceDataError, by_weight, hearing, list_offenders
 from freshopt.formatting import count
-from freshopt.logs.clock import Clock, warn_of_clock
+from freshopt.logs.clock import Clock, check_clock
 from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.logs.file_kinds import Frame
 from freshopt.logs.log_columns import position_name
@@ -165,7 +165,7 @@ class ChangeHistory:
             since[offsets[:-1][offsets[:-1] < len(order)]] = np.nan
             label = partial(_row, order, every, codes)
             with hearing() as heard:
-                warn_of_clock(self.time, since, label, clock)
+                check_clock(self.time, since, label, clock)
                 object.__setattr__(self, "warnings", by_weight(heard))
 
     @classmethod

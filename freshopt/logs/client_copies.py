@@ -332,5 +332,5 @@ def _told(requests: polars.DataFrame) -> bool:
 def _most(values: polars.Series) -> str:
     """Return the most frequent values in words, with their numbers."""
     counts = values.fill_null("-").value_counts(sort=True).head(SHOWN)
-    few = [f"{shown(value)} ({many:,})" for value, many in counts.iter_rows()]
-    return list_offenders(few + [""] * (values.n_unique() - len(few)))
+    few = (f"{shown(value)} ({many:,})" for value, many in counts.iter_rows())
+    return list_offenders(few, values.n_unique())

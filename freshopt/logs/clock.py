@@ -6,8 +6,8 @@ nanosecond for a century. Both ways round alike everywhere: a moment told twice 
 
 Times that can be read but can hardly be meant are warned of. A clock that was never set starts in 1970, one
 that was set wrongly is off by decades, and a number in another unit by a factor of thousands. Change rates
-that are learnt across such a jump are wrong by as much. These warnings do not depend on the present day:
-equal logs give equal ones.
+that are learnt across such a jump are wrong by as much. Rows of years that nobody has seen yet, beside others
+of today, are refused. Neither depends on the present day: equal logs give equal warnings.
 
 Cost: some passes over the times; for the warnings a sort where they are more than ten years apart.
 """
@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SHOWN, SourceDataError, list_offenders, shown, warn
+from freshopt.errors import SourceDataError, list_offenders, shown, warn
 from freshopt.formatting import count
 from freshopt.formatting import number as written
 from freshopt.logs.timestamps import TICKS, Moments, Times, read_moments, year_of
-from freshopt.numerics.arrays import Array, IntArray, chunks
+from freshopt.numerics.arrays import Array, BoolArray, chunks
 from freshopt.units import SECONDS
 
 # A crawl may be dated so much later than the clock of this machine, in seconds.
@@ -247,20 +247,32 @@ def as_datetime(moment: np.datetime64) -> datetime:
     return when.replace(tzinfo=UTC)
 
 
-def warn_of_clock(time: Array, intervals: Array, label: Callable[[int], str], clock: Clock) -> None:
-    """Warn of implausible years, or else of jumps of the clock.
+def check_clock(time: Array, intervals: Array, label: Callable[[int], str], clock: Clock) -> None:
+    """Raise for years to come beside others; warn of implausible times.
 
-    Intervals are since the previous row of the same source, NaN where there is none.
+    Implausible are other years than `YEARS`, or else jumps of the clock. Intervals are since the previous row
+    of the same source, NaN where there is none.
     """
-    outside = _outside(time, clock)
-    if len(outside):
-        where = _named(outside, lambda k: f"{label(k)}: {_said(float(time[k]), clock)}")
+    first, last = _plausible(clock)
+    low, high = float(np.min(time)), float(np.max(time))
+
+    def where(rows: BoolArray) -> str:
+        wrong = np.flatnonzero(rows)
+        told = (f"{label(k)}: {_said(float(time[k]), clock)}" for k in wrong.tolist())
+        return list_offenders(told, len(wrong))
+
+    if low < last <= high:
+        raise SourceDataError(
+            f"time is later than the year {YEARS[1]} in {where(time >= last)}, and earlier in all others. "
+            "Correct or drop these rows."
+        )
+    if low < first or high >= last:
         warn(
-            f"time is not in the years {YEARS[0]} to {YEARS[1]} in {where}. It is used as it stands. If a "
-            "clock or a unit was wrong, correct or drop these rows.",
+            f"time is not in the years {YEARS[0]} to {YEARS[1]} in {where((time < first) | (time >= last))}. "
+            "It is used as it stands. If a clock or a unit was wrong, correct or drop these rows.",
             of_rates=True,
         )
-    elif (np.max(time) - np.min(time)) * SECONDS[clock.unit] > LONG:
+    elif (high - low) * SECONDS[clock.unit] > LONG:
         _warn_of_jumps(time, intervals, label, clock)
 
 
@@ -281,34 +293,27 @@ def _warn_of_jumps(time: Array, intervals: Array, label: Callable[[int], str], c
         ends = " to ".join(_said(float(at), clock) for at in moments[k : k + 2])
         return f"from {ends} in {label(int(np.argmax(time == moments[k + 1])))}"
 
+    where = list_offenders(map(said, jumps.tolist()), len(jumps))
     warn(
-        f"time jumps {_named(jumps, said)}, and all other gaps add up to {count(ordinary, clock.unit)}. "
+        f"time jumps {where}, and all other gaps add up to {count(ordinary, clock.unit)}. "
         "It is used as it stands. If a clock or a unit was wrong, correct or drop these rows.",
         of_rates=True,
     )
 
 
-def _outside(time: Array, clock: Clock) -> IntArray:
-    """Return the rows whose years are implausible."""
+def _plausible(clock: Clock) -> tuple[float, float]:
+    """Return when sources are observed: at any time for numbers."""
     if clock.origin is None:
-        return np.empty(0, dtype=np.int64)
+        return -math.inf, math.inf
     ends = (datetime(year, 1, 1, tzinfo=UTC) for year in (YEARS[0], YEARS[1] + 1))
     first, last = ((end - clock.origin).total_seconds() / SECONDS[clock.unit] for end in ends)
-    if np.min(time) >= first and np.max(time) < last:
-        return np.empty(0, dtype=np.int64)
-    return np.flatnonzero((time < first) | (time >= last))
+    return first, last
 
 
 def _said(time: float, clock: Clock) -> str:
     """Return a time as messages have it."""
     date = clock.date(time)
     return f"{clock.unit} {written(time)}" if date is None else f"{date:%Y-%m-%d %H:%M}"
-
-
-def _named(rows: IntArray, said: Callable[[int], str]) -> str:
-    """Return the first rows in words, and how many more."""
-    some = [said(int(k)) for k in rows[:SHOWN]]
-    return list_offenders([*some, *[""] * (len(rows) - len(some))])
 
 
 def _countable_in_ns(origin: np.datetime64, moments: npt.NDArray[np.datetime64]) -> bool:

@@ -25,12 +25,13 @@ from freshopt.errors import Heard, SourceDataError, by_weight, hearing, warn
 from freshopt.formatting import count
 from freshopt.frames import POLARS, framed
 from freshopt.heavy import polars
-from freshopt.logs.clock import Clock, warn_of_clock
+from freshopt.logs.clock import Clock, check_clock
 from freshopt.logs.file_kinds import is_frame
 from freshopt.logs.last_modified import dated_rows
-from freshopt.logs.log_columns import LogRows, RowName, position_name, rows_table
+from freshopt.logs.log_columns import LogRows, position_name, rows_table
 from freshopt.logs.row_outcomes import OtherFetches
 from freshopt.logs.timestamps import Times, ToldTimes
+from freshopt.logs.written_dates import RowName
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, read_only
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.renamed import Renamed, keywords
@@ -108,8 +109,8 @@ class CrawlLog:
     Raises
     ------
     SourceDataError
-        If a value cannot be used or contradicts another, or a (source, time) has two rows that are not alike;
-        names the row, counted from 0, and the source.
+        If a value cannot be used or contradicts another, some times alone are after the year 2100, or a
+        (source, time) has two rows that are not alike; names the row, counted from 0, and the source.
 
     Warns
     -----
@@ -267,15 +268,12 @@ class CrawlLog:
     def __repr__(self) -> str:
         span = self.end - float(np.min(self.time))
         n, found = len(self.names), np.count_nonzero(self.changed)
+        told = 0 if self.last_modified is None else np.count_nonzero(~np.isnan(self.last_modified))
+        dated = f", {told} dated" if told else ""
         return (
             f"CrawlLog({count(len(self), 'crawl', 'd')} of {count(n, 'source', 'd')} over "
-            f"{count(span, self.time_unit, '.6g')}, {found} found a change{self._dated})"
+            f"{count(span, self.time_unit, '.6g')}, {found} found a change{dated})"
         )
-
-    @property
-    def _dated(self) -> str:
-        told = 0 if self.last_modified is None else np.count_nonzero(~np.isnan(self.last_modified))
-        return f", {told} dated" if told else ""
 
     @property
     def last_crawl(self) -> Array:
@@ -369,7 +367,7 @@ def _read(
             _warn_of_unknown(rows, rows.unknown, log.offsets[:-1], counted=start is not None)
         # Intervals without times are of any length that their owner measured.
         if log.timed:
-            warn_of_clock(log.time, log.interval, rows.label, log.clock)
+            check_clock(log.time, log.interval, rows.label, log.clock)
         object.__setattr__(log, "warnings", by_weight(heard))
 
 
@@ -417,8 +415,7 @@ def _fill(log: CrawlLog, rows: LogRows, start: Times | None, *, derived: bool = 
         rows.require_agreement(changed, changes)
     dates = None
     if rows.last_modified is not None:
-        dated = dated_rows(rows, rows.last_modified, first, interval, changed)
-        interval, changed, dates = dated.interval, dated.changed, dated.last_modified
+        interval, changed, dates = dated_rows(rows, rows.last_modified, first, interval, changed)
         dates = None if np.isnan(dates).all() else dates
     fields = {
         "names": read_only(rows.names),

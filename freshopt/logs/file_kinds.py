@@ -34,7 +34,6 @@ else:
     _Path = type(Path())
 
 CSV, JSON, JSON_LINES, PARQUET, FRAME = "CSV", "JSON", "JSON lines", "Parquet", "a dataframe"
-# Library of dataframes that nobody has passed.
 WINDOWS = "cp1252"
 _SAMPLE = 1 << 16
 _LINES = 50

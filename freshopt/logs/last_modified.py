@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SHOWN, SourceDataError, list_offenders, warn
+from freshopt.errors import SourceDataError, list_offenders, warn
 from freshopt.formatting import count
 from freshopt.logs.clock import YEARS
 from freshopt.logs.log_columns import LogRows
@@ -65,26 +65,14 @@ _FROZEN = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DatedRows:
-    """Crawl intervals, outcomes and dates after the rules.
-
-    - `last_modified` (rows,): In rows that found a change the moment of the last one, strictly within their
-      crawl interval; in baselines that of the last change or the birth, before the crawl; NaN elsewhere.
-    - `interval` (rows,): That of a baseline that dates from a deployment begins with it.
-    - `changed` (rows,): The first row of a source that is watched since a known moment has changed if it is
-      dated later.
-    """
-
-    last_modified: Array
-    interval: Array
-    changed: BoolArray
-
-
 def dated_rows(
     rows: LogRows, dates: Array, first: IntArray, interval: Array, changed: BoolArray
-) -> DatedRows:
-    """Apply the rules to the dates of sorted rows.
+) -> tuple[Array, BoolArray, Array]:
+    """Return crawl intervals, outcomes and dates of sorted rows, by the rules.
+
+    The interval of a baseline that dates from a deployment begins with it, and the first row of a source that
+    is watched since a known moment has changed if it is dated later. Dates are strictly within the crawl
+    intervals of rows that found a change, and in baselines before the crawl; NaN elsewhere.
 
     - warns if sources lose their dates because these are always about now, or stand still, or a date is after
       its crawl, or after the change that an unchanged row shows.
@@ -137,7 +125,7 @@ def _used(
     time: Array,
     interval: Array,
     changed: BoolArray,
-) -> DatedRows:
+) -> tuple[Array, BoolArray, Array]:
     """Return the rows with the dates of states that can be used."""
     interval, changed = interval.copy(), changed.copy()
     is_first = np.zeros(len(interval), dtype=np.bool_)
@@ -153,7 +141,7 @@ def _used(
     use = ~shared & (date > after)
     last_modified = np.full(len(interval), np.nan)
     last_modified[begin[use]] = date[use]
-    return DatedRows(last_modified, interval, changed)
+    return interval, changed, last_modified
 
 
 def _without_unset(rows: LogRows, dates: Array) -> Array:
@@ -272,10 +260,10 @@ def _warn_of(rows: LogRows, lost: BoolArray, contradicted: Codes | IntArray, wor
         return
     many = np.bincount(contradicted, minlength=len(lost)) * lost
     own = np.flatnonzero(many)
-    names = [repr(name) for name in rows.names[own[:SHOWN]].tolist()] + [""] * max(0, len(own) - SHOWN)
+    names = list_offenders((repr(rows.names.item(k)) for k in own.tolist()), len(own))
     others = int(np.count_nonzero(lost)) - len(own)
     more = f", nor are those of {count(others, 'source')} of the same host or date" if others else ""
-    found = words.format(count(len(own), "source"), f"{int(many.sum()):,}", list_offenders(names))
+    found = words.format(count(len(own), "source"), f"{int(many.sum()):,}", names)
     warn(f"{found}{more}.")
 
 

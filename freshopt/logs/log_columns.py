@@ -6,21 +6,21 @@ so that the cell to correct is found at once. A `CrawlLog` has passed all checks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SHOWN, SourceDataError, list_offenders, warn
+from freshopt.errors import SourceDataError, list_offenders, warn
 from freshopt.formatting import count
 from freshopt.heavy import polars
 from freshopt.logs.clock import Clock, on_own_clock
-from freshopt.logs.source_index import Codes, code_sources, sorted_rows
+from freshopt.logs.source_index import Codes, alike_rows, code_sources, sorted_rows
 from freshopt.logs.timestamps import Times, read_moments
 from freshopt.logs.told_dates import read_dates
+from freshopt.logs.written_dates import RowName
 from freshopt.numerics.arrays import (
     LARGEST,
     SMALLEST,
@@ -38,16 +38,11 @@ if TYPE_CHECKING:
 
 # Largest count: float64 does not represent all integers above.
 MOST = 2.0**53
-RowName: TypeAlias = Callable[[int], str]
 
 
 def position_name(k: int) -> str:
     """Return a row's name in messages: its position from 0."""
     return f"row {k}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.15g}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,15 +140,14 @@ class LogRows:
             return rows
         late = np.zeros(len(rows.codes), dtype=np.bool_)
         late[1:] = ~(np.diff(rows.time) >= SMALLEST) & (rows.codes[1:] == rows.codes[:-1])
-        again = rows._alike(np.flatnonzero(late))
+        told = (rows.time, rows.changed, rows.unknown, rows.changes, rows.elapsed, rows.last_modified)
+        again = alike_rows(np.flatnonzero(late), (column for column in told if column is not None))
         late[again] = False
         if late.any():
             pairs = ((k, rows.row_name(rows._was(k - 1))) for k in np.flatnonzero(late).tolist())
             texts = (f"{rows.label(k)} repeats the time of {earlier}" for k, earlier in pairs)
-            raise SourceDataError(
-                f"{_list(texts, int(np.count_nonzero(late)))}. A source has one row per crawl. Drop the "
-                "repeated rows."
-            )
+            where = list_offenders(texts, int(np.count_nonzero(late)))
+            raise SourceDataError(f"{where}. A source has one row per crawl. Drop the repeated rows.")
         warn(f"{count(len(again), 'row')} repeated and left out, such as {rows.label(int(again[0]))}.")
         return rows._of(np.delete(np.arange(len(rows.codes)), again))
 
@@ -164,15 +158,6 @@ class LogRows:
             for key in ("codes", "time", "changed", "unknown", "changes", "elapsed", "last_modified")
         }
         return replace(self, order=order if self.order is None else self.order[order], **columns)
-
-    def _alike(self, row: IntArray) -> IntArray:
-        """Return which sorted rows are the row before, in all columns."""
-        alike: BoolArray = self.time[row] == self.time[row - 1]
-        for column in (self.changed, self.unknown, self.changes, self.elapsed, self.last_modified):
-            if column is not None:
-                one, other = column[row], column[row - 1]
-                alike &= (one == other) | ((one != one) & (other != other))
-        return row[alike]
 
     def _stretches(self) -> Iterator[tuple[Codes, Array]]:
         """Yield sources and times of stretches of rows.
@@ -202,7 +187,7 @@ class LogRows:
                 f"source {self.names.item(k)!r}: {begin[k]:.15g} > {self.time[first[k]]:.15g}" for k in wrong
             )
             raise SourceDataError(
-                f"start is not a finite time before the first crawl of {_list(texts, len(wrong))}. "
+                f"start is not a finite time before the first crawl of {list_offenders(texts, len(wrong))}. "
                 "Pass an earlier start, or NaN for a source whose first crawl is its baseline."
             )
         return np.where(intervals >= SMALLEST, intervals, np.nan)
@@ -284,30 +269,17 @@ class LogRows:
         """Return a time, as a date where the log has dates."""
         date = self.clock.date(time)
         return (
-            _number(time) if date is None else f"{date.replace(tzinfo=None).isoformat(timespec='seconds')}Z"
+            f"{time:.15g}" if date is None else f"{date.replace(tzinfo=None).isoformat(timespec='seconds')}Z"
         )
 
-    def _refuse(
-        self,
-        what: str,
-        wrong: BoolArray,
-        values: Array | None,
-        remedy: str,
-        shown: Callable[[float], str] = _number,
-    ) -> NoReturn:
+    def _refuse(self, what: str, wrong: BoolArray, values: Array | None, remedy: str) -> NoReturn:
         """Raise with the first wrong rows of the original order."""
         rows = np.flatnonzero(wrong)
         rows = rows if self.order is None else rows[np.argsort(self.order[rows])]
         texts = (
-            self.label(k) + ("" if values is None else f": {shown(float(values[k]))}") for k in rows.tolist()
+            self.label(k) + ("" if values is None else f": {float(values[k]):.15g}") for k in rows.tolist()
         )
-        raise SourceDataError(f"{what} {_list(texts, len(rows))}. {remedy}")
-
-
-def _list(texts: Iterator[str], many: int) -> str:
-    """Name the first offenders of many, and no others."""
-    shown = [text for text, _ in zip(texts, range(SHOWN), strict=False)]
-    return list_offenders(chain(shown, repeat("", many - len(shown))))
+        raise SourceDataError(f"{what} {list_offenders(texts, len(rows))}. {remedy}")
 
 
 def _require_same_length(columns: Mapping[str, Any]) -> None:

@@ -28,7 +28,6 @@ from freshopt.logs.source_index import joined_names
 from freshopt.logs.synonyms import SYNONYMS, by_content, guessed, plain
 from freshopt.logs.tables import column_names, read_table, without_blank_end
 from freshopt.logs.timestamps import Moments
-from freshopt.numerics.arrays import Array
 
 # A path, ``-`` for the standard input, a folder of logs, a stream, or several of them.
 Given: TypeAlias = str | os.PathLike[str] | IO[Any] | Sequence[Any] | Any
@@ -395,7 +394,7 @@ class LogPart(NamedTuple):
 
     - `names`: Sources.
     - `columns` dict of str to ndarray of length rows: ``source`` (positions among the names), ``changed``,
-      ``time`` and so on, where they are told.
+      ``time``, ``status`` and so on, where they are told.
     - `row_name`: How a row is called in messages.
     - `seen`: ``hash`` and ``etag``, where they are told.
     - `whose`: Client and agent of each row.
@@ -405,7 +404,6 @@ class LogPart(NamedTuple):
     columns: dict[str, npt.NDArray[Any]]
     row_name: Callable[[int], str]
     seen: Mapping[str, polars.Series] = MappingProxyType({})
-    status: Array | None = None
     whose: polars.DataFrame | None = None
 
 
@@ -427,22 +425,20 @@ def joined(parts: Sequence[LogPart]) -> LogPart:
         )
         for key in dict.fromkeys(name for part in parts for name in part.seen)
     }
-    status = [part.status for part in parts]
-    known = None if all(each is None for each in status) else joined_times(status, rows, "status")
-    whose = [part.whose for part in parts if part.whose is not None]
     clients = None
-    if whose:
-        unknown = (polars.DataFrame(dict.fromkeys(whose[0].columns, ["-"] * many)) for many in rows)
-        told = (part.whose for part in parts)
+    if any(part.whose is not None for part in parts):
         clients = polars.concat(
-            [one if one is not None else none for one, none in zip(told, unknown, strict=True)]
+            part.whose if part.whose is not None else polars.DataFrame(dict.fromkeys(WHOSE, ["-"] * many))
+            for part, many in zip(parts, rows, strict=True)
         )
-    return LogPart(names, columns, joined_rows([part.row_name for part in parts], rows), seen, known, clients)
+    return LogPart(names, columns, joined_rows([part.row_name for part in parts], rows), seen, clients)
 
 
 def joined_times(columns: Sequence[Moments | None], rows: Sequence[int], what: str) -> Moments:
     """Return columns one after another, empty where a file has none."""
-    known = [each for each in columns if each is not None and (each.dtype.kind == "M" or not _empty(each))]
+    known = [
+        each for each in columns if each is not None and (each.dtype.kind == "M" or not np.isnan(each).all())
+    ]
     dated = {each.dtype.kind == "M" for each in known}
     if len(dated) > 1:
         raise SourceDataError(
@@ -455,10 +451,6 @@ def joined_times(columns: Sequence[Moments | None], rows: Sequence[int], what: s
             for each, many in zip(columns, rows, strict=True)
         ]
     )
-
-
-def _empty(column: Moments) -> bool:
-    return column.dtype.kind == "f" and bool(np.isnan(column).all())
 
 
 def joined_rows(names: Sequence[Callable[[int], str]], rows: Sequence[int]) -> Callable[[int], str]:

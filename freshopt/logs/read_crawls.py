@@ -21,12 +21,10 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError, by_weight, hearing, list_offenders, warn
 from freshopt.formatting import count
 from freshopt.frames import POLARS
-from freshopt.logs.cells import more_than_five
 from freshopt.logs.client_copies import ALL, WHOSE, Client, evidence_of_clients
 from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.file_kinds import Frame
-from freshopt.logs.log_columns import RowName
 from freshopt.logs.log_files import (
     Given,
     LogPart,
@@ -53,6 +51,7 @@ from freshopt.logs.row_outcomes import (
 from freshopt.logs.schema import CRAWLS, EVENT, SEEN_CRAWLS, require_columns, require_log, require_rows
 from freshopt.logs.source_index import Codes
 from freshopt.logs.timestamps import Moments, Times
+from freshopt.logs.written_dates import RowName
 from freshopt.numerics.arrays import Array, IntArray, labels_of
 from freshopt.renamed import keywords
 
@@ -199,14 +198,14 @@ def read_rows(
     alone = len(every) == 1
     parts = (_read_part(each, columns, time_unit, dated=dated, client=client, alone=alone) for each in every)
     rows = joined([*parts])
-    told = [key for key in SEEN if key in rows.seen or (key == "status" and rows.status is not None)]
+    told = [key for key in SEEN if key in rows.seen or key in rows.columns]
     if not told:
         return ToldRows(called(every), rows, told)
     found = rows.columns
     said = row_outcomes(
         found["source"],
         found["time"],
-        status=rows.status,
+        status=found.get("status"),
         changed=None if "changed" not in found else found["changed"].astype(np.float64),
         seen=rows.seen,
         more={key: found[key] for key in ("elapsed", "changes", "last_modified") if key in found},
@@ -252,14 +251,10 @@ def _read_part(
     if "last_modified" in frame.columns:
         found["last_modified"] = cells.dates(frame["last_modified"], found.get("time"))
     several = set(WHOSE) <= set(frame.columns) and told == ["status"] and found.keys().isdisjoint(_TELLING)
-    return LogPart(
-        names,
-        found,
-        cells.row_name,
-        {key: frame[key] for key in told if key != "status"},
-        cells.statuses(frame["status"]) if "status" in told else None,
-        frame.select(WHOSE) if several else None,
-    )
+    if "status" in told:
+        found["status"] = cells.statuses(frame["status"])
+    states = {key: frame[key] for key in told if key != "status"}
+    return LogPart(names, found, cells.row_name, states, frame.select(WHOSE) if several else None)
 
 
 def crawl_columns(
@@ -278,8 +273,8 @@ def crawl_columns(
     own = rows.columns
     if said is None:
         return own, rows.names, rows.row_name
-    if rows.whose is not None and rows.status is not None:
-        made = evidence_of_clients(rows.whose, own["source"], own["time"], rows.status, log, time_unit)
+    if rows.whose is not None:
+        made = evidence_of_clients(rows.whose, own["source"], own["time"], own["status"], log, time_unit)
         known, made["source"] = np.unique(made["source"], return_inverse=True)
         return made, rows.names[known], rows.row_name
     crawls = said.crawls
@@ -292,7 +287,7 @@ def crawl_columns(
             f"{some} of {every}, such as {rows.row_name(int(without[0]))}, have no {states}: they count as "
             "fetches, but nothing is learnt of them. Write it down at every fetch."
         )
-    kept = {key: column[crawls] for key, column in own.items()}
+    kept = {key: column[crawls] for key, column in own.items() if key != "status"}
     if "elapsed" in kept:
         kept["elapsed"] = _summed(own["elapsed"], own["source"], said)
     outcome = said.outcome[crawls]
@@ -315,8 +310,7 @@ def other_fetches(told: ToldRows, names: npt.NDArray[Any], clock: Clock) -> Othe
     rows, said = told.rows, told.said
     if said is None or rows.whose is not None or "time" not in rows.columns:
         return None
-    unknown = np.full(len(said.outcome), np.nan)
-    status = said.statuses(unknown if rows.status is None else rows.status)
+    status = said.statuses(rows.columns.get("status", np.full(len(said.outcome), np.nan)))
     without = _without_state(told, said)
     lost = failed(status)
     if not (np.any(lost) or len(without)):
@@ -333,7 +327,7 @@ def _without_state(told: ToldRows, said: RowOutcomes) -> IntArray:
     states = [key for key in told.told if key != "status"]
     if not states:
         return np.zeros(0, dtype=np.int64)
-    redirected = False if told.rows.status is None else told.rows.status > OK
+    redirected = told.rows.columns.get("status", np.full(len(said.outcome), np.nan)) > OK
     return np.flatnonzero((said.outcome == SILENT) | ((said.outcome == ANSWERED) & ~redirected))
 
 
@@ -381,15 +375,14 @@ def _require_evidence(
     later = np.diff(code, prepend=-1) == 0
     by_status = told == ["status"] and "changed" not in rows.columns
     changes = bool(np.any(said.outcome[crawls][later] == CHANGED))
-    if by_status and changes and not np.any(rows.status == NOT_MODIFIED):
+    if by_status and changes and not np.any(rows.columns["status"] == NOT_MODIFIED):
         ask_about_answers(path, answers_are_changes)
     twice = np.flatnonzero((code[1:] == code[:-1]) & (time[1:] == time[:-1]))
     if len(twice):
-        pairs = ([rows.row_name(int(crawls[k + each])) for each in (1, 0)] for k in twice[:5].tolist())
-        where = list_offenders(f"{one} repeats the time of {other}" for one, other in pairs)
+        pairs = ([rows.row_name(int(crawls[k + each])) for each in (1, 0)] for k in twice.tolist())
+        where = list_offenders((f"{one} repeats the time of {other}" for one, other in pairs), len(twice))
         raise SourceDataError(
-            f"{where}{more_than_five(len(twice))}, with other cells. A source has one row per crawl. "
-            "Drop the repeated rows."
+            f"{where}, with other cells. A source has one row per crawl. Drop the repeated rows."
         )
     again = np.flatnonzero(said.outcome == REPEATED)
     for row, what, verdict in (
@@ -432,9 +425,9 @@ def fetch_statuses(
         return None
     whose = ALL if client is None else client
     _, rows, _, said = read_rows(logs, columns, dated=dated, client=whose)
-    if said is None or rows.status is None:
+    if said is None or "status" not in rows.columns:
         return None
-    status = said.statuses(rows.status)
+    status = said.statuses(rows.columns["status"])
     told = ~np.isnan(status)
     names = labels_of(rows.names, rows.columns["source"][told])
     return Fetches(names, status[told], rows.columns["time"][told])

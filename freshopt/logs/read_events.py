@@ -32,6 +32,8 @@ from freshopt.logs.clock import on_own_clock
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.logs.log_columns import rows_table
 from freshopt.logs.log_files import Given, LogPart, called, joined, log_frame, logs_of
+from freshopt.logs.read_crawls import SEEN
+from freshopt.logs.row_outcomes import NOT_MODIFIED, UNCHANGED, row_outcomes
 from freshopt.logs.schema import (
     CHANGE,
     END,
@@ -44,6 +46,7 @@ from freshopt.logs.schema import (
     require_rows,
 )
 from freshopt.logs.source_index import Codes
+from freshopt.logs.synonyms import guessed
 from freshopt.logs.tables import ENDINGS, column_names
 from freshopt.logs.timestamps import Moments, Times
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, labels_of
@@ -78,9 +81,8 @@ def read_history(
         If the file cannot be read, a column is missing, or a cell cannot be used; names the file, the column
         and the row.
     """
-    rows = read_events(path, HISTORY, time_unit=time_unit, more=(EVENT, "changed"))
-    if "changed" in rows.seen:
-        _refuse_crawls(rows)
+    rows = read_events(path, HISTORY, time_unit=time_unit, more=(EVENT, "changed"), told=SEEN)
+    _refuse_crawls(rows)
     names, codes, times, row_name = rows.names, rows.columns["source"], rows.columns["time"], rows.row_name
     if times.dtype.kind == "f" and not np.all(np.abs(times) <= LARGEST):
         wrong = np.flatnonzero(~(np.abs(times) <= LARGEST)).tolist()
@@ -101,13 +103,26 @@ def read_history(
 
 
 def _refuse_crawls(rows: LogPart) -> None:
-    """Raise if a row says that it found no change."""
-    text = rows.seen["changed"].str.strip_chars().str.to_lowercase()
-    same = text.is_in([word for word, flag in FLAGS.items() if flag == 0.0]).arg_true()
-    if len(same):
-        word, row = rows.seen["changed"][same[0]], rows.row_name(same[0])
+    """Raise if a row says, or shows, that nothing had changed."""
+    told = {name: rows.seen[name] for name in ("changed", "status", "hash", "etag") if name in rows.seen}
+    if not told:
+        return
+    empty = polars.Series([None], dtype=polars.String).new_from_index(0, len(rows.columns["source"]))
+    flags = told.get("changed", empty).str.strip_chars().str.to_lowercase()
+    flag = flags.replace_strict(FLAGS, default=np.nan, return_dtype=polars.Float64).to_numpy()
+    status = told.get("status", empty).str.strip_chars().cast(polars.Float64, strict=False)
+    number = status.fill_null(np.nan).to_numpy()
+    states: dict[str, polars.Series] = {name: told[name] for name in ("hash", "etag") if name in told}
+    said = row_outcomes(
+        rows.columns["source"], rows.columns["time"], status=number, changed=flag, seen=states
+    )
+    same = np.flatnonzero((flag == 0.0) | (said.outcome == UNCHANGED)).tolist()
+    if same:
+        k = same[0]
+        shows = {"changed": flag[k] == 0.0, "status": number[k] == NOT_MODIFIED}
+        name = next(name for name in told if told[name][k] and shows.get(name, True))
         raise SourceDataError(
-            f"changed is {word} in {row}: a crawl without change. "
+            f"{name} is {told[name][k]} in {rows.row_name(k)}: a crawl without change. "
             "A history has changes alone. Take the table as a log, as freshopt plan does, or drop these rows."
         )
 
@@ -201,16 +216,23 @@ def read_events(
     columns: Mapping[str, str] | None = None,
     time_unit: str = "day",
     more: tuple[str, ...] = (),
+    told: tuple[str, ...] = (),
 ) -> LogPart:
-    """Return the sources and moments of events, and `more` columns of text."""
+    """Return the sources and moments of events, and `more` columns of text.
+
+    What crawlers have `told` of each look is kept where one column alone may be it.
+    """
     parts = []
     for log in logs_of(logs):
-        frame, cells = log_frame(log, (*schema.needed, *more), columns, access=schema.access)
+        looked = [*guessed(column_names(log), told, {}).found.values()] if told else []
+        frame, cells = log_frame(log, (*schema.needed, *more, *looked), columns, access=schema.access)
         require_columns(cells.present, schema, cells.path)
         require_rows(frame, schema, cells.path)
         names, codes = cells.sources(frame["source"])
         own = {"source": codes, "time": cells.times(frame["time"], time_unit)}
         seen = {name: cells.texts(frame[name].cast(polars.String)) for name in more if name in frame.columns}
+        plain = polars.selectors.string(include_categorical=True) | polars.selectors.numeric()
+        seen |= {text.name: text.cast(polars.String) for text in frame.select(looked).select(plain)}
         parts.append(LogPart(names, own, cells.row_name, seen))
     return joined(parts)
 

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError
 from freshopt.heavy import polars
-from freshopt.logs.source_index import sorted_rows
+from freshopt.logs.source_index import alike_rows, sorted_rows
 from freshopt.logs.timestamps import Moments
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, are_text
 
@@ -131,8 +131,9 @@ def row_outcomes(
     >>> found.outcome.tolist() == [UNKNOWN, UNCHANGED, FAILED, CHANGED, SILENT]
     True
     """
-    clock = time.astype(np.float64) if time.dtype.kind != "M" else _ticks(time)
-    order, code, at = sorted_rows(codes, clock, int(codes.max()) + 1)
+    # Numbers that sort as moments do.
+    clock = (time - time.min()).astype("timedelta64[us]") if time.dtype.kind == "M" else time
+    order, code, at = sorted_rows(codes, clock.astype(np.float64), int(codes.max()) + 1)
     nothing = np.full(len(order), np.nan)
     told = nothing if status is None else status[order]
     flag = nothing if changed is None else changed[order]
@@ -228,12 +229,9 @@ def _carried(state: States, code: npt.NDArray[np.int32], same: BoolArray) -> Sta
 
 def _repeated(code: npt.NDArray[np.int32], clock: Array, columns: list[npt.NDArray[np.generic]]) -> BoolArray:
     """Return which sorted rows are the row before, in all columns."""
+    row = 1 + np.flatnonzero((code[1:] == code[:-1]) & (clock[1:] == clock[:-1]))
     found = np.zeros(len(code), dtype=np.bool_)
-    found[1:] = (code[1:] == code[:-1]) & (clock[1:] == clock[:-1])
-    row = np.flatnonzero(found)
-    for column in columns:
-        one, other = column[row], column[row - 1]
-        found[row] &= (one == other) | ((one != one) & (other != other))
+    found[alike_rows(row, columns)] = True
     return found
 
 
@@ -280,12 +278,6 @@ def _kinds(text: polars.Series, key: str) -> States:
         for k, n in enumerate(found, start=1):
             kinds[(length == n) & digits] = k
     return kinds
-
-
-def _ticks(time: Moments) -> Array:
-    """Return moments as numbers that sort as they do."""
-    since: Array = (time - time.min()).astype("timedelta64[us]").astype(np.float64)
-    return since
 
 
 class OtherFetches(NamedTuple):

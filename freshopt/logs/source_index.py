@@ -11,7 +11,7 @@ Of labels that are URLs, `hosts_of_urls` reads the hosts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -246,6 +246,15 @@ def sorted_rows(codes: Codes, time: Array, n: int) -> tuple[IntArray, Codes, Arr
         order[where] = order[where][np.lexsort((later[where], own[where]))]
         later[where] = time[order[where]]
     return order, own, later
+
+
+def alike_rows(row: IntArray, columns: Iterable[npt.NDArray[Any]]) -> IntArray:
+    """Return which of some rows are the row before, in all columns."""
+    alike = np.ones(len(row), dtype=np.bool_)
+    for column in columns:
+        one, other = column[row], column[row - 1]
+        alike &= (one == other) | ((one != one) & (other != other))
+    return row[alike]
 
 
 # With a scheme, or a host's name before a path as virtual hosts write it; user and port are no part.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from freshopt.heavy import polars
 from freshopt.logs.cells import FLAGS
-from freshopt.logs.timestamps import parse_dates
+from freshopt.logs.written_dates import parse_dates
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "source": (

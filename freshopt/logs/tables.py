@@ -59,13 +59,6 @@ _HEAD = 1000
 _KEYS = ("columns", "data")
 
 
-def json_names(path: Path, kind: FileKind) -> list[str]:
-    """Return the columns of a JSON table."""
-    if kind.form == JSON:
-        return read_json(path, kind).columns
-    return list(_places(_schema(path, kind)))
-
-
 def read_json(path: Path, kind: FileKind, names: Sequence[str] | None = None) -> polars.DataFrame:
     """Return columns of a table in JSON as text."""
     data: Path | bytes
@@ -272,7 +265,7 @@ def column_names(path: str | os.PathLike[str]) -> list[str]:
         return path.names
     kind = kind_of(path)
     if kind.form not in (CSV, PARQUET):
-        return json_names(path, kind)
+        return read_json(path, kind).columns if kind.form == JSON else list(_places(_schema(path, kind)))
     with parsing(path, kind.form):
         if kind.form == PARQUET:
             return list(polars.read_parquet_schema(content(path, kind)))

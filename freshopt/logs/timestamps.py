@@ -17,19 +17,16 @@ import numpy.typing as npt
 from freshopt.errors import SourceDataError, warn
 from freshopt.formatting import count
 from freshopt.heavy import polars
-from freshopt.logs.written_dates import as_iso, dates_of_numbers, impossible, undecided
+from freshopt.logs.written_dates import RowName, dates_of_numbers, impossible, parse_dates, undecided
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector, shape_of
 
 Times: TypeAlias = npt.ArrayLike | date | Sequence[date]  # datetime is a date
 # Times of which some are not told.
 ToldTimes: TypeAlias = Times | Sequence[float | None] | Sequence[str | None] | Sequence[date | None]
-RowNames: TypeAlias = Callable[[int], str]
 Moments: TypeAlias = npt.NDArray[Any]  # float64 numbers in the time unit, or datetime64 in UTC
 
 TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # per second
 _MODERN = (946_684_800, 4_102_444_800)  # 2000-01-01 and 2100-01-01, in seconds since 1970
-# The form of Last-Modified, which is read at once; rows that tell whether it is that of a column.
-_HTTP, _SOME = "%a, %d %b %Y %H:%M:%S GMT", 1000
 YEARS = (1, 9999)  # of dates that Python, polars and ISO 8601 agree upon
 
 
@@ -64,12 +61,6 @@ EPOCHS = (
     ),
 )
 _WANTED = "a number in the time unit, a date, or an ISO 8601 time such as 2026-01-31T06:00:00Z"
-# Digits are 0 to 9: those of other scripts are no numbers to polars.
-_ISO = (
-    r"^\s*(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})"
-    r"(?:[T ](?P<clock>[0-9]{2}:[0-9]{2})(?P<second>:[0-9]{2})?(?P<fraction>\.[0-9]{1,9})?"
-    r"(?P<zone>Z|(?P<sign>[+-])(?P<hours>[0-9]{2}):?(?P<minutes>[0-9]{2})?)?)?\s*$"
-)
 
 
 def read_moments(
@@ -103,12 +94,14 @@ def read_moments(
     shape_of(times, what)
     array = np.asarray(times)
     if array.dtype.kind == "M":
-        return _to_ticks(_in_calendar(_in_nanoseconds(array), what, row_name))
+        if np.datetime_data(array.dtype)[0] in ("ps", "fs", "as"):
+            array = array.astype("datetime64[ns]")
+        return _to_ticks(_in_calendar(array, what, row_name))
     if array.dtype.kind in "iuf":
         if dated is False:
             return array.astype(np.float64, copy=False)
         flat = array.reshape(-1)
-        found = dates_of_numbers(flat, what, row_name, _parse, time_unit, dated=bool(dated))
+        found = dates_of_numbers(flat, what, row_name, time_unit, dated=bool(dated))
         return _dates_of_epochs(found, what, time_unit, dated).reshape(array.shape)
     if array.dtype.kind in "OUT":
         return _read_objects(array, what, row_name, time_unit, dated)
@@ -171,7 +164,7 @@ def read_text(
             return numbers.to_numpy()
         digits = None if text.str.contains("[eE]").any() else text
         found = dates_of_numbers(
-            numbers.to_numpy(), what, row_name, _parse, time_unit, digits=digits, dated=bool(dated)
+            numbers.to_numpy(), what, row_name, time_unit, digits=digits, dated=bool(dated)
         )
         return _dates_of_epochs(found, what, time_unit, dated)
     moments, zoned = parse_dates(times)
@@ -255,11 +248,6 @@ def year_of(moment: np.datetime64) -> int:
     return int(moment.astype("datetime64[Y]").astype(np.int64)) + 1970
 
 
-def _in_nanoseconds(array: npt.NDArray[Any]) -> npt.NDArray[np.datetime64]:
-    """Return moments of finer units in nanoseconds."""
-    return array.astype("datetime64[ns]") if np.datetime_data(array.dtype)[0] in ("ps", "fs", "as") else array
-
-
 def _to_ticks(array: npt.NDArray[Any]) -> npt.NDArray[np.datetime64]:
     """Return moments in single seconds or finer units, without loss."""
     unit, step = np.datetime_data(array.dtype)
@@ -310,7 +298,7 @@ def _in_utc(moment: date) -> date:
 
 
 def _warn_of_mixed_offsets(
-    known: BoolArray, zoned: BoolArray, times: Sequence[object] | polars.Series, what: str, row_name: RowNames
+    known: BoolArray, zoned: BoolArray, times: Sequence[object] | polars.Series, what: str, row_name: RowName
 ) -> None:
     """Warn if some known times have an offset and others not."""
     naive = np.flatnonzero(known & ~zoned)
@@ -321,47 +309,4 @@ def _warn_of_mixed_offsets(
         f"{what} has an offset (or Z) in {count(int(np.count_nonzero(zoned)), 'row')} and none in "
         f"{len(naive):,}, such as {str(times[k])!r} in {row_name(k)}. Times without an offset are taken as "
         "UTC. Write an offset in every row."
-    )
-
-
-def _parse(times: polars.Series) -> polars.Series:
-    """Return the moments of dates, null where a text is none."""
-    return parse_dates(times)[0]
-
-
-def parse_dates(times: polars.Series) -> tuple[polars.Series, polars.Series]:
-    """Parse dates and times as people and programs write them.
-
-    They may have seconds, a fraction and an offset or not, mixed as they come. Returned are the moments, and
-    which times have an offset.
-    """
-    read = _parse_iso(times)
-    for parse in (_parse_http, lambda rest: _parse_iso(as_iso(rest))):
-        left = (read["time"].is_null() & times.is_not_null()).arg_true()
-        if len(left):
-            more = parse(times.gather(left))
-            read = polars.DataFrame([read[name].scatter(left, more[name]) for name in read.columns])
-    return read["time"], read["zoned"]
-
-
-def _parse_http(times: polars.Series) -> polars.DataFrame:
-    """Return the columns time and zoned of HTTP dates."""
-    some = times.head(_SOME).str.to_datetime(_HTTP, time_unit="us", strict=False)
-    if some.is_null().all():
-        time = polars.Series("time", [None], dtype=some.dtype).new_from_index(0, len(times))
-    else:
-        time = times.str.to_datetime(_HTTP, time_unit="us", strict=False)
-    return polars.DataFrame({"time": time, "zoned": time.is_not_null()})
-
-
-def _parse_iso(times: polars.Series) -> polars.DataFrame:
-    """Return the columns time and zoned of ISO 8601."""
-    parts = times.str.extract_groups(_ISO).struct.unnest()
-    clock = polars.col("clock").fill_null("00:00") + polars.col("second").fill_null(":00")
-    text = polars.col("day") + "T" + clock + polars.col("fraction").fill_null("")
-    local = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)
-    hours, minutes = (polars.col(key).cast(polars.Int64).fill_null(0) for key in ("hours", "minutes"))
-    east = (60 * hours + minutes) * polars.when(polars.col("sign") == "-").then(-1).otherwise(1)
-    return parts.select(
-        (local - polars.duration(minutes=east)).alias("time"), polars.col("zone").is_not_null().alias("zoned")
     )

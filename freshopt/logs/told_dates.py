@@ -23,10 +23,10 @@ from freshopt.logs.timestamps import (
     Moments,
     ToldTimes,
     moments_of,
-    parse_dates,
     read_moments,
     scattered,
 )
+from freshopt.logs.written_dates import parse_dates
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, shape_of
 
 # Unix time in seconds from 1971 on, and in their thousandths, millionths and 10⁻⁹ from 2001 on, and the days

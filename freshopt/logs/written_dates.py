@@ -1,4 +1,4 @@
-"""Dates as programs and people write them, besides ISO 8601.
+"""Dates as programs and people write them, in ISO 8601 and otherwise.
 
 Headers have Sat, 31 Jan 2026 06:00:00 GMT (RFC 9110, section 5.6.7) and two obsolete forms, databases and
 logs have forms of their own, and spreadsheets those of a country. Each is a row of `_FORMS`: an expression
@@ -29,6 +29,14 @@ from freshopt.heavy import polars
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.units import SECONDS
 
+# Digits are 0 to 9: those of other scripts are no numbers to polars.
+_ISO = (
+    r"^\s*(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[T ](?P<clock>[0-9]{2}:[0-9]{2})(?P<second>:[0-9]{2})?(?P<fraction>\.[0-9]{1,9})?"
+    r"(?P<zone>Z|(?P<sign>[+-])(?P<hours>[0-9]{2}):?(?P<minutes>[0-9]{2})?)?)?\s*$"
+)
+# The form of Last-Modified, which is read at once; rows that tell whether it is that of a column.
+_HTTP, _SOME = "%a, %d %b %Y %H:%M:%S GMT", 1000
 _HOUR = (
     r"(?P<hour>[0-9]{1,2})[:.](?P<minute>[0-9]{2})"
     r"(?:[:.](?P<second>[0-9]{2})(?:[.,](?P<fraction>[0-9]{1,9}))?)?"
@@ -84,8 +92,7 @@ _EPOCHS = (946_684_800.0, 4_102_444_800.0)  # 2000 to 2100, in seconds since 197
 _FEW = 1000
 _WRITTEN = "Write dates as 2026-01-31T06:00:00Z"
 
-RowNames: TypeAlias = Callable[[int], str]
-Parse: TypeAlias = "Callable[[polars.Series], polars.Series]"
+RowName: TypeAlias = Callable[[int], str]
 
 
 class _Form(NamedTuple):
@@ -108,8 +115,7 @@ _TWO_DIGITS = _Form("YYMMDDHHMMSS", before="20")
 def dates_of_numbers(
     numbers: npt.NDArray[Any],
     what: str,
-    row_name: RowNames,
-    parse: Parse,
+    row_name: RowName,
     time_unit: str | None,
     *,
     digits: polars.Series | None = None,
@@ -119,7 +125,6 @@ def dates_of_numbers(
 
     - `numbers` ndarray of float64 or of an integer type (m,): Those that are not finite are no moments.
     - `what`, `row_name`: As in messages.
-    - `parse`: From text to moments, null where it is no date.
     - `time_unit`: Of the clock on which they may count. None where that is not known yet: short numbers then
       count.
     - `digits` Series of text (m,): The numbers as they were written.
@@ -140,16 +145,16 @@ def dates_of_numbers(
         return f"{what} is {written(known[k : k + 1])[0]} in {row_name(int(known[k]))}"
 
     if most >= _SURELY:
-        read = _long_dates(written(known), parse, named)
+        read = _long_dates(written(known), named)
     else:
         # Of what counts time, few numbers are looked at.
-        forms = _forms_of(written(known[:_FEW]), parse) if time_unit is not None or dated else ()
+        forms = _forms_of(written(known[:_FEW])) if time_unit is not None or dated else ()
         if not forms:
             return as_they_are
         shown, at = written(known), as_they_are[known]
         padded = bool(shown.str.contains("^0[0-9]").any()) and digits is not None
         counted = None if dated or padded else _counted(at, str(time_unit))
-        read = _short_dates(shown, forms, parse, named, counted, at)
+        read = _short_dates(shown, forms, named, counted, at)
     if read is None:
         return as_they_are
     if numbers.dtype.kind == "f" and numbers.dtype.itemsize < as_they_are.itemsize:
@@ -170,19 +175,19 @@ def _digits(numbers: npt.NDArray[Any]) -> polars.Series:
     return polars.Series(numbers.astype(np.int64)).cast(polars.String)
 
 
-def _forms_of(few: polars.Series, parse: Parse) -> tuple[_Form, ...]:
+def _forms_of(few: polars.Series) -> tuple[_Form, ...]:
     """Return the forms in which most of these numbers are dates."""
     width = int(few.str.len_bytes().mode()[0])
-    forms = (form for form in _DIGITS.get(width, ()) if 2 * _read(form, few, parse).count() > len(few))
+    forms = (form for form in _DIGITS.get(width, ()) if 2 * _read(form, few).count() > len(few))
     return tuple(forms)
 
 
-def _read(form: _Form, shown: polars.Series, parse: Parse) -> polars.Series:
+def _read(form: _Form, shown: polars.Series) -> polars.Series:
     """Return numbers as dates in a form, null where they are none."""
     fitting = polars.when(shown.str.contains(f"^[0-9]{{{len(form.name)}}}$")).then(shown)
     text = polars.select((form.before + fitting + form.after).alias("text"))["text"]
     ordinal = form.name == "YYYYDDD"
-    read = text.str.to_datetime("%Y%j", time_unit="us", strict=False) if ordinal else parse(text)
+    read = text.str.to_datetime("%Y%j", time_unit="us", strict=False) if ordinal else parse_dates(text)[0]
     modern = read.dt.year().is_between(*_YEARS).fill_null(value=False)
     return polars.select(polars.when(modern).then(read).alias("time"))["time"]
 
@@ -190,13 +195,12 @@ def _read(form: _Form, shown: polars.Series, parse: Parse) -> polars.Series:
 def _short_dates(
     shown: polars.Series,
     forms: tuple[_Form, ...],
-    parse: Parse,
     named: Callable[[int], str],
     counted: str | None,
     numbers: Array,
 ) -> polars.Series | None:
     """Return a column's dates of one form, None where it counts time."""
-    found = {form: _read(form, shown, parse) for form in forms}
+    found = {form: _read(form, shown) for form in forms}
     whole = {form: read for form, read in found.items() if not read.has_nulls()}
     if not whole:
         form, read = next(iter(found.items()))
@@ -223,11 +227,11 @@ def _short_dates(
     raise SourceDataError(f"{named(0)}, which can be {readings}. {remedy}.")
 
 
-def _long_dates(shown: polars.Series, parse: Parse, named: Callable[[int], str]) -> polars.Series | None:
+def _long_dates(shown: polars.Series, named: Callable[[int], str]) -> polars.Series | None:
     """Return dates of a column with numbers of twelve digits."""
-    short = _read(_TWO_DIGITS, shown, parse)
+    short = _read(_TWO_DIGITS, shown)
     if not short.has_nulls():
-        read = _read(_Form("YYYYMMDDHHMM"), shown, parse)
+        read = _read(_Form("YYYYMMDDHHMM"), shown)
         either = "" if read.has_nulls() else f"{read[0]:%Y-%m-%d %H:%M} (YYYYMMDDHHMM) or "
         raise SourceDataError(
             f"{named(0)}, which can be {either}a date with a year of two digits ({_TWO_DIGITS.name}). "
@@ -237,7 +241,7 @@ def _long_dates(shown: polars.Series, parse: Parse, named: Callable[[int], str])
     modern = (year.is_between(*_YEARS) & shown.str.contains(_LONG)).fill_null(value=False)
     if not modern.any():
         return None
-    read = parse(shown)
+    read = parse_dates(shown)[0]
     if not (modern.all() or (modern & read.is_not_null()).any()):
         return None
     wrong = read.is_null().arg_true()
@@ -257,6 +261,44 @@ def _counted(numbers: Array, time_unit: str) -> str | None:
     if last * SECONDS[time_unit] <= _COUNTED:
         return f"{count(first, time_unit, ',.0f')} after the zero of the clock"
     return None
+
+
+def parse_dates(times: polars.Series) -> tuple[polars.Series, polars.Series]:
+    """Parse dates and times as people and programs write them.
+
+    They may have seconds, a fraction and an offset or not, mixed as they come. Returned are the moments, and
+    which times have an offset.
+    """
+    read = _parse_iso(times)
+    for parse in (_parse_http, lambda rest: _parse_iso(as_iso(rest))):
+        left = (read["time"].is_null() & times.is_not_null()).arg_true()
+        if len(left):
+            more = parse(times.gather(left))
+            read = polars.DataFrame([read[name].scatter(left, more[name]) for name in read.columns])
+    return read["time"], read["zoned"]
+
+
+def _parse_http(times: polars.Series) -> polars.DataFrame:
+    """Return the columns time and zoned of HTTP dates."""
+    some = times.head(_SOME).str.to_datetime(_HTTP, time_unit="us", strict=False)
+    if some.is_null().all():
+        time = polars.Series("time", [None], dtype=some.dtype).new_from_index(0, len(times))
+    else:
+        time = times.str.to_datetime(_HTTP, time_unit="us", strict=False)
+    return polars.DataFrame({"time": time, "zoned": time.is_not_null()})
+
+
+def _parse_iso(times: polars.Series) -> polars.DataFrame:
+    """Return the columns time and zoned of ISO 8601."""
+    parts = times.str.extract_groups(_ISO).struct.unnest()
+    clock = polars.col("clock").fill_null("00:00") + polars.col("second").fill_null(":00")
+    text = polars.col("day") + "T" + clock + polars.col("fraction").fill_null("")
+    local = text.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)
+    hours, minutes = (polars.col(key).cast(polars.Int64).fill_null(0) for key in ("hours", "minutes"))
+    east = (60 * hours + minutes) * polars.when(polars.col("sign") == "-").then(-1).otherwise(1)
+    return parts.select(
+        (local - polars.duration(minutes=east)).alias("time"), polars.col("zone").is_not_null().alias("zoned")
+    )
 
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")

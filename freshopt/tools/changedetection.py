@@ -219,7 +219,7 @@ def log_of_watches(watches: list[Watch], time_unit: str, usual: float) -> CrawlL
     first = np.array([watches[at].times[0] for at in order])
     columns = {
         "source": np.concatenate([np.arange(len(order)), own[row]]),
-        "time": _moments(np.concatenate([first, begin[row] + since])),
+        "time": (np.concatenate([first, begin[row] + since]) * 1e6).astype("datetime64[us]"),
         "changed": np.concatenate([np.zeros(len(order), dtype=np.bool_), ends & change[row]]),
     }
     labels = label_array([names[at] for at in order])
@@ -340,10 +340,6 @@ def _octets(file: Folder) -> bytes:
         return file.read_bytes()
     except (OSError, zipfile.BadZipFile) as error:
         raise SourceDataError(f"{file} cannot be read: {error}. Check the path.") from error
-
-
-def _moments(seconds: Array) -> np.typing.NDArray[np.datetime64]:
-    return (seconds * 1e6).astype("datetime64[us]")
 
 
 @dataclass(frozen=True, slots=True)

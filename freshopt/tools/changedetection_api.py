@@ -55,6 +55,10 @@ class _Day(TypedDict):
     duration: _Duration
 
 
+class _Tag(TypedDict):
+    title: str
+
+
 class ActiveHours(NamedTuple):
     """Times of the week, in seconds, of checks; None for always."""
 
@@ -250,13 +254,6 @@ class JsonApi:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldTag:
-    """Tag as the interface tells it."""
-
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
 class ChangeDetectionApi(JsonApi):
     """A server of changedetection.io."""
 
@@ -292,7 +289,7 @@ class ChangeDetectionApi(JsonApi):
 
     def tags(self) -> dict[str, str]:
         """Return the titles of tags by their keys."""
-        return {key: each.title for key, each in self.told("tags", dict[str, ToldTag]).items()}
+        return {key: each["title"] for key, each in self.told("tags", dict[str, _Tag]).items()}
 
     def set_interval(self, key: str, seconds: int) -> None:
         """Set the time between checks of a watch."""

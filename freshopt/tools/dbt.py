@@ -206,7 +206,7 @@ def _moment(text: str, field: str, where: str) -> datetime:
 class Rung(NamedTuple):
     """An interval that cron repeats.
 
-    In seconds, in dbt's amount and period, and as time fields.
+    Its selector's name; in seconds, in dbt's amount and period, and as time fields.
     """
 
     name: str
@@ -216,22 +216,17 @@ class Rung(NamedTuple):
     cron: str
 
 
-def _rungs() -> tuple[Rung, ...]:
-    minutes = [Rung(f"{n}min", 60 * n, n, "minute", f"*/{n} * * * *") for n in (1, 2, 3, 5, 10, 15, 20, 30)]
-    hours = [Rung(f"{n}h", 3600 * n, n, "hour", f"7 */{n} * * *") for n in (1, 2, 3, 4, 6, 8, 12)]
-    day = 86_400
-    # The gaps of the second to last are 3 and 4 days, and of the last at most 31.
-    days = [
-        Rung("1d", day, 1, "day", "7 3 * * *"),
-        Rung("2_a_week", 7 * day // 2, 4, "day", "7 3 * * 1,4"),
-        Rung("7d", 7 * day, 7, "day", "7 3 * * 1"),
-        Rung("2_a_month", 16 * day, 17, "day", "7 3 1,16 * *"),
-        Rung("1_a_month", 31 * day, 31, "day", "7 3 1 * *"),
-    ]
-    return (*minutes, *hours, *days)
-
-
-RUNGS = _rungs()
+_DAY = 86_400
+RUNGS = (
+    *(Rung(f"freshopt_{n}min", 60 * n, n, "minute", f"*/{n} * * * *") for n in (1, 2, 3, 5, 10, 15, 20, 30)),
+    *(Rung(f"freshopt_{n}h", 3600 * n, n, "hour", f"7 */{n} * * *") for n in (1, 2, 3, 4, 6, 8, 12)),
+    Rung("freshopt_1d", _DAY, 1, "day", "7 3 * * *"),
+    # The gaps of this one are 3 and 4 days, and of the last at most 31.
+    Rung("freshopt_2_a_week", 7 * _DAY // 2, 4, "day", "7 3 * * 1,4"),
+    Rung("freshopt_7d", 7 * _DAY, 7, "day", "7 3 * * 1"),
+    Rung("freshopt_2_a_month", 16 * _DAY, 17, "day", "7 3 1,16 * *"),
+    Rung("freshopt_1_a_month", 31 * _DAY, 31, "day", "7 3 1 * *"),
+)
 _LIMITS = Limits("a dbt job", step=60, longest=RUNGS[-1].seconds, shortest=60)
 # dbt's unique_id of a source: its package, its source's and its table's name.
 _SOURCE = re.compile(r"source\.(\w+)\.(\w+)\.([^.\x00-\x1f\x7f\ud800-\udfff]+)")
@@ -275,18 +270,14 @@ class Dbt(IntervalFormat):
         text = text if used else "selectors: []\n"
         (path / "selectors.yml").write_text(text, encoding="utf-8", newline="\n")
         (path / "sources.yml").write_text(_sources(by_rung), encoding="utf-8", newline="\n")
-        lines = [f"{rung.cron} dbt build --selector {_name(rung)}\n" for rung in used]
+        lines = [f"{rung.cron} dbt build --selector {rung.name}\n" for rung in used]
         (path / "crontab").write_text("".join(lines), encoding="utf-8", newline="\n")
         return exported(table, seconds, "left out")
 
 
-def _name(rung: Rung) -> str:
-    return f"freshopt_{rung.name}"
-
-
 def _selector(rung: Rung, places: list[tuple[str, str, str]]) -> str:
     """Return the YAML of a selector."""
-    lines = [f"  - name: {_name(rung)}", f'    description: "{rung.cron}"', "    definition:", "      union:"]
+    lines = [f"  - name: {rung.name}", f'    description: "{rung.cron}"', "    definition:", "      union:"]
     for place in places:
         lines += ["        - method: source", f"          value: {json.dumps('.'.join(place))}"]
         lines += ["          children: true"]

@@ -33,7 +33,7 @@ import numpy as np
 
 from freshopt.errors import SourceDataError
 from freshopt.logs.change_history import ChangeHistory
-from freshopt.numerics.arrays import IntArray, label_array, labels_of
+from freshopt.numerics.arrays import label_array, labels_of
 from freshopt.units import check_time_unit
 
 # A commit and its time.
@@ -92,14 +92,14 @@ def read_git(
     if not folder.is_dir():
         raise SourceDataError(f"{folder} is not a folder. Name a git repository, or a folder in one.")
     begin = _moment(since)
-    specs = list(paths) or ["."] if _inside(folder) else list(paths)
+    specs = list(paths) or ["."] if _is_true(folder, "--is-inside-work-tree") else list(paths)
     end = int(output_of(folder, "log", "-1", "--first-parent", "--no-show-signature", "--format=%ct"))
     if begin is not None and begin > end:
         last = datetime.fromtimestamp(end, UTC).isoformat()
         raise SourceDataError(f"since is {since}, after the last commit, at {last}. Look further back.")
     alive = _alive(folder, specs)
     touched = _Touched.read(folder, specs, begin)
-    if len(set(touched.time)) == 1 and _is_shallow(folder):
+    if len(set(touched.time)) == 1 and _is_true(folder, "--is-shallow-repository"):
         raise SourceDataError(
             f"{folder} is a shallow clone with one commit, which shows no change of any file. Fetch the "
             "history: git fetch --unshallow."
@@ -178,29 +178,24 @@ class _Touched:
         file = np.array(self.file, dtype=np.int64)[::-1]
         time = np.array(self.time, dtype=np.int64)[::-1]
         status = np.frombuffer(bytes(self.status), dtype=np.uint8)[::-1]
-        first = _first_of(file, n)
-        some = first < len(file)
-        at = np.minimum(first, max(len(file) - 1, 0))
-        added = some & (status[at] == ord("A")) if len(file) else some
-        is_change = np.ones(len(file), dtype=np.bool_)
-        is_change[first[added]] = False
-        opened = np.full(n, end if begin is None else begin)
-        if len(file):
-            opened[added] = time[first[added]]
-            if begin is None:  # a file that was there before the first commit known to this clone
-                opened[~added] = int(time.min())
-            np.minimum.at(opened, file, time)  # commits whose clock was wrong
-        closed = np.full(n, end)
-        np.maximum.at(closed, file, time)
+        some, first = np.unique(file, return_index=True)
+        last = len(file) - 1 - np.unique(file[::-1], return_index=True)[1]
         is_alive = np.fromiter((name in alive for name in names), np.bool_, n)
-        if len(file):
-            last = len(file) - 1 - _first_of(file[::-1], n)
-            gone = some & ~is_alive
-            closed[gone] = time[last[gone]]
-            np.maximum.at(closed, file, time)
-            is_change[last[gone]] = False  # the end of a source is no change of it
+        added, gone = status[first] == ord("A"), ~is_alive[some]
+        # Without `since`, what was not added was there before the first commit known to this clone.
+        oldest = int(time.min()) if len(file) else end
+        opened = np.full(n, oldest if begin is None else begin)
+        opened[some[added]] = time[first[added]]
+        closed = np.full(n, end)
+        closed[some[gone]] = time[last[gone]]
+        # Clocks of commits may be wrong.
+        np.minimum.at(opened, file, time)
+        np.maximum.at(closed, file, time)
+        is_change = np.ones(len(file), dtype=np.bool_)
+        # Neither the beginning nor the end of a source is a change of it.
+        is_change[first[added]] = is_change[last[gone]] = False
         counts = np.bincount(file[is_change], minlength=n)
-        kept = (counts >= min_changes) & (is_alive | (deleted & some))
+        kept = (counts >= min_changes) & (is_alive | (deleted & (np.bincount(file, minlength=n) > 0)))
         if not kept.any():
             raise SourceDataError(
                 f"no file is left of the {n} in the history: {int(is_alive.sum())} are there now, and none "
@@ -220,13 +215,6 @@ class _Touched:
         )
 
 
-def _first_of(file: IntArray, n: int) -> IntArray:
-    """Return the first position of each of n files, or the length."""
-    first = np.full(n, len(file), dtype=np.int64)
-    np.minimum.at(first, file, np.arange(len(file)))
-    return first
-
-
 def _moment(since: str | datetime | None) -> int | None:
     """Return `since` as whole seconds from 1970."""
     if since is None:
@@ -243,14 +231,9 @@ def _moment(since: str | datetime | None) -> int | None:
     return (since - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
 
 
-def _inside(folder: Path) -> bool:
-    """Return whether a folder belongs to a working tree."""
-    return output_of(folder, "rev-parse", "--is-inside-work-tree").strip() == b"true"
-
-
-def _is_shallow(folder: Path) -> bool:
-    """Return whether the clone lacks older commits."""
-    return output_of(folder, "rev-parse", "--is-shallow-repository").strip() == b"true"
+def _is_true(folder: Path, question: str) -> bool:
+    """Return what ``git rev-parse`` answers, such as to --is-inside-work-tree."""
+    return output_of(folder, "rev-parse", question).strip() == b"true"
 
 
 def _alive(folder: Path, specs: Sequence[str]) -> set[bytes]:

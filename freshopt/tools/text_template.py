@@ -93,28 +93,21 @@ class TextTemplate(IntervalFormat):
             "has a newline, another control character or a lone surrogate, which would end its line. Rename "
             "it.",
         )
+        seconds = np.zeros(len(names), dtype=np.int64)
+        if "cron" not in used or used & {"seconds", "minutes"}:
+            step = 60 if "minutes" in used else 1
+            seconds = whole_intervals(table, Limits(_WHAT, step=step, longest=10**15, shortest=step))
         if "cron" in used:
             lines, done = cron_lines(table, "cron")
-            seconds = np.zeros(len(names), dtype=np.int64)
-            if used & {"seconds", "minutes"}:
-                seconds = whole_intervals(table, _limits(used))
         else:
-            seconds = whole_intervals(table, _limits(used))
-            lines, done = (
-                [[""] if own != NEVER else [] for own in seconds],
-                exported(table, seconds, "left out"),
-            )
+            lines = [[""] if own != NEVER else [] for own in seconds]
+            done = exported(table, seconds, "left out")
         hosts = hosts_of(urls_of(names, "{host} is that of what")).to_list() if "host" in used else names
         end = "" if self.template.endswith("\n") else "\n"
         with path.open("w", encoding="utf-8", newline="") as file:
             for values in _values(names, hosts, table, seconds, lines):
                 file.write(filled(parts, values) + end)
         return done
-
-
-def _limits(used: set[str]) -> Limits:
-    step = 60 if "minutes" in used else 1
-    return Limits(_WHAT, step=step, longest=10**15, shortest=step)
 
 
 def _values(

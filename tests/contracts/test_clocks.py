@@ -1,4 +1,4 @@
-"""Times that can be read and look wrong: one warning with the row, the source and a remedy, and no more."""
+"""Times that can be read and look wrong: one line with the row, the source and a remedy, and no more."""
 
 import warnings
 from collections.abc import Callable
@@ -39,7 +39,6 @@ COLUMNS: dict[str, tuple[list[Any], tuple[str, ...]]] = {
     "a pause of a year": ([0, 1, 2, 3, 4, 369], ()),
     "crawls ten years apart": ([0, 4000, 8000, 12000, 16000, 20000], ()),
     "dates": (DAYS, ()),
-    "the year 2846": (changed(DAYS, row4="2846-01-05"), (*YEAR, "row {4}", "2846-01-05 00:00")),
     "all in 2846": ([day.replace("2026", "2846") for day in DAYS], (*YEAR, "row {0}", "and 1 more")),
     "a clock that was never set": (changed(DAYS, row0="1970-01-01"), (*YEAR, "row {0}", "1970-01-01")),
     "36 years ahead": (changed(DAYS, row5="2062-01-06"), (*JUMP, "2026-01-05", "2062-01-06", "row {5}")),
@@ -115,6 +114,23 @@ def test_a_history_in_a_file(name: str, tmp_path: Path) -> None:
     assert all(word in messages[0] for word in words[:3])
 
 
+@pytest.mark.parametrize("year", [2101, 2846, 9999])
+def test_a_row_of_the_future_among_others_is_refused(year: int, run: Run) -> None:
+    times = changed(DAYS, row0="1970-01-01", row4=f"{year}-01-05")
+    words = ("later than the year 2100", "row {4}", f"(source 'a'): {year}-01-05 00:00", "Correct or drop")
+    for first, build in (
+        (0, lambda: fo.CrawlLog(["a"] * ROWS, times, [0, 1] * 3)),
+        (0, lambda: fo.ChangeHistory(["a"] * ROWS, times)),
+        (1, lambda: fo.read_log("log.csv")),
+    ):
+        pl.DataFrame({"source": ["a"] * ROWS, "time": times, "changed": [0, 1] * 3}).write_csv("log.csv")
+        with pytest.raises(fo.SourceDataError) as refusal:
+            build()
+        require([str(refusal.value)], words, first)
+    done = run("estimate", "log.csv", "--out", "rates.csv", code=2)
+    assert "row 5, line 6 of log.csv (source 'a')" in done.stderr
+
+
 def test_objects_with_and_without_a_zone() -> None:
     times = [datetime(2026, 1, 1), datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 3)]
     require(told(lambda: fo.CrawlLog(["a"] * 3, times, [0, 1, 0])), (*MIXED, "in 1 row and none in 2"), 0)
@@ -139,8 +155,8 @@ def test_two_rounds_of_many_sources_are_no_jump() -> None:
 
 def test_what_is_made_of_a_log_warns_no_second_time(run: Run) -> None:
     """Daily crawls of a history, the first part of a log, a command that holds out a part."""
-    with pytest.warns(fo.SourceDataWarning, match="2846"):
-        history = fo.ChangeHistory(["a"] * 6, [*DAYS[:5], "2846-01-05"])
+    with pytest.warns(fo.SourceDataWarning, match="1970"):
+        history = fo.ChangeHistory(["a"] * 6, [*DAYS[:5], "1970-01-05"])
     with pytest.warns(fo.SourceDataWarning, match="jumps"):
         jump = fo.CrawlLog(["a"] * 6 + ["b"] * 6, [0, 1, 2, 3, 4, 9e3] * 2, [0, 1] * 6)
     assert told(lambda: history.to_log(1000.0)) == []

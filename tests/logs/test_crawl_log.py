@@ -422,6 +422,34 @@ def test_history_files(tmp_path: Path) -> None:
         refused(words, read_history, tmp_path / "h.csv")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("changed\na,1,1\na,2,0\n", "changed is 0 in row 2, line 3"),
+        ("status\na,1,304\nb,1,304\n", "status is 304 in row 1, line 2"),
+        ("status\na,1,200\na,3,200\na,2,304\n", "status is 304 in row 3, line 4"),
+        ("HTTP Status,hash\na,1,200,x\na,2,200,x\n", "hash is x in row 2, line 3"),
+        ('etag,changed\na,1,W/"x",1\na,2,x,\n', "etag is x in row 2, line 3"),
+    ],
+)
+def test_crawls_that_found_no_change_are_no_history(text: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "h.csv").write_text(f"source,time,{text}")
+    refused(f"{words} of .*without change.* as a log, as freshopt plan", read_history, tmp_path / "h.csv")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "changed,status\na,1,1,304\na,2,yes,200\n",
+        "status,sha\na,1,M,1\na,2,M,2\na,2,M,2\n",
+        "http_status,status_code\na,1,304,1\na,2,304,2\n",
+    ],
+)
+def test_changes_with_other_columns_are_a_history(text: str, tmp_path: Path) -> None:
+    (tmp_path / "h.csv").write_text(f"source,time,{text}")
+    assert len(read_history(tmp_path / "h.csv")) == text.count("a,")
+
+
 @pytest.mark.parametrize("every", [0.0, -1.0, np.nan, np.inf])
 def test_gaps_of_its_log_have_a_length(every: float) -> None:
     refused("Pass the length of a gap > 0", ChangeHistory(["a"], [1.0], 0.0, 2.0).to_log, every)
