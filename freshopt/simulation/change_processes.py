@@ -28,7 +28,7 @@ from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.random_streams import exponentials
 from freshopt.numerics.segments import first_beyond
-from freshopt.simulation.loops import PoissonState, PoissonTables, RecordedTimes, loops
+from freshopt.simulation.loops import Events, PoissonState, PoissonTables, loops
 
 State: TypeAlias = dict[str, npt.NDArray[Any]]
 # Changes drawn at once: 8 GB of times, or 10 s between two polls of a source.
@@ -214,7 +214,7 @@ class RecordedChanges:
 
     def poll(self, state: State, source: IntArray, time: Array, keep: BoolArray) -> IntArray:
         """See `Changes.poll`."""
-        out, recorded = np.empty(len(source), dtype=np.int64), RecordedTimes(self.offsets, self.times)
+        out, recorded = np.empty(len(source), dtype=np.int64), Events(self.offsets, self.times)
         loops()["poll_recorded"](source, time, keep, recorded, state["missed"], state["seen"], out)
         return out
 
