@@ -16,7 +16,6 @@ import numpy as np
 from freshopt.errors import SourceDataError
 from freshopt.formatting import count, number, percent
 from freshopt.numerics.arrays import Array
-from freshopt.report import plan_tables as tables
 from freshopt.report.axis import Scale, covering
 from freshopt.report.charts import NARROW, WIDE, Axis, Chart, Dots, Figure, Hits, Line, Mark
 from freshopt.report.context import Context, Facts, tidy
@@ -55,7 +54,7 @@ def held_out(told: Context, folder: PlanFolder | None = None) -> Finding | None:
         return finding
     pictures = [_measured_chart(told, rows)] if rows else []
     pictures += _over_time(told, held)
-    found = tables.held_out(folder.path, ("plan",), RIVALS)
+    found = folder.held_out(RIVALS)
     each = None if found is None else _source_chart(told, *found, POINTS)
     facts = {**facts, "each": each}
     return finding.section(finding.title, facts, finding.table, tuple(pictures))

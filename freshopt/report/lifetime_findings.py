@@ -8,7 +8,6 @@ import numpy as np
 
 from freshopt.formatting import count, number, percent
 from freshopt.heavy import polars
-from freshopt.report import plan_tables as tables
 from freshopt.report import source_charts
 from freshopt.report.context import Context, tidy
 from freshopt.report.finding import Finding
@@ -65,7 +64,7 @@ def lifetimes(told: Context, folder: PlanFolder | None = None) -> Finding:
     finding = Finding("lifetimes", "lifetimes", words)
     if folder is None:
         return finding
-    frame = polars.concat(tables.source_parts(folder.path, "lifetimes"))
+    frame = polars.concat(folder.sources())
     columns = {key: frame[key].to_numpy() for key in ("change_rate", "request_rate", "lifetime")}
     columns["lifetime"] = np.where(np.isnan(columns["lifetime"]), np.inf, columns["lifetime"])
     charts = source_charts.lifetimes(frame["source"].to_list(), columns, told.unit, POINTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from freshopt.formatting import count, number, percent
-from freshopt.report import plan_tables, source_charts
+from freshopt.report import source_charts
 from freshopt.report.context import Context
 from freshopt.report.finding import Column, Finding, Table
 from freshopt.report.markup import amount, linked
@@ -208,7 +208,7 @@ def _largest(told: Context, folder: PlanFolder) -> Table | None:
             _every(each.rate, told.unit),
             amount(each.gain) if math.isfinite(each.gain) else "all",
         ]
-        for each in plan_tables.largest_changes(folder.path, LISTED)
+        for each in folder.largest_changes(LISTED)
     ]
     noun = "stale part" if told.maximised else told.measure
     heads = (f"{told.words.done} every", "now every", f"gain: {noun}")

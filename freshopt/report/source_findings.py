@@ -12,12 +12,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from freshopt.formatting import count, number, percent
 from freshopt.heavy import polars
-from freshopt.report import plan_tables as tables
 from freshopt.report import source_charts
 from freshopt.report.context import Context, Facts
 from freshopt.report.finding import Column, Finding, Table, listed
@@ -61,9 +59,9 @@ class Rows:
         return len(self.columns[0])
 
 
-def source_rows(folder: Path, told: Context, planned: str = "rates") -> Rows:
-    """Read the sources of the table `planned` that cost most, in order."""
-    frame, n = tables.most(folder, ("cost", "rate"), EMBEDDED, planned)
+def source_rows(told: Context, folder: PlanFolder) -> Rows:
+    """Read the sources that cost most, in order."""
+    frame, n = folder.most(("cost", "rate"), EMBEDDED)
     by = "cost most under this plan" if "cost" in frame.columns else f"are {told.words.done} most often"
     unit = told.unit
     noun = "stale part" if told.maximised else told.measure
@@ -83,9 +81,9 @@ def source_rows(folder: Path, told: Context, planned: str = "rates") -> Rows:
         Field("flag", "estimate", "label"),
     ]
     known = {key: list(values) for key, values in _columns(frame).items()}
-    if planned == "rates":
+    if folder.planned == "rates":
         names = [str(value) for value in frame["source"].to_list()]
-        first = tables.next_refreshes(folder, names)
+        first = folder.next_refreshes(names)
         known["next"] = [first.get(each) for each in names]
     fields = tuple(field for field in wanted if field.key in known and _tells(field, known[field.key]))
     return Rows(fields, tuple(known[field.key] for field in fields), n, by)
@@ -95,7 +93,7 @@ def sources(told: Context, folder: PlanFolder | None = None) -> Finding | None:
     """Return the table of all sources, its first leaf and data."""
     if folder is None:
         return None
-    rows = source_rows(folder.path, told, folder.planned)
+    rows = source_rows(told, folder)
     shown, begin = len(rows), told.date("end")
     first = [
         [
