@@ -38,7 +38,7 @@ ROW = 22.0
 def held_out(told: Context, folder: PlanFolder | None = None) -> Finding | None:
     """Return what held-out data say, or None without a back-test."""
     held = told.facts.within("held_out")
-    if held is None:
+    if not held:
         return None
     rows = policy_rows(held)
     failures = held.text("failures") if "failures" in held.values else ""
@@ -63,7 +63,7 @@ def held_out(told: Context, folder: PlanFolder | None = None) -> Finding | None:
 def _unsupported(told: Context, rows: list[PolicyRow], verdict: str) -> list[str]:
     """Return what to do about phases that the log does not support."""
     judged = any(row.policy == "plan, phased" and row.saving is not None for row in rows)
-    if told.facts.within("phases") is None or not judged or phases_supported(verdict):
+    if not told.facts.within("phases") or not judged or phases_supported(verdict):
         return []
     return ["The plan crawls at good hours of the week all the same; --load-limit 1 plans without them."]
 
@@ -86,8 +86,8 @@ def policy_rows(held: Facts) -> list[PolicyRow]:
 def _over_time(told: Context, held: Facts) -> list[Figure]:
     """Return the picture of costs over time, where they were measured."""
     found = held.within("over_time")
-    policies = None if found is None else found.within("policies")
-    if found is None or policies is None:
+    policies = found.within("policies")
+    if not policies:
         return []
     edges = _numbers(found, "edges")
     series = {name: _numbers(policies, name, gaps=True) for name in LINES if name in policies.values}

@@ -270,18 +270,16 @@ def rates(told: Context, folder: PlanFolder | None = None) -> Finding:
     if folder is None:
         return finding
     inside = told.findings.within("interior")
-    deviation = None if inside is None else inside.maybe("deviation")
+    deviation = inside.maybe("deviation")
     # The optimality condition between the bounds, where it holds.
-    equal = (
-        inside is not None and inside.whole("sources") >= 2 and deviation is not None and deviation <= EQUAL
-    )
+    equal = inside and inside.whole("sources") >= 2 and deviation is not None and deviation <= EQUAL
     facts = {
         "bounds": [
             (told.counts.whole(key), option)
             for key, option in (("at_min_rate", "--min-rate"), ("at_max_rate", "--max-rate"))
             if told.counts.values.get(key)
         ],
-        "interior": inside.whole("sources") if inside is not None and equal else None,
+        "interior": inside.whole("sources") if equal else None,
         "hosts": bool(told.findings.within("hosts")),
         "phases": told.facts.within("phases"),
         "refreshed": told.sources - told.counts.whole("never_refreshed"),
@@ -298,10 +296,10 @@ def rates(told: Context, folder: PlanFolder | None = None) -> Finding:
 def _spread(told: Context) -> str:
     """Return how far apart refreshes are, where the summary tells."""
     found = told.facts.within("intervals")
-    if found is None:
+    if not found:
         return ""
     first, last = found.within("shortest"), found.within("longest")
-    if first is None or last is None:
+    if not (first and last):
         return "none; "
     ends = first.positive("interval"), last.positive("interval")
     return f"{spread_text(ends[0], found.positive('median'), ends[1], told.unit)}; "
@@ -316,7 +314,7 @@ def never(told: Context, folder: PlanFolder | None = None) -> Finding | None:
         return None
     head = f"{count(many, 'source')} of {told.sources:,} get no refresh at all."
     finding, title = Finding("never", "never refreshed", head), "Never refreshed"
-    if found is None:
+    if not found:
         return finding.section(title, dict.fromkeys(("dear", "idle", "barred")))
     facts: dict[str, Any] = {
         "dear": found.whole("not_worth_it"),
