@@ -269,11 +269,6 @@ class Context:
         return measured(self.facts.text("objective"), self.unit)
 
     @property
-    def amounts(self) -> str:
-        """What a number is an amount of."""
-        return f"{self.unit}s of age" if self.facts.text("objective") == "Age" else f"of {self.goal.noun}"
-
-    @property
     def price_unit(self) -> str:
         """What a shadow price is per."""
         return f"per {self.words.bandwidth}/{self.unit}"

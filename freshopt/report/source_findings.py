@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from freshopt.formatting import count, number, percent
+from freshopt.formatting import count, finite, number, percent
 from freshopt.heavy import polars
 from freshopt.report import source_charts
 from freshopt.report.context import Context, Facts
@@ -143,23 +143,23 @@ def _filters(rows: Rows) -> list[list[Any]]:
             words = sorted({value for value in column if value})
             what = "estimate" if field.key == "flag" else "host"
             found += [[f"{what}: {word}", k, "is", word] for word in words[:HOSTS]]
-    there = {"none": rows.fields, "above": rows.fields, "below": rows.fields}
-    return [each for each in found if each[2] not in there or _any(rows.columns[each[1]], each)]
+    return [each for each in found if _finds(rows.columns[each[1]], each[2], each[3])]
 
 
-def _any(column: list[Any], test: Sequence[Any]) -> bool:
-    """Return whether a filter finds anything."""
-    kind, bound = test[2], test[3]
+def _finds(column: list[Any], kind: str, bound: Any) -> bool:  # noqa: ANN401 - of the filter's kind
+    """Return whether a filter finds anything, where it may not."""
     if kind == "none":
         return None in column
-    known = [value for value in column if value is not None]
-    return any(value > bound if kind == "above" else value < bound for value in known)
+    known = (value for value in column if value is not None)
+    if kind == "above":
+        return any(value > bound for value in known)
+    return kind != "below" or any(value < bound for value in known)
 
 
 def _columns(frame: polars.DataFrame) -> dict[str, list[Any]]:
     """Return the columns of the rows, with intervals made of rates."""
     found: dict[str, list[Any]] = {
-        key: [_finite(value) for value in frame[key].to_list()]
+        key: [finite(value) for value in frame[key].to_list()]
         for key in ("change_rate", "request_rate", "importance", "lifetime", "fresh", "cost")
         if key in frame.columns
     }
@@ -174,7 +174,7 @@ def _columns(frame: polars.DataFrame) -> dict[str, list[Any]]:
         found["today"] = [_inverse(rate) for rate in frame["crawl_rate"].to_list()]
         pairs = zip(frame["rate"].to_list(), frame["crawl_rate"].to_list(), strict=True)
         found["times"] = [
-            None if not was or not math.isfinite(was) else _finite(rate / was) for rate, was in pairs
+            None if not was or not math.isfinite(was) else finite(rate / was) for rate, was in pairs
         ]
     if "flag" in found:
         found["flag"] = ["" if word == "ok" else word for word in found["flag"]]
@@ -243,12 +243,8 @@ def _rounded(value: float) -> float:
     return int(tidy) if tidy.is_integer() and abs(tidy) < 1e9 else tidy
 
 
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)
-
-
 def _inverse(rate: float | None) -> float | None:
-    return None if rate is None or not rate > 0.0 else _finite(1.0 / rate)
+    return None if rate is None or not rate > 0.0 else finite(1.0 / rate)
 
 
 def _short(text: str) -> str:

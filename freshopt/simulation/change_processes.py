@@ -220,19 +220,13 @@ class RecordedChanges:
 
     def collect(self, state: State, index: IntArray, end: float) -> tuple[IntArray, Array]:
         """See `Changes.collect`."""
-        first = self.offsets[index] + state["seen"]
-        state["seen"] += np.maximum(self._passed(index, np.full(len(index), end)) - state["seen"], 0)
-        counts = self.offsets[index] + state["seen"] - first
+        begin, last = self.offsets[index], self.offsets[index + 1]
+        passed = first_beyond(self.times, begin, last, np.full(len(index), end)) - begin
+        first = begin + state["seen"]
+        state["seen"] += np.maximum(passed - state["seen"], 0)
+        counts = begin + state["seen"] - first
         offsets = np.concatenate([[0], np.cumsum(counts)])
         return offsets, self.times[np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], counts)]
-
-    def _passed(self, source: IntArray, time: Array) -> IntArray:
-        """Return how many changes lie at or before a time.
-
-        For each source, by bisection.
-        """
-        first, last = self.offsets[source], self.offsets[source + 1]
-        return first_beyond(self.times, first, last, time) - first
 
 
 def _moving(state: State) -> PoissonState:

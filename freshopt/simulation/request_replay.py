@@ -41,7 +41,7 @@ from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_float64
 from freshopt.problems.expected_penalty import ExpectedPenalty
 from freshopt.problems.synchronization_cost import SynchronizationCost
-from freshopt.simulation.change_processes import Changes, PoissonChanges
+from freshopt.simulation.change_processes import PoissonChanges
 from freshopt.simulation.loops import Events, loops
 from freshopt.simulation.replay_result import NAMED, Measured, Replay
 from freshopt.simulation.staleness_integrals import (
@@ -308,7 +308,9 @@ def seen_by_requests(world: World, policy: CachePolicy, window: Window, objectiv
     asked, counts = np.zeros(n), np.zeros(n + 1, dtype=np.int64)
     costs: dict[str, list[Array]] = {}
     times: list[Array] = []
-    asking = _requests(world)
+    asking = world.requests
+    if asking is None:
+        raise TypeError("a world without requests. Make it by World.on_request.")
     for part in parts_of(expected_events(world.changes, latest) + expected_events(asking, latest)):
         index = np.arange(part.start, part.stop)
         begin = np.array(world.start[part])
@@ -352,12 +354,6 @@ def _objective_of(solution: Solution) -> Objective | None:
     """Return a solution's objective if it is measured beside the four."""
     objective = solution.problem.objective
     return objective if isinstance(objective, ExpectedPenalty | SynchronizationCost) else None
-
-
-def _requests(world: World) -> Changes:
-    if world.requests is None:
-        raise TypeError("a world without requests. Make it by World.on_request.")
-    return world.requests
 
 
 def _window(world: World, solution: Solution, skip: float, end: npt.ArrayLike | None) -> Window:
