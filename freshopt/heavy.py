@@ -1,4 +1,4 @@
-"""Heavy libraries, and names of our own packages, each imported on its first use.
+"""Heavy libraries, and public names of packages, imported on first use.
 
 They take tenths of a second to import, and most uses of freshopt need few of them. A module that does says
 ``from freshopt.heavy import polars`` at its top, and writes ``polars.col(...)``: nothing is imported until

@@ -25,7 +25,7 @@ SUMMARY = "summary.json"
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """An object of ``summary.json``; one that is not there is false, and has no values."""
+    """An object of ``summary.json``; false, without values, where there is none."""
 
     file: Path
     values: Mapping[str, Any]
@@ -194,7 +194,7 @@ class Context:
 
     @property
     def flags(self) -> dict[str, int]:
-        """How many sources have estimates that are not as others, by their flag."""
+        """How many sources have each flag but "ok"."""
         flags = self.counts.within("flags")
         return {key: flags.whole(key) for key in flags.values if key != "ok"}
 

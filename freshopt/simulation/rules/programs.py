@@ -1,4 +1,4 @@
-"""What programs do, each as it was read in its source, and `RULES`, the table of all.
+"""Rules of programs, as their sources have them, and `RULES`, their table.
 
 A rule of another program is a class like `StormCrawler`, and a row of the table.
 """
