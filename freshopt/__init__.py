@@ -9,98 +9,16 @@ from __future__ import annotations
 
 import importlib
 import logging
-import sys
 from typing import TYPE_CHECKING
 
+from freshopt.heavy import on_first_use as _on_first_use
 from freshopt.moved import MOVED as _MOVED
 
 __version__ = "0.2.0"
 # Steps are told at INFO, decisions of solvers at DEBUG, to whoever listens.
 logging.getLogger("freshopt").addHandler(logging.NullHandler())
 
-# The public names, by the module that has them, and the public packages. Editors read the same below.
-_HOME = {
-    "power": "freshopt.autodiff.own_powers",
-    "perspective": "freshopt.autodiff.perspective",
-    "Certificate": "freshopt.certificates.certificate",
-    "certify": "freshopt.certificates.certificate",
-    "Solution": "freshopt.certificates.solution",
-    "Status": "freshopt.certificates.solution",
-    "Solutions": "freshopt.certificates.solutions",
-    "Agreement": "freshopt.crosscheck",
-    "cross_check": "freshopt.crosscheck",
-    "CertificateError": "freshopt.errors",
-    "FreshoptError": "freshopt.errors",
-    "InfeasibleProblemError": "freshopt.errors",
-    "ObjectiveError": "freshopt.errors",
-    "SolverRefusedError": "freshopt.errors",
-    "SourceDataError": "freshopt.errors",
-    "SourceDataWarning": "freshopt.errors",
-    "Planner": "freshopt.live.planner",
-    "ChangeHistory": "freshopt.logs.change_history",
-    "CrawlLog": "freshopt.logs.crawl_log",
-    "read_log": "freshopt.logs.read_crawls",
-    "solve_many": "freshopt.many",
-    "Budget": "freshopt.modelling.constraints.budget",
-    "Nested": "freshopt.modelling.constraints.nested",
-    "Priced": "freshopt.modelling.constraints.priced",
-    "Ratio": "freshopt.modelling.constraints.ratio",
-    "Target": "freshopt.modelling.constraints.target",
-    "Tied": "freshopt.modelling.constraints.tied",
-    "Curve": "freshopt.modelling.curves.curve",
-    "Expected": "freshopt.modelling.expected",
-    "Objective": "freshopt.modelling.objective",
-    "Refresh": "freshopt.modelling.objective",
-    "Problem": "freshopt.modelling.problem",
-    "Sources": "freshopt.modelling.sources",
-    "Spend": "freshopt.modelling.spend",
-    "Worst": "freshopt.modelling.worst",
-    "Frontier": "freshopt.parametric",
-    "frontier": "freshopt.parametric",
-    "Pipeline": "freshopt.pipelines.pipeline",
-    "pipeline": "freshopt.pipelines.pipeline",
-    "BackTest": "freshopt.planning.backtest",
-    "backtest": "freshopt.planning.backtest",
-    "LifetimePlan": "freshopt.planning.lifetime_plan",
-    "plan_lifetimes": "freshopt.planning.lifetime_plan",
-    "Plan": "freshopt.planning.plan",
-    "plan": "freshopt.planning.plan",
-    "PlanUncertainty": "freshopt.planning.uncertainty",
-    "plan_uncertainty": "freshopt.planning.uncertainty",
-    "BandwidthFor": "freshopt.questions.bandwidth_for",
-    "bandwidth_for": "freshopt.questions.bandwidth_for",
-    "Schedule": "freshopt.scheduling.schedule",
-    "schedule": "freshopt.scheduling.schedule",
-    "Replay": "freshopt.simulation.replay_result",
-    "replay": "freshopt.simulation.replaying",
-    "World": "freshopt.simulation.world",
-    "solve": "freshopt.solving",
-    "show_versions": "freshopt.versions",
-    "warm": "freshopt.warming",
-    "WeeklyProfile": "freshopt.estimators.weekly_profile",
-}
-_PACKAGES = (
-    "automata",
-    "cuda",
-    "datasets",
-    "distributed",
-    "estimators",
-    "goodness_of_fit",
-    "logs",
-    "noisy_signals",
-    "online",
-    "pipelines",
-    "problems",
-    "report",
-    "scheduling",
-    "simulation",
-    "solvers",
-    "testing",
-    "tools",
-)
-# These take objectives by name, and `freshopt.naming` knows the names.
-_TAKING_NAMES = ("Problem", "Target", "Worst", "Expected", "cuda", "distributed", "online", "testing")
-
+# The public names and packages, once for editors and for `on_first_use`.
 if TYPE_CHECKING:
     from freshopt import automata as automata
     from freshopt import cuda as cuda
@@ -178,24 +96,17 @@ if TYPE_CHECKING:
     from freshopt.versions import show_versions as show_versions
     from freshopt.warming import warm as warm
 
-__all__ = [*_HOME, "__version__"]
+# These take objectives by name, and `freshopt.naming` knows the names.
+_TAKING_NAMES = ("Problem", "Target", "Worst", "Expected", "cuda", "distributed", "online", "testing")
+_HOMES, _find, __dir__ = _on_first_use(__name__, __file__)
+_PACKAGES = tuple(name for name, home in _HOMES.items() if home == __name__)
+__all__ = [*(name for name in _HOMES if name not in _PACKAGES), "__version__"]
 
 
 def __getattr__(name: str) -> object:
     """Import a public name or subpackage on first use (PEP 562)."""
     if name in _TAKING_NAMES:
         importlib.import_module("freshopt.naming")
-    if name in _PACKAGES or f"freshopt.{name}" in _MOVED:
+    if f"freshopt.{name}" in _MOVED:
         return importlib.import_module(f"freshopt.{name}")
-    if name not in _HOME:
-        # With these the interpreter names the nearest.
-        missing = f"module 'freshopt' has no attribute {name!r}"
-        raise AttributeError(missing, name=name, obj=sys.modules[__name__])
-    value = getattr(importlib.import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    """List the public names, imported or not."""
-    return sorted({*_HOME, *_PACKAGES, "__version__"})
+    return _find(name)

@@ -47,6 +47,7 @@ from freshopt.numerics.arrays import (
     shape_of,
 )
 from freshopt.numerics.frozen_arrays import frozen_value
+from freshopt.numerics.segments import segment_rows
 from freshopt.renamed import keywords
 from freshopt.solvers.auto import Auto
 from freshopt.solvers.water_filling import WaterFilling
@@ -230,7 +231,7 @@ def _solved(
             rates = found.rates
             continue
         rates = np.empty(offsets[-1]) if rates is None else rates
-        rates[_places(offsets[which], sizes[which])] = found.rates
+        rates[segment_rows(offsets, which)] = found.rates
     rates = np.empty(offsets[-1]) if rates is None else rates
     statuses = [Status.OPTIMAL] * m
     alone: dict[int, Solution] = {}
@@ -376,10 +377,3 @@ def _groups(
         where = list_offenders(f"group {k}: {limits[k]:g}" for k in np.flatnonzero(~usable))
         raise SourceDataError(f"bandwidths out of range for {where}. Each must be > 0 (at most {LARGEST:g}).")
     return SourceGroups(objective, sources, places, np.ascontiguousarray(limits))
-
-
-def _places(first: IntArray, size: IntArray) -> IntArray:
-    """Return the places of consecutive entries, group after group."""
-    before = np.cumsum(size) - size
-    places: IntArray = np.repeat(first - before, size) + np.arange(int(size.sum()))
-    return places

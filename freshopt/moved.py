@@ -29,6 +29,7 @@ _INFERENCE = (
     *("rate_distribution", "rate_grid", "reset_filter", "shared_prior", "success_rates"),
 )
 _READ = (*("access_log", "atomic_output", "log_files", "tables"),)
+_RULES = ("back_off", "fixed_interval", "miniflux", "nutch", "stormcrawler")
 _EPOCHS = ("adaptive_rates", "lambda_learn_and_crawl", "phased_epsilon_greedy", "replan_every")
 # Old module: the module that has its names.
 MOVED = {
@@ -111,6 +112,7 @@ MOVED = {
     "freshopt.simulation.expected_costs": "freshopt.simulation.static_costs",
     "freshopt.simulation.age_laws": "freshopt.simulation.static_costs",
     "freshopt.simulation.request_states": "freshopt.simulation.request_replay",
+    **{f"freshopt.simulation.rules.{name}": "freshopt.simulation.rules.programs" for name in _RULES},
     "freshopt.simulation.age_costs": "freshopt.simulation.crawler",
     "freshopt.simulation.replay_window": "freshopt.simulation.staleness_integrals",
     "freshopt.testing.row_shortfalls": "freshopt.testing.optimality",

@@ -1,17 +1,14 @@
 """Old names of keywords and attributes, for a release.
 
 `keywords` takes old keywords of a function or a class for the new ones, and says of a wrong one which was
-meant; `Renamed` is an attribute by its old name. `on_first_use` is for packages of which few names are needed
-at once: each name's file is imported when it is asked for. `exports` tells what the others have.
+meant; `Renamed` is an attribute by its old name. `exports` tells what a package has.
 """
 
 from __future__ import annotations
 
 import inspect
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import wraps
-from importlib import import_module
 from typing import Any, TypeVar, cast
 
 from freshopt.errors import refuse_unknown
@@ -77,31 +74,6 @@ class Renamed:
             return self
         warn_renamed(f"{owner.__name__}.{self._old}", f"{owner.__name__}.{self._new}")
         return getattr(instance, self._new)
-
-
-def on_first_use(
-    package: str, names: Mapping[str, Sequence[str]]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a package's `__getattr__` and `__dir__`; its names come by file.
-
-    Examples
-    --------
-    >>> find, names = on_first_use("collections", {"abc": ["Mapping"]})
-    >>> find("Mapping") is Mapping, "Mapping" in names()
-    (True, True)
-    """
-    file_of = {name: file for file, own in names.items() for name in own}
-
-    def find(name: str) -> Any:  # noqa: ANN401 - as the name
-        if name in names:
-            return import_module(f"{package}.{name}")
-        if name not in file_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{package}.{file_of[name]}"), name)
-        setattr(sys.modules[package], name, value)
-        return value
-
-    return find, lambda: sorted({*vars(sys.modules[package]), *names, *file_of})
 
 
 def exports(own: Mapping[str, Any]) -> list[str]:

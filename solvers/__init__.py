@@ -5,11 +5,9 @@ is exported, in the order of these lines. A file is loaded when its solver is fi
 """
 
 # ruff: noqa: I001 - the order of the command line, and not of the alphabet
-import importlib
-import re
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from freshopt.heavy import on_first_use
 
 if TYPE_CHECKING:
     from freshopt.solvers.auto import Auto as Auto
@@ -33,22 +31,5 @@ if TYPE_CHECKING:
     from freshopt.solvers.square_root import SquareRoot as SquareRoot
     from freshopt.solvers.lifetime_rule import LifetimeRule as LifetimeRule
 
-_LINE = re.compile(r"from (\S+) import (\w+) as ")
-_HOME = {name: home for home, name in _LINE.findall(Path(__file__).read_text(encoding="utf-8"))}
-__all__ = [*_HOME]
-
-
-def __getattr__(name: str) -> object:
-    """Import a solver on first use (PEP 562)."""
-    if name not in _HOME:
-        raise AttributeError(
-            f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__]
-        )
-    value = getattr(importlib.import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    """List the solvers, imported or not."""
-    return sorted(__all__)
+_HOMES, __getattr__, __dir__ = on_first_use(__name__, __file__)
+__all__ = [*_HOMES]

@@ -48,59 +48,33 @@ gap it returns to the prior by the share of resets, and a crawl multiplies it by
 
 from typing import TYPE_CHECKING
 
-from freshopt.renamed import on_first_use
+from freshopt.heavy import on_first_use
 
+# A schedule needs the week of these, and not what is learnt from logs.
 if TYPE_CHECKING:
-    from freshopt.estimators.changes_per_time import FullObservation, Naive
-    from freshopt.estimators.default_prior import resetting_prior
-    from freshopt.estimators.estimator import Exact, Hoeffding, LikelihoodRatio, Posterior, Published
-    from freshopt.estimators.features.feature_priors import FeaturePriors
-    from freshopt.estimators.gamma_prior import GammaPrior
-    from freshopt.estimators.host_prior import HostPriors
-    from freshopt.estimators.known_crawl_rate import LawOfLargeNumbers
-    from freshopt.estimators.maximum_likelihood import MaximumLikelihood
-    from freshopt.estimators.moment_matching import MomentMatching
+    from freshopt.estimators.changes_per_time import FullObservation as FullObservation
+    from freshopt.estimators.changes_per_time import Naive as Naive
+    from freshopt.estimators.default_prior import resetting_prior as resetting_prior
+    from freshopt.estimators.estimator import Exact as Exact
+    from freshopt.estimators.estimator import Hoeffding as Hoeffding
+    from freshopt.estimators.estimator import LikelihoodRatio as LikelihoodRatio
+    from freshopt.estimators.estimator import Posterior as Posterior
+    from freshopt.estimators.estimator import Published as Published
+    from freshopt.estimators.features.feature_priors import FeaturePriors as FeaturePriors
+    from freshopt.estimators.gamma_prior import GammaPrior as GammaPrior
+    from freshopt.estimators.host_prior import HostPriors as HostPriors
+    from freshopt.estimators.known_crawl_rate import LawOfLargeNumbers as LawOfLargeNumbers
+    from freshopt.estimators.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
+    from freshopt.estimators.moment_matching import MomentMatching as MomentMatching
     from freshopt.estimators.stochastic_approximation import (
-        MomentumStochasticApproximation,
-        StochasticApproximation,
+        MomentumStochasticApproximation as MomentumStochasticApproximation,
     )
-    from freshopt.estimators.success_rates import SuccessRates
-    from freshopt.estimators.weekly_profile import WeeklyProfile, peak_hours
+    from freshopt.estimators.stochastic_approximation import (
+        StochasticApproximation as StochasticApproximation,
+    )
+    from freshopt.estimators.success_rates import SuccessRates as SuccessRates
+    from freshopt.estimators.weekly_profile import WeeklyProfile as WeeklyProfile
+    from freshopt.estimators.weekly_profile import peak_hours as peak_hours
 
-# Names by their file. A schedule needs the week of these, and not what is learnt from logs.
-_NAMES = {
-    "changes_per_time": ("FullObservation", "Naive"),
-    "default_prior": ("resetting_prior",),
-    "estimator": ("Exact", "Hoeffding", "LikelihoodRatio", "Posterior", "Published"),
-    "features.feature_priors": ("FeaturePriors",),
-    "gamma_prior": ("GammaPrior",),
-    "host_prior": ("HostPriors",),
-    "known_crawl_rate": ("LawOfLargeNumbers",),
-    "maximum_likelihood": ("MaximumLikelihood",),
-    "moment_matching": ("MomentMatching",),
-    "stochastic_approximation": ("MomentumStochasticApproximation", "StochasticApproximation"),
-    "success_rates": ("SuccessRates",),
-    "weekly_profile": ("WeeklyProfile", "peak_hours"),
-}
-__all__ = [
-    "Exact",
-    "FeaturePriors",
-    "FullObservation",
-    "GammaPrior",
-    "Hoeffding",
-    "HostPriors",
-    "LawOfLargeNumbers",
-    "LikelihoodRatio",
-    "MaximumLikelihood",
-    "MomentMatching",
-    "MomentumStochasticApproximation",
-    "Naive",
-    "Posterior",
-    "Published",
-    "StochasticApproximation",
-    "SuccessRates",
-    "WeeklyProfile",
-    "peak_hours",
-    "resetting_prior",
-]
-__getattr__, __dir__ = on_first_use(__name__, _NAMES)
+_HOMES, __getattr__, __dir__ = on_first_use(__name__, __file__)
+__all__ = sorted(_HOMES)

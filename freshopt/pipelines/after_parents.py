@@ -309,10 +309,7 @@ class AfterParents:
             parents = line.graph.parents(k)
             if len(parents):
                 age[k] = np.maximum(age[k], age[parents].max(axis=0))
-        changes = line.change_rate[:, None] * age
-        safe = np.maximum(changes, 1e-8)
-        lost = np.where(changes > 1e-8, np.log(safe / -np.expm1(-safe)), 0.5 * changes)
-        return np.asarray(line.importance @ lost)
+        return np.asarray(line.importance @ log_freshness_loss(line.change_rate[:, None] * age))
 
     def _on_given_ladder(self, ladder: Array, wanted: Array, live: BoolArray, budget: float) -> Array:
         """Return rates on a ladder: periods over the largest feasible factor."""

@@ -40,6 +40,7 @@ from freshopt.modelling.objective import Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector
 from freshopt.numerics.frozen_arrays import frozen_value
+from freshopt.numerics.special_functions import log_freshness_loss
 from freshopt.pipelines.graph import (
     Graph,
     Node,
@@ -165,16 +166,9 @@ class Pipeline:
         """
         own = _discipline(self.discipline_of(rates) if refresh is None else refresh)
         u = self.rates_of(rates)
-        d = self.sources.change_rate
-        with np.errstate(divide="ignore", over="ignore"):
-            ratio = d / u
-        if own is Refresh.POISSON:
-            lost = np.log1p(ratio)
-        elif own is Refresh.PERIODIC:
-            # −log((1 − e^{−x})/x), x = D/u; near 0 it is x/2.
-            safe = np.where((ratio > 1e-8) & (ratio < np.inf), ratio, 1.0)
-            lost = np.where(ratio > 1e-8, np.log(safe) - np.log(-np.expm1(-safe)), 0.5 * ratio)
-            lost[ratio == np.inf] = np.inf
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            ratio = self.sources.change_rate / u
+            lost = np.log1p(ratio) if own is Refresh.POISSON else log_freshness_loss(ratio)
         return np.exp(-self._total(lost))
 
     def missed_changes(self, rates: object, refresh: Refresh | None = None) -> Array:

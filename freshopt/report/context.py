@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,16 @@ SUMMARY = "summary.json"
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """An object of ``summary.json``."""
+    """An object of ``summary.json``; false, without values, where there is none."""
 
     file: Path
     values: Mapping[str, Any]
     path: str = ""
+    there: bool = True
+
+    def __bool__(self) -> bool:
+        """Return whether it is there."""
+        return self.there
 
     @classmethod
     def of(cls, folder: Path) -> Facts:
@@ -107,11 +112,11 @@ class Facts:
         value = self.values.get(key)
         return str(value) if isinstance(value, int) and not isinstance(value, bool) else self.text(key)
 
-    def within(self, key: str) -> Facts | None:
-        """Return the object there, or None where there is none."""
+    def within(self, key: str) -> Facts:
+        """Return the object there, which may be none."""
         value = self.values.get(key)
         if value is None:
-            return None
+            return Facts(self.file, {}, self._path(key), there=False)
         if not isinstance(value, dict):
             raise self._refuse(key, "an object")
         return Facts(self.file, value, self._path(key))
@@ -158,7 +163,7 @@ class Context:
     def of(cls, facts: Facts) -> Context:
         """Read the required facts."""
         counts = facts.within("counts")
-        if counts is None:
+        if not counts:
             raise SourceDataError(f"{facts.file} has no counts. Name a folder that freshopt plan wrote.")
         return cls(
             facts,
@@ -167,7 +172,7 @@ class Context:
             facts.text("sense") == "maximise",
             facts.number("value"),
             counts.whole("sources"),
-            facts.within("findings") or Facts(facts.file, {}, "findings"),
+            facts.within("findings"),
             counts,
         )
 
@@ -182,10 +187,16 @@ class Context:
         return "requests" if self.facts.values.get("discipline") == "on request" else "time"
 
     @property
-    def today(self) -> Facts | None:
-        """What the log's own crawls keep fresh, None where nobody crawled."""
+    def today(self) -> Facts:
+        """What the log's own crawls keep fresh, none where nobody crawled."""
         found = self.facts.within("today")
-        return found if found is not None and "sentence" in found.values else None
+        return found if "sentence" in found.values else replace(found, there=False, values={})
+
+    @property
+    def flags(self) -> dict[str, int]:
+        """How many sources have each flag but "ok"."""
+        flags = self.counts.within("flags")
+        return {key: flags.whole(key) for key in flags.values if key != "ok"}
 
     @property
     def proved(self) -> bool:
@@ -209,25 +220,21 @@ class Context:
 
     def baseline(self, rule: str) -> float | None:
         """Return a baseline's value, or None."""
-        known = self.facts.within("baselines")
-        return None if known is None else known.maybe(rule)
+        return self.facts.within("baselines").maybe(rule)
 
     def fresh(self, rule: str) -> float | None:
         """Return a policy's fresh share of time, or None."""
-        known = self.findings.within("fresh")
-        return None if known is None else known.maybe(rule)
+        return self.findings.within("fresh").maybe(rule)
 
     @property
     def flat_value(self) -> float | None:
         """The value without the weekly cycle, None where the plan has none."""
-        cycle = self.facts.within("phases")
-        return None if cycle is None else cycle.maybe("value_without")
+        return self.facts.within("phases").maybe("value_without")
 
     @property
     def flat_fresh(self) -> float | None:
         """The fresh share of time without the weekly cycle, if any."""
-        cycle = self.facts.within("phases")
-        return None if cycle is None else cycle.maybe("fresh_without")
+        return self.facts.within("phases").maybe("fresh_without")
 
     def better(self, rule: str) -> float | None:
         """Return the plan's relative improvement over a baseline.
@@ -262,11 +269,6 @@ class Context:
         return measured(self.facts.text("objective"), self.unit)
 
     @property
-    def amounts(self) -> str:
-        """What a number is an amount of."""
-        return f"{self.unit}s of age" if self.facts.text("objective") == "Age" else f"of {self.goal.noun}"
-
-    @property
     def price_unit(self) -> str:
         """What a shadow price is per."""
         return f"per {self.words.bandwidth}/{self.unit}"
@@ -274,7 +276,7 @@ class Context:
     def date(self, key: str) -> datetime | None:
         """Return the log's begin or end, None where it has no dates."""
         log = self.facts.within("log")
-        if log is None or not isinstance(log.values.get(key), str):
+        if not isinstance(log.values.get(key), str):
             return None
         try:
             return datetime.fromisoformat(log.text(key))
@@ -286,7 +288,7 @@ class Context:
     def moment(self, key: str) -> str:
         """Return the log's begin or end in words."""
         log = self.facts.within("log")
-        if log is None or key not in log.values:
+        if key not in log.values:
             return "the end of the log"
         at = self.date(key)
         return (

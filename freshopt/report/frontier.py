@@ -99,8 +99,7 @@ def frontier(told: Context, folder: PlanFolder | None = None) -> Finding | None:
     finding = Finding("bandwidth", "shadow price", _price(told, price))
     if folder is None:
         return finding
-    moved = told.facts.within("moved")
-    today = moved.maybe("crawled") if moved is not None and told.words == FetchWords() else None
+    today = told.facts.within("moved").maybe("crawled") if told.words == FetchWords() else None
     rows = told.findings.rows("frontier")
     for row in rows:
         row.positive("bandwidth")
@@ -121,8 +120,8 @@ def frontier(told: Context, folder: PlanFolder | None = None) -> Finding | None:
         return finding.section(TITLE, facts)
     small = [row.number("bandwidth") for row in rows if row.maybe("value") is None]
     more = told.findings.within("more_bandwidth")
-    gaining = [] if more is None else more.rows("sources")
-    if more is not None and gaining:
+    gaining = more.rows("sources")
+    if gaining:
         raised = more.number("bandwidth") / told.facts.positive("bandwidth") - 1.0
         change = abs(more.number("value") - told.value)
         facts["more"] = {"raised": raised, "change": change, "of": more}
@@ -147,7 +146,7 @@ def _price(told: Context, price: float) -> str:
     facts, used, bandwidth = told.facts, told.facts.number("bandwidth_used"), told.facts.number("bandwidth")
     if price > 0.0:
         # Kept intervals are not what a bandwidth's price would choose.
-        kept = facts.within("few_changes") is not None and facts.text("status") != "optimal"
+        kept = bool(facts.within("few_changes")) and facts.text("status") != "optimal"
         words = price_text(
             facts.text("objective"),
             price,
@@ -334,9 +333,9 @@ def _marked(told: Context) -> list[tuple[str, float, float]]:
     fresh, equal, today = told.fresh("plan"), told.fresh("uniform"), told.today
     used = told.facts.positive("bandwidth_used")
     marked = [("this plan", used, fresh or 0.0)]
-    now = None if today is None else today.within("cut") or today
-    share = None if now is None else now.maybe("fresh")
-    if today is not None and now is not None and share is not None:
+    now = today.within("cut") or today
+    share = now.maybe("fresh")
+    if share is not None:
         marked.append(("today", now.positive("bandwidth"), share))
         needed = today.maybe("needed")
         marked += [("as fresh as today", needed, share)] if needed else []
@@ -367,7 +366,7 @@ def _words(
             beside = (-9.0, -9.0, "end") if left else (9.0, 18.0, "start")
             yield Label(place, 100.0 * share, name, *beside)
         elif name == "today":
-            cut = told.today is not None and told.today.within("cut") is not None
+            cut = told.today.within("cut")
             text, room = ("today, cut to the limits", 150.0) if cut else (name, 50.0)
             beside = (0.0, 36.0, "end") if float(placed(place)) > wide - room else (9.0, 4.0, "start")
             yield Label(place, 100.0 * share, text, *beside)

@@ -56,19 +56,16 @@ def warnings(told: Context) -> list[str]:
 def size(told: Context) -> str:
     """Return the log's size: sources, time and changes."""
     log = told.facts.within("log")
-    what = "crawls" if log is None or log.values.get("crawled", True) else "known changes"
+    what = "crawls" if log.values.get("crawled", True) else "known changes"
     span = _span(told, log)
     span = f", {span} of {what}" if span else ""
-    change = told.facts.within("change_rate")
-    median = None if change is None else change.maybe("median")
+    median = told.facts.within("change_rate").maybe("median")
     parts = []
     if median and told.sources == 1:
         parts.append(f"It changes about once in {duration(1.0 / median, told.unit)}")
     elif median:
         parts.append(f"Half change less than once in {duration(1.0 / median, told.unit)}")
-    flags = told.counts.within("flags")
-    kinds = {} if flags is None else {key: flags.whole(key) for key in flags.values if key != "ok"}
-    parts += [f"{many:,} {_FLAGS.get(kind, kind)}" for kind, many in kinds.items() if many]
+    parts += [f"{many:,} {_FLAGS.get(kind, kind)}" for kind, many in told.flags.items() if many]
     text = "; ".join(parts)
     return f"{count(told.sources, 'source')}{span}.{f' {text[:1].upper()}{text[1:]}.' if text else ''}"
 
@@ -77,7 +74,7 @@ def made(told: Context) -> str:
     """Return when the plan was made, and of which time."""
     log, when = told.facts.within("log"), told.facts.values.get("made")
     planned = f"Planned on {when}" if isinstance(when, str) else "Planned"
-    if log is None or "end" not in log.values:
+    if "end" not in log.values:
         return f"{planned}." if isinstance(when, str) else ""
     span = f"{told.moment('begin')} to {told.moment('end')}"
     return f"{planned} from a log of {span}, where the schedule begins."
@@ -89,7 +86,7 @@ def hero(told: Context) -> str:
     if first is None:
         first = next(_reached(told), None)
     elif first.remark.endswith(" fewer"):
-        within = " within the limits" if told.today and told.today.within("cut") is not None else ""
+        within = " within the limits" if told.today.within("cut") else ""
         return f"The same freshness{within} with {first.remark} {told.words.fetches}: {first.text}."
     if first is None or fresh is None:
         return "" if first is None else f"{first.head}: {first.text}."
@@ -105,19 +102,19 @@ def lines(told: Context) -> list[Line]:
 def _saving(told: Context) -> Iterator[Line]:
     """Yield how few fetches are as fresh as today, or asked."""
     today, asked = told.today, told.facts.within("needed")
-    needed = None if today is None else today.maybe("needed")
-    if today is not None and needed:
+    needed = today.maybe("needed")
+    if needed:
         cut = today.within("cut")
-        now = today if cut is None else cut
+        now = cut or today
         used, fresh = now.positive("bandwidth"), percent(now.number("fresh"), space=" ")
         # More than they use is asked for by bounds and constraints, not by freshness.
         if needed <= used * (1.0 + SAME):
             text = f"{rate(told, needed)} instead of {rate(told, used, like=needed)}"
-            where = "At your freshness" if cut is None else "Your crawls, cut to the limits"
+            where = "Your crawls, cut to the limits" if cut else "At your freshness"
             yield Line(f"{where} ({fresh})", text, fewer(needed, used))
-    if asked is not None and not (needed and asked.text("sentence").startswith("as fresh as today")):
+    if asked and not (needed and asked.text("sentence").startswith("as fresh as today")):
         bandwidth = asked.positive("bandwidth")
-        current = None if today is None else today.maybe("bandwidth")
+        current = today.maybe("bandwidth")
         remark = f"{fewer(bandwidth, current)} than your crawls" if current else "the fewest that do it"
         share = percent(asked.number("freshness"), space=" ")
         yield Line(f"To be {share} up to date", rate(told, bandwidth), remark)
@@ -127,7 +124,7 @@ def _reached(told: Context) -> Iterator[Line]:
     """Yield what is reached at the plan's own bandwidth."""
     kind, fresh, asked = told.facts.text("objective"), told.fresh("plan"), told.facts.within("needed")
     used = told.facts.number("bandwidth_used")
-    if asked is not None and kind == "BinaryFreshness":
+    if asked and kind == "BinaryFreshness":
         return
     if kind == "Spend":
         yield Line(
@@ -166,7 +163,7 @@ def _hours(told: Context) -> Iterator[Line]:
 def _signals(told: Context) -> Iterator[Line]:
     """Yield what signals bring, and which of them are left out."""
     found = told.facts.within("signals")
-    if found is None:
+    if not found:
         return
     saving, without = found.maybe("saving"), found.maybe("fresh_without")
     if without is not None:
@@ -185,7 +182,7 @@ def _promises(told: Context) -> Iterator[Line]:
 def _unused(told: Context, used: float, own: float) -> Iterator[Line]:
     """Yield that some of the bandwidth is unused, and why."""
     limits = told.findings.within("hosts"), told.facts.within("constraints")
-    binding = sum(each.whole("binding") for each in limits if each is not None)
+    binding = sum(each.whole("binding") for each in limits if each)
     limited = bool(told.counts.maybe("at_max_rate") or binding)
     why = "your limits allow no more" if limited else "more would gain nothing"
     yield Line("", f"only {rate(told, used, like=own)} of them are used: {why}")
@@ -194,7 +191,7 @@ def _unused(told: Context, used: float, own: float) -> Iterator[Line]:
 def _now(told: Context, used: float) -> float | None:
     """Return how fresh the log's own crawls are, if as many."""
     today = told.today
-    if today is None or today.within("cut") is not None:
+    if not today or today.within("cut"):
         return None
     return today.number("fresh") if abs(used - today.number("bandwidth")) <= _ALIKE * used else None
 
@@ -202,9 +199,9 @@ def _now(told: Context, used: float) -> float | None:
 def _intervals(told: Context) -> Iterator[Line]:
     """Yield how far apart the refreshes of a source are."""
     found = told.facts.within("intervals")
-    if found is None or not found.values:
+    if not found.values:
         return
-    ends = [part for key in ("shortest", "longest") if (part := found.within(key)) is not None]
+    ends = [part for key in ("shortest", "longest") if (part := found.within(key))]
     low, high = (duration(end.positive("interval"), told.unit) for end in ends)
     never = told.counts.whole("never_refreshed")
     rest = f"; {never:,} never" if never else ""
@@ -219,14 +216,14 @@ def _intervals(told: Context) -> Iterator[Line]:
 def _moved(told: Context) -> Iterator[Line]:
     """Yield what changes against the earlier rates, or against the log's crawls."""
     earlier, moved = told.facts.within("changes"), told.facts.within("moved")
-    if earlier is not None:
+    if earlier:
         changed, new, gone = (earlier.whole(key) for key in ("changed", "new", "gone"))
         more = f", {count(new, 'new source')}" if new else ""
         more += f", {gone:,} gone" if gone else ""
         yield Line(
             "Against the old rates", f"{changed:,} of {count(told.sources - new, 'interval')} changed{more}"
         )
-    elif moved is not None:
+    elif moved:
         kinds = {"less often": "less", "more often": "more", "about as often": "about", "no more": "never"}
         parts = [f"{moved.whole(key):,} {words}" for words, key in kinds.items() if moved.whole(key)]
         yield Line("Against your crawls", f"{', '.join(parts)}")
@@ -235,10 +232,10 @@ def _moved(told: Context) -> Iterator[Line]:
 def _limits(told: Context) -> Iterator[Line]:
     """Yield which host limits and constraints bind."""
     hosts, declared = told.findings.within("hosts"), told.facts.within("constraints")
-    if hosts is not None:
+    if hosts:
         names = [row.name("host") for row in hosts.rows("hosts")]
         yield Line("Host limits", _binding(hosts.whole("binding"), hosts.whole("limited"), names))
-    if declared is not None:
+    if declared:
         names = [row.text("label") for row in declared.rows("listed") if row.maybe("price")]
         yield Line("Constraints", _binding(declared.whole("binding"), declared.whole("rows"), names))
 
@@ -266,12 +263,10 @@ def _next(told: Context) -> Iterator[Line]:
 def trust(told: Context) -> str:
     """Return what is proved, and how predictions came out."""
     held, forecast = told.facts.within("held_out"), told.facts.within("forecast")
-    if held is not None and held.values.get("verdict"):
+    if held.values.get("verdict"):
         verdict = held.text("verdict")
         return f"{_proof(told)} On your own past: {verdict[:1].lower()}{verdict[1:]}"
-    ratios = (
-        [] if forecast is None else [each for each in forecast.numbers("realised_over_predicted") if each]
-    )
+    ratios = [each for each in forecast.numbers("realised_over_predicted") if each]
     if not ratios:
         return _proof(told)
     low, high = (_percents(each) for each in (min(ratios), max(ratios)))
@@ -290,7 +285,7 @@ def _proof(told: Context) -> str:
     if told.proved:
         own = told.facts.text("objective") == "Expected"
         return f"Proved optimal for {'the change rates given' if own else 'these estimates'}."
-    if told.facts.within("few_changes") is not None:
+    if told.facts.within("few_changes"):
         return "Most old intervals are kept; what that costs at most is proved, see --details."
     return f"Not proved optimal: {told.facts.text('status')}."
 
@@ -362,9 +357,9 @@ def _whose(end: Facts) -> str:
     return f" ({text if len(text) <= _NAME else f'…{text[1 - _NAME :]}'})"
 
 
-def _span(told: Context, log: Facts | None) -> str:
+def _span(told: Context, log: Facts) -> str:
     """Return how long a log is, to two digits."""
-    if log is None or not log.values.get("timed", True):
+    if not (log and log.values.get("timed", True)):
         return ""
     begin, end = told.date("begin"), told.date("end")
     if begin is not None and end is not None:
@@ -381,7 +376,7 @@ def closing(told: Context, folder: Path, files: Sequence[str], *, details: bool,
     """Return where the rest is, and what else may be asked for."""
     tables = sorted({Path(file).suffix for file in files} & {".csv", ".parquet"})
     first = next(_saving(told), None)
-    spared = first is not None and first.remark.endswith(" fewer") and told.facts.within("needed") is None
+    spared = first is not None and first.remark.endswith(" fewer") and not told.facts.within("needed")
     # Others clash with a freshness, which is that of binary freshness; harmonic staleness is the default.
     spared &= told.facts.text("objective") in {"HarmonicStaleness", "BinaryFreshness"}
     more = ["--freshness today to plan with fewer fetches"] if spared else []

@@ -16,7 +16,6 @@ import numpy as np
 from freshopt.errors import SourceDataError
 from freshopt.formatting import count, number, percent
 from freshopt.numerics.arrays import Array
-from freshopt.report import plan_tables as tables
 from freshopt.report.axis import Scale, covering
 from freshopt.report.charts import NARROW, WIDE, Axis, Chart, Dots, Figure, Hits, Line, Mark
 from freshopt.report.context import Context, Facts, tidy
@@ -39,7 +38,7 @@ ROW = 22.0
 def held_out(told: Context, folder: PlanFolder | None = None) -> Finding | None:
     """Return what held-out data say, or None without a back-test."""
     held = told.facts.within("held_out")
-    if held is None:
+    if not held:
         return None
     rows = policy_rows(held)
     failures = held.text("failures") if "failures" in held.values else ""
@@ -55,7 +54,7 @@ def held_out(told: Context, folder: PlanFolder | None = None) -> Finding | None:
         return finding
     pictures = [_measured_chart(told, rows)] if rows else []
     pictures += _over_time(told, held)
-    found = tables.held_out(folder.path, ("plan",), RIVALS)
+    found = folder.held_out(RIVALS)
     each = None if found is None else _source_chart(told, *found, POINTS)
     facts = {**facts, "each": each}
     return finding.section(finding.title, facts, finding.table, tuple(pictures))
@@ -64,7 +63,7 @@ def held_out(told: Context, folder: PlanFolder | None = None) -> Finding | None:
 def _unsupported(told: Context, rows: list[PolicyRow], verdict: str) -> list[str]:
     """Return what to do about phases that the log does not support."""
     judged = any(row.policy == "plan, phased" and row.saving is not None for row in rows)
-    if told.facts.within("phases") is None or not judged or phases_supported(verdict):
+    if not told.facts.within("phases") or not judged or phases_supported(verdict):
         return []
     return ["The plan crawls at good hours of the week all the same; --load-limit 1 plans without them."]
 
@@ -87,8 +86,8 @@ def policy_rows(held: Facts) -> list[PolicyRow]:
 def _over_time(told: Context, held: Facts) -> list[Figure]:
     """Return the picture of costs over time, where they were measured."""
     found = held.within("over_time")
-    policies = None if found is None else found.within("policies")
-    if found is None or policies is None:
+    policies = found.within("policies")
+    if not policies:
         return []
     edges = _numbers(found, "edges")
     series = {name: _numbers(policies, name, gaps=True) for name in LINES if name in policies.values}

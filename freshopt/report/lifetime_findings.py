@@ -8,7 +8,6 @@ import numpy as np
 
 from freshopt.formatting import count, number, percent
 from freshopt.heavy import polars
-from freshopt.report import plan_tables as tables
 from freshopt.report import source_charts
 from freshopt.report.context import Context, tidy
 from freshopt.report.finding import Finding
@@ -58,14 +57,14 @@ def requests(told: Context) -> Finding:
 def lifetimes(told: Context, folder: PlanFolder | None = None) -> Finding:
     """Return how long copies are kept, against change rates and request rates."""
     found, counts = told.facts.within("lifetimes"), told.counts
-    ends = [] if found is None else [found.positive(key) for key in ("shortest", "median", "longest")]
+    ends = [found.positive(key) for key in ("shortest", "median", "longest")] if found else []
     spread = spread_text(ends[0], ends[1], ends[2], told.unit) if ends else "none"
     never, always = counts.whole("never_fetched"), counts.whole("fetched_at_each_request")
     words = f"{spread}; {count(never, 'source')} never fetched again, {always:,} fetched at each request"
     finding = Finding("lifetimes", "lifetimes", words)
     if folder is None:
         return finding
-    frame = polars.concat(tables.source_parts(folder.path, "lifetimes"))
+    frame = polars.concat(folder.sources())
     columns = {key: frame[key].to_numpy() for key in ("change_rate", "request_rate", "lifetime")}
     columns["lifetime"] = np.where(np.isnan(columns["lifetime"]), np.inf, columns["lifetime"])
     charts = source_charts.lifetimes(frame["source"].to_list(), columns, told.unit, POINTS)
@@ -75,7 +74,7 @@ def lifetimes(told: Context, folder: PlanFolder | None = None) -> Finding:
 def expired(told: Context) -> Finding | None:
     """Return what is served of copies that have expired."""
     windows = told.facts.within("stale_while_revalidate")
-    if windows is None:
+    if not windows:
         return None
     most = duration(windows.positive("longest"), told.unit)
     return Finding("expired", "expired", f"copies are served for up to {most} while they are fetched")
@@ -97,7 +96,7 @@ def comparison(told: Context) -> Finding:
     """Return the comparison with the lifetimes that people give by hand."""
     rules, fresh = told.facts.within("baselines"), _fresh(told)
     values = [("this plan", told.value)]
-    values += [] if rules is None else [(key, rules.number(key)) for key in rules.values]
+    values += [(key, rules.number(key)) for key in rules.values]
     shares = [fresh.get(PLAN if k == 0 else key) for k, (key, _) in enumerate(values)]
     caption, share_head = (
         f"Within the same bandwidth, for the {told.supposed}",
@@ -107,7 +106,7 @@ def comparison(told: Context) -> Finding:
     what, windows = meaning(told.facts.text("objective")), told.facts.within("stale_while_revalidate")
     # What a request finds whose copy has expired.
     expired = "A request that fetches finds a fresh copy."
-    if windows is not None:
+    if windows:
         most = duration(windows.number("longest"), told.unit)
         expired = (
             f"An expired copy is served as it is for up to {most} while it is fetched; then requests wait."
@@ -124,4 +123,4 @@ def comparison(told: Context) -> Finding:
 def _fresh(told: Context) -> dict[str, float]:
     """Return the shares of plan, time, and simple rules."""
     found = told.facts.within("requests_see_fresh")
-    return {} if found is None else {key: found.number(key) for key in found.values}
+    return {key: found.number(key) for key in found.values}

@@ -33,7 +33,7 @@ def log(told: Context, read: str = "") -> Finding:
 def _span(told: Context) -> str:
     """Return the time that the log covers, as dates or numbers."""
     found = told.facts.within("log")
-    if found is None:
+    if not found:
         return ""
     if not found.values.get("timed", True):
         return ", without times"
@@ -52,12 +52,12 @@ def warnings(told: Context) -> Finding | None:
 def change_rates(told: Context) -> Finding | None:
     """Return the change rates in all, and what is odd about some."""
     found = told.facts.within("change_rate")
-    if found is None:
+    if not found:
         return None
-    median, flags = found.maybe("median"), told.counts.within("flags")
+    median = found.maybe("median")
     often = f"; median source one in {duration(1.0 / median, told.unit)}" if median else ""
-    odd = [] if flags is None else [f"; {flags.whole(key):,} {key}" for key in flags.values if key != "ok"]
-    words = f"{rate_text(found.number('sum'), told.unit, 'change')} in all{often}{''.join(odd)}"
+    odd = "".join(f"; {many:,} {kind}" for kind, many in told.flags.items())
+    words = f"{rate_text(found.number('sum'), told.unit, 'change')} in all{often}{odd}"
     return Finding("change_rate", "change rates", words)
 
 
@@ -76,9 +76,9 @@ def objective(told: Context, known_as: str = "") -> Finding:
 def phases(told: Context) -> Finding | None:
     """Return what the weekly cycle brings, if there is any."""
     found, few = told.facts.within("phases"), told.facts.within("few_changes")
-    if found is not None and "sentence" in found.values:
+    if "sentence" in found.values:
         words = f"{found.text('sentence')}; --load-limit 1 keeps the load flat"
-    elif few is not None and few.values.get("no_cycle"):
+    elif few.values.get("no_cycle"):
         words = "left out, as most intervals are kept: old and new rates are valued at equal intervals"
     else:
         return None
@@ -88,7 +88,7 @@ def phases(told: Context) -> Finding | None:
 def signals(told: Context) -> Finding | None:
     """Return what signals tell, what they bring, and which tell nothing."""
     found = told.facts.within("signals")
-    if found is None:
+    if not found:
         return None
     rows = [
         [
@@ -109,7 +109,7 @@ def signals(told: Context) -> Finding | None:
 def features(told: Context) -> Finding | None:
     """Return what features tell of the change rates, and of which."""
     found = told.facts.within("features")
-    if found is None:
+    if not found:
         return None
     rows = [[name(row.text("feature")), amount(row.number("factor"))] for row in found.rows("columns")]
     caption = "How far each feature moves change rates"
@@ -141,7 +141,7 @@ def promises(told: Context) -> Finding | None:
 def constraints(told: Context) -> Finding | None:
     """Return declared constraints: what they use, their limits, their shadow prices."""
     found = told.facts.within("constraints")
-    if found is None:
+    if not found:
         return None
     finding = Finding("constraints", "constraints", "\n".join(found.texts("sentences")))
     rows, many, binding = found.rows("listed"), found.whole("rows"), found.whole("binding")
@@ -205,7 +205,7 @@ def _method(method: str) -> str:
 def _ages(told: Context, value: float) -> str:
     """Return why the horizon's value differs from the long run's."""
     found = told.facts.within("oldest_copies")
-    if found is None:
+    if not found:
         return ""
     old, oldest = found.whole("beyond_horizon"), duration(found.number("age"), told.unit)
     if old == 0:
@@ -220,18 +220,18 @@ def _ages(told: Context, value: float) -> str:
 def hosts(told: Context, folder: PlanFolder | None = None) -> Finding | None:
     """Return hosts: their load over time, and binding limits."""
     found, load = told.findings.within("hosts"), None if folder is None else folder.hosts
-    if load is None and found is None:
+    if load is None and not found:
         return None
-    finding = Finding("hosts", "host limits", "" if found is None else _limits(told, found))
+    finding = Finding("hosts", "host limits", _limits(told, found) if found else "")
     if folder is None:
         return finding
     charts = () if load is None else (load_charts.by_host(load, folder.clock, told.words),)
     facts: dict[str, Any] = {
         "load": None if load is None else _by_host(told, load, folder.clock),
-        "limits": found is not None,
+        "limits": bool(found),
     }
     table = None
-    if found is not None and found.whole("binding"):
+    if found and found.whole("binding"):
         rows, binding = found.rows("hosts"), found.whole("binding")
         facts["price"] = told.facts.number("price")
         heads = ("sources", f"limit per {told.unit}", "used, of the limit", "shadow price")
@@ -293,31 +293,31 @@ def made(told: Context, folder: PlanFolder | None = None) -> Finding | None:
     if "command" in facts.values:
         rows.append(("command", _code(facts.text("command"))))
     crawl, noun = ("fetches", "fetch") if requests else ("crawls", "crawl")
-    span = f", {told.moment('begin')} to {told.moment('end')}" if log is not None and not requests else ""
+    span = f", {told.moment('begin')} to {told.moment('end')}" if log and not requests else ""
     size = f"{count(counts.whole(crawl), noun)} of {count(told.sources, 'source')}{span}"
     rows.append(("log", f"{size}; {counts.whole(f'{crawl}_that_found_a_change'):,} found a change"))
     if requests:
         rows.append(("requests", Html(f"{amount(facts.number('request_rate'))} per {told.unit} in total")))
-    if change is not None:
+    if change:
         rows.append(("estimator", _code(change.text("estimator"))))
         rows.append(("change rates", Html(f"{amount(change.number('sum'))} per {told.unit} in total")))
-    if settings is not None or not requests:
-        objective = facts.text("objective") if settings is None else settings.text("objective")
+    if settings or not requests:
+        objective = (settings or facts).text("objective")
         how = "" if requests else escaped(f", {facts.text('discipline')} {told.words.rates}")
         rows.append(("objective", Html(f"{_code(objective)}{how}")))
     if not requests:
         rows.append(("solver", _code(facts.text("solver"))))
-    if settings is not None:
+    if settings:
         low, high = settings.maybe("min_rate"), settings.maybe("max_rate")
         bounds = [] if not low else [f"at least {number(low)}"]
         bounds += [] if high is None else [f"at most {number(high)}"]
         what = "fetch rates" if requests else "rates"
         rows += [(what, f"{', '.join(bounds)} per {told.unit}")] if bounds else []
-    if settings is not None and not requests:
+    if settings and not requests:
         draws = count(settings.whole("draws"), "posterior sample")
         rows.append(("seed", f"{settings.whole('seed')}, {draws}"))
     versions = facts.within("versions")
-    if versions is not None:
+    if versions:
         rows.append(("versions", ", ".join(f"{key} {versions.text(key)}" for key in versions.values)))
     rows.append(("files beside this page", ", ".join([*folder.names, "summary.json"])))
     return Finding("made", "settings").section("Settings", {"rows": rows})
@@ -337,7 +337,7 @@ def proof(told: Context, folder: PlanFolder | None = None) -> Finding:
     if folder is None:
         return finding
     bound, gap = told.facts.maybe("bound"), told.facts.maybe("gap")
-    declared = told.facts.within("constraints") is not None
+    declared = told.facts.within("constraints")
     limits = "the bounds and the constraints" if declared else "the bandwidth, the bounds and the host limits"
     facts = {"bound": bound, "gap": gap, "gap_text": "" if gap is None else f"{gap:.2g}", "limits": limits}
     return finding.section("Proof", facts)
@@ -348,7 +348,7 @@ def _proved(told: Context) -> str:
     facts, gap = told.facts, told.facts.maybe("gap")
     if facts.maybe("bound") is None or gap is None:
         return "none"
-    if facts.within("few_changes") is not None and facts.text("status") != "optimal":
+    if facts.within("few_changes") and facts.text("status") != "optimal":
         return f"old intervals are kept: no rates at all are better by more than {told.shown(gap)}"
     reason = facts.text("reason") if "reason" in facts.values else ""
     own = facts.text("objective") == "Expected"
@@ -361,19 +361,14 @@ def _proved(told: Context) -> str:
 def certainty(told: Context, folder: PlanFolder | None = None) -> Finding | None:
     """Return estimates: their intervals, the posterior value, what more data would bring."""
     spread, forecast = told.facts.within("uncertainty"), told.facts.within("forecast")
-    lines = [] if forecast is None else [_expected(told, forecast)]
-    lines += [] if spread is None else [_regret(told, spread, alone=forecast is None)]
+    lines = [_expected(told, forecast)] if forecast else []
+    lines += [_regret(told, spread, alone=not forecast)] if spread else []
     finding = Finding("certainty", "expected", "\n".join(line for line in lines if line))
     if folder is None:
         return finding
-    settings, flags = told.facts.within("settings"), told.counts.within("flags")
-    level = None if settings is None else settings.maybe("confidence")
+    level = told.facts.within("settings").maybe("confidence")
     intervals = "intervals" if level is None else f"{percent(level)} intervals"
-    kinds = {} if flags is None else flags.values
-    facts = {
-        "known": bool(lines),
-        "flags": [f"{flags.whole(key):,} {key}" for key in kinds if flags is not None and key != "ok"],
-    }
+    facts = {"known": bool(lines), "flags": [f"{many:,} {kind}" for kind, many in told.flags.items()]}
     chart = source_charts.reach(folder.seen, told.unit, intervals)
     return finding.section("How sure the change rates are", facts, charts=(chart,))
 

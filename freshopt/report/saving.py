@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from freshopt.formatting import count, number, percent
-from freshopt.report import plan_tables, source_charts
+from freshopt.report import source_charts
 from freshopt.report.context import Context
 from freshopt.report.finding import Column, Finding, Table
 from freshopt.report.markup import amount, linked
@@ -34,11 +34,11 @@ _OTHERS = {
 
 def saving(told: Context) -> Finding | None:
     """Return how few fetches are as fresh as today, or asked."""
-    parts = [part for part in (told.today, told.facts.within("needed")) if part is not None]
+    parts = [part for part in (told.today, told.facts.within("needed")) if part]
     lines = [part.text("sentence") for part in parts]
-    if len(lines) > 1 and lines[1].startswith("as fresh as today") and told.facts.within("today") is not None:
+    if len(lines) > 1 and lines[1].startswith("as fresh as today") and told.facts.within("today"):
         # What is asked for is today's freshness: it stands there already, unless limits cut today's crawls.
-        lines = lines[:1] if parts[0].within("cut") is None else lines
+        lines = lines if parts[0].within("cut") else lines[:1]
     return Finding("saving", "saving", "\n".join(lines)) if lines else None
 
 
@@ -121,14 +121,14 @@ def bandwidth(told: Context) -> Finding:
 def fetches(told: Context) -> Finding | None:
     """Return fetches that fail, or cost what they bring."""
     success, changed, used = told.facts.within("success"), told.facts.within("changed_cost"), []
-    if success is not None:
+    if success:
         mean, least = (percent(success.number(key), space=" ") for key in ("mean", "least"))
         of = "retried at once; rates are of successes" if success.values.get("retry_at_once") else ""
         used.append(
             f"{mean} succeed in the mean source, {least} in the worst; {of or 'rates are of attempts'}"
         )
     whole = told.facts.number("bandwidth_used")
-    if changed is not None and whole > 0.0:
+    if changed and whole > 0.0:
         often = rate_text(changed.number("fetches"), told.unit, "refresh")
         asking, down = (percent(changed.number(key) / whole, space=" ") for key in ("asking", "downloads"))
         used.append(f"{often}; asking uses {asking} of the bandwidth, downloads of what changed {down}")
@@ -142,7 +142,7 @@ LISTED = 10
 def changes(told: Context, folder: PlanFolder | None = None) -> Finding | None:
     """Return changes against the log's own crawls, the largest first."""
     found = told.facts.within("moved")
-    if found is None or told.shares == "requests":
+    if not found or told.shares == "requests":
         return None
     within = percent(MOVED - 1.0, space=" ")
     kinds = {"less": "less often", "more": "more often", "never": "no more"}
@@ -174,16 +174,16 @@ def changes(told: Context, folder: PlanFolder | None = None) -> Finding | None:
 def earlier(told: Context, folder: PlanFolder | None = None) -> Finding | None:
     """Return the changes of earlier rates, or None where there were none."""
     found, few = told.facts.within("changes"), told.facts.within("few_changes")
-    if found is None:
+    if not found:
         return None
     changed, new, gone = (found.whole(key) for key in ("changed", "new", "gone"))
-    at = " at equal intervals" if few is not None and few.values.get("no_cycle") else ""
+    at = " at equal intervals" if few.values.get("no_cycle") else ""
     value, cut, noun = found.maybe("value"), found.within("cut"), told.goal.noun
     used = rate_text(found.number("bandwidth"), told.unit, told.words.bandwidth)
     old = f"the old rates are {used}"
     if value is not None:
         old += f", {noun} {told.shown(value)}{at} under today's estimates"
-    if cut is not None and cut.maybe("value") is not None:
+    if cut.maybe("value") is not None:
         used, value = rate_text(cut.number("bandwidth"), told.unit, told.words.bandwidth), cut.number("value")
         old += "; they exceed maximum rates or host limits, and cut to them are "
         old += f"{used}, {noun} {told.shown(value)}{at}"
@@ -192,7 +192,7 @@ def earlier(told: Context, folder: PlanFolder | None = None) -> Finding | None:
     words += f"; {count(gone, 'source')} gone" if gone else ""
     words += f"; {noun} {told.shown(told.value)}"
     words += "" if value is None else f", not {told.shown(value)}{at}"
-    lines = [words, old, *([] if few is None else [few.text("sentence")])]
+    lines = [words, old, *([few.text("sentence")] if few else [])]
     finding = Finding("earlier", "changes", "\n".join(lines))
     return (
         finding if folder is None else finding.section("Against the old rates", table=_largest(told, folder))
@@ -208,7 +208,7 @@ def _largest(told: Context, folder: PlanFolder) -> Table | None:
             _every(each.rate, told.unit),
             amount(each.gain) if math.isfinite(each.gain) else "all",
         ]
-        for each in plan_tables.largest_changes(folder.path, LISTED)
+        for each in folder.largest_changes(LISTED)
     ]
     noun = "stale part" if told.maximised else told.measure
     heads = (f"{told.words.done} every", "now every", f"gain: {noun}")

@@ -12,12 +12,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from freshopt.formatting import count, number, percent
+from freshopt.formatting import count, finite, number, percent
 from freshopt.heavy import polars
-from freshopt.report import plan_tables as tables
 from freshopt.report import source_charts
 from freshopt.report.context import Context, Facts
 from freshopt.report.finding import Column, Finding, Table, listed
@@ -61,9 +59,9 @@ class Rows:
         return len(self.columns[0])
 
 
-def source_rows(folder: Path, told: Context, planned: str = "rates") -> Rows:
-    """Read the sources of the table `planned` that cost most, in order."""
-    frame, n = tables.most(folder, ("cost", "rate"), EMBEDDED, planned)
+def source_rows(told: Context, folder: PlanFolder) -> Rows:
+    """Read the sources that cost most, in order."""
+    frame, n = folder.most(("cost", "rate"), EMBEDDED)
     by = "cost most under this plan" if "cost" in frame.columns else f"are {told.words.done} most often"
     unit = told.unit
     noun = "stale part" if told.maximised else told.measure
@@ -83,9 +81,9 @@ def source_rows(folder: Path, told: Context, planned: str = "rates") -> Rows:
         Field("flag", "estimate", "label"),
     ]
     known = {key: list(values) for key, values in _columns(frame).items()}
-    if planned == "rates":
+    if folder.planned == "rates":
         names = [str(value) for value in frame["source"].to_list()]
-        first = tables.next_refreshes(folder, names)
+        first = folder.next_refreshes(names)
         known["next"] = [first.get(each) for each in names]
     fields = tuple(field for field in wanted if field.key in known and _tells(field, known[field.key]))
     return Rows(fields, tuple(known[field.key] for field in fields), n, by)
@@ -95,7 +93,7 @@ def sources(told: Context, folder: PlanFolder | None = None) -> Finding | None:
     """Return the table of all sources, its first leaf and data."""
     if folder is None:
         return None
-    rows = source_rows(folder.path, told, folder.planned)
+    rows = source_rows(told, folder)
     shown, begin = len(rows), told.date("end")
     first = [
         [
@@ -145,23 +143,23 @@ def _filters(rows: Rows) -> list[list[Any]]:
             words = sorted({value for value in column if value})
             what = "estimate" if field.key == "flag" else "host"
             found += [[f"{what}: {word}", k, "is", word] for word in words[:HOSTS]]
-    there = {"none": rows.fields, "above": rows.fields, "below": rows.fields}
-    return [each for each in found if each[2] not in there or _any(rows.columns[each[1]], each)]
+    return [each for each in found if _finds(rows.columns[each[1]], each[2], each[3])]
 
 
-def _any(column: list[Any], test: Sequence[Any]) -> bool:
-    """Return whether a filter finds anything."""
-    kind, bound = test[2], test[3]
+def _finds(column: list[Any], kind: str, bound: Any) -> bool:  # noqa: ANN401 - of the filter's kind
+    """Return whether a filter finds anything, where it may not."""
     if kind == "none":
         return None in column
-    known = [value for value in column if value is not None]
-    return any(value > bound if kind == "above" else value < bound for value in known)
+    known = (value for value in column if value is not None)
+    if kind == "above":
+        return any(value > bound for value in known)
+    return kind != "below" or any(value < bound for value in known)
 
 
 def _columns(frame: polars.DataFrame) -> dict[str, list[Any]]:
     """Return the columns of the rows, with intervals made of rates."""
     found: dict[str, list[Any]] = {
-        key: [_finite(value) for value in frame[key].to_list()]
+        key: [finite(value) for value in frame[key].to_list()]
         for key in ("change_rate", "request_rate", "importance", "lifetime", "fresh", "cost")
         if key in frame.columns
     }
@@ -176,7 +174,7 @@ def _columns(frame: polars.DataFrame) -> dict[str, list[Any]]:
         found["today"] = [_inverse(rate) for rate in frame["crawl_rate"].to_list()]
         pairs = zip(frame["rate"].to_list(), frame["crawl_rate"].to_list(), strict=True)
         found["times"] = [
-            None if not was or not math.isfinite(was) else _finite(rate / was) for rate, was in pairs
+            None if not was or not math.isfinite(was) else finite(rate / was) for rate, was in pairs
         ]
     if "flag" in found:
         found["flag"] = ["" if word == "ok" else word for word in found["flag"]]
@@ -245,12 +243,8 @@ def _rounded(value: float) -> float:
     return int(tidy) if tidy.is_integer() and abs(tidy) < 1e9 else tidy
 
 
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)
-
-
 def _inverse(rate: float | None) -> float | None:
-    return None if rate is None or not rate > 0.0 else _finite(1.0 / rate)
+    return None if rate is None or not rate > 0.0 else finite(1.0 / rate)
 
 
 def _short(text: str) -> str:
@@ -272,18 +266,16 @@ def rates(told: Context, folder: PlanFolder | None = None) -> Finding:
     if folder is None:
         return finding
     inside = told.findings.within("interior")
-    deviation = None if inside is None else inside.maybe("deviation")
+    deviation = inside.maybe("deviation")
     # The optimality condition between the bounds, where it holds.
-    equal = (
-        inside is not None and inside.whole("sources") >= 2 and deviation is not None and deviation <= EQUAL
-    )
+    equal = inside and inside.whole("sources") >= 2 and deviation is not None and deviation <= EQUAL
     facts = {
         "bounds": [
             (told.counts.whole(key), option)
             for key, option in (("at_min_rate", "--min-rate"), ("at_max_rate", "--max-rate"))
             if told.counts.values.get(key)
         ],
-        "interior": inside.whole("sources") if inside is not None and equal else None,
+        "interior": inside.whole("sources") if equal else None,
         "hosts": bool(told.findings.within("hosts")),
         "phases": told.facts.within("phases"),
         "refreshed": told.sources - told.counts.whole("never_refreshed"),
@@ -300,10 +292,10 @@ def rates(told: Context, folder: PlanFolder | None = None) -> Finding:
 def _spread(told: Context) -> str:
     """Return how far apart refreshes are, where the summary tells."""
     found = told.facts.within("intervals")
-    if found is None:
+    if not found:
         return ""
     first, last = found.within("shortest"), found.within("longest")
-    if first is None or last is None:
+    if not (first and last):
         return "none; "
     ends = first.positive("interval"), last.positive("interval")
     return f"{spread_text(ends[0], found.positive('median'), ends[1], told.unit)}; "
@@ -318,7 +310,7 @@ def never(told: Context, folder: PlanFolder | None = None) -> Finding | None:
         return None
     head = f"{count(many, 'source')} of {told.sources:,} get no refresh at all."
     finding, title = Finding("never", "never refreshed", head), "Never refreshed"
-    if found is None:
+    if not found:
         return finding.section(title, dict.fromkeys(("dear", "idle", "barred")))
     facts: dict[str, Any] = {
         "dear": found.whole("not_worth_it"),

@@ -28,7 +28,7 @@ from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.random_streams import exponentials
 from freshopt.numerics.segments import first_beyond
-from freshopt.simulation.loops import PoissonState, PoissonTables, RecordedTimes, loops
+from freshopt.simulation.loops import Events, PoissonState, PoissonTables, loops
 
 State: TypeAlias = dict[str, npt.NDArray[Any]]
 # Changes drawn at once: 8 GB of times, or 10 s between two polls of a source.
@@ -214,25 +214,19 @@ class RecordedChanges:
 
     def poll(self, state: State, source: IntArray, time: Array, keep: BoolArray) -> IntArray:
         """See `Changes.poll`."""
-        out, recorded = np.empty(len(source), dtype=np.int64), RecordedTimes(self.offsets, self.times)
+        out, recorded = np.empty(len(source), dtype=np.int64), Events(self.offsets, self.times)
         loops()["poll_recorded"](source, time, keep, recorded, state["missed"], state["seen"], out)
         return out
 
     def collect(self, state: State, index: IntArray, end: float) -> tuple[IntArray, Array]:
         """See `Changes.collect`."""
-        first = self.offsets[index] + state["seen"]
-        state["seen"] += np.maximum(self._passed(index, np.full(len(index), end)) - state["seen"], 0)
-        counts = self.offsets[index] + state["seen"] - first
+        begin, last = self.offsets[index], self.offsets[index + 1]
+        passed = first_beyond(self.times, begin, last, np.full(len(index), end)) - begin
+        first = begin + state["seen"]
+        state["seen"] += np.maximum(passed - state["seen"], 0)
+        counts = begin + state["seen"] - first
         offsets = np.concatenate([[0], np.cumsum(counts)])
         return offsets, self.times[np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], counts)]
-
-    def _passed(self, source: IntArray, time: Array) -> IntArray:
-        """Return how many changes lie at or before a time.
-
-        For each source, by bisection.
-        """
-        first, last = self.offsets[source], self.offsets[source + 1]
-        return first_beyond(self.times, first, last, time) - first
 
 
 def _moving(state: State) -> PoissonState:

@@ -52,15 +52,8 @@ class PoissonState(NamedTuple):
     epoch: IntArray
 
 
-class RecordedTimes(NamedTuple):
-    """Recorded changes: as in `freshopt.simulation.change_processes.RecordedChanges`."""
-
-    offsets: IntArray
-    times: Array
-
-
-class Grouped(NamedTuple):
-    """Times of refreshes, source by source.
+class Events(NamedTuple):
+    """Times of changes, refreshes or requests, source by source.
 
     - `firsts` (n+1,): Where each source's times begin.
     - `times`: Increasing within a source.
@@ -68,35 +61,6 @@ class Grouped(NamedTuple):
 
     firsts: IntArray
     times: Array
-
-
-class Histories(NamedTuple):
-    """Refreshes of sources, source by source, and when each source counts.
-
-    - `firsts` (n+1,): Where each source's refreshes begin.
-    - `refreshes`: Increasing within a source.
-    - `begin`, `end` (n,)
-    """
-
-    firsts: IntArray
-    refreshes: Array
-    begin: Array
-    end: Array
-
-
-class Asked(NamedTuple):
-    """Requests and changes of sources, source by source.
-
-    - `firsts`, `offsets` (n+1,): Where each source's requests and changes begin.
-    - `requests`, `changes`: Increasing within a source.
-    - `begin` (n,): When each copy is fresh at first.
-    """
-
-    firsts: IntArray
-    requests: Array
-    offsets: IntArray
-    changes: Array
-    begin: Array
 
 
 def poll_poisson(
@@ -126,7 +90,7 @@ def poll_recorded(
     source: IntArray,
     time: Array,
     keep: BoolArray,
-    recorded: RecordedTimes,
+    recorded: Events,
     missed: IntArray,
     seen: IntArray,
     out: IntArray,
@@ -135,9 +99,9 @@ def poll_recorded(
     step = 1 if len(keep) > 1 else 0
     for i in range(len(source)):
         k = source[i]
-        first = recorded.offsets[k] + seen[k]
+        first = recorded.firsts[k] + seen[k]
         at = first
-        while at < recorded.offsets[k + 1] and recorded.times[at] <= time[i]:
+        while at < recorded.firsts[k + 1] and recorded.times[at] <= time[i]:
             at += 1
         seen[k] += at - first
         missed[k] += at - first
@@ -166,8 +130,10 @@ def collect_poisson(
 
 
 def integrate(
-    histories: Histories,
-    recorded: RecordedTimes,
+    refreshes: Events,
+    begin: Array,
+    end: Array,
+    recorded: Events,
     tables: PoissonTables,
     shift: int,
     penalty: Array,
@@ -176,13 +142,17 @@ def integrate(
 ) -> None:
     """Integrate costs of sources between changes; see `freshopt.simulation.staleness_integrals`.
 
+    Each source counts from its `begin` to its `end`.
+
     Changes are those recorded or, without any record, drawn and not kept; the tables begin `shift` sources
     earlier.
     """
     ahead = np.empty(AHEAD)
-    for k in range(len(histories.begin)):
-        if histories.begin[k] <= histories.end[k]:
-            integrate_source(k, histories, recorded, tables, shift, penalty, out, most, ahead)
+    for k in range(len(begin)):
+        if begin[k] <= end[k]:
+            integrate_source(
+                k, refreshes, begin[k], end[k], recorded, tables, shift, penalty, out, most, ahead
+            )
 
 
 def count_within(firsts: IntArray, times: Array, first: Array, until: Array, out: IntArray) -> None:
@@ -224,21 +194,29 @@ def group(source: IntArray, time: Array, place: IntArray, out: Array) -> None:
 
 
 def serve(
-    asked: Asked, life: Array, grace: Array, missed: IntArray, oldest: Array, age: Array, fetched: BoolArray
+    requests: Events,
+    changes: Events,
+    begin: Array,
+    life: Array,
+    grace: Array,
+    missed: IntArray,
+    oldest: Array,
+    age: Array,
+    fetched: BoolArray,
 ) -> None:
     """Write what each request meets; see `freshopt.simulation.request_replay.met`."""
-    for k in range(len(asked.begin)):
-        since, first, c = asked.begin[k], asked.offsets[k], asked.offsets[k]
-        for i in range(asked.firsts[k], asked.firsts[k + 1]):
-            time = asked.requests[i]
-            while c < asked.offsets[k + 1] and asked.changes[c] <= time:
+    for k in range(len(begin)):
+        since, first, c = begin[k], changes.firsts[k], changes.firsts[k]
+        for i in range(requests.firsts[k], requests.firsts[k + 1]):
+            time = requests.times[i]
+            while c < changes.firsts[k + 1] and changes.times[c] <= time:
                 c += 1
             waited = time - since
             fetched[i] = waited >= life[k]
             if not fetched[i] or waited < life[k] + grace[k]:
                 missed[i], age[i] = c - first, waited
                 if c > first:
-                    oldest[i] = time - asked.changes[first]
+                    oldest[i] = time - changes.times[first]
             if fetched[i]:
                 since, first = time, c
 
@@ -274,8 +252,10 @@ def next_change(
 
 def integrate_source(
     k: int,
-    histories: Histories,
-    recorded: RecordedTimes,
+    refreshes: Events,
+    begin: float,
+    last: float,
+    recorded: Events,
     tables: PoissonTables,
     shift: int,
     penalty: Array,
@@ -284,18 +264,17 @@ def integrate_source(
     ahead: Array,
 ) -> None:
     """Add up one source's costs from change to refresh to change."""
-    begin, last, refreshes = histories.begin[k], histories.end[k], histories.refreshes
     now, oldest, missed, harmonic, largest = begin, 0.0, 0, 0.0, 0
     stale, harmonics, number, age, penalties = 0.0, 0.0, 0.0, 0.0, 0.0
-    r, stop = histories.firsts[k], histories.firsts[k + 1]
-    while r < stop and refreshes[r] < now:
+    r, stop = refreshes.firsts[k], refreshes.firsts[k + 1]
+    while r < stop and refreshes.times[r] < now:
         r += 1
-    drawn = len(recorded.offsets) == 0
+    drawn = len(recorded.firsts) == 0
     key, hazard, epoch, seen = np.uint64(0), 0.0, 0, 0
     if drawn:
         key = stream(tables.seed, np.uint64(k + shift))
     else:
-        seen = recorded.offsets[k]
+        seen = recorded.firsts[k]
     # Changes are drawn some at a time: whether the next one comes before the next refresh is a guess for the
     # processor, and a wrong one would wait for the logarithm.
     c = filled = 0
@@ -306,7 +285,7 @@ def integrate_source(
                 if drawn:
                     hazard, epoch, due = next_change(k + shift, key, seen, hazard, epoch, tables)
                 else:
-                    due = recorded.times[seen] if seen < recorded.offsets[k + 1] else np.inf
+                    due = recorded.times[seen] if seen < recorded.firsts[k + 1] else np.inf
                 seen += 1
                 if not due <= last:
                     ahead[filled] = np.inf
@@ -316,7 +295,7 @@ def integrate_source(
                     ahead[filled] = due
                     filled += 1
         change = ahead[c]
-        refresh = refreshes[r] if r < stop else np.inf
+        refresh = refreshes.times[r] if r < stop else np.inf
         to = min(min(change, refresh), last)
         if missed > 0:
             span = to - now

@@ -32,7 +32,7 @@ from freshopt.numerics.random_streams import uniforms
 from freshopt.renamed import keywords
 from freshopt.scheduling.poisson_arrivals import PoissonArrivals
 from freshopt.scheduling.schedule import Schedule
-from freshopt.simulation.loops import Grouped, loops
+from freshopt.simulation.loops import Events, loops
 from freshopt.simulation.replay_result import Replay
 from freshopt.simulation.request_replay import Requests, fresh_requests, is_on_request, replay_on_request
 from freshopt.simulation.staleness_integrals import Window, grouped, grouped_integrals, sources_of, window_of
@@ -239,7 +239,7 @@ def _require_fit(schedule: Schedule, world: World) -> None:
             )
 
 
-def _redrawn(schedule: Schedule, method: RandomMethod, origin: float) -> Grouped:
+def _redrawn(schedule: Schedule, method: RandomMethod, origin: float) -> Events:
     """Return other random refreshes at the schedule's rates, in the world's time."""
     known = schedule.crawl_probability
     rates = schedule.rates if known is None else np.where(np.isnan(known), schedule.rates, 0.0)
@@ -248,21 +248,21 @@ def _redrawn(schedule: Schedule, method: RandomMethod, origin: float) -> Grouped
         count, time = method.arrivals(rates, schedule.horizon)
         firsts = np.concatenate([[0], np.cumsum(count)])
         loops()["sort_each"](firsts, time)
-        return Grouped(firsts, origin + time)
+        return Events(firsts, origin + time)
     source, time = method.times(rates, schedule.horizon)
     return grouped(source, origin + time, len(schedule.rates))
 
 
-def _succeeded(refreshes: Grouped, success: Array, seed: int) -> Grouped:
+def _succeeded(refreshes: Events, success: Array, seed: int) -> Events:
     """Return the fetches that succeed, by a Bernoulli draw of each."""
     firsts, times = refreshes
     source = sources_of(refreshes)
     number = np.arange(len(times)) - firsts[:-1][source]
     kept = uniforms(seed % 2**64 ^ FETCHES, source, number) < success[source]
-    return Grouped(np.concatenate([[0], np.cumsum(kept)])[firsts], times[kept])
+    return Events(np.concatenate([[0], np.cumsum(kept)])[firsts], times[kept])
 
 
-def _on_signal(schedule: Schedule, world: World, window: Window, seed: int) -> Grouped | None:
+def _on_signal(schedule: Schedule, world: World, window: Window, seed: int) -> Events | None:
     """Return the refreshes that follow signals.
 
     Beside random times each change is followed or not by a Bernoulli draw of its own, beside equal gaps
@@ -284,7 +284,7 @@ def _on_signal(schedule: Schedule, world: World, window: Window, seed: int) -> G
     return grouped(source[taken], time[taken], len(world))
 
 
-def _merged(first: Grouped, second: Grouped | None) -> Grouped:
+def _merged(first: Events, second: Events | None) -> Events:
     """Return refreshes of two kinds of sources, source by source."""
     if second is None or not len(second.times):
         return first
@@ -292,4 +292,4 @@ def _merged(first: Grouped, second: Grouped | None) -> Grouped:
     source = np.concatenate([sources_of(refreshes) for refreshes in both])
     order = np.argsort(source, kind="stable")
     times = np.concatenate([refreshes.times for refreshes in both])
-    return Grouped(first.firsts + second.firsts, times[order])
+    return Events(first.firsts + second.firsts, times[order])

@@ -41,8 +41,8 @@ from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_float64
 from freshopt.problems.expected_penalty import ExpectedPenalty
 from freshopt.problems.synchronization_cost import SynchronizationCost
-from freshopt.simulation.change_processes import Changes, PoissonChanges
-from freshopt.simulation.loops import Asked, Grouped, loops
+from freshopt.simulation.change_processes import PoissonChanges
+from freshopt.simulation.loops import Events, loops
 from freshopt.simulation.replay_result import NAMED, Measured, Replay
 from freshopt.simulation.staleness_integrals import (
     Refreshes,
@@ -52,6 +52,7 @@ from freshopt.simulation.staleness_integrals import (
     grouped_integrals,
     parts_of,
     require_measured,
+    sources_of,
     window_of,
 )
 from freshopt.simulation.standard_errors import Run, drawn_world, measured_runs, runs_wanted, weights_of
@@ -79,22 +80,23 @@ class Met(NamedTuple):
     fetched: BoolArray
 
 
-def met(asked: Asked, life: Array, grace: Array) -> Met:
+def met(requests: Events, changes: Events, begin: Array, life: Array, grace: Array) -> Met:
     """Return what each request meets, from fresh copies on.
 
     Examples
     --------
     Requests at 1, 3 and 4 of a copy that lives 2 and changes at 0.5: the second request fetches it.
 
-    >>> each = np.array([0, 3]), np.array([1.0, 3.0, 4.0]), np.array([0, 1]), np.array([0.5]), np.zeros(1)
-    >>> met(Asked(*each), np.array([2.0]), np.zeros(1)).missed
+    >>> requests = Events(np.array([0, 3]), np.array([1.0, 3.0, 4.0]))
+    >>> changes = Events(np.array([0, 1]), np.array([0.5]))
+    >>> met(requests, changes, begin=np.zeros(1), life=np.array([2.0]), grace=np.zeros(1)).missed
     array([1, 0, 0])
     """
-    many = len(asked.requests)
+    many = len(requests.times)
     found = Met(
         np.zeros(many, dtype=np.int64), np.zeros(many), np.zeros(many), np.zeros(many, dtype=np.bool_)
     )
-    loops()["serve"](asked, life, grace, *found)
+    loops()["serve"](requests, changes, begin, life, grace, *found)
     return found
 
 
@@ -189,7 +191,7 @@ class Seen(NamedTuple):
 
     costs: dict[str, Array]
     asked: Array
-    fetches: Grouped
+    fetches: Events
 
 
 def replay_on_request(
@@ -306,25 +308,25 @@ def seen_by_requests(world: World, policy: CachePolicy, window: Window, objectiv
     asked, counts = np.zeros(n), np.zeros(n + 1, dtype=np.int64)
     costs: dict[str, list[Array]] = {}
     times: list[Array] = []
-    expected = expected_events(world.changes, latest) + expected_events(_requests(world), latest)
-    for part in parts_of(expected):
+    asking = world.requests
+    if asking is None:
+        raise TypeError("a world without requests. Make it by World.on_request.")
+    for part in parts_of(expected_events(world.changes, latest) + expected_events(asking, latest)):
         index = np.arange(part.start, part.stop)
         begin = np.array(world.start[part])
-        asking = _requests(world)
-        offsets, changes = after(begin, *world.events(-np.inf, latest, index))
-        firsts, requests = after(begin, *asking.collect(asking.begin(index), index, latest))
-        here = Asked(firsts, requests, offsets, changes, begin)
-        found = met(here, policy.life[part], policy.grace[part])
-        source = np.repeat(np.arange(len(index)), np.diff(firsts))
-        inside = (requests > window.first[part][source]) & (requests <= window.until[part][source])
+        changes = after(begin, *world.events(-np.inf, latest, index))
+        requests = after(begin, *asking.collect(asking.begin(index), index, latest))
+        found = met(requests, changes, begin, policy.life[part], policy.grace[part])
+        source, time = sources_of(requests), requests.times
+        inside = (time > window.first[part][source]) & (time <= window.until[part][source])
         asked[part] = np.bincount(source[inside], minlength=len(index))
         for name, cost in _costs(found, source, objective, world.sources, part).items():
             each = np.bincount(source[inside], cost[inside], len(index)).astype(np.float64)
             costs.setdefault(name, []).append(each)
         counts[part.start + 1 : part.stop + 1] = np.bincount(source[found.fetched], minlength=len(index))
-        times.append(requests[found.fetched])
+        times.append(time[found.fetched])
     sums = {name: np.concatenate(parts) for name, parts in costs.items()}
-    return Seen(sums, asked, Grouped(np.cumsum(counts), np.concatenate(times)))
+    return Seen(sums, asked, Events(np.cumsum(counts), np.concatenate(times)))
 
 
 def _costs(
@@ -352,12 +354,6 @@ def _objective_of(solution: Solution) -> Objective | None:
     """Return a solution's objective if it is measured beside the four."""
     objective = solution.problem.objective
     return objective if isinstance(objective, ExpectedPenalty | SynchronizationCost) else None
-
-
-def _requests(world: World) -> Changes:
-    if world.requests is None:
-        raise TypeError("a world without requests. Make it by World.on_request.")
-    return world.requests
 
 
 def _window(world: World, solution: Solution, skip: float, end: npt.ArrayLike | None) -> Window:

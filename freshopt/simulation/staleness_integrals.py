@@ -38,7 +38,7 @@ from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.problems.expected_penalty import ExpectedPenalty
 from freshopt.problems.synchronization_cost import SynchronizationCost
 from freshopt.simulation.change_processes import Changes, PoissonChanges
-from freshopt.simulation.loops import Grouped, Histories, PoissonTables, RecordedTimes, loops
+from freshopt.simulation.loops import Events, PoissonTables, loops
 from freshopt.simulation.replay_result import NAMED
 from freshopt.simulation.world import World
 
@@ -47,7 +47,7 @@ Penalty: TypeAlias = Callable[[IntArray], npt.ArrayLike]
 # Changes collected at a time: 32 MB.
 _TOGETHER = 4_000_000.0
 # A pass over changes that are drawn has none recorded, and one over recorded changes draws from no tables.
-NOTHING_RECORDED = RecordedTimes(np.empty(0, dtype=np.int64), np.empty(0))
+NOTHING_RECORDED = Events(np.empty(0, dtype=np.int64), np.empty(0))
 # Read-only, as those of a world are: the pass would else be compiled once more.
 NO_TABLES = PoissonTables(np.uint64(0), read_only(np.empty(0)), *[read_only(np.empty((0, 0)))] * 2)
 
@@ -155,23 +155,23 @@ def missed_costs(
     return grouped_costs(world, refreshes, until, begin=begin, penalty=penalty)
 
 
-def grouped(source: IntArray, time: Array, n: int) -> Grouped:
+def grouped(source: IntArray, time: Array, n: int) -> Events:
     """Return refreshes in any order source by source, increasing in each."""
     firsts = np.zeros(n + 1, dtype=np.int64)
     np.cumsum(np.bincount(source, minlength=n), out=firsts[1:])
     if ((source[1:] > source[:-1]) | ((source[1:] == source[:-1]) & (time[1:] >= time[:-1]))).all():
-        return Grouped(firsts, time)
+        return Events(firsts, time)
     if not (time[1:] >= time[:-1]).all():
         order = np.argsort(time)
         source, time = source[order], time[order]
     out = np.empty(len(time))
     loops()["group"](source, time, firsts[:-1].copy(), out)
-    return Grouped(firsts, out)
+    return Events(firsts, out)
 
 
 def grouped_costs(
     world: World,
-    refreshes: Grouped,
+    refreshes: Events,
     until: Array,
     *,
     begin: float,
@@ -188,10 +188,10 @@ def grouped_costs(
             changes.require_few(np.zeros(1), index, latest, np.sum)
             tables = changes.tables()
         else:
-            recorded = RecordedTimes(*world.events(-np.inf, latest, index))
-        firsts = refreshes.firsts[part.start : part.stop + 1]
-        here = Histories(firsts, refreshes.times, first[part], until[part])
-        sums, columns = np.zeros((5, len(index))), (here, recorded, tables, part.start)
+            recorded = Events(*world.events(-np.inf, latest, index))
+        here = Events(refreshes.firsts[part.start : part.stop + 1], refreshes.times)
+        columns = here, first[part], until[part], recorded, tables, part.start
+        sums = np.zeros((5, len(index)))
         if penalty is not None:
             loops()["integrate"](*columns, np.empty(0), sums, most[part])
         loops()["integrate"](*columns, _table(penalty, most[part]), sums, most[part])
@@ -228,12 +228,12 @@ def parts_of(expected: Array) -> Iterator[slice]:
             yield slice(a, b)
 
 
-def after(begin: Array, offsets: IntArray, times: Array) -> tuple[IntArray, Array]:
+def after(begin: Array, offsets: IntArray, times: Array) -> Events:
     """Return the events of each source after its beginning."""
     late = times > np.repeat(begin, np.diff(offsets))
     if late.all():
-        return offsets, times
-    return np.concatenate([[0], np.cumsum(late)])[offsets], times[late]
+        return Events(offsets, times)
+    return Events(np.concatenate([[0], np.cumsum(late)])[offsets], times[late])
 
 
 Refreshes: TypeAlias = tuple[IntArray, Array]  # sources and times, source by source and then by time
@@ -252,7 +252,7 @@ class Window:
         """Length of each source's window, shape (n,)."""
         return np.maximum(self.until - self.first, 0.0)
 
-    def count(self, refreshes: Grouped) -> int:
+    def count(self, refreshes: Events) -> int:
         """Return the number of refreshes in the window."""
         inside = np.empty(len(self.first), dtype=np.int64)
         loops()["count_within"](*refreshes, self.first, np.array(self.until), inside)
@@ -285,10 +285,9 @@ def require_measured(objective: Objective | None) -> None:
         )
 
 
-def sources_of(refreshes: Grouped) -> IntArray:
-    """Return the source of each refresh."""
-    firsts = refreshes.firsts
-    return np.repeat(np.arange(len(firsts) - 1), np.diff(firsts))
+def sources_of(events: Events) -> IntArray:
+    """Return the source of each event."""
+    return np.repeat(np.arange(len(events.firsts) - 1), np.diff(events.firsts))
 
 
 def integrals(
@@ -299,7 +298,7 @@ def integrals(
 
 
 def grouped_integrals(
-    world: World, refreshes: Grouped, window: Window, objective: Objective | None
+    world: World, refreshes: Events, window: Window, objective: Objective | None
 ) -> dict[str, Array]:
     """Return what `integrals` does, of refreshes that are grouped."""
     penalty = None
@@ -327,7 +326,7 @@ def grouped_integrals(
     return {name: whole[name] - early[name] for name in whole}
 
 
-def _of_age(curve: Curve, refreshes: Grouped, begin: Array, until: Array) -> Array:
+def _of_age(curve: Curve, refreshes: Events, begin: Array, until: Array) -> Array:
     """Return ∫c(age) of each source from a fresh copy."""
     source, time = sources_of(refreshes), refreshes.times
     inside = (time >= begin[source]) & (time <= until[source])

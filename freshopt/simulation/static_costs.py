@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -270,7 +271,7 @@ def _of_number(window: ChangeWindow, law: AgeLaw, rate: Array, begin: Array, inc
     return total
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ExpectedCosts:
     """Expected costs of n sources, by importance.
 
@@ -281,23 +282,28 @@ class ExpectedCosts:
     objective: Objective
     sources: tuple[Sources, ...]
     shares: Array
-    _numerics: list[Numerics] = field(default_factory=list)
-    _gaps: list[tuple[Curve | GapCosts, Array]] = field(default_factory=list)
     _elapsed: list[tuple[Refreshes, Array, Array]] = field(default_factory=list)
 
     def of_rates(self, rates: Array) -> Array:
         """Return the cost per time unit of each source at its rate."""
-        if not self._numerics:
-            found = [numerics_of(self.objective, own)[0] for own in self.sources]
-            self._numerics.extend(one for one in found if one is not None)
-            if len(self._numerics) < len(found):
+        each = []
+        for numerics in self._numerics:
+            if numerics is None:
                 raise ObjectiveError(
                     f"{self.objective!r} has an atom without derivatives, and no numerics to price rates by. "
                     "Register the atom."
                 )
-        with np.errstate(all="ignore"):
-            each = [numerics.cost(rates) for numerics in self._numerics]
+            with np.errstate(all="ignore"):
+                each.append(numerics.cost(rates))
         return self._mean(each)
+
+    @cached_property
+    def _numerics(self) -> list[Numerics | None]:
+        return [numerics_of(self.objective, own)[0] for own in self.sources]
+
+    @cached_property
+    def _gaps(self) -> list[tuple[Curve | GapCosts, Array]]:
+        return [priced_gaps(self.objective, own) for own in self.sources]
 
     def refuses_crawls(self) -> str | None:
         """Return why crawls have no cost, or None."""
@@ -345,8 +351,6 @@ class ExpectedCosts:
 
     def _of_gaps(self, source: IntArray, gap: Array) -> Array:
         """Return what gaps of these sources cost."""
-        if not self._gaps:
-            self._gaps.extend(priced_gaps(self.objective, own) for own in self.sources)
         each = [weight[source] * curve.take(source).gap_cost(gap) for curve, weight in self._gaps]
         return self._mean(each, self.shares[source])
 

@@ -159,24 +159,25 @@ def losses(problem: Problem, certificate: Certificate) -> str:
     """Name the largest terms of the certified gap."""
     if problem.program is not None:
         return row_losses(problem, problem.program, certificate)
-    solved, rates = problem, certificate.rates
+    solved, rates, label = problem, certificate.rates, problem.sources.label
     if problem.per_bandwidth is not None:
         solved, rates = problem.per_bandwidth, problem.used_by_source(rates)
     if solved.numerics is None or not certificate.gap < np.inf:
         costs = np.zeros(0) if solved.numerics is None else solved.numerics.cost(rates)
-        return "The cost, or the bound on it, is infinite at these rates: " + _infinite(
-            problem, certificate, costs
-        )
+        endless = np.flatnonzero(~np.isfinite(costs))
+        names = list_offenders(f"{label(k)} at rate {certificate.rates[k]:.4g}" for k in endless)
+        what = "The cost, or the bound on it, is infinite at these rates"
+        return f"{what}: {names or 'no price bounds it'}."
     gap = Gap.of(solved, rates, solved.numerics)
     hosts = problem.hosts
     extra = np.array([certificate.host_prices[name] for name in hosts.names])
     each = np.broadcast_to(certificate.price, certificate.rates.shape)
     each = hosts.broadcast_to_sources(certificate.price + extra, certificate.price) if len(hosts) else each
     terms, paid = gap.source_gaps(each), solved.sources.refresh_cost * each
-    found = [
-        (float(terms[k]), _source(problem, certificate, k, rising=bool(gap.slope[k] > paid[k])))
-        for k in np.argsort(-terms)[:LISTED]
-    ]
+    found: list[tuple[float, str]] = []
+    for k in np.argsort(-terms)[:LISTED]:
+        off = "low" if gap.slope[k] > paid[k] else "high"
+        found.append((float(terms[k]), f"{label(k)} (rate {certificate.rates[k]:.4g} is too {off})"))
     found.append((certificate.price * gap.slack, f"{gap.slack:.3g} of the bandwidth (not used)"))
     for name, price, slack in zip(hosts.names, extra, gap.host_slack, strict=True):
         found.append((float(price * slack), f"{slack:.3g} of the limit of host {name!r} (not used)"))
@@ -190,19 +191,6 @@ def _largest(found: list[tuple[float, str]], whole: float) -> str:
     largest = [item for item in sorted(found, key=lambda item: -item[0])[:LISTED] if item[0] > NAMED * whole]
     named = [f"{text[:-1]}, {100.0 * term / whole:.0f} % of the gap)" for term, text in largest]
     return f"Most is lost at {', '.join(named)}." if named else ""
-
-
-def _source(problem: Problem, certificate: Certificate, k: np.intp, *, rising: bool) -> str:
-    return (
-        f"{problem.sources.label(k)} (rate {certificate.rates[k]:.4g} is too {'low' if rising else 'high'})"
-    )
-
-
-def _infinite(problem: Problem, certificate: Certificate, costs: Array) -> str:
-    """Name the sources whose cost is infinite."""
-    where = np.flatnonzero(~np.isfinite(costs))
-    names = list_offenders(f"{problem.sources.label(k)} at rate {certificate.rates[k]:.4g}" for k in where)
-    return f"{names or 'no price bounds it'}."
 
 
 def violated_rows(problem: Problem, program: Program, rates: Array) -> list[tuple[float, str]]:

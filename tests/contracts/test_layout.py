@@ -310,5 +310,5 @@ def test_editors_see_what_is_public() -> None:
     }
     packages = {name for name, module in seen.items() if module == "freshopt"}
     assert packages == set(fo._PACKAGES)
-    assert {name: module for name, module in seen.items() if name not in packages} == fo._HOME
+    assert seen == fo._HOMES
     assert dir(fo) == sorted({*fo.__all__, *packages})

@@ -21,9 +21,10 @@ from freshopt.distributed import plan as plan_in_parts
 from freshopt.numerics.arrays import Array
 from freshopt.planning.plan import make_plan
 from freshopt.planning.plan_files import write_plan
-from freshopt.report import plan_tables as tables
 from freshopt.report import write_report
 from freshopt.report.axis import Scale, nice, tick_texts
+from freshopt.report.context import Context, Facts
+from freshopt.report.plan_tables import PlanFolder
 from freshopt.report.source_findings import EMBEDDED
 from freshopt.report.source_sample import GRID, POINTS, survey
 from tests.ground_truth.command_lines import refuse
@@ -103,7 +104,7 @@ def test_a_hundred_thousand_sources_make_a_small_page(plan: Path) -> None:
     assert "change_rates.parquet and rates.parquet and per_source.parquet" in page.sections["sources"]
     never = int(np.count_nonzero(part["rate"] == 0.0))
     assert f"{never:,} sources never refreshed" in page.sections["rates"]
-    seen = survey(partial(tables.source_parts, plan))
+    seen = survey(PlanFolder(plan, Context.of(Facts.of(plan))).sources)
     assert seen.points is None
     assert (seen.n, seen.never) == (n, never)
     for cells, values in (

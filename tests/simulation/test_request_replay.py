@@ -9,7 +9,7 @@ import pytest
 
 import freshopt as fo
 from freshopt.simulation import compare_lifetimes
-from freshopt.simulation.loops import Asked
+from freshopt.simulation.loops import Events
 from freshopt.simulation.request_replay import met
 from freshopt.solvers import LifetimeRule
 from tests.ground_truth.cost_truth import Floats
@@ -142,10 +142,10 @@ def test_requests_meet_what_they_should() -> None:
         for a, b in pairwise(offsets):
             times[a:b].sort()
         columns.append((offsets, times))
-    asked = Asked(*columns[0], *columns[1], np.zeros(30))
+    requests, changes = (Events(*each) for each in columns)
     life = rng.choice([0.0, 0.5, 3.0, 20.0, np.inf], 30)
     grace = rng.choice([0.0, 1.0, np.inf], 30)
-    found = met(asked, life, grace)
+    found = met(requests, changes, np.zeros(30), life, grace)
     places = list(zip(range(30), *(map(pairwise, (columns[0][0], columns[1][0]))), strict=True))
     expected = [
         one

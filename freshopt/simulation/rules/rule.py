@@ -128,7 +128,7 @@ def rule_crawls(
     Examples
     --------
     >>> world = World.from_events({"source": [0], "time": [2.0]}, horizon=9.0)
-    >>> from freshopt.simulation.rules.back_off import BackOff
+    >>> from freshopt.simulation.rules import BackOff
     >>> rule_crawls(BackOff(first=86400.0), world, 9.0).time
     array([0., 1., 3., 4., 6.])
     """
