@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from freshopt.interior_point.newton_systems import NewtonSystem
+from freshopt.interior_point.newton_systems import Gram, NewtonSystem, empty_gram, with_products
 from freshopt.interior_point.row_layout import arrow_of
-from freshopt.interior_point.row_passes import Gram, empty_gram, with_products
 from freshopt.interior_point.row_scaling import scales
 from freshopt.numerics.arrays import Array, chunks, total
 from freshopt.separable.program import Program
@@ -122,7 +121,7 @@ class BarrierPoint:
         bend = self._bend if self._bends is None else self._bend + self._bends @ self._y
         response = 1.0 / (bend + self._low / self._below + self._high / self._above)
         try:
-            system = NewtonSystem(self._gram(response), self._s / self._y, self.arrow)
+            system = NewtonSystem(self._gram(response), self._s / self._y)
         except np.linalg.LinAlgError:
             return False
         newton = _Newton(self, system, response)
@@ -252,7 +251,7 @@ class BarrierPoint:
             source = np.repeat(np.arange(stop - start), np.diff(rows.first[start : stop + 1]))
             values = self._slopes.data[own] * root[part][source]
             row = rows.row[own].astype(np.int64)
-            gram = with_products(gram, values, source, row, stop - start, self.arrow)
+            gram = with_products(gram, values, source, row, stop - start)
         return gram
 
     def _moved(self, step: _Step) -> bool:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from freshopt.compiled.rows.row_columns import RowColumns
+from freshopt.interior_point.newton_systems import ArrowGram
 from freshopt.interior_point.program_columns import row_columns
 from freshopt.interior_point.row_layout import Arrow, arrow_of
-from freshopt.interior_point.row_passes import ArrowGram, Evaluation, NumpyRowPasses, RowPasses
+from freshopt.interior_point.row_passes import Evaluation, NumpyRowPasses, RowPasses
 from freshopt.numerics.arrays import Array
 from freshopt.separable.program import Program
 from freshopt.separable.usage_costs import UsageCosts
@@ -19,24 +20,19 @@ from freshopt.separable.usage_costs import UsageCosts
 class CompiledRowPasses:
     """Passes of `RowColumns`, as `RowPasses`.
 
-    - `limits` (m,)
     - `arrow`: Which rows the parts of an `ArrowGram` belong to.
     """
 
     columns: RowColumns
-    limits: Array
     arrow: Arrow | None
-
-    def __len__(self) -> int:
-        """Return the number m of rows."""
-        return len(self.columns)
 
     def evaluate(self, multipliers: Array, *, gram: bool = True) -> Evaluation:
         """Return best responses, used amounts and, with `gram`, the matrix."""
         rates, used, matrix = self.columns.evaluate(multipliers, gram=gram)
         if matrix is None or isinstance(matrix, np.ndarray):
             return Evaluation(rates, used, matrix)
-        return Evaluation(rates, used, ArrowGram(*matrix))
+        assert self.arrow is not None
+        return Evaluation(rates, used, ArrowGram(*matrix, self.arrow))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,20 +41,6 @@ class JoinedRowPasses:
 
     parts: tuple[RowPasses, ...]
 
-    def __len__(self) -> int:
-        """Return the number m of rows."""
-        return len(self.parts[0])
-
-    @property
-    def limits(self) -> Array:
-        """Limits of the rows, shape (m,)."""
-        return self.parts[0].limits
-
-    @property
-    def arrow(self) -> Arrow | None:
-        """Which rows the parts of an `ArrowGram` belong to."""
-        return self.parts[0].arrow
-
     def evaluate(self, multipliers: Array, *, gram: bool = True) -> Evaluation:
         """Return best responses, used amounts and, with `gram`, the matrix."""
         found = [part.evaluate(multipliers, gram=gram) for part in self.parts]
@@ -66,7 +48,12 @@ class JoinedRowPasses:
         matrix, *others = (one.gram for one in found)
         for other in others:
             if isinstance(matrix, ArrowGram) and isinstance(other, ArrowGram):
-                matrix = ArrowGram(*(one + two for one, two in zip(matrix, other, strict=True)))
+                matrix = ArrowGram(
+                    matrix.diagonal + other.diagonal,
+                    matrix.cross + other.cross,
+                    matrix.corner + other.corner,
+                    matrix.arrow,
+                )
             elif isinstance(matrix, np.ndarray) and isinstance(other, np.ndarray):
                 matrix = matrix + other
         return Evaluation(rates, np.sum([one.used for one in found], axis=0), matrix)
@@ -91,4 +78,4 @@ def passes_in_parts(program: Program, arrow: Arrow | None) -> RowPasses:
     columns = row_columns(program, disjoint)
     if columns is None:
         return NumpyRowPasses(program, arrow)
-    return CompiledRowPasses(columns, program.rows.limits, arrow)
+    return CompiledRowPasses(columns, arrow)

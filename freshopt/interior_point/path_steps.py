@@ -96,8 +96,8 @@ class _Bordered:
     def __init__(self, rows: ScaledRows, point: Iterate) -> None:
         y, z, _, at = point
         assert at.gram is not None
-        self._gram, self._arrow, self._level = at.gram, rows.arrow, rows.level
-        self._system = NewtonSystem(at.gram, z / y, rows.arrow)
+        self._gram, self._level = at.gram, rows.level
+        self._system = NewtonSystem(at.gram, z / y)
         self._residual = at.slack - z
         self._border = None if rows.level is None else self._system.solve(rows.level)
 
@@ -110,7 +110,7 @@ class _Bordered:
             t = float(self._level @ step) / float(self._level @ self._border)
             step = step - t * self._border
             change = change + t * self._level
-        return _Direction(step, change + product(self._gram, step, self._arrow), t)
+        return _Direction(step, change + product(self._gram, step), t)
 
 
 def _along(rows: ScaledRows, point: Iterate, step: _Direction, reach: float, aim: Aim) -> Iterate | None:

@@ -11,10 +11,9 @@ s_j exactly; where s ≥ 0 they are feasible, and the last ones need no repair.
 
 A minimax program has one more unknown, the level t: s(y) = b + level·t − G and Σ level_j y_j = 1.
 
-`sampled_multipliers`: multipliers of a sample of the sources, where a solve begins.
-
-A sample with limits in its proportion has nearly the same multipliers, at a fraction of the cost of a pass
-over all. Rows with few sources are not well represented: they take a start of their own.
+A solve begins at the multipliers of a sample of the sources: with limits in its proportion it has nearly the
+same ones, at a fraction of the cost of a pass over all. Rows with few sources are not well represented: they
+take a start of their own.
 
 References
 ----------
@@ -26,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -47,32 +45,6 @@ SAMPLE, SHARE = 20_000, 0.2
 _ENTRIES = 25
 # Seed of the sample: the same answer at every run.
 _SEED = 20
-
-
-class _Multipliers(Protocol):
-    """What a sample's solve returns."""
-
-    @property
-    def multipliers(self) -> Array: ...
-
-    @property
-    def gap(self) -> float: ...
-
-
-def sampled_multipliers(program: Program, solve: Callable[[Program], _Multipliers]) -> Array | None:
-    """Return multipliers of a sample, or None where none helps."""
-    n, rows = len(program), program.rows
-    size = min(SAMPLE, int(SHARE * n))
-    # A sum's variable stands for all of its sources.
-    if isinstance(program.numerics, UsageCosts):
-        return None
-    if n <= SAMPLE or program.level is not None or len(rows.row) * (size / n) < _ENTRIES * len(rows):
-        return None
-    chosen = np.sort(np.random.default_rng(_SEED).choice(n, size, replace=False))
-    part = program.take(chosen)
-    part = replace(part, rows=replace(part.rows, limits=rows.limits * (size / n)))
-    found = solve(part)
-    return found.multipliers if np.isfinite(found.gap) else None
 
 
 # The gap aimed at, as a share of the tolerance: the slacks then stay as far above rounding as they may.
@@ -133,17 +105,14 @@ def solve_rows(
     smaller = presolve(program)
     inner = smaller.program
     sources = passes(inner)
-    rows = ScaledRows.of(inner, sources, smaller.least)
+    rows = ScaledRows(inner, sources, smaller.least)
     if not len(inner.rows):
         rates = sources.evaluate(np.zeros(0), gram=False).rates
         found = RowAnswer(rates, np.zeros(0), np.zeros(0), 0.0, 0, 1, None, (rates,))
     else:
-        if start is None:
-            start = sampled_multipliers(inner, lambda sample: solve_rows(sample, 1e-2, passes=passes))
-        else:
-            start = start[smaller.kept]
+        start = _sampled_multipliers(inner, passes) if start is None else start[smaller.kept]
         first = starting_multipliers(inner, rows) if start is None else start_near(rows, start)
-        found = search_rows(rows, _ProgramTotals(inner), first, tolerance, iterations)
+        found = _Search(inner, rows, tolerance).run(first, iterations)
     multipliers = smaller.multipliers(program, found.multipliers)
     slack = program.rows.limits - program.rows.used(found.rates)
     if program.level is None:
@@ -155,58 +124,27 @@ def solve_rows(
     return replace(found, multipliers=multipliers, slack=slack, level=level)
 
 
-class RowTotals(Protocol):
-    """Protocol of what rates add up to, exactly rounded."""
-
-    def cost(self, rates: Array, /) -> float:
-        """Return F at the rates of an evaluation."""
-
-    def used(self, rates: Array, /) -> Array:
-        """Return G at the rates of an evaluation, shape (m,)."""
-
-    def free(self, rates: Array, /) -> bool:
-        """Return whether rates of an evaluation are the best without rows."""
-
-    def conflicting(self, multipliers: Array, /) -> bool:
-        """Return whether multipliers prove that rows conflict."""
-
-
-def search_rows(
-    rows: ScaledRows, totals: RowTotals, start: Start, tolerance: float, iterations: int = _ITERATIONS
-) -> RowAnswer:
-    """Search for the multipliers of rows that passes evaluate.
-
-    Nothing but the passes and `totals` sees the sources, so these may be elsewhere. Slacks in the answer are
-    those of the passes.
-    """
-    return _Search(totals, rows, tolerance).run(start, iterations)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _ProgramTotals:
-    """Totals of a program in memory."""
-
-    program: Program
-
-    def cost(self, rates: Array) -> float:
-        return total(self.program.cost(rates))
-
-    def used(self, rates: Array) -> Array:
-        return self.program.rows.used(rates)
-
-    def free(self, rates: Array) -> bool:
-        numerics = self.program.numerics
-        return numerics is None or not bool(np.any(numerics.marginal(rates)))
-
-    def conflicting(self, multipliers: Array) -> bool:
-        return proves_conflict(self.program, multipliers)
+def _sampled_multipliers(program: Program, passes: Callable[[Program], RowPasses]) -> Array | None:
+    """Return multipliers of a sample, or None where none helps."""
+    n, rows = len(program), program.rows
+    size = min(SAMPLE, int(SHARE * n))
+    # A sum's variable stands for all of its sources.
+    if isinstance(program.numerics, UsageCosts):
+        return None
+    if n <= SAMPLE or program.level is not None or len(rows.row) * (size / n) < _ENTRIES * len(rows):
+        return None
+    chosen = np.sort(np.random.default_rng(_SEED).choice(n, size, replace=False))
+    part = program.take(chosen)
+    part = replace(part, rows=replace(part.rows, limits=rows.limits * (size / n)))
+    found = solve_rows(part, 1e-2, passes=passes)
+    return found.multipliers if np.isfinite(found.gap) else None
 
 
 class _Search:
     """Iterates of one solve."""
 
-    def __init__(self, totals: RowTotals, rows: ScaledRows, tolerance: float) -> None:
-        self._totals, self._rows, self._tolerance = totals, rows, tolerance
+    def __init__(self, program: Program, rows: ScaledRows, tolerance: float) -> None:
+        self._program, self._rows, self._tolerance = program, rows, tolerance
         self._kept: list[Array] = []
         self._best: tuple[float, Iterate] | None = None
         # The last rates whose cost was asked for, and that.
@@ -247,7 +185,8 @@ class _Search:
         """Return whether the cost is 0, the least without rows."""
         if self._rows.level is not None or self._size(point) > self._rows.paid(point.y):
             return False
-        return self._totals.free(point.at.rates)
+        numerics = self._program.numerics
+        return numerics is None or not bool(np.any(numerics.marginal(point.at.rates)))
 
     def _conflicting(self, point: Iterate) -> bool:
         """Return whether the multipliers prove that no rates meet all rows."""
@@ -256,14 +195,14 @@ class _Search:
         # Best responses to the multipliers alone would violate the rows by no more than these rates.
         if not float(y @ point.at.slack) < 0.0:
             return False
-        return self._totals.conflicting(rows.unscaled(y))
+        return proves_conflict(self._program, rows.unscaled(y))
 
     def _size(self, point: Iterate) -> float:
         """Return |F| + Σ y|b|, what gaps are measured by."""
         if self._rows.level is not None:
             return abs(point.level) + self._rows.paid(point.y)
         if self._cost[0] is not point.at.rates:
-            self._cost = point.at.rates, self._totals.cost(point.at.rates)
+            self._cost = point.at.rates, total(self._program.cost(point.at.rates))
         return abs(self._cost[1]) + self._rows.paid(point.y)
 
     def _gap(self, point: Iterate) -> float:
@@ -292,7 +231,7 @@ class _Search:
 
     def _exact(self, point: Iterate) -> Array:
         """Return the slacks from sums that are right to an ulp."""
-        slack = (self._rows.limits - self._totals.used(point.at.rates)) / self._rows.scale
+        slack = (self._rows.limits - self._program.rows.used(point.at.rates)) / self._rows.scale
         level = self._slack(point)[1]
         if self._rows.level is not None:
             # The exact slacks may need a level an ulp above.
