@@ -149,13 +149,11 @@ def _binding(program: Program, rates: Array, multipliers: Array) -> tuple[IntArr
     """Return the rows that bind, and how many cannot be told."""
     rows = program.rows
     limits = rows.limits
-    used = rows.used(rates)
+    used, amounts = rows.sums(rates)
     if program.level is not None:
         fair = program.level > 0.0
         limits = limits + program.level * np.max((used[fair] - limits[fair]) / program.level[fair])
-    amounts = np.abs(rows.coefficient * rows.values(rates)[rows.kind, rows.source])
-    size = np.bincount(rows.row, weights=amounts, minlength=len(rows))
-    size = np.maximum(np.maximum(np.abs(limits), size), np.finfo(float).tiny)
+    size = np.maximum(np.maximum(np.abs(limits), amounts), np.finfo(float).tiny)
     with np.errstate(all="ignore"):
         paid = multipliers * size
         paid = paid / (abs(float(np.sum(program.cost(rates)))) + float(np.sum(paid)))

@@ -37,7 +37,6 @@ from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import Array, as_number, read_only, total
 from freshopt.separable.program import Program
-from freshopt.separable.rows import RATE
 
 # Weights and active sets settle within 20 rounds on planted programs of up to 20 rows.
 _ROUNDS = 40
@@ -73,15 +72,10 @@ class _Fit:
     def __init__(self, gap: RowGap) -> None:
         program, rates = gap.program, gap.rates
         rows, n = program.rows, len(rates)
-        kinds = len(rows.curves) + 1
-        slope, bend = np.ones((kinds, n)), np.zeros((kinds, n))
-        for t, curve in enumerate(rows.curves, start=RATE + 1):
-            slope[t], bend[t] = -curve.marginal(rates), curve.curvature(rates)
         own = np.zeros(n) if program.numerics is None else -program.numerics.marginal(rates)
         own_bend = np.zeros(n) if program.numerics is None else program.numerics.curvature(rates)
         shape, source = (len(rows), n), rows.source
-        entries = rows.coefficient * slope[rows.kind, source]
-        bends = rows.coefficient * bend[rows.kind, source]
+        entries, bends = rows.slopes(rates), rows.bends(rates)
         # A source at rate 0 of infinite slope says nothing about prices.
         usable = np.isfinite(own) & np.isfinite(own_bend) & (program.upper > program.lower)
         usable[source[~np.isfinite(entries) | ~np.isfinite(bends)]] = False

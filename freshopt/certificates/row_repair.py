@@ -117,14 +117,10 @@ def _repaired(program: Program, held: Program, rates: Array, interior: Sequence[
 
 def directions(program: Program, rates: Array) -> tuple[BoolArray, BoolArray]:
     """Return which rows rise in every rate and which fall."""
-    rows, source = program.rows, program.rows.source
-    sign = np.sign(rows.coefficient)
-    for t, curve in enumerate(rows.curves, start=RATE + 1):
-        own = rows.kind == t
-        near = np.maximum(rates, _FIRST * program.typical)
-        sign[own] *= -np.sign(curve.marginal(near))[source[own]]
-    up = np.bincount(rows.row, weights=sign > 0.0, minlength=len(rows))
-    down = np.bincount(rows.row, weights=sign < 0.0, minlength=len(rows))
+    rows = program.rows
+    slope = rows.slopes(np.maximum(rates, _FIRST * program.typical))
+    up = np.bincount(rows.row, weights=slope > 0.0, minlength=len(rows))
+    down = np.bincount(rows.row, weights=slope < 0.0, minlength=len(rows))
     return down == 0, up == 0
 
 

@@ -26,7 +26,6 @@ from freshopt.certificates.row_slopes import RowSlopes
 from freshopt.heavy import sparse
 from freshopt.numerics.arrays import Array, BoolArray
 from freshopt.separable.program import Program
-from freshopt.separable.rows import RATE
 
 # Fraction of the way to the boundary, the usual one.
 _FRACTION = 0.995
@@ -102,7 +101,7 @@ class _Search:
 
     def __init__(self, program: Program, level: Array, start: Array) -> None:
         self.program, self.level, self.rates = program, level, start
-        rows, self.source = program.rows, program.rows.source
+        rows = program.rows
         self._linear: RowSlopes | None = None
         self.free: BoolArray = program.upper > program.lower
         self.bounded = self.free & np.isfinite(program.upper)
@@ -209,14 +208,8 @@ class _Search:
             if self._linear is None:
                 self._linear = RowSlopes(rows, rows.coefficient)
             return self._linear, np.zeros(n)
-        slope, bend = np.ones((len(rows.curves) + 1, n)), np.zeros((len(rows.curves) + 1, n))
-        for t, curve in enumerate(rows.curves, start=RATE + 1):
-            slope[t], bend[t] = -curve.marginal(self.rates), curve.curvature(self.rates)
-        place = rows.kind, self.source
-        bent = np.bincount(
-            self.source, weights=self.y[rows.row] * rows.coefficient * bend[place], minlength=n
-        )
-        return RowSlopes(rows, rows.coefficient * slope[place]), bent.astype(np.float64)
+        bent = np.bincount(rows.source, weights=self.y[rows.row] * rows.bends(self.rates), minlength=n)
+        return RowSlopes(rows, rows.slopes(self.rates)), bent.astype(np.float64)
 
 
 def _reach(value: Array, change: Array) -> float:

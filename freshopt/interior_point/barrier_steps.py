@@ -22,6 +22,7 @@ Appl. 6, 1996, doi:10.1007/BF00249643.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,7 +32,6 @@ from freshopt.interior_point.row_layout import arrow_of
 from freshopt.interior_point.row_scaling import scales
 from freshopt.numerics.arrays import Array, chunks, total
 from freshopt.separable.program import Program
-from freshopt.separable.rows import RATE
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -79,10 +79,10 @@ class BarrierPoint:
     """
 
     def __init__(self, program: Program) -> None:
-        rows = program.rows
-        self.program, self.arrow, self.scale = program, arrow_of(rows), scales(program)
+        rows, self.scale = program.rows, scales(program)
         self._limits = rows.limits / self.scale
-        self._weights = rows.coefficient / self.scale[rows.row]
+        rows = replace(rows, coefficient=rows.coefficient / self.scale[rows.row], limits=self._limits)
+        self.program, self.arrow = replace(program, rows=rows), arrow_of(rows)
         self._level = None if program.level is None else program.level / self.scale
         self._width = program.upper - program.lower
         self._wide = np.isfinite(self._width)
@@ -182,16 +182,10 @@ class BarrierPoint:
         own, x = self.program, self.rates
         rows, shape = own.rows, (len(x), len(own.rows))
         if rows.curves or self._slopes is None:
-            entries, bends = self._weights.copy(), np.zeros(len(self._weights))
-            source = rows.source if rows.curves else None
-            for t, curve in enumerate(rows.curves, start=RATE + 1):
-                mine = np.flatnonzero(rows.kind == t)
-                assert source is not None
-                entries[mine] *= -curve.marginal(x)[source[mine]]
-                bends[mine] = self._weights[mine] * curve.curvature(x)[source[mine]]
-            self._slopes = csr_array((entries, rows.row, rows.first), shape=shape)
-            self._bends = csr_array((bends, rows.row, rows.first), shape=shape) if rows.curves else None
-        used = rows.used(x) / self.scale if rows.curves else self._slopes.T @ x
+            self._slopes = csr_array((rows.slopes(x), rows.row, rows.first), shape=shape)
+            if rows.curves:
+                self._bends = csr_array((rows.bends(x), rows.row, rows.first), shape=shape)
+        used = rows.used(x) if rows.curves else self._slopes.T @ x
         self._c = self._limits - used
         if self._level is not None:
             self._c += self._level * self.level

@@ -35,7 +35,6 @@ from freshopt.interior_point.conflict import Conflict
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, IntArray, exact_sum
 from freshopt.separable.lagrangian import Lagrangian
 from freshopt.separable.program import Program, implied_upper
-from freshopt.separable.rows import RATE
 
 # Slopes are off by this share of their parts at most, and sums of up to thousands of rows.
 _ROUNDING = 1e-14
@@ -48,11 +47,7 @@ class Tangents:
     """
 
     def __init__(self, program: Program, rates: Array) -> None:
-        rows = program.rows
-        slope = np.ones((1 + len(rows.curves), len(rates)))
-        for t, curve in enumerate(rows.curves, start=RATE + 1):
-            slope[t] = -curve.marginal(rates)
-        entries = np.where(rows.coefficient == 0.0, 0.0, rows.coefficient * slope[rows.kind, rows.source])
+        rows, entries = program.rows, program.rows.slopes(rates)
         self._slopes, self._sizes = RowSlopes(rows, entries), RowSlopes(rows, np.abs(entries))
         self._excess = rows.used(rates) - rows.limits
         self._down, self._up = rates - program.lower, program.upper - rates

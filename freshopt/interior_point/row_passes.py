@@ -21,7 +21,6 @@ from freshopt.interior_point.row_layout import Arrow, arrow_of
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, chunks
 from freshopt.separable.lagrangian import Lagrangian
 from freshopt.separable.program import Program
-from freshopt.separable.rows import RATE
 
 # A slope that is off 0 by this share of its parts lies on both sides of a kink: a search for a smooth root
 # ends within a few ulp, times the elasticity of the marginal (10³ at an exponential's tail).
@@ -90,12 +89,8 @@ def _derivatives(lagrangian: Lagrangian, rates: Array) -> tuple[Array, IntArray,
     root = np.sqrt(np.where(responds, 1.0 / bend, 0.0))
     source = rows.source
     kept = np.flatnonzero(responds[source] & (rows.coefficient != 0.0))
-    source, kind = source[kept], rows.kind[kept]
-    values = rows.coefficient[kept] * root[source]
-    for t, curve in enumerate(rows.curves, start=RATE + 1):
-        own = kind == t
-        values[own] *= -curve.marginal(rates)[source[own]]
-    return values, source, rows.row[kept].astype(np.int64)
+    source = source[kept]
+    return rows.slopes(rates)[kept] * root[source], source, rows.row[kept].astype(np.int64)
 
 
 def _kinks(lagrangian: Lagrangian, rates: Array) -> BoolArray:

@@ -22,9 +22,10 @@ from freshopt.autodiff.tape import Tape
 from freshopt.autodiff.tape_description import describe
 from freshopt.compiled import backend
 from freshopt.compiled.tapes.tape_passes import TapePasses, enabled
-from freshopt.numerics.arrays import Array, BoolArray, Index, chunks
+from freshopt.numerics.arrays import Array, Index, chunks
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.root_finding import decreasing_root
+from freshopt.separable.kernel import log_newton
 
 # Sources of a piece; 8192 take 3 to 15 % longer, 65 536 10 % (a tape of three atoms, 1e6 sources).
 PIECE = 16_384
@@ -154,8 +155,8 @@ class DerivedNumerics:
             return Jet(*(np.broadcast_to(entry, rate.shape) for entry in found))
 
     def _inverse(self, price: Array) -> Array:
-        rate = self._off_zero(decreasing_root(lambda x: self._compare(x, price), self.scale), price)
-        return self._onto_kinks(rate, price)
+        root = decreasing_root(log_newton(price, lambda rate: self.jet(rate)[1:]), self.scale)
+        return self._onto_kinks(self._off_zero(root, price), price)
 
     def _off_zero(self, rate: Array, price: Array) -> Array:
         """Return the rates, none 0 where the marginal exceeds the price.
@@ -185,13 +186,3 @@ class DerivedNumerics:
             found[short] = np.nextafter(found[short], np.inf)
         found[short] = rate[short]  # steep, but no jump
         return found
-
-    def _compare(self, x: Array, price: Array) -> tuple[BoolArray, Array]:
-        """Return whether the marginal at exp(x) exceeds the price; Newton's step."""
-        with np.errstate(all="ignore"):
-            rate = np.exp(x)
-            _, marginal, curvature = self.jet(rate)
-            bend = curvature * rate
-            step = np.log(marginal / price) * marginal / bend  # Newton on logarithms
-            step = np.where(np.isfinite(step), step, (marginal - price) / bend)
-        return marginal > price, np.where(np.isfinite(step), step, np.inf)
