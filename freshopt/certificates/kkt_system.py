@@ -21,6 +21,7 @@ from freshopt.certificates.active_set import ActiveSet
 from freshopt.heavy import sparse
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.numerics.frozen_arrays import frozen_value
+from freshopt.separable.kernel import weighted
 from freshopt.separable.program import Program
 
 # Up to so many unknowns the matrix is dense, 8 MB; beyond, as with limits on many hosts, it is sparse.
@@ -80,7 +81,7 @@ class KktSystem:
         - `moved` (n,): δ, how parameters move sources at bounds.
         """
         roles, rows = self.roles, self.roles.rows
-        drift = _product(roles.response, slope)
+        drift = weighted(roles.response, slope)
         right = (self.slopes @ (drift - moved) - used)[rows]
         price, rest = self._solve(right, -slope[self.linear])
         multipliers = np.zeros(len(used))
@@ -108,11 +109,6 @@ class KktSystem:
         found = self.inverse @ whole if self.inverse is not None else self.factors.solve(whole)
         found = found / self.scale
         return found[: len(right)], found[len(right) : len(right) + len(border)]
-
-
-def _product(a: Array, b: Array) -> Array:
-    """Return a·b, 0 where a is 0 even if b is infinite."""
-    return np.multiply(a, b, out=np.zeros(len(a)), where=a != 0.0)
 
 
 def _slopes(program: Program, rates: Array, binding: IntArray) -> Any:  # noqa: ANN401 - a sparse matrix

@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from freshopt.interior_point.newton_systems import Gram, NewtonSystem, empty_gram, with_products
-from freshopt.interior_point.row_layout import arrow_of
+from freshopt.interior_point.newton_systems import Gram, NewtonSystem, arrow_of, empty_gram, with_products
 from freshopt.interior_point.row_scaling import scales
 from freshopt.numerics.arrays import Array, chunks, total
 from freshopt.separable.program import Program

@@ -33,6 +33,7 @@ from freshopt.certificates.row_slopes import RowSlopes
 from freshopt.certificates.strict_interior import inside_bounds, interior_path, row_sizes
 from freshopt.interior_point.conflict import Conflict
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, IntArray, exact_sum
+from freshopt.separable.kernel import weighted
 from freshopt.separable.lagrangian import Lagrangian
 from freshopt.separable.program import Program, implied_upper
 
@@ -262,7 +263,7 @@ def _endless(own: Lagrangian, rates: Array) -> Array:
     saved = np.zeros(len(rates))
     for weights, curve in own.parts:
         each = curve.cost(rates) - curve.cost(most)
-        saved += each if weights is None else np.where(weights != 0.0, weights * each, 0.0)
+        saved += each if weights is None else weighted(weights, each)
     return np.where((own.price == 0.0) & (own.slope(most) <= 0.0), saved, np.inf)
 
 

@@ -3,7 +3,8 @@
 (H + D) x = r with H the Gram matrix of a pass and D > 0 diagonal, whose entries lie many decades apart.
 Scaling by the diagonal of H + D makes Cholesky's factorisation blind to that. A matrix over many disjoint
 rows and a few others is kept in its parts (`ArrowGram`), never as a whole, and reduced to its corner: O(H q²)
-for H disjoint rows and q others.
+for H disjoint rows and q others. The limits of hosts are such rows, and budgets in several units the others;
+the matrix has the shape of an arrow.
 """
 
 from __future__ import annotations
@@ -12,13 +13,58 @@ from typing import NamedTuple
 
 import numpy as np
 
-from freshopt.interior_point.row_layout import Arrow
 from freshopt.numerics.arrays import Array, IntArray
+from freshopt.numerics.frozen_arrays import frozen_value
+from freshopt.separable.rows import Rows
 
 # Up to so many rows a chunk's derivatives are multiplied as a dense matrix, 8 MB of it.
 DENSE = 64
 # Added to a unit diagonal: what rounding may have taken from a singular matrix, such as that of equal rows.
 _SHIFT = 1e-15
+# Fewer rows than these are solved as a dense matrix in less than a millisecond.
+FEW = 128
+# The others may be so large a share of the disjoint rows: their cross part is then a quarter of the whole.
+MOST = 0.25
+
+
+@frozen_value()
+class Arrow:
+    """Disjoint rows and the others.
+
+    - `hosts` (H,): Rows of which no two have a source in common.
+    - `others` (q,)
+    - `place` (m,): Where each row is in ``concatenate((hosts, others))``.
+    """
+
+    hosts: IntArray
+    others: IntArray
+    place: IntArray
+
+    @classmethod
+    def of(cls, rows: Rows) -> Arrow:
+        """Return a set of disjoint rows, the smaller first, and the others."""
+        m = len(rows)
+        size = np.bincount(rows.row, minlength=m)
+        rank = np.empty(m, dtype=np.int64)
+        rank[np.argsort(size, kind="stable")] = np.arange(m)
+        # A row is chosen if it is the smallest one of every source that it has.
+        source, own = rows.source, rank[rows.row]
+        smallest = np.full(rows.n, m, dtype=np.int64)
+        np.minimum.at(smallest, source, own)
+        disjoint = np.ones(m, dtype=np.bool_)
+        disjoint[rows.row[own > smallest[source]]] = False
+        hosts, others = np.flatnonzero(disjoint), np.flatnonzero(~disjoint)
+        place = np.empty(m, dtype=np.int64)
+        place[np.concatenate((hosts, others))] = np.arange(m)
+        return cls(hosts, others, place)
+
+
+def arrow_of(rows: Rows) -> Arrow | None:
+    """Return the arrow that rows form, None for a dense matrix."""
+    if len(rows) <= FEW:
+        return None
+    arrow = Arrow.of(rows)
+    return arrow if len(arrow.others) <= MOST * len(arrow.hosts) else None
 
 
 class ArrowGram(NamedTuple):

@@ -12,15 +12,25 @@ A source at a bound does not respond, nor does one at a kink, where φ' jumps ov
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from freshopt.interior_point.newton_systems import Gram, empty_gram, with_products
-from freshopt.interior_point.row_layout import Arrow, arrow_of
+from freshopt.compiled.rows.row_columns import RowColumns
+from freshopt.interior_point.newton_systems import (
+    Arrow,
+    ArrowGram,
+    Gram,
+    arrow_of,
+    empty_gram,
+    with_products,
+)
+from freshopt.interior_point.program_columns import row_columns
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, chunks
 from freshopt.separable.lagrangian import Lagrangian
 from freshopt.separable.program import Program
+from freshopt.separable.usage_costs import UsageCosts
 
 # A slope that is off 0 by this share of its parts lies on both sides of a kink: a search for a smooth root
 # ends within a few ulp, times the elasticity of the marginal (10³ at an exponential's tail).
@@ -75,11 +85,6 @@ class NumpyRowPasses:
         return Evaluation(rates, used, matrix)
 
 
-def numpy_passes(program: Program) -> RowPasses:
-    """Return passes in NumPy, an arrow's matrix in its parts."""
-    return NumpyRowPasses(program, arrow_of(program.rows))
-
-
 def _derivatives(lagrangian: Lagrangian, rates: Array) -> tuple[Array, IntArray, IntArray]:
     """Return the nonzero entries of g'/√φ'', with sources and rows."""
     program, rows = lagrangian.program, lagrangian.program.rows
@@ -98,3 +103,68 @@ def _kinks(lagrangian: Lagrangian, rates: Array) -> BoolArray:
     marginal = lagrangian.marginal(rates)
     parts = lagrangian.marginal_size(rates) + np.abs(lagrangian.price)
     return np.abs(marginal - lagrangian.price) > KINK * parts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledRowPasses:
+    """Passes of `RowColumns`, as `RowPasses`.
+
+    - `arrow`: Which rows the parts of an `ArrowGram` belong to.
+    """
+
+    columns: RowColumns
+    arrow: Arrow | None
+
+    def evaluate(self, multipliers: Array, *, gram: bool = True) -> Evaluation:
+        """Return best responses, used amounts and, with `gram`, the matrix."""
+        rates, used, matrix = self.columns.evaluate(multipliers, gram=gram)
+        if matrix is None or isinstance(matrix, np.ndarray):
+            return Evaluation(rates, used, matrix)
+        assert self.arrow is not None
+        return Evaluation(rates, used, ArrowGram(*matrix, self.arrow))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinedRowPasses:
+    """Passes over sources, and over what they use, one after the other."""
+
+    parts: tuple[RowPasses, ...]
+
+    def evaluate(self, multipliers: Array, *, gram: bool = True) -> Evaluation:
+        """Return best responses, used amounts and, with `gram`, the matrix."""
+        found = [part.evaluate(multipliers, gram=gram) for part in self.parts]
+        rates = np.concatenate([one.rates for one in found])
+        matrix, *others = (one.gram for one in found)
+        for other in others:
+            if isinstance(matrix, ArrowGram) and isinstance(other, ArrowGram):
+                matrix = ArrowGram(
+                    matrix.diagonal + other.diagonal,
+                    matrix.cross + other.cross,
+                    matrix.corner + other.corner,
+                    matrix.arrow,
+                )
+            elif isinstance(matrix, np.ndarray) and isinstance(other, np.ndarray):
+                matrix = matrix + other
+        return Evaluation(rates, np.sum([one.used for one in found], axis=0), matrix)
+
+
+def row_passes(program: Program) -> RowPasses:
+    """Return the fastest passes over a program's sources."""
+    return passes_in_parts(program, arrow_of(program.rows))
+
+
+def passes_in_parts(program: Program, arrow: Arrow | None) -> RowPasses:
+    """Return the same, with the matrix in given parts."""
+    if isinstance(program.numerics, UsageCosts):
+        # Each kind keeps the closed form of its best responses, and its loops.
+        first = int(np.argmax(program.numerics.usage))
+        own = passes_in_parts(program.take(slice(0, first)), arrow)
+        return JoinedRowPasses((own, NumpyRowPasses(program.take(slice(first, len(program))), arrow)))
+    disjoint = None
+    if arrow is not None:
+        disjoint = np.zeros(len(program.rows), dtype=np.bool_)
+        disjoint[arrow.hosts] = True
+    columns = row_columns(program, disjoint)
+    if columns is None:
+        return NumpyRowPasses(program, arrow)
+    return CompiledRowPasses(columns, arrow)

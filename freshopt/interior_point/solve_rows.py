@@ -28,10 +28,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from freshopt.interior_point.compiled_row_passes import row_passes
 from freshopt.interior_point.infeasibility import proves_conflict
 from freshopt.interior_point.path_steps import Aim, Iterate, following
-from freshopt.interior_point.row_passes import RowPasses
+from freshopt.interior_point.row_passes import RowPasses, row_passes
 from freshopt.interior_point.row_presolve import presolve
 from freshopt.interior_point.row_scaling import ScaledRows
 from freshopt.interior_point.row_start import Start, start_near, starting_multipliers

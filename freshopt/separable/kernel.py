@@ -58,6 +58,11 @@ class Numerics(Protocol):
         """Return the numerics of some of the sources."""
 
 
+def weighted(weights: Array, values: Array) -> Array:
+    """Return products, 0 where the weight is, be the value infinite."""
+    return np.multiply(weights, values, out=np.zeros(np.shape(values)), where=weights != 0.0)
+
+
 def log_newton(price: Array, derivatives: Callable[[Array], tuple[Array, Array]]) -> Compare:
     """Return Newton's steps on logarithms to where marginals are prices.
 

@@ -18,7 +18,7 @@ from freshopt.compiled.tapes.tape_passes import RowResponse, row_response
 from freshopt.numerics.arrays import Array, Index, as_float64
 from freshopt.numerics.root_finding import decreasing_root
 from freshopt.separable.derived_kernel import DerivedNumerics
-from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics, log_newton
+from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics, log_newton, weighted
 from freshopt.separable.linear_cost import LinearCost
 from freshopt.separable.program import Program
 from freshopt.separable.same_numerics import same_family
@@ -145,10 +145,7 @@ class Lagrangian:
         for weights, numerics in self.parts:
             each = getattr(numerics, what)(rates)
             each = np.abs(each) if size else each
-            if weights is None:
-                added += each
-            else:  # 0 times an infinite slope is 0: the curve is not priced
-                added += np.multiply(weights, each, out=np.zeros(len(rates)), where=weights != 0.0)
+            added += each if weights is None else weighted(weights, each)
         return added
 
     def _derivatives(self, rates: Array) -> tuple[Array, Array]:

@@ -19,7 +19,7 @@ from freshopt.compiled.rows.row_products import Entries, products_enabled, row_p
 from freshopt.numerics.arrays import Array, BoolArray, Index, IntArray, Scalar
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.segments import group_sums, segment_rows
-from freshopt.separable.kernel import Numerics
+from freshopt.separable.kernel import Numerics, weighted
 from freshopt.separable.same_numerics import same_numerics
 
 # The kind of the rate itself; the t-th curve is kind t + 1 in `Rows.curves`.
@@ -259,22 +259,14 @@ class Rows:
         if not self.curves:
             return self.coefficient
         each = np.stack([np.ones(self.n), *(-curve.marginal(rates) for curve in self.curves)])
-        return self._weighted(each[self.kind, self.source])
+        return weighted(self.coefficient, each[self.kind, self.source])
 
     def bends(self, rates: Array) -> Array:
         """Return the curvature g_jk'' of every entry at the rates, shape (entries,)."""
         if not self.curves:
             return np.zeros(len(self.coefficient))
         each = np.stack([np.zeros(self.n), *(curve.curvature(rates) for curve in self.curves)])
-        return self._weighted(each[self.kind, self.source])
-
-    def _weighted(self, values: Array) -> Array:
-        """Return entries' values times coefficients.
-
-        An entry of no weight adds nothing, even where its curve is infinite.
-        """
-        coefficient = self.coefficient
-        return np.multiply(coefficient, values, out=np.zeros(len(values)), where=coefficient != 0.0)
+        return weighted(self.coefficient, each[self.kind, self.source])
 
     def used(self, rates: Array) -> Array:
         """Return Σ_k g_jk(ρ_k) of every row, to ulps, shape (m,)."""
@@ -290,7 +282,8 @@ class Rows:
             values = self.values(rates)[self.kind, self.source]
         else:
             values = np.repeat(rates, np.diff(self.first))
-        amounts, rows = self._weighted(values), self.row.astype(np.int64)
+        # An entry of no weight adds nothing, even where its curve is infinite.
+        amounts, rows = weighted(self.coefficient, values), self.row.astype(np.int64)
         if len(amounts) == 0 or float(np.min(amounts)) >= 0.0:
             used = group_sums(amounts, rows, len(self))
             return used, used

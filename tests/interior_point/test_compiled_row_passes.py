@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.interior_point.compiled_row_passes import CompiledRowPasses, row_passes
-from freshopt.interior_point.newton_systems import ArrowGram
-from freshopt.interior_point.row_passes import NumpyRowPasses, numpy_passes
+from freshopt.interior_point.newton_systems import ArrowGram, arrow_of
+from freshopt.interior_point.row_passes import CompiledRowPasses, NumpyRowPasses, row_passes
 from freshopt.interior_point.solve_rows import solve_rows
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RowBlock, Rows
@@ -14,6 +13,10 @@ from tests.ground_truth.named import HARMONIC
 from tests.ground_truth.tolerances import EXACT
 
 pytestmark = pytest.mark.usefixtures("all_compiled")
+
+
+def numpy_passes(own: Program) -> NumpyRowPasses:
+    return NumpyRowPasses(own, arrow_of(own.rows))
 
 
 def program(hosts: int, n: int = 3000) -> Program:

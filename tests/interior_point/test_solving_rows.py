@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.interior_point.row_layout import Arrow, arrow_of
+from freshopt.interior_point.newton_systems import Arrow, arrow_of
 from freshopt.interior_point.row_passes import NumpyRowPasses
 from freshopt.interior_point.row_presolve import entry_directions, range_of
 from freshopt.interior_point.solve_rows import RowAnswer, solve_rows
