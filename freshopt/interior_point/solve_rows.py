@@ -66,24 +66,20 @@ class RowAnswer:
 
     - `rates` (n,): Best responses to the multipliers.
     - `multipliers` (m,)
-    - `slack` (m,): b − G at the rates, plus level·t in a minimax program.
     - `gap`: Σ y_j s_j relative to |F| + Σ y_j |b_j|; inf where the rates are not feasible.
     - `iterations`, `passes`: Newton steps and passes over all sources.
     - `why`: Why the tolerance was not met; None if it was. Begins with `CONFLICT` where the multipliers prove
       one.
     - `path` tuple of ndarray, each of (n,): Earlier strictly feasible rates, for repairs of infeasible ones.
-    - `level`: t of a minimax program, else 0.
     """
 
     rates: Array
     multipliers: Array
-    slack: Array
     gap: float
     iterations: int
     passes: int
     why: str | None
     path: tuple[Array, ...]
-    level: float = 0.0
 
 
 def solve_rows(
@@ -107,20 +103,12 @@ def solve_rows(
     rows = ScaledRows(inner, sources, smaller.least)
     if not len(inner.rows):
         rates = sources.evaluate(np.zeros(0), gram=False).rates
-        found = RowAnswer(rates, np.zeros(0), np.zeros(0), 0.0, 0, 1, None, (rates,))
+        found = RowAnswer(rates, np.zeros(0), 0.0, 0, 1, None, (rates,))
     else:
         start = _sampled_multipliers(inner, passes) if start is None else start[smaller.kept]
         first = starting_multipliers(inner, rows) if start is None else start_near(rows, start)
         found = _Search(inner, rows, tolerance).run(first, iterations)
-    multipliers = smaller.multipliers(program, found.multipliers)
-    slack = program.rows.limits - program.rows.used(found.rates)
-    if program.level is None:
-        return replace(found, multipliers=multipliers, slack=slack)
-    # The level is the least one for the rates: it makes slacks ≥ 0, up to its own rounding.
-    moves = program.level > 0.0
-    level = float(np.max(-slack[moves] / program.level[moves]))
-    slack = np.where(moves, np.maximum(0.0, slack + program.level * level), slack)
-    return replace(found, multipliers=multipliers, slack=slack, level=level)
+    return replace(found, multipliers=smaller.multipliers(program, found.multipliers))
 
 
 def _sampled_multipliers(program: Program, passes: Callable[[Program], RowPasses]) -> Array | None:
@@ -251,16 +239,12 @@ class _Search:
         """Return an iterate that is near enough, or the best one."""
         if why is not None:
             gap, point = (float("inf"), point) if self._best is None else self._best
-        rows = self._rows
-        slack, level = self._slack(point)
         return RowAnswer(
             point.at.rates,
-            rows.unscaled(point.y),
-            slack * rows.scale,
+            self._rows.unscaled(point.y),
             gap,
             iterations,
-            rows.passes_made,
+            self._rows.passes_made,
             None if why is None else f"{why}; the relative gap reached is {gap:.1e}",
             tuple(self._kept),
-            level,
         )
