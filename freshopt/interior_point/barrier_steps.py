@@ -27,7 +27,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from freshopt.interior_point.newton_systems import Gram, NewtonSystem, arrow_of, empty_gram, with_products
+from freshopt.interior_point.newton_systems import (
+    Gram,
+    NewtonSystem,
+    arrow_of,
+    empty_gram,
+    reach_of,
+    with_products,
+)
 from freshopt.interior_point.row_scaling import scales
 from freshopt.numerics.arrays import Array, chunks, total
 from freshopt.separable.program import Program
@@ -227,10 +234,15 @@ class BarrierPoint:
 
     def _reaches(self, step: _Step) -> Array:
         """Return how far primal and dual unknowns can move, shape (2,)."""
-        up, down = _reach(self._below, step.rates), _reach(self._above, -step.rates)
-        primal = min(_reach(self._s, step.slack), up, down)
+        up, down = reach_of(self._below, step.rates), reach_of(self._above, -step.rates)
+        primal = min(reach_of(self._s, step.slack), up, down)
         return np.array(
-            [primal, min(_reach(self._y, step.y), _reach(self._low, step.low), _reach(self._high, step.high))]
+            [
+                primal,
+                min(
+                    reach_of(self._y, step.y), reach_of(self._low, step.low), reach_of(self._high, step.high)
+                ),
+            ]
         )
 
     def _gram(self, response: Array) -> Gram:
@@ -291,9 +303,3 @@ class _Newton:
         low = (aims.low - at._low * rates) / at._below - at._low
         high = np.where(at._wide, (aims.high + at._high * rates) / at._above - at._high, 0.0)
         return _Step(rates, slack if level is None else slack + dt * level, dt, dy, low, high)
-
-
-def _reach(values: Array, steps: Array) -> float:
-    """Return the step length at which a value becomes 0, or inf."""
-    falling = steps < 0.0
-    return float(np.min(-values[falling] / steps[falling], initial=np.inf))

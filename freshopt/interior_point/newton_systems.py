@@ -205,3 +205,9 @@ def _solved(factor: Array, right: Array) -> Array:
         return right
     # Two triangular solves; the routine itself, since checks around it take a fifth of a millisecond.
     return np.asarray(dpotrs(factor, right, lower=1)[0])
+
+
+def reach_of(values: Array, steps: Array) -> float:
+    """Return the step length at which a first value becomes 0, or inf."""
+    falling = steps < 0.0
+    return float(np.min(-values[falling] / steps[falling], initial=np.inf))
