@@ -29,8 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from freshopt.certificates.row_gap import RowGap
-from freshopt.certificates.row_slopes import RowSlopes
-from freshopt.certificates.strict_interior import inside_bounds, interior_path, row_sizes
+from freshopt.certificates.strict_interior import RowSlopes, inside_bounds, interior_path, row_sizes
 from freshopt.interior_point.conflict import Conflict
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, IntArray, exact_sum
 from freshopt.separable.kernel import weighted

@@ -25,7 +25,7 @@ from freshopt.compiled.tapes.tape_passes import TapePasses, enabled
 from freshopt.numerics.arrays import Array, Index, chunks
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.root_finding import decreasing_root
-from freshopt.separable.kernel import log_newton
+from freshopt.separable.kernel import Kernel, Numerics, log_newton
 
 # Sources of a piece; 8192 take 3 to 15 % longer, 65 536 10 % (a tape of three atoms, 1e6 sources).
 PIECE = 16_384
@@ -186,3 +186,26 @@ class DerivedNumerics:
             found[short] = np.nextafter(found[short], np.inf)
         found[short] = rate[short]  # steep, but no jump
         return found
+
+
+def same_numerics(a: Numerics, b: Numerics) -> bool:
+    """Return whether two numerics are known to be equal."""
+    if a is b:
+        return True
+    if isinstance(a, Kernel) and isinstance(b, Kernel):
+        return same_family(a, b) and np.array_equal(a.importance, b.importance)
+    if not isinstance(a, DerivedNumerics) or not isinstance(b, DerivedNumerics) or a.sign != b.sign:
+        return False
+    one, other = a.node, b.node
+    if not isinstance(one, Tape) or not isinstance(other, Tape) or one.steps != other.steps:
+        return False
+    return all(np.array_equal(x, y) for x, y in zip(one.constants, other.constants, strict=True))
+
+
+def same_family(a: Kernel, b: Kernel) -> bool:
+    """Return whether two kernels differ in importance alone."""
+    named = a.unit_demand is not None and a.unit_demand is b.unit_demand and a.demand_parameters is None
+    same = named or (a.unit_cost == b.unit_cost and a.unit_marginal == b.unit_marginal)
+    if not same or len(a.parameters) != len(b.parameters) or b.demand_parameters is not None:
+        return False
+    return all(x is y or np.array_equal(x, y) for x, y in zip(a.parameters, b.parameters, strict=True))

@@ -17,11 +17,10 @@ import numpy as np
 from freshopt.compiled.tapes.tape_passes import RowResponse, row_response
 from freshopt.numerics.arrays import Array, Index, as_float64
 from freshopt.numerics.root_finding import decreasing_root
-from freshopt.separable.derived_kernel import DerivedNumerics
+from freshopt.separable.derived_kernel import DerivedNumerics, same_family
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics, log_newton, weighted
 from freshopt.separable.linear_cost import LinearCost
 from freshopt.separable.program import Program
-from freshopt.separable.same_numerics import same_family
 
 # Of typical rates: warm starts beyond this multiple are not used. The search's reach is e^512.
 _NEAR = 1e100

@@ -19,8 +19,8 @@ from freshopt.compiled.rows.row_products import Entries, products_enabled, row_p
 from freshopt.numerics.arrays import Array, BoolArray, Index, IntArray, Scalar
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.segments import group_sums, segment_rows
+from freshopt.separable.derived_kernel import same_numerics
 from freshopt.separable.kernel import Numerics, weighted
-from freshopt.separable.same_numerics import same_numerics
 
 # The kind of the rate itself; the t-th curve is kind t + 1 in `Rows.curves`.
 RATE = 0
