@@ -342,7 +342,7 @@ def certify_rows(
 
 
 def _value(problem: Problem, rates: Array, cost: float) -> float:
-    """Return the value in the declared sense, of a program's cost at rates."""
+    """Return the value in the declared sense."""
     if problem.numerics is None:
         return cost if problem.objective.sense == "minimise" else -cost
     if problem.usages:

@@ -177,7 +177,7 @@ def resolved(
 
 
 def ratio(short: float, scale: float) -> float:
-    """Return a gap over a scale, 0 of none and inf of no scale."""
+    """Return a gap over a scale, inf of no scale."""
     if short == 0.0:
         return 0.0
     return short / scale if 0.0 < scale < math.inf else math.inf

@@ -1,4 +1,4 @@
-"""`repair`, `repair_rows`: feasible rates near given ones, under limits and under declared rows.
+"""`repair`, `repair_rows`: feasible rates near given ones.
 
 Rates are clipped to their bounds, then shrunk towards these by host and by bandwidth. Of declared rows: where
 every row rises in the rates (budgets), sources of rows that are over are shrunk towards their lower bounds,

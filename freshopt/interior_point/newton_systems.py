@@ -1,4 +1,4 @@
-"""`Gram`, `NewtonSystem`: the matrix of rows over sources, and the system of one Newton step.
+"""`Gram`, `NewtonSystem`: the matrix and the system of one Newton step.
 
 (H + D) x = r with H the Gram matrix of a pass and D > 0 diagonal, whose entries lie many decades apart.
 Scaling by the diagonal of H + D makes Cholesky's factorisation blind to that. A matrix over many disjoint
@@ -208,6 +208,6 @@ def _solved(factor: Array, right: Array) -> Array:
 
 
 def reach_of(values: Array, steps: Array) -> float:
-    """Return the step length at which a first value becomes 0, or inf."""
+    """Return the step length at which a first value becomes 0."""
     falling = steps < 0.0
     return float(np.min(-values[falling] / steps[falling], initial=np.inf))

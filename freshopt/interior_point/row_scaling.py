@@ -39,7 +39,7 @@ class Slacks(NamedTuple):
 
 
 class ScaledRows:
-    """Passes over the scaled rows of a program, with `least` as for `scales`."""
+    """Passes over the scaled rows of a program."""
 
     def __init__(self, program: Program, passes: RowPasses, least: Array) -> None:
         self._passes, self.limits = passes, program.rows.limits
@@ -107,7 +107,7 @@ def scales(program: Program, least: Array | None = None) -> Array:
 
 
 def _sizes(rows: Rows, typical: Array) -> tuple[Array, BoolArray]:
-    """Return what each row's sizes add up to, and whether entries are negative."""
+    """Return what rows' sizes add up to, and which have negative entries."""
     if rows.curves:
         values = rows.values(typical)[rows.kind, rows.source]
     else:
