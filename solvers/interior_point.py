@@ -35,8 +35,8 @@ from freshopt.interior_point.barrier_rows import solve_barrier
 from freshopt.interior_point.infeasibility import explain
 from freshopt.interior_point.kink_windows import solve_windows
 from freshopt.interior_point.linear_pieces import jumps, sampled_pieces
+from freshopt.interior_point.newton_systems import arrow_of
 from freshopt.interior_point.priced_sums import priced_alone, solve_priced
-from freshopt.interior_point.row_layout import arrow_of
 from freshopt.interior_point.solve_rows import CONFLICT, RowAnswer, solve_rows
 from freshopt.modelling.constraints.usages import rates_of, without_variables
 from freshopt.modelling.general_program import general_program

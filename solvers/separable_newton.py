@@ -30,9 +30,9 @@ from typing import NamedTuple
 import numpy as np
 
 from freshopt.autodiff.compiler import UnknownAtomError, compile_expression
-from freshopt.certificates.certificate import repair
 from freshopt.certificates.duality_gap import Gap
 from freshopt.certificates.relative_gap import free_limits, scale_at
+from freshopt.certificates.row_repair import repair
 from freshopt.certificates.solution import Answer, Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution, check_search
 from freshopt.cvx import cp

@@ -74,7 +74,8 @@ class ActiveSet:
         lower, upper = bounds
         lagrangian = Lagrangian.at(program, multipliers)
         with np.errstate(all="ignore"):
-            slope, scale = lagrangian.slope(rates), _scale(lagrangian, rates)
+            # The scale is what all terms of φ' add up to in size.
+            slope, scale = lagrangian.slope(rates), np.abs(lagrangian.price) + lagrangian.marginal_size(rates)
             # What is infinite on both sides, or 0, says nothing: such a source stays where it is.
             steepness = np.where(scale > 0.0, np.abs(slope) / scale, 0.0)
             steepness = np.where(np.isnan(steepness), 1.0, steepness)
@@ -106,15 +107,6 @@ class ActiveSet:
             int(np.sum(touching & (scale > 0.0))),
             undecided,
         )
-
-
-def _scale(lagrangian: Lagrangian, rates: Array) -> Array:
-    """Return the sum of the sizes of all terms of φ'."""
-    scale = np.abs(lagrangian.price)
-    for weights, numerics in lagrangian.parts:
-        each = np.abs(numerics.marginal(rates))
-        scale = scale + (each if weights is None else np.where(weights != 0.0, weights * each, 0.0))
-    return scale
 
 
 def kinks(marginal: Callable[[Array], Array], rates: Array, scale: Array) -> BoolArray:
@@ -149,13 +141,11 @@ def _binding(program: Program, rates: Array, multipliers: Array) -> tuple[IntArr
     """Return the rows that bind, and how many cannot be told."""
     rows = program.rows
     limits = rows.limits
-    used = rows.used(rates)
+    used, amounts = rows.sums(rates)
     if program.level is not None:
         fair = program.level > 0.0
         limits = limits + program.level * np.max((used[fair] - limits[fair]) / program.level[fair])
-    amounts = np.abs(rows.coefficient * rows.values(rates)[rows.kind, rows.source])
-    size = np.bincount(rows.row, weights=amounts, minlength=len(rows))
-    size = np.maximum(np.maximum(np.abs(limits), size), np.finfo(float).tiny)
+    size = np.maximum(np.maximum(np.abs(limits), amounts), np.finfo(float).tiny)
     with np.errstate(all="ignore"):
         paid = multipliers * size
         paid = paid / (abs(float(np.sum(program.cost(rates)))) + float(np.sum(paid)))

@@ -36,30 +36,36 @@ from freshopt.certificates.price_search import LOOSE, dual_price
 from freshopt.certificates.proof_pass import ProvedGap, Prover, proved_gap
 from freshopt.certificates.relative_gap import NOTHING, PricedLimits, RelativeGap, priced_limits, relative_gap
 from freshopt.certificates.row_certificate import (
+    host_vector,
     labelled_prices,
     multipliers_by_label,
-    prove_rows,
+    row_multipliers,
+    short_form,
     short_prices,
 )
-from freshopt.certificates.row_repair import within_bounds
+from freshopt.certificates.row_gap import RowGap
+from freshopt.certificates.row_repair import (
+    central_rates,
+    excess,
+    largest_distance,
+    repair,
+    repair_rows,
+    within_bounds,
+)
+from freshopt.certificates.row_scale import relative_row_gap
 from freshopt.certificates.row_table import RowTable
+from freshopt.certificates.vanishing_cost import cost_without_refreshes
 from freshopt.cvx import cp
 from freshopt.errors import SourceDataError, expect, list_offenders
 from freshopt.heavy import polars
+from freshopt.modelling.constraints.usages import rates_of, usage_value, variables_of
 from freshopt.modelling.declaration import declare_total
 from freshopt.modelling.fetches.conditional_fetches import rates_of_bandwidth
 from freshopt.modelling.host_limits import HostPrices
-from freshopt.modelling.problem import FEW_ULP, Problem
+from freshopt.modelling.objective import value_at
+from freshopt.modelling.problem import Problem
 from freshopt.modelling.worst import Worst
-from freshopt.numerics.arrays import (
-    Array,
-    all_finite,
-    as_vector,
-    chunks,
-    exact_sum,
-    read_only,
-    total,
-)
+from freshopt.numerics.arrays import Array, all_finite, as_vector, read_only, total
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.renamed import keywords
 from freshopt.separable.conditional_hull import ConditionalHull
@@ -254,7 +260,7 @@ def certify_in_one_pass(
     if not (known and 0.0 <= price < math.inf):
         return None
     with np.errstate(all="ignore"):
-        given = np.zeros(len(problem.hosts)) if host_prices is None else _host_vector(problem, host_prices)
+        given = np.zeros(len(problem.hosts)) if host_prices is None else host_vector(problem, host_prices)
         proved = proved_gap(problem, rates, price, given, prove)
         if proved is None:
             return None
@@ -295,26 +301,68 @@ def certify_rows(
     if problem.couplings:
         return _coupled(problem, rates)
     if problem.numerics is None and not isinstance(problem.objective, Worst):
-        return _unproved(problem, rates, 0.0)
-    proof = prove_rows(problem, program, rates, multipliers, path)
-    first = int(math.isfinite(problem.bandwidth))
-    better = -1.0 if problem.objective.sense == "minimise" else 1.0
-    finite = math.isfinite(proof.gap)
-    return Certificate(
-        value=proof.value,
-        bound=proof.value + better * proof.gap if finite else better * math.inf,
-        gap=proof.gap,
-        relative_gap=proof.relative.relative,
-        beyond_rounding=proof.relative.beyond_rounding,
-        infeasibility=proof.infeasibility,
-        price=float(proof.multipliers[0]) if first else math.nan,
-        host_prices=problem.hosts.named(proof.multipliers[first : first + len(problem.hosts)]),
-        rates=proof.rates,
-        reason=proof.relative.reason,
-        vanishing=proof.relative.vanishing,
-        rows=proof.rows,
-        multipliers=proof.multipliers,
+        return _unproved(problem, rates, 0.0, problem.unknown_atom)
+    own = variables_of(problem, rates)
+    untied = largest_distance(rates, rates_of(problem, own))
+    repaired = repair_rows(program, own, path)
+    if repaired is None:
+        return _unrepaired(problem, program, rates, own)
+    if problem.usages:  # mended rates may use less
+        tight = variables_of(problem, rates_of(problem, repaired.rates))
+        repaired = repaired._replace(rates=tight)
+    gap, numerics = RowGap.of(program, repaired.rates), program.numerics
+    y = row_multipliers(gap) if multipliers is None else multipliers
+    short = gap.at(y) + problem.objective.interpolation_error(problem.sources, gap.cost)
+    proved = math.isfinite(short) and math.isfinite(gap.cost)
+    wrong, relative = gap.contradiction() if proved else None, NOTHING
+    if wrong is not None:
+        plain = len(program) == len(problem.sources)
+        name = problem.sources.label(wrong.source) if plain else f"bundle {wrong.source}"
+        proved, relative = False, replace(NOTHING, reason=wrong.sentence(name))
+    elif proved:
+        relative = relative_row_gap(gap, y, short, lambda: central_rates(program, repaired.rates))
+        if numerics is not None and program.level is None:
+            relative = relative.unless_nothing(
+                gap.cost, short, lambda: cost_without_refreshes(numerics, repaired.rates)
+            )
+    kept = repaired.infeasibility == 0.0 and untied == 0.0
+    feasible = rates if kept else read_only(rates_of(problem, repaired.rates))
+    found = gap.admissible(y)
+    return _assembled(
+        problem,
+        feasible,
+        _value(problem, feasible, gap.cost),
+        short if proved else math.inf,
+        relative,
+        max(repaired.infeasibility, untied),
+        short_form(problem, found),
+        RowTable.of(gap, y, short),
+        found,
     )
+
+
+def _value(problem: Problem, rates: Array, cost: float) -> float:
+    """Return the value in the declared sense."""
+    if problem.numerics is None:
+        return cost if problem.objective.sense == "minimise" else -cost
+    if problem.usages:
+        cost = total(problem.numerics.cost(rates))
+    own = value_at(problem.objective, problem.numerics, problem.sources, rates, cost)
+    return own + usage_value(problem, rates)
+
+
+def _unrepaired(problem: Problem, program: Program, rates: Array, own: Array) -> Certificate:
+    """Return a certificate of nothing, for rates that stay infeasible."""
+    over, size = excess(program, own)
+    worst = int(np.argmax(over / np.abs(size)))
+    share = float(over[worst] / abs(size[worst]))
+    reason = (
+        f"the rates exceed {program.rows.labels[worst]} by {share:.2g} of it, and no feasible rates near "
+        "them were found."
+    )
+    unknown = np.full(len(program.rows), math.nan)
+    nothing, prices = replace(NOTHING, reason=reason), short_form(problem, unknown)
+    return _assembled(problem, rates, math.nan, math.inf, nothing, share, prices, None, unknown)
 
 
 def _coupled(problem: Problem, rates: Array) -> Certificate:
@@ -323,8 +371,7 @@ def _coupled(problem: Problem, rates: Array) -> Certificate:
     constraints = problem.constraints_on(rate)
     rate.save_value(np.array(rates))
     off = max((float(np.max(constraint.violation(), initial=0.0)) for constraint in constraints), default=0.0)
-    bare = _unproved(problem, rates, off)
-    return replace(bare, reason=problem.couplings[0])
+    return _unproved(problem, rates, off, problem.couplings[0])
 
 
 def _certified(
@@ -332,11 +379,11 @@ def _certified(
 ) -> Certificate:
     repaired, infeasibility = repair(problem, given)
     if problem.numerics is None:
-        return _unproved(problem, repaired, infeasibility)
+        return _unproved(problem, repaired, infeasibility, problem.unknown_atom)
     if price is not None and not price >= 0.0:
         raise SourceDataError(f"price is {price!r}. A price is a number >= 0.")
     gap = Gap.of(problem, repaired, problem.numerics)
-    given_hosts = None if host_prices is None else _host_vector(problem, host_prices)
+    given_hosts = None if host_prices is None else host_vector(problem, host_prices)
     found, host_dual = best_prices(gap, price, given_hosts)
     short = gap.at(found, host_dual)
     if price is None and LOOSE * abs(gap.cost) < short < math.inf and not len(problem.hosts):
@@ -353,69 +400,6 @@ def _certified(
         gap = replace(gap, cost=cost, value=value)
     short += problem.objective.interpolation_error(problem.sources, gap.cost)
     return _summarise(gap, found, host_dual, infeasibility, short)
-
-
-def repair(problem: Problem, rates: Array) -> tuple[Array, float]:
-    """Return feasible rates near given ones, and their largest relative infeasibility.
-
-    Rates are clipped to their bounds, then shrunk towards min_rate by host, then by bandwidth. A sum within a
-    few ulp of its limit counts as feasible.
-    """
-    if _meets(problem, rates):
-        return rates, 0.0
-    cost, lower = problem.sources.refresh_cost, problem.lower
-    repaired, worst = within_bounds(rates, problem.lower, problem.upper)
-    # What is kept above the least rates is room/spare: 1 − excess/spare loses all digits of large excesses.
-    spare = cost * (repaired - lower)
-    if len(problem.hosts):
-        limits = problem.hosts.limits
-        excess = problem.hosts.totals(cost * repaired) - limits
-        over = excess > limits * FEW_ULP
-        worst = max(worst, float(np.max(np.where(over, excess / limits, 0.0))))
-        room, wanted = limits - problem.hosts.totals(cost * lower), problem.hosts.totals(spare)
-        keep = np.where(over, room / np.where(wanted > 0.0, wanted, 1.0), 1.0)
-        if bool(np.any(over)):
-            repaired = lower + (repaired - lower) * problem.hosts.broadcast_to_sources(
-                np.clip(keep, 0.0, 1.0), 1.0
-            )
-            spare = cost * (repaired - lower)
-    excess_total = total(cost * repaired) - problem.bandwidth
-    if excess_total > problem.bandwidth * FEW_ULP:
-        worst = max(worst, excess_total / problem.bandwidth)
-        keep_all = max(0.0, problem.bandwidth - total(cost * lower)) / total(spare)
-        repaired = lower + (repaired - lower) * keep_all
-    return (rates if worst == 0.0 else read_only(repaired)), worst
-
-
-def _meets(problem: Problem, rates: Array) -> bool:
-    """Return whether rates are feasible, checked chunk by chunk."""
-    used, cost = [], problem.sources.refresh_cost
-    for part in chunks(len(rates)):
-        mine = rates[part]
-        if bool(np.any((mine < problem.lower[part]) | (mine > problem.upper[part]))):
-            return False
-        used.append(float(np.sum(cost[part] * mine)))
-    if exact_sum(used) > problem.bandwidth * (1.0 + FEW_ULP):
-        return False
-    if not len(problem.hosts):
-        return True
-    return bool(np.all(problem.hosts.totals(cost * rates) <= problem.hosts.limits * (1.0 + FEW_ULP)))
-
-
-def _host_vector(problem: Problem, host_prices: Mapping[Any, float]) -> Array:
-    if isinstance(host_prices, HostPrices) and host_prices.hosts is problem.hosts:
-        return _checked(host_prices.values_)
-    known = set(problem.hosts.names)
-    odd = [repr(host) for host in host_prices if host not in known]
-    if odd:
-        raise SourceDataError(f"host_prices name hosts without a limit: {list_offenders(odd)}. Drop them.")
-    return _checked(np.array([float(host_prices.get(host, 0.0)) for host in problem.hosts.names]))
-
-
-def _checked(prices: Array) -> Array:
-    if not bool(np.all(prices >= 0.0)):
-        raise SourceDataError("host_prices must be numbers >= 0. Correct them.")
-    return prices
 
 
 def _summarise(
@@ -447,25 +431,19 @@ def _certificate(
     proved: bool = True,
 ) -> Certificate:
     """Return the certificate of a gap and what it is relatively."""
-    problem = gap.problem
-    better = -1.0 if problem.objective.sense == "minimise" else 1.0
-    return Certificate(
-        value=gap.value,
-        bound=gap.value + better * short if proved else better * math.inf,
-        gap=short if proved else math.inf,
-        relative_gap=relative.relative,
-        beyond_rounding=relative.beyond_rounding,
-        infeasibility=infeasibility,
-        price=price,
-        host_prices=problem.hosts.named(host_prices),
-        rates=gap.rates,
-        reason=relative.reason,
-        vanishing=relative.vanishing,
-        rows=RowTable.of_limits(gap, price, host_prices, short),
+    return _assembled(
+        gap.problem,
+        gap.rates,
+        gap.value,
+        short if proved else math.inf,
+        relative,
+        infeasibility,
+        (price, gap.problem.hosts.named(host_prices)),
+        RowTable.of_limits(gap, price, host_prices, short),
     )
 
 
-def _unproved(problem: Problem, rates: Array, infeasibility: float) -> Certificate:
+def _unproved(problem: Problem, rates: Array, infeasibility: float, reason: str) -> Certificate:
     """Return a certificate without a bound, for unknown atoms.
 
     CVXPY evaluates such an objective at the rates; without derivatives nothing bounds the gap.
@@ -477,16 +455,36 @@ def _unproved(problem: Problem, rates: Array, infeasibility: float) -> Certifica
         value = float(declared.value)
     else:
         value = problem.objective.value_from_cost(total(problem.numerics.cost(rates)), problem.sources)
+    prices = math.nan, problem.hosts.named(np.full(len(problem.hosts), math.nan))
+    nothing = replace(NOTHING, reason=reason)
+    return _assembled(problem, rates, value, math.inf, nothing, infeasibility, prices, None)
+
+
+def _assembled(
+    problem: Problem,
+    rates: Array,
+    value: float,
+    gap: float,
+    relative: RelativeGap,
+    infeasibility: float,
+    prices: tuple[float, HostPrices],
+    rows: RowTable | None,
+    multipliers: Array | None = None,
+) -> Certificate:
+    """Return a certificate; its bound is the value better by the gap."""
+    better = -1.0 if problem.objective.sense == "minimise" else 1.0
     return Certificate(
         value=value,
-        bound=problem.objective.value_from_cost(-math.inf, problem.sources),
-        gap=math.inf,
-        relative_gap=math.inf,
-        beyond_rounding=math.inf,
+        bound=value + better * gap if math.isfinite(gap) else better * math.inf,
+        gap=gap,
+        relative_gap=relative.relative,
+        beyond_rounding=relative.beyond_rounding,
         infeasibility=infeasibility,
-        price=math.nan,
-        host_prices=problem.hosts.named(np.full(len(problem.hosts), math.nan)),
+        price=prices[0],
+        host_prices=prices[1],
         rates=rates,
-        reason=problem.unknown_atom,
-        vanishing=False,
+        reason=relative.reason,
+        vanishing=relative.vanishing,
+        rows=rows,
+        multipliers=multipliers,
     )

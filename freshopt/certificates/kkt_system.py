@@ -21,8 +21,8 @@ from freshopt.certificates.active_set import ActiveSet
 from freshopt.heavy import sparse
 from freshopt.numerics.arrays import Array, IntArray
 from freshopt.numerics.frozen_arrays import frozen_value
+from freshopt.separable.kernel import weighted
 from freshopt.separable.program import Program
-from freshopt.separable.rows import RATE
 
 # Up to so many unknowns the matrix is dense, 8 MB; beyond, as with limits on many hosts, it is sparse.
 DENSE = 1000
@@ -81,7 +81,7 @@ class KktSystem:
         - `moved` (n,): δ, how parameters move sources at bounds.
         """
         roles, rows = self.roles, self.roles.rows
-        drift = _product(roles.response, slope)
+        drift = weighted(roles.response, slope)
         right = (self.slopes @ (drift - moved) - used)[rows]
         price, rest = self._solve(right, -slope[self.linear])
         multipliers = np.zeros(len(used))
@@ -111,23 +111,14 @@ class KktSystem:
         return found[: len(right)], found[len(right) : len(right) + len(border)]
 
 
-def _product(a: Array, b: Array) -> Array:
-    """Return a·b, 0 where a is 0 even if b is infinite."""
-    return np.multiply(a, b, out=np.zeros(len(a)), where=a != 0.0)
-
-
 def _slopes(program: Program, rates: Array, binding: IntArray) -> Any:  # noqa: ANN401 - a sparse matrix
     """Return g_jk' of the rows that bind, shape (m, n)."""
-    rows, source = program.rows, program.rows.source
-    chosen = np.zeros(len(rows), dtype=np.bool_)
+    rows, chosen = program.rows, np.zeros(len(program.rows), dtype=np.bool_)
     chosen[binding] = True
-    data = np.where(rows.kind == RATE, rows.coefficient, 0.0)
-    for t, curve in enumerate(rows.curves, start=1):
-        own = np.flatnonzero((rows.kind == t) & chosen[rows.row])
-        data[own] = -rows.coefficient[own] * curve.marginal(rates)[source[own]]
+    data = rows.slopes(rates)
     kept = np.flatnonzero(chosen[rows.row] & np.isfinite(data))
     shape = (len(rows), len(program))
-    return sparse.csr_matrix((data[kept], (rows.row[kept], source[kept])), shape=shape)
+    return sparse.csr_matrix((data[kept], (rows.row[kept], rows.source[kept])), shape=shape)
 
 
 def _equilibrium(gram: Any, border: Any) -> Array:  # noqa: ANN401 - sparse matrices

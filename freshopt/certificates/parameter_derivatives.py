@@ -24,6 +24,7 @@ from freshopt.modelling.sources import Sources
 from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_value
+from freshopt.separable.kernel import weighted
 from freshopt.separable.program import Program
 
 # Relative: a cost that differs by more from importance times that at importance 1 is not proportional to it.
@@ -64,25 +65,23 @@ class ParameterDerivatives:
 
     def forward(self, change: Array, rows: int) -> tuple[Array, Array, float]:
         """Return changes of φ', G − b and the objective."""
-        moving = change != 0.0
-        # A source that does not change adds nothing, be its derivative infinite.
-        slope = np.multiply(self.slope, change, out=np.zeros(len(change)), where=moving)
+        slope = weighted(change, self.slope)
         total = np.zeros(rows)
         for mean, used, pooled in zip(self.means, self.used, self.pooled, strict=True):
             own = change[mean.source]
-            total += np.bincount(mean.row, weights=times(own, used), minlength=rows)
+            total += np.bincount(mean.row, weights=weighted(own, used), minlength=rows)
             weight = np.bincount(mean.row, weights=own, minlength=rows)
             slope += np.bincount(mean.source, weights=pooled * weight[mean.row], minlength=len(slope))
-        return slope, total, float(np.sum(times(change, self.value)))
+        return slope, total, float(np.sum(weighted(change, self.value)))
 
     def backward(self, slope: Array, used: Array, value: float) -> Array:
         """Return the weights on p: `forward` transposed."""
-        found = times(slope, self.slope)
+        found = weighted(slope, self.slope)
         if value != 0.0:
             found = found + value * self.value
         for mean, own, pooled in zip(self.means, self.used, self.pooled, strict=True):
-            weight = np.bincount(mean.row, weights=times(slope[mean.source], pooled), minlength=len(used))
-            felt = times(used[mean.row], own) + weight[mean.row]
+            weight = np.bincount(mean.row, weights=weighted(slope[mean.source], pooled), minlength=len(used))
+            felt = weighted(used[mean.row], own) + weight[mean.row]
             found = found + np.bincount(mean.source, weights=felt, minlength=len(found))
         return found
 
@@ -119,11 +118,11 @@ def in_importance(
         source, row, share = mean.source, mean.row, mean.share
         loss, marginal = (found[source] for found in of(mean.objective))
         paid = multipliers[row] * share
-        slope[source] -= times(paid, marginal)
+        slope[source] -= weighted(paid, marginal)
         whole, fall = (found[source] for found in _evaluated(mean.objective, problem.sources, rates))
         level = np.bincount(row, weights=share * whole, minlength=len(multipliers))
         used.append(np.where(paid > 0.0, share * (loss - level[row]), 0.0))
-        pooled.append(times(paid, share * fall))
+        pooled.append(weighted(paid, share * fall))
     return ParameterDerivatives(slope, value, means, tuple(used), tuple(pooled))
 
 
@@ -150,7 +149,7 @@ def in_change_rate(
 
         loss, marginal = _stencil(along, sources.change_rate, np.minimum(step, STEP))
         if bool(np.any(carried)):
-            loss = loss + times(carried, _evaluated(objective, sources, rates)[1])
+            loss = loss + weighted(carried, _evaluated(objective, sources, rates)[1])
         return loss, marginal
 
     slope, value = np.zeros(n), np.zeros(n)
@@ -160,7 +159,7 @@ def in_change_rate(
     used = []
     for mean in means:
         loss, marginal = (found[mean.source] for found in of(mean.objective))
-        slope[mean.source] -= times(multipliers[mean.row] * mean.share, marginal)
+        slope[mean.source] -= weighted(multipliers[mean.row] * mean.share, marginal)
         used.append(np.where(multipliers[mean.row] > 0.0, mean.share * loss, 0.0))
     pooled = tuple(np.zeros(len(mean.source)) for mean in means)
     return ParameterDerivatives(slope, value, means, tuple(used), pooled)
@@ -180,7 +179,7 @@ def moving_kinks(
             whole += _evaluated(problem.objective, faster, at)[1]
         for mean in means:
             paid = multipliers[mean.row] * mean.share
-            whole[mean.source] += times(paid, _evaluated(mean.objective, faster, at)[1][mean.source])
+            whole[mean.source] += weighted(paid, _evaluated(mean.objective, faster, at)[1][mean.source])
         return whole
 
     moved = rates * (1.0 + STEP)
@@ -226,8 +225,3 @@ def _stencil(evaluate: Callable[[Array], tuple[Array, Array]], at: Array, step: 
         first, second = first / step, second / step
     # A cost that is infinite on both sides, as that of a source of no group at rate 0, is no one's.
     return np.where(np.isfinite(first), first, 0.0), np.where(np.isfinite(second), second, 0.0)
-
-
-def times(factor: Array, of: Array) -> Array:
-    """Return a product, 0 where the factor is, be the other infinite."""
-    return np.multiply(factor, of, out=np.zeros(np.shape(of)), where=factor != 0.0)

@@ -167,17 +167,17 @@ def resolved(
     rounding = limits.rounding
     mentioned = rounding > MENTIONED * scale
     if not mentioned.any():
-        ratio = _ratio(short, scale)
-        return RelativeGap(ratio, ratio, "")
+        return RelativeGap(ratio(short, scale), ratio(short, scale), "")
     explained = exact_sum(np.minimum(host_gaps(), rounding[1:])[mentioned[1:]])
     if mentioned[0]:
         explained += min(max(0.0, short - explained), float(rounding[0]))
     beyond = max(0.0, short - explained) if explained <= abs(cost) else short
     least = exact_sum(rounding[mentioned])
-    return RelativeGap(_ratio(max(short, least), scale), _ratio(beyond, scale), _sentence(limits, mentioned))
+    return RelativeGap(ratio(max(short, least), scale), ratio(beyond, scale), _sentence(limits, mentioned))
 
 
-def _ratio(short: float, scale: float) -> float:
+def ratio(short: float, scale: float) -> float:
+    """Return a gap over a scale, inf of no scale."""
     if short == 0.0:
         return 0.0
     return short / scale if 0.0 < scale < math.inf else math.inf

@@ -1,6 +1,4 @@
-"""`certify_rows`: duality-gap certificates under declared constraints.
-
-`row_multipliers`: multipliers with a small duality gap, from rates alone.
+"""`row_multipliers`: multipliers with a small duality gap, from rates alone.
 
 At an optimum φ_k' = 0 for sources between their bounds, and y_j > 0 only where row j is tight. The duality
 gap of rates near it is about
@@ -17,27 +15,18 @@ any y ≥ 0 proves a bound; the best is kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from freshopt.certificates.relative_gap import NOTHING, RelativeGap
 from freshopt.certificates.row_gap import RowGap
-from freshopt.certificates.row_repair import directions, excess, repair_rows
-from freshopt.certificates.row_scale import relative_row_gap
-from freshopt.certificates.row_table import RowTable
-from freshopt.certificates.strict_interior import interior_points
-from freshopt.certificates.vanishing_cost import cost_without_refreshes
 from freshopt.errors import SourceDataError, list_offenders, shortened
 from freshopt.heavy import optimize, sparse
-from freshopt.modelling.constraints.usages import rates_of, usage_value, variables_of
-from freshopt.modelling.objective import value_at
+from freshopt.modelling.host_limits import HostPrices
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import Array, as_number, read_only, total
+from freshopt.numerics.arrays import Array, as_number
 from freshopt.separable.program import Program
-from freshopt.separable.rows import RATE
 
 # Weights and active sets settle within 20 rounds on planted programs of up to 20 rows.
 _ROUNDS = 40
@@ -73,15 +62,10 @@ class _Fit:
     def __init__(self, gap: RowGap) -> None:
         program, rates = gap.program, gap.rates
         rows, n = program.rows, len(rates)
-        kinds = len(rows.curves) + 1
-        slope, bend = np.ones((kinds, n)), np.zeros((kinds, n))
-        for t, curve in enumerate(rows.curves, start=RATE + 1):
-            slope[t], bend[t] = -curve.marginal(rates), curve.curvature(rates)
         own = np.zeros(n) if program.numerics is None else -program.numerics.marginal(rates)
         own_bend = np.zeros(n) if program.numerics is None else program.numerics.curvature(rates)
         shape, source = (len(rows), n), rows.source
-        entries = rows.coefficient * slope[rows.kind, source]
-        bends = rows.coefficient * bend[rows.kind, source]
+        entries, bends = rows.slopes(rates), rows.bends(rates)
         # A source at rate 0 of infinite slope says nothing about prices.
         usable = np.isfinite(own) & np.isfinite(own_bend) & (program.upper > program.lower)
         usable[source[~np.isfinite(entries) | ~np.isfinite(bends)]] = False
@@ -177,117 +161,6 @@ def _nonnegative(rows: Any, right: Array, extra: Array | None) -> Array:  # noqa
     return scale * np.maximum(0.0, found.x)
 
 
-class RowProof(NamedTuple):
-    """What a certificate says of rates under declared constraints.
-
-    - `rates` (n,): Of sources, repaired.
-    - `value`: In the declared sense.
-    - `gap`: inf where nothing is proved.
-    - `multipliers` (m,)
-    """
-
-    rates: Array
-    infeasibility: float
-    value: float
-    gap: float
-    relative: RelativeGap
-    multipliers: Array
-    rows: RowTable | None
-
-
-def prove_rows(
-    problem: Problem,
-    program: Program,
-    given: Array,
-    multipliers: Array | None = None,
-    path: Sequence[Array] = (),
-) -> RowProof:
-    """Repair rates of sources and bound their duality gap.
-
-    - `program`: The problem's.
-    - `given` (n,)
-    - `multipliers` (m,): Dual variables y ≥ 0; None searches for those with a small bound.
-    - `path`: Strictly feasible rates of the program's variables, for repairs.
-    """
-    own = variables_of(problem, given)
-    untied = _relative_distance(given, rates_of(problem, own))
-    repaired = repair_rows(program, own, path)
-    if repaired is None:
-        return _unrepaired(problem, program, given)
-    if problem.usages:  # mended rates may use less
-        tight = variables_of(problem, rates_of(problem, repaired.rates))
-        repaired = repaired._replace(rates=tight)
-    gap = RowGap.of(program, repaired.rates)
-    y = row_multipliers(gap) if multipliers is None else multipliers
-    short = gap.at(y) + problem.objective.interpolation_error(problem.sources, gap.cost)
-    proved, nothing = math.isfinite(short) and math.isfinite(gap.cost), NOTHING
-    wrong = gap.contradiction() if proved else None
-    if wrong is not None:
-        plain = len(program) == len(problem.sources)
-        name = problem.sources.label(wrong.source) if plain else f"bundle {wrong.source}"
-        proved, nothing = False, replace(NOTHING, reason=wrong.sentence(name))
-    relative = relative_row_gap(gap, y, short, lambda: _central(program, repaired.rates))
-    numerics = program.numerics
-    if numerics is not None and program.level is None:
-        relative = relative.unless_nothing(
-            gap.cost, short, lambda: cost_without_refreshes(numerics, repaired.rates)
-        )
-    kept = repaired.infeasibility == 0.0 and untied == 0.0
-    rates = given if kept else read_only(rates_of(problem, repaired.rates))
-    return RowProof(
-        rates,
-        max(repaired.infeasibility, untied),
-        _value(problem, rates, gap.cost),
-        short if proved else math.inf,
-        relative if proved else nothing,
-        gap.admissible(y),
-        RowTable.of(gap, y, short),
-    )
-
-
-def _central(program: Program, rates: Array) -> Array | None:
-    """Return central rates where rows oppose each other, else None.
-
-    Rows that nearly conflict have prices of any size, in whose scale a loss would not show.
-    """
-    if program.level is not None:
-        return None
-    rising, falling = directions(program, rates)
-    if bool(np.all(rising)) or bool(np.all(falling)):
-        return None
-    inside = interior_points(program)
-    return inside[-1] if inside else None
-
-
-def _value(problem: Problem, rates: Array, cost: float) -> float:
-    """Return the value in the declared sense."""
-    if problem.numerics is None:
-        return cost if problem.objective.sense == "minimise" else -cost
-    if problem.usages:
-        cost = total(problem.numerics.cost(rates))
-    own = value_at(problem.objective, problem.numerics, problem.sources, rates, cost)
-    return own + usage_value(problem, rates)
-
-
-def _unrepaired(problem: Problem, program: Program, given: Array) -> RowProof:
-    """Return a proof of nothing, for rates that stay infeasible."""
-    over, size = excess(program, variables_of(problem, given))
-    worst = int(np.argmax(over / np.abs(size)))
-    share = float(over[worst] / abs(size[worst]))
-    reason = (
-        f"the rates exceed {program.rows.labels[worst]} by {share:.2g} of it, and no feasible rates near "
-        "them were found."
-    )
-    nothing = np.full(len(program.rows), math.nan)
-    none = RelativeGap(math.inf, math.inf, reason)
-    return RowProof(given, share, math.nan, math.inf, none, nothing, None)
-
-
-def _relative_distance(one: Array, other: Array) -> float:
-    scale = np.maximum(np.maximum(np.abs(one), np.abs(other)), np.finfo(float).tiny)
-    return float(np.max(np.abs(one - other) / scale, initial=0.0))
-
-
 def multipliers_by_label(program: Program, prices: Mapping[str, float]) -> Array:
     """Return the multipliers of a program's rows from prices by label.
 
@@ -326,6 +199,13 @@ def labelled_prices(
     return found | {f"{host}[{key}]": value for key, value in (host_prices or {}).items()}
 
 
+def short_form(problem: Problem, multipliers: Array) -> tuple[float, HostPrices]:
+    """Return the prices of bandwidth and hosts among the multipliers of rows."""
+    first = int(math.isfinite(problem.bandwidth))
+    price = float(multipliers[0]) if first else math.nan
+    return price, problem.hosts.named(multipliers[first : first + len(problem.hosts)])
+
+
 def short_prices(problem: Problem, prices: Mapping[str, float]) -> tuple[float, dict[Any, float]]:
     """Return the prices of bandwidth and hosts from prices by label."""
     name, host = problem.labels
@@ -338,3 +218,23 @@ def short_prices(problem: Problem, prices: Mapping[str, float]) -> tuple[float, 
     known_prices = {k: as_number(v, f"the price of {shortened(str(k))}", remedy) for k, v in prices.items()}
     price = known_prices.pop(name, 0.0)
     return price, {of_label[label]: own for label, own in known_prices.items()}
+
+
+def host_vector(problem: Problem, host_prices: Mapping[Any, float]) -> Array:
+    """Return the limited hosts' prices as a vector, shape (H,).
+
+    - raises SourceDataError if a host has no limit or a price is no number ≥ 0.
+    """
+    if isinstance(host_prices, HostPrices) and host_prices.hosts is problem.hosts:
+        return _checked(host_prices.values_)
+    known = set(problem.hosts.names)
+    odd = [repr(host) for host in host_prices if host not in known]
+    if odd:
+        raise SourceDataError(f"host_prices name hosts without a limit: {list_offenders(odd)}. Drop them.")
+    return _checked(np.array([float(host_prices.get(host, 0.0)) for host in problem.hosts.names]))
+
+
+def _checked(prices: Array) -> Array:
+    if not bool(np.all(prices >= 0.0)):
+        raise SourceDataError("host_prices must be numbers >= 0. Correct them.")
+    return prices

@@ -118,7 +118,11 @@ class RowGap:
         """Return the sources' parts φ(ρ) − φ(ρ̂), shape (n,)."""
         terms, whole = np.empty(len(self.rates)), Lagrangian.at(self.program, multipliers)
         for part in chunks(len(terms)):
-            terms[part] = _source_terms(whole.take(part), self.rates[part])
+            own, rates = whole.take(part), self.rates[part]
+            paid, bounds = own.price, (own.program.lower, own.program.upper)
+            with np.errstate(all="ignore"):
+                slope, size = own.marginal(rates), np.abs(paid) + own.marginal_size(rates)
+                terms[part] = source_terms(own, rates, slope, paid, size, *bounds, own.program.typical)
         return terms
 
 
@@ -140,12 +144,3 @@ def least_level(program: Program, used: Array) -> float:
     fair = level > 0.0
     excess = (used - program.rows.limits)[fair] / level[fair]
     return float(np.max(excess)) if len(excess) else 0.0
-
-
-def _source_terms(own: Lagrangian, rates: Array) -> Array:
-    """Return the gaps of a chunk of sources."""
-    program, paid = own.program, own.price
-    bounds = program.lower, program.upper
-    with np.errstate(all="ignore"):
-        slope, size = own.marginal(rates), np.abs(paid) + own.marginal_size(rates)
-        return source_terms(own, rates, slope, paid, size, *bounds, program.typical)

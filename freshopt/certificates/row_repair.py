@@ -1,7 +1,8 @@
-"""`repair_rows`: feasible rates near given ones, under declared rows.
+"""`repair`, `repair_rows`: feasible rates near given ones.
 
-Rates are clipped to their bounds. Where every row rises in the rates (budgets), sources of rows that are over
-are shrunk towards their lower bounds, row by row; where every row falls (targets), they are scaled up. Rows
+Rates are clipped to their bounds, then shrunk towards these by host and by bandwidth. Of declared rows: where
+every row rises in the rates (budgets), sources of rows that are over are shrunk towards their lower bounds,
+row by row; where every row falls (targets), they are scaled up. Rows
 of both kinds are met by shrinking if that leaves those that fall met, as where the former are over by
 rounding; else by mixing with rates ρ° strictly inside: G_j((1−ε)ρ + ερ°) ≤ b_j by convexity, with
 
@@ -22,8 +23,8 @@ import numpy as np
 
 from freshopt.certificates.row_gap import RowGap
 from freshopt.certificates.strict_interior import interior_points, row_sizes
-from freshopt.modelling.problem import FEW_ULP
-from freshopt.numerics.arrays import Array, BoolArray
+from freshopt.modelling.problem import FEW_ULP, Problem
+from freshopt.numerics.arrays import Array, BoolArray, chunks, exact_sum, read_only, total
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RATE
 
@@ -47,6 +48,38 @@ class Repaired(NamedTuple):
 
     rates: Array
     infeasibility: float
+
+
+def repair(problem: Problem, rates: Array) -> tuple[Array, float]:
+    """Return feasible rates near given ones, and their largest relative infeasibility.
+
+    Rates are clipped to their bounds, then shrunk towards min_rate by host, then by bandwidth. A sum within a
+    few ulp of its limit counts as feasible.
+    """
+    if _within_limits(problem, rates):
+        return rates, 0.0
+    cost, lower = problem.sources.refresh_cost, problem.lower
+    repaired, worst = within_bounds(rates, problem.lower, problem.upper)
+    # What is kept above the least rates is room/spare: 1 − excess/spare loses all digits of large excesses.
+    spare = cost * (repaired - lower)
+    if len(problem.hosts):
+        limits = problem.hosts.limits
+        excess = problem.hosts.totals(cost * repaired) - limits
+        over = excess > limits * FEW_ULP
+        worst = max(worst, float(np.max(np.where(over, excess / limits, 0.0))))
+        room, wanted = limits - problem.hosts.totals(cost * lower), problem.hosts.totals(spare)
+        keep = np.where(over, room / np.where(wanted > 0.0, wanted, 1.0), 1.0)
+        if bool(np.any(over)):
+            repaired = lower + (repaired - lower) * problem.hosts.broadcast_to_sources(
+                np.clip(keep, 0.0, 1.0), 1.0
+            )
+            spare = cost * (repaired - lower)
+    excess_total = total(cost * repaired) - problem.bandwidth
+    if excess_total > problem.bandwidth * FEW_ULP:
+        worst = max(worst, excess_total / problem.bandwidth)
+        keep_all = max(0.0, problem.bandwidth - total(cost * lower)) / total(spare)
+        repaired = lower + (repaired - lower) * keep_all
+    return (rates if worst == 0.0 else read_only(repaired)), worst
 
 
 def repair_rows(program: Program, rates: Array, interior: Sequence[Array] = ()) -> Repaired | None:
@@ -89,10 +122,28 @@ def excess(program: Program, rates: Array) -> tuple[Array, Array]:
 def within_bounds(rates: Array, lower: Array, upper: Array) -> tuple[Array, float]:
     """Return rates clipped to their bounds, and their largest relative distance."""
     clipped = np.clip(rates, lower, upper)
-    if np.array_equal(clipped, rates):
-        return clipped, 0.0
-    size = np.maximum(np.maximum(clipped, np.abs(rates)), np.finfo(float).tiny)
-    return clipped, float(np.max(np.abs(clipped - rates) / size))
+    return clipped, 0.0 if np.array_equal(clipped, rates) else largest_distance(clipped, rates)
+
+
+def largest_distance(one: Array, other: Array) -> float:
+    """Return the largest relative distance of two vectors' entries."""
+    size = np.maximum(np.maximum(np.abs(one), np.abs(other)), np.finfo(float).tiny)
+    return float(np.max(np.abs(one - other) / size, initial=0.0))
+
+
+def _within_limits(problem: Problem, rates: Array) -> bool:
+    """Return whether rates are feasible, checked chunk by chunk."""
+    used, cost = [], problem.sources.refresh_cost
+    for part in chunks(len(rates)):
+        mine = rates[part]
+        if bool(np.any((mine < problem.lower[part]) | (mine > problem.upper[part]))):
+            return False
+        used.append(float(np.sum(cost[part] * mine)))
+    if exact_sum(used) > problem.bandwidth * (1.0 + FEW_ULP):
+        return False
+    if not len(problem.hosts):
+        return True
+    return bool(np.all(problem.hosts.totals(cost * rates) <= problem.hosts.limits * (1.0 + FEW_ULP)))
 
 
 def _repaired(program: Program, held: Program, rates: Array, interior: Sequence[Array]) -> Array | None:
@@ -115,16 +166,26 @@ def _repaired(program: Program, held: Program, rates: Array, interior: Sequence[
     return best
 
 
+def central_rates(program: Program, rates: Array) -> Array | None:
+    """Return central rates where rows oppose each other, else None.
+
+    Rows that nearly conflict have prices of any size, in whose scale a loss would not show.
+    """
+    if program.level is not None:
+        return None
+    rising, falling = directions(program, rates)
+    if bool(np.all(rising)) or bool(np.all(falling)):
+        return None
+    inside = interior_points(program)
+    return inside[-1] if inside else None
+
+
 def directions(program: Program, rates: Array) -> tuple[BoolArray, BoolArray]:
     """Return which rows rise in every rate and which fall."""
-    rows, source = program.rows, program.rows.source
-    sign = np.sign(rows.coefficient)
-    for t, curve in enumerate(rows.curves, start=RATE + 1):
-        own = rows.kind == t
-        near = np.maximum(rates, _FIRST * program.typical)
-        sign[own] *= -np.sign(curve.marginal(near))[source[own]]
-    up = np.bincount(rows.row, weights=sign > 0.0, minlength=len(rows))
-    down = np.bincount(rows.row, weights=sign < 0.0, minlength=len(rows))
+    rows = program.rows
+    slope = rows.slopes(np.maximum(rates, _FIRST * program.typical))
+    up = np.bincount(rows.row, weights=slope > 0.0, minlength=len(rows))
+    down = np.bincount(rows.row, weights=slope < 0.0, minlength=len(rows))
     return down == 0, up == 0
 
 

@@ -35,7 +35,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from freshopt.certificates.relative_gap import MENTIONED, NOTHING, RelativeGap
+from freshopt.certificates.relative_gap import MENTIONED, NOTHING, RelativeGap, ratio
 from freshopt.certificates.row_gap import RowGap
 from freshopt.errors import list_offenders
 from freshopt.modelling.problem import FEW_ULP
@@ -97,14 +97,14 @@ def relative_to_stakes(
             scale = min(scale, staked())
         rounding = FEW_ULP * amount
         if rounding <= MENTIONED * scale:
-            return RelativeGap(_ratio(short, scale), _ratio(short, scale), "")
+            return RelativeGap(ratio(short, scale), ratio(short, scale), "")
         names = [labels[j] for j in np.argsort(-paid, kind="stable")[: len(paid)] if paid[j]]
         reason = (
             f"limits are so tight that rounding has a price, of {list_offenders(names)}: there a gap is"
             " rounding of the limit, nothing finer can be proved."
         )
         beyond = max(0.0, short - rounding)
-        return RelativeGap(_ratio(max(short, rounding), scale), _ratio(beyond, scale), reason)
+        return RelativeGap(ratio(max(short, rounding), scale), ratio(beyond, scale), reason)
 
 
 def _stakes(gap: RowGap, y: Array) -> tuple[float, float]:
@@ -132,9 +132,3 @@ def _central(gap: RowGap, y: Array, inside: Array) -> float:
     free = np.where(y > 0.0, y * np.maximum(0.0, gap.limits - other.used), 0.0)
     scale = float(np.sum(free)) + min(abs(gap.cost), abs(other.cost - gap.cost))
     return scale if math.isfinite(scale) and bool(np.all(other.used <= gap.limits)) else math.inf
-
-
-def _ratio(short: float, scale: float) -> float:
-    if short == 0.0:
-        return 0.0
-    return short / scale if 0.0 < scale < math.inf else math.inf

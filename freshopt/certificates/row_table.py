@@ -22,6 +22,8 @@ from freshopt.separable.usage_costs import UsageCosts
 _SHOWN = 12
 # Characters of a label in a printed table.
 _LABEL = 32
+# Columns of a table beside the labels.
+_NUMBERS = ("used", "limit", "slack", "price", "gap_share")
 
 
 @frozen_arrays
@@ -198,19 +200,12 @@ class RowTable:
             if not self.position_:
                 self.position_.update((label, k) for k, label in enumerate(self.labels))
             row = self.position_[row]
-        columns = (self.used, self.limit, self.slack, self.price, self.gap_share)
-        return RowStatus(self.labels[row], *(float(column[row]) for column in columns))
+        return RowStatus(self.labels[row], *(float(getattr(self, name)[row]) for name in _NUMBERS))
 
     def take(self, rows: IntArray) -> RowTable:
         """Return some of the rows, in the order given."""
-        return RowTable(
-            tuple(self.labels[k] for k in rows.tolist()),
-            self.used[rows],
-            self.limit[rows],
-            self.slack[rows],
-            self.price[rows],
-            self.gap_share[rows],
-        )
+        labels = tuple(self.labels[k] for k in rows.tolist())
+        return RowTable(labels, *(getattr(self, name)[rows] for name in _NUMBERS))
 
     def __iter__(self) -> Iterator[RowStatus]:
         """Return the rows in their order."""
@@ -218,8 +213,8 @@ class RowTable:
 
     def to_frame(self) -> polars.DataFrame:
         """Return the table as a polars data frame, one line per row."""
-        names = ("used", "limit", "slack", "price", "gap_share")
-        return polars.DataFrame({"row": list(self.labels), **{name: getattr(self, name) for name in names}})
+        columns = {name: getattr(self, name) for name in _NUMBERS}
+        return polars.DataFrame({"row": list(self.labels), **columns})
 
     def __repr__(self) -> str:
         order = np.argsort(-self.price * np.abs(self.limit), kind="stable")[:_SHOWN]

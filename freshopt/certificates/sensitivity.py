@@ -36,7 +36,6 @@ from freshopt.certificates.parameter_derivatives import (
     in_importance,
     means_of,
     moving_kinks,
-    times,
 )
 from freshopt.errors import ObjectiveError, SourceDataError, list_offenders
 from freshopt.modelling.constraints.budget import Budget
@@ -51,6 +50,7 @@ from freshopt.modelling.spend import Spend
 from freshopt.modelling.worst import Worst
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_vector
 from freshopt.numerics.frozen_arrays import frozen_value
+from freshopt.separable.kernel import weighted
 from freshopt.separable.program import Program
 
 
@@ -276,7 +276,7 @@ class Sensitivity:
         change_rate = self._change_rate.backward(slope, used, level)
         return Gradient(
             self._importance.backward(slope, used, level),
-            change_rate + times(self._carried, moved),
+            change_rate + weighted(self._carried, moved),
             self._refresh_cost.backward(slope, used, level),
             self._labelled(-self._direction * used),
         )

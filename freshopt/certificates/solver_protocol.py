@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from freshopt.certificates.certificate import (
-    Certificate,
-    certify,
-    certify_in_one_pass,
-    certify_rows,
-    repair,
-)
+from freshopt.certificates.certificate import Certificate, certify, certify_in_one_pass, certify_rows
 from freshopt.certificates.proof_pass import ProvedGap, Prover, proved_gap
+from freshopt.certificates.row_certificate import short_form
+from freshopt.certificates.row_repair import repair
 from freshopt.certificates.solution import UNPROVED, Answer, Solution, Status
 from freshopt.errors import (
     CertificateError,
@@ -190,7 +186,7 @@ def certified_solution(
         note = f"{type(solver).__name__} returned rates that are not finite."
         answer = Answer(None, iterations=answer.iterations, status=Status.FAILED, note=note)
     if answer.rates is None:
-        return _empty(solver, problem, answer, seconds)
+        return _uncertified(solver, problem, answer, seconds)
     if not options.certify:
         return _uncertified(solver, problem, answer, seconds, evaluated)
     if proof is not None:
@@ -298,79 +294,60 @@ def _status(solver: Solver, answer: Answer, proof: Certificate, options: SolveOp
     return Status.INACCURATE, " ".join(part for part in (shortfall, proof.reason, answer.note) if part)
 
 
-def _empty(solver: Solver, problem: Problem, answer: Answer, seconds: float) -> Solution:
+def _uncertified(
+    solver: Solver, problem: Problem, answer: Answer, seconds: float, evaluated: ProvedGap | None = None
+) -> Solution:
+    """Return an answer, if there is one, without a certificate.
+
+    A missing value costs one pass.
+    """
+    given, known, unproved = answer.rates, answer.multipliers, Status.OPTIMAL
+    prices: tuple[float, Mapping[Any, float]]
+    prices = math.nan, problem.hosts.named(np.full(len(problem.hosts), math.nan))
+    if given is None:
+        rates, value, unproved = np.full(len(problem.sources), np.nan), math.nan, Status.FAILED
+    elif problem.program is None:
+        rates, value = _evaluated(problem, given, evaluated)
+        unproved = Status.INACCURATE if gap_is_expected(solver) else Status.OPTIMAL
+        price = math.nan if answer.price is None else answer.price
+        prices = price, answer.host_prices or problem.hosts.named(np.zeros(len(problem.hosts)))
+    else:
+        rates, value = given, math.nan
+        if problem.numerics is not None:
+            cost = total(problem.numerics.cost(rates))
+            value = value_at(problem.objective, problem.numerics, problem.sources, rates, cost)
+            value += usage_value(problem, rates)
+        if known is None:
+            unproved = Status.INACCURATE
+        else:
+            prices = short_form(problem, known)
     return Solution(
         problem=problem,
-        status=answer.status or Status.FAILED,
-        rates=np.full(len(problem.sources), np.nan),
-        value=math.nan,
-        price=math.nan,
-        host_prices=problem.hosts.named(np.full(len(problem.hosts), math.nan)),
+        status=answer.status or unproved,
+        rates=rates,
+        value=value,
+        price=prices[0],
+        host_prices=prices[1],
         certificate=UNPROVED,
         iterations=answer.iterations,
         seconds=seconds,
         solver=solver,
         note=answer.note,
+        multipliers=None if problem.program is None else known,
         conflict=answer.conflict,
     )
 
 
-def _uncertified(
-    solver: Solver, problem: Problem, answer: Answer, seconds: float, evaluated: ProvedGap | None
-) -> Solution:
-    """Return the answer without a certificate; a missing value costs one pass."""
-    given, numerics = answer.rates, problem.numerics
-    if problem.program is not None and given is not None:
-        return _uncertified_rows(solver, problem, answer, given, seconds)
-    value, rates = math.nan if evaluated is None else evaluated.gap.value, given
-    if evaluated is None and given is not None:
-        with np.errstate(over="ignore"):
-            rates = repair(problem, given)[0]
-    if evaluated is None and numerics is not None and rates is not None:
-        parts = (float(np.sum(numerics.take(part).cost(rates[part]))) for part in chunks(len(rates)))
-        value = value_at(problem.objective, numerics, problem.sources, rates, exact_sum(parts))
-    return Solution(
-        problem=problem,
-        status=answer.status or (Status.INACCURATE if gap_is_expected(solver) else Status.OPTIMAL),
-        rates=np.full(len(problem.sources), np.nan) if rates is None else rates,
-        value=value,
-        price=math.nan if answer.price is None else answer.price,
-        host_prices=answer.host_prices or problem.hosts.named(np.zeros(len(problem.hosts))),
-        certificate=UNPROVED,
-        iterations=answer.iterations,
-        seconds=seconds,
-        solver=solver,
-        note=answer.note,
-    )
-
-
-def _uncertified_rows(
-    solver: Solver, problem: Problem, answer: Answer, rates: Array, seconds: float
-) -> Solution:
-    """Return an answer under declared constraints without a certificate."""
-    program, value, known = problem.program, math.nan, answer.multipliers
-    if problem.numerics is not None:
-        cost = total(problem.numerics.cost(rates))
-        value = value_at(problem.objective, problem.numerics, problem.sources, rates, cost)
-        value += usage_value(problem, rates)
-    first = int(math.isfinite(problem.bandwidth))
-    hosts = (
-        np.full(len(problem.hosts), math.nan) if known is None else known[first : first + len(problem.hosts)]
-    )
-    return Solution(
-        problem=problem,
-        status=answer.status or (Status.INACCURATE if program is None or known is None else Status.OPTIMAL),
-        rates=rates,
-        value=value,
-        price=float(known[0]) if first and known is not None else math.nan,
-        host_prices=problem.hosts.named(hosts),
-        certificate=UNPROVED,
-        iterations=answer.iterations,
-        seconds=seconds,
-        solver=solver,
-        note=answer.note,
-        multipliers=known,
-    )
+def _evaluated(problem: Problem, given: Array, evaluated: ProvedGap | None) -> tuple[Array, float]:
+    """Return feasible rates, and their value if it is known."""
+    if evaluated is not None:
+        return given, evaluated.gap.value
+    with np.errstate(over="ignore"):
+        rates, numerics = repair(problem, given)[0], problem.numerics
+    if numerics is None:
+        return rates, math.nan
+    cost = exact_sum(float(np.sum(numerics.take(part).cost(rates[part]))) for part in chunks(len(rates)))
+    return rates, value_at(problem.objective, numerics, problem.sources, rates, cost)
 
 
 def options_from(

@@ -111,21 +111,14 @@ class _Search:
     def _answer(self, point: BarrierPoint, iterations: int, why: str | None) -> RowAnswer:
         assert self._best is not None
         gap, rates, y = self._best
-        slack = self._program.rows.limits - self._program.rows.used(rates)
-        level = 0.0
-        if self._program.level is not None:
-            level = RowGap.of(self._program, rates).cost
-            slack = slack + self._program.level * level
         return RowAnswer(
             rates,
             y,
-            slack,
             gap,
             iterations,
             point.passes,
             None if why is None else f"{why}; the relative gap reached is {gap:.1e}",
             tuple(self._kept),
-            level,
         )
 
     def _decided(self, iterations: int) -> RowAnswer:

@@ -22,17 +22,22 @@ Appl. 6, 1996, doi:10.1007/BF00249643.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from freshopt.interior_point.newton_systems import NewtonSystem
-from freshopt.interior_point.row_layout import arrow_of
-from freshopt.interior_point.row_passes import Gram, empty_gram, with_products
+from freshopt.interior_point.newton_systems import (
+    Gram,
+    NewtonSystem,
+    arrow_of,
+    empty_gram,
+    reach_of,
+    with_products,
+)
 from freshopt.interior_point.row_scaling import scales
 from freshopt.numerics.arrays import Array, chunks, total
 from freshopt.separable.program import Program
-from freshopt.separable.rows import RATE
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -80,10 +85,10 @@ class BarrierPoint:
     """
 
     def __init__(self, program: Program) -> None:
-        rows = program.rows
-        self.program, self.arrow, self.scale = program, arrow_of(rows), scales(program)
+        rows, self.scale = program.rows, scales(program)
         self._limits = rows.limits / self.scale
-        self._weights = rows.coefficient / self.scale[rows.row]
+        rows = replace(rows, coefficient=rows.coefficient / self.scale[rows.row], limits=self._limits)
+        self.program, self.arrow = replace(program, rows=rows), arrow_of(rows)
         self._level = None if program.level is None else program.level / self.scale
         self._width = program.upper - program.lower
         self._wide = np.isfinite(self._width)
@@ -122,7 +127,7 @@ class BarrierPoint:
         bend = self._bend if self._bends is None else self._bend + self._bends @ self._y
         response = 1.0 / (bend + self._low / self._below + self._high / self._above)
         try:
-            system = NewtonSystem(self._gram(response), self._s / self._y, self.arrow)
+            system = NewtonSystem(self._gram(response), self._s / self._y)
         except np.linalg.LinAlgError:
             return False
         newton = _Newton(self, system, response)
@@ -183,16 +188,10 @@ class BarrierPoint:
         own, x = self.program, self.rates
         rows, shape = own.rows, (len(x), len(own.rows))
         if rows.curves or self._slopes is None:
-            entries, bends = self._weights.copy(), np.zeros(len(self._weights))
-            source = rows.source if rows.curves else None
-            for t, curve in enumerate(rows.curves, start=RATE + 1):
-                mine = np.flatnonzero(rows.kind == t)
-                assert source is not None
-                entries[mine] *= -curve.marginal(x)[source[mine]]
-                bends[mine] = self._weights[mine] * curve.curvature(x)[source[mine]]
-            self._slopes = csr_array((entries, rows.row, rows.first), shape=shape)
-            self._bends = csr_array((bends, rows.row, rows.first), shape=shape) if rows.curves else None
-        used = rows.used(x) / self.scale if rows.curves else self._slopes.T @ x
+            self._slopes = csr_array((rows.slopes(x), rows.row, rows.first), shape=shape)
+            if rows.curves:
+                self._bends = csr_array((rows.bends(x), rows.row, rows.first), shape=shape)
+        used = rows.used(x) if rows.curves else self._slopes.T @ x
         self._c = self._limits - used
         if self._level is not None:
             self._c += self._level * self.level
@@ -235,10 +234,15 @@ class BarrierPoint:
 
     def _reaches(self, step: _Step) -> Array:
         """Return how far primal and dual unknowns can move, shape (2,)."""
-        up, down = _reach(self._below, step.rates), _reach(self._above, -step.rates)
-        primal = min(_reach(self._s, step.slack), up, down)
+        up, down = reach_of(self._below, step.rates), reach_of(self._above, -step.rates)
+        primal = min(reach_of(self._s, step.slack), up, down)
         return np.array(
-            [primal, min(_reach(self._y, step.y), _reach(self._low, step.low), _reach(self._high, step.high))]
+            [
+                primal,
+                min(
+                    reach_of(self._y, step.y), reach_of(self._low, step.low), reach_of(self._high, step.high)
+                ),
+            ]
         )
 
     def _gram(self, response: Array) -> Gram:
@@ -252,7 +256,7 @@ class BarrierPoint:
             source = np.repeat(np.arange(stop - start), np.diff(rows.first[start : stop + 1]))
             values = self._slopes.data[own] * root[part][source]
             row = rows.row[own].astype(np.int64)
-            gram = with_products(gram, values, source, row, stop - start, self.arrow)
+            gram = with_products(gram, values, source, row, stop - start)
         return gram
 
     def _moved(self, step: _Step) -> bool:
@@ -299,9 +303,3 @@ class _Newton:
         low = (aims.low - at._low * rates) / at._below - at._low
         high = np.where(at._wide, (aims.high + at._high * rates) / at._above - at._high, 0.0)
         return _Step(rates, slack if level is None else slack + dt * level, dt, dy, low, high)
-
-
-def _reach(values: Array, steps: Array) -> float:
-    """Return the step length at which a value becomes 0, or inf."""
-    falling = steps < 0.0
-    return float(np.min(-values[falling] / steps[falling], initial=np.inf))

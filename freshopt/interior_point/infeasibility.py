@@ -29,13 +29,12 @@ from typing import NamedTuple
 import numpy as np
 
 from freshopt.certificates.row_gap import RowGap
-from freshopt.certificates.row_slopes import RowSlopes
-from freshopt.certificates.strict_interior import inside_bounds, interior_path, row_sizes
+from freshopt.certificates.strict_interior import RowSlopes, inside_bounds, interior_path, row_sizes
 from freshopt.interior_point.conflict import Conflict
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, IntArray, exact_sum
+from freshopt.separable.kernel import weighted
 from freshopt.separable.lagrangian import Lagrangian
 from freshopt.separable.program import Program, implied_upper
-from freshopt.separable.rows import RATE
 
 # Slopes are off by this share of their parts at most, and sums of up to thousands of rows.
 _ROUNDING = 1e-14
@@ -48,11 +47,7 @@ class Tangents:
     """
 
     def __init__(self, program: Program, rates: Array) -> None:
-        rows = program.rows
-        slope = np.ones((1 + len(rows.curves), len(rates)))
-        for t, curve in enumerate(rows.curves, start=RATE + 1):
-            slope[t] = -curve.marginal(rates)
-        entries = np.where(rows.coefficient == 0.0, 0.0, rows.coefficient * slope[rows.kind, rows.source])
+        rows, entries = program.rows, program.rows.slopes(rates)
         self._slopes, self._sizes = RowSlopes(rows, entries), RowSlopes(rows, np.abs(entries))
         self._excess = rows.used(rates) - rows.limits
         self._down, self._up = rates - program.lower, program.upper - rates
@@ -267,7 +262,7 @@ def _endless(own: Lagrangian, rates: Array) -> Array:
     saved = np.zeros(len(rates))
     for weights, curve in own.parts:
         each = curve.cost(rates) - curve.cost(most)
-        saved += each if weights is None else np.where(weights != 0.0, weights * each, 0.0)
+        saved += each if weights is None else weighted(weights, each)
     return np.where((own.price == 0.0) & (own.slope(most) <= 0.0), saved, np.inf)
 
 

@@ -9,7 +9,7 @@ Sources with curvature stay one variable, and sources without room leave the pro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from freshopt.numerics.arrays import Array, BoolArray, Index, IntArray, as_float
 from freshopt.separable.kernel import Numerics
 from freshopt.separable.linear_cost import LinearCost
 from freshopt.separable.program import Program
-from freshopt.separable.rows import RATE, Rows
+from freshopt.separable.rows import RATE
 from freshopt.separable.usage_costs import UsageCosts
 
 # Where the curvature of three rates is looked at, as shares of the way between bounds; a function that is
@@ -269,28 +269,19 @@ def _assembled(
     if program.numerics is not None:
         slope = np.where(straight, -program.numerics.take(source).marginal(middle), 0.0)
         numerics = program.numerics.take(source[curved])
-    # Entries of every piece, those of its source.
-    counts = np.diff(rows.first)[source]
-    first = np.concatenate(([0], np.cumsum(counts)))
-    entries = np.repeat(rows.first[source] - first[:-1], counts) + np.arange(first[-1])
-    owner = np.repeat(np.arange(len(source)), counts)
-    kind, coefficient = rows.kind[entries].copy(), rows.coefficient[entries].copy()
-    curves = tuple(curve.take(source) for curve in rows.curves)
-    for t, curve in enumerate(curves, start=RATE + 1):
-        own = (kind == t) & straight[owner]
-        coefficient[own] *= -curve.marginal(middle)[owner[own]]
-        kind[own] = RATE
     # What is used with all pieces at 0.
     at_base = program.lower
     values = rows.values(at_base)[rows.kind, rows.source]
     gone = (linear | (program.upper <= program.lower))[rows.source]
     fixed = np.where(gone & (rows.coefficient != 0.0), rows.coefficient * np.where(gone, values, 0.0), 0.0)
     limits = rows.limits - np.bincount(rows.row, weights=fixed, minlength=len(rows))
-    if not bool(np.any(kind)):
-        curves = ()
-    own = Rows(
-        first, rows.row[entries], kind, coefficient, limits, rows.direction, rows.offset, rows.labels, curves
-    )
+    # Entries of every piece are those of its source, and linear ones of the rate itself.
+    own = rows.take(source)
+    along = straight[own.source]
+    kind = np.where(along, np.int32(RATE), own.kind)
+    coefficient = np.where(along, own.slopes(middle), own.coefficient)
+    curves = own.curves if bool(np.any(kind)) else ()
+    own = replace(own, kind=kind, coefficient=coefficient, limits=limits, curves=curves)
     typical = np.where(straight, np.minimum(program.typical[source], end - start), program.typical[source])
     low = np.where(straight, 0.0, start)
     high = np.where(straight, stop - start, stop)

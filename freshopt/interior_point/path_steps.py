@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from freshopt.interior_point.newton_systems import NewtonSystem, product
+from freshopt.interior_point.newton_systems import NewtonSystem, product, reach_of
 from freshopt.interior_point.row_scaling import ScaledRows, Slacks
 from freshopt.numerics.arrays import Array
 
@@ -74,7 +74,7 @@ def following(rows: ScaledRows, point: Iterate, least: float, last: Aim | None) 
     system = _Bordered(rows, point)
     mu = float(np.mean(y * z))
     affine = system.direction(-at.slack)
-    reach = min(_boundary(y, affine.y), _boundary(z, affine.z), 1.0)
+    reach = min(reach_of(y, affine.y), reach_of(z, affine.z), 1.0)
     after = float(np.mean((y + reach * affine.y) * (z + reach * affine.z)))
     outrun = _OUTRUN * float(np.mean(y * np.abs(at.slack - z)))
     aim = max(mu * min(1.0, max(0.0, after / mu)) ** 3, outrun)
@@ -85,7 +85,7 @@ def following(rows: ScaledRows, point: Iterate, least: float, last: Aim | None) 
     # ∇ψ = −plain.
     if float(plain @ step.y) < _DESCENT * float(plain @ first.y):
         step = first
-    reach = min(1.0, _FRACTION * min(_boundary(y, step.y), _boundary(z, step.z)))
+    reach = min(1.0, _FRACTION * min(reach_of(y, step.y), reach_of(z, step.z)))
     found = _along(rows, point, step, reach, aim)
     return None if found is None else (found, aim)
 
@@ -96,8 +96,8 @@ class _Bordered:
     def __init__(self, rows: ScaledRows, point: Iterate) -> None:
         y, z, _, at = point
         assert at.gram is not None
-        self._gram, self._arrow, self._level = at.gram, rows.arrow, rows.level
-        self._system = NewtonSystem(at.gram, z / y, rows.arrow)
+        self._gram, self._level = at.gram, rows.level
+        self._system = NewtonSystem(at.gram, z / y)
         self._residual = at.slack - z
         self._border = None if rows.level is None else self._system.solve(rows.level)
 
@@ -110,7 +110,7 @@ class _Bordered:
             t = float(self._level @ step) / float(self._level @ self._border)
             step = step - t * self._border
             change = change + t * self._level
-        return _Direction(step, change + product(self._gram, step, self._arrow), t)
+        return _Direction(step, change + product(self._gram, step), t)
 
 
 def _along(rows: ScaledRows, point: Iterate, step: _Direction, reach: float, aim: Aim) -> Iterate | None:
@@ -148,11 +148,3 @@ def _along(rows: ScaledRows, point: Iterate, step: _Direction, reach: float, aim
         length = low + (high - low) * min(max(share, _INSIDE), 1.0 - _INSIDE)
         trial, behind = at(length)
     return trial
-
-
-def _boundary(values: Array, steps: Array) -> float:
-    """Return the step length at which a first value becomes 0."""
-    shrinking = steps < 0.0
-    if not bool(np.any(shrinking)):
-        return float("inf")
-    return float(np.min(-values[shrinking] / steps[shrinking]))

@@ -396,8 +396,7 @@ class _Search:
             price[costs.row] = costs.multipliers(amount, part, 2.0 * _NEAR)
             priced = costs.place >= 0
             every[len(rates) + costs.place[priced]] = costs.amounts(amount)[priced]
-        slack = np.zeros(len(price))
-        return RowAnswer(every, price, slack, 0.0, self.passes, self.passes, None, ())
+        return RowAnswer(every, price, 0.0, self.passes, self.passes, None, ())
 
     def _levels(self, used: Array, own: Array, outside: float) -> list[tuple[SumCosts, Array, Array]]:
         """Return costs of groups and whole, what they use and pay."""

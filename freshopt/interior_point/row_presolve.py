@@ -48,71 +48,42 @@ class Presolved:
 def presolve(program: Program) -> Presolved:
     """Return the program with sources fixed and rows dropped."""
     rows = program.rows
-    ranges = range_of(program)
-    idle, tight = idle_and_tight(rows.limits, ranges, free_entries(program))
+    least, most, size = range_of(program)
+    with np.errstate(invalid="ignore"):
+        idle = (most <= rows.limits) | ~_with_room(program)
+        tight = ~idle & np.isfinite(size) & (np.abs(rows.limits - least) <= ROUNDING * size)
     if bool(np.any(tight)):
-        tight &= turning_entries(program) == 0.0
+        rising, turning = entry_directions(program)
+        # The least of a curve that falls and then rises is within the bounds: the engine finds it.
+        tight &= _sums(rows, turning.astype(np.float64)) == 0.0
     # A minimax row moves with the level.
     if program.level is not None:
         idle &= program.level == 0.0
         tight &= program.level == 0.0
-    if not bool(np.any(idle | tight)):
-        return Presolved(program, np.arange(len(rows)), np.zeros(0, dtype=np.int64), ranges[0])
-    smaller, kept = without_rows(program, idle, tight), ~(idle | tight)
+    kept, lower, upper = ~(idle | tight), program.lower, program.upper
+    if bool(np.all(kept)):
+        return Presolved(program, np.arange(len(rows)), np.zeros(0, dtype=np.int64), least)
+    if bool(np.any(tight)):
+        lower, upper = lower.copy(), upper.copy()
+        entries = np.flatnonzero(tight[rows.row] & (rows.coefficient != 0.0))
+        source, up = rows.source[entries], rising[entries]
+        upper[source[up]] = program.lower[source[up]]
+        lower[source[~up]] = program.upper[source[~up]]
+    level = None if program.level is None else program.level[kept]
+    smaller = replace(program, lower=lower, upper=upper, rows=rows.only(kept), level=level)
     # Sources that are fixed may leave less room to the other rows.
-    least = range_of(smaller)[0] if bool(np.any(tight)) else ranges[0][kept]
+    least = range_of(smaller)[0] if bool(np.any(tight)) else least[kept]
     return Presolved(smaller, np.flatnonzero(kept), np.flatnonzero(tight), least)
 
 
-def idle_and_tight(
-    limits: Array, ranges: tuple[Array, Array, Array], free: Array
-) -> tuple[BoolArray, BoolArray]:
-    """Return which rows decide nothing, and which may decide everything.
-
-    The latter do unless some of their entries turn.
-
-    - `limits` (m,)
-    - `ranges` tuple of ndarray, each of (m,): `range_of` the program, or its sums over the parts of one.
-    - `free` (m,): `free_entries`, likewise.
-    """
-    least, most, size = ranges
-    with np.errstate(invalid="ignore"):
-        idle: BoolArray = (most <= limits) | (free == 0.0)
-        tight: BoolArray = ~idle & np.isfinite(size) & (np.abs(limits - least) <= ROUNDING * size)
-    return idle, tight
-
-
-def free_entries(program: Program) -> Array:
-    """Return how many entries of each row have room between their bounds."""
+def _with_room(program: Program) -> BoolArray:
+    """Return the rows of which some source has room between its bounds."""
     rows, free = program.rows, program.upper > program.lower
-    if bool(np.all(free)) and rows.dense:
-        return np.full(len(rows), float(rows.n))
-    weights = None if bool(np.all(free)) else free[rows.source]
-    return np.bincount(rows.row, weights=weights, minlength=len(rows)).astype(np.float64)
-
-
-def turning_entries(program: Program) -> Array:
-    """Return how many entries of each row fall and then rise.
-
-    The least of such a curve is within the bounds: the engine finds it.
-    """
-    rows, (_, turning) = program.rows, entry_directions(program)
-    return np.bincount(rows.row, weights=turning, minlength=len(rows)).astype(np.float64)
-
-
-def without_rows(program: Program, idle: BoolArray, tight: BoolArray) -> Program:
-    """Return the program without idle rows, and with tight ones' sources fixed."""
-    rows, rising = program.rows, np.zeros(0, dtype=np.bool_)
-    if bool(np.any(tight)):
-        rising, _ = entry_directions(program)
-    lower, upper = program.lower.copy(), program.upper.copy()
-    entries = np.flatnonzero(tight[rows.row] & (rows.coefficient != 0.0))
-    source, up = rows.source[entries], rising[entries]
-    upper[source[up]] = program.lower[source[up]]
-    lower[source[~up]] = program.upper[source[~up]]
-    kept = ~(idle | tight)
-    level = None if program.level is None else program.level[kept]
-    return replace(program, lower=lower, upper=upper, rows=rows.only(kept), level=level)
+    whole = bool(np.all(free))
+    if whole and rows.dense:
+        return np.full(len(rows), rows.n > 0)
+    counts = np.bincount(rows.row, weights=None if whole else free[rows.source], minlength=len(rows))
+    return np.asarray(counts > 0.0)
 
 
 def range_of(program: Program) -> tuple[Array, Array, Array]:

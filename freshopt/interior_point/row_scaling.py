@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from freshopt.interior_point.row_layout import Arrow
-from freshopt.interior_point.row_passes import ArrowGram, Gram, RowPasses
+from freshopt.interior_point.newton_systems import Gram, divided
+from freshopt.interior_point.row_passes import RowPasses
 from freshopt.interior_point.row_presolve import range_of
-from freshopt.numerics.arrays import Array, chunks
+from freshopt.numerics.arrays import Array, BoolArray, chunks
 from freshopt.separable.program import Program
 from freshopt.separable.rows import Rows
 
@@ -39,43 +39,26 @@ class Slacks(NamedTuple):
 
 
 class ScaledRows:
-    """Passes over scaled rows.
+    """Passes over the scaled rows of a program."""
 
-    - `scale` (m,)
-    """
-
-    def __init__(self, passes: RowPasses, scale: Array, level: Array | None = None) -> None:
-        self._passes, self.scale = passes, scale
+    def __init__(self, program: Program, passes: RowPasses, least: Array) -> None:
+        self._passes, self.limits = passes, program.rows.limits
+        self.scale = scales(program, least)
         # What a unit of the level adds to the scaled slacks, or None.
-        self.level = None if level is None else level / scale
+        self.level = None if program.level is None else program.level / self.scale
         self.passes_made = 0
 
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.scale)
 
-    @classmethod
-    def of(cls, program: Program, passes: RowPasses, least: Array | None = None) -> ScaledRows:
-        """Return the rows of a program with their scales."""
-        return cls(passes, scales(program, least), program.level)
-
-    @property
-    def limits(self) -> Array:
-        """Limits of the rows, as they are."""
-        return self._passes.limits
-
-    @property
-    def arrow(self) -> Arrow | None:
-        """Which rows the parts of the matrix belong to."""
-        return self._passes.arrow
-
     def evaluate(self, multipliers: Array, *, gram: bool = True) -> Slacks:
         """Return rates, slacks and matrix at scaled multipliers."""
         self.passes_made += 1
         rates, used, matrix = self._passes.evaluate(multipliers / self.scale, gram=gram)
         with np.errstate(invalid="ignore", over="ignore"):
-            slack = (self._passes.limits - used) / self.scale
-        return Slacks(rates, slack, None if matrix is None else self._scaled(matrix))
+            slack = (self.limits - used) / self.scale
+        return Slacks(rates, slack, None if matrix is None else divided(matrix, self.scale))
 
     def lifted(self, slack: Array, level: float) -> Array:
         """Return slacks with a level added."""
@@ -90,7 +73,7 @@ class ScaledRows:
 
     def paid(self, multipliers: Array) -> float:
         """Return Σ y_j|b_j|."""
-        return float(np.sum(multipliers * np.abs(self._passes.limits) / self.scale))
+        return float(np.sum(multipliers * np.abs(self.limits) / self.scale))
 
     def scaled(self, multipliers: Array) -> Array:
         """Return multipliers of the scaled rows."""
@@ -100,63 +83,31 @@ class ScaledRows:
         """Return multipliers of the rows as they are."""
         return multipliers / self.scale
 
-    def _scaled(self, gram: Gram) -> Gram:
-        if not isinstance(gram, ArrowGram):
-            return gram / self.scale[:, None] / self.scale
-        arrow = self.arrow
-        assert arrow is not None
-        host, other = self.scale[arrow.hosts], self.scale[arrow.others]
-        return ArrowGram(
-            gram.diagonal / host / host,
-            gram.cross / host[:, None] / other,
-            gram.corner / other[:, None] / other,
-        )
-
 
 def scales(program: Program, least: Array | None = None) -> Array:
     """Return the scale > 0 of every row.
 
     What rows add up to at the best of all bounds, `least`, is found if it is not given.
     """
-    added, lost = typical_sizes(program)
-    return scales_of(program.rows.limits, added, lost, range_of(program)[0] if least is None else least)
-
-
-def typical_sizes(program: Program) -> tuple[Array, Array]:
-    """Return what each row's sizes add up to at typical rates.
-
-    Beside it how many of its coefficients are negative.
-    """
-    rows = program.rows
-    added, lost = np.zeros(len(rows)), np.zeros(len(rows))
+    rows, limits = program.rows, program.rows.limits
+    added, losing = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.bool_)
     with np.errstate(all="ignore"):
         for part in chunks(len(program)):
-            each = _sizes(
-                rows.take(part), np.clip(program.typical[part], program.lower[part], program.upper[part])
-            )
-            added, lost = added + each[0], lost + each[1]
-    return added, lost
-
-
-def scales_of(limits: Array, added: Array, lost: Array, least: Array) -> Array:
-    """Return the scale > 0 of rows from sums over the sources.
-
-    - `limits` (m,)
-    - `added`, `lost` (m,): `typical_sizes`.
-    - `least` (m,): What the rows add up to at the best of all bounds.
-    """
+            typical = np.clip(program.typical[part], program.lower[part], program.upper[part])
+            each = _sizes(rows.take(part), typical)
+            added, losing = added + each[0], losing | each[1]
     # Where nothing cancels, a limit > 0 is the scale however small.
-    one_sided, size = (limits > 0.0) & (lost == 0.0), np.abs(limits)
+    one_sided, size = (limits > 0.0) & ~losing, np.abs(limits)
     found = np.where(one_sided, size, np.where(size > _SMALL * added, size, added))
     found = np.where(found > 0.0, found, 1.0)
-    room = limits - least
+    room = limits - (range_of(program)[0] if least is None else least)
     # Less than rounding takes from a row is no room.
     usable = np.isfinite(room) & (room > _ROUNDING * found)
     return np.where(usable, np.minimum(room, found), found)
 
 
-def _sizes(rows: Rows, typical: Array) -> tuple[Array, Array]:
-    """Return sizes of some of the sources, and counts of negative entries."""
+def _sizes(rows: Rows, typical: Array) -> tuple[Array, BoolArray]:
+    """Return what rows' sizes add up to, and which have negative entries."""
     if rows.curves:
         values = rows.values(typical)[rows.kind, rows.source]
     else:
@@ -164,7 +115,6 @@ def _sizes(rows: Rows, typical: Array) -> tuple[Array, Array]:
     sizes = np.abs(rows.coefficient * values)
     finite = np.where(np.isfinite(sizes), sizes, 0.0)
     added = np.bincount(rows.row, weights=finite, minlength=len(rows)).astype(np.float64)
-    negative = rows.coefficient < 0.0
-    if not bool(np.any(negative)):
-        return added, np.zeros(len(rows))
-    return added, np.bincount(rows.row[negative], minlength=len(rows)).astype(np.float64)
+    losing = np.zeros(len(rows), dtype=np.bool_)
+    losing[rows.row[rows.coefficient < 0.0]] = True
+    return added, losing

@@ -62,23 +62,11 @@ def start_near(rows: ScaledRows, multipliers: Array) -> Start:
 
 def starting_multipliers(program: Program, rows: ScaledRows) -> Start:
     """Return multipliers in the middle of things."""
-    typical = np.clip(program.typical, program.lower, program.upper)
-    value = total(program.cost(typical)) if rows.level is None else 0.0
-    linear = isinstance(program.numerics, LinearCost)
-    return start_in_the_middle(rows, value, signs(program) > 0.0, linear=linear)
-
-
-def start_in_the_middle(rows: ScaledRows, value: float, rising: BoolArray, *, linear: bool) -> Start:
-    """Return multipliers in the middle of things, from sums over sources.
-
-    - `value`: The objective's cost at typical rates.
-    - `rising` (m,): Which rows rise with the rates.
-    - `linear`: Whether the objective is a cost of the rates themselves.
-    """
-    m = len(rows)
+    m, rising = len(rows), _mostly_rising(program)
     if rows.level is None:
-        price = abs(value) / m if 0.0 < abs(value) < np.inf else 1.0
-        opposed = ~rising if linear else rising
+        value = abs(total(program.cost(np.clip(program.typical, program.lower, program.upper))))
+        price = value / m if 0.0 < value < np.inf else 1.0
+        opposed = ~rising if isinstance(program.numerics, LinearCost) else rising
         y, fair = np.full(m, price), np.zeros(m, dtype=np.bool_)
     else:
         fair = rows.level > 0.0
@@ -104,11 +92,12 @@ def start_in_the_middle(rows: ScaledRows, value: float, rising: BoolArray, *, li
     return Start(finite)
 
 
-def signs(program: Program) -> Array:
-    """Return how many more entries of each row rise than fall."""
+def _mostly_rising(program: Program) -> BoolArray:
+    """Return the rows of which more entries rise than fall."""
     rows = program.rows
     sign = np.where(entry_directions(program)[0], 1.0, np.where(rows.coefficient == 0.0, 0.0, -1.0))
-    return np.bincount(rows.row, weights=sign, minlength=len(rows)).astype(np.float64)
+    rising: BoolArray = np.bincount(rows.row, weights=sign, minlength=len(rows)) > 0.0
+    return rising
 
 
 def _shared(rows: ScaledRows, y: Array, opposed: BoolArray, price: float) -> Array:

@@ -11,10 +11,9 @@ s_j exactly; where s ≥ 0 they are feasible, and the last ones need no repair.
 
 A minimax program has one more unknown, the level t: s(y) = b + level·t − G and Σ level_j y_j = 1.
 
-`sampled_multipliers`: multipliers of a sample of the sources, where a solve begins.
-
-A sample with limits in its proportion has nearly the same multipliers, at a fraction of the cost of a pass
-over all. Rows with few sources are not well represented: they take a start of their own.
+A solve begins at the multipliers of a sample of the sources: with limits in its proportion it has nearly the
+same ones, at a fraction of the cost of a pass over all. Rows with few sources are not well represented: they
+take a start of their own.
 
 References
 ----------
@@ -26,14 +25,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
-from freshopt.interior_point.compiled_row_passes import row_passes
 from freshopt.interior_point.infeasibility import proves_conflict
 from freshopt.interior_point.path_steps import Aim, Iterate, following
-from freshopt.interior_point.row_passes import RowPasses
+from freshopt.interior_point.row_passes import RowPasses, row_passes
 from freshopt.interior_point.row_presolve import presolve
 from freshopt.interior_point.row_scaling import ScaledRows
 from freshopt.interior_point.row_start import Start, start_near, starting_multipliers
@@ -47,32 +44,6 @@ SAMPLE, SHARE = 20_000, 0.2
 _ENTRIES = 25
 # Seed of the sample: the same answer at every run.
 _SEED = 20
-
-
-class _Multipliers(Protocol):
-    """What a sample's solve returns."""
-
-    @property
-    def multipliers(self) -> Array: ...
-
-    @property
-    def gap(self) -> float: ...
-
-
-def sampled_multipliers(program: Program, solve: Callable[[Program], _Multipliers]) -> Array | None:
-    """Return multipliers of a sample, or None where none helps."""
-    n, rows = len(program), program.rows
-    size = min(SAMPLE, int(SHARE * n))
-    # A sum's variable stands for all of its sources.
-    if isinstance(program.numerics, UsageCosts):
-        return None
-    if n <= SAMPLE or program.level is not None or len(rows.row) * (size / n) < _ENTRIES * len(rows):
-        return None
-    chosen = np.sort(np.random.default_rng(_SEED).choice(n, size, replace=False))
-    part = program.take(chosen)
-    part = replace(part, rows=replace(part.rows, limits=rows.limits * (size / n)))
-    found = solve(part)
-    return found.multipliers if np.isfinite(found.gap) else None
 
 
 # The gap aimed at, as a share of the tolerance: the slacks then stay as far above rounding as they may.
@@ -95,24 +66,20 @@ class RowAnswer:
 
     - `rates` (n,): Best responses to the multipliers.
     - `multipliers` (m,)
-    - `slack` (m,): b − G at the rates, plus level·t in a minimax program.
     - `gap`: Σ y_j s_j relative to |F| + Σ y_j |b_j|; inf where the rates are not feasible.
     - `iterations`, `passes`: Newton steps and passes over all sources.
     - `why`: Why the tolerance was not met; None if it was. Begins with `CONFLICT` where the multipliers prove
       one.
     - `path` tuple of ndarray, each of (n,): Earlier strictly feasible rates, for repairs of infeasible ones.
-    - `level`: t of a minimax program, else 0.
     """
 
     rates: Array
     multipliers: Array
-    slack: Array
     gap: float
     iterations: int
     passes: int
     why: str | None
     path: tuple[Array, ...]
-    level: float = 0.0
 
 
 def solve_rows(
@@ -133,80 +100,38 @@ def solve_rows(
     smaller = presolve(program)
     inner = smaller.program
     sources = passes(inner)
-    rows = ScaledRows.of(inner, sources, smaller.least)
+    rows = ScaledRows(inner, sources, smaller.least)
     if not len(inner.rows):
         rates = sources.evaluate(np.zeros(0), gram=False).rates
-        found = RowAnswer(rates, np.zeros(0), np.zeros(0), 0.0, 0, 1, None, (rates,))
+        found = RowAnswer(rates, np.zeros(0), 0.0, 0, 1, None, (rates,))
     else:
-        if start is None:
-            start = sampled_multipliers(inner, lambda sample: solve_rows(sample, 1e-2, passes=passes))
-        else:
-            start = start[smaller.kept]
+        start = _sampled_multipliers(inner, passes) if start is None else start[smaller.kept]
         first = starting_multipliers(inner, rows) if start is None else start_near(rows, start)
-        found = search_rows(rows, _ProgramTotals(inner), first, tolerance, iterations)
-    multipliers = smaller.multipliers(program, found.multipliers)
-    slack = program.rows.limits - program.rows.used(found.rates)
-    if program.level is None:
-        return replace(found, multipliers=multipliers, slack=slack)
-    # The level is the least one for the rates: it makes slacks ≥ 0, up to its own rounding.
-    moves = program.level > 0.0
-    level = float(np.max(-slack[moves] / program.level[moves]))
-    slack = np.where(moves, np.maximum(0.0, slack + program.level * level), slack)
-    return replace(found, multipliers=multipliers, slack=slack, level=level)
+        found = _Search(inner, rows, tolerance).run(first, iterations)
+    return replace(found, multipliers=smaller.multipliers(program, found.multipliers))
 
 
-class RowTotals(Protocol):
-    """Protocol of what rates add up to, exactly rounded."""
-
-    def cost(self, rates: Array, /) -> float:
-        """Return F at the rates of an evaluation."""
-
-    def used(self, rates: Array, /) -> Array:
-        """Return G at the rates of an evaluation, shape (m,)."""
-
-    def free(self, rates: Array, /) -> bool:
-        """Return whether rates of an evaluation are the best without rows."""
-
-    def conflicting(self, multipliers: Array, /) -> bool:
-        """Return whether multipliers prove that rows conflict."""
-
-
-def search_rows(
-    rows: ScaledRows, totals: RowTotals, start: Start, tolerance: float, iterations: int = _ITERATIONS
-) -> RowAnswer:
-    """Search for the multipliers of rows that passes evaluate.
-
-    Nothing but the passes and `totals` sees the sources, so these may be elsewhere. Slacks in the answer are
-    those of the passes.
-    """
-    return _Search(totals, rows, tolerance).run(start, iterations)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _ProgramTotals:
-    """Totals of a program in memory."""
-
-    program: Program
-
-    def cost(self, rates: Array) -> float:
-        return total(self.program.cost(rates))
-
-    def used(self, rates: Array) -> Array:
-        return self.program.rows.used(rates)
-
-    def free(self, rates: Array) -> bool:
-        numerics = self.program.numerics
-        return numerics is None or not bool(np.any(numerics.marginal(rates)))
-
-    def conflicting(self, multipliers: Array) -> bool:
-        return proves_conflict(self.program, multipliers)
+def _sampled_multipliers(program: Program, passes: Callable[[Program], RowPasses]) -> Array | None:
+    """Return multipliers of a sample, or None where none helps."""
+    n, rows = len(program), program.rows
+    size = min(SAMPLE, int(SHARE * n))
+    # A sum's variable stands for all of its sources.
+    if isinstance(program.numerics, UsageCosts):
+        return None
+    if n <= SAMPLE or program.level is not None or len(rows.row) * (size / n) < _ENTRIES * len(rows):
+        return None
+    chosen = np.sort(np.random.default_rng(_SEED).choice(n, size, replace=False))
+    part = program.take(chosen)
+    part = replace(part, rows=replace(part.rows, limits=rows.limits * (size / n)))
+    found = solve_rows(part, 1e-2, passes=passes)
+    return found.multipliers if np.isfinite(found.gap) else None
 
 
 class _Search:
     """Iterates of one solve."""
 
-    def __init__(self, totals: RowTotals, rows: ScaledRows, tolerance: float) -> None:
-        self._totals, self._rows, self._tolerance = totals, rows, tolerance
+    def __init__(self, program: Program, rows: ScaledRows, tolerance: float) -> None:
+        self._program, self._rows, self._tolerance = program, rows, tolerance
         self._kept: list[Array] = []
         self._best: tuple[float, Iterate] | None = None
         # The last rates whose cost was asked for, and that.
@@ -247,7 +172,8 @@ class _Search:
         """Return whether the cost is 0, the least without rows."""
         if self._rows.level is not None or self._size(point) > self._rows.paid(point.y):
             return False
-        return self._totals.free(point.at.rates)
+        numerics = self._program.numerics
+        return numerics is None or not bool(np.any(numerics.marginal(point.at.rates)))
 
     def _conflicting(self, point: Iterate) -> bool:
         """Return whether the multipliers prove that no rates meet all rows."""
@@ -256,14 +182,14 @@ class _Search:
         # Best responses to the multipliers alone would violate the rows by no more than these rates.
         if not float(y @ point.at.slack) < 0.0:
             return False
-        return self._totals.conflicting(rows.unscaled(y))
+        return proves_conflict(self._program, rows.unscaled(y))
 
     def _size(self, point: Iterate) -> float:
         """Return |F| + Σ y|b|, what gaps are measured by."""
         if self._rows.level is not None:
             return abs(point.level) + self._rows.paid(point.y)
         if self._cost[0] is not point.at.rates:
-            self._cost = point.at.rates, self._totals.cost(point.at.rates)
+            self._cost = point.at.rates, total(self._program.cost(point.at.rates))
         return abs(self._cost[1]) + self._rows.paid(point.y)
 
     def _gap(self, point: Iterate) -> float:
@@ -292,7 +218,7 @@ class _Search:
 
     def _exact(self, point: Iterate) -> Array:
         """Return the slacks from sums that are right to an ulp."""
-        slack = (self._rows.limits - self._totals.used(point.at.rates)) / self._rows.scale
+        slack = (self._rows.limits - self._program.rows.used(point.at.rates)) / self._rows.scale
         level = self._slack(point)[1]
         if self._rows.level is not None:
             # The exact slacks may need a level an ulp above.
@@ -313,16 +239,12 @@ class _Search:
         """Return an iterate that is near enough, or the best one."""
         if why is not None:
             gap, point = (float("inf"), point) if self._best is None else self._best
-        rows = self._rows
-        slack, level = self._slack(point)
         return RowAnswer(
             point.at.rates,
-            rows.unscaled(point.y),
-            slack * rows.scale,
+            self._rows.unscaled(point.y),
             gap,
             iterations,
-            rows.passes_made,
+            self._rows.passes_made,
             None if why is None else f"{why}; the relative gap reached is {gap:.1e}",
             tuple(self._kept),
-            level,
         )

@@ -13,6 +13,7 @@ import numpy as np
 
 from freshopt.autodiff.kinked_atoms import LEFT, RIGHT
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.numerics.segments import segment_rows
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RATE
@@ -52,9 +53,8 @@ class SumCosts(NamedTuple):
     def take(self, index: IntArray | BoolArray) -> SumCosts:
         """Return the costs of some sums."""
         chosen = np.arange(self.number)[index]
-        counts = np.diff(self.first)[chosen]
-        first = np.concatenate(([0], np.cumsum(counts)))
-        own = np.repeat(self.first[chosen] - first[:-1], counts) + np.arange(first[-1])
+        first = np.concatenate(([0], np.cumsum(np.diff(self.first)[chosen])))
+        own = segment_rows(self.first, chosen)
         row, scale, rises, place = self.row[own], self.scale[own], self.rises[own], self.place[own]
         return SumCosts(self.numerics, first, row, scale, rises, place, self.least[own], self.most[own])
 

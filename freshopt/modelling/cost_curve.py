@@ -34,7 +34,7 @@ from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, Formula, Index, as_float64
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.kernel import Kernel
-from freshopt.separable.mixture import Mixed, MixedInverse, MixedWith, UpTo, checked_nodes
+from freshopt.separable.mixture import Mixed, MixedInverse, UpTo, checked_nodes
 
 # Why what is derived for Poisson changes is refused.
 NOT_POISSON = "it is derived for Poisson changes, and the change model is learnt"
@@ -357,8 +357,8 @@ class Curve:
     def _mixed_request(self) -> RequestForms:
         rise, kept = self.on_request.rise, self.on_request.kept
         return RequestForms(
-            rise=None if rise is None else MixedWith(rise, 2),
-            kept=None if kept is None else MixedWith(kept, 2),
+            rise=None if rise is None else Mixed(rise, 2),
+            kept=None if kept is None else Mixed(kept, 2),
         )
 
     def _periodic_cost(self, rate: Array, *parameters: Array) -> Array:

@@ -23,10 +23,9 @@ from freshopt.modelling.constraints.separable_atoms import as_sum, without_outer
 from freshopt.modelling.declaration import show
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray
-from freshopt.separable.derived_kernel import DerivedNumerics
+from freshopt.separable.derived_kernel import DerivedNumerics, same_numerics
 from freshopt.separable.kernel import Numerics
 from freshopt.separable.rows import RowBlock
-from freshopt.separable.same_numerics import same_numerics
 
 SELECTIONS = ("index", "special_index")
 

@@ -11,7 +11,8 @@ from freshopt.numerics.arrays import Array, BoolArray, Index, IntArray
 from freshopt.numerics.bracketed_roots import bracketed_roots
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.root_finding import decreasing_root
-from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
+from freshopt.numerics.segments import segment_rows
+from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics, log_newton
 from freshopt.separable.program import Program
 from freshopt.separable.rows import RATE, Rows
 
@@ -121,14 +122,7 @@ class BundledNumerics:
 
     def _by_newton(self, price: Array) -> Array:
         """Return the best responses by Newton on logarithms."""
-
-        def compare(x: Array) -> tuple[BoolArray, Array]:
-            with np.errstate(all="ignore"):
-                rate = np.exp(x)
-                marginal = self.marginal(rate)
-                step = np.log(marginal / price) * marginal / (self.curvature(rate) * rate)
-            return marginal > price, np.where(np.isfinite(step), step, np.inf)
-
+        compare = log_newton(price, lambda rate: (self.marginal(rate), self.curvature(rate)))
         return decreasing_root(compare, self.typical)
 
     def take(self, index: Index) -> BundledNumerics:
@@ -137,9 +131,7 @@ class BundledNumerics:
         counts = np.diff(self.bundles.first)[chosen]
         codes = np.repeat(np.arange(len(chosen)), counts)
         first = np.concatenate(([0], np.cumsum(counts)))
-        members = self.bundles.order[
-            np.repeat(self.bundles.first[chosen] - first[:-1], counts) + np.arange(first[-1])
-        ]
+        members = self.bundles.order[segment_rows(self.bundles.first, chosen)]
         return BundledNumerics(
             self.each.take(members), Bundles(codes, np.arange(len(codes)), first), self.typical[index]
         )

@@ -22,6 +22,7 @@ from freshopt.compiled.penalty_tables import PENALTIES, TableCell, TablesOf
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, Formula, Index, as_float64
 from freshopt.numerics.frozen_arrays import frozen_value
+from freshopt.numerics.root_finding import Compare
 
 # Stands for the price 0, for formulas that divide by it.
 SMALLEST_PRICE = 1e-300
@@ -55,6 +56,29 @@ class Numerics(Protocol):
 
     def take(self, index: Index) -> Numerics:
         """Return the numerics of some of the sources."""
+
+
+def weighted(weights: Array, values: Array) -> Array:
+    """Return products, 0 where the weight is, be the value infinite."""
+    return np.multiply(weights, values, out=np.zeros(np.shape(values)), where=weights != 0.0)
+
+
+def log_newton(price: Array, derivatives: Callable[[Array], tuple[Array, Array]]) -> Compare:
+    """Return Newton's steps on logarithms to where marginals are prices.
+
+    `derivatives` returns marginal value and curvature at rates.
+    """
+
+    def compare(x: Array) -> tuple[BoolArray, Array]:
+        with np.errstate(all="ignore"):
+            rate = np.exp(x)
+            marginal, curvature = derivatives(rate)
+            bend = curvature * rate
+            step = np.log(marginal / price) * marginal / bend
+            step = np.where(np.isfinite(step), step, (marginal - price) / bend)
+        return marginal > price, np.where(np.isfinite(step), step, np.inf)
+
+    return compare
 
 
 class Quick(Protocol):
@@ -126,15 +150,11 @@ class Kernel:
 
     def cost(self, rate: Array) -> Array:
         """Return w·J(ρ); 0 where the importance is 0, even at rate 0."""
-        with np.errstate(all="ignore"):
-            unit = self.unit_cost(rate, *map(as_float64, self.parameters))
-            return np.where(self.importance > 0.0, as_float64(self.importance) * unit, 0.0)
+        return self._weighted(self.unit_cost, rate)
 
     def marginal(self, rate: Array) -> Array:
         """Return the marginal value −w·J'(ρ)."""
-        with np.errstate(all="ignore"):
-            unit = self.unit_marginal(rate, *map(as_float64, self.parameters))
-            return np.where(self.importance > 0.0, as_float64(self.importance) * unit, 0.0)
+        return self._weighted(self.unit_marginal, rate)
 
     def curvature(self, rate: Array) -> Array:
         """Return the curvature by a central difference of the marginal.
@@ -147,10 +167,11 @@ class Kernel:
 
     def gain(self, rate: Array) -> Array | None:
         """Return the weighted gain, or None where there is no formula."""
-        if self.unit_gain is None:
-            return None
+        return None if self.unit_gain is None else self._weighted(self.unit_gain, rate)
+
+    def _weighted(self, formula: Formula, rate: Array) -> Array:
         with np.errstate(all="ignore"):
-            unit = self.unit_gain(rate, *map(as_float64, self.parameters))
+            unit = formula(rate, *map(as_float64, self.parameters))
             return np.where(self.importance > 0.0, as_float64(self.importance) * unit, 0.0)
 
     def inverse_marginal(self, price: Array) -> Array:

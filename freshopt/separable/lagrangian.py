@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from freshopt.compiled.tapes.tape_passes import RowResponse, row_response
-from freshopt.numerics.arrays import Array, BoolArray, Index, as_float64
+from freshopt.numerics.arrays import Array, Index, as_float64
 from freshopt.numerics.root_finding import decreasing_root
-from freshopt.separable.derived_kernel import DerivedNumerics
-from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
+from freshopt.separable.derived_kernel import DerivedNumerics, same_family
+from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics, log_newton, weighted
 from freshopt.separable.linear_cost import LinearCost
 from freshopt.separable.program import Program
-from freshopt.separable.same_numerics import same_family
 
 # Of typical rates: warm starts beyond this multiple are not used. The search's reach is e^512.
 _NEAR = 1e100
@@ -100,7 +99,7 @@ class Lagrangian:
             return self.family.inverse_marginal(price)
         if not self.parts:
             return np.where(price > 0.0, 0.0, np.inf)
-        return decreasing_root(lambda x: self._compare(x, price), self.program.typical)
+        return decreasing_root(log_newton(price, self._derivatives), self.program.typical)
 
     def best_response(self, start: Array | None = None) -> Array:
         """Return the minimisers of φ over the bounds, shape (n,).
@@ -118,7 +117,7 @@ class Lagrangian:
             compiled = self._compiled_response(near)
             if compiled is not None:
                 return compiled.rates
-            rates = decreasing_root(lambda x: self._compare(x, self.price), near)
+            rates = decreasing_root(log_newton(self.price, self._derivatives), near)
         # Where nothing is gained and nothing is paid, any rate is a minimiser; the least is taken.
         idle = np.isnan(rates) | ((self.price == 0.0) & (self.marginal(lower) == 0.0))
         return np.clip(np.where(idle, lower, rates), lower, upper)
@@ -145,20 +144,12 @@ class Lagrangian:
         for weights, numerics in self.parts:
             each = getattr(numerics, what)(rates)
             each = np.abs(each) if size else each
-            if weights is None:
-                added += each
-            else:  # 0 times an infinite slope is 0: the curve is not priced
-                added += np.multiply(weights, each, out=np.zeros(len(rates)), where=weights != 0.0)
+            added += each if weights is None else weighted(weights, each)
         return added
 
-    def _compare(self, x: Array, price: Array) -> tuple[BoolArray, Array]:
-        """Return whether the marginal at exp(x) exceeds the price, and a step."""
-        with np.errstate(all="ignore"):
-            rates = np.exp(x)
-            marginal, bend = self.marginal(rates), self.curvature(rates) * rates
-            step = np.log(marginal / price) * marginal / bend
-            step = np.where(np.isfinite(step), step, (marginal - price) / bend)
-        return marginal > price, np.where(np.isfinite(step), step, np.inf)
+    def _derivatives(self, rates: Array) -> tuple[Array, Array]:
+        """Return marginal value and curvature."""
+        return self.marginal(rates), self.curvature(rates)
 
 
 def _family(parts: list[tuple[Array | None, Numerics]], n: int) -> Numerics | None:

@@ -34,39 +34,25 @@ NEAREST, FARTHEST = 1e-280, 1e280
 class Mixed:
     """Weighted sum Σ p_j f_j of a formula over the nodes.
 
-    Examples
-    --------
-    >>> nodes, weights = np.array([[1.0, 3.0]]), np.array([[0.5, 0.5]])
-    >>> Mixed(lambda rate, d: d / rate)(np.array([2.0]), nodes, weights)
-    array([1.])
-    """
-
-    formula: Formula
-
-    def __call__(self, at: Array, *parameters: Array) -> Array:
-        """Return the sum at one argument per source, shape (n,)."""
-        *own, weights = parameters
-        return weighted_mean(at_nodes(self.formula, at, own, weights), weights)
-
-
-@dataclass(frozen=True, slots=True)
-class MixedWith:
-    """Weighted sum of a formula with further parameters per source.
+    - `last`: How many parameters, after the weights, are one per source.
 
     Examples
     --------
     >>> nodes, weights, shift = np.array([[1.0, 3.0]]), np.array([[0.5, 0.5]]), np.array([1.0])
-    >>> MixedWith(lambda rate, d, shift: d / rate + shift, 1)(np.array([2.0]), nodes, weights, shift)
+    >>> Mixed(lambda rate, d: d / rate)(np.array([2.0]), nodes, weights)
+    array([1.])
+    >>> Mixed(lambda rate, d, shift: d / rate + shift, 1)(np.array([2.0]), nodes, weights, shift)
     array([2.])
     """
 
     formula: Formula
-    last: int
+    last: int = 0
 
     def __call__(self, at: Array, *parameters: Array) -> Array:
         """Return the sum at one argument per source, shape (n,)."""
-        *own, weights = parameters[: -self.last]
-        every = (np.repeat(each[:, None], weights.shape[1], axis=1) for each in parameters[-self.last :])
+        count = len(parameters) - self.last
+        *own, weights = parameters[:count]
+        every = (np.repeat(each[:, None], weights.shape[1], axis=1) for each in parameters[count:])
         return weighted_mean(at_nodes(self.formula, at, [*own, *every], weights), weights)
 
 

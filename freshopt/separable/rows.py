@@ -18,9 +18,9 @@ import numpy.typing as npt
 from freshopt.compiled.rows.row_products import Entries, products_enabled, row_products, source_prices
 from freshopt.numerics.arrays import Array, BoolArray, Index, IntArray, Scalar
 from freshopt.numerics.frozen_arrays import frozen_value
-from freshopt.numerics.segments import group_sums
-from freshopt.separable.kernel import Numerics
-from freshopt.separable.same_numerics import same_numerics
+from freshopt.numerics.segments import group_sums, segment_rows
+from freshopt.separable.derived_kernel import same_numerics
+from freshopt.separable.kernel import Numerics, weighted
 
 # The kind of the rate itself; the t-th curve is kind t + 1 in `Rows.curves`.
 RATE = 0
@@ -199,36 +199,30 @@ class Rows:
         if isinstance(index, slice) and index.step in (None, 1):
             return self._slice(*index.indices(self.n)[:2])
         chosen = np.arange(self.n)[index]
-        counts = np.diff(self.first)[chosen]
-        first = np.concatenate(([0], np.cumsum(counts)))
-        entries = np.repeat(self.first[chosen] - first[:-1], counts) + np.arange(first[-1])
-        return Rows(
-            first,
-            self.row[entries],
-            self.kind[entries],
-            self.coefficient[entries],
-            self.limits,
-            self.direction,
-            self.offset,
-            self.labels,
-            tuple(curve.take(index) for curve in self.curves),
+        entries = segment_rows(self.first, chosen)
+        return replace(
+            self,
+            first=np.concatenate(([0], np.cumsum(np.diff(self.first)[chosen]))),
+            row=self.row[entries],
+            kind=self.kind[entries],
+            coefficient=self.coefficient[entries],
+            curves=tuple(curve.take(index) for curve in self.curves),
         )
 
     def only(self, chosen: BoolArray) -> Rows:
         """Return some of the rows, with their entries."""
         kept = chosen[self.row]
         number = (np.cumsum(chosen) - 1).astype(np.int32)
-        first = np.concatenate(([0], np.cumsum(kept)))[self.first]
-        return Rows(
-            first,
-            number[self.row[kept]],
-            self.kind[kept],
-            self.coefficient[kept],
-            self.limits[chosen],
-            self.direction[chosen],
-            self.offset[chosen],
-            tuple(label for label, own in zip(self.labels, chosen, strict=True) if own),
-            self.curves,
+        return replace(
+            self,
+            first=np.concatenate(([0], np.cumsum(kept)))[self.first],
+            row=number[self.row[kept]],
+            kind=self.kind[kept],
+            coefficient=self.coefficient[kept],
+            limits=self.limits[chosen],
+            direction=self.direction[chosen],
+            offset=self.offset[chosen],
+            labels=tuple(label for label, own in zip(self.labels, chosen, strict=True) if own),
         )
 
     def _slice(self, start: int, stop: int) -> Rows:
@@ -260,6 +254,20 @@ class Rows:
         """Return every kind's function at the rates, shape (kinds, n)."""
         return np.stack([rates, *(curve.cost(rates) for curve in self.curves)])
 
+    def slopes(self, rates: Array) -> Array:
+        """Return the slope g_jk' of every entry at the rates, shape (entries,)."""
+        if not self.curves:
+            return self.coefficient
+        each = np.stack([np.ones(self.n), *(-curve.marginal(rates) for curve in self.curves)])
+        return weighted(self.coefficient, each[self.kind, self.source])
+
+    def bends(self, rates: Array) -> Array:
+        """Return the curvature g_jk'' of every entry at the rates, shape (entries,)."""
+        if not self.curves:
+            return np.zeros(len(self.coefficient))
+        each = np.stack([np.zeros(self.n), *(curve.curvature(rates) for curve in self.curves)])
+        return weighted(self.coefficient, each[self.kind, self.source])
+
     def used(self, rates: Array) -> Array:
         """Return Σ_k g_jk(ρ_k) of every row, to ulps, shape (m,)."""
         return self.sums(rates)[0]
@@ -275,10 +283,7 @@ class Rows:
         else:
             values = np.repeat(rates, np.diff(self.first))
         # An entry of no weight adds nothing, even where its curve is infinite.
-        amounts = np.multiply(
-            self.coefficient, values, out=np.zeros(len(values)), where=self.coefficient != 0.0
-        )
-        rows = self.row.astype(np.int64)
+        amounts, rows = weighted(self.coefficient, values), self.row.astype(np.int64)
         if len(amounts) == 0 or float(np.min(amounts)) >= 0.0:
             used = group_sums(amounts, rows, len(self))
             return used, used

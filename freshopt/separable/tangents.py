@@ -27,7 +27,7 @@ from freshopt.separable.bundles import BundledNumerics
 from freshopt.separable.conditional_hull import ConditionalHull
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.hull_numerics import HullNumerics
-from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
+from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics, weighted
 from freshopt.separable.lagrangian import Lagrangian
 from freshopt.separable.linear_cost import LinearCost
 from freshopt.separable.usage_costs import UsageCosts
@@ -182,7 +182,5 @@ def _of_parts(whole: Lagrangian, rates: Array) -> Array:
     added = np.zeros(len(rates))
     for weights, numerics in whole.parts:
         each = cost_rounding(numerics, rates, numerics.cost(rates))
-        if weights is not None:  # 0 times an infinite cost is 0: the curve is not priced
-            each = np.multiply(np.abs(weights), each, out=np.zeros(len(rates)), where=weights != 0.0)
-        added += each
+        added += each if weights is None else weighted(np.abs(weights), each)
     return added

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.certificates.certificate import repair
+from freshopt.certificates.row_repair import repair
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness
 from freshopt.solvers import Uniform
 from tests.ground_truth import truth

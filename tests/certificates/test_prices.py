@@ -8,9 +8,9 @@ import pytest
 
 import freshopt as fo
 from freshopt.certificates import price_search
-from freshopt.certificates.certificate import repair
 from freshopt.certificates.duality_gap import Gap
 from freshopt.certificates.price_search import LOOSE
+from freshopt.certificates.row_repair import repair
 from freshopt.noisy_signals import NoisySignalFreshness
 from freshopt.numerics.arrays import Array
 from freshopt.problems import PollingKnapsack

@@ -11,8 +11,8 @@ from scipy.optimize import brentq
 
 import freshopt as fo
 from freshopt.certificates.best_response import crossing_steps
-from freshopt.certificates.certificate import repair
 from freshopt.certificates.price_search import minimise
+from freshopt.certificates.row_repair import repair
 from freshopt.cvx import cp
 from freshopt.dual_search.price_bracketing import search_prices
 from freshopt.estimators import crawl_likelihood

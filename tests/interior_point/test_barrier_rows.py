@@ -82,8 +82,9 @@ def test_curved_sources_are_solved_too(name: str, seed: int) -> None:
         assert solve_rows(program_of(instance)).why is None
         return
     assert answer.why is None
-    over = instance.used(answer.rates) - instance.limits - instance.level * answer.level
-    assert np.all(over <= 1e-14 * (np.abs(instance.limits) + instance.level * abs(answer.level)))
+    level = instance.value(answer.rates) if np.any(instance.level > 0.0) else 0.0
+    over = instance.used(answer.rates) - instance.limits - instance.level * level
+    assert np.all(over <= 1e-14 * (np.abs(instance.limits) + instance.level * abs(level)))
     assert abs(instance.value(answer.rates) - instance.value(instance.rates)) <= 2.0 * EXACT * instance.size
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from freshopt.certificates.row_slopes import RowSlopes
+from freshopt.certificates.strict_interior import RowSlopes
 from freshopt.errors import InfeasibleProblemError
 from freshopt.interior_point.conflict import Conflict
 from freshopt.interior_point.infeasibility import Tangents, explain

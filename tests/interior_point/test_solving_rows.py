@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import freshopt as fo
-from freshopt.interior_point.row_layout import Arrow, arrow_of
+from freshopt.interior_point.newton_systems import Arrow, arrow_of
 from freshopt.interior_point.row_passes import NumpyRowPasses
 from freshopt.interior_point.row_presolve import entry_directions, range_of
 from freshopt.interior_point.solve_rows import RowAnswer, solve_rows
@@ -39,10 +39,12 @@ def hold(instance: Planted, answer: RowAnswer) -> None:
     assert answer.why is None
     assert 0.0 <= answer.gap <= EXACT
     assert np.all(answer.multipliers >= 0.0)
-    assert np.all(answer.slack >= 0.0)
     assert np.all((instance.lower <= answer.rates) & (answer.rates <= instance.upper))
-    over = instance.used(answer.rates) - instance.limits - instance.level * answer.level
-    assert np.all(over <= ULPS * (np.abs(instance.limits) + instance.level * abs(answer.level)))
+    level = instance.value(answer.rates) if np.any(instance.level > 0.0) else 0.0
+    over = instance.used(answer.rates) - instance.limits - instance.level * level
+    assert np.all(over <= ULPS * (np.abs(instance.limits) + instance.level * abs(level)))
+    rows, fixed = program_of(instance).rows, instance.level == 0.0
+    assert np.all((rows.used(answer.rates) <= rows.limits)[fixed])
     # The optimal value is unique, multipliers and rates need not be.
     assert instance.value(answer.rates) - instance.value(instance.rates) == pytest.approx(
         0.0, abs=2.0 * EXACT * instance.size
@@ -375,7 +377,7 @@ def test_a_cost_of_0_takes_no_further_steps(bandwidth: float) -> None:
     assert answer.why is None
     assert answer.passes <= 40
     assert not np.any(answer.multipliers)
-    assert np.all(answer.slack >= 0.0)
+    assert np.all(problem.program.rows.used(answer.rates) <= problem.program.rows.limits)
     solution = fo.solve(problem)
     assert solution.value == 0.0
     assert solution.certificate is not None

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import exp1
 
 import freshopt as fo
-from freshopt.interior_point.row_passes import numpy_passes
+from freshopt.interior_point.row_passes import NumpyRowPasses
 from freshopt.modelling.objective import Refresh
 from freshopt.numerics.arrays import Array
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, HarmonicStaleness, PollingKnapsack
@@ -277,10 +277,10 @@ def test_the_matrix_of_the_engine() -> None:
     g = slopes(rates)[:, inside]
     matrix = (g / bend[inside]) @ g.T
     program = present(problem.program)
-    gram = numpy_passes(program).evaluate(y).gram
+    gram = NumpyRowPasses(program).evaluate(y).gram
     assert isinstance(gram, np.ndarray)
     np.testing.assert_allclose(gram, matrix, rtol=SCALAR)
-    passes = numpy_passes(program)
+    passes = NumpyRowPasses(program)
     for j in range(3):
         step = np.zeros(3)
         step[j] = 1e-5
