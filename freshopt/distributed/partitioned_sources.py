@@ -43,11 +43,13 @@ class FilePart:
     """Consecutive row groups of a Parquet file.
 
     - `first`: The row of the file where they begin.
+    - `rows`: How many rows they have.
     """
 
     path: str
     groups: tuple[int, ...]
     first: int
+    rows: int
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -119,8 +121,6 @@ class PartitionedSources:
         PartitionedSources(partitions=1, n=2, columns=change_rate)
         """
         parts: list[FilePart] = []
-        labels: list[str] = []
-        counts: list[int] = []
         columns: tuple[str, ...] | None = None
         others: tuple[str, ...] | None = None
         files = parquet_files(path)
@@ -130,17 +130,14 @@ class PartitionedSources:
             columns = _agreed(columns, present, metadata.schema.names, file, files[0])
             known = metadata.schema.names if others is None else others
             others = tuple(name for name in known if name in metadata.schema.names and name not in KNOWN)
-            for part, number in _row_groups(str(file), metadata, rows):
-                parts.append(part)
-                counts.append(number)
-                labels.append(str(file))
+            parts += _row_groups(str(file), metadata, rows)
         if not parts or columns is None:
             raise SourceDataError(
                 f"no rows are in {list_offenders(map(str, files))}. Write at least one source."
             )
         unit = None if time_unit is None else check_time_unit(time_unit)
-        firsts = tuple(part.first for part in parts)
-        return cls(tuple(parts), tuple(labels), firsts, tuple(counts), columns, unit, others or ())
+        labels, firsts, counts = zip(*((part.path, part.first, part.rows) for part in parts), strict=True)
+        return cls(tuple(parts), labels, firsts, counts, columns, unit, others or ())
 
     @classmethod
     def from_dask(
@@ -287,18 +284,18 @@ def _agreed(
     return present
 
 
-def _row_groups(path: str, metadata: Any, rows: int) -> list[tuple[FilePart, int]]:  # noqa: ANN401
-    """Return a file's partitions, up to `rows` rows, and their numbers."""
-    found: list[tuple[FilePart, int]] = []
+def _row_groups(path: str, metadata: Any, rows: int) -> list[FilePart]:  # noqa: ANN401
+    """Return a file's partitions, up to `rows` rows."""
+    found: list[FilePart] = []
     groups: list[int] = []
     first = taken = 0
     for k in range(metadata.num_row_groups):
         number = metadata.row_group(k).num_rows
         if groups and taken + number > rows:
-            found.append((FilePart(path, tuple(groups), first), taken))
+            found.append(FilePart(path, tuple(groups), first, taken))
             groups, first, taken = [], first + taken, 0
         groups.append(k)
         taken += number
     if taken:
-        found.append((FilePart(path, tuple(groups), first), taken))
+        found.append(FilePart(path, tuple(groups), first, taken))
     return found
