@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from freshopt.compiled.rows.nested_records import FEW_ULP, LOWEST_PRICE
-from freshopt.distributed.piece import Piece
+from freshopt.distributed.piece import OwnPrices, Piece
 from freshopt.dual_search.price_bracketing import search_prices
 from freshopt.dual_search.trial_search import TINY_LOG_PRICE, Trials
 from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, IntArray
@@ -200,15 +200,6 @@ def sums_of(piece: Piece, common: Array, asks: list[Ask]) -> list[Array]:
                 used[k] = own.used(own.responses(price[number[some]], ask.target[number[some]]))
         found.append(used)
     return found
-
-
-class OwnPrices(NamedTuple):
-    """Brackets of own prices, mixtures of their ends, prices; shapes (P,)."""
-
-    low: Array
-    high: Array
-    share: Array
-    price: Array
 
 
 def search_bounds(sums: Sums, bounds: Bounds, guesses: Array, gather: Gather | None = None) -> OwnPrices:

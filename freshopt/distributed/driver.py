@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from freshopt.distributed.bound_search import Ask, Bounds, OwnPrices, add_up, inherit, search_bounds
+from freshopt.distributed.bound_search import Ask, Bounds, add_up, inherit, search_bounds
 from freshopt.distributed.column_rows import ColumnRows, declared_order
 from freshopt.distributed.dask_passes import Passes, pack, run_behind, run_pass
 from freshopt.distributed.partition import HostSums, Partition, PartitionedProblem
 from freshopt.distributed.partitioned_sources import PartitionedSources
-from freshopt.distributed.piece import Decision
+from freshopt.distributed.piece import Decision, OwnPrices
 from freshopt.distributed.solution import DistributedSolution
 from freshopt.distributed.tree import PartitionedTree, partitioned_tree
 from freshopt.distributed.worker_passes import (
@@ -102,18 +102,13 @@ class DistributedSolve:
         - raises InfeasibleProblemError if limits leave nothing for sources of an infinite cost.
         """
         tree, bounds = self.whole.tree, Bounds.of(self.whole.tree)
-        decision = Decision(self.whole.groups, tree.nesting.depth, (), *[np.zeros(0)] * 5)
+        none = np.zeros(0)
+        unknown = OwnPrices(none, none, none, none)
+        decision = Decision(self.whole.groups, tree.nesting.depth, (), none, unknown, none)
         found = self._own_prices(bounds, decision)
         own = np.stack([np.full(len(tree), -np.inf), np.full(len(tree), np.inf)])
         own[bounds.reserve.astype(np.int64), bounds.group] = found.price
-        decision = replace(
-            decision,
-            around=bounds.around,
-            low=found.low,
-            high=found.high,
-            share=found.share,
-            target=bounds.target,
-        )
+        decision = replace(decision, around=bounds.around, target=bounds.target, own=found)
         price = tree.paid(*self._with_edges(decision, own))
         return replace(decision, price=price), tree.multipliers(price)
 

@@ -33,6 +33,20 @@ from freshopt.separable.kernel_columns import kernel_columns
 COMPILED_FROM = 65_536
 
 
+class OwnPrices(NamedTuple):
+    """Brackets of own prices, mixtures of their ends, prices; shapes (P,).
+
+    - `low`, `high`: Around the own price of each bound; −inf for limits that are never reached, inf where
+      nothing above the lower bounds is left.
+    - `share`: Of the rates at `low` in the mixture.
+    """
+
+    low: Array
+    high: Array
+    share: Array
+    price: Array
+
+
 @frozen_value()
 class Decision:
     """Prices of all groups, which determine every rate.
@@ -43,20 +57,16 @@ class Decision:
       each of its groups is, and the root.
     - `depth` (G,)
     - `around` tuple of ndarray of int, each of (G,): As in `Bounds`, height by height, inner ones first.
-    - `low`, `high` (P,): Prices around the own price of each bound; −inf for limits that are never reached,
-      inf where nothing above the lower bounds is left.
-    - `share` (P,): Of the rates at `low` in the mixture.
     - `target` (P,): Limits and reserves.
+    - `own`: Of these bounds.
     - `price` (G,): What the sources of each group pay.
     """
 
     groups: tuple[IntArray, ...]
     depth: IntArray
     around: tuple[IntArray, ...]
-    low: Array
-    high: Array
-    share: Array
     target: Array
+    own: OwnPrices
     price: Array
 
     def leaf(self, codes: Sequence[IntArray]) -> IntArray:
@@ -109,16 +119,9 @@ class Piece:
         """Return some of the sources."""
         if len(index) == len(self):
             return self
-        return Piece(
-            self.numerics.take(index),
-            None if self.columns is None else self.columns.take(index, len(index)),
-            self.cost[index],
-            self.lower[index],
-            self.upper[index],
-            self.typical[index],
-            self.leaf[index],
-            self.groups,
-        )
+        columns = None if self.columns is None else self.columns.take(index, len(index))
+        vectors = {key: getattr(self, key)[index] for key in ("cost", "lower", "upper", "typical", "leaf")}
+        return replace(self, numerics=self.numerics.take(index), columns=columns, **vectors)
 
     def bounded(self, lower: Array, upper: Array) -> Piece:
         """Return the sources within other bounds."""
@@ -195,14 +198,15 @@ class Piece:
     def _mixed(self, decision: Decision, around: IntArray, idle: float, rates: Array) -> Array:
         """Return rates, replaced where a bound's own price is not `idle`."""
         code = around[self.leaf] if self.groups > 1 else np.broadcast_to(around[0], (len(self),))
-        chosen = np.flatnonzero(np.append(decision.high, idle)[code] != idle)
+        low, high, shares, _ = decision.own
+        chosen = np.flatnonzero(np.append(high, idle)[code] != idle)
         if not len(chosen):
             return rates
         some, code = self.take(chosen), code[chosen] if len(chosen) < len(code) else code
-        low, high, target = decision.low, decision.high, decision.target[code]
+        target = decision.target[code]
         found = some.responses(_spread(high, code), target)
         if bool(np.any(low[code] != high[code])):
-            share = decision.share[code]
+            share = shares[code]
             rich = some.responses(_spread(low, code), target)
             with np.errstate(invalid="ignore"):
                 mixed = np.where(share == 0.0, found, found + share * (rich - found))

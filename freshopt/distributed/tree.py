@@ -113,9 +113,10 @@ def _resolved(
     for part in found:
         known = zip(constraints, part.keys, part.codes.T, strict=True)
         present.append([_named(one, code) if keys is None else keys for one, keys, code in known])
-    complete = resolved(constraints, present)
+    every = resolved(constraints, present)
+    kept = [k for k, one in enumerate(every) if len(one)]
+    complete = tuple(every[k] for k in kept)
     places = [{key: k for k, key in enumerate(one.groups)} for one in complete]
-    kept = [k for k, one in enumerate(constraints) if any(_same(one, other) for other in complete)]
     codes = []
     for part in found:
         own = part.codes[:, kept]
@@ -132,11 +133,6 @@ def _named(constraint: ColumnRows, codes: IntArray) -> list[Any]:
     """Return the groups of some cells."""
     groups = constraint.groups
     return [groups[code] for code in np.unique(codes).tolist() if code < len(groups)]
-
-
-def _same(one: ColumnRows, other: ColumnRows) -> bool:
-    """Return whether these are the rows of one level."""
-    return (one.name, one.level) == (other.name, other.level)
 
 
 def _require_nested(constraints: tuple[ColumnRows, ...], codes: IntArray) -> None:

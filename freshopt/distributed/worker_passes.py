@@ -17,7 +17,6 @@ import numpy.typing as npt
 from freshopt.distributed.bound_search import (
     Ask,
     Bounds,
-    OwnPrices,
     first_trials,
     search_bounds,
     search_trials,
@@ -32,7 +31,7 @@ from freshopt.distributed.partition import (
     problem_of,
 )
 from freshopt.distributed.partitioned_sources import UNIT, Frame, Table, carried, read
-from freshopt.distributed.piece import Decision, Piece, part_of_tree
+from freshopt.distributed.piece import Decision, OwnPrices, Piece, part_of_tree
 from freshopt.dual_search.trial_search import Trials
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.heavy import polars
