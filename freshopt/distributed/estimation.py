@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -264,8 +265,11 @@ def _require_other_names(
 
 def _hashes(names: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     """Return evenly spread 64-bit hashes, the same in every process."""
-    from pandas.util import hash_array
-
-    plain = names.astype(np.int64 if names.dtype.kind in "iu" else object)
-    hashes: npt.NDArray[np.uint64] = hash_array(plain, categorize=False)
-    return hashes
+    plain = names.astype(np.int64).tobytes() if names.dtype.kind in "iu" else None
+    texts = (
+        (name.encode() for name in names.tolist())
+        if plain is None
+        else (plain[k : k + 8] for k in range(0, len(plain), 8))
+    )
+    digests = b"".join(blake2b(text, digest_size=8).digest() for text in texts)
+    return np.frombuffer(digests, dtype=np.uint64)
