@@ -45,6 +45,7 @@ from freshopt.modelling.cone_forms import (
     by_size,
     falling_total,
     relative_to_lifetime,
+    square_cone,
     square_over,
     within_lifetime,
 )
@@ -263,7 +264,7 @@ def _cube_over(x: Expression, a: Expression, b: Expression) -> tuple[Expression,
     s, mean = cp.Variable(x.shape[0], nonneg=True), cp.Variable(x.shape[0], nonneg=True)
     return s, [
         cp.PowCone3D(s, mean, x, 1.0 / 3.0),
-        cp.SOC(a + b, cp.vstack([2.0 * mean, a - b]), axis=0),
+        square_cone(a, mean, b),
     ]
 
 
@@ -291,8 +292,7 @@ def squared_hinge(x: Expression, z: Array, one: Expression = 1.0) -> tuple[Expre
     """
     n = x.shape[0]
     t, v = cp.Variable(n, nonneg=True), cp.Variable(n, nonneg=True)
-    # v² ≤ t·x as a cone of (t + x, 2v, t − x).
-    return t, [cp.SOC(t + x, cp.vstack([2.0 * v, t - x]), axis=0), v >= one - cp.multiply(z, x)]
+    return t, [square_cone(t, v, x), v >= one - cp.multiply(z, x)]
 
 
 def _mixture(nodes: int) -> tuple[Array, Array]:

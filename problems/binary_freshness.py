@@ -37,7 +37,7 @@ from freshopt.modelling.cone_forms import (
     by_size,
     decayed_time,
     relative_to_lifetime,
-    squared_over,
+    square_over,
     stale_total,
     within_lifetime,
 )
@@ -47,7 +47,7 @@ from freshopt.modelling.objective import Command, ConeForm, Objective, Refresh
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.request_cell import RequestForms
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import Array, total
+from freshopt.numerics.arrays import Array, IntArray, total
 from freshopt.numerics.request_windows import binary_kept, binary_rise, discounted
 
 
@@ -127,13 +127,16 @@ class BinaryFreshness(CurveObjective):
         if self.refresh is Refresh.PERIODIC:
             stale, cones = stale_total(w, u, y)
             return -stale, cones
-        lost, cone = squared_over(y, u)  # y²/(1 + y/u): freshness is (y − y²/(u + y))/u
-        fresh = by_size(
-            u,
-            (1.0, lambda k: -(w[k] * u[k]) @ cp.inv_pos(y[k] + u[k])),
-            (np.inf, lambda k: (w[k] / u[k]) @ (y[k] - cp.multiply(1.0 / u[k], lost[k]))),
-        )
-        return fresh, cone
+        squares: list[Expression] = []
+
+        def rare(k: IntArray) -> Expression:
+            # The freshness is (y − y²/(u + y))/u.
+            lost, cone = square_over(y[k], 1.0 + cp.multiply(1.0 / u[k], y[k]))
+            squares.append(cone)
+            return (w[k] / u[k]) @ (y[k] - cp.multiply(1.0 / u[k], lost))
+
+        often = (1.0, lambda k: -(w[k] * u[k]) @ cp.inv_pos(y[k] + u[k]))
+        return by_size(u, often, (np.inf, rare)), squares
 
     def signalled_cone_form(self, y: Expression, sources: Sources, typical: Array) -> ConeForm:
         """Return the linear total."""

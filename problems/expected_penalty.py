@@ -30,7 +30,7 @@ import numpy as np
 from freshopt.compiled.penalty_tables import LEAST_SOURCES, PenaltyTables, penalty_tables
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, expect_settings, list_offenders
-from freshopt.modelling.cone_forms import RARE, SLOW, bent_square, falling_total
+from freshopt.modelling.cone_forms import RARE, SLOW, falling_total, square_over
 from freshopt.modelling.objective import Command, ConeForm, Objective, Refresh, require_discipline
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray
@@ -173,7 +173,7 @@ class ExpectedPenalty(Objective):
             pieces = [y[straight] - 1.0] if len(straight) else []  # CVXPY 1.7 has no empty expressions
             if len(bent):
                 s = y[bent] - 1.0
-                square, cone = bent_square(s, elasticity[bent] / 2.0)
+                square, cone = square_over(s, 1.0 + cp.multiply(elasticity[bent] / 2.0, s))
                 cones.append(cone)
                 pieces.append(s - cp.multiply(elasticity[bent] / 2.0, square))
             if len(far):
@@ -264,7 +264,7 @@ def _powers(s: Expression, fall: Array, place: IntArray, m: Array) -> tuple[Expr
     v, t = cp.Variable(len(fall), nonneg=True), cp.Variable(len(m), nonneg=True)
     cones = [v >= 1.0 - cp.multiply(fall, s)]
     if float(np.max(fall)) < 2.0 * BENT:
-        square, cone = bent_square(s, -fall / 3.0)
+        square, cone = square_over(s, 1.0 - cp.multiply(fall / 3.0, s))
         f = s - cp.multiply(fall / 2.0, square)
         cones.append(cone)
     else:

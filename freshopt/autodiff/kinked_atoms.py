@@ -26,18 +26,12 @@ def maximum(order: int, side: int, *branches: Jet) -> Jet:
 
     Of those that tie, it is that of the one that is largest on the side.
     """
-    best = branches[0]
-    for branch in branches[1:]:
-        best = _larger(best, branch, order, side)
-    return best
+    return _leading(branches, order, side, np.maximum, np.greater)
 
 
 def minimum(order: int, side: int, *branches: Jet) -> Jet:
     """Return the jet of the smallest branch."""
-    best = branches[0]
-    for branch in branches[1:]:
-        best = _smaller(best, branch, order, side)
-    return best
+    return _leading(branches, order, -side, np.minimum, np.less)
 
 
 def absolute(order: int, side: int, x: Jet) -> Jet:
@@ -51,22 +45,16 @@ def absolute(order: int, side: int, x: Jet) -> Jet:
     return Jet(value, product(sign, x.slope), product(sign, x.curvature) if order >= 2 else NOT_COMPUTED)
 
 
-def _larger(a: Jet, b: Jet, order: int, side: int) -> Jet:
-    value = np.maximum(a.value, b.value)
-    return (
-        Jet(value, NOT_COMPUTED, NOT_COMPUTED)
-        if order == 0
-        else _select(a, b, value, b.value > a.value, order, side)
-    )
-
-
-def _smaller(a: Jet, b: Jet, order: int, side: int) -> Jet:
-    value = np.minimum(a.value, b.value)
-    return (
-        Jet(value, NOT_COMPUTED, NOT_COMPUTED)
-        if order == 0
-        else _select(a, b, value, b.value < a.value, order, -side)
-    )
+def _leading(branches: tuple[Jet, ...], order: int, upwards: int, extreme: np.ufunc, ahead: np.ufunc) -> Jet:
+    """Return the jet of the branch that is ahead of all others."""
+    best = branches[0]
+    for branch in branches[1:]:
+        value = extreme(best.value, branch.value)
+        if order == 0:
+            best = Jet(value, NOT_COMPUTED, NOT_COMPUTED)
+        else:
+            best = _select(best, branch, value, ahead(branch.value, best.value), order, upwards)
+    return best
 
 
 def _select(a: Jet, b: Jet, value: Array, second: BoolArray, order: int, upwards: int) -> Jet:

@@ -202,11 +202,12 @@ def _named(columns: Columns | ProofColumns) -> dict[str, Entry]:
 @functools.cache
 def _built(kinds: Kinds) -> tuple[dict[str, Any], tuple[DeviceArray, ...], tuple[DeviceArray, ...]]:
     """Return kernels, compiled on use, and the tables that they read."""
-    text = kernels_of(kinds, loops().THREADS, BLOCK)
-    tables = {name: uploaded(table) for name, table in text.edition.tables.items()}
-    kernels = loops().compiled(text.functions, text.kernels)
-    demand, proof = (tuple(map(tables.__getitem__, own)) for own in (text.demand_tables, text.proof_tables))
-    return kernels, demand, proof
+    edition, texts = kernels_of(kinds, loops().THREADS, BLOCK)
+    tables = {name: uploaded(table) for name, table in edition.tables.items()}
+    demand, proof = (
+        tuple(tables[name] for name in edition.needed[function]) for function in ("best_response", "proved")
+    )
+    return loops().compiled(edition.sources, texts), demand, proof
 
 
 @functools.cache

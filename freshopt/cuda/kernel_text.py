@@ -59,22 +59,6 @@ class Kinds:
     narrow: bool
 
 
-@dataclass(frozen=True, slots=True)
-class KernelText:
-    """Source of device functions and kernels.
-
-    - `functions`, `kernels`: By name; functions callees first.
-    - `demand_tables`, `proof_tables`: The tables that kernels take last.
-    - `edition`: Holds the tables.
-    """
-
-    functions: dict[str, str]
-    kernels: dict[str, str]
-    demand_tables: tuple[str, ...]
-    proof_tables: tuple[str, ...]
-    edition: Edition
-
-
 def why_no_text(columns: Columns, proof: ProofColumns) -> str | None:
     """Return which formulas have no edition for devices, or None."""
     cells = [cell for cell in (proof.silent, proof.announced) if cell is not None]
@@ -99,8 +83,11 @@ def column_names(parameters: int) -> tuple[str, ...]:
     return ("signalled", "importance", *(f"p{k}" for k in range(parameters)), "cost", "lower", "upper")
 
 
-def kernels_of(kinds: Kinds, threads: int, block: int) -> KernelText:
-    """Return the text of all kernels of a problem's formulas and columns."""
+def kernels_of(kinds: Kinds, threads: int, block: int) -> tuple[Edition, dict[str, str]]:
+    """Return device functions of a problem's formulas, and its kernels by name.
+
+    The last that a kernel takes are the tables that "best_response" needs, or "proved".
+    """
     edition = Edition()
     add = edition.add(_added())
     own = ", ".join(f"p{k}" for k in range(kinds.demand_parameters))
@@ -115,15 +102,12 @@ def kernels_of(kinds: Kinds, threads: int, block: int) -> KernelText:
     _choose(edition, "reach_of", cell.reach, other_reach, "given, p", f"given[0], given[1], given[2], {own}")
     _prove(edition)
     shape = _Shape(threads, block, add, edition.tables)
-    demand = edition.needed["best_response"]
-    proof = edition.needed["proved"]
-    kernels = {
+    return edition, {
         "demand": _demand(kinds, edition, shape, stored=False),
         "fill": _demand(kinds, edition, shape, stored=True),
         "mix": _mix(kinds, edition, shape),
         "prove": _prove_kernel(kinds, edition, shape),
     }
-    return KernelText(edition.sources, kernels, tuple(demand), tuple(proof), edition)
 
 
 @dataclass(frozen=True, slots=True)

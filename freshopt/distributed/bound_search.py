@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from freshopt.compiled.rows.nested_records import FEW_ULP, LOWEST_PRICE
-from freshopt.distributed.piece import Piece
+from freshopt.distributed.piece import OwnPrices, Piece
 from freshopt.dual_search.price_bracketing import search_prices
 from freshopt.dual_search.trial_search import TINY_LOG_PRICE, Trials
 from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, IntArray
@@ -61,8 +61,9 @@ class Ask(NamedTuple):
     prices: Array
 
 
-# Prices for all, (K,), and for some groups, to what each group's own sources use, (K, G) and one per `Ask`.
-Sums: TypeAlias = Callable[[Array, list[Ask]], tuple[Array, list[Array]]]
+# Prices for all, (K,), and for some groups, to what each group's own sources use: at those for all, then at
+# those of each `Ask`, (K, G).
+Sums: TypeAlias = Callable[[Array, list[Ask]], list[Array]]
 # Ends the search of some bounds where their sources are gathered, if these are few: their trials, the part of
 # them, and whether prices are negative; None where they are many.
 Gather: TypeAlias = Callable[[IntArray, Trials, bool], Trials | None]
@@ -133,7 +134,7 @@ class Bounds:
         same = np.all(prices == prices[:, :1], axis=1) & (prices[:, 0] > 0.0) & (len(which) == len(self))
         own = np.flatnonzero(~same)
         asks = self.asks(which, prices[own]) if len(own) else []
-        common, each = sums(prices[same, 0], asks)
+        common, *each = sums(prices[same, 0], asks)
         used[same] = self.climbed(common)[:, group]
         for ask, found in zip(asks, each, strict=True):
             used[np.ix_(own, ask.place)] = self.climbed(found)[:, group[ask.place]]
@@ -154,8 +155,7 @@ class Bounds:
         paid = np.full(len(tree), TINY_LOG_PRICE)
         if not bool(np.any(self.reserve)):
             paid[self.group[which]] = low
-            for level in tree.levels()[1:]:
-                paid[level] = np.maximum(paid[level], paid[tree.nesting.parent[level]])
+            inherit(tree, paid, np.maximum)
         parent = tree.nesting.parent[self.group[which]]
         return np.where(parent < 0, TINY_LOG_PRICE, paid[parent])
 
@@ -164,17 +164,27 @@ def place_around(tree: LaminarTree, which: IntArray) -> IntArray:
     """Return which of W disjoint groups is around each, W for none."""
     place = np.full(len(tree), len(which), dtype=np.int64)
     place[which] = np.arange(len(which))
-    parent = tree.nesting.parent
-    for level in tree.levels()[1:]:
-        inside = place[level] == len(which)
-        place[level[inside]] = place[parent[level[inside]]]
+    inherit(tree, place, np.minimum)
     return place
 
 
-def sums_of(piece: Piece, common: Array, asks: list[Ask]) -> tuple[Array, list[Array]]:
+def inherit(tree: LaminarTree, values: Array | BoolArray | IntArray, combine: np.ufunc) -> None:
+    """Combine each group's value with its parent's, in place, root first."""
+    for level in tree.levels()[1:]:
+        values[level] = combine(values[level], values[tree.nesting.parent[level]])
+
+
+def add_up(tree: LaminarTree, values: Array | IntArray, combine: np.ufunc) -> None:
+    """Combine each group's value into its parent's, in place, leaves first."""
+    parent = tree.nesting.parent
+    for level in tree.levels()[:0:-1]:
+        combine.at(values, parent[level], values[level])
+
+
+def sums_of(piece: Piece, common: Array, asks: list[Ask]) -> list[Array]:
     """Return the use of each group's own sources, as `Sums`."""
     for_all = np.array([piece.used_at(float(price)) for price in common]).reshape(len(common), piece.groups)
-    found = []
+    found = [for_all]
     for ask in asks:
         number = ask.number[piece.leaf] if piece.groups > 1 else ask.number
         some = np.flatnonzero(number >= 0) if piece.groups > 1 else np.arange(len(piece))
@@ -189,16 +199,7 @@ def sums_of(piece: Piece, common: Array, asks: list[Ask]) -> tuple[Array, list[A
             else:
                 used[k] = own.used(own.responses(price[number[some]], ask.target[number[some]]))
         found.append(used)
-    return for_all, found
-
-
-class OwnPrices(NamedTuple):
-    """Brackets of own prices, mixtures of their ends, prices; shapes (P,)."""
-
-    low: Array
-    high: Array
-    share: Array
-    price: Array
+    return found
 
 
 def search_bounds(sums: Sums, bounds: Bounds, guesses: Array, gather: Gather | None = None) -> OwnPrices:
@@ -251,36 +252,39 @@ def prices_at(log_price: Array, *, negative: bool) -> Array:
         return -np.exp(-log_price) if negative else np.exp(log_price)
 
 
-def end_trials(sums: Sums, bounds: Bounds, some: IntArray, trials: Trials, *, negative: bool) -> Trials:
-    """Return trials of some bounds, near enough to the own prices."""
+def search_trials(
+    sums: Sums,
+    bounds: Bounds,
+    some: IntArray,
+    trials: Trials,
+    gather: Gather | None = None,
+    *,
+    negative: bool,
+) -> Trials:
+    """Return trials of some bounds, near enough to prices that count."""
     for _ in range(ROUNDS):
-        wanted = _wanted(trials)
+        bracket = trials.bracket()
+        wanted = bracket.shortfall() > SETTLED
+        if not negative:
+            wanted &= bracket.high > bounds.outside(some, bracket.low)
         if not bool(np.any(wanted)):
             break
-        _round(sums, bounds, some, trials, wanted, negative=negative)
+        own, which = trials.take(wanted), some[wanted]
+        ended = None if gather is None else gather(which, own, negative)
+        if ended is not None:
+            trials.put(wanted, ended)
+            break
+        proposed = own.propose()
+        own.measured(
+            proposed, bounds.used(sums, which, prices_at(proposed, negative=negative)), bounds.target[which]
+        )
+        trials.put(wanted, own)
     return trials
 
 
 def _begun(least: Array, target: Array) -> Trials:
     with np.errstate(divide="ignore"):
         return Trials(np.log(least / target))
-
-
-def _wanted(trials: Trials) -> BoolArray:
-    """Return which brackets are still too wide."""
-    wanted: BoolArray = trials.bracket().shortfall() > SETTLED
-    return wanted
-
-
-def _round(
-    sums: Sums, bounds: Bounds, some: IntArray, trials: Trials, wanted: BoolArray, *, negative: bool
-) -> None:
-    """Add a pass's trials to those of the wanted bounds."""
-    own, which = trials.take(wanted), some[wanted]
-    proposed = own.propose()
-    used = bounds.used(sums, which, prices_at(proposed, negative=negative))
-    own.measured(proposed, used, bounds.target[which])
-    trials.put(wanted, own)
 
 
 def _search(
@@ -294,20 +298,8 @@ def _search(
     negative: bool,
 ) -> None:
     """Write the own prices of some bounds, whose search has begun."""
-    target = bounds.target[some]
-    for _ in range(ROUNDS):
-        wanted, bracket = _wanted(trials), trials.bracket()
-        if not negative:
-            wanted &= bracket.high > bounds.outside(some, bracket.low)
-        if not bool(np.any(wanted)):
-            break
-        ended = None if gather is None else gather(some[wanted], trials.take(wanted), negative)
-        if ended is not None:
-            trials.put(wanted, ended)
-            break
-        _round(sums, bounds, some, trials, wanted, negative=negative)
-    bracket = trials.bracket()
-    aim = bounds.aimed[some] / target - 1.0
+    bracket = search_trials(sums, bounds, some, trials, gather, negative=negative).bracket()
+    aim = bounds.aimed[some] / bounds.target[some] - 1.0
     with np.errstate(all="ignore"):
         above, below = np.expm1(bracket.above), np.expm1(bracket.below)
         share = (aim - below) / (above - below)

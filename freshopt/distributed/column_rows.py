@@ -143,7 +143,7 @@ def column_rows(
 def resolved(
     constraints: Sequence[ColumnRows], present: Sequence[Sequence[Iterable[Any]]]
 ) -> tuple[ColumnRows, ...]:
-    """Return the constraints with their groups; levels without any go.
+    """Return the constraints with their groups; levels may have none.
 
     - `present` sequence of sequence of iterable: The groups that each partition has, constraint by
       constraint.
@@ -163,7 +163,7 @@ def resolved(
         found.append(complete)
     for name in dict.fromkeys(one.name for one in found if one.nested):
         _require_levels([one for one in found if one.name == name])
-    return tuple(one for one in found if len(one))
+    return tuple(found)
 
 
 def declared_order(constraints: Sequence[ColumnRows]) -> IntArray:

@@ -13,19 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from freshopt.distributed.bound_search import Ask, Bounds, OwnPrices, place_around, search_bounds
+from freshopt.distributed.bound_search import Ask, Bounds, add_up, inherit, search_bounds
 from freshopt.distributed.column_rows import ColumnRows, declared_order
-from freshopt.distributed.dask_passes import Passes, run_behind, run_pass
-from freshopt.distributed.objective_shares import rows_of, whole_shares
-from freshopt.distributed.partition import HostSums, PartitionedProblem
+from freshopt.distributed.dask_passes import Passes, pack, run_behind, run_pass
+from freshopt.distributed.partition import HostSums, Partition, PartitionedProblem
 from freshopt.distributed.partitioned_sources import PartitionedSources
-from freshopt.distributed.piece import Decision, GroupPrices
+from freshopt.distributed.piece import Decision, OwnPrices
 from freshopt.distributed.solution import DistributedSolution
 from freshopt.distributed.tree import PartitionedTree, partitioned_tree
 from freshopt.distributed.worker_passes import (
+    Columns,
     Scan,
     Unfinished,
     collect,
+    count,
     edge_prices,
     end_search,
     respond,
@@ -35,7 +36,7 @@ from freshopt.distributed.worker_passes import (
 from freshopt.distributed.write_rates import Finished, finish, judge
 from freshopt.dual_search.nested_prices import require_finite
 from freshopt.dual_search.trial_search import Trials
-from freshopt.errors import SourceDataError
+from freshopt.errors import ObjectiveError, SourceDataError
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.short_form import NAMES
 from freshopt.numerics.arrays import Array, IntArray
@@ -51,14 +52,14 @@ COLLECTED = 300_000
 class DistributedSolve:
     """Sources in partitions that were validated, and limits that rates can meet.
 
-    - `calls`: What workers are told of each partition with rows.
-    - `scans`: What they found in it, without cells.
+    - `calls`: Each partition with rows.
+    - `samples`: Columns of some sources of each, with their places among all and groups of the tree.
     """
 
     partitions: PartitionedSources
     whole: PartitionedTree
-    calls: tuple[tuple[Any, ...], ...]
-    scans: tuple[Scan, ...]
+    calls: tuple[tuple[Partition], ...]
+    samples: tuple[Columns, ...]
     passes: Passes
 
     @classmethod
@@ -76,20 +77,24 @@ class DistributedSolve:
         """
         passes, columns = Passes(on_progress), partitions.with_own(objective)
         terms = PartitionedProblem(objective, constraints, columns, partitions.time_unit or "day")
-        parts = list(zip(partitions.parts, partitions.labels, partitions.first, strict=True))
-        own = whole_shares(objective, rows_of(objective, partitions, passes), len(parts))
+        own = _shares(objective, partitions, passes)
+        every = zip(partitions.parts, partitions.labels, partitions.first, own, strict=True)
+        parts = [Partition(*each) for each in every]
         size = max(1, -(-SAMPLE // len(parts)))
-        calls = [((*part, share), k, size) for k, (part, share) in enumerate(zip(parts, own, strict=True))]
-        found: list[Scan] = passes.run("scanning the sources", scan, calls, terms)
-        filled = [k for k, one in enumerate(found) if one.n]
+        calls = [(part, k, size) for k, part in enumerate(parts)]
+        found: list[Scan | None] = passes.run("scanning the sources", scan, calls, terms)
+        filled = [(part, one) for part, one in zip(parts, found, strict=True) if one is not None]
         if not filled:
             raise SourceDataError("the partitions hold no rows. Write at least one source.")
-        scans = [found[k] for k in filled]
+        scans = [one for _, one in filled]
         whole = partitioned_tree(scans, _with_unit(terms, scans, partitions.time_unit))
-        none, no = np.zeros(0), np.zeros(0, dtype=np.int64)
-        kept = tuple(((*parts[k], own[k]),) for k in filled)
-        bare = (replace(one, codes=no, sources=no, lower=none, upper=none, unbounded_row=no) for one in scans)
-        return cls(partitions, whole, kept, tuple(bare), passes)
+        kept, samples, start = [], [], 0
+        for (part, one), leaf in zip(filled, whole.leaf, strict=True):
+            kept.append((part._replace(rows=one.n, start=start),))
+            place, code = one.sample["place"] + start, leaf[one.sample["code"]]
+            samples.append({**one.sample, "place": place, "code": code})
+            start += one.n
+        return cls(partitions, whole, tuple(kept), tuple(samples), passes)
 
     def search(self) -> tuple[Decision, Array]:
         """Return the prices of all groups and the rows' multipliers, shape (m,).
@@ -97,22 +102,13 @@ class DistributedSolve:
         - raises InfeasibleProblemError if limits leave nothing for sources of an infinite cost.
         """
         tree, bounds = self.whole.tree, Bounds.of(self.whole.tree)
-        decision = Decision(self.whole.groups, tree.nesting.depth, (), np.zeros(0))
+        none = np.zeros(0)
+        unknown = OwnPrices(none, none, none, none)
+        decision = Decision(self.whole.groups, tree.nesting.depth, (), none, unknown, none)
         found = self._own_prices(bounds, decision)
-        own, heights = np.stack([np.full(len(tree), -np.inf), np.full(len(tree), np.inf)]), []
+        own = np.stack([np.full(len(tree), -np.inf), np.full(len(tree), np.inf)])
         own[bounds.reserve.astype(np.int64), bounds.group] = found.price
-        number = 0
-        for which in tree.bounded_heights():
-            target = np.stack([tree.limit[which], tree.reserve[which]])
-            idle = np.repeat([[-np.inf], [np.inf]], len(which), axis=1)
-            low, high, share = idle, idle.copy(), np.zeros(target.shape)
-            for side, has in enumerate((np.isfinite(target[0]), target[1] > 0.0)):
-                these = slice(number, number + int(np.sum(has)))
-                low[side, has], high[side, has] = found.low[these], found.high[these]
-                share[side, has] = found.share[these]
-                number = these.stop
-            heights.append(GroupPrices(place_around(tree, which), low, high, share, target))
-        decision = replace(decision, heights=tuple(heights))
+        decision = replace(decision, around=bounds.around, target=bounds.target, own=found)
         price = tree.paid(*self._with_edges(decision, own))
         return replace(decision, price=price), tree.multipliers(price)
 
@@ -127,13 +123,10 @@ class DistributedSolve:
     ) -> DistributedSolution:
         """Search the prices, write the rates and certify them."""
         (decision, y), whole = self.search(), self.whole
-        starts = np.cumsum([0, *(one.n for one in self.scans)]).tolist()
-        own = enumerate(zip(self.calls, starts, strict=False))
-        calls = [(*call, start, file_name(k)) for k, (call, start) in own]
+        calls = [(*call, file_name(k)) for k, call in enumerate(self.calls)]
         sums = HostSums((3, len(whole.tree)))
 
-        def fold(k: int, one: Finished) -> Finished:
-            self._require_same(k, one.n)
+        def fold(_: int, one: Finished) -> Finished:
             sums.add(one.sums)
             return one._replace(sums=np.empty(0))
 
@@ -147,7 +140,7 @@ class DistributedSolve:
             objective=whole.terms.objective,
             sources=self.partitions,
             bandwidth=np.inf if bandwidth is None else bandwidth,
-            n=starts[-1],
+            n=int(whole.members[-1]),
             price=0.0 if bandwidth is None else prices[NAMES[0]],
             host_prices={key: prices[f"{NAMES[1]}[{key}]"] for key in hosts},
             never=sum(one.never for one in parts),
@@ -158,7 +151,7 @@ class DistributedSolve:
             folder=folder,
             terms=whole.terms,
             decision=decision,
-            calls=tuple(call[:-1] for call in calls),
+            calls=self.calls,
             **(judged._asdict() | {"rows": rows if declared else None}),
         )
 
@@ -169,8 +162,7 @@ class DistributedSolve:
         def gathered(which: IntArray, rest: Unfinished | None) -> Any:  # noqa: ANN401 - what ends
             wanted = np.zeros(len(members), dtype=np.bool_)
             wanted[bounds.group[which]] = True
-            for level in bounds.tree.levels()[1:]:
-                wanted[level] |= wanted[bounds.tree.nesting.parent[level]]
+            inherit(bounds.tree, wanted, np.logical_or)
             message, further = (self.whole.terms, decision, wanted), (self.whole.terms, bounds, rest)
             with self.passes.timed("gathering sources"):
                 return run_behind(collect, list(self.calls), message, end_search, further)
@@ -181,18 +173,16 @@ class DistributedSolve:
             found: Trials = gathered(which, (which, trials, negative))
             return found
 
-        def sums(common: Array, asks: list[Ask]) -> tuple[Array, list[Array]]:
+        def sums(common: Array, asks: list[Ask]) -> list[Array]:
             found = [HostSums((k, len(members))) for k in (len(common), *(len(one.prices) for one in asks))]
 
-            def fold(k: int, one: tuple[int, Array, list[Array]]) -> None:
-                self._require_same(k, one[0])
-                for total, added in zip(found, (one[1], *one[2]), strict=True):
+            def fold(_: int, used: list[Array]) -> None:
+                for total, added in zip(found, used, strict=True):
                     total.add(added)
 
-            self.passes.run(
-                "searching prices", respond, self.calls, (self.whole.terms, decision, common, asks), fold
-            )
-            return found[0].total(), [one.total() for one in found[1:]]
+            message = (self.whole.terms, decision, common, asks)
+            self.passes.run("searching prices", respond, self.calls, message, fold)
+            return [one.total() for one in found]
 
         if members[-1] <= COLLECTED:
             every: OwnPrices = gathered(np.arange(len(bounds)), None)
@@ -201,14 +191,9 @@ class DistributedSolve:
 
     def _first_trials(self, bounds: Bounds) -> Array:
         """Return first log prices from a worker's sample of the sources."""
-        rows = [one.n for one in self.scans]
-        drawn = [
-            {**one.sample, "code": leaf[one.sample["code"]]}
-            for one, leaf in zip(self.scans, self.whole.leaf, strict=True)
-        ]
-        sizes = [len(one["place"]) for one in drawn]
-        weights = np.repeat([n / size for n, size in zip(rows, sizes, strict=True)], sizes)
-        message = (drawn, rows, weights, self.whole.terms, bounds)
+        rows, sizes = [part.rows for (part,) in self.calls], [len(one["place"]) for one in self.samples]
+        weights = np.repeat(np.divide(rows, sizes), sizes)
+        message = (list(self.samples), weights, self.whole.terms, bounds)
         ((_, found),) = run_pass(trials_of_sample, [()], message)
         return found
 
@@ -225,10 +210,7 @@ class DistributedSolve:
             return own
         chosen = np.zeros(len(tree), dtype=np.bool_)
         chosen[full] = chosen[scarce] = True
-        parent = tree.nesting.parent
-        levels = tree.levels()
-        for level in levels[1:]:
-            chosen[level] |= chosen[parent[level]]
+        inherit(tree, chosen, np.logical_or)
         largest, least = np.full(len(tree), -np.inf), np.full(len(tree), np.inf)
 
         def fold(_: int, found: tuple[Array, Array]) -> None:
@@ -237,22 +219,13 @@ class DistributedSolve:
 
         message = (self.whole.terms, decision, chosen)
         self.passes.run("pricing groups without room", edge_prices, self.calls, message, fold)
-        for level in levels[:0:-1]:
-            np.maximum.at(largest, parent[level], largest[level])
-            np.minimum.at(least, parent[level], least[level])
+        add_up(tree, largest, np.maximum)
+        add_up(tree, least, np.minimum)
         upper, lower = own.copy()
         upper[full] = np.maximum(0.0, largest[full])
         require_finite(tree, full[upper[full] == np.inf])
         lower[scarce] = np.where(np.isfinite(least[scarce]), least[scarce], 0.0)
         return np.stack([upper, lower])
-
-    def _require_same(self, k: int, rows: int) -> None:
-        """Raise if a partition has other rows than when it was scanned."""
-        if rows != self.scans[k].n:
-            raise SourceDataError(
-                f"{self.calls[k][0][1]} had {self.scans[k].n} rows at first and has {rows} now. "
-                "Keep the sources as they are while they are being solved for."
-            )
 
 
 def file_name(k: int) -> str:
@@ -264,6 +237,22 @@ def file_name(k: int) -> str:
     'part-00003.parquet'
     """
     return f"part-{k:05d}.parquet"
+
+
+def _shares(objective: Objective, partitions: PartitionedSources, passes: Passes) -> list[bytes | None]:
+    """Return each partition's part of an objective's arrays, packed; None without any."""
+    if objective.take(slice(0, 1)) is objective:
+        return [None] * len(partitions.parts)
+    rows = partitions.rows
+    if rows is None:
+        rows = tuple(passes.run("counting the sources", count, [(part,) for part in partitions.parts], None))
+    n, ends = sum(rows), np.cumsum(rows).tolist()
+    beyond, last = objective.take(slice(n - 1, None)), objective.take(slice(n - 1, n))
+    if n and pack(beyond) != pack(last):
+        raise ObjectiveError(
+            f"{type(objective).__name__} holds more entries than there are sources ({n}). Give one each."
+        )
+    return [pack(objective.take(slice(end - number, end))) for number, end in zip(rows, ends, strict=True)]
 
 
 def _with_unit(terms: PartitionedProblem, scans: Sequence[Scan], asked: str | None) -> PartitionedProblem:

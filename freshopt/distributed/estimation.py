@@ -12,6 +12,7 @@ Cost: one reading of the log; the check reads 8 bytes per source.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -38,7 +39,7 @@ from freshopt.logs.schema import Table
 from freshopt.logs.tables import read_table, write_table
 from freshopt.numerics.arrays import total
 from freshopt.planning.plan import learn
-from freshopt.planning.plan_files import change_rates
+from freshopt.planning.plan_files import change_rates, flag_counts
 from freshopt.planning.request import featured
 from freshopt.planning.wishes import Wishes
 from freshopt.questions.features_bring import features_bring
@@ -101,7 +102,7 @@ class Learnt:
     n: int
     crawls: int
     found: int
-    flags: dict[str, int]
+    flags: Counter[str]
     change_rate: float
     square_roots: float
     first: str | int
@@ -158,12 +159,11 @@ def learn_file(file: str, k: int, order: Order) -> Learnt:
         write_table(known.with_columns(more), part)
     with complete_file(folder / HASHES / f"{name}.npy", overwrite=True) as part:
         np.save(part, np.sort(_hashes(log.names)))
-    flags, counts = np.unique(estimate.flag_, return_counts=True)
     return Learnt(
         len(sources),
         len(log),
         int(np.count_nonzero(log.changed)),
-        dict(zip(flags.tolist(), counts.tolist(), strict=True)),
+        Counter(flag_counts(estimate)),
         total(estimate.change_rate_),
         total(square_root_shape(sources)),
         log.names.item(0),
@@ -273,8 +273,3 @@ def _hashes(names: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     )
     digests = b"".join(blake2b(text, digest_size=8).digest() for text in texts)
     return np.frombuffer(digests, dtype=np.uint64)
-
-
-def lasting(request: Wishes) -> Wishes:
-    """Return the request without what only estimation needs."""
-    return replace(request, importance=None, hosts=None, host_limits=None, estimator=None)

@@ -43,11 +43,13 @@ class FilePart:
     """Consecutive row groups of a Parquet file.
 
     - `first`: The row of the file where they begin.
+    - `rows`: How many rows they have.
     """
 
     path: str
     groups: tuple[int, ...]
     first: int
+    rows: int
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -119,28 +121,24 @@ class PartitionedSources:
         PartitionedSources(partitions=1, n=2, columns=change_rate)
         """
         parts: list[FilePart] = []
-        labels: list[str] = []
-        counts: list[int] = []
-        columns: tuple[str, ...] | None = None
-        others: tuple[str, ...] | None = None
+        names: list[list[str]] = []
         files = parquet_files(path)
         for file in files:
             metadata = footer(file)
-            present = tuple(name for name in KNOWN if name in metadata.schema.names)
-            columns = _agreed(columns, present, metadata.schema.names, file, files[0])
-            known = metadata.schema.names if others is None else others
-            others = tuple(name for name in known if name in metadata.schema.names and name not in KNOWN)
-            for part, number in _row_groups(str(file), metadata, rows):
-                parts.append(part)
-                counts.append(number)
-                labels.append(str(file))
-        if not parts or columns is None:
+            names.append(metadata.schema.names)
+            _require_columns(names[-1], file)
+            _require_same(names[-1], names[0], file, files[0])
+            parts += _row_groups(str(file), metadata, rows)
+        if not parts:
             raise SourceDataError(
                 f"no rows are in {list_offenders(map(str, files))}. Write at least one source."
             )
+        columns = tuple(name for name in KNOWN if name in names[0])
+        common = set.intersection(*map(set, names))
+        others = tuple(name for name in names[0] if name in common and name not in KNOWN)
         unit = None if time_unit is None else check_time_unit(time_unit)
-        firsts = tuple(part.first for part in parts)
-        return cls(tuple(parts), tuple(labels), firsts, tuple(counts), columns, unit, others or ())
+        labels, firsts, counts = zip(*((part.path, part.first, part.rows) for part in parts), strict=True)
+        return cls(tuple(parts), labels, firsts, counts, columns, unit, others)
 
     @classmethod
     def from_dask(
@@ -177,7 +175,7 @@ class PartitionedSources:
                 f"{type(frame).__name__} is not a Dask DataFrame. Pass one, or a folder of Parquet files."
             )
         present = tuple(name for name in KNOWN if name in frame.columns)
-        _agreed(None, present, [str(name) for name in frame.columns], "the Dask DataFrame", "")
+        _require_columns([str(name) for name in frame.columns], "the Dask DataFrame")
         unit = None if time_unit is None else check_time_unit(time_unit)
         further = tuple(name for name in others if name in frame.columns and name not in KNOWN)
         parts = tuple(frame[[*present, *further]].to_delayed())
@@ -267,11 +265,9 @@ def _unreadable(file: object, error: Exception) -> SourceDataError:
     )
 
 
-def _agreed(
-    columns: tuple[str, ...] | None, present: tuple[str, ...], names: list[str], file: object, other: object
-) -> tuple[str, ...]:
-    """Return the common columns; raise if files disagree."""
-    if "change_rate" not in present:
+def _require_columns(names: list[str], file: object) -> None:
+    """Raise SourceDataError unless passes know all columns, change rates among them."""
+    if "change_rate" not in names:
         raise SourceDataError(f"{file} has no column 'change_rate', it has {list_offenders(names)}. Add it.")
     for name, known in _UNKNOWN.items():
         if name in names:
@@ -279,26 +275,29 @@ def _agreed(
                 f"{file} has a column {name!r}, and solving in partitions knows {known} only. Drop it, "
                 "or use fo.solve."
             )
-    if columns is not None and set(columns) != set(present):
-        odd = sorted(set(columns) ^ set(present))
+
+
+def _require_same(names: list[str], others: list[str], file: object, other: object) -> None:
+    """Raise SourceDataError unless two files have the same columns of sources."""
+    odd = sorted((set(names) ^ set(others)) & set(KNOWN))
+    if odd:
         raise SourceDataError(
             f"{file} and {other} do not both have the columns {list_offenders(odd)}. Write the same in each."
         )
-    return present
 
 
-def _row_groups(path: str, metadata: Any, rows: int) -> list[tuple[FilePart, int]]:  # noqa: ANN401
-    """Return a file's partitions, up to `rows` rows, and their numbers."""
-    found: list[tuple[FilePart, int]] = []
+def _row_groups(path: str, metadata: Any, rows: int) -> list[FilePart]:  # noqa: ANN401
+    """Return a file's partitions, up to `rows` rows."""
+    found: list[FilePart] = []
     groups: list[int] = []
     first = taken = 0
     for k in range(metadata.num_row_groups):
         number = metadata.row_group(k).num_rows
         if groups and taken + number > rows:
-            found.append((FilePart(path, tuple(groups), first), taken))
+            found.append(FilePart(path, tuple(groups), first, taken))
             groups, first, taken = [], first + taken, 0
         groups.append(k)
         taken += number
     if taken:
-        found.append((FilePart(path, tuple(groups), first), taken))
+        found.append(FilePart(path, tuple(groups), first, taken))
     return found

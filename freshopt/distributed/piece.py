@@ -10,66 +10,63 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
 from freshopt.compiled import backend
 from freshopt.compiled.columns import Columns
 from freshopt.compiled.rows.nested_records import LOWEST_PRICE
-from freshopt.distributed.column_rows import ColumnRows
-from freshopt.distributed.partition import PartitionedProblem, codes_of, naming_rows, sources_of
-from freshopt.distributed.partitioned_sources import FilePart, Frame, Table, read
+from freshopt.distributed.partition import Partition, PartitionedProblem, group_codes, problem_of
+from freshopt.distributed.partitioned_sources import Table, read
 from freshopt.dual_search.nested_levels import LARGEST_RATE, best_responses
-from freshopt.errors import ObjectiveError
-from freshopt.modelling.objective import Objective
+from freshopt.errors import ObjectiveError, SourceDataError
 from freshopt.modelling.problem import Problem
-from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import LARGEST, Array, BoolArray, IntArray, chunks, exact_sum, read_only
+from freshopt.numerics.arrays import Array, BoolArray, IntArray, chunks, exact_sum, read_only
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.numerics.segments import group_sums
 from freshopt.separable.kernel import Numerics
 from freshopt.separable.kernel_columns import kernel_columns
 
-# A partition, its label, its first row, and its share of an objective that holds arrays.
-Call: TypeAlias = tuple[FilePart | Frame, str, int, bytes | None]
 # Partitions are compiled by size alone, not by what a worker happens to have loaded or done: a step that runs
 # again returns the same bits.
 COMPILED_FROM = 65_536
 
 
-@frozen_value()
-class GroupPrices:
-    """Own prices of the limits and reserves of one height.
+class OwnPrices(NamedTuple):
+    """Brackets of own prices, mixtures of their ends, prices; shapes (P,).
 
-    - `place` (G,): The group of this height around each group of the tree, W for none.
-    - `low`, `high` (2, W): Prices around the own price, of limits and of reserves; −inf for limits that are
-      never reached, inf where nothing above the lower bounds is left, and for no reserve.
-    - `share` (2, W): Of the rates at `low` in the mixture.
-    - `target` (2, W): Limits and reserves.
+    - `low`, `high`: Around the own price of each bound; −inf for limits that are never reached, inf where
+      nothing above the lower bounds is left.
+    - `share`: Of the rates at `low` in the mixture.
     """
 
-    place: IntArray
     low: Array
     high: Array
     share: Array
-    target: Array
+    price: Array
 
 
 @frozen_value()
 class Decision:
     """Prices of all groups, which determine every rate.
 
+    All but the first two are empty before the prices are known.
+
     - `groups` tuple of ndarray of int, each of (groups + 1,): Of each constraint the group of the tree that
       each of its groups is, and the root.
     - `depth` (G,)
-    - `heights`: Of the heights that are settled, inner ones first.
-    - `price` (G,): What the sources of each group pay; empty before all heights are settled.
+    - `around` tuple of ndarray of int, each of (G,): As in `Bounds`, height by height, inner ones first.
+    - `target` (P,): Limits and reserves.
+    - `own`: Of these bounds.
+    - `price` (G,): What the sources of each group pay.
     """
 
     groups: tuple[IntArray, ...]
     depth: IntArray
-    heights: tuple[GroupPrices, ...]
+    around: tuple[IntArray, ...]
+    target: Array
+    own: OwnPrices
     price: Array
 
     def leaf(self, codes: Sequence[IntArray]) -> IntArray:
@@ -122,16 +119,9 @@ class Piece:
         """Return some of the sources."""
         if len(index) == len(self):
             return self
-        return Piece(
-            self.numerics.take(index),
-            None if self.columns is None else self.columns.take(index, len(index)),
-            self.cost[index],
-            self.lower[index],
-            self.upper[index],
-            self.typical[index],
-            self.leaf[index],
-            self.groups,
-        )
+        columns = None if self.columns is None else self.columns.take(index, len(index))
+        vectors = {key: getattr(self, key)[index] for key in ("cost", "lower", "upper", "typical", "leaf")}
+        return replace(self, numerics=self.numerics.take(index), columns=columns, **vectors)
 
     def bounded(self, lower: Array, upper: Array) -> Piece:
         """Return the sources within other bounds."""
@@ -194,49 +184,43 @@ class Piece:
         each = np.broadcast_to(price, (len(self),))
         return self.used(self.responses(each, each))
 
-    def after(self, heights: Sequence[GroupPrices]) -> Piece:
-        """Return the sources within what settled heights leave of their rates."""
+    def after(self, decision: Decision) -> Piece:
+        """Return the sources within what priced bounds leave of their rates."""
         piece = self
-        for own in heights:
-            piece = piece._after(own)
+        for limits, reserves in zip(decision.around[::2], decision.around[1::2], strict=True):
+            upper = piece._mixed(decision, limits, -np.inf, piece.upper)
+            lower = piece._mixed(decision, reserves, np.inf, piece.lower)
+            if lower is not piece.lower:
+                lower = np.minimum(lower, upper)
+            piece = piece.bounded(lower, upper)
         return piece
 
-    def _after(self, own: GroupPrices) -> Piece:
-        code = own.place[self.leaf] if self.groups > 1 else np.broadcast_to(own.place[0], (len(self),))
-        lower, upper = self.lower, self.upper
-        sides = [self._mixed(own, side, code) for side in range(2)]
-        if sides[0] is not None:
-            upper = sides[0]
-        if sides[1] is not None:
-            lower = np.minimum(sides[1], upper)
-        return self.bounded(lower, upper)
-
-    def _mixed(self, own: GroupPrices, side: int, code: IntArray) -> Array | None:
-        """Return the rates at own prices; None where nothing changes."""
-        idle = np.inf if side else -np.inf
-        low, high = np.append(own.low[side], idle), np.append(own.high[side], idle)
-        chosen = np.flatnonzero(high[code] != idle)
+    def _mixed(self, decision: Decision, around: IntArray, idle: float, rates: Array) -> Array:
+        """Return rates, replaced where a bound's own price is not `idle`."""
+        code = around[self.leaf] if self.groups > 1 else np.broadcast_to(around[0], (len(self),))
+        low, high, shares, _ = decision.own
+        chosen = np.flatnonzero(np.append(high, idle)[code] != idle)
         if not len(chosen):
-            return None
+            return rates
         some, code = self.take(chosen), code[chosen] if len(chosen) < len(code) else code
-        target = np.append(own.target[side], 0.0)[code]
-        poor = some.responses(_spread(high, code), target)
+        target = decision.target[code]
+        found = some.responses(_spread(high, code), target)
         if bool(np.any(low[code] != high[code])):
-            share = np.append(own.share[side], 0.0)[code]
+            share = shares[code]
             rich = some.responses(_spread(low, code), target)
             with np.errstate(invalid="ignore"):
-                mixed = np.where(share == 0.0, poor, poor + share * (rich - poor))
-            poor = np.clip(mixed, some.lower, some.upper)
-        found = np.array(self.lower if side else self.upper)
-        found[chosen] = poor
-        return found
+                mixed = np.where(share == 0.0, found, found + share * (rich - found))
+            found = np.clip(mixed, some.lower, some.upper)
+        rates = np.array(rates)
+        rates[chosen] = found
+        return rates
 
     def rates(self, decision: Decision) -> Array:
         """Return the rates of settled groups.
 
         Whoever pays for a limit has the most that it leaves; the others take what they do at the price 0.
         """
-        settled = self.after(decision.heights)
+        settled = self.after(decision)
         rates = np.array(settled.upper)
         free: BoolArray = decision.price[self.leaf] <= 0.0
         some = np.flatnonzero(free)
@@ -255,44 +239,22 @@ class TreePart(NamedTuple):
 
 
 def part_of_tree(
-    call: Call, terms: PartitionedProblem, decision: Decision, *, names: bool = False
-) -> TreePart | None:
-    """Return a partition's sources in the tree; None without rows."""
-    part, label, first, share = call
-    wanted = [*terms.priced(), "source"] if names and "source" in terms.columns else terms.priced()
-    table = read(part, wanted, label)
-    if table.num_rows == 0:
-        return None
-    problem = problem_of(table, label, first, terms.own(share), terms)
-    codes = [group_codes(one, table, label, first) for one in terms.constraints]
-    return TreePart(table, problem, Piece.of(problem, decision.leaf(codes), len(decision.depth)))
+    part: Partition, terms: PartitionedProblem, decision: Decision, *, names: bool = False
+) -> TreePart:
+    """Return a partition's sources in the tree.
 
-
-def problem_of(
-    table: Table, label: str, first: int, objective: Objective, terms: PartitionedProblem
-) -> Problem:
-    """Return the problem of a table's sources, without limits.
-
-    Errors name the file and the row.
-
-    - raises FreshoptError if a value is missing or out of range, or the objective is refused.
+    - raises SourceDataError if it has other rows than when it was scanned.
     """
-    sources = sources_of(table, label, first, terms.columns, terms.time_unit)
-    return naming_rows(label, first, lambda: unlimited(objective, sources))
-
-
-def unlimited(objective: Objective, sources: Sources) -> Problem:
-    """Return a problem of which rows say what limits there are."""
-    return Problem(objective, sources, LARGEST)
-
-
-def group_codes(constraint: ColumnRows, table: Table, label: str, first: int) -> IntArray:
-    """Return the position of each source's group, G for none."""
-    if constraint.by is None:
-        return np.zeros(table.num_rows, dtype=np.int64)
-    what = "hosts" if constraint.of_hosts else f"groups of {constraint.name!r}"
-    optional = not constraint.of_hosts
-    return codes_of(table, label, first, constraint.groups, constraint.by, what, optional=optional)
+    wanted = [*terms.priced(), "source"] if names and "source" in terms.columns else terms.priced()
+    table = read(part.data, wanted, part.label)
+    if table.num_rows != part.rows:
+        raise SourceDataError(
+            f"{part.label} had {part.rows} rows at first and has {table.num_rows} now. "
+            "Keep the sources as they are while they are being solved for."
+        )
+    problem = problem_of(table, part, terms)
+    codes = [group_codes(one, table, part) for one in terms.constraints]
+    return TreePart(table, problem, Piece.of(problem, decision.leaf(codes), len(decision.depth)))
 
 
 def _spread(values: Array, code: IntArray) -> Array:

@@ -20,6 +20,7 @@ import math
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -58,6 +59,7 @@ from freshopt.estimators.maximum_likelihood import MaximumLikelihood
 from freshopt.logs.atomic_output import complete_folder
 from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import OPTIONAL, CrawlLog, derived_log
+from freshopt.logs.log_files import joined_times
 from freshopt.logs.read_crawls import read_log
 from freshopt.logs.source_index import joined_names
 from freshopt.logs.tables import write_table
@@ -117,12 +119,7 @@ def _joined(logs: list[CrawlLog], *, named: bool = False) -> CrawlLog:
     for key in OPTIONAL:
         given = [getattr(log, key) for log in logs]
         if any(column is not None for column in given):
-            columns[key] = np.concatenate(
-                [
-                    np.full(len(log), np.nan) if column is None else column
-                    for log, column in zip(logs, given, strict=True)
-                ]
-            )
+            columns[key] = joined_times(given, [len(log) for log in logs], key)
     return derived_log(columns, names, Clock(logs[0].time_unit))
 
 
@@ -256,26 +253,21 @@ def plan(
         for name in {file_name(k) for k in range(len(files))} | part_names(Path(out) / table)
     }
     with complete_folder(out, overwrite, marker=MARKER, files=known) as staging:
-        facts, rows = _write(files, request, (adapt, columns, featured), heard, unit, staging, on_progress)
+        order = Order(request, adapt, columns, featured, unit, str(staging))
+        facts, rows = _write(files, order, heard, on_progress)
     return DistributedPlan(Path(out), facts, rows)
 
 
 def _write(
-    files: list[Path],
-    request: Wishes,
-    per_file: tuple[Adapt | None, FurtherColumns | None, Featured | None],
-    heard: Iterable[Heard],
-    unit: str,
-    staging: Path,
-    on_progress: Callable[[str], None],
+    files: list[Path], order: Order, heard: Iterable[Heard], on_progress: Callable[[str], None]
 ) -> tuple[dict[str, Any], DeclaredRows | None]:
     """Write the plan's folders and return its facts and rows."""
+    request, unit, staging = order.request, order.time_unit, Path(order.folder)
     clock = [time.perf_counter()]
     for table in (*TABLES[::2], SOURCES, HASHES):  # `solve` makes that of the rates
         (staging / table).mkdir()
     paths = [str(file) for file in files]
     passes = Passes(on_progress)
-    order = Order(request, *per_file, unit, str(staging))
     calls: list[tuple[Any, ...]] = list(zip(paths, range(len(paths)), strict=True))
     learnt: list[Learnt] = passes.run("change rates", learn_file, calls, order)
     require_parts(staging / "change_rates", len(files))
@@ -304,10 +296,9 @@ def _write(
     if solution.rows is not None:
         write_table(solution.rows.to_frame(), staging / f"{CONSTRAINTS}.parquet")
     clock.append(time.perf_counter())
-    calendar, shifts = _calendar(learnt, request, unit, staging)
-    calls = [
-        (k, call[0][3], shift) for k, (call, shift) in enumerate(zip(solution.calls, shifts, strict=True))
-    ]
+    calendar, shifts = _calendar(learnt, order)
+    shares = [part.share for (part,) in solution.calls]
+    calls = list(zip(range(len(files)), shares, shifts, strict=True))
     scheduled: list[Scheduled] = passes.run("schedule", schedule_part, calls, calendar)
     require_parts(staging / "schedule", len(files))
     clock.append(time.perf_counter())
@@ -323,10 +314,9 @@ def _write(
     return facts, declared_rows(solution, request, unit)
 
 
-def _calendar(
-    learnt: list[Learnt], request: Wishes, unit: str, staging: Path
-) -> tuple[Calendar, list[float]]:
+def _calendar(learnt: list[Learnt], order: Order) -> tuple[Calendar, list[float]]:
     """Return the schedule's settings and each file's clock offset."""
+    request, unit = order.request, order.time_unit
     dated = [one.origin for one in learnt if one.origin is not None]
     origin = min(dated, default=None)
     clock = Clock(unit, origin)
@@ -339,8 +329,9 @@ def _calendar(
         exact_sum(each) for each in zip(*((one.change_rate, one.square_roots) for one in learnt), strict=True)
     )
     whole = sum(one.n for one in learnt), changes, roots
-    lasting = estimation.lasting(request)
-    return Calendar(lasting, unit, str(staging), end, begin, whole if plain else None), shifts
+    # What only estimation needs may be large.
+    lasting = replace(request, importance=None, hosts=None, host_limits=None, estimator=None)
+    return Calendar(lasting, unit, order.folder, end, begin, whole if plain else None), shifts
 
 
 def summary(
@@ -353,10 +344,7 @@ def summary(
     """Return what ``summary.json`` says: as `plan_folder.summary`, but for medians over all sources."""
     request, objective, solved = calendar.request, solution.objective, solve_facts(solution)
     declared = declared_rows(solution, request, calendar.time_unit)
-    flags: dict[str, int] = {}
-    for one in learnt:
-        for flag, number in one.flags.items():
-            flags[flag] = flags.get(flag, 0) + number
+    flags = sum((one.flags for one in learnt), Counter[str]())
     baselines = {rule: exact_sum(one.baselines[rule] for one in scheduled) for rule in scheduled[0].baselines}
     return {
         **{key: solved[key] for key in _SOLVED},

@@ -14,7 +14,7 @@ from typing import Any
 from freshopt.certificates.row_table import RowPrices, RowTable
 from freshopt.certificates.solution import Status
 from freshopt.distributed.dask_passes import pack
-from freshopt.distributed.partition import PartitionedProblem
+from freshopt.distributed.partition import Partition, PartitionedProblem
 from freshopt.distributed.partitioned_sources import PartitionedSources
 from freshopt.distributed.piece import Decision
 from freshopt.distributed.write_rates import rates_frame
@@ -88,7 +88,7 @@ class DistributedSolution:
     note: str
     terms: PartitionedProblem
     decision: Decision
-    calls: tuple[tuple[Any, ...], ...]
+    calls: tuple[tuple[Partition], ...]
     rows: RowTable | None = None
 
     @property

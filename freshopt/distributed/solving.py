@@ -32,6 +32,7 @@ from freshopt.errors import (
 )
 from freshopt.logs.atomic_output import complete_folder
 from freshopt.modelling.declared_constraints import as_constraints
+from freshopt.modelling.host_limits import require_usable
 from freshopt.modelling.objective import Objective, as_objective
 from freshopt.numerics.arrays import LARGEST, SMALLEST
 from freshopt.units import check_time_unit
@@ -147,8 +148,9 @@ def solve(
     if bandwidth is None and not declared:
         raise SourceDataError("there is no bandwidth. Pass bandwidth=, or constraints=[...].")
     most = None if bandwidth is None else _bandwidth(bandwidth)
-    limits = _limits(host_limits)
-    rows = column_rows(declared, most, limits)
+    limits = dict(host_limits or {})
+    require_usable(limits)
+    rows = column_rows(declared, most, {host: float(limit) for host, limit in limits.items()})
     partitions = PartitionedSources.from_sources(
         sources,
         None if time_unit is None else check_time_unit(time_unit),
@@ -259,16 +261,3 @@ def _bandwidth(value: float) -> float:
     if not isinstance(value, int | float | np.integer | np.floating) or not SMALLEST <= value <= LARGEST:
         raise SourceDataError(f"bandwidth is {value!r}. It must be a number > 0 (at most {LARGEST:g}).")
     return float(value)
-
-
-def _limits(given: Mapping[Any, float] | None) -> dict[Any, float]:
-    """Return the host limits, checked."""
-    limits, numbers = dict(given or {}), (int, float, np.integer, np.floating)
-    bad = [
-        f"{host!r}: {limit!r}"
-        for host, limit in limits.items()
-        if not (isinstance(limit, numbers) and SMALLEST <= limit <= LARGEST)
-    ]
-    if bad:
-        raise SourceDataError(f"host_limits must be numbers > 0, got {list_offenders(bad)}. Correct them.")
-    return {host: float(limit) for host, limit in limits.items()}

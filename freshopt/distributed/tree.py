@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from freshopt.distributed.bound_search import add_up, inherit
 from freshopt.distributed.column_rows import ColumnRows, resolved
 from freshopt.distributed.partition import HostSums, PartitionedProblem
 from freshopt.distributed.worker_passes import Scan, distinct
@@ -83,8 +84,7 @@ def partitioned_tree(found: Sequence[Scan], terms: PartitionedProblem) -> Partit
     _require_bounded(tree, open_row)
     require_feasible(tree, lower, upper)
     members = np.bincount(tree.nesting.leaf, weights=sources, minlength=len(tree)).astype(np.int64)
-    for level in tree.levels()[:0:-1]:
-        np.add.at(members, tree.nesting.parent[level], members[level])
+    add_up(tree, members, np.add)
     ends = np.cumsum([0, *(len(one) for one in constraints)])
     groups = tuple(np.append(tree.nesting.group[begin:end], len(tree) - 1) for begin, end in pairwise(ends))
     leaf = tuple(tree.nesting.leaf[own] for own in cells)
@@ -113,9 +113,10 @@ def _resolved(
     for part in found:
         known = zip(constraints, part.keys, part.codes.T, strict=True)
         present.append([_named(one, code) if keys is None else keys for one, keys, code in known])
-    complete = resolved(constraints, present)
+    every = resolved(constraints, present)
+    kept = [k for k, one in enumerate(every) if len(one)]
+    complete = tuple(every[k] for k in kept)
     places = [{key: k for k, key in enumerate(one.groups)} for one in complete]
-    kept = [k for k, one in enumerate(constraints) if any(_same(one, other) for other in complete)]
     codes = []
     for part in found:
         own = part.codes[:, kept]
@@ -132,11 +133,6 @@ def _named(constraint: ColumnRows, codes: IntArray) -> list[Any]:
     """Return the groups of some cells."""
     groups = constraint.groups
     return [groups[code] for code in np.unique(codes).tolist() if code < len(groups)]
-
-
-def _same(one: ColumnRows, other: ColumnRows) -> bool:
-    """Return whether these are the rows of one level."""
-    return (one.name, one.level) == (other.name, other.level)
 
 
 def _require_nested(constraints: tuple[ColumnRows, ...], codes: IntArray) -> None:
@@ -163,8 +159,7 @@ def _require_nested(constraints: tuple[ColumnRows, ...], codes: IntArray) -> Non
 def _require_bounded(tree: LaminarTree, open_row: IntArray) -> None:
     """Raise SourceDataError if a rate has no bound, and more always helps."""
     limited = np.isfinite(tree.limit)
-    for level in tree.levels()[1:]:
-        limited[level] |= limited[tree.nesting.parent[level]]
+    inherit(tree, limited, np.logical_or)
     open_ = np.flatnonzero(~limited[tree.nesting.leaf] & (open_row >= 0))
     if len(open_):
         raise SourceDataError(

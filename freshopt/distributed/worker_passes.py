@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,16 +17,21 @@ import numpy.typing as npt
 from freshopt.distributed.bound_search import (
     Ask,
     Bounds,
-    OwnPrices,
-    end_trials,
     first_trials,
     search_bounds,
+    search_trials,
     sums_of,
 )
 from freshopt.distributed.column_rows import ColumnRows
-from freshopt.distributed.partition import PartitionedProblem, plain_column, sources_from
+from freshopt.distributed.partition import (
+    Partition,
+    PartitionedProblem,
+    group_codes,
+    plain_column,
+    problem_of,
+)
 from freshopt.distributed.partitioned_sources import UNIT, Frame, Table, carried, read
-from freshopt.distributed.piece import Call, Decision, Piece, group_codes, part_of_tree, problem_of, unlimited
+from freshopt.distributed.piece import Decision, OwnPrices, Piece, part_of_tree
 from freshopt.dual_search.trial_search import Trials
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.heavy import polars
@@ -67,32 +73,26 @@ class Scan:
     unbounded_row: IntArray
 
 
-def scan(
-    call: Call,
-    index: int,
-    size: int,
-    terms: PartitionedProblem,
-) -> Scan:
+def scan(part: Partition, index: int, size: int, terms: PartitionedProblem) -> Scan | None:
     """Validate a partition, add up bounds by cell, sample `size` sources.
+
+    None stands for a partition without rows.
 
     - raises FreshoptError if a value is missing or out of range, a source occurs twice, or the objective is
       refused.
     """
-    part, label, first, share = call
-    table = read(
-        part, [*terms.priced(), *(name for name in ("source", UNIT) if name in terms.columns)], label
-    )
+    wanted = [*terms.priced(), *(name for name in ("source", UNIT) if name in terms.columns)]
+    table = read(part.data, wanted, part.label)
     n = table.num_rows
-    constraints = tuple(_with_groups(one, table, label, first) for one in terms.constraints)
+    if n == 0:
+        return None
+    constraints = tuple(_with_groups(one, table, part) for one in terms.constraints)
     known = zip(constraints, terms.constraints, strict=True)
     keys = tuple(one.groups if before.keys is None else None for one, before in known)
-    if n == 0:
-        none, no = np.zeros(0), np.zeros(0, dtype=np.int64)
-        return Scan(0, (), {}, keys, no.reshape(0, len(constraints)), no, none, none, no)
-    _require_names(table, label, first)
+    _require_names(table, part)
     units = tuple(table.column(UNIT).unique().to_pylist()) if UNIT in terms.columns else ()
-    problem = problem_of(table, label, first, terms.own(share), terms)
-    codes = [group_codes(one, table, label, first) for one in constraints]
+    problem = problem_of(table, part, terms)
+    codes = [group_codes(one, table, part) for one in constraints]
     chosen, cell = distinct(codes)
     count = len(chosen)
     piece = Piece.of(problem, cell, count)
@@ -103,7 +103,7 @@ def scan(
             unbounded &= piece.numerics.marginal(piece.typical * FAR) > 0.0
     unbounded_row = np.full(count, -1, dtype=np.int64)
     rows = np.flatnonzero(unbounded)[::-1]
-    unbounded_row[cell[rows]] = first + rows
+    unbounded_row[cell[rows]] = part.first + rows
     kept, number = np.stack([code[chosen] for code in codes], axis=1), np.bincount(cell, minlength=count)
     sample = _columns(problem.sources, _places(n, size, index), terms.columns, code=cell)
     return Scan(n, units, sample, keys, kept, number, lower, upper, unbounded_row)
@@ -126,15 +126,10 @@ def distinct(codes: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
     return first, inverse
 
 
-def respond(
-    call: Call, message: tuple[PartitionedProblem, Decision, Array, list[Ask]]
-) -> tuple[int, Array, list[Array]]:
-    """Return a partition's rows, and its groups' use at prices."""
+def respond(part: Partition, message: tuple[PartitionedProblem, Decision, Array, list[Ask]]) -> list[Array]:
+    """Return what a partition's groups use at prices."""
     terms, decision, common, asks = message
-    found, groups = part_of_tree(call, terms, decision), len(decision.depth)
-    if found is None:
-        return 0, np.zeros((len(common), groups)), [np.zeros((len(one.prices), groups)) for one in asks]
-    return len(found.piece), *sums_of(found.piece, common, asks)
+    return sums_of(part_of_tree(part, terms, decision).piece, common, asks)
 
 
 def count(part: Frame, _message: None) -> int:
@@ -142,78 +137,64 @@ def count(part: Frame, _message: None) -> int:
     return int(part.shape[0])
 
 
-def edge_prices(call: Call, message: tuple[PartitionedProblem, Decision, BoolArray]) -> tuple[Array, Array]:
+def edge_prices(
+    part: Partition, message: tuple[PartitionedProblem, Decision, BoolArray]
+) -> tuple[Array, Array]:
     """Return groups' extreme marginals per unit of cost, shapes (G,)."""
     terms, decision, chosen = message
     largest, least = np.full(len(chosen), -np.inf), np.full(len(chosen), np.inf)
-    found = part_of_tree(call, terms, decision)
-    if found is not None:
-        piece = found.piece
-        piece = piece.take(np.flatnonzero(chosen[piece.leaf] & (piece.upper > piece.lower)))
-        if len(piece):
-            with np.errstate(all="ignore"):
-                rate = np.array(piece.after(decision.heights).upper)
-                marginal = piece.numerics.marginal(rate) / piece.cost
-                # What announces its changes has a marginal of 0 crawls that is huge, at an infinite cost.
-                marginal[piece.numerics.cost(rate) == np.inf] = np.inf
-            np.maximum.at(largest, piece.leaf, marginal)
-            np.minimum.at(least, piece.leaf, marginal)
+    piece = part_of_tree(part, terms, decision).piece
+    piece = piece.take(np.flatnonzero(chosen[piece.leaf] & (piece.upper > piece.lower)))
+    if len(piece):
+        with np.errstate(all="ignore"):
+            rate = np.array(piece.after(decision).upper)
+            marginal = piece.numerics.marginal(rate) / piece.cost
+            # What announces its changes has a marginal of 0 crawls that is huge, at an infinite cost.
+            marginal[piece.numerics.cost(rate) == np.inf] = np.inf
+        np.maximum.at(largest, piece.leaf, marginal)
+        np.minimum.at(least, piece.leaf, marginal)
     return largest, least
 
 
-def collect(call: Call, message: tuple[PartitionedProblem, Decision, BoolArray]) -> tuple[Columns, int]:
-    """Return the sources of some groups, and the number of rows."""
+def collect(part: Partition, message: tuple[PartitionedProblem, Decision, BoolArray]) -> Columns:
+    """Return the sources of some groups, with their places among all sources."""
     terms, decision, wanted = message
-    whole = part_of_tree(call, terms, decision)
-    if whole is None:
-        return {}, 0
+    whole = part_of_tree(part, terms, decision)
     some = np.flatnonzero(wanted[whole.piece.leaf])
-    return _columns(whole.problem.sources, some, terms.columns, code=whole.piece.leaf), len(whole.piece)
+    found = _columns(whole.problem.sources, some, terms.columns, code=whole.piece.leaf)
+    return {**found, "place": found["place"] + part.start}
 
 
 def end_search(
-    found: list[tuple[Columns, int]],
-    message: tuple[PartitionedProblem, Bounds, Unfinished | None],
+    drawn: list[Columns], message: tuple[PartitionedProblem, Bounds, Unfinished | None]
 ) -> OwnPrices | Trials:
     """Search own prices of gathered sources: all, or what is unfinished.
 
     That is some bounds, their trials so far, and whether these are of negative prices.
     """
     terms, bounds, rest = message
-    drawn, rows = [one for one, _ in found], [n for _, n in found]
-    piece = pooled(drawn, rows, terms, len(bounds.tree))
-
-    def sums(common: Array, asks: list[Ask]) -> tuple[Array, list[Array]]:
-        return sums_of(piece, common, asks)
-
+    piece = pooled(drawn, terms, len(bounds.tree))
+    sums = partial(sums_of, piece)
     if rest is not None:
         which, trials, negative = rest
-        return end_trials(sums, bounds, which, trials, negative=negative)
+        return search_trials(sums, bounds, which, trials, negative=negative)
     return search_bounds(sums, bounds, first_trials(piece, np.ones(len(piece)), bounds))
 
 
-def trials_of_sample(
-    message: tuple[list[Columns], list[int], Array, PartitionedProblem, Bounds],
-) -> Array:
+def trials_of_sample(message: tuple[list[Columns], Array, PartitionedProblem, Bounds]) -> Array:
     """Return a worker's `first_trials` of a stratified sample of all partitions."""
-    drawn, rows, weights, terms, bounds = message
-    return first_trials(pooled(drawn, rows, terms, len(bounds.tree)), weights, bounds)
+    drawn, weights, terms, bounds = message
+    return first_trials(pooled(drawn, terms, len(bounds.tree)), weights, bounds)
 
 
-def pooled(drawn: list[Columns], rows: list[int], terms: PartitionedProblem, groups: int) -> Piece:
+def pooled(drawn: list[Columns], terms: PartitionedProblem, groups: int) -> Piece:
     """Return some sources of all partitions as one piece.
 
     Their codes are groups of the tree.
     """
-    starts = np.cumsum([0, *rows])
-    some = [(one, start) for one, start in zip(drawn, starts, strict=False) if one]
-    columns = {key: np.concatenate([one[key] for one, _ in some]) for key in some[0][0]}
-    place = columns.pop("place") + np.repeat(
-        [start for _, start in some], [len(one["place"]) for one, _ in some]
-    )
-    leaf = columns.pop("code")
-    sources = sources_from(columns, terms.columns, terms.time_unit)
-    return Piece.of(unlimited(terms.objective.take(place), sources), leaf, groups)
+    columns = {key: np.concatenate([one[key] for one in drawn]) for key in drawn[0]}
+    place, leaf = columns.pop("place"), columns.pop("code")
+    return Piece.of(terms.problem(terms.objective.take(place), columns), leaf, groups)
 
 
 def _places(n: int, size: int, index: int) -> IntArray:
@@ -229,26 +210,26 @@ def _columns(sources: Sources, place: IntArray, present: tuple[str, ...], *, cod
     return {"place": place, "code": code[place], **numbers}
 
 
-def _with_groups(constraint: ColumnRows, table: Table, label: str, first: int) -> ColumnRows:
+def _with_groups(constraint: ColumnRows, table: Table, part: Partition) -> ColumnRows:
     """Return a constraint with a table's groups, if none are declared."""
     if constraint.keys is not None or constraint.by is None:
         return constraint
-    column = plain_column(table, constraint.by, label, first, optional=True)
+    column = plain_column(table, constraint.by, part, optional=True)
     return constraint.with_keys(column.unique().drop_null().to_pylist())
 
 
-def _require_names(table: Table, label: str, first: int) -> None:
+def _require_names(table: Table, part: Partition) -> None:
     """Raise if source names are missing or repeated."""
     if "source" not in table.column_names:
         return
     names = polars.from_arrow(table.select(["source"]))["source"]  # type: ignore[index]
     if names.null_count():
-        row = first + int(names.is_null().arg_max() or 0)
+        row = part.first + int(names.is_null().arg_max() or 0)
         raise SourceDataError(
-            f"{label} (its first row is 0): column 'source' is empty in row {row}. Fill it."
+            f"{part.label} (its first row is 0): column 'source' is empty in row {row}. Fill it."
         )
     if names.n_unique() < len(names):
         twice = names.filter(names.is_duplicated()).unique(maintain_order=True).to_list()
         raise SourceDataError(
-            f"{label}: {list_offenders(map(repr, twice))} occurs more than once. Keep one row."
+            f"{part.label}: {list_offenders(map(repr, twice))} occurs more than once. Keep one row."
         )

@@ -23,17 +23,30 @@ from freshopt.certificates.row_scale import relative_to_stakes, stakes_of
 from freshopt.certificates.row_table import RowTable
 from freshopt.certificates.solution import Status
 from freshopt.distributed.dask_passes import unpack
-from freshopt.distributed.partition import PartitionedProblem
+from freshopt.distributed.partition import Partition, PartitionedProblem
 from freshopt.distributed.partitioned_sources import Table
-from freshopt.distributed.piece import Call, Decision, TreePart, part_of_tree
+from freshopt.distributed.piece import Decision, TreePart, part_of_tree
 from freshopt.distributed.tree import PartitionedTree
 from freshopt.errors import list_offenders
 from freshopt.heavy import pa, pq
 from freshopt.modelling.objective import value_at
 from freshopt.modelling.problem import FEW_ULP
-from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, chunks, exact_sum, read_only, total
 from freshopt.numerics.segments import group_sums
+
+
+class Proof(NamedTuple):
+    """Certificate terms of a partition.
+
+    - `costs`: Σ of the sources' costs at the rates, at rates half-way to the lower bounds, and at doubled
+      ones.
+    - `value`: In the declared sense.
+    - `gap`: The sources' part of the duality gap.
+    """
+
+    costs: tuple[float, float, float]
+    value: float
+    gap: float
 
 
 class Finished(NamedTuple):
@@ -41,66 +54,40 @@ class Finished(NamedTuple):
 
     - `sums` (3, G): Σ cost·ρ of each group's own sources at the rates, at rates half-way to the lower bounds,
       and at doubled ones.
-    - `costs`: Σ of the sources' costs at the same.
-    - `value`: In the declared sense.
-    - `gap`: The sources' part of the duality gap.
     - `never`, `at_lower`, `at_upper`: Sources at rate 0, at a min_rate > 0, and at max_rate.
     """
 
-    n: int
     sums: Array
-    costs: tuple[float, float, float]
-    value: float
-    gap: float
+    proof: Proof
     never: int
     at_lower: int
     at_upper: int
 
 
-def finish(
-    call: Call, place: int, file: str, message: tuple[PartitionedProblem, Decision, str | None]
-) -> Finished:
+def finish(part: Partition, file: str, message: tuple[PartitionedProblem, Decision, str | None]) -> Finished:
     """Compute a partition's rates and certificate terms; write the rates.
 
-    - `part`, `label`, `first`, `share`: The partition, and its own share of the objective if that holds
-      arrays.
-    - `place`: Of its first source among all, for sources without names.
     - `file`: The name of the file to write.
     - `message`: The terms; prices of all groups; the folder to write to or None.
     """
     terms, decision, folder = message
-    found = part_of_tree(call, terms, decision, names=folder is not None)
-    if found is None:
-        none = np.zeros((3, len(decision.price)))
-        return Finished(0, none, (0.0, 0.0, 0.0), 0.0, 0.0, 0, 0, 0)
+    found = part_of_tree(part, terms, decision, names=folder is not None)
     piece, rates = found.piece, found.piece.rates(decision)
     if folder is not None:
-        sources = found.problem.sources
-        write_part(rates_table(found.table, sources, rates, place, terms.time_unit), Path(folder), file)
+        write_part(rates_table(found, rates, part.start), Path(folder), file)
     lower, upper = piece.lower, piece.upper
     each = [rates, 0.5 * (rates + lower), np.minimum(2.0 * rates, upper)]
     proof = _proof_by_pass(found, each, decision.price) or _proof_by_responses(found, each, decision.price)
     return Finished(
-        len(rates),
         np.stack([piece.used(one) for one in each]),
-        proof.costs,
-        proof.value,
-        proof.gap,
+        proof,
         int(np.count_nonzero(rates == 0.0)),
         int(np.count_nonzero((rates <= lower) & (lower > 0.0))),
         int(np.count_nonzero((rates >= upper) & (upper > 0.0))),
     )
 
 
-class _Proof(NamedTuple):
-    """Certificate terms of a partition, as `Finished` has them."""
-
-    costs: tuple[float, float, float]
-    value: float
-    gap: float
-
-
-def _proof_by_pass(found: TreePart, each: list[Array], prices: Array) -> _Proof | None:
+def _proof_by_pass(found: TreePart, each: list[Array], prices: Array) -> Proof | None:
     """Return the certificate terms by compiled passes, or None.
 
     None means that there are none for the objective, for so few sources or for groups, or that they prove too
@@ -115,10 +102,10 @@ def _proof_by_pass(found: TreePart, each: list[Array], prices: Array) -> _Proof 
     if not proof.gap <= TIGHT * (abs(proof.cost) + price * proof.used):
         return None
     value = proved_value(problem, piece.numerics, proof)
-    return _Proof((proof.cost, fewer.cost, more.cost), value, proof.gap)
+    return Proof((proof.cost, fewer.cost, more.cost), value, proof.gap)
 
 
-def _proof_by_responses(found: TreePart, each: list[Array], prices: Array) -> _Proof:
+def _proof_by_responses(found: TreePart, each: list[Array], prices: Array) -> Proof:
     """Return the certificate terms from best responses to what groups pay."""
     problem, piece, rates = found.problem, found.piece, each[0]
     with np.errstate(all="ignore"):
@@ -132,32 +119,29 @@ def _proof_by_responses(found: TreePart, each: list[Array], prices: Array) -> _P
             terms = source_terms(own, rates[part], slope, paid, np.abs(paid), *bounds, piece.typical[part])
         gaps.append(float(np.sum(terms)))
     value = value_at(problem.objective, piece.numerics, problem.sources, rates, costs[0])
-    return _Proof((costs[0], costs[1], costs[2]), value, exact_sum(gaps))
+    return Proof((costs[0], costs[1], costs[2]), value, exact_sum(gaps))
 
 
-def rates_frame(call: Call, place: int, message: bytes) -> Any:  # noqa: ANN401 - a pandas frame
+def rates_frame(part: Partition, message: bytes) -> Any:  # noqa: ANN401 - a pandas frame
     """Return a partition's rates, computed anew, as a pandas frame."""
     terms, decision = unpack(message)
-    found = part_of_tree(call, terms, decision, names=True)
-    assert found is not None
-    rates, sources = found.piece.rates(decision), found.problem.sources
-    return rates_table(found.table, sources, rates, place, terms.time_unit).to_pandas()
+    found = part_of_tree(part, terms, decision, names=True)
+    return rates_table(found, found.piece.rates(decision), part.start).to_pandas()
 
 
-def rates_table(table: Table, sources: Sources, rates: Array, place: int, time_unit: str) -> Table:
+def rates_table(found: TreePart, rates: Array, start: int) -> Table:
     """Return (source, rate, interval) as `Solution.to_frame`, null at rate 0."""
-    n = len(rates)
-    source = (
-        table.column("source") if "source" in table.column_names else pa.array(np.arange(place, place + n))
-    )
+    table, sources, n = found.table, found.problem.sources, len(rates)
+    named = "source" in table.column_names
+    source = table.column("source") if named else pa.array(np.arange(start, start + n))
     with np.errstate(divide="ignore"):
         interval = pa.array(1.0 / rates, mask=rates == 0.0)
     columns = {"source": source, "rate": pa.array(rates), "interval": interval}
     if "signalled" in table.column_names:
         columns["signalled"] = pa.array(sources.signalled)
         columns["change_rate"] = pa.array(sources.change_rate)
-    if time_unit != "day":
-        columns["time_unit"] = pa.array([time_unit]).take(pa.array(np.zeros(n, dtype=np.int8)))
+    if sources.time_unit != "day":
+        columns["time_unit"] = pa.array([sources.time_unit]).take(pa.array(np.zeros(n, dtype=np.int8)))
     return pa.table(columns)
 
 
@@ -201,9 +185,9 @@ def judge(whole: PartitionedTree, found: list[Finished], of_own: Array, y: Array
         size = np.maximum(np.abs(limits), np.abs(used))
         over = np.where(over > FEW_ULP * size, over / np.abs(limits), 0.0)
         infeasibility = float(np.max(np.where(np.isnan(over), np.inf, over), initial=0.0))
-        costs = [exact_sum(one.costs[k] for one in found) for k in range(3)]
+        costs = [exact_sum(one.proof.costs[k] for one in found) for k in range(3)]
         row_terms = limit_terms(y, np.maximum(0.0, limits - used), size)
-        short = exact_sum([*row_terms, *(one.gap for one in found)])
+        short = exact_sum([*row_terms, *(one.proof.gap for one in found)])
         short = math.inf if math.isnan(short) else short
         relative = relative_to_stakes(
             labels,
@@ -224,7 +208,7 @@ def judge(whole: PartitionedTree, found: list[Finished], of_own: Array, y: Array
     elif not good:
         shortfall = f"The certified relative gap {relative.relative:.2g} exceeds the tolerance {tolerance:g}."
         note = " ".join(part for part in (shortfall, relative.reason) if part)
-    value, gap = exact_sum(one.value for one in found), short if proved else math.inf
+    value, gap = exact_sum(one.proof.value for one in found), short if proved else math.inf
     better = -1.0 if whole.terms.objective.sense == "minimise" else 1.0
     return Judged(
         Status.OPTIMAL if good else Status.INACCURATE,

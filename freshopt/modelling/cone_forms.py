@@ -79,35 +79,14 @@ def stale_total(w: Array, t: Array, y: Expression, one: Expression | None = None
     return cost, cones
 
 
-def squared_over(y: Expression, u: Array) -> ConeForm:
-    """Return s ≥ y²/(1 + y/u) and its second-order cones.
-
-    For the sources with u ≥ 1; s = 0 for the others.
-    """
-    lost = cp.Variable(len(u), nonneg=True)
-    k = np.flatnonzero(u >= 1.0)
-    if not len(k):
-        return lost, [lost == 0.0]
-    rest = np.flatnonzero(u < 1.0)
-    cone = _above_square(lost[k], y[k], 1.0 / u[k])
-    return lost, [cone, *([lost[rest] == 0.0] if len(rest) else [])]
-
-
 def square_over(x: Expression, base: Expression) -> tuple[Expression, Expression]:
     """Return (s, cone) with s ≥ x²/base elementwise, for base > 0."""
     s = cp.Variable(x.shape[0], nonneg=True)
-    return s, cp.SOC(s + base, cp.vstack([2.0 * x, s - base]), axis=0)
+    return s, square_cone(s, x, base)
 
 
-def bent_square(x: Expression, bend: Array) -> tuple[Expression, Expression]:
-    """Return (s, cone) with s ≥ x²/(1 + bend·x), elementwise."""
-    s = cp.Variable(len(bend), nonneg=True)
-    return s, _above_square(s, x, bend)
-
-
-def _above_square(s: Expression, x: Expression, bend: Array) -> Expression:
-    """Return the second-order cone of s·(1 + bend·x) ≥ x²."""
-    base = 1.0 + cp.multiply(bend, x)
+def square_cone(s: Expression, x: Expression, base: Expression) -> Expression:
+    """Return the second-order cone of s·base ≥ x², elementwise."""
     return cp.SOC(s + base, cp.vstack([2.0 * x, s - base]), axis=0)
 
 
@@ -144,10 +123,8 @@ def falling_total(
     if len(k):
         mean_bend = np.sum(share * bend * slow, axis=1)[k] / together[k]
         h = mean_bend / (2.0 - mean_bend)
-        if one is None:
-            lost, cone = bent_square(y[k], h)
-        else:
-            lost, cone = square_over(y[k], one[k] + cp.multiply(h, y[k]))
+        lost, cone = square_over(y[k], (1.0 if one is None else one[k]) + cp.multiply(h, y[k]))
+        if one is not None:
             rest[k] += slope[k] * together[k] * (1.0 + h)
         cones.append(cone)
         cost = -(slope[k] * together[k] * (1.0 + h) ** 2) @ (y[k] - cp.multiply(h, lost))

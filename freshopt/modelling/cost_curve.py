@@ -21,7 +21,7 @@ from freshopt.compiled.cost_functions import Value
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.errors import ObjectiveError
-from freshopt.modelling.fetches.attempt_cell import attempt_kernel
+from freshopt.modelling.fetches.attempt_cell import Slowed, attempt_kernel
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.request_cell import (
     RequestCost,
@@ -87,6 +87,11 @@ class Cell:
             gain=None if own.gain is None or whole.gain is None else UnlessWhole(own.gain, whole.gain),
         )
 
+    @classmethod
+    def of(cls, kernel: Kernel) -> Cell:
+        """Return what a kernel's sources have in common, but for compiled forms."""
+        return cls(kernel.unit_cost, kernel.unit_marginal, kernel.unit_inverse, gain=kernel.unit_gain)
+
     def kernel(self, importance: Array, parameters: tuple[Array, ...]) -> Kernel:
         """Return the numerics of weighted sources."""
         return Kernel(
@@ -110,6 +115,18 @@ class Cell:
             gain=None if self.gain is None else Mixed(self.gain),
         )
 
+    def slowed(self) -> Cell:
+        """Return the cell of rates of which a share counts.
+
+        The share is its last parameter.
+        """
+        return Cell(
+            Slowed(self.cost),
+            Slowed(self.marginal, "marginal"),
+            Slowed(self.inverse, "inverse"),
+            gain=None if self.gain is None else Slowed(self.gain),
+        )
+
     def up_to(self, cap: int) -> Cell:
         """Return the cell of rates used up to parameter number `cap`."""
         return Cell(
@@ -118,6 +135,11 @@ class Cell:
             UpTo(self.inverse, cap, "inverse"),
             gain=None if self.gain is None else UpTo(self.gain, cap),
         )
+
+
+def slowed_kernel(kernel: Kernel, share: Array) -> Kernel:
+    """Return the kernel of rates of which a share counts."""
+    return Cell.of(kernel).slowed().kernel(kernel.importance, (*kernel.parameters, share))
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +253,10 @@ class Curve:
         """
         if refresh is Refresh.PERIODIC:
             return self.periodic or Cell(
-                self._periodic_cost,
-                self._periodic_marginal,
-                self._periodic_inverse,
-                gain=None if self.mean_gain is None else self._periodic_gain,
+                OfPeriod(self.mean),
+                OfPeriod(self.index),
+                OfPeriod(self.inverse_index, inverse=True),
+                gain=None if self.mean_gain is None else OfPeriod(self.mean_gain),
             )
         if refresh is Refresh.ON_REQUEST:
             return self._request_cell(windowed)
@@ -271,15 +293,13 @@ class Curve:
 
     def gap_cost(self, gap: Array) -> Array:
         """Return the integrated cost C(τ) = ∫₀^τ c of crawl intervals."""
-        own = map(as_float64, self.parameters)
-        with np.errstate(all="ignore"):
-            return np.where(gap > 0.0, gap * self.mean(np.where(gap > 0.0, gap, 1.0), *own), 0.0)
+        return self._integrated(self.mean, gap)
 
     def gap_gain(self, gap: Array) -> Array:
         """Return the integrated gain τ − C(τ), NaN without `mean_gain`."""
-        own = map(as_float64, self.parameters)
-        with np.errstate(all="ignore"):
-            return np.where(gap > 0.0, gap * self._gain_of(np.where(gap > 0.0, gap, 1.0), *own), 0.0)
+        if self.mean_gain is None:
+            return np.where(gap > 0.0, np.nan, 0.0)
+        return self._integrated(self.mean_gain, gap)
 
     def expected(self, nodes: npt.ArrayLike, weights: npt.ArrayLike) -> Curve:
         """Return the curve under uncertain change rates.
@@ -335,6 +355,12 @@ class Curve:
         taken = tuple(parameter[index] for parameter in self.parameters)
         return replace(self, parameters=taken)
 
+    def _integrated(self, mean: Formula, gap: Array) -> Array:
+        """Return each gap times its mean."""
+        own = map(as_float64, self.parameters)
+        with np.errstate(all="ignore"):
+            return np.where(gap > 0.0, gap * mean(np.where(gap > 0.0, gap, 1.0), *own), 0.0)
+
     def _request_cell(self, windowed: bool) -> Cell:
         own = self.on_request
         if windowed and own.rise is None:
@@ -360,22 +386,6 @@ class Curve:
             rise=None if rise is None else Mixed(rise, 2),
             kept=None if kept is None else Mixed(kept, 2),
         )
-
-    def _periodic_cost(self, rate: Array, *parameters: Array) -> Array:
-        return self.mean(1.0 / rate, *parameters)
-
-    def _periodic_marginal(self, rate: Array, *parameters: Array) -> Array:
-        return self.index(1.0 / rate, *parameters)
-
-    def _periodic_gain(self, rate: Array, *parameters: Array) -> Array:
-        return self._gain_of(1.0 / rate, *parameters)
-
-    def _gain_of(self, period: Array, *parameters: Array) -> Array:
-        gain = self.mean_gain
-        return np.full_like(period, np.nan) if gain is None else gain(period, *parameters)
-
-    def _periodic_inverse(self, price: Array, *parameters: Array) -> Array:
-        return 1.0 / self.inverse_index(price, *parameters)
 
 
 class CurveObjective(Objective):

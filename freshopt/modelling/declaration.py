@@ -9,7 +9,7 @@ entry may touch the rates, and every constant must be finite numbers, one or one
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from freshopt.errors import FreshoptError, ObjectiveError, list_offenders
 from freshopt.modelling.failing_fetches import in_attempts
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import IntArray
+from freshopt.numerics.arrays import BoolArray, IntArray
 
 # Atoms that change shapes alone; what is separable has one entry per source before and after them.
 SHAPES = ("Promote", "broadcast_to", "reshape", "transpose")
@@ -85,15 +85,12 @@ def declare_total(
 
     The total is the sum over the sources; the constraints are those of its cone form.
     """
-    signalled = sources.signalled
     terms: list[Expression] = []
     constraints: list[Expression] = []
-    for method, mask in ((objective.per_source, ~signalled), (objective.signalled_per_source, signalled)):
-        if bool(np.any(mask)):
-            declaration = declare(objective, method, rate, sources)
-            entries = declaration.expression
-            terms.append(cp.sum(entries if bool(np.all(mask)) else entries[np.flatnonzero(mask)]))
-            constraints.extend(declaration.constraints)
+    for declaration, chosen in _kinds(objective, rate, sources, sources.signalled):
+        entries = declaration.expression
+        terms.append(cp.sum(entries if len(chosen) == len(sources) else entries[chosen]))
+        constraints.extend(declaration.constraints)
     return sum(terms[1:], terms[0]), constraints
 
 
@@ -104,19 +101,15 @@ def declared_entries(
 
     The expression has shape (n,); the constraints are those of its cone form.
     """
-    signalled = sources.signalled
     parts: list[Expression] = []
     constraints: list[Expression] = []
     places = []
-    for method, mask in ((objective.per_source, ~signalled), (objective.signalled_per_source, signalled)):
-        chosen = np.flatnonzero(mask)
-        if len(chosen):
-            declaration = declare(objective, method, rate, sources)
-            constraints.extend(declaration.constraints)
-            if len(chosen) == len(sources):
-                return declaration.expression, constraints
-            parts.append(declaration.expression[chosen])
-            places.append(chosen)
+    for declaration, chosen in _kinds(objective, rate, sources, sources.signalled):
+        constraints.extend(declaration.constraints)
+        if len(chosen) == len(sources):
+            return declaration.expression, constraints
+        parts.append(declaration.expression[chosen])
+        places.append(chosen)
     return cp.hstack(parts)[np.argsort(np.concatenate(places))], constraints
 
 
@@ -134,18 +127,22 @@ def declare_part(
     """
     whole = cp.Variable(len(sources), nonneg=True, name="rate")
     terms: list[Expression] = []
-    for method, mask in (
-        (objective.per_source, ~sources.signalled[index]),
-        (objective.signalled_per_source, sources.signalled[index]),
-    ):
+    for declaration, chosen in _kinds(objective, whole, sources, sources.signalled[index]):
+        if declaration.constraints:
+            return None
+        own = rate if len(chosen) == len(index) else rate[chosen]
+        terms.append(cp.sum(_cut(declaration.expression, whole, own, index[chosen], {})))
+    return sum(terms[1:], terms[0])
+
+
+def _kinds(
+    objective: Objective, rate: Expression, sources: Sources, signalled: BoolArray
+) -> Iterator[tuple[Declaration, IntArray]]:
+    """Yield declarations of silent and of signalled sources, with their places."""
+    for method, mask in ((objective.per_source, ~signalled), (objective.signalled_per_source, signalled)):
         chosen = np.flatnonzero(mask)
         if len(chosen):
-            declaration = declare(objective, method, whole, sources)
-            if declaration.constraints:
-                return None
-            own = rate if len(chosen) == len(index) else rate[chosen]
-            terms.append(cp.sum(_cut(declaration.expression, whole, own, index[chosen], {})))
-    return sum(terms[1:], terms[0])
+            yield declare(objective, method, rate, sources), chosen
 
 
 def _cut(

@@ -229,7 +229,7 @@ class Expected(CurveObjective):
         kernel = each.signalled_kernel(flat) if signalled else each.kernel(flat)
         if kernel is None:
             return None
-        cell = Cell(kernel.unit_cost, kernel.unit_marginal, kernel.unit_inverse, gain=kernel.unit_gain)
+        cell = Cell.of(kernel)
         if signalled:
             if not kernel.parameters or not np.array_equal(kernel.parameters[0], flat.change_rate):
                 raise ObjectiveError(
@@ -237,13 +237,5 @@ class Expected(CurveObjective):
                     "parameter. Put them there, or pass signalled=False."
                 )
             cell = cell.up_to(0)
-        mixed = cell.expected()
         own = (np.reshape(one, (n, many, *one.shape[1:])) for one in kernel.parameters)
-        return Kernel(
-            sources.column("importance"),
-            (*own, weights),
-            mixed.cost,
-            mixed.marginal,
-            mixed.inverse,
-            unit_gain=mixed.gain,
-        )
+        return cell.expected().kernel(sources.column("importance"), (*own, weights))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from freshopt.errors import ObjectiveError, expect
-from freshopt.modelling.fetches.attempt_cell import slowed_kernel
+from freshopt.modelling.cost_curve import slowed_kernel
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array

@@ -189,7 +189,9 @@ def general_program(
     if problem.usages:
         _require_room(without_variables(program, problem.usages)[0])
     require_open_cycles(program.rows, sources, bundles)
-    _require_feasible_rows(program, sources)
+    if program.level is None:
+        # The least value of each row over the bounds, source by source.
+        require_least(program.rows, least_values(program), sources.time_unit)
     program = replace(program, upper=implied_upper(program.rows, program.lower, program.upper))
     if not problem.couplings:  # which may bound what the rows leave open
         bounded = priced_without_end(problem.usages, n) if problem.usages else None
@@ -217,16 +219,6 @@ def require_bounded(program: Program, sources: Sources, costly: BoolArray | None
             f"{none}no constraint bounds the rate of {list_offenders(names)}, and more always helps. Pass "
             "bandwidth=, a Budget or a price with a positive cost there, or max_rate."
         )
-
-
-def _require_feasible_rows(program: Program, sources: Sources) -> None:
-    """Raise InfeasibleProblemError if bounds alone exclude a row.
-
-    The least value of each row over the bounds is found source by source.
-    """
-    if program.level is not None:
-        return
-    require_least(program.rows, least_values(program), sources.time_unit)
 
 
 def _require_room(program: Program) -> None:

@@ -72,11 +72,7 @@ class HostLimits:
                 f"host_limits name unknown hosts {unknown}, of which there is no source.{meant} Correct the "
                 "names, or leave these hosts out."
             )
-        bad = [f"{host!r}: {limit!r}" for host, limit in given.items() if not _usable(limit)]
-        if bad:
-            raise SourceDataError(
-                f"host_limits must be numbers > 0, got {list_offenders(bad)}. Correct them."
-            )
+        require_usable(given)
         code_of = np.full(len(known), len(given), dtype=np.int64)
         for code, host in enumerate(given):
             code_of[position[host]] = code
@@ -158,6 +154,13 @@ def _without_limits(n: int) -> HostLimits:
     return HostLimits((), np.empty(0), repeated(0, n), none, none, {})
 
 
-def _usable(limit: object) -> bool:
-    """Return whether a limit is a number within the accepted magnitudes."""
-    return isinstance(limit, int | float | np.integer | np.floating) and SMALLEST <= float(limit) <= LARGEST
+def require_usable(limits: Mapping[Any, object]) -> None:
+    """Raise SourceDataError for limits that are no numbers of accepted magnitudes."""
+    numbers = (int, float, np.integer, np.floating)
+    bad = [
+        f"{host!r}: {limit!r}"
+        for host, limit in limits.items()
+        if not (isinstance(limit, numbers) and SMALLEST <= float(limit) <= LARGEST)
+    ]
+    if bad:
+        raise SourceDataError(f"host_limits must be numbers > 0, got {list_offenders(bad)}. Correct them.")

@@ -313,12 +313,7 @@ def _promoted(walked: Walked, size: int) -> Walked:
     """Return a single entry repeated; what has the size stays."""
     if len(walked.constant) == size:
         return walked
-    parts = []
-    for part in walked.parts:
-        times = len(part.row)
-        repeated = {k: np.tile(getattr(part, k), size) for k in ("source", "position", "coefficient")}
-        parts.append(part._replace(row=np.repeat(np.arange(size), times), **repeated))
-    return Walked(tuple(parts), np.broadcast_to(walked.constant, (size,)))
+    return _chosen(walked, np.zeros(size, dtype=np.int64))
 
 
 def _chosen(walked: Walked, chosen: IntArray) -> Walked:

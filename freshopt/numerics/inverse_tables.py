@@ -41,11 +41,9 @@ def ratio_table(inverse: Callable[[Array], Array], top: float) -> Array:
     >>> bool(abs(1.3 * ratio_from_table(table, 1.3) - float(np.sinh(1.3))) < 2e-15)
     True
     """
-    z = np.cos(np.pi * (np.arange(DEGREE + 1) + 0.5) / (DEGREE + 1))
     middle = (np.arange(round(top * SEGMENTS)) + 0.5) / SEGMENTS
-    s = middle[:, None] + z * (0.5 / SEGMENTS)
-    ratios = inverse(s) / s
-    return np.ascontiguousarray(np.linalg.solve(np.vander(z, increasing=True), ratios.T).T)
+    s = middle[:, None] + _chebyshev_points() * (0.5 / SEGMENTS)
+    return octave_rows(inverse(s) / s)
 
 
 def octave_table(function: Callable[[Array], Array], lowest: int, highest: int) -> Array:

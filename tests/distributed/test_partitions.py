@@ -155,6 +155,13 @@ def test_sources_that_change_meanwhile_are_noticed(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
+def test_rates_of_sources_that_have_changed_since_are_refused(tmp_path: Path) -> None:
+    files = write(tmp_path / "in", GOOD, 3)
+    rates = solve(files).rates()
+    GOOD[:1].write_parquet(files / "001.parquet")
+    refused("had 2 rows at first and has 1 now", rates.compute)
+
+
 def test_arguments_that_are_none(tmp_path: Path) -> None:
     files = write(tmp_path / "in", GOOD, 1)
     with pytest.raises(fo.ObjectiveError, match="is not an Objective instance"):

@@ -17,7 +17,7 @@ from freshopt.distributed.column_rows import column_rows
 from freshopt.distributed.partition import PartitionedProblem
 from freshopt.distributed.tree import partitioned_tree
 from freshopt.distributed.worker_passes import Scan
-from freshopt.distributed.write_rates import Finished, judge
+from freshopt.distributed.write_rates import Finished, Proof, judge
 from freshopt.problems import PowerCost, SynchronizationCost
 from tests.ground_truth import truth
 from tests.ground_truth.cases import as_cost, as_problem
@@ -274,6 +274,6 @@ def test_least_rates_hide_no_gap_beside_a_huge_price() -> None:
     used, costs = np.array([[1.0], [1.0 - 5e-8], [2.0]]), (cost, cost + math.log(2.0), cost - math.log(4.0))
     assert 1e23 / (cost + 1e30) < 1e-6  # small beside λB, though the cost is four times the best
     assert cost > 4.0 * best
-    judged = judge(whole, [Finished(2, used, costs, cost, 1e23, 0, 1, 0)], used, np.array([1e30]), 1e-6)
+    judged = judge(whole, [Finished(used, Proof(costs, cost, 1e23), 0, 1, 0)], used, np.array([1e30]), 1e-6)
     assert judged.status is fo.Status.INACCURATE
     assert judged.relative_gap > 0.5

@@ -13,6 +13,7 @@ import numpy as np
 from freshopt.cvx import Expression
 from freshopt.modelling.constraints.priced import Priced
 from freshopt.modelling.constraints.tied import Tied
+from freshopt.modelling.constraints.written_rows import written
 from freshopt.modelling.sources import Sources
 from freshopt.separable.rows import RATE
 
@@ -32,18 +33,11 @@ def charged_once(problem: Problem, constraints: Sequence[Expression], rate: Expr
     # Of sums with a price the program has variables of its own.
     other = (rows.kind != RATE) | (rows.source >= len(bundles))
     curved = np.bincount(rows.row, weights=other, minlength=len(rows)) > 0.0
-    leader, source = bundles.order[bundles.first[:-1]], rows.source
-    order = np.argsort(rows.row, kind="stable")
-    first = np.searchsorted(rows.row[order], np.arange(len(rows) + 1))
-    written, replaced = [], set()
-    for j in np.flatnonzero(~curved).tolist():
-        own, sign = order[first[j] : first[j + 1]], rows.direction[j]
-        total = (sign * rows.coefficient[own]) @ rate[leader[source[own]]]
-        limit = sign * rows.limits[j]
-        written.append((total >= limit if sign < 0.0 else total <= limit).set_label(rows.labels[j]))
-        # A constraint on a vector has one label for all of its rows, "name[position]".
-        replaced |= {rows.labels[j], rows.labels[j].rsplit("[", 1)[0]}
-    return [*(each for each in constraints if each.label not in replaced), *written]
+    own = rows.only(~curved)
+    # A constraint on a vector has one label for all of its rows, "name[position]".
+    replaced = {*own.labels, *(label.rsplit("[", 1)[0] for label in own.labels)}
+    kept = [each for each in constraints if each.label not in replaced]
+    return [*kept, *written(own, rate[bundles.order[bundles.first[:-1]]])]
 
 
 def is_once(constraints: Sequence[Any]) -> bool:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, list_offenders, shortened
 from freshopt.modelling.constraints.declared_settings import Labels as Labels
+from freshopt.modelling.constraints.declared_settings import require_groups
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray, as_number
 from freshopt.numerics.frozen_arrays import frozen_value
@@ -46,10 +47,7 @@ class Groups:
         - raises SourceDataError if a group is unknown, a number is none, or `by` has another length.
         """
         if by is None:
-            if isinstance(value, Mapping):
-                raise SourceDataError(
-                    f"{what} has limits by group but no groups. Pass by=, a group per source."
-                )
+            require_groups(value, by, what)
             number = as_number(value, f"the limit of {what}", "Pass a number.")
             return cls((None,), np.array([_finite(number, what)]), np.zeros(len(sources), dtype=np.int64))
         known, place = _labels(by, sources, what)

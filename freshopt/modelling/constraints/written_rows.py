@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from freshopt.cvx import Expression
-from freshopt.separable.rows import RowBlock
+from freshopt.separable.rows import RowBlock, Rows
 
 
-def written(block: RowBlock, rate: Expression, value: Expression | None = None) -> list[Expression]:
-    """Return a block's rows as CVXPY constraints, one each.
+def written(block: RowBlock | Rows, rate: Expression, value: Expression | None = None) -> list[Expression]:
+    """Return rows as CVXPY constraints, one each.
 
     - `rate` cvxpy expression, affine (n,)
     - `value` cvxpy expression (n,): What the coefficients multiply; the rate by default.

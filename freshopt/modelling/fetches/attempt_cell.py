@@ -26,7 +26,6 @@ from freshopt.numerics.arrays import Array, Formula
 from freshopt.numerics.bracketed_roots import FallingRatio
 from freshopt.numerics.geometric_sums import geometric_nodes
 from freshopt.separable.kernel import Kernel
-from freshopt.separable.mixture import Mixed, MixedInverse
 
 if TYPE_CHECKING:
     from freshopt.modelling.cost_curve import Cell, Curve
@@ -62,18 +61,6 @@ class Slowed:
         return share * value if self.part == "marginal" else value
 
 
-def slowed_kernel(kernel: Kernel, share: Array) -> Kernel:
-    """Return the kernel of rates of which a share counts."""
-    return Kernel(
-        kernel.importance,
-        (*kernel.parameters, share),
-        Slowed(kernel.unit_cost),
-        Slowed(kernel.unit_marginal, "marginal"),
-        Slowed(kernel.unit_inverse, "inverse"),
-        unit_gain=None if kernel.unit_gain is None else Slowed(kernel.unit_gain),
-    )
-
-
 def attempt_kernel(importance: Array, curve: Curve, cell: Cell, success: Array) -> Kernel:
     """Return the kernel of periodic attempts by the curve's periodic `cell`."""
     if curve.attempts is not None:
@@ -90,15 +77,7 @@ def attempt_kernel(importance: Array, curve: Curve, cell: Cell, success: Array) 
         np.broadcast_to(own[:, None], (n, many, *own.shape[1:])) for own in map(np.asarray, curve.parameters)
     )
     shares = np.broadcast_to(1.0 / k, (n, many))
-    marginal, inverse = Slowed(cell.marginal, "marginal"), Slowed(cell.inverse, "inverse")
-    return Kernel(
-        importance,
-        (*every, shares, success[:, None] * k * weights),
-        Mixed(Slowed(cell.cost)),
-        Mixed(marginal),
-        MixedInverse(marginal, inverse, rising=False),
-        unit_gain=None if cell.gain is None else Mixed(Slowed(cell.gain)),
-    )
+    return cell.slowed().expected().kernel(importance, (*every, shares, success[:, None] * k * weights))
 
 
 @dataclass(frozen=True, slots=True)

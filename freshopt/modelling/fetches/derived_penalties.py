@@ -31,7 +31,7 @@ from typing import Literal
 import numpy as np
 
 from freshopt.errors import ObjectiveError
-from freshopt.modelling.fetches.attempt_cell import slowed_kernel
+from freshopt.modelling.cost_curve import slowed_kernel
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, BoolArray

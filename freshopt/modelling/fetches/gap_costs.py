@@ -68,7 +68,7 @@ def as_kernel(numerics: Numerics, n: int) -> Kernel:
 def derived_attempts(numerics: Numerics, success: Array) -> Kernel:
     """Return the numerics of periodic attempts that succeed with these chances."""
     own = as_kernel(numerics, len(success))
-    cell = Cell(own.unit_cost, own.unit_marginal, own.unit_inverse)
+    cell = Cell.of(own)
     # Mean and index at a period are cost and marginal at its rate; the cell alone is asked here.
     # What is declared may be sharp where it is smooth: each term is summed.
     curve = Curve(own.parameters, cell.cost, cell.cost, cell.marginal, cell.inverse, rate_at=None)
