@@ -71,7 +71,9 @@ class CheckOptions:
         f"{','.join(map(str, SIZES))}).",
     )
     details: bool = own_option(False, help="Print a table per problem for the built-in instances too.")
-    html: Path | None = own_option(help="HTML page to write, with all results.")
+    html: Path | None = own_option(
+        type=options.Output("Name a file"), metavar="FILE", help="HTML page to write, with all results."
+    )
 
 
 @command()
