@@ -27,6 +27,7 @@ from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.commands import command
 from freshopt.terminal.console import count, heartbeat
 from freshopt.terminal.constraint_options import refuse_constraints
+from freshopt.terminal.own_objectives import OwnObjective, is_own
 from freshopt.terminal.wish_options import own_option, table_options, wished
 from freshopt.testing.problem_families import SIZES
 from freshopt.units import rate_of
@@ -71,12 +72,14 @@ class CheckOptions:
         f"{','.join(map(str, SIZES))}).",
     )
     details: bool = own_option(False, help="Print a table per problem for the built-in instances too.")
-    html: Path | None = own_option(help="HTML page to write, with all results.")
+    html: Path | None = own_option(
+        type=options.Output("Name a file"), metavar="FILE", help="HTML page to write, with all results."
+    )
 
 
 @command()
 @click.argument("sources", required=False, type=click.Path(path_type=Path))
-@inputs.goal_options(OBJECTIVES, default=None)
+@inputs.goal_options(OBJECTIVES, default=None, own=True)
 @table_options("asked", CheckOptions)
 @options.table_unit_option
 @options.overwrite_option
@@ -119,7 +122,7 @@ def check(
         )
     named = _names(asked.solvers)
     cases = (
-        [_own(sources, asked.bandwidth, asked.host_limits, time_unit)]
+        [_own(sources, asked.bandwidth, asked.host_limits, time_unit, str(goal.objective))]
         if sources
         else _built_in(asked.bandwidth, time_unit)
     )
@@ -195,9 +198,11 @@ def _announced(announce: Callable[[str], None], label: str, solver: str) -> None
     announce(f"{solver} on {label}")
 
 
-def _own(path: Path, bandwidth: str | None, host_limits: Path | None, time_unit: str | None) -> Case:
+def _own(
+    path: Path, bandwidth: str | None, host_limits: Path | None, time_unit: str | None, objective: str
+) -> Case:
     """Return a user's sources as a case."""
-    known, parameters, _ = tables.sources_of(path, time_unit)
+    known, parameters, _ = tables.sources_of(path, time_unit, own=is_own(objective))
     unit = known.time_unit
     limit = (
         rate_of("--bandwidth", bandwidth, unit)
@@ -234,6 +239,8 @@ def _disciplines(name: str, refresh: str | None, *, alone: bool) -> list[str]:
 
     An objective that is checked alone keeps a discipline that it lacks, so that the error is shown.
     """
+    if is_own(name):
+        return [OwnObjective.parsed(name).made(refresh).refresh.value]
     known = [each.value for each in OBJECTIVES[name].refreshes]
     if refresh is None:
         return known

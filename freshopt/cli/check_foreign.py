@@ -19,7 +19,7 @@ from freshopt.errors import (
 )
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.problem import Problem
-from freshopt.naming import NAMES, Parameters, objective_of
+from freshopt.naming import NAMES, Parameters
 from freshopt.terminal.console import heartbeat, progress
 from freshopt.terminal.own_objectives import imported
 from freshopt.testing.foreign_runs import Outcome, Verdict, as_function, attempt
@@ -33,8 +33,8 @@ WRITTEN = "Write MODULE:FUNCTION, such as mysolver:solve."
 def made(tasks: Sequence[Task], *, own: bool) -> list[Objective] | list[tuple[str, Problem]]:
     """Return the user's own problems, or each objective's families once."""
     if not own:
-        once = {(task.objective, task.refresh): _alike(task.parameters) for task in tasks}
-        return [objective_of(name, refresh, given) for (name, refresh), given in once.items()]
+        once = {(task.objective, task.refresh): task for task in tasks}
+        return [task._replace(parameters=_alike(task.parameters)).goal() for task in once.values()]
     found = [(f"{task.objective}, {task.refresh}", task.problem()) for task in tasks]
     problems = [(label, made) for label, made in found if isinstance(made, Problem)]
     if found and not problems:

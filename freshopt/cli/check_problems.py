@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from freshopt.errors import InfeasibleProblemError, ObjectiveError
-from freshopt.modelling.objective import Refresh
+from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.modelling.sources import Sources
-from freshopt.naming import Parameters, objective_of
+from freshopt.naming import Parameters
 from freshopt.problems import AccumulatedDelay
+from freshopt.terminal.own_objectives import made_objective
 from freshopt.testing import instances
 from freshopt.testing.problem_families import Scale
 
@@ -62,12 +63,15 @@ class Task(NamedTuple):
     case: Case
     parameters: Parameters
 
+    def goal(self) -> Objective:
+        """Return the objective."""
+        return made_objective(self.objective, self.refresh, self.parameters)
+
     def problem(self) -> Problem | ObjectiveError | InfeasibleProblemError:
         """Return the problem, or why there is none."""
         case = self.case
         try:
-            objective = objective_of(self.objective, self.refresh, self.parameters)
-            return Problem(objective, case.sources, case.bandwidth, case.host_limits)
+            return Problem(self.goal(), case.sources, case.bandwidth, case.host_limits)
         except (ObjectiveError, InfeasibleProblemError) as error:
             return error
 

@@ -47,7 +47,7 @@ POINTS = 9
 @wish_option("host_limits")
 @rate_limits
 @constraint_options(cheapest=False)
-@click.option("--out", type=click.Path(path_type=Path), help="Table to write, .csv or .parquet.")
+@options.file_option("Table to write, .csv or .parquet.")
 @options.table_unit_option
 @options.overwrite_option
 @working("solving")

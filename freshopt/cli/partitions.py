@@ -38,7 +38,7 @@ from freshopt.report.headline import headline
 from freshopt.report.page import findings
 from freshopt.terminal import inputs, tables
 from freshopt.terminal.console import columns as console_columns
-from freshopt.terminal.console import count, plain, progress, show
+from freshopt.terminal.console import count, note, plain, progress, show
 from freshopt.terminal.constraint_options import ConstraintOptions, levels_of, nested_of
 from freshopt.terminal.estimator_options import Estimation
 from freshopt.terminal.log_inputs import Origin
@@ -247,7 +247,8 @@ def plan_in_partitions(
         asked["constraints"], more = _declared(columns, hosts, constraints, time_unit)
         wanted = tuple(dict.fromkeys((*wanted, *more)))
     further = partial(columns_for, _absolute(columns), wanted) if wanted else None
-    # Nothing is drawn over partitions.
+    if asked.get("draws"):
+        note(f"--draws {asked['draws']}: nothing is drawn over partitions.")
     request = Wishes.of(Clock(time_unit), {**asked, "draws": 0}, PlanWishes)
     with connected(scheduler), progress(PLAN_PASSES) as report:
         made = plan_partitions(

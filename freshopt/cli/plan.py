@@ -26,6 +26,7 @@ from freshopt.planning.clashes import DASK, OF_TIMES, ON_REQUEST
 from freshopt.planning.plan import Plan
 from freshopt.planning.plan import plan as make_plan
 from freshopt.planning.plan_files import FILES, write_files
+from freshopt.planning.plan_steps import why_no_draws
 from freshopt.planning.wishes import BackTestWishes, LifetimeWishes
 from freshopt.questions.bandwidth_for import AS_TODAY
 from freshopt.report.context import SUMMARY, Context, Facts
@@ -34,7 +35,7 @@ from freshopt.report.page import findings
 from freshopt.report.plan_tables import PlanFolder
 from freshopt.terminal import inputs, options, tables
 from freshopt.terminal.commands import command
-from freshopt.terminal.console import columns, count, fitted, progress, show, wrapped
+from freshopt.terminal.console import columns, count, fitted, note, progress, show, wrapped
 from freshopt.terminal.constraint_options import ConstraintOptions, constraint_options
 from freshopt.terminal.estimator_options import Estimation, estimation_options
 from freshopt.terminal.log_inputs import Found, Origin, origin_options
@@ -218,6 +219,10 @@ def plan(
         asked["importance"] = without_ended(asked.get("importance"), recorded)
         job = partial(make_plan, found.data, on_progress=on_progress, **asked)
         made, fetches = with_failures(job, recorded)
+        if given.get("draws") and made.uncertainty is None:
+            kept = None if made.few is None else "--max-churn keeps rates"
+            why = kept or why_no_draws(made.problem, len(made.log))
+            note(f"--draws {given['draws']}: nothing is drawn, as {why}.")
         held = None
         if replay:
             on_progress("back-test")

@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 @options.log_argument
 @options.example_option
 @origin_options
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Table of each source's results to write, .csv or .parquet.",
-)
+@options.file_option("Table of each source's results to write, .csv or .parquet.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Picture to write, .png, .svg or .pdf.")
 @click.option("--level", type=float, default=0.05, show_default=True, help="Significance level of the tests.")
 @options.time_unit_option

@@ -83,7 +83,7 @@ class ReplayOptions:
 @click.argument("schedule", type=click.Path(path_type=Path))
 @table_options("asked", ReplayOptions)
 @options.answers_option
-@click.option("--out", type=click.Path(path_type=Path), help="File to write, .csv or .parquet.")
+@options.file_option("File to write, .csv or .parquet.")
 @options.time_unit_option
 @options.overwrite_option
 @working("replaying")

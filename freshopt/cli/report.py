@@ -21,9 +21,7 @@ _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 
 @command()
 @click.argument("dir", type=click.Path(path_type=Path))
-@click.option(
-    "--out", type=click.Path(path_type=Path), metavar="FILE", help="File to write (default: DIR/report.html)."
-)
+@options.file_option("File to write (default: DIR/report.html).", metavar="FILE")
 @options.overwrite_option
 def report(dir: Path, out: Path | None, overwrite: bool) -> None:
     """Write the plan in DIR as one web page.

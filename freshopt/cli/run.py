@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -137,7 +137,7 @@ def run(
             show(planner.status().rows())
         return
     with (
-        _feed(asked.signals_from) as feed,
+        nullcontext() if asked.signals_from is None else closing(SignalFeed(asked.signals_from)) as feed,
         _planner(folder, settings, listed, history) as planner,
         _interrupts() as stop,
     ):
@@ -151,7 +151,7 @@ def run(
             once=asked.once,
             stop=stop,
             signals=feed,
-            on_fetch=_silent if asked.quiet else _tell,
+            **({} if asked.quiet else {"on_fetch": _tell}),
         )
         many = "fetch" if tally.fetched == 1 else "fetches"
         found = f"{tally.changed:,} changed, {tally.failed:,} failed"
@@ -306,16 +306,6 @@ def _with_hosts(listed: polars.DataFrame, *, needed: bool) -> polars.DataFrame:
 
 
 @contextmanager
-def _feed(given: str | None) -> Iterator[SignalFeed | None]:
-    """Return the feed of signals, which is closed in the end."""
-    if given is None:
-        yield None
-        return
-    with closing(SignalFeed(given)) as feed:
-        yield feed
-
-
-@contextmanager
 def _interrupts() -> Iterator[Event]:
     """Return an event that Ctrl-C and termination set, twice to end."""
     stop = Event()
@@ -341,7 +331,3 @@ def _tell(visit: Visit, fetch: Fetch, changed: bool) -> None:
     if not fetch.failure and (visit.last_crawl is None or (fetch.content and visit.content is None)):
         word = "first"
     click.echo(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {word:9} {visit.source}")
-
-
-def _silent(visit: Visit, fetch: Fetch, changed: bool) -> None:
-    """Print nothing."""

@@ -51,12 +51,7 @@ TIMES = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet",), "icalendar": (".i
     "--start", metavar="MOMENT", help="Moment of time 0, such as 2026-01-31T06:00:00Z (UTC); adds timestamps."
 )
 @write_options
-@click.option(
-    "--out",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="File to write; a folder with --format nutch or dbt.",
-)
+@options.file_option("File to write; a folder with --format nutch or dbt.", required=True)
 @wish_option("retry_at_once")
 @options.table_unit_option
 @options.overwrite_option

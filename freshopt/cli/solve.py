@@ -49,16 +49,13 @@ from freshopt.units import duration, rate_of
 
 # Digits of a setting that nobody reads.
 _LONG = re.compile(r"[0-9]+\.[0-9]{5,}(?:e[+-]?[0-9]+)?")
-out_option = click.option(
-    "--out", required=True, type=click.Path(path_type=Path), help="Table to write, .csv or .parquet."
-)
 
 
 @command()
 @options.log_argument
 @options.example_option
 @origin_options
-@out_option
+@options.file_option("Table to write, .csv or .parquet.", required=True)
 @estimation_options
 @wish_option("hosts")
 @wish_option("confidence")
@@ -168,12 +165,7 @@ def _resets(model: Estimator) -> list[tuple[str, str]]:
 @options.engine_options(
     "SOURCES is then a folder of Parquet files, and --out a folder for the rates, a file per partition."
 )
-@click.option(
-    "--out",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="Table to write, .csv or .parquet; a folder with --engine dask.",
-)
+@options.file_option("Table to write, .csv or .parquet; a folder with --engine dask.", required=True)
 @wish_option("retry_at_once")
 @options.table_unit_option
 @options.overwrite_option
@@ -299,7 +291,7 @@ def _meaning(solution: Solution) -> Iterator[tuple[str, str]]:
 
 @command()
 @click.argument("name", required=False)
-@click.option("--out", type=click.Path(path_type=Path), help="File for the example's crawl log.")
+@options.file_option("File for the example's crawl log.")
 @options.overwrite_option
 def examples(name: str | None, out: Path | None, overwrite: bool) -> None:
     """List the bundled examples, or write the log of NAME."""

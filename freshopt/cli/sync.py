@@ -14,6 +14,7 @@ from freshopt.errors import SourceDataError
 from freshopt.formatting import percent
 from freshopt.naming import OBJECTIVES, PLANNED, Parameters, objective_of
 from freshopt.numerics.arrays import Array
+from freshopt.numerics.special_functions import mean_stale_share
 from freshopt.planning.plan import Plan
 from freshopt.planning.plan import plan as make_plan
 from freshopt.scheduling.rate_table import read_rates
@@ -228,7 +229,8 @@ def _rows(
     paused = sum(each.paused for each in served)
     new = len(served) - len(changes) - paused
     now, then = _delay(rate, before), _delay(rate, after)
-    fresh = [percent(float(np.mean(_fresh(rate, gap))), space=" ") for gap in (before, after)]
+    stale = [float(np.mean(mean_stale_share(rate * gap / _DAY))) for gap in (before, after)]
+    fresh = [percent(1.0 - share, space=" ") for share in stale]
     kept = sum(each.before == each.after for each in changes)
     per_day = [number(float(np.sum(_DAY / gap))) for gap in (before, after)]
     aim = "as today" if as_today else f"of {number(total)}, instead of {per_day[0]}"
@@ -248,12 +250,6 @@ def _delay(change_rate: Array, interval: Array) -> float:
     """Return the mean seconds from a change to its check."""
     total = float(np.sum(change_rate))
     return float(np.sum(change_rate * interval)) / (2.0 * total) if total else 0.0
-
-
-def _fresh(change_rate: Array, interval: Array) -> Array:
-    """Return the expected share of up-to-date time, (1 - exp(-x))/x."""
-    missed = change_rate * interval / _DAY
-    return np.where(missed > 0.0, -np.expm1(-missed) / np.where(missed > 0.0, missed, 1.0), 1.0)
 
 
 def _span(seconds: float) -> str:

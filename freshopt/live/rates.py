@@ -242,7 +242,8 @@ def estimates(
 
     Before anything is known, each source is taken to change as often as equal rates would crawl it.
     """
-    fallback = settings.bandwidth / total(table.refresh_cost)
+    one = np.ones(len(table))
+    fallback = settings.bandwidth / total(usage(table, one, settings)(one))
     rate = table.change_rate.copy()
     rate[again] = fallback if prior is None else prior.shape / prior.exposure
     log = evidence.log(Clock(settings.time_unit), table.id[again])

@@ -34,12 +34,12 @@ from freshopt.planning.plan_steps import TOLERANCE as TOLERANCE
 from freshopt.planning.plan_steps import (
     at_phases_that_pay,
     doubt_extremes,
-    has_uncertainty,
     prices_of_promises,
     problem_asked,
     schedule_value_of,
     simple_rules,
     times_of,
+    why_no_draws,
     with_change_model,
 )
 from freshopt.planning.plan_steps import estimated_sources as estimated_sources
@@ -471,7 +471,7 @@ def _made(log: CrawlLog, request: Wishes, on_progress: Progress | None, *, crawl
     value = schedule_value_of(times, solution, log)
     uncertainty, forecast = None, None
     # Samples plan anew, and tell nothing of rates that were kept.
-    if request.draws and few is None and has_uncertainty(problem, len(log)):
+    if request.draws and few is None and why_no_draws(problem, len(log)) is None:
         step("uncertainty")
         many = max(request.draws, draws_for(len(sources)))
         drawn = rate_draws(sources, estimate, many, request.seed)

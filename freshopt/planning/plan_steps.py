@@ -367,20 +367,29 @@ def schedule_value_of(times: Schedule, solution: Solution, log: CrawlLog) -> flo
     return value - saved if problem.objective.sense == "minimise" else value + saved
 
 
-def has_uncertainty(problem: Problem, crawls: int) -> bool:
-    """Return whether estimation's cost can be estimated in a few seconds.
+def why_no_draws(problem: Problem, crawls: int) -> str | None:
+    """Return why estimation's cost is not estimated, in a few seconds, or None.
 
     Under other change rates than estimated targets may be missed, and a value does not tell what that costs;
     `Expected` has change rates of its own, whatever was estimated; recall and precision are learnt with them.
     What fetches use that cost what they bring is another bandwidth then, too.
     """
-    if isinstance(problem.objective, Spend | Expected) or depends_on_change_rates(problem):
-        return False
-    if problem.per_bandwidth is not None or follows_signals(problem.objective):
-        return False
+    if isinstance(problem.objective, Expected):
+        return "the objective has change rates of its own"
+    if isinstance(problem.objective, Spend) or depends_on_change_rates(problem):
+        return "targets may be missed at other change rates"
+    if problem.per_bandwidth is not None:
+        return "fetches cost what they bring"
+    if follows_signals(problem.objective):
+        return "crawls follow signals"
+    most = MOST_SOURCES if problem.program is None else MOST_DECLARED
     if crawls > MOST_CRAWLS:
-        return False
-    return len(problem.sources) <= (MOST_SOURCES if problem.program is None else MOST_DECLARED)
+        return f"the log has more than {MOST_CRAWLS:,} crawls, which would take long"
+    return (
+        f"there are more than {most:,} sources, which would take long"
+        if len(problem.sources) > most
+        else None
+    )
 
 
 def require_static(request: Wishes) -> None:

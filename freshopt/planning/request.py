@@ -44,7 +44,7 @@ from freshopt.questions.bandwidth_for import AS_TODAY
 from freshopt.report.held_out import is_plan, policy_words
 from freshopt.scheduling.rate_table import RateTable, read_rates
 from freshopt.simulation.rules import Rule, rules_of
-from freshopt.units import Time, check_time_unit, convert_time, duration_of, gap_of, rate_of
+from freshopt.units import check_time_unit, convert_time, duration_of, gap_of, rate_of
 
 # Rows of the daily log that a change history becomes; a longer one is crawled less often than daily.
 MOST_ROWS = 2_000_000
@@ -128,9 +128,9 @@ def as_is(_name: str, given: Any, _log: CrawlLog | Clock) -> Any:  # noqa: ANN40
     return given
 
 
-def a_rate(name: str, given: float | str, log: CrawlLog | Clock) -> float:
-    """Return a rate on the clock of a log."""
-    return rate_of(name, given, log.time_unit)
+def on_clock(read: Callable[[str, Any, str], float]) -> Read:
+    """Return the reader of a quantity on the clock of a log."""
+    return lambda name, given, log: read(name, given, log.time_unit)
 
 
 def a_limit(name: str, given: float | str, log: CrawlLog | Clock) -> float:
@@ -141,16 +141,6 @@ def a_limit(name: str, given: float | str, log: CrawlLog | Clock) -> float:
     if not np.isfinite(rate):
         raise SourceDataError(f'{name} is {given!r}. Pass a finite rate, such as "200/day", or None.')
     return rate
-
-
-def a_duration(name: str, given: Time, log: CrawlLog | Clock) -> float:
-    """Return a duration on the clock of a log."""
-    return duration_of(name, given, log.time_unit)
-
-
-def a_gap(name: str, given: Time, log: CrawlLog | Clock) -> float:
-    """Return a duration, or 0, on the clock of a log."""
-    return gap_of(name, given, log.time_unit)
 
 
 def a_flag(name: str, given: Any, _log: CrawlLog | Clock) -> bool:  # noqa: ANN401 - anything

@@ -36,17 +36,15 @@ from freshopt.planning.request import (
     PerSource,
     Read,
     SourceLimits,
-    a_duration,
     a_flag,
-    a_gap,
     a_limit,
-    a_rate,
     as_is,
     as_told,
     columns_of,
     features_of,
     fit_of,
     limits_of,
+    on_clock,
     own_rules,
     per_source,
     rates_in_force,
@@ -62,7 +60,7 @@ from freshopt.questions.todays_crawls import freshness_of
 from freshopt.scheduling.hours import HOURS_HELP, Hours
 from freshopt.scheduling.rate_table import RateTable
 from freshopt.simulation.rules import RULES, Rule
-from freshopt.units import Time, bounds_as_intervals, share_of
+from freshopt.units import Time, bounds_as_intervals, duration_of, gap_of, rate_of, share_of
 
 CHANGE_MODELS = ("poisson", "learnt")
 # Posterior samples that a plan may ask for: the relative error of their mean is then 1 %.
@@ -137,7 +135,7 @@ class Wishes:
     )
     horizon: float = wish(
         1.0,
-        a_duration,
+        on_clock(duration_of),
         metavar="TIME",
         group="horizon",
         help="Length of the schedule, such as 7d or 12h (default: 7d).",
@@ -168,7 +166,7 @@ class Wishes:
     )
     host_gap: float = wish(
         0.0,
-        a_gap,
+        on_clock(gap_of),
         usual=0.0,
         metavar="TIME",
         group="sources",
@@ -177,7 +175,7 @@ class Wishes:
     )
     min_rate: float = wish(
         0.0,
-        a_rate,
+        on_clock(rate_of),
         metavar="RATE",
         group="bounds",
         help="Refresh every source at least so often, such as 1/30d.",
@@ -185,7 +183,7 @@ class Wishes:
     )
     max_rate: float = wish(
         np.inf,
-        a_rate,
+        on_clock(rate_of),
         metavar="RATE",
         group="bounds",
         help="Refresh no source more often, such as 48/day.",
@@ -193,14 +191,14 @@ class Wishes:
     )
     min_interval: float | None = wish(
         None,
-        a_duration,
+        on_clock(duration_of),
         metavar="TIME",
         group="bounds",
         help="Shortest time between two refreshes of a source, such as 30m.",
     )
     max_interval: float | None = wish(
         None,
-        a_duration,
+        on_clock(duration_of),
         metavar="TIME",
         group="bounds",
         help="Longest time between two refreshes of a source, such as 30d.",

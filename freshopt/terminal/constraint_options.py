@@ -265,8 +265,8 @@ def nested_of(levels: Sequence[Any], at_most: dict[Any, float], at_least: dict[A
     return Nested(levels, at_most or None, at_least or None)
 
 
-def budget_of(text: str, unit: str) -> tuple[str, str, float, bool]:
-    """Return a budget's name, costs, limit, and whether costs are a file."""
+def _budget(text: str, columns: SourceColumns, unit: str) -> Budget:
+    """Return the budget that a text declares."""
     name, equals, rest = (part.strip() for part in text.partition("="))
     what, colon, limit = (part.strip() for part in rest.rpartition(":"))
     if not (name and equals and what and colon and limit):
@@ -277,7 +277,9 @@ def budget_of(text: str, unit: str) -> tuple[str, str, float, bool]:
         raise SourceDataError(f"{option}: the limit {limit} is not > 0. {_BUDGET}.")
     if name in NAMES:
         raise SourceDataError(f"{option}: the name is taken. Choose another, such as bytes.")
-    return name, what, most, what.endswith(ENDINGS)
+    from_file = what.endswith(ENDINGS)
+    cost = costs_by_name(columns.sources, Path(what), option) if from_file else columns.numbers(what, option)
+    return Budget(most, cost=cost, name=name)
 
 
 def bounds_of(goal: Goal, known: Sequence[str]) -> dict[str, Any]:
@@ -287,13 +289,6 @@ def bounds_of(goal: Goal, known: Sequence[str]) -> dict[str, Any]:
         everywhere = {} if goal.everywhere is None else dict.fromkeys(sorted(known), goal.everywhere)
         bound = everywhere | goal.groups
     return {"at_least" if goal.objective.sense == "maximise" else "at_most": bound}
-
-
-def _budget(text: str, columns: SourceColumns, unit: str) -> Budget:
-    name, what, most, is_file = budget_of(text, unit)
-    option = f"--budget {name}"
-    cost = costs_by_name(columns.sources, Path(what), option) if is_file else columns.numbers(what, option)
-    return Budget(most, cost=cost, name=name)
 
 
 def _target(goal: Goal, columns: SourceColumns) -> Target:

@@ -12,10 +12,10 @@ from freshopt.errors import SourceDataError
 from freshopt.logs.clock import Clock
 from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.modelling.objective import Objective
-from freshopt.naming import OBJECTIVES, Parameters, objective_of
+from freshopt.naming import OBJECTIVES, Parameters
 from freshopt.terminal import options
 from freshopt.terminal.commands import not_for
-from freshopt.terminal.own_objectives import OwnObjective, is_own
+from freshopt.terminal.own_objectives import is_own, made_objective
 from freshopt.units import duration_of
 
 
@@ -58,6 +58,10 @@ class Goal:
 
     def parameters(self, columns: Parameters, time_unit: str) -> Parameters:
         """Return the parameters of table columns and options."""
+        if is_own(str(self.objective)) and (self.exponent is not None or self.deadline is not None):
+            raise SourceDataError(
+                f"--exponent and --deadline are not for --objective {self.objective}. Leave them out."
+            )
         deadline = None if self.deadline is None else duration_of("--deadline", self.deadline, time_unit)
         given = {"exponent": self.exponent, "deadline": deadline}
         for name, value in given.items():
@@ -75,13 +79,7 @@ class Goal:
 
     def made(self, refresh: str | None, time_unit: str, columns: Parameters = _NONE) -> Objective:
         """Return the objective, with parameters that columns of a table give."""
-        if is_own(str(self.objective)):
-            if self.exponent is not None or self.deadline is not None:
-                raise SourceDataError(
-                    f"--exponent and --deadline are not for --objective {self.objective}. Leave them out."
-                )
-            return OwnObjective.parsed(str(self.objective)).made(refresh)
-        return objective_of(str(self.objective), refresh, self.parameters(columns, time_unit))
+        return made_objective(str(self.objective), refresh, self.parameters(columns, time_unit))
 
 
 def goal_options(

@@ -32,6 +32,7 @@ from freshopt.terminal.console import count
 from freshopt.terminal.options import Decorator
 from freshopt.terminal.tables import starts_of
 from freshopt.terminal.tool_options import flags, import_line, read_tool, require_settings_of, taken
+from freshopt.terminal.wish_options import option_of
 from freshopt.tools.live_planner import is_planner, read_planner
 from freshopt.tools.table import FLAGS
 
@@ -150,16 +151,14 @@ class Origin:
                 "Give either LOG or --example NAME, and not both. freshopt import makes a LOG of what other "
                 "tools have recorded."
             )
-        for key in _OF_LOG:
-            if getattr(self, key) not in (None, False) and not self.log:
-                raise click.UsageError(f"--{key.replace('_', '-')} is for LOG. Leave it out.")
+        own = [option_of(key) for key in _OF_LOG if getattr(self, key) not in (None, False)]
+        if own and not self.log:
+            raise click.UsageError(f"{own[0]} is for LOG. Leave it out.")
         if self.planner is not None:
-            for key in _OF_LOG:
-                if getattr(self, key) not in (None, False):
-                    raise click.UsageError(
-                        f"--{key.replace('_', '-')} is for files, and {self.planner} is a planner. Leave it "
-                        "out."
-                    )
+            if own:
+                raise click.UsageError(
+                    f"{own[0]} is for files, and {self.planner} is a planner. Leave it out."
+                )
             log, weights = read_planner(self.planner, time_unit)
             return Found(log, f"live planner in {self.planner}", weights)
         require_settings_of(next(iter(self.tools), None), self.settings)

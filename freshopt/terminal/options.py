@@ -66,13 +66,33 @@ def engine_options(words: str) -> Decorator:
     return add
 
 
+class Output(click.Path):
+    """Path of what is written, which standard output cannot take."""
+
+    def __init__(self, remedy: str) -> None:
+        super().__init__(path_type=Path)
+        self.remedy = remedy
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - as in click
+        """Return the path; ./- is one called so."""
+        if str(value) == "-":
+            self.fail(f"- would be standard output, which is not written to. {self.remedy}.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def file_option(words: str, *, required: bool = False, metavar: str | None = None) -> Decorator:
+    """Return the option --out of a file, explained in `words`."""
+    kind = Output("Name a file")
+    return click.option("--out", required=required, type=kind, metavar=metavar, help=words)
+
+
 def folder_option(usual: str | None = None) -> Decorator:
     """Return the option --out of a folder, required unless one is usual."""
     return click.option(
         "--out",
         "-o",
         **({"required": True} if usual is None else {"default": usual, "show_default": True}),
-        type=click.Path(path_type=Path),
+        type=Output(f"A result is several files: name a folder, such as --out {usual or 'result'}"),
         metavar="DIR",
         help="Folder to write.",
     )

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from freshopt.errors import ObjectiveError, SourceDataError, guarded, list_offenders, shown
 from freshopt.modelling.objective import Objective, Refresh, require_discipline
-from freshopt.naming import OBJECTIVES, PLANNED, objective_named
+from freshopt.naming import OBJECTIVES, PLANNED, Parameters, objective_named, objective_of
 from freshopt.terminal.commands import OWN_FILES
 
 WRITTEN = "Write MODULE:CLASS or MODULE:CLASS(ARGUMENTS), such as mymodule:Mine(2.0)."
@@ -83,6 +83,13 @@ def is_own(text: str) -> bool:
     """Return whether a text names an objective of one's own, MODULE:CLASS."""
     name, colon, _ = text.partition(":")
     return bool(colon) and name not in OBJECTIVES
+
+
+def made_objective(text: str, refresh: str | None, given: Parameters) -> Objective:
+    """Return the named objective, or one's own, under a discipline."""
+    if is_own(text):
+        return OwnObjective.parsed(text).made(refresh)
+    return objective_of(text, refresh, given)
 
 
 def live_objective_of(text: str) -> Objective:

@@ -58,8 +58,9 @@ def sources_of(
     if "change_rate" not in table.frame.columns and set(table.frame.columns) >= _OF_LOGS:
         raise _no_sources(path)
     unit = table.unit(time_unit)
+    more = own_columns_of(table) if own else []
     with naming(path):
-        sources = Sources.from_frame(within(table.frame, unit), unit, own_columns_of(table) if own else ())
+        sources = Sources.from_frame(within(_with_numbers(table.frame, more), unit), unit, more)
     return SourceTable(sources, Parameters(**{name: _parameter(table, name) for name in NAMES}), table)
 
 
@@ -80,10 +81,15 @@ def own_columns_in(path: Path, *, filled: bool = False, also: Sequence[str] = ()
     found = table.frame.select("source", *own_columns_of(table, filled=filled), *others)
     if found.width == 1 and not filled:
         raise SourceDataError(f"{path} has no column of your own. Add what the objective reads.")
-    text = [each for each in found.drop("source") if each.dtype == polars.String]
+    return _with_numbers(found, found.columns[1:])
+
+
+def _with_numbers(frame: polars.DataFrame, columns: Sequence[str]) -> polars.DataFrame:
+    """Return a table in whose columns written numbers are numbers."""
+    text = [frame[name] for name in columns if frame[name].dtype == polars.String]
     numbers = [each.cast(polars.Float64, strict=False) for each in text]
     alike = [one for one, each in zip(numbers, text, strict=True) if one.null_count() == each.null_count()]
-    return found.with_columns(alike)
+    return frame.with_columns(alike)
 
 
 def rates_of(

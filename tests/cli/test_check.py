@@ -28,6 +28,18 @@ SOME_AND_ALL = [
     pytest.param(tuple(name for name, *_ in FAMILY), marks=exhaustive),
 ]
 OWN = ("check", "sources.csv", "--objective", "delay", "--bandwidth", "48/h", "--time-unit", "hour")
+OWN_OBJECTIVE = """
+from dataclasses import dataclass
+import freshopt as fo
+from freshopt.cvx import cp
+
+@dataclass(frozen=True)
+class Mine(fo.Objective):
+    power: float = 1.0
+    refresh: fo.Refresh = fo.Refresh.PERIODIC
+    def per_source(self, rate, sources):
+        return cp.multiply(sources.importance * sources.change_rate, cp.power(rate, -self.power))
+"""
 ROW = re.compile(r"^(\S+) +(periodic|poisson) +(\S.*?) +(\d+)  (\d+) of (\d+) proved(.*)$", re.MULTILINE)
 
 
@@ -204,6 +216,24 @@ def test_what_does_not_exist_is_skipped_unless_it_is_all(run: Run, folder: Path)
 
 
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("few")
+def test_an_objective_of_ones_own_is_checked(run: Run, sources: Path) -> None:
+    Path("ownchecked.py").write_text(OWN_OBJECTIVE, encoding="utf-8")
+    own = ("--objective", "ownchecked.py:Mine(2.0)")
+    table = run("check", str(sources), *own).output
+    assert "ownchecked.py:Mine(2.0) periodic" in table
+    assert table.splitlines()[-1].startswith("The optimum of the problem is proved")
+    rows = [
+        row for row in run("check", *own).output.splitlines() if row.startswith("ownchecked.py:Mine(2.0)")
+    ]
+    assert len(rows) == len(FAMILY) - 1  # the signals it does not know
+    even = ("--solver", "freshopt.solvers:WaterFilling", "--n", "2")
+    assert "passes" in run("check", *own, *even).output
+    wrong = run("check", *own, "--refresh", "poisson", code=2).output
+    assert "is of periodic refreshes, not of poisson ones" in wrong
+    assert "are not for --objective" in run("check", *own, "--deadline", "2d", code=2).output
+
+
 def test_host_limits_reach_the_problem(run: Run, folder: Path) -> None:
     assert folder.exists()
     Path("hosted.csv").write_text("source,change_rate,host\na,1,x\nb,2,x\nc,3,y\n")

@@ -19,6 +19,7 @@ import pytest
 from freshopt.cli import COMMANDS, main
 from freshopt.formatting import number
 from freshopt.naming import OBJECTIVES, PLANNED
+from freshopt.planning import plan_steps
 from tests.ground_truth.command_lines import BEGIN, EXAMPLE, MAIN_JOB, Run, crawl_log, fields
 from tests.ground_truth.refusals import present
 from tests.ground_truth.strata import matrix
@@ -72,6 +73,19 @@ def test_without_options_it_fetches_as_often_as_the_log_does(run: Run, log: Path
         pl.read_parquet(f"{folder}/rates.parquet")["rate"].to_numpy() for folder in ("plan", "quiet")
     )
     np.testing.assert_allclose(mine, same, rtol=SCALAR)
+
+
+def test_draws_that_are_asked_for_and_not_made_are_told(
+    run: Run, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_steps, "MOST_SOURCES", 7)
+    job = ("plan", str(log), "--overwrite")
+    told = "--draws 5: nothing is drawn, as there are more than 7 sources, which would take long."
+    assert told in run(*job, "--draws", "5").stderr.splitlines()
+    for silent in ((), ("--draws", "0"), ("--draws", "5", "--quiet")):
+        assert "nothing is drawn" not in run(*job, *silent).stderr
+    changed = run(*job, "--draws", "5", "--changed-cost", "3").stderr
+    assert "nothing is drawn, as fetches cost what they bring." in changed
 
 
 @pytest.mark.exhaustive

@@ -117,6 +117,20 @@ def test_costs_are_kept_by_another_process_and_charged(tmp_path: Path) -> None:
         assert planner.status(10.3).counted
 
 
+@pytest.mark.parametrize("objective", [OBJECTIVES["harmonic"], OBJECTIVES["harmonic, at random"]])
+def test_before_anything_is_known_sources_change_as_often_as_equal_rates_crawl(
+    tmp_path: Path, objective: fo.Objective
+) -> None:
+    with fo.Planner(tmp_path, "400/day", changed_cost=20.0, objective=objective) as planner:
+        planner.add_many(NAMES)
+        planner.due(0.0)
+        problem = planner.solution().problem
+    taken = problem.sources.change_rate
+    assert problem.used_by_source(taken).sum() == pytest.approx(400.0, rel=SCALAR)
+    # Less than without what changes cost, by which prices of promises were too dear.
+    assert np.all(taken < 0.1 * 400.0 / len(NAMES))
+
+
 def test_exploration_and_promises_keep_to_the_bandwidth(tmp_path: Path) -> None:
     given: Any = {"changed_cost": 20.0, "host_limits": {"a": 150.0}, "promise": "always less than 1h behind"}
     with fo.Planner(tmp_path, "400/day", burst="1d", explore=0.5, **given) as planner:

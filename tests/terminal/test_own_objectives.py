@@ -85,6 +85,9 @@ def test_columns_of_ones_own(module: Run) -> None:
     assert pl.read_parquet("sized/rates.parquet")["rate"].to_list() == pytest.approx([3.0, 1.0], rel=SCALAR)
     pl.DataFrame({"source": ["b", "a"], "change_rate": 1.0, "size": [1.0, 9.0]}).write_parquet("rows.parquet")
     module("solve", "rows.parquet", "-b", "4/day", *by_size, "--out", "memory.csv")
+    pl.read_parquet("rows.parquet").write_csv("rows.csv")
+    module("solve", "rows.csv", "-b", "4/day", *by_size, "--out", "text.csv")
+    assert Path("text.csv").read_bytes() == Path("memory.csv").read_bytes()
     assert pl.read_csv("memory.csv")["rate"].to_list() == pytest.approx([1.0, 3.0], rel=SCALAR)
     refused = module("plan", "log.csv", "-b", "4/day", *by_size, "--out", "none", code=2)
     assert "no column 'size'" in refused.output
