@@ -134,10 +134,10 @@ class WithNoisySignals(Objective):
             )
         signals = NoisySignalFreshness(self.recall, self.precision)
         if type(objective) in COSTS:
-            recall, precision = map(np.atleast_1d, map(np.asarray, (signals.recall, signals.precision)))
+            recall, precision = signals._quality(max(np.size(self.recall), np.size(self.precision)))
             least = least_precision(objective)
-            low = np.flatnonzero((precision < least) & ((recall > 0.0) | (len(recall) == 1)))
-            if len(low) and bool(np.any(recall > 0.0)):
+            low = np.flatnonzero((precision < least) & (recall > 0.0))
+            if len(low):
                 raise ObjectiveError(
                     f"precision {list_offenders(f'{precision[k]:g}' for k in low)} is below "
                     f"{least}: such signals are of negligible use. Pass a recall of 0 there."

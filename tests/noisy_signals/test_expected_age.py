@@ -258,6 +258,8 @@ def test_waits_by_hand_and_crawls_that_follow_them() -> None:
     [
         (lambda: WithNoisySignals(Age(fo.Refresh.POISSON), 0.5, 0.5), fo.ObjectiveError, "Refresh.PERIODIC"),
         (lambda: WithNoisySignals(Age(), 0.5, 0.02), fo.ObjectiveError, "0.02 is below 0.05"),
+        (lambda: WithNoisySignals(Age(), [0.5, 0.4], 0.02), fo.ObjectiveError, "0.02 is below 0.05"),
+        (lambda: WithNoisySignals(Age(), [0.5] * 3, [0.5] * 2), fo.ObjectiveError, "for each of 3 sources"),
         (lambda: AgeThresholds([-1.0], 0.0, 0.5), fo.SourceDataError, "threshold of source 0 is -1"),
         (lambda: AgeThresholds([1.0], 0.0, 1.5), fo.SourceDataError, "precision of source 0 is 1.5"),
         (lambda: AgeThresholds([1.0], 0.0, 1.0, ["a", "b"]), fo.SourceDataError, "1 ages and names"),
