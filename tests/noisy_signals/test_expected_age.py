@@ -13,10 +13,10 @@ from scipy.optimize import brentq
 from scipy.stats import gamma
 
 import freshopt as fo
-from freshopt.noisy_signals import AgeThresholds, WithNoisySignals
+from freshopt.noisy_signals import AgeThresholds, WithNoisySignals, replay_signals
 from freshopt.noisy_signals.age_thresholds import due_after
 from freshopt.noisy_signals.expected_age import PLAIN, age_moments
-from freshopt.problems import Age
+from freshopt.problems import AccumulatedDelay, Age
 from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
@@ -217,6 +217,14 @@ def test_ill_scaled_mixtures_are_certified(budget: float) -> None:
         alone = fo.solve(fo.Problem(objective.take(np.array([k])), fo.Sources(d[[k]], w[[k]]), budget * d[k]))
         assert alone.status is fo.Status.OPTIMAL
         assert present(alone.certificate).relative_gap < SCALAR
+
+
+def test_runs_of_sources_that_are_crawled_by_age_are_as_few_as_by_waits() -> None:
+    many = fo.Sources(np.ones(100))
+    world = fo.World.poisson(many, seed=1)
+    by_waits = WithNoisySignals(AccumulatedDelay(), 0.5, 0.5).rule(np.ones(100), many)
+    rules = AgeThresholds(np.full(100, 0.5), 0.5, 0.5), by_waits
+    assert [replay_signals(rule, world, 0.5, 0.5, 20.0).runs for rule in rules] == [4, 4]
 
 
 def test_waits_by_hand_and_crawls_that_follow_them() -> None:
