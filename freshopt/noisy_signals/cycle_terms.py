@@ -296,8 +296,7 @@ def is_small(k: float, y: float, q: SignalRates) -> bool:
     It is the staleness after k signals and a time y.
     """
     loss = k * q.loss if k > 0.0 else 0.0
-    until = min(y, surely_over(k) / q.signals if q.signals > 0.0 else y)
-    return loss + q.unannounced * until < SMALL
+    return loss + q.unannounced * min(y, sure_time(k, q)) < SMALL
 
 
 def first_term(y: float, q: SignalRates) -> CycleMoments:

@@ -34,7 +34,7 @@ from freshopt.errors import FreshoptError
 from freshopt.estimators.crawl_likelihood import CrawlLikelihood
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
-from freshopt.numerics.segments import segment_sums
+from freshopt.numerics.segments import segment_rows, segment_sums
 
 STEPS = 200
 # Relative step that ends the iteration. It converges quadratically: after such a step the error is rounding.
@@ -161,22 +161,10 @@ class SignalLikelihood:
         return silent, p * segment_sums(self.signals * certain, self.offsets)
 
     def select(self, keep: IntArray) -> SignalLikelihood:
-        """Return the likelihood of some of the sources.
-
-        By increasing positions.
-        """
-        mask = np.zeros(len(self.time), dtype=np.bool_)
-        mask[keep] = True
-        rows = np.repeat(mask, self.found)
-        offsets = np.concatenate([[0], np.cumsum(self.found[mask])]).astype(np.int64)
-        return SignalLikelihood(
-            self.intervals[rows],
-            self.signals[rows],
-            offsets,
-            self.time[mask],
-            self.heard[mask],
-            self.counted[mask],
-        )
+        """Return the likelihood of some of the sources."""
+        rows, offsets = segment_rows(self.offsets, keep), np.append(0, np.cumsum(self.found[keep]))
+        own = self.time[keep], self.heard[keep], self.counted[keep]
+        return SignalLikelihood(self.intervals[rows], self.signals[rows], offsets, *own)
 
     def _exponent(self, a: Array, k: Array) -> Array:
         number = self.found
