@@ -170,7 +170,7 @@ class NoisySignalFreshness(Objective):
         )
 
     def _quality(self, n: int, classes: tuple[Array, Array] | None = None) -> tuple[Array, Array]:
-        """Return recall and precision of n sources, their own or those of classes."""
+        """Return recall and precision of n sources, or those of classes."""
         shares = (self.recall, self.precision) if classes is None else classes
         given = (np.asarray(share, dtype=np.float64) for share in shares)
         try:

@@ -142,7 +142,10 @@ class QualityTables:
 def _made(
     cost: Cost, qualities: tuple[Array, Array, Array, Array], shared: IntArray
 ) -> tuple[IntArray, IntArray, Array]:
-    """Return heads, cells and rows of tables of recalls and precisions, for values from low to high."""
+    """Return heads, cells and rows of tables of shared qualities.
+
+    Qualities are recalls and precisions, and the least and largest V of their tables.
+    """
     heads, cells, rows = np.zeros((len(qualities[0]), 4), dtype=np.int64), [np.zeros(0, np.int64)], []
     begin = filled = 0
     for start in range(0, len(shared), FEW):

@@ -172,9 +172,9 @@ class SignalLikelihood:
         return exponent
 
     def _one_rate(self, intervals: Array, exposure: Array, rows: BoolArray | None = None) -> Array:
-        """Return the maximum likelihood rate on an edge, of all crawls or some.
+        """Return the maximum likelihood rate on an edge.
 
-        Of crawl intervals of one kind.
+        Of crawl intervals of one kind, those of all crawls or some.
         """
         offsets = self.offsets
         if rows is not None:

@@ -283,7 +283,10 @@ class _Cells:
         return _each(price, d, recall, precision, self.silent.unit_inverse, self.perfect.unit_inverse, noisy)
 
     def _unit(self, d: Array) -> Array | float:
-        """Return by what a cost in units of 1/Δ is divided: ages are times, others numbers."""
+        """Return what costs in units of 1/Δ are divided by.
+
+        Ages are times, other costs numbers.
+        """
         return d if self.noisy.of_age else 1.0
 
     def _pass(self, name: str, many: int, *given: Array) -> tuple[Array, ...]:

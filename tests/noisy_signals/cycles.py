@@ -8,7 +8,7 @@ from freshopt.noisy_signals.threshold_search import log_loss_at, threshold_at
 
 
 def cycle_at(number: float, wait: float, recall: float, precision: float) -> tuple[float, float, float]:
-    """Return length, stale time and marginal value at a threshold of (number, wait)."""
+    """Return length, stale time and marginal value at a threshold."""
     q = signal_rates(recall, precision, np.zeros(MOST_ROOTS, dtype=np.complex128))
     u = log_loss_at(number, wait, q)
     found = cycle_moments(number, wait, u, q)
@@ -16,7 +16,7 @@ def cycle_at(number: float, wait: float, recall: float, precision: float) -> tup
 
 
 def split(threshold: float, recall: float, precision: float) -> tuple[float, float]:
-    """Return a threshold in effective time as a number of signals and a wait."""
+    """Return a threshold in effective time as signals and a wait."""
     q = signal_rates(recall, precision, np.zeros(MOST_ROOTS, dtype=np.complex128))
     found = threshold_at(q.unannounced * threshold, q)
     return float(found.signals), found.wait
