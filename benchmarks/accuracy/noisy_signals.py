@@ -24,10 +24,10 @@ from freshopt.noisy_signals import (
     noisy_signals,
     replay_signals,
 )
-from freshopt.noisy_signals.renewal_cycle import cycle
 from freshopt.numerics.arrays import Array
 from freshopt.problems import BinaryFreshness
 from tests.ground_truth.cost_truth import cycle_by_sums
+from tests.noisy_signals.cycles import cycle_at
 
 Draw = Callable[[np.random.Generator, int], Array]
 NEAR_ZERO: Draw = lambda random, n: 10.0 ** random.uniform(-11, 0, n)  # noqa: E731
@@ -68,9 +68,9 @@ def exactness(many: int = 100) -> Iterator[Row]:
             wait = loss / a * float(random.choice([random.random(), 10.0 ** random.uniform(-8, 0)]))
             if number * loss + a * wait > 40.0:
                 number, wait = 0, min(wait, 40.0 / a)
-            found = cycle(*(np.array([float(x)]) for x in (number, wait, recall, precision)))
+            found = cycle_at(number, wait, recall, precision)
             exact = cycle_by_sums(number, wait, recall, precision)
-            off = [abs(float(x[0]) / y - 1.0) for x, y in zip(found, exact, strict=False)]
+            off = [abs(x / y - 1.0) for x, y in zip(found, exact, strict=False)]
             worst = np.maximum(worst, off)
         length, stale, worth = worst.tolist()
         yield {"family": family, "cycles": many, "length": length, "stale": stale, "marginal": worth}

@@ -20,6 +20,7 @@ bounds the duality gap of the rates: that, not the size of a step, ends the loop
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -167,8 +168,8 @@ class _Descent:
         self.held = np.zeros(len(cost), dtype=np.bool_)
         self.woken = np.zeros(len(cost))
         self.evaluations, self.steps = 0, 0
-        self.gap, self.best = np.inf, np.array(problem.lower)
-        self.best_price, self.best_host_prices = 0.0, np.zeros(len(problem.hosts))
+        without = problem.hosts.named(np.zeros(len(problem.hosts)))
+        self.gap, self.best = np.inf, Answer(np.array(problem.lower), 0.0, without)
         start = self._level()
         self.point = _Point(start, self._cost(start), self._gradient(start))
         self.recent = [self.point.cost]
@@ -216,10 +217,10 @@ class _Descent:
             self.point.spending / self.problem.sources.refresh_cost, self.problem.lower, self.problem.upper
         )
         on_top = np.maximum(0.0, self.host_prices - self.price)
-        gap = certify(self.problem, rates, self.price, self.problem.hosts.named(on_top)).beyond_rounding
+        found = Answer(rates, self.price, self.problem.hosts.named(on_top))
+        gap = certify(self.problem, rates, found.price, found.host_prices).beyond_rounding
         if gap <= self.gap:
-            self.gap, self.best = gap, rates
-            self.best_price, self.best_host_prices = self.price, on_top
+            self.gap, self.best = gap, found
         return gap
 
     def rearrange(self) -> bool:
@@ -253,8 +254,7 @@ class _Descent:
 
     def answer(self, status: Status | None, note: str) -> Answer:
         """Return the best rates seen, with their prices."""
-        host_prices = self.problem.hosts.named(self.best_host_prices)
-        return Answer(self.best, self.best_price, host_prices, self.evaluations, status, note)
+        return replace(self.best, iterations=self.evaluations, status=status, note=note)
 
     def _step(self, spending: Array, gradient: Array, eta: float) -> Step:
         upper = np.where(self.held, self.lower, self.upper)

@@ -157,23 +157,13 @@ HUGE = 1e15
 class CycleMoments(NamedTuple):
     """Length, stale time and survival of a cycle.
 
-    Length ψ, stale time ψ − w, and ψ', the probability to survive the threshold.
+    Length ψ, stale time ψ − w, and ψ', the probability to survive the threshold; or what the time with k
+    signals adds to each.
     """
 
     length: float
     stale: float
     survival: float
-
-
-class Term(NamedTuple):
-    """Time with k signals in a cycle, and its parts.
-
-    Besides the time: its stale part, and the density at the end.
-    """
-
-    lasting: float
-    stale: float
-    density: float
 
 
 def cycle_moments(n: float, x: float, u: float, q: SignalRates) -> CycleMoments:
@@ -262,10 +252,10 @@ def near_moments(n: float, x: float, q: SignalRates) -> CycleMoments:
         if y <= 0.0:
             break
         term = first_term(y, q) if k == 0.0 else later_term(k, y, q)
-        length += term.lasting
+        length += term.length
         stale += term.stale
-        survival += term.density
-        if term.lasting < NOTHING * length:
+        survival += term.survival
+        if term.length < NOTHING * length:
             break
     return CycleMoments(length, stale, survival)
 
@@ -306,11 +296,10 @@ def is_small(k: float, y: float, q: SignalRates) -> bool:
     It is the staleness after k signals and a time y.
     """
     loss = k * q.loss if k > 0.0 else 0.0
-    until = min(y, surely_over(k) / q.signals if q.signals > 0.0 else y)
-    return loss + q.unannounced * until < SMALL
+    return loss + q.unannounced * min(y, sure_time(k, q)) < SMALL
 
 
-def first_term(y: float, q: SignalRates) -> Term:
+def first_term(y: float, q: SignalRates) -> CycleMoments:
     """Return the term of no signal.
 
     It is the time until the first one, or y.
@@ -318,13 +307,13 @@ def first_term(y: float, q: SignalRates) -> Term:
     g, c = q.signals, q.total
     density, lasting = math.exp(-g * y), y * mean_decay(g * y)
     if c * y < 1.0:
-        return Term(lasting, early_stale(y, q), density)
+        return CycleMoments(lasting, early_stale(y, q), density)
     if is_small(0.0, y, q):
-        return Term(lasting, integrated(0.0, y, density, q).stale, density)
-    return Term(lasting, lasting - y * mean_decay(c * y), density)
+        return CycleMoments(lasting, integrated(0.0, y, density, q).stale, density)
+    return CycleMoments(lasting, lasting - y * mean_decay(c * y), density)
 
 
-def later_term(k: float, y: float, q: SignalRates) -> Term:
+def later_term(k: float, y: float, q: SignalRates) -> CycleMoments:
     """Return the term of k ≥ 1 signals.
 
     They have come before the time y.
@@ -335,7 +324,7 @@ def later_term(k: float, y: float, q: SignalRates) -> Term:
         return integrated(k, y, density, q)
     lasting = tail(k, y, g, density) / g
     fresh = math.exp(-k * math.log1p(1.0 / q.false)) * tail(k, y, c, poisson_density(k, c * y)) / c
-    return Term(lasting, lasting - fresh, density)
+    return CycleMoments(lasting, lasting - fresh, density)
 
 
 def early_stale(y: float, q: SignalRates) -> float:
@@ -352,7 +341,7 @@ def early_stale(y: float, q: SignalRates) -> float:
     return value
 
 
-def integrated(k: float, y: float, density: float, q: SignalRates) -> Term:
+def integrated(k: float, y: float, density: float, q: SignalRates) -> CycleMoments:
     """Return the term of k signals by quadrature.
 
     It is R_k(gy)/g and its stale part ∫₀^y e^{−gt}(gt)^k/k! (1 − e^{−kh−at}) dt.
@@ -370,6 +359,6 @@ def integrated(k: float, y: float, density: float, q: SignalRates) -> Term:
     scale = 0.5 * width * density
     lasting, stale = lasting * scale, stale * scale
     if below:
-        return Term(lasting, stale, density)
+        return CycleMoments(lasting, stale, density)
     everything = -math.expm1(-before - (k + 1.0) * math.log1p(a / g)) / g
-    return Term(1.0 / g - lasting, everything - stale, density)
+    return CycleMoments(1.0 / g - lasting, everything - stale, density)

@@ -60,7 +60,7 @@ PANEL, PANEL_SIGNALS = 4.0, 10.0
 NODES, WEIGHTS = (values for values in np.polynomial.legendre.leggauss(12))
 
 
-class Ages(NamedTuple):
+class Moments(NamedTuple):
     """ψ, V and dψ/dη of a threshold."""
 
     length: float
@@ -87,11 +87,11 @@ def transform(theta: complex, fresh: float, a: float, g: float, p: float, tail: 
     return complex(total, total_y)
 
 
-def inverted(r: float, fresh: float, angle: float, a: float, g: float, p: float, tail: float) -> Ages:
+def inverted(r: float, fresh: float, angle: float, a: float, g: float, p: float, tail: float) -> Moments:
     """Return the moments of what is left before a rise r."""
     if fresh == 0.0 or r < SHORT:
         pace = 1.0 / (1.0 - fresh)
-        return Ages(r * pace, 0.5 * r * r * pace, pace)
+        return Moments(r * pace, 0.5 * r * r * pace, pace)
     step = 2.0 * math.pi * min(angle, 0.5 * math.pi - angle) / tail
     slope, length, value = 0.0, 0.0, 0.0
     sine, cosine = math.sin(angle), math.cos(angle)
@@ -108,7 +108,7 @@ def inverted(r: float, fresh: float, angle: float, a: float, g: float, p: float,
         value += (part / z).imag
         w += step
     scale = step / math.pi
-    return Ages(scale * r * length, scale * r * r * value, scale * slope)
+    return Moments(scale * r * length, scale * r * r * value, scale * slope)
 
 
 def time_left(left: float, fresh: float, a: float) -> float:
@@ -132,16 +132,16 @@ def age_rise(time: float, fresh: float, a: float) -> float:
     return (1.0 - fresh) * time + (fresh * growth(a * time) / a if a > 0.0 else 0.0)
 
 
-def age_moments(eta: float, a: float, g: float, p: float, tail: float = TAIL) -> Ages:
+def age_moments(eta: float, a: float, g: float, p: float, tail: float = TAIL) -> Moments:
     """Return the moments of a cycle ending at η, to e^{−tail}."""
     if eta >= FAR:
-        return Ages(eta + 1.0, eta * (0.5 * eta + 1.0) + 1.0 / (2.0 * a + g * p * (2.0 - p)) - 1.0, 1.0)
+        return Moments(eta + 1.0, eta * (0.5 * eta + 1.0) + 1.0 / (2.0 * a + g * p * (2.0 - p)) - 1.0, 1.0)
     if a * eta >= PLAIN:
         return inverted(eta, 1.0, ANGLE, a, g, p, tail)
     angle = min(ANGLE, math.asin(WITHIN * math.sqrt(p * (2.0 - p))))
     if a == 0.0:
         later = inverted(eta, 1.0 - p, angle, a, g, p, tail)
-        return Ages(1.0 / g + later.length, eta / g + later.value, later.slope)
+        return Moments(1.0 / g + later.length, eta / g + later.value, later.slope)
     tau = time_left(eta, 1.0, a)
     end = min(tau, TAIL / g)
     panels = math.ceil(end / min(PANEL, PANEL_SIGNALS / g))
@@ -156,7 +156,7 @@ def age_moments(eta: float, a: float, g: float, p: float, tail: float = TAIL) ->
             length += weight * (1.0 + g * later.length)
             value += weight * (left + g * later.value)
             slope += weight * g * later.slope
-    return Ages(length, value, slope)
+    return Moments(length, value, slope)
 
 
 def near_age(target: float, of_value: bool, a: float, g: float, p: float) -> float:

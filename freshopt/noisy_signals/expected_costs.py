@@ -34,8 +34,8 @@ from typing import NamedTuple
 import numpy as np
 
 from freshopt.noisy_signals.cycle_terms import NOTHING, growth, poisson_density, surely_over, tail_series
-from freshopt.noisy_signals.expected_age import age_moments, near_age
-from freshopt.numerics.arrays import Array
+from freshopt.noisy_signals.expected_age import Moments, age_moments, near_age
+from freshopt.numerics.arrays import Array, read_only
 
 LEAST_PRECISION = 0.01
 # Nodes of a panel, and how many standard errors of a Poisson time it covers.
@@ -61,7 +61,7 @@ MANY_NODES, MANY_WEIGHTS = (values for values in np.polynomial.legendre.leggauss
 
 def harmonic_nodes() -> tuple[Array, Array]:
     """Return nodes and weights of ∫₀¹ f(y)/y dy, set after set."""
-    nodes, weights = [], []
+    nodes, weights = list[Array](), list[Array]()
     for many in FEW_NODES:
         points, own = np.polynomial.legendre.leggauss(many)
         y = 0.5 * (points + 1.0)
@@ -70,19 +70,11 @@ def harmonic_nodes() -> tuple[Array, Array]:
     v = 0.5 * (MANY_NODES + 1.0)
     nodes.append(v**4)
     weights.append(2.0 * MANY_WEIGHTS / v)
-    return np.concatenate(nodes), np.concatenate(weights)
-
-
-class Moments(NamedTuple):
-    """ψ, V and dψ/dη of a threshold."""
-
-    length: float
-    value: float
-    slope: float
+    return read_only(np.concatenate(nodes)), read_only(np.concatenate(weights))
 
 
 class Cost(NamedTuple):
-    """Cost of changes missed (L, y and W), or of age."""
+    """Cost of changes missed (L, y and W, read-only), or of age."""
 
     linear: float
     nodes: Array
@@ -245,8 +237,7 @@ def moments(eta: float, q: CostRow) -> Moments:
     """Return the moments of a cycle that ends at η."""
     g, surely = q.signals, q.silent > 0.0
     if q.of_age:
-        own = age_moments(eta, q.silent, g, q.precision)
-        return Moments(own.length, own.value, own.slope)
+        return age_moments(eta, q.silent, g, q.precision)
     n = signals_below(eta, surely, q)
     length, value = waited_for(n, eta, q)
     slope, tau = 0.0, 0.0

@@ -38,6 +38,8 @@ from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.kernel import Kernel
 
 Signalled = TypeVar("Signalled", bound=Objective)
+# The node, and the weight, of staleness.
+ONE = read_only(np.ones(1))
 
 
 @frozen_value()
@@ -117,10 +119,9 @@ class NoisySignalFreshness(Objective):
 
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics of the stale part."""
-        known = self if self.classes is None else NoisySignalFreshness(*self.classes)
-        parameters = (sources.change_rate, *known._quality(len(sources)))
+        parameters = (sources.change_rate, *self._quality(len(sources), self.classes))
         kernel = Kernel(sources.importance, parameters, _cost, _marginal, _inverse)
-        return with_tables(kernel, Cost(0.0, np.ones(1), np.ones(1)), 1.0)
+        return with_tables(kernel, Cost(0.0, ONE, ONE), 1.0)
 
     def value_from_cost(self, cost: float, sources: Sources) -> float:
         """Return Σw − (stale part)."""
@@ -168,8 +169,10 @@ class NoisySignalFreshness(Objective):
             time_unit=sources.time_unit,
         )
 
-    def _quality(self, n: int) -> tuple[Array, Array]:
-        given = (np.asarray(share, dtype=np.float64) for share in (self.recall, self.precision))
+    def _quality(self, n: int, classes: tuple[Array, Array] | None = None) -> tuple[Array, Array]:
+        """Return recall and precision of n sources, or those of classes."""
+        shares = (self.recall, self.precision) if classes is None else classes
+        given = (np.asarray(share, dtype=np.float64) for share in shares)
         try:
             recall, precision = (np.broadcast_to(share, (n,)) for share in given)
         except ValueError:

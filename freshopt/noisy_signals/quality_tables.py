@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from freshopt.compiled.backend import compiled, plain_or_compiled
-from freshopt.compiled.columns import run_chunks_in_threads
 from freshopt.noisy_signals import (
     cycle_terms,
     expected_age,
@@ -23,7 +22,8 @@ from freshopt.noisy_signals import (
 from freshopt.noisy_signals.expected_costs import Cost
 from freshopt.noisy_signals.quality_lookup import BLOCK, SHIFT, Tabled
 from freshopt.noisy_signals.quality_rows import COLUMNS, VALUE
-from freshopt.numerics.arrays import Array, Index, IntArray, as_float64, exact_sum, read_only, total
+from freshopt.noisy_signals.renewal_cycle import ready, run_pass
+from freshopt.numerics.arrays import Array, Index, IntArray, as_float64, exact_sum, total
 from freshopt.separable.kernel import Kernel
 
 # A table takes as long as the kernel for so many sources; and qualities are no more than one in so many.
@@ -58,14 +58,6 @@ def with_tables(kernel: Kernel, cost: Cost | None, most: float = np.inf) -> Kern
     return replace(kernel, quick=QualityTables(kernel, cost, most))
 
 
-def _tables(given: tuple[Array, ...], cost: Cost) -> tuple[Array, IntArray]:
-    """Return rows of some qualities, and how many each has."""
-    n = len(given[0])
-    out, counts = np.empty((n, ROOM, COLUMNS)), np.zeros(n, dtype=np.int64)
-    run_chunks_in_threads(lambda a, b: loops()["tables"](a, b, *given, TOLERANCE, cost, out, counts), n, 1)
-    return out, counts
-
-
 @dataclass(slots=True, eq=False)
 class QualityTables:
     """Tables of the qualities of a kernel's sources.
@@ -80,13 +72,15 @@ class QualityTables:
     most: float
     codes: IntArray | None = None
     seen: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    tabled: tuple[IntArray, IntArray, Array] | None = None
+    tabled: Tabled | None = None
     covered: tuple[Array, Array] | None = None
 
     def cover(self, paid: Array, beyond: float = BESIDE) -> None:
         """Have tables for these prices; new ones reach `beyond` times as far."""
-        d, recall, precision = self._columns()
-        w, n = as_float64(self.kernel.importance), len(d)
+        w, d, recall, precision = (
+            ready(as_float64(column)) for column in (self.kernel.importance, *self.kernel.parameters)
+        )
+        n = len(d)
         if self.cost is None or n < SHARED:
             return
         if self.codes is None:
@@ -97,47 +91,22 @@ class QualityTables:
         many = len(self.seen)
         low, high = np.full(many, np.inf), np.zeros(many)
         counts = np.zeros(many, dtype=np.int64)
-        passes()["spans"](0, n, _ready(paid), _ready(w), d, self.codes, low, high, counts)
+        passes()["spans"](0, n, ready(paid), w, d, self.codes, low, high, counts)
         high = np.minimum(high, self.most * (1.0 - 1e-6))
         if self.covered is not None and bool(np.all((self.covered[0] <= low) & (high <= self.covered[1]))):
             return
         high *= beyond if self.most == np.inf else 1.0
         self.covered = low / BESIDE, high
         shared = np.flatnonzero((counts >= SHARED) & (low / BESIDE < high))
-        self.tabled = self._made(recall[self.seen], precision[self.seen], low / BESIDE, high, shared)
-
-    def _made(
-        self, recall: Array, precision: Array, low: Array, high: Array, shared: IntArray
-    ) -> tuple[IntArray, IntArray, Array]:
-        """Return heads, cells and rows of tables."""
-        heads, cells, rows = np.zeros((len(recall), 4), dtype=np.int64), [np.zeros(0, np.int64)], []
-        begin = filled = 0
-        assert self.cost is not None
-        cost = self.cost._replace(nodes=read_only(self.cost.nodes), weights=read_only(self.cost.weights))
-        for start in range(0, len(shared), FEW):
-            some = shared[start : start + FEW]
-            out, counts = _tables((recall[some], precision[some], low[some], high[some]), cost)
-            for k, own, count in zip(some, out, counts.tolist(), strict=True):
-                values = own[: count + 1, VALUE]
-                least, last = (values[[0, -1]].view(np.int64) >> SHIFT).tolist()
-                edges = (np.arange(least, last + 1) << SHIFT).view(np.float64)
-                place = np.clip(np.searchsorted(values, edges, "right") - 1, 0, max(0, count - 1))
-                heads[k] = begin, begin + count, filled, least
-                cells.append(place + begin)
-                rows.append(own[: count + 1].copy())
-                begin, filled = begin + count + 1, filled + len(place)
-        # A quality without a table has no row: 0 ≤ V < 0.
-        rows.append(np.zeros((1, COLUMNS)))
-        heads[np.setdiff1d(np.arange(len(heads)), shared)] = begin, begin, 0, 0
-        return heads, np.concatenate(cells), np.concatenate(rows)
+        made = _made(self.cost, (recall[self.seen], precision[self.seen], low / BESIDE, high), shared)
+        self.tabled = Tabled(w, d, self.codes, self.most, *made)
 
     def respond(self, paid: Array, index: Index) -> Array:
         """Return best responses of some sources, to 1e-9."""
-        rates = np.full(len(paid), np.nan)
-        if self.tabled is not None and self.codes is not None:
-            w, d = as_float64(self.kernel.importance)[index], self._columns()[0][index]
-            own = Tabled(_ready(w), _ready(d), self.codes[index], self.most, *self.tabled)
-            _run("respond", (_ready(paid), own), (rates,))
+        rates, every = np.full(len(paid), np.nan), self.tabled
+        if every is not None:
+            some = every._replace(w=ready(every.w[index]), d=ready(every.d[index]), codes=every.codes[index])
+            run_pass(passes()["respond"], (ready(paid), some), (rates,), PIECE)
         rest = np.flatnonzero(np.isnan(rates))
         if len(rest):
             places = np.arange(len(self.kernel.importance))[index][rest]
@@ -146,12 +115,12 @@ class QualityTables:
 
     def fill(self, price: float, cost: Array, lower: Array, upper: Array, rates: Array) -> float:
         """Write all best responses within bounds; return the bandwidth they use."""
-        if self.tabled is None or self.codes is None:
+        if self.tabled is None:
             rates[:] = np.clip(self.respond(price * cost, slice(None)), lower, upper)
             return total(cost * rates)
         used = np.empty(-(-len(rates) // BLOCK))
-        given = price, *map(_ready, (cost, lower, upper)), self._every(self.codes, self.tabled)
-        run_chunks_in_threads(lambda a, b: passes()["fill"](a, b, *given, rates, used), len(used), 1)
+        given = price, *map(ready, (cost, lower, upper)), self.tabled, rates
+        run_pass(passes()["fill"], given, (used,), 1)
         if not bool(np.all(np.isfinite(used))):
             rest = np.flatnonzero(np.isnan(rates))
             free = self.kernel.take(rest).inverse_marginal(price * cost[rest])
@@ -164,27 +133,36 @@ class QualityTables:
         if self.tabled is None:
             self.cover(paid)
         found = np.full((3, len(rates)), np.nan)
-        if self.tabled is not None and self.codes is not None:
-            columns = map(_ready, (rates, paid, lower, upper))
-            _run("prove", (*columns, self._every(self.codes, self.tabled)), tuple(found))
+        if self.tabled is not None:
+            given = *map(ready, (rates, paid, lower, upper)), self.tabled
+            run_pass(passes()["prove"], given, tuple(found), PIECE)
         return found
 
-    def _every(self, codes: IntArray, tables: tuple[IntArray, IntArray, Array]) -> Tabled:
-        return Tabled(
-            _ready(as_float64(self.kernel.importance)), self._columns()[0], codes, self.most, *tables
-        )
 
-    def _columns(self) -> tuple[Array, Array, Array]:
-        d, recall, precision = self.kernel.parameters
-        return _ready(as_float64(d)), _ready(recall), _ready(precision)
+def _made(
+    cost: Cost, qualities: tuple[Array, Array, Array, Array], shared: IntArray
+) -> tuple[IntArray, IntArray, Array]:
+    """Return heads, cells and rows of tables of shared qualities.
 
-
-def _ready(column: Array) -> Array:
-    """Return a column as loops take it."""
-    return read_only(np.ascontiguousarray(column, dtype=np.float64))
-
-
-def _run(name: str, given: tuple[object, ...], written: tuple[Array, ...]) -> None:
-    """Run a pass over columns."""
-    one = passes()[name]
-    run_chunks_in_threads(lambda begin, end: one(begin, end, *given, *written), len(written[0]), PIECE)
+    Qualities are recalls and precisions, and the least and largest V of their tables.
+    """
+    heads, cells, rows = np.zeros((len(qualities[0]), 4), dtype=np.int64), [np.zeros(0, np.int64)], []
+    begin = filled = 0
+    for start in range(0, len(shared), FEW):
+        some = shared[start : start + FEW]
+        out, counts = np.empty((len(some), ROOM, COLUMNS)), np.zeros(len(some), dtype=np.int64)
+        given = *(column[some] for column in qualities), TOLERANCE, cost, out
+        run_pass(loops()["tables"], given, (counts,), 1)
+        for k, own, count in zip(some, out, counts.tolist(), strict=True):
+            values = own[: count + 1, VALUE]
+            least, last = (values[[0, -1]].view(np.int64) >> SHIFT).tolist()
+            edges = (np.arange(least, last + 1) << SHIFT).view(np.float64)
+            place = np.clip(np.searchsorted(values, edges, "right") - 1, 0, max(0, count - 1))
+            heads[k] = begin, begin + count, filled, least
+            cells.append(place + begin)
+            rows.append(own[: count + 1].copy())
+            begin, filled = begin + count + 1, filled + len(place)
+    # A quality without a table has no row: 0 ≤ V < 0.
+    rows.append(np.zeros((1, COLUMNS)))
+    heads[np.setdiff1d(np.arange(len(heads)), shared)] = begin, begin, 0, 0
+    return heads, np.concatenate(cells), np.concatenate(rows)

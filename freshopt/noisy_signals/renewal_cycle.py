@@ -44,7 +44,7 @@ Cost: compiled, 2 μs a source and price, 10-50 μs where recalls are beyond 0.9
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 
@@ -52,7 +52,7 @@ from freshopt.compiled.backend import plain_or_compiled
 from freshopt.compiled.columns import run_chunks_in_threads
 from freshopt.noisy_signals import cycle_terms, signal_rates, threshold_search
 from freshopt.noisy_signals.signal_rates import LEAST
-from freshopt.numerics.arrays import Array, read_only
+from freshopt.numerics.arrays import Array, IntArray, read_only
 
 # Sources: half a millisecond, below which a thread costs more than it saves.
 PIECE = 256
@@ -61,28 +61,10 @@ loops = plain_or_compiled(
         threshold_search.inverse,
         threshold_search.evaluate,
         threshold_search.thresholds,
-        threshold_search.cycles,
         threshold_search.indices,
     ),
     (signal_rates, cycle_terms, threshold_search),
 )
-
-
-class Cycle(NamedTuple):
-    """Parameters of the renewal cycle, in units of 1/Δ.
-
-    Each of shape (n,).
-
-    - `length`: ψ(i).
-    - `stale`: ψ(i) − w(i).
-    - `marginal`: V(i).
-    - `survival`: ψ'(i), the probability that effective time passes i by without jumping over it.
-    """
-
-    length: Array
-    stale: Array
-    marginal: Array
-    survival: Array
 
 
 def bonus(recall: Array, precision: Array) -> Array:
@@ -99,33 +81,6 @@ def bonus(recall: Array, precision: Array) -> Array:
         return np.where(recall >= LEAST, -np.log1p(-np.maximum(precision, LEAST)) / (1.0 - recall), 0.0)
 
 
-def split(threshold: Array, recall: Array, precision: Array) -> tuple[Array, Array]:
-    """Return thresholds as pairs (n, x).
-
-    The thresholds i ≥ 0 are in units of 1/Δ.
-    """
-    jump = bonus(recall, precision)
-    jumps = (jump > 0.0) & np.isfinite(jump)
-    number = np.floor(np.divide(threshold, jump, out=np.zeros(len(threshold)), where=jumps))
-    return number, np.maximum(threshold - np.where(jumps, number * np.where(jumps, jump, 0.0), 0.0), 0.0)
-
-
-def cycle(number: Array, wait: Array, recall: Array, precision: Array) -> Cycle:
-    """Return the cycle of each source.
-
-    Examples
-    --------
-    Without signals a cycle is a period: ψ = x, and V is the index of binary freshness, P(2, x).
-
-    >>> one = cycle(np.array([0.0]), np.array([2.0]), np.array([0.0]), np.array([1.0]))
-    >>> [float(part[0].round(12)) for part in (one.length, one.marginal)]
-    [2.0, 0.59399415029]
-    """
-    found = Cycle(*(np.empty(len(number)) for _ in range(4)))
-    _run("cycles", (number, wait, recall, precision), found)
-    return found
-
-
 def index(number: Array, wait: Array, recall: Array, precision: Array) -> Array:
     """Return the index V(i) at effective times (n, x).
 
@@ -136,8 +91,7 @@ def index(number: Array, wait: Array, recall: Array, precision: Array) -> Array:
     >>> index(np.array([0.0, 3.0]), np.array([1.0, 1.0]), np.array([0.0, 1.0]), np.array([1.0, 0.5])).round(6)
     array([0.264241, 0.6875  ])
     """
-    value = np.empty(len(number))
-    _run("indices", (number, wait, recall, precision), (value,))
+    (value,) = _columns("indices", number, wait, recall, precision)
     return value
 
 
@@ -146,8 +100,7 @@ def rate_at_index(value: Array, recall: Array, precision: Array) -> Array:
 
     For value > 0; 0 from a value of 1 on.
     """
-    rate = np.empty(len(value))
-    _run("inverse", (value, recall, precision), (rate,))
+    (rate,) = _columns("inverse", value, recall, precision)
     return rate
 
 
@@ -156,8 +109,7 @@ def stale_and_index(rate: Array, recall: Array, precision: Array) -> tuple[Array
 
     Rates are 1/ψ ≥ 0; those below l are mixed with none where p = 1.
     """
-    stale, value = np.empty(len(rate)), np.empty(len(rate))
-    _run("evaluate", (rate, recall, precision), (stale, value))
+    stale, value = _columns("evaluate", rate, recall, precision, many=2)
     return stale, value
 
 
@@ -166,14 +118,27 @@ def threshold_of_length(length: Array, recall: Array, precision: Array) -> tuple
 
     (0, inf) where no cycle is as long (a precision of 1).
     """
-    number, wait = np.empty(len(length)), np.empty(len(length))
-    _run("thresholds", (length, recall, precision), (number, wait))
+    number, wait = _columns("thresholds", length, recall, precision, many=2)
     return number, wait
 
 
-def _run(name: str, given: tuple[Array, ...], written: tuple[Array, ...]) -> None:
-    """Run a pass over columns."""
-    one = loops()[name]
-    # All read-only, so that one pass is compiled and not one for each mixture.
-    ready = [read_only(np.ascontiguousarray(column, dtype=np.float64)) for column in given]
-    run_chunks_in_threads(lambda begin, end: one(begin, end, *ready, *written), len(written[0]), PIECE)
+def _columns(name: str, *given: Array, many: int = 1) -> tuple[Array, ...]:
+    """Return the columns that a pass over columns writes."""
+    found = tuple(np.empty(len(given[0])) for _ in range(many))
+    run_pass(loops()[name], tuple(map(ready, given)), found, PIECE)
+    return found
+
+
+def run_pass(
+    one: Callable[..., None], given: tuple[object, ...], written: tuple[Array | IntArray, ...], piece: int
+) -> None:
+    """Run a pass, in threads that take `piece` sources each at least."""
+    run_chunks_in_threads(lambda begin, end: one(begin, end, *given, *written), len(written[0]), piece)
+
+
+def ready(column: Array) -> Array:
+    """Return a column as passes take it.
+
+    All are read-only, so that one pass is compiled and not one for each mixture.
+    """
+    return read_only(np.ascontiguousarray(column, dtype=np.float64))

@@ -161,12 +161,8 @@ class SignalCrawler:
         n, objective = len(problem.sources), problem.objective
         self._rate = np.ascontiguousarray(problem.sources.change_rate)
         self._weight = problem.sources.importance / self._rate
-        shares = (
-            (objective.recall, objective.precision) if isinstance(objective, NoisySignalFreshness) else ()
-        )
-        self._quality = tuple(
-            np.array(np.broadcast_to(np.asarray(own, dtype=np.float64), (n,))) for own in shares
-        )
+        quality = objective._quality(n) if isinstance(objective, NoisySignalFreshness) else ()
+        self._quality = tuple(map(np.array, quality))
         self.last = np.array(as_vector(last, n, "last"))
         self.signals = np.zeros(n)
 

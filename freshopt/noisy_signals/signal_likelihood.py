@@ -26,7 +26,7 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from freshopt.estimators.crawl_likelihood import CrawlLikelihood
 from freshopt.estimators.crawl_rows import Intervals
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
-from freshopt.numerics.segments import segment_sums
+from freshopt.numerics.segments import segment_rows, segment_sums
 
 STEPS = 200
 # Relative step that ends the iteration. It converges quadratically: after such a step the error is rounding.
@@ -58,7 +58,7 @@ class SignalLikelihood:
     - `offsets` (n+1,): Crawls ``offsets[k]`` up to, not including, ``offsets[k+1]`` are those of source k.
     - `time`, `heard` (n,): S and N, over crawls that found none; S with the times since changes that were
       counted.
-    - `counted` (n,): The number of changes that were dated and not announced; None for none.
+    - `counted` (n,): The number of changes that were dated and not announced.
     """
 
     intervals: Array
@@ -66,7 +66,7 @@ class SignalLikelihood:
     offsets: IntArray
     time: Array
     heard: Array
-    counted: Array | None = None
+    counted: Array
 
     @property
     def found(self) -> IntArray:
@@ -76,13 +76,13 @@ class SignalLikelihood:
     @property
     def changed(self) -> BoolArray:
         """Which sources were found to have changed, shape (n,)."""
-        return (self.found > 0) | (False if self.counted is None else self.counted > 0.0)
+        return (self.found > 0) | (self.counted > 0.0)
 
     def value(self, a: Array, k: Array) -> Array:
         """Return l(a, k) at finite a and k per source."""
         with np.errstate(divide="ignore"):
             each = np.log(-np.expm1(-self._exponent(a, k)))
-            dated = 0.0 if self.counted is None else _times(self.counted, np.log(a))
+            dated = _times(self.counted, np.log(a))
         return segment_sums(each, self.offsets) + dated - a * self.time - k * self.heard
 
     def slopes(self, a: Array, k: Array) -> tuple[Array, Array]:
@@ -93,7 +93,7 @@ class SignalLikelihood:
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             odds = 1.0 / np.expm1(self._exponent(a, k))
             by_signals = np.where(self.signals > 0.0, self.signals * odds, 0.0)
-            dated = 0.0 if self.counted is None else _times(self.counted, 1.0 / a)
+            dated = _times(self.counted, 1.0 / a)
         return (
             segment_sums(self.intervals * odds, self.offsets) + dated - self.time,
             segment_sums(by_signals, self.offsets) - self.heard,
@@ -103,12 +103,10 @@ class SignalLikelihood:
         """Return −∂²l/∂a², −∂²l/∂a∂k and −∂²l/∂k²."""
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             odds = 1.0 / np.expm1(self._exponent(a, k))
-            curve = odds * (1.0 + odds)
+            curve, dated = odds * (1.0 + odds), _times(self.counted, 1.0 / (a * a))
         s, n = self.intervals, self.signals
         first, mixed, second = (segment_sums(x * curve, self.offsets) for x in (s * s, s * n, n * n))
-        if self.counted is not None:
-            first = first + _times(self.counted, 1.0 / (a * a))
-        return first, mixed, second
+        return first + dated, mixed, second
 
     def maximum(self) -> tuple[Array, Array]:
         """Return the most likely (a, k), each of shape (n,).
@@ -129,25 +127,23 @@ class SignalLikelihood:
         # Every signal was followed by a change: crawls without one are left to tell a.
         sure = np.flatnonzero(usual & np.isinf(k))
         part = self.select(sure)
-        a[sure] = part._one_rate(part.signals == 0.0, part.intervals, part.time)
+        a[sure] = part._one_rate(part.intervals, part.time, part.signals == 0.0)
         silent = np.flatnonzero(usual & (np.isnan(k) | (told == 0.0)))
         part = self.select(silent)
-        a[silent] = part._one_rate(np.ones(len(part.intervals), dtype=np.bool_), part.intervals, part.time)
+        a[silent] = part._one_rate(part.intervals, part.time)
 
         rest = np.flatnonzero(usual & (told > 0.0) & (self.heard > 0.0))
         part = self.select(rest)
-        along = part._one_rate(np.ones(len(part.intervals), dtype=np.bool_), part.intervals, part.time)
+        along = part._one_rate(part.intervals, part.time)
         a[rest] = along
         rising = part.slopes(along, np.zeros(len(rest)))[1] > ROUNDING * part.heard
         rest, part, along = rest[rising], part.select(np.flatnonzero(rising)), along[rising]
         # On the other edge every change must have had a signal.
-        able = segment_sums((part.signals == 0.0).astype(np.float64), part.offsets) == 0.0
-        if part.counted is not None:
-            able &= part.counted == 0.0
+        unheard = segment_sums((part.signals == 0.0).astype(np.float64), part.offsets) + part.counted
+        able = unheard == 0.0
         up = np.zeros(len(rest))
         edge = part.select(np.flatnonzero(able))
-        edge = replace(edge, counted=None)
-        up[able] = edge._one_rate(np.ones(len(edge.intervals), dtype=np.bool_), edge.signals, edge.heard)
+        up[able] = edge._one_rate(edge.signals, edge.heard)
         falling = np.zeros(len(rest), dtype=np.bool_)
         falling[able] = edge.slopes(np.zeros(len(edge.time)), up[able])[0] <= ROUNDING * edge.time
         a[rest[falling]], k[rest[falling]] = 0.0, up[falling]
@@ -162,42 +158,31 @@ class SignalLikelihood:
         """
         with np.errstate(divide="ignore"):
             certain = -1.0 / np.expm1(-self._exponent(a, -np.log1p(-p)))
-        counted = 0.0 if self.counted is None else self.counted
-        silent = a * segment_sums(self.intervals * certain, self.offsets) + counted
+        silent = a * segment_sums(self.intervals * certain, self.offsets) + self.counted
         return silent, p * segment_sums(self.signals * certain, self.offsets)
 
     def select(self, keep: IntArray) -> SignalLikelihood:
-        """Return the likelihood of some of the sources.
-
-        By increasing positions.
-        """
-        mask = np.zeros(len(self.time), dtype=np.bool_)
-        mask[keep] = True
-        rows = np.repeat(mask, self.found)
-        offsets = np.concatenate([[0], np.cumsum(self.found[mask])]).astype(np.int64)
-        return SignalLikelihood(
-            self.intervals[rows],
-            self.signals[rows],
-            offsets,
-            self.time[mask],
-            self.heard[mask],
-            None if self.counted is None else self.counted[mask],
-        )
+        """Return the likelihood of some of the sources."""
+        rows, offsets = segment_rows(self.offsets, keep), np.append(0, np.cumsum(self.found[keep]))
+        own = self.time[keep], self.heard[keep], self.counted[keep]
+        return SignalLikelihood(self.intervals[rows], self.signals[rows], offsets, *own)
 
     def _exponent(self, a: Array, k: Array) -> Array:
         number = self.found
         exponent: Array = np.repeat(a, number) * self.intervals + np.repeat(k, number) * self.signals
         return exponent
 
-    def _one_rate(self, rows: BoolArray, intervals: Array, exposure: Array) -> Array:
+    def _one_rate(self, intervals: Array, exposure: Array, rows: BoolArray | None = None) -> Array:
         """Return the maximum likelihood rate on an edge.
 
-        Of crawl intervals of one kind.
+        Of crawl intervals of one kind, those of all crawls or some.
         """
-        where = np.flatnonzero(rows)
-        offsets = np.searchsorted(where, self.offsets).astype(np.int64)
+        offsets = self.offsets
+        if rows is not None:
+            where = np.flatnonzero(rows)
+            intervals, offsets = intervals[where], np.searchsorted(where, offsets).astype(np.int64)
         counted = np.zeros(len(exposure)) if self.counted is None else self.counted
-        return CrawlLikelihood(Intervals(intervals[where], offsets), counted, exposure).maximum()
+        return CrawlLikelihood(Intervals(intervals, offsets), counted, exposure).maximum()
 
     def _inside(self, along: Array) -> tuple[Array, Array]:
         """Return the interior maxima, on no edge."""
@@ -252,13 +237,13 @@ def counted_crawls(crawls: CrawlLog, known: BoolArray, signals: Array) -> Signal
         offsets=np.searchsorted(found, crawls.offsets).astype(np.int64),
         time=segment_sums(np.where(without | dated, since, 0.0), crawls.offsets),
         heard=segment_sums(np.where(without, count, 0.0), crawls.offsets),
-        counted=segment_sums(dated.astype(np.float64), crawls.offsets) if dated.any() else None,
+        counted=segment_sums(dated.astype(np.float64), crawls.offsets),
     )
 
 
 def _times(counted: Array, values: Array) -> Array:
     """Return the product, 0 where nothing was counted."""
-    return np.where(counted > 0.0, counted * values, 0.0)
+    return np.multiply(counted, values, out=np.zeros(len(counted)), where=counted > 0.0)
 
 
 def _solve(first: Array, mixed: Array, second: Array, up_a: Array, up_k: Array) -> tuple[Array, Array]:

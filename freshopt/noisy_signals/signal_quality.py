@@ -162,7 +162,6 @@ class NoisySignals:
                 "such as 0, 1 or 2. Correct it."
             )
         interval, count = np.where(known, crawls.interval, 0.0), np.where(known, signals, 0.0)
-        interval, count = np.where(known, crawls.interval, 0.0), np.where(known, signals, 0.0)
         likelihood = counted_crawls(crawls, known, signals)
         self.sources_, self.time_unit_ = crawls.names, crawls.time_unit
         self._time, self._crawls = (
@@ -273,7 +272,7 @@ def _errors(likelihood: SignalLikelihood, a: Array, k: Array, g: Array, time: Ar
         p, rate, change = 1.0 - left, g[inner], a[inner] + (1.0 - left) * g[inner]
         var_g = rate / time[inner]
         # Δ = a + pg and l = 1 − a/Δ.
-        da, dk, dg = np.ones(len(inner)), left * rate, p
+        dk, dg = left * rate, p
         var_change = var_a + dk * dk * var_k + 2.0 * dk * both + dg * dg * var_g
         ra, rk, rg = -p * rate / change**2, a[inner] * dk / change**2, a[inner] * dg / change**2
         var_recall = ra * ra * var_a + rk * rk * var_k + 2.0 * ra * rk * both + rg * rg * var_g
@@ -281,7 +280,7 @@ def _errors(likelihood: SignalLikelihood, a: Array, k: Array, g: Array, time: Ar
         "change_rate": var_change,
         "recall": var_recall,
         "precision": left * left * var_k,
-        "silent_rate": var_a * da,
+        "silent_rate": var_a,
     }
     errors = {key: np.full(n, np.nan) for key in QUANTITIES}
     for key, variance in own.items():

@@ -17,8 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, check_seed, expect
-from freshopt.noisy_signals.signal_thresholds import SignalThresholds
-from freshopt.noisy_signals.signal_waits import SignalWaits
 from freshopt.noisy_signals.wait_rule import WaitRule
 from freshopt.numerics.arrays import Array, IntArray, as_number, as_vector
 from freshopt.numerics.random_streams import uniforms
@@ -235,7 +233,7 @@ def replay_signals(
     window = Window(begin, np.maximum(world.start, begin + skip), ends)
     if not bool(np.any(window.span > 0.0)):
         raise SourceDataError("no source is left to count. Choose another end or skip.")
-    shared = not isinstance(rule, SignalThresholds | SignalWaits)
+    shared = not isinstance(rule, WaitRule)
 
     def one(run: int) -> Run:
         each = drawn_world(world, run)

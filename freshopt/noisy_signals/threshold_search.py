@@ -297,28 +297,6 @@ def thresholds(
         number[k], wait[k] = found.signals, found.wait
 
 
-def cycles(
-    begin: int,
-    end: int,
-    number: Array,
-    wait: Array,
-    recall: Array,
-    precision: Array,
-    length: Array,
-    stale: Array,
-    value: Array,
-    survival: Array,
-) -> None:
-    """Write ψ, the stale time, V and ψ' at thresholds (n, x)."""
-    roots = np.zeros(MOST_ROOTS, dtype=np.complex128)
-    for k in range(begin, end):
-        q = signal_rates(recall[k], precision[k], roots)
-        u = log_loss_at(number[k], wait[k], q)
-        cycle = cycle_moments(number[k], wait[k], u, q)
-        length[k], stale[k], survival[k] = cycle.length, cycle.stale, cycle.survival
-        value[k] = marginal_value(cycle, u)
-
-
 def indices(
     begin: int, end: int, number: Array, wait: Array, recall: Array, precision: Array, value: Array
 ) -> None:

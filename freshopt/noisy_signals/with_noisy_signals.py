@@ -27,7 +27,6 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.compiled.backend import plain_or_compiled
-from freshopt.compiled.columns import run_chunks_in_threads
 from freshopt.errors import ObjectiveError, list_offenders, shown
 from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.sources import Sources
@@ -36,7 +35,7 @@ from freshopt.noisy_signals.age_thresholds import AgeThresholds
 from freshopt.noisy_signals.expected_costs import LEAST_PRECISION, Cost, harmonic_nodes
 from freshopt.noisy_signals.noisy_signal_freshness import NoisySignalFreshness, classed
 from freshopt.noisy_signals.quality_tables import with_tables
-from freshopt.noisy_signals.renewal_cycle import stale_and_index
+from freshopt.noisy_signals.renewal_cycle import ready, run_pass, stale_and_index
 from freshopt.noisy_signals.signal_thresholds import SignalThresholds
 from freshopt.noisy_signals.signal_waits import SignalWaits
 from freshopt.numerics.arrays import Array, Formula, Index, as_vector, read_only
@@ -55,10 +54,11 @@ loops = plain_or_compiled(
 # Sources: some milliseconds, below which a thread costs more than it saves.
 PIECE = 16
 # An objective of changes missed is a row: L, y and W of `expected_costs`.
+NONE = read_only(np.zeros(0))
 COSTS: dict[type[Objective], Callable[[], Cost]] = {
-    AccumulatedDelay: lambda: Cost(1.0, np.zeros(0), np.zeros(0)),
+    AccumulatedDelay: lambda: Cost(1.0, NONE, NONE),
     HarmonicStaleness: lambda: Cost(0.0, *harmonic_nodes()),
-    Age: lambda: Cost(0.0, np.zeros(0), np.zeros(0), of_age=True),
+    Age: lambda: Cost(0.0, NONE, NONE, of_age=True),
 }
 SHARES = (BinaryFreshness, LogFreshness)
 # Halvings of log₂ of a rate, from 2^±64 of the change rate to half an ulp.
@@ -132,20 +132,24 @@ class WithNoisySignals(Objective):
             raise ObjectiveError(
                 f"{objective!r} is not periodic: noisy signals shorten equal gaps. Use Refresh.PERIODIC."
             )
-        NoisySignalFreshness(self.recall, self.precision)
+        signals = NoisySignalFreshness(self.recall, self.precision)
         if type(objective) in COSTS:
-            recall, precision = (np.atleast_1d(np.asarray(own)) for own in (self.recall, self.precision))
+            recall, precision = signals._quality(max(np.size(self.recall), np.size(self.precision)))
             least = least_precision(objective)
-            low = np.flatnonzero((precision < least) & ((recall > 0.0) | (len(recall) == 1)))
-            if len(low) and bool(np.any(recall > 0.0)):
+            low = np.flatnonzero((precision < least) & (recall > 0.0))
+            if len(low):
                 raise ObjectiveError(
                     f"precision {list_offenders(f'{precision[k]:g}' for k in low)} is below "
                     f"{least}: such signals are of negligible use. Pass a recall of 0 there."
                 )
 
     def __repr__(self) -> str:
-        quality = repr(NoisySignalFreshness(self.recall, self.precision))
-        return f"WithNoisySignals({self.objective!r}, {quality.partition('(')[2]}"
+        return f"WithNoisySignals({self.objective!r}, {repr(self._freshness).partition('(')[2]}"
+
+    @property
+    def _freshness(self) -> NoisySignalFreshness:
+        """Binary freshness with the same signals."""
+        return classed(NoisySignalFreshness(self.recall, self.precision), self.classes)
 
     @property
     def sense(self) -> Literal["minimise", "maximise"]:  # type: ignore[override]
@@ -159,24 +163,23 @@ class WithNoisySignals(Objective):
 
     def take(self, index: Index) -> WithNoisySignals:
         """Return the objective for some of the sources."""
-        own = NoisySignalFreshness(self.recall, self.precision).take(index)
-        taken = WithNoisySignals(self.objective.take(index), own.recall, own.precision)
-        return classed(taken, self.classes, index)
+        own = self._freshness.take(index)
+        return classed(WithNoisySignals(self.objective.take(index), own.recall, own.precision), own.classes)
 
     def kernel(self, sources: Sources) -> Kernel:
         """Return the numerics: each source by the cell of its quality."""
-        known = self if self.classes is None else WithNoisySignals(self.objective, *self.classes)
-        recall, precision = known._quality(len(sources))
-        binary = NoisySignalFreshness(recall, precision).kernel(sources)
         if isinstance(self.objective, BinaryFreshness):
-            return binary
-        parameters = (sources.change_rate, recall, precision)
+            return self._freshness.kernel(sources)
+        parameters = (sources.change_rate, *self._freshness._quality(len(sources), self.classes))
         if isinstance(self.objective, LogFreshness):
             return with_tables(
                 Kernel(sources.importance, parameters, _log_cost, _log_marginal, _log_inverse), None
             )
+        silent, perfect = self.objective.kernel(sources), self.objective.signalled_kernel(sources)
+        assert silent is not None
+        assert perfect is not None
         noisy = COSTS[type(self.objective)]()
-        own = _Cells(self.objective, noisy, sources)
+        own = _Cells(silent, perfect, noisy)
         kernel = Kernel(sources.importance, parameters, own.cost, own.marginal, own.inverse)
         return with_tables(kernel, None if noisy.of_age else noisy)
 
@@ -198,18 +201,18 @@ class WithNoisySignals(Objective):
         SignalThresholds, SignalWaits or AgeThresholds
             The first of binary and log freshness, the last of age.
         """
-        n = len(sources)
-        recall, precision = self._quality(n)
         if isinstance(self.objective, SHARES):
-            return NoisySignalFreshness(recall, precision).thresholds(rates, sources)
+            return self._freshness.thresholds(rates, sources)
+        n = len(sources)
+        recall, precision = self._freshness._quality(n)
         rate = as_vector(rates, n, "rates")
         d = np.ascontiguousarray(sources.change_rate)
         crawled = np.flatnonzero(rate > 0.0)
         cost = COSTS[type(self.objective)]()
-        per_change = (rate / d)[crawled]
+        given = *map(ready, ((rate / d)[crawled], recall[crawled], precision[crawled])), cost
         if cost.of_age:
             level = np.zeros((len(crawled), 1))
-            _run("waits", (per_change, recall[crawled], precision[crawled]), cost, (level,))
+            run_pass(loops()["waits"], given, (level,), PIECE)
             ages = np.full(n, np.inf)
             ages[crawled] = level[:, 0] / d[crawled]
             unheard = (1.0 - recall) * d
@@ -218,7 +221,7 @@ class WithNoisySignals(Objective):
         room = 4
         while True:
             times = np.zeros((len(crawled), room))
-            _run("waits", (per_change, recall[crawled], precision[crawled]), cost, (times,))
+            run_pass(loops()["waits"], given, (times,), PIECE)
             if not len(crawled) or not np.any(times[:, -1] > 0.0):
                 break
             room *= 2
@@ -233,9 +236,6 @@ class WithNoisySignals(Objective):
         shares = np.where(complete, np.clip(share, 0.0, 1.0), np.where(rate > 0.0, 1.0, 0.0))
         return SignalWaits(waits, shares, names=sources.names, time_unit=sources.time_unit)
 
-    def _quality(self, n: int) -> tuple[Array, Array]:
-        return NoisySignalFreshness(self.recall, self.precision)._quality(n)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Cells:
@@ -245,90 +245,70 @@ class _Cells:
     perfect: Kernel
     noisy: Cost
 
-    def __init__(self, objective: Objective, noisy: Cost, sources: Sources) -> None:
-        silent, perfect = objective.kernel(sources), objective.signalled_kernel(sources)
-        assert silent is not None
-        assert perfect is not None
-        for key, value in (("silent", silent), ("perfect", perfect), ("noisy", noisy)):
-            object.__setattr__(self, key, value)
-
     def cost(self, rate: Array, d: Array, recall: Array, precision: Array) -> Array:
         """Return J at given rates."""
 
-        def noisy(x: Array, r: Array, p: Array) -> Array:
-            return _evaluated(x, r, p, self.noisy)[0]
+        def perfect(x: Array, d: Array) -> Array:
+            return np.where(x > d, 0.0, self.perfect.unit_cost(x, d))  # more often than there are signals
 
-        own = self.silent.unit_cost, self.perfect.unit_cost, noisy
-        return _each(rate, d, recall, precision, own, 1, self.noisy.of_age)
+        def noisy(x: Array, d: Array, r: Array, p: Array) -> Array:
+            found: Array = self._pass("evaluate", 2, x / d, r, p)[0] / self._unit(d)
+            return found
+
+        return _each(rate, d, recall, precision, self.silent.unit_cost, perfect, noisy)
 
     def marginal(self, rate: Array, d: Array, recall: Array, precision: Array) -> Array:
         """Return −J' at given rates."""
 
-        def noisy(x: Array, r: Array, p: Array) -> Array:
-            return _evaluated(x, r, p, self.noisy)[1]
+        def perfect(x: Array, d: Array) -> Array:
+            return np.where(x > d, 0.0, self.perfect.unit_marginal(x, d))
 
-        own = self.silent.unit_marginal, self.perfect.unit_marginal, noisy
-        return _each(rate, d, recall, precision, own, 0, self.noisy.of_age)
+        def noisy(x: Array, d: Array, r: Array, p: Array) -> Array:
+            found: Array = self._pass("evaluate", 2, x / d, r, p)[1] / d / self._unit(d)
+            return found
+
+        return _each(rate, d, recall, precision, self.silent.unit_marginal, perfect, noisy)
 
     def inverse(self, price: Array, d: Array, recall: Array, precision: Array) -> Array:
         """Return the rate at given prices."""
 
-        def noisy(x: Array, r: Array, p: Array) -> Array:
+        def noisy(x: Array, d: Array, r: Array, p: Array) -> Array:
             rate = np.zeros(len(x))
             # At a price without end, of a host whose limit leaves nothing, the search for a wait has no end.
             k = np.flatnonzero(x < np.inf)
-            found = np.empty(len(k))
-            _run("inverse", (np.maximum(x[k], 1e-250), r[k], p[k]), self.noisy, (found,))
-            rate[k] = found
+            value = np.maximum((x * d * self._unit(d))[k], 1e-250)
+            rate[k] = self._pass("inverse", 1, value, r[k], p[k])[0] * d[k]
             return rate
 
-        own = self.silent.unit_inverse, self.perfect.unit_inverse, noisy
-        return _each(price, d, recall, precision, own, -1, self.noisy.of_age)
+        return _each(price, d, recall, precision, self.silent.unit_inverse, self.perfect.unit_inverse, noisy)
+
+    def _unit(self, d: Array) -> Array | float:
+        """Return what costs in units of 1/Δ are divided by.
+
+        Ages are times, other costs numbers.
+        """
+        return d if self.noisy.of_age else 1.0
+
+    def _pass(self, name: str, many: int, *given: Array) -> tuple[Array, ...]:
+        """Return the columns that a pass over noisy sources writes."""
+        found = tuple(np.empty(len(given[0])) for _ in range(many))
+        run_pass(loops()[name], (*map(ready, given), self.noisy), found, PIECE)
+        return found
 
 
 def _each(
-    at: Array,
-    d: Array,
-    recall: Array,
-    precision: Array,
-    formulas: tuple[Formula, Formula, Callable[[Array, Array, Array], Array]],
-    power: int,
-    of_age: bool,
+    at: Array, d: Array, recall: Array, precision: Array, silent: Formula, perfect: Formula, noisy: Formula
 ) -> Array:
-    """Return what each source's formula says.
-
-    The noisy one's is in units of 1/Δ: `power` is 1 for costs, 0 for marginal values, −1 for rates at prices.
-    Ages are times, other costs numbers.
-    """
+    """Return what each source's formula says."""
     found = np.empty(len(at))
-    silent = recall == 0.0
-    perfect = (recall == 1.0) & (precision == 1.0)
-    for mask, formula in ((silent, formulas[0]), (perfect, formulas[1])):
+    unheard, certain = recall == 0.0, (recall == 1.0) & (precision == 1.0)
+    for mask, formula in ((unheard, silent), (certain, perfect)):
         if bool(np.any(mask)):
             found[mask] = formula(at[mask], d[mask])
-    if power >= 0:
-        found[perfect & (at > d)] = 0.0  # more often than there are signals
-    k = np.flatnonzero(~silent & ~perfect)
+    k = np.flatnonzero(~unheard & ~certain)
     if len(k):
-        own = d[k]
-        scale = own if of_age else 1.0
-        unit = formulas[2](at[k] * own * scale if power < 0 else at[k] / own, recall[k], precision[k])
-        found[k] = unit / scale if power > 0 else unit / own / scale if power == 0 else unit * own
+        found[k] = noisy(at[k], d[k], recall[k], precision[k])
     return found
-
-
-def _evaluated(x: Array, recall: Array, precision: Array, cost: Cost) -> tuple[Array, Array]:
-    lost, value = np.empty(len(x)), np.empty(len(x))
-    _run("evaluate", (x, recall, precision), cost, (lost, value))
-    return lost, value
-
-
-def _run(name: str, given: tuple[Array, ...], cost: Cost, written: tuple[Array, ...]) -> None:
-    """Run a pass over columns."""
-    one = loops()[name]
-    ready = [read_only(np.ascontiguousarray(column, dtype=np.float64)) for column in given]
-    row = cost._replace(nodes=read_only(cost.nodes), weights=read_only(cost.weights))
-    run_chunks_in_threads(lambda begin, end: one(begin, end, *ready, row, *written), len(written[0]), PIECE)
 
 
 def _log_cost(rate: Array, d: Array, recall: Array, precision: Array) -> Array:

@@ -27,7 +27,7 @@ import numpy as np
 from freshopt.errors import InfeasibleProblemError
 from freshopt.estimators.week_clock import FIRST_MONDAY, WEEK, from_local, to_local
 from freshopt.numerics.arrays import Array, IntArray
-from freshopt.scheduling.refresh_order import GOLDEN, spread_phases
+from freshopt.scheduling.refresh_order import GOLDEN, ordinals, spread_phases
 from freshopt.scheduling.schedule import Method
 from freshopt.units import SECONDS
 
@@ -200,12 +200,9 @@ class WithAppointments:
                 shortest = (SECONDS[self.time_unit] / self.max_rate[source])[:, None] * (1.0 - ROUNDING)
                 most = np.floor(gap / shortest) - 1.0
             many = np.minimum(many, np.maximum(most, 0.0)).astype(np.int64).reshape(-1)
-            step = np.repeat(gap.reshape(-1) / (1.0 + many), 1 + many)
-            turn = np.arange(len(step)) - np.repeat(np.cumsum(1 + many) - 1 - many, 1 + many)
-            yield (
-                np.repeat(np.repeat(source, moment.shape[1]), 1 + many),
-                np.repeat(moment.reshape(-1), 1 + many) + turn * step,
-            )
+            row, turn = ordinals(1 + many)
+            step = gap.reshape(-1) / (1.0 + many)
+            yield source[row // moment.shape[1]], moment.reshape(-1)[row] + turn * step[row]
 
 
 def spare_fetches(gap: Array, fetches: Array) -> Array:

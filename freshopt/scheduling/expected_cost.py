@@ -31,7 +31,7 @@ from freshopt.modelling.objective_numerics import gap_costs
 from freshopt.modelling.phased_objective import plain
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import Array, IntArray, exact_sum
-from freshopt.scheduling.refresh_order import check_ages
+from freshopt.scheduling.refresh_order import check_ages, ordinals
 from freshopt.scheduling.schedule import Schedule
 
 # Runs of failures of probability below e^{−DEPTH} are left out.
@@ -133,16 +133,12 @@ class _Attempts(NamedTuple):
     @classmethod
     def of(cls, source: IntArray, time: Array, ages: Array, success: Array) -> _Attempts:
         """Return the events of attempts in order of source, then time."""
-        n = len(ages)
-        many = np.bincount(source, minlength=n)
-        starts = np.concatenate(([0], np.cumsum(many + 1)[:-1])).astype(np.int64)
-        own = np.repeat(np.arange(n), many + 1)
-        begins = np.zeros(len(own), dtype=np.bool_)
-        begins[starts] = True
+        many = np.bincount(source, minlength=len(ages))
+        own, number = ordinals(many + 1)
+        begins = number == 0
         clock, chance = np.empty(len(own)), success[own]
         clock[begins], clock[~begins], chance[begins] = -ages, time, 1.0
-        later = many[own] - (np.arange(len(own)) - starts[own])
-        return cls(own, clock, chance, later, 1.0 - success[own])
+        return cls(own, clock, chance, many[own] - number, 1.0 - success[own])
 
     def gaps(self, horizon: float) -> Iterator[tuple[IntArray, Array, Array]]:
         """Yield sources, lengths and probabilities of what copies may last."""

@@ -25,7 +25,7 @@ References
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -250,11 +250,7 @@ class _Gains:
     def _largest(self, low: Array, high: Array, spend: int) -> IntArray:
         """Buy the largest of the gains between two prices."""
         source, ordinal = ordinals((low - high).astype(np.int64))
-        count = high[source] + ordinal
-        rate = (count + self.shift) / self.horizon
-        numerics = self.numerics.take(source)
-        with np.errstate(invalid="ignore"):
-            gain = numerics.cost(rate) - numerics.cost(rate + 1.0 / self.horizon)
-        order = np.lexsort((ordinal, source, -np.nan_to_num(gain, nan=0.0, posinf=np.inf)))
+        gain = replace(self, numerics=self.numerics.take(source)).of_next(high[source] + ordinal)
+        order = np.lexsort((ordinal, source, -gain))
         taken = order[: max(spend - int(np.sum(high)), 0)]
         return high.astype(np.int64) + np.bincount(source[taken], minlength=len(high))

@@ -38,6 +38,7 @@ from freshopt.scheduling import refresh_loops
 from freshopt.scheduling.refresh_loops import LONGER
 from freshopt.scheduling.refresh_order import (
     GOLDEN,
+    ordinals,
     points_before,
     spread_phases,
     stable_order,
@@ -110,8 +111,7 @@ def _best(
     """Return the best phases of a batch, and add its loads."""
     many = count[batch]
     first = np.cumsum(many) - many
-    each = np.repeat(np.arange(len(batch)), many)
-    ordinal = np.arange(len(each)) - first[each]
+    each, ordinal = ordinals(many)
     start = (phase[batch] - base[batch]) / width[batch]
     scale = len(loads[0]) / (rates[batch] * horizon)
     chosen, least = phase[batch].copy(), np.full(len(batch), np.inf)

@@ -6,6 +6,7 @@ request.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -150,9 +151,13 @@ def read_rates(rates: Solution | Mapping[Any, float] | Any, time_unit: str | Non
         raise SourceDataError(_AFTER_SIGNALS)
     _require_unit(time_unit, sources.time_unit, "solution's rates are")
     changes = sources.change_rate if sources.rated else None
-    table = _checked_rates(sources.names, rates.rates, sources.time_unit, sources.signalled, changes)
-    known = replace(table, importance=sources.importance, change_rate=changes)
-    return replace(known, success=sources.failing, library=getattr(sources, "library", POLARS))
+    return replace(
+        _checked_rates(sources.names, rates.rates, sources.time_unit, sources.signalled, changes),
+        importance=sources.importance,
+        change_rate=changes,
+        success=sources.failing,
+        library=getattr(sources, "library", POLARS),
+    )
 
 
 def read_lifetimes(
@@ -229,7 +234,9 @@ def _rates_of_frame(frame: Any, time_unit: str) -> RateTable:  # noqa: ANN401 - 
     if changes is not None and changes.dtype.is_numeric() and not int(changes.null_count()):
         found = replace(found, change_rate=as_vector(changes.to_numpy(), n, "change_rate"))
     if "success" in columns:
-        found = replace(found, success=_chances(table["success"].to_numpy(), found))
+        chance = as_vector(table["success"].to_numpy(), n, "success")
+        _require((chance > 0.0) & (chance <= 1.0), found.names, chance, "success", "It is in (0, 1].")
+        found = replace(found, success=chance)
     if "importance" not in columns:
         return found
     return replace(found, importance=as_vector(table["importance"].to_numpy(), n, "importance"))
@@ -250,9 +257,9 @@ def _checked_rates(
     rates = as_vector(values, n, "rates")
     _require((rates >= 0) & (rates < np.inf), labels, rates, "rate", "A rate is a number ≥ 0.")
     flags = None if signalled is None or not signalled.any() else signalled.astype(np.bool_)
-    table = RateTable(rates, labels, check_time_unit(time_unit), flags, None)
+    check_time_unit(time_unit)
     if flags is None or change_rate is None:
-        return table
+        return RateTable(rates, labels, time_unit, flags, None)
     wrong = np.flatnonzero(flags & ~((change_rate > 0) & (change_rate < np.inf))).tolist()
     if wrong:
         where = list_offenders(f"{_label(labels, k)}: {change_rate[k]:g}" for k in wrong)
@@ -267,14 +274,7 @@ def _checked_rates(
         raise SourceDataError(
             f"crawled more often than signalled: {where}. Lower the rate to the change rate or less."
         )
-    return RateTable(rates, labels, table.time_unit, flags, np.minimum(probability, 1.0))
-
-
-def _chances(given: npt.NDArray[Any], table: RateTable) -> Array:
-    """Return chances of success, in (0, 1]."""
-    chance = as_vector(given, len(table.rates), "success")
-    _require((chance > 0.0) & (chance <= 1.0), table.names, chance, "success", "It is in (0, 1].")
-    return chance
+    return RateTable(rates, labels, time_unit, flags, np.minimum(probability, 1.0))
 
 
 def _require(good: BoolArray, names: npt.NDArray[Any] | None, values: Array, what: str, rule: str) -> None:
@@ -331,9 +331,7 @@ def _checked_lifetimes(
     if n == 0:
         raise SourceDataError("there are no lifetimes (length 0). Pass at least one source.")
     texts = [str(name) for name in names]
-    twice = (
-        list(dict.fromkeys(name for name in texts if texts.count(name) > 1)) if len(set(texts)) < n else []
-    )
+    twice = [name for name, rows in Counter(texts).items() if rows > 1]
     if twice:
         raise SourceDataError(
             f"more than one lifetime for {list_offenders(map(repr, twice))}. Give one row per source."

@@ -28,6 +28,7 @@ import numpy as np
 
 from freshopt.errors import SourceDataError
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.scheduling.refresh_order import ordinals
 
 WHOLE = 1e-6  # distance from an integer, and from a bound, that a solver's rounding explains
 # Open slots on each side of a preferred one that are let in first, and how many times as many then.
@@ -304,6 +305,5 @@ def _windows(node: IntArray, key: IntArray, pause: IntArray) -> tuple[IntArray, 
     first, end = np.arange(len(node)), np.searchsorted(key[node], key[node] + pause[node])
     # One node alone is no limit, and what ends where the window before it ends is part of that.
     told = np.flatnonzero((end - first > 1) & (end > np.concatenate(([0], end[:-1]))))
-    length = end[told] - first[told]
-    offset = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
-    return np.repeat(np.arange(len(told)), length), node[np.repeat(first[told], length) + offset]
+    window, place = ordinals(end[told] - first[told])
+    return window, node[first[told][window] + place]

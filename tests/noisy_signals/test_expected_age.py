@@ -13,10 +13,10 @@ from scipy.optimize import brentq
 from scipy.stats import gamma
 
 import freshopt as fo
-from freshopt.noisy_signals import AgeThresholds, WithNoisySignals
+from freshopt.noisy_signals import AgeThresholds, WithNoisySignals, replay_signals
 from freshopt.noisy_signals.age_thresholds import due_after
 from freshopt.noisy_signals.expected_age import PLAIN, age_moments
-from freshopt.problems import Age
+from freshopt.problems import AccumulatedDelay, Age
 from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
@@ -219,6 +219,14 @@ def test_ill_scaled_mixtures_are_certified(budget: float) -> None:
         assert present(alone.certificate).relative_gap < SCALAR
 
 
+def test_runs_of_sources_that_are_crawled_by_age_are_as_few_as_by_waits() -> None:
+    many = fo.Sources(np.ones(100))
+    world = fo.World.poisson(many, seed=1)
+    by_waits = WithNoisySignals(AccumulatedDelay(), 0.5, 0.5).rule(np.ones(100), many)
+    rules = AgeThresholds(np.full(100, 0.5), 0.5, 0.5), by_waits
+    assert [replay_signals(rule, world, 0.5, 0.5, 20.0).runs for rule in rules] == [4, 4]
+
+
 def test_waits_by_hand_and_crawls_that_follow_them() -> None:
     rng = np.random.default_rng(5)
     for unheard, precision in ((0.0, 0.5), (0.7, 0.3), (1e-9, 1.0), (30.0, 0.9)):
@@ -258,6 +266,8 @@ def test_waits_by_hand_and_crawls_that_follow_them() -> None:
     [
         (lambda: WithNoisySignals(Age(fo.Refresh.POISSON), 0.5, 0.5), fo.ObjectiveError, "Refresh.PERIODIC"),
         (lambda: WithNoisySignals(Age(), 0.5, 0.02), fo.ObjectiveError, "0.02 is below 0.05"),
+        (lambda: WithNoisySignals(Age(), [0.5, 0.4], 0.02), fo.ObjectiveError, "0.02 is below 0.05"),
+        (lambda: WithNoisySignals(Age(), [0.5] * 3, [0.5] * 2), fo.ObjectiveError, "for each of 3 sources"),
         (lambda: AgeThresholds([-1.0], 0.0, 0.5), fo.SourceDataError, "threshold of source 0 is -1"),
         (lambda: AgeThresholds([1.0], 0.0, 1.5), fo.SourceDataError, "precision of source 0 is 1.5"),
         (lambda: AgeThresholds([1.0], 0.0, 1.0, ["a", "b"]), fo.SourceDataError, "1 ages and names"),

@@ -12,6 +12,7 @@ from freshopt.solvers import Conic
 from tests.ground_truth.cost_truth import cycle_by_sums
 from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
+from tests.noisy_signals.cycles import cycle_at, split
 
 QUALITIES = [(0.5, 0.5), (0.8, 0.3), (0.3, 0.95), (0.6, 1.0), (0.9, 0.2), (0.0, 1.0), (0.2, 0.02)]
 
@@ -53,12 +54,11 @@ def column(*values: float) -> np.ndarray:
 def test_cycles_are_as_simulated(threshold: float, recall: float, precision: float) -> None:
     bonus = -math.log1p(-precision) / (1 - recall) if precision < 1 and recall else math.inf
     length, fresh = crawl(threshold, bonus, 1.0, recall, precision, 4000, seed=7)
-    share = column(recall), column(precision)
-    one = renewal_cycle.cycle(*renewal_cycle.split(column(threshold), *share), *share)
-    assert within(length, one.length[0])
-    assert within(fresh, one.length[0] - one.stale[0])
+    mean, stale, marginal = cycle_at(*split(threshold, recall, precision), recall, precision)
+    assert within(length, mean)
+    assert within(fresh, mean - stale)
     at_end = math.exp(-(1 - recall) * threshold)
-    assert one.marginal[0] == pytest.approx(one.length[0] - one.stale[0] - at_end * one.length[0], abs=SCALAR)
+    assert marginal == pytest.approx(mean - stale - at_end * mean, abs=SCALAR)
 
 
 EXTREMES = {
@@ -82,9 +82,9 @@ def test_cycles_are_the_sums_of_their_definition(kind: str) -> None:
         wait = loss / a * rng.choice([rng.random(), 10 ** rng.uniform(-8, 0)])
         if number * loss + a * wait > 40:
             number, wait = 0, min(wait, 40 / a)
-        one = renewal_cycle.cycle(*(column(value) for value in (number, wait, recall, precision)))
+        one = cycle_at(number, wait, recall, precision)
         for found, true in zip(one, cycle_by_sums(number, wait, recall, precision), strict=False):
-            worst = max(worst, abs(float(found[0]) / true - 1))
+            worst = max(worst, abs(found / true - 1))
     assert worst < 1e-13
 
 
@@ -105,8 +105,9 @@ def test_rates_and_thresholds_are_inverted(recall: float, precision: float) -> N
     worth = np.concatenate([np.geomspace(1e-9, 0.5, 30), 1 - np.geomspace(0.4, 1e-5, 20)])
     share = np.full(50, recall), np.full(50, precision)
     rate = renewal_cycle.rate_at_index(worth, *share)
-    number, wait = renewal_cycle.threshold_of_length(1 / rate, *share)
-    assert np.allclose(renewal_cycle.cycle(number, wait, *share).length * rate, 1.0, rtol=1e-12)
+    thresholds = np.column_stack(renewal_cycle.threshold_of_length(1 / rate, *share)).tolist()
+    lengths = [cycle_at(number, wait, recall, precision)[0] for number, wait in thresholds]
+    assert np.allclose(lengths * rate, 1.0, rtol=1e-12)
     # Where lengths have a plateau worths are not told by them; they lie on both sides of it.
     below, above = (renewal_cycle.stale_and_index(rate * f, *share)[1] for f in (1 + 1e-9, 1 - 1e-9))
     assert np.all((below <= worth * (1 + 1e-8)) & (worth <= above * (1 + 1e-8)))

@@ -15,10 +15,10 @@ from freshopt.noisy_signals.expected_costs import Cost, cost_row, expected_cost,
 from freshopt.noisy_signals.quality_lookup import ends_at
 from freshopt.noisy_signals.quality_rows import COLUMNS, ETA, OFF, ROUNDED, VALUE, WIDTH, rows_of
 from freshopt.noisy_signals.quality_tables import QualityTables
-from freshopt.noisy_signals.renewal_cycle import cycle, split
 from freshopt.numerics.arrays import Array
 from freshopt.problems import AccumulatedDelay, Age, HarmonicStaleness, LogFreshness
 from freshopt.separable.kernel import Kernel
+from tests.noisy_signals.cycles import cycle_at, split
 
 PERIODIC = fo.Refresh.PERIODIC
 BINARY = Cost(0.0, np.ones(1), np.ones(1))
@@ -108,9 +108,10 @@ def test_rows_are_right_to_their_bound_by_another_formula(recall: float, precisi
     t = np.random.default_rng(1).random(len(table) - 1)
     found = np.array([ends_at(t[k], table[k])[0] for k in range(len(t))])
     eta = table[:-1, ETA] + t * table[:-1, WIDTH]
-    quality = np.full(len(t), recall), np.full(len(t), precision)
-    exact = cycle(*split(-np.log1p(-eta) / (1.0 - recall), *quality), *quality)
-    off = np.abs(exact.marginal - found)
+    thresholds = (-np.log1p(-eta) / (1.0 - recall)).tolist()
+    quality = recall, precision
+    exact = np.array([cycle_at(*split(each, *quality), *quality)[2] for each in thresholds])
+    off = np.abs(exact - found)
     assert np.all(off <= table[:-1, OFF])
     # The bound is of use: rows are as long as a tolerance of 4e-10 allows, kinks and the end apart.
     assert np.median(table[:-1, OFF] / table[:-1, VALUE]) > 5e-11
@@ -137,7 +138,7 @@ def prepared(problem: fo.Problem, price: float) -> tuple[QualityTables, Array]:
     kernel: Any = problem.numerics
     paid = price * np.asarray(problem.sources.refresh_cost)
     kernel.quick.cover(paid)
-    assert len(kernel.quick.tabled[2]) > 50
+    assert len(kernel.quick.tabled.rows) > 50
     return kernel.quick, paid
 
 
