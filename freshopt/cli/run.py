@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
@@ -18,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.cli.live_settings import LiveOptions
-from freshopt.errors import FreshoptError, SourceDataError
+from freshopt.errors import SourceDataError
 from freshopt.heavy import polars
 from freshopt.live.hand_out import Visit
-from freshopt.live.planner import Planner
+from freshopt.live.planner import Planner, filled_planner
 from freshopt.live.running import run_planner
 from freshopt.live.service.alarms import Alarm
 from freshopt.live.signal_feed import SignalFeed
@@ -138,11 +137,9 @@ def run(
         return
     with (
         nullcontext() if asked.signals_from is None else closing(SignalFeed(asked.signals_from)) as feed,
-        _planner(folder, settings, listed, history) as planner,
+        _planner(folder, settings, listed, history, hears=feed is not None) as planner,
         _interrupts() as stop,
     ):
-        if feed is not None:
-            require_signals(planner.settings.objective)
         tally = run_planner(
             planner,
             command,
@@ -205,13 +202,16 @@ def _is_new(place: str) -> bool:
 
 
 def _planner(
-    place: str, settings: dict[str, Any], listed: polars.DataFrame | None, history: CrawlLog | None
+    place: str,
+    settings: dict[str, Any],
+    listed: polars.DataFrame | None,
+    history: CrawlLog | None,
+    *,
+    hears: bool = False,
 ) -> Planner:
-    """Open the planner; add sources and crawls, or leave no files."""
-    new, folder = _is_new(place), Path(place)
-    existed = new and folder.is_dir()
-    planner = Planner(place, **settings)
-    try:
+    """Open the planner, its sources and crawls added, or change nothing."""
+
+    def fill(planner: Planner) -> None:
         if listed is not None:
             per_day = convert_time(1.0, planner.settings.time_unit, "day")
             planner.add_many(listed.with_columns(polars.col("^(min|max)_rate$") * per_day))
@@ -221,15 +221,10 @@ def _planner(
             raise SourceDataError(
                 f"the planner in '{place}' has no sources. Name a file of them by --sources."
             )
-    except FreshoptError:
-        empty = len(planner) == 0
-        planner.close()
-        if new and empty:
-            shutil.rmtree(folder)
-            if existed:
-                folder.mkdir()
-        raise
-    return planner
+        if hears:
+            require_signals(planner.settings.objective)
+
+    return filled_planner(place, settings, fill)
 
 
 def _sources(path: Path) -> polars.DataFrame:

@@ -48,6 +48,8 @@ UPGRADE = (
 )
 # The rate in force: that of the plan, or that at which a source that is down is tried.
 IN_FORCE = "CASE WHEN tried_rate < rate THEN tried_rate ELSE rate END"
+# Values looked up in one statement.
+TOGETHER = 500
 
 Row = tuple[Any, ...]
 
@@ -68,7 +70,10 @@ class Database(ABC):
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[None]:
-        """Return a context in which all changes are made, or none."""
+        """Return a context in which all changes are made, or none.
+
+        One within another is a part of it.
+        """
 
     @abstractmethod
     def _execute(self, sql: str, values: Sequence[object]) -> Any:  # noqa: ANN401 - a cursor
@@ -104,6 +109,27 @@ class Database(ABC):
         except self._errors as error:
             raise self._told(error) from None
 
+    def rows_among(self, sql: str, among: Sequence[object], *values: object) -> list[Row]:
+        """Return rows of a query that ends with a test among {marks}.
+
+        `values` are those of the tests before. Of many, some are looked up at a time.
+        """
+        found: list[Row] = []
+        for begin in range(0, len(among), TOGETHER):
+            some = among[begin : begin + TOGETHER]
+            found += self.rows(sql.format(marks=", ".join("?" * len(some))), (*values, *some))
+        return found
+
+    def put(self, table: str, key: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """Write rows in place of those with their keys, in a transaction."""
+        marks = ", ".join("?" * len(columns))
+        changes = ", ".join(f"{each} = excluded.{each}" for each in columns)
+        self.run_many(
+            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) "
+            f"ON CONFLICT ({key}) DO UPDATE SET {changes}",
+            rows,
+        )
+
     def has_planner(self) -> bool:
         """Return whether the tables are there; raise if they are somebody else's."""
         names = {name for (name,) in self.rows(self.tables)}
@@ -119,6 +145,10 @@ class Database(ABC):
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+    def discard(self) -> None:
+        """Close the connection; leave no files that it made for nothing."""
+        self.close()
 
 
 def kept(database: Database, key: str) -> str | None:

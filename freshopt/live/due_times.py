@@ -40,7 +40,7 @@ from freshopt.estimators.week_clock import WEEK
 from freshopt.formatting import count
 from freshopt.live.database import IN_FORCE, Database, keep, kept
 from freshopt.live.settings import ROUNDING, PlannerSettings
-from freshopt.live.source_table import TOGETHER, SourceTable
+from freshopt.live.source_table import SourceTable
 from freshopt.logs.clock import Clock
 from freshopt.numerics.arrays import Array, IntArray, total
 from freshopt.units import SECONDS
@@ -233,10 +233,10 @@ def keep_appointments(
 
     Some, after a crawl, or after one that `failed` now; or all.
     """
-    rows = [] if sources is not None else database.rows(f"{_APPOINTED} ORDER BY source.id")
-    for begin in range(0, len(sources or ()), TOGETHER):
-        some = (sources or ())[begin : begin + TOGETHER]
-        rows += database.rows(f"{_APPOINTED} AND source.id IN ({', '.join('?' * len(some))})", some)
+    if sources is None:
+        rows = database.rows(f"{_APPOINTED} ORDER BY source.id")
+    else:
+        rows = database.rows_among(f"{_APPOINTED} AND source.id IN ({{marks}})", sources)
     if not rows:
         return
     found = np.array(rows, dtype=np.float64).T

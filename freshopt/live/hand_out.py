@@ -181,11 +181,7 @@ def hand_out(
         visits.append(Visit(name, clock.moment(due), clock.moment(until), crawled, content, host))
     database.run_many("UPDATE source SET lease_until = ?, handed_out = ? WHERE id = ?", leased)
     if turns:
-        database.run_many(
-            "INSERT INTO host_turn (host, free_at) VALUES (?, ?) "
-            "ON CONFLICT (host) DO UPDATE SET free_at = excluded.free_at",
-            turns,
-        )
+        database.put("host_turn", "host", ("host", "free_at"), turns)
     spilt = before.tokens + settings.hand_out_rate * (bucket.time - before.time) - bucket.tokens
     waiting = math.fsum(cost for _, _, _, cost, *_ in rows[len(visits) :])
     lost = min(max(0.0, spilt), waiting)
@@ -225,28 +221,22 @@ def _by_limit(database: Database, settings: PlannerSettings, host: str, cost: fl
 
 def hand_back(database: Database, settings: PlannerSettings, names: list[str]) -> int:
     """End leases of sources not crawled, within a transaction; return how many."""
-    returned = 0.0
-    many = 0
-    for name in names:
+    cost = "refresh_cost"
+    if settings.has_appointments:
         # What an appointment was given is not of this bandwidth.
-        cost = "refresh_cost"
-        if settings.has_appointments:
-            beside = "SELECT source FROM promised WHERE place IS NOT NULL AND opens <= handed_out"
-            cost = f"CASE WHEN id IN ({beside}) THEN 0 ELSE refresh_cost END"
-        rows = database.rows(
-            f"SELECT id, {cost} FROM source WHERE name = ? AND lease_until IS NOT NULL", (name,)
-        )
-        for number, cost in rows:
-            # The hand-out before this one was a shortest gap earlier at least.
-            many += database.run(
-                "UPDATE source SET lease_until = NULL, handed_out = NULL WHERE id = ?", (number,)
-            )
-            returned += cost
+        beside = "SELECT source FROM promised WHERE place IS NOT NULL AND opens <= handed_out"
+        cost = f"CASE WHEN id IN ({beside}) THEN 0 ELSE refresh_cost END"
+    leased = f"SELECT id, {cost} FROM source WHERE lease_until IS NOT NULL AND name IN ({{marks}})"
+    rows = database.rows_among(leased, [*dict.fromkeys(names)])
+    # The hand-out before this one was a shortest gap earlier at least.
+    ended = "UPDATE source SET lease_until = NULL, handed_out = NULL WHERE id = ?"
+    database.run_many(ended, [(number,) for number, _ in rows])
     bucket = read_bucket(database)
-    if bucket is not None and many:
-        tokens = min(bucket.tokens + returned, max(bucket.tokens, settings.bandwidth * settings.burst))
+    if bucket is not None and rows:
+        returned = bucket.tokens + math.fsum(each for _, each in rows)
+        tokens = min(returned, max(bucket.tokens, settings.bandwidth * settings.burst))
         keep_bucket(database, replace(bucket, tokens=tokens))
-    return many
+    return len(rows)
 
 
 def next_hand_out(

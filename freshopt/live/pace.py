@@ -21,11 +21,11 @@ Cost: some statements for an answer that tells something, 10 µs each; none for 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from importlib import import_module
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
@@ -74,8 +74,7 @@ class Answered(TypedDict, total=False):
     max_age: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(NamedTuple):
     """Hand-outs of a host, as its answers allow them."""
 
     turns: float | None = None
@@ -106,19 +105,19 @@ class Pace:
         """Return the pace after a decrease; None if that was counted."""
         before = self.turns_at(now, day)
         if before == math.inf:
-            return replace(self, turns=0.5 * planned, most=planned, since=now)
+            return self._replace(turns=0.5 * planned, most=planned, since=now)
         if self.since is None or self.most is None or now <= self.since + 1.0 / before:
             return None
-        return replace(self, turns=max(0.5 * before, FLOOR * self.most), since=now)
+        return self._replace(turns=max(0.5 * before, FLOOR * self.most), since=now)
 
     def after(self, latency: float) -> tuple[Pace, bool]:
         """Return the pace after an answer, and whether that was slow."""
         if self.latency is None or self.spread is None:
-            return replace(self, latency=latency, spread=0.5 * latency), False
+            return self._replace(latency=latency, spread=0.5 * latency), False
         slow = latency > max(self.latency + DEVIATIONS * self.spread, SLOW)
         spread = self.spread + NEWEST_SPREAD * (abs(latency - self.latency) - self.spread)
         smooth = self.latency + NEWEST * (latency - self.latency)
-        return replace(self, latency=smooth, spread=spread), slow
+        return self._replace(latency=smooth, spread=spread), slow
 
 
 def keeps_paces(database: Database) -> bool:
@@ -128,8 +127,7 @@ def keeps_paces(database: Database) -> bool:
 
 def pace_of(database: Database, host: str) -> Pace:
     """Return what is kept of a host."""
-    sql = "SELECT turns, most, since, least_gap, latency, spread FROM host_pace WHERE host = ?"
-    rows = database.rows(sql, (host,))
+    rows = database.rows(f"SELECT {', '.join(Pace._fields)} FROM host_pace WHERE host = ?", (host,))
     return Pace(*rows[0]) if rows else Pace()
 
 
@@ -208,7 +206,7 @@ def keep_crawl_delay(database: Database, settings: PlannerSettings, host: str, g
     """Keep the least gap of a host, within a transaction."""
     _begin(database)
     longest = LONGEST * convert_time(1.0, "day", settings.time_unit)
-    _keep_pace(database, host, replace(pace_of(database, host), least_gap=min(gap, longest) or None))
+    _keep_pace(database, host, pace_of(database, host)._replace(least_gap=min(gap, longest) or None))
 
 
 def crawl_delay_of(robots: str, agent: str) -> float:
@@ -239,13 +237,7 @@ def _begin(database: Database) -> None:
 
 
 def _keep_pace(database: Database, host: str, pace: Pace) -> None:
-    database.run("DELETE FROM host_pace WHERE host = ?", (host,))
-    values = (pace.turns, pace.most, pace.since, pace.least_gap, pace.latency, pace.spread)
-    database.run(
-        "INSERT INTO host_pace (host, turns, most, since, least_gap, latency, spread) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (host, *values),
-    )
+    database.put("host_pace", "host", ("host", *Pace._fields), [(host, *pace)])
 
 
 def _keep_age(database: Database, number: int, max_rate: float | None, least: float, gap: float) -> None:

@@ -8,8 +8,8 @@ nothing that was acknowledged, and several processes share one plan.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from threading import RLock
 from types import TracebackType
 from typing import Any, Unpack
@@ -17,8 +17,7 @@ from typing import Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import FreshoptError
-from freshopt.live.hand_out import Visit, hand_back, hand_out, next_hand_out, next_turn
+from freshopt.live.hand_out import Visit, hand_back, hand_out
 from freshopt.live.pace import Answered, keep_crawl_delay
 from freshopt.live.planning import LivePlan
 from freshopt.live.reading import PlannerKnowledge
@@ -133,10 +132,29 @@ class Planner(PlannerKnowledge):
         durable: bool = False,
         **wishes: Unpack[PlannerWishes],
     ) -> None:
+        self._open(place, {"bandwidth": bandwidth, **wishes}, durable=durable)
+
+    def _open(
+        self,
+        place: str | os.PathLike[str],
+        given: dict[str, Any],
+        fill: Callable[[Planner], None] | None = None,
+        *,
+        durable: bool = False,
+    ) -> None:
+        """Open the database; keep settings, with all that `fill` does, or nothing."""
         self._lock = RLock()
-        self._state = PlannerState(place, {"bandwidth": bandwidth, **wishes}, durable=durable)
+        self._state = PlannerState(place, given, durable=durable)
         self._database = self._state.database
         self._plan = LivePlan(self._database)
+        try:
+            with nullcontext() if fill is None else self._database.transaction():
+                self._state.begin()
+                if fill is not None:
+                    fill(self)
+        except BaseException:
+            self._database.discard()
+            raise
 
     # Sources
 
@@ -220,17 +238,6 @@ class Planner(PlannerKnowledge):
         names = [check_name(source) for source in sources]
         with self._lock, self._database.transaction():
             remove_rows(self._database, names)
-
-    def __len__(self) -> int:
-        """Return the number of sources."""
-        with self._lock:
-            return int(self._database.rows("SELECT COUNT(*) FROM source WHERE active = 1")[0][0])
-
-    def __contains__(self, source: object) -> bool:
-        """Return whether a source is planned for."""
-        with self._lock:
-            sql = "SELECT 1 FROM source WHERE name = ? AND active = 1"
-            return isinstance(source, str) and bool(self._database.rows(sql, (source,)))
 
     # The loop
 
@@ -451,23 +458,6 @@ class Planner(PlannerKnowledge):
         with self._lock, self._database.transaction():
             return hand_back(self._database, self._state.settings(), names)
 
-    def next_due(self, now: Any = None) -> float | datetime | None:  # noqa: ANN401 - a time
-        """Return when something can be handed out next, or None.
-
-        None if nothing is planned; it may lie before `now`. A loop can wait so long.
-        """
-        with self._lock:
-            clock, moment = self._state.now(now)
-            found = next_hand_out(self._database, self._state.settings(), moment, clock)
-            return None if found is None else clock.moment(found)
-
-    def next_turn(self, now: Any, due: Any) -> float | datetime | None:  # noqa: ANN401 - times
-        """Return when a host is free for what was `due` then."""
-        with self._lock:
-            clock, moment = self._state.now(now)
-            found = next_turn(self._database, self._state.settings(), moment, clock.number(due, "due"))
-            return None if found is None else clock.moment(found)
-
     def replan(self, now: Any = None) -> None:  # noqa: ANN401 - a time
         """Learn the prior, estimate all sources and solve, now."""
         with self._lock:
@@ -488,13 +478,9 @@ class Planner(PlannerKnowledge):
         """Close the database."""
         self.close()
 
-    def __repr__(self) -> str:
-        """Return the place and the number of sources."""
-        try:
-            settings = self.settings
-        except FreshoptError:
-            return f"Planner({self._database.place}, closed)"
-        return (
-            f"Planner({self._database.place}, {len(self)} sources, {settings.bandwidth:g} refreshes per "
-            f"{settings.time_unit})"
-        )
+
+def filled_planner(place: str, wishes: Mapping[str, Any], fill: Callable[[Planner], None]) -> Planner:
+    """Return a planner that was filled at its opening, all or nothing."""
+    planner = Planner.__new__(Planner)
+    planner._open(place, {"bandwidth": None, **wishes}, fill)
+    return planner

@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from freshopt.certificates.solution import Answer, Solution
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, certified_solution, run_solver
-from freshopt.errors import SourceDataError
+from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.heavy import polars
 from freshopt.live.database import IN_FORCE, Database
 from freshopt.live.due_times import promises_in_words
 from freshopt.live.featured import features_in_words
-from freshopt.live.hand_out import FREE, latest_now, next_hand_out, read_bucket
+from freshopt.live.hand_out import FREE, latest_now, next_hand_out, next_turn, read_bucket
 from freshopt.live.planning import LivePlan
 from freshopt.live.rates import InForce, problem_of, usage
 from freshopt.live.settings import PlannerSettings
@@ -67,6 +67,28 @@ class PlannerKnowledge:
     _state: PlannerState
     _database: Database
     _plan: LivePlan
+
+    def __repr__(self) -> str:
+        """Return the place and the number of sources."""
+        try:
+            settings = self.settings
+        except FreshoptError:
+            return f"Planner({self._database.place}, closed)"
+        return (
+            f"Planner({self._database.place}, {len(self)} sources, {settings.bandwidth:g} refreshes per "
+            f"{settings.time_unit})"
+        )
+
+    def __len__(self) -> int:
+        """Return the number of sources."""
+        with self._lock:
+            return int(self._database.rows("SELECT COUNT(*) FROM source WHERE active = 1")[0][0])
+
+    def __contains__(self, source: object) -> bool:
+        """Return whether a source is planned for."""
+        with self._lock:
+            sql = "SELECT 1 FROM source WHERE name = ? AND active = 1"
+            return isinstance(source, str) and bool(self._database.rows(sql, (source,)))
 
     @property
     def settings(self) -> PlannerSettings:
@@ -120,6 +142,23 @@ class PlannerKnowledge:
             if now is not None or (clock is not None and clock.dated):
                 clock, moment = self._state.now(now)
             return status_of(self._database, self._state.settings(), self._plan.record(), clock, moment)
+
+    def next_due(self, now: Any = None) -> float | datetime | None:  # noqa: ANN401 - a time
+        """Return when something can be handed out next, or None.
+
+        None if nothing is planned; it may lie before `now`. A loop can wait so long.
+        """
+        with self._lock:
+            clock, moment = self._state.now(now)
+            found = next_hand_out(self._database, self._state.settings(), moment, clock)
+            return _moment(clock, found)
+
+    def next_turn(self, now: Any, due: Any) -> float | datetime | None:  # noqa: ANN401 - times
+        """Return when a host is free for what was `due` then."""
+        with self._lock:
+            clock, moment = self._state.now(now)
+            found = next_turn(self._database, self._state.settings(), moment, clock.number(due, "due"))
+            return _moment(clock, found)
 
     def to_frame(self) -> polars.DataFrame:
         """Return a polars table of the sources and what is in force.
@@ -188,11 +227,7 @@ def status_of(
     ((observations, found),) = database.rows(
         "SELECT COUNT(*), SUM(CASE WHEN changed = 1 THEN 1 ELSE 0 END) FROM observation"
     )
-
-    def said(number: float | None) -> float | datetime | None:
-        return None if number is None or clock is None else clock.moment(number)
-
-    updated = record.updated
+    said, updated = partial(_moment, clock), record.updated
     later = None if updated is None else updated + settings.update
     replan = None if record.planned is None else record.planned + settings.replan
     table = _planned(database)
@@ -245,6 +280,11 @@ def status_of(
         features=features_in_words(database),
         promises=promises_in_words(database) if settings.promise else (),
     )
+
+
+def _moment(clock: Clock | None, number: float | None) -> float | datetime | None:
+    """Return a moment as the planner's user writes it, None for none."""
+    return None if number is None or clock is None else clock.moment(number)
 
 
 def _said(clock: Clock | None, numbers: Array) -> Any:  # noqa: ANN401 - a column

@@ -23,7 +23,6 @@ from freshopt.live.hand_out import charge, latest_now
 from freshopt.live.planning import plan_early
 from freshopt.live.settings import PlannerSettings
 from freshopt.live.signals import follow_rules
-from freshopt.live.source_rows import TOGETHER
 from freshopt.logs.clock import Clock
 from freshopt.logs.row_outcomes import UNCHANGED, UNKNOWN
 from freshopt.logs.told_dates import read_dates
@@ -238,18 +237,8 @@ def date_of(clock: Clock, last_modified: Any) -> float | None:  # noqa: ANN401
 def _known(database: Database, names: Sequence[str], settings: PlannerSettings) -> dict[str, _Known]:
     """Return the sources of these names that there are."""
     own = f"{_SOURCE}, {_OF_PROMISES}" if settings.promise else _SOURCE
-    if len(names) == 1:
-        sql = f"SELECT {own} FROM source WHERE name = ?"
-        rows = database.rows(sql, (names[0],))
-        return {names[0]: _Known(*rows[0])} if rows else {}
-    found: dict[str, _Known] = {}
-    unique = sorted(set(names))
-    for begin in range(0, len(unique), TOGETHER):
-        part = unique[begin : begin + TOGETHER]
-        marks = ", ".join("?" * len(part))
-        sql = f"SELECT name, {own} FROM source WHERE name IN ({marks}) ORDER BY id"
-        found.update({name: _Known(*row) for name, *row in database.rows(sql, part)})
-    return found
+    sql = f"SELECT name, {own} FROM source WHERE name IN ({{marks}}) ORDER BY id"
+    return {name: _Known(*row) for name, *row in database.rows_among(sql, sorted(set(names)))}
 
 
 def _require_past(

@@ -76,14 +76,8 @@ def record_reports(
             own = list(some)
             names = [check_name(each.source) for each in own]
             outcomes = [
-                outcome_of(
-                    each.source,
-                    clock.number(each.time, "time"),
-                    each.changed,
-                    each.changes,
-                    date_of(clock, each.last_modified),
-                )
-                for each in own
+                _outcome(database, clock, each, name, clock.number(each.time, "time"))
+                for each, name in zip(own, names, strict=True)
             ]
             new += record(database, clock, names, outcomes, settings)
         else:
@@ -95,62 +89,35 @@ def _record_one(database: Database, clock: Clock, settings: PlannerSettings, rep
     """Record a failure, what a crawl saw, or what its answer told."""
     name, time = check_name(report.source), clock.number(report.time, "time")
     rows = database.rows("SELECT silent_since IS NULL FROM source WHERE name = ?", (name,))
-    new = _record_outcome(database, clock, settings, report, name, time)
+    if report.failed:
+        told = (report.changed, report.content, report.changes, report.last_modified)
+        if any(each is not None for each in told):
+            raise SourceDataError(
+                f"the report of {shown(name)} has failed and has an outcome. Leave one out."
+            )
+        put_off(database, clock, name, time, settings)
+        new = True
+    else:
+        outcome = _outcome(database, clock, report, name, time)
+        new = record(database, clock, [name], [outcome], settings) == 1
+    if new and report.content is not None:
+        database.run("UPDATE source SET content = ? WHERE name = ?", (report.content, name))
     # An answer that is told twice slows nobody twice.
     if new and any(each is not None for each in report.answered.values()):
         heed(database, settings, name, time, report.answered, first=bool(rows[0][0]))
     return new
 
 
-def _record_outcome(
-    database: Database, clock: Clock, settings: PlannerSettings, report: Report, name: str, time: float
-) -> bool:
-    """Record what became of a visit; return whether it was new."""
-    date = date_of(clock, report.last_modified)
-    if not report.failed and report.content is None:
-        outcome = outcome_of(name, time, report.changed, report.changes, date)
-        return record(database, clock, [name], [outcome], settings) == 1
-    if not report.failed:
-        content = check_content(name, report.changed, report.content)
-        return record_content(database, clock, name, time, content, report.changes, date, settings)
-    told = (report.changed, report.content, report.changes, report.last_modified)
-    if any(each is not None for each in told):
-        raise SourceDataError(f"the report of {shown(name)} has failed and has an outcome. Leave one out.")
-    put_off(database, clock, name, time, settings)
-    return True
-
-
-# Characters; an ETag or a digest has fewer than a hundred.
-LONGEST = 1000
-
-
-def check_content(name: str, changed: object, content: object) -> str:
-    """Return what a crawl saw; raise unless it is a short text."""
-    if changed is not None:
-        raise SourceDataError(f"changed and content of {shown(name)} are both given. Pass one of them.")
-    if not isinstance(content, str) or not 0 < len(content) <= LONGEST or "\0" in content:
-        raise SourceDataError(
-            f"content of {shown(name)} is {shown(content)}. Pass a text of 1 to {LONGEST} characters, such "
-            "as an ETag or a digest."
-        )
-    return content
-
-
-def record_content(
-    database: Database,
-    clock: Clock,
-    name: str,
-    time: float,
-    content: str,
-    changes: object,
-    last_modified: float | None,
-    settings: PlannerSettings,
-) -> bool:
-    """Record and keep what a crawl saw; return whether it was new.
+def _outcome(database: Database, clock: Clock, report: Report, name: str, time: float) -> Outcome:
+    """Return what a crawl found, as told or by what it saw.
 
     A first crawl sees nothing else than the one before; the same crawl reported again is told as it was
-    recorded. Within a transaction.
+    recorded.
     """
+    date = date_of(clock, report.last_modified)
+    if report.content is None:
+        return outcome_of(name, time, report.changed, report.changes, date)
+    _check_content(name, report.changed, report.content)
     rows = database.rows("SELECT id, content, last_crawl FROM source WHERE name = ?", (name,))
     if not rows:
         raise SourceDataError(f"there is no source {name!r}. Add it first; nothing was recorded.")
@@ -167,11 +134,22 @@ def record_content(
     elif before is None and last is not None:
         changed = UNKNOWN
     else:
-        changed = int(before is not None and before != content)
-    outcome: Outcome = (time, UNKNOWN, None, None)
-    if changed != UNKNOWN:
-        outcome = outcome_of(name, time, changed == 1, changes, last_modified)
-    new = record(database, clock, [name], [outcome], settings) == 1
-    if new:
-        database.run("UPDATE source SET content = ? WHERE name = ?", (content, name))
-    return new
+        changed = int(before is not None and before != report.content)
+    if changed == UNKNOWN:
+        return time, UNKNOWN, None, None
+    return outcome_of(name, time, changed == 1, report.changes, date)
+
+
+# Characters; an ETag or a digest has fewer than a hundred.
+LONGEST = 1000
+
+
+def _check_content(name: str, changed: object, content: object) -> None:
+    """Raise unless what a crawl saw is a short text, told alone."""
+    if changed is not None:
+        raise SourceDataError(f"changed and content of {shown(name)} are both given. Pass one of them.")
+    if not isinstance(content, str) or not 0 < len(content) <= LONGEST or "\0" in content:
+        raise SourceDataError(
+            f"content of {shown(name)} is {shown(content)}. Pass a text of 1 to {LONGEST} characters, such "
+            "as an ETag or a digest."
+        )

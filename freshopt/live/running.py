@@ -84,10 +84,10 @@ def run_planner(
                         running[future] = visit, now
                 if not running:
                     # What was due when the loop began and waits for its host alone is waited for.
-                    turn = planner.next_turn(now, begun) if once else None
-                    if over or (once and turn is None) or _ends_before_next(planner, now, until):
+                    ended = over or (once and planner.next_turn(now, begun) is None)
+                    pause = None if ended else _pause(planner, now, until)
+                    if pause is None:
                         return tally
-                    pause = _pause(planner, now, until)
                     halt.wait(pause if signals is None else min(pause, HEARING))
                     continue
                 done, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
@@ -130,15 +130,11 @@ def _record(
     on_fetch(visit, fetch, changed)
 
 
-def _pause(planner: Planner, now: datetime, until: datetime | None) -> float:
-    """Return seconds to wait until something may be due."""
-    moments = [moment for moment in (planner.next_due(now), until) if isinstance(moment, datetime)]
-    waits = [(moment - now).total_seconds() for moment in moments]
+def _pause(planner: Planner, now: datetime, until: datetime | None) -> float | None:
+    """Return seconds until something may be due, None past the end."""
+    due = planner.next_due(now)
+    if until is not None and isinstance(due, datetime) and due >= until:
+        return None
+    waits = [(each - now).total_seconds() for each in (due, until) if isinstance(each, datetime)]
     # A tenth of a second at least, where the database and this process disagree about what is due.
     return max(0.1, min([PATIENCE, *waits]))
-
-
-def _ends_before_next(planner: Planner, now: datetime, until: datetime | None) -> bool:
-    """Return whether nothing comes due before the end."""
-    moment = planner.next_due(now)
-    return until is not None and isinstance(moment, datetime) and moment >= until

@@ -33,8 +33,6 @@ USUAL: dict[str, Any] = {
     "max_rate": None,
 }
 RATES = ("min_rate", "max_rate")
-# Sources looked up in one statement.
-TOGETHER = 500
 # A bandwidth met but for rounding is met.
 ROUNDING = 1e-9
 
@@ -70,9 +68,7 @@ def columns_of(sources: Any, given: Mapping[str, Any], time_unit: str) -> dict[s
         if len(own) != n:
             raise SourceDataError(f"{key} has {len(own)} values for {n} sources. Pass one each.")
         columns[key] = own
-    for key in USUAL:
-        if key not in RATES or key not in columns:
-            continue
+    for key in (each for each in RATES if each in columns):
         columns[key] = [
             value if value is None else rate_of(f"{key} of {name!r}", value, time_unit)
             for name, value in zip(columns["name"], columns[key], strict=True)
@@ -91,12 +87,8 @@ def add_rows(database: Database, columns: Mapping[str, list[Any]], settings: Pla
         f"VALUES (?, 1, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET active = 1{changes}",
         zip(columns["name"], *values.values(), strict=True),
     )
-    crossed: list[tuple[str]] = []
-    for begin in range(0, len(columns["name"]), TOGETHER):
-        some = columns["name"][begin : begin + TOGETHER]
-        marks = ", ".join("?" * len(some))
-        sql = f"SELECT name FROM source WHERE name IN ({marks}) AND min_rate > max_rate ORDER BY id"
-        crossed += database.rows(sql, some)
+    sql = "SELECT name FROM source WHERE min_rate > max_rate AND name IN ({marks}) ORDER BY id"
+    crossed = database.rows_among(sql, columns["name"])
     if crossed:
         who = list_offenders(repr(name) for (name,) in crossed)
         raise SourceDataError(f"min_rate exceeds max_rate for {who}. Swap or widen them.")

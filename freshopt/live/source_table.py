@@ -25,13 +25,11 @@ TABLE = (
     "CREATE TABLE IF NOT EXISTS source_column (source TEXT NOT NULL, name TEXT NOT NULL, "
     "number DOUBLE PRECISION, word TEXT, PRIMARY KEY (source, name))"
 )
-_ROW = "source, name, number, word"
+_ROW = ("source", "name", "number", "word")
 # Columns whose names begin so are features (`freshopt.live.featured`).
 FEATURE = "feature "
 CHANGED_COST = "changed_cost"
 _TAKEN = ("names", "time_unit", *(each for each in COLUMNS if each != CHANGED_COST))
-# Sources looked up in one statement.
-TOGETHER = 500
 # By column, the values of sources.
 Columns: TypeAlias = dict[str, dict[str, float | str]]
 _COLUMNS = (
@@ -154,20 +152,15 @@ def keep_columns(database: Database, told: Columns) -> bool:
     if not told:
         return False
     database.run(TABLE)
-    known = {
-        (source, name): values for source, name, *values in database.rows(f"SELECT {_ROW} FROM source_column")
-    }
+    kept_so_far = database.rows(f"SELECT {', '.join(_ROW)} FROM source_column")
+    known = {(source, name): values for source, name, *values in kept_so_far}
     rows = [
         (source, name, *((None, one) if isinstance(one, str) else (one, None)))
         for name, values in told.items()
         for source, one in values.items()
     ]
     new = [row for row in rows if known.get(row[:2]) != [*row[2:]]]
-    database.run_many(
-        f"INSERT INTO source_column ({_ROW}) VALUES (?, ?, ?, ?) ON CONFLICT (source, name) DO UPDATE SET "
-        "number = excluded.number, word = excluded.word",
-        new,
-    )
+    database.put("source_column", "source, name", _ROW, new)
     names: list[str] = json.loads(kept(database, "columns") or "[]")
     more = [name for name in told if name not in names]
     keep(database, "columns", json.dumps([*names, *more]))
@@ -225,11 +218,7 @@ def require_values(database: Database, sources: list[str] | None = None) -> None
         if sources is None:
             missing = database.rows(f"{lacks} ORDER BY id", (name,))
         else:
-            missing = []
-            for begin in range(0, len(sources), TOGETHER):
-                some = sources[begin : begin + TOGETHER]
-                marks = ", ".join("?" * len(some))
-                missing += database.rows(f"{lacks} AND name IN ({marks}) ORDER BY id", (name, *some))
+            missing = database.rows_among(f"{lacks} AND name IN ({{marks}}) ORDER BY id", sources, name)
         _require(name, [source for (source,) in missing])
 
 

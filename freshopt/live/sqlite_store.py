@@ -42,6 +42,7 @@ class SqliteStore(Database):
         file = folder / FILE
         _require_ours(folder, file, create=create)
         self._file = file
+        self._made = [path for path in (file, folder) if not path.exists()]
         self.others = f"{file} is an SQLite database of something else. Pass a new or empty folder."
         try:
             if create:
@@ -70,6 +71,9 @@ class SqliteStore(Database):
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Return a context in which all changes are made, or none."""
+        if self._connection.in_transaction:
+            yield
+            return
         self.run("BEGIN IMMEDIATE")
         try:
             yield
@@ -78,6 +82,20 @@ class SqliteStore(Database):
             if self._connection.in_transaction:
                 self._connection.rollback()
             raise
+
+    def discard(self) -> None:
+        """Close the connection; remove a file of its own without tables."""
+        if self._file in self._made:
+            with suppress(FreshoptError, OSError):
+                # Within a transaction: no other process is about to make the tables.
+                with self.transaction():
+                    empty = not self.has_planner()
+                self.close()  # which removes the write-ahead log
+                if empty:
+                    self._file.unlink()
+                    if len(self._made) == 2:
+                        self._file.parent.rmdir()
+        self.close()
 
     def _execute(self, sql: str, values: Sequence[object]) -> sqlite3.Cursor:
         return self._connection.execute(sql, values)

@@ -34,7 +34,7 @@ _ADDRESSES = ("postgresql://", "postgres://")
 
 
 class PlannerState:
-    """Opened database of a planner, new or not."""
+    """Opened database of a planner, which nothing changes before `begin`."""
 
     def __init__(self, place: object, given: Mapping[str, Any], *, durable: bool) -> None:
         if not isinstance(place, str | os.PathLike) or not str(place):
@@ -58,12 +58,8 @@ class PlannerState:
         self._objective = given.get("objective")
         self._settings: tuple[str, PlannerSettings] | None = None
         self._clock: Clock | None = None
+        self._given = given
         self.database = _opened(place, create=create, durable=durable)
-        try:
-            self._begin(given)
-        except BaseException:
-            self.database.close()
-            raise
 
     def settings(self, burst: Time | None = None) -> PlannerSettings:
         """Return the settings in force, with this burst if it is shorter."""
@@ -108,9 +104,9 @@ class PlannerState:
             )
         return clock, clock.wall()
 
-    def _begin(self, given: Mapping[str, Any]) -> None:
+    def begin(self) -> None:
         """Create the tables if there are none; keep new settings."""
-        database = self.database
+        database, given = self.database, self._given
         known = database.has_planner()
         if not known and given["bandwidth"] is None:
             raise SourceDataError(

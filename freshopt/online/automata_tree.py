@@ -80,23 +80,18 @@ class Batch(NamedTuple):
 class TreePolls:
     """Feedback rule of the polls of a tree.
 
-    - `importance`, `weight` (n,)
+    - `weight` (n,): Of the sources' importances, by `weights_of`.
     - `gain`, `probing`: As in `automata.AutomataTree.simulate`.
     - `slot`: Mean time between two polls.
     """
 
     crawler: Crawler
     tree: automata.AutomataTree
-    importance: Array
+    weight: Array
     feedback: Feedback
     gain: float
     probing: float
     slot: float
-    weight: Array = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Make weights of the importances."""
-        object.__setattr__(self, "weight", weights_of(self.importance, self.feedback, self.tree.update))
 
     def times(self, begin: float, end: float, polls: int, rng: np.random.Generator) -> Array:
         """Return a round's times: slots, or those of a Poisson process."""
@@ -308,8 +303,9 @@ def tree_course(
     length = horizon / settings.rounds
     origin = float(getattr(crawler, "clock", 0.0))
     batch = settings.batch or max(SHORT, n // 16)
+    weight = weights_of(importance, settings.feedback, tree.update)
     asked = TreePolls(
-        crawler, tree, importance, settings.feedback, settings.gain, settings.probing, length / polls
+        crawler, tree, weight, settings.feedback, settings.gain, settings.probing, length / polls
     )
 
     def play(state: State, number: int, journal: Journal) -> State:

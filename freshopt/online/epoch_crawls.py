@@ -9,7 +9,9 @@ Visit times of a round, and its followed signals. Under Poisson refreshes a roun
 in proportion to the rates: a Poisson process for each source, given that their total is what was allowed. A
 signal that is followed is answered at once and pays with the next slot, which is then not used; a signal for
 which no slot is left in the round is not followed. So the crawls of a round are exactly those allowed,
-signalled sources included, and no decision depends on the future.
+signalled sources included, and no decision depends on the future. Where refreshes differ in cost, a slot is
+worth the mean of those that slots are drawn for, a signal pays with as many as its own refresh is worth, and
+what it owes at the end of a round is paid in the next.
 
 Under periodic refreshes a source is due whenever its expected number of visits since the start passes a whole
 number; the phases of the sources are spread evenly, so that equal rates make sweeps. Signals are counted, and
@@ -33,6 +35,8 @@ from freshopt.logs.crawl_log import CrawlLog, derived_log
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.online.learner import State
 
+# A part of a slot that is rounding.
+ROUNDED = 1e-6
 NO_ROWS: State = {
     "row_source": np.empty(0, dtype=np.int64),
     "row_time": np.empty(0),
@@ -203,31 +207,41 @@ def every_nth(origin: IntArray, share: Array, owed: Array) -> tuple[BoolArray, A
     return wanted, (owed + np.bincount(origin, minlength=len(share)) * share) % 1.0
 
 
-def serve(signal_time: Array, slot_time: Array) -> tuple[BoolArray, BoolArray]:
-    """Return the followed signals and the remaining slots.
+def serve(
+    signal_time: Array, slot_time: Array, price: Array, debt: float
+) -> tuple[BoolArray, BoolArray, float]:
+    """Return the followed signals, the remaining slots, and the new debt.
 
-    Signals take the slots that pay for them.
+    Each signal takes the slots that pay for it, `price` of them; `debt` is what earlier ones owe.
 
-    Times are sorted; as many slots are not free as signals are followed.
+    Times are sorted.
 
     Notes
     -----
-    With D the signals that have not paid yet, a signal raises D by one and a slot pays for one if D > 0: a
-    random walk reflected at 0, D = S − min(0, min S). At the end the last D signals are left unpaid, and
-    these are not followed.
+    With D the whole slots that have not been paid yet, a signal raises D by its price and a slot pays one if
+    D > 0: a random walk S reflected at 0, D = S − min(0, min S). Signals are paid in their order, and those
+    for which no slot has been paid at the end are not followed.
 
     Examples
     --------
-    >>> followed, free = serve(np.array([0.5, 0.6, 3.0]), np.array([0.1, 1.0, 2.0, 2.5]))
-    >>> followed.tolist(), free.tolist()
-    ([True, True, False], [True, False, False, True])
+    >>> times = np.array([0.5, 0.6, 3.0]), np.array([0.1, 1.0, 2.0, 2.5])
+    >>> followed, free, debt = serve(*times, np.ones(3), 0.0)
+    >>> followed.tolist(), free.tolist(), debt
+    ([True, True, False], [True, False, False, True], 0.0)
+    >>> followed, free, debt = serve(*times, np.full(3, 2.5), 0.0)
+    >>> followed.tolist(), free.tolist(), debt
+    ([True, True, False], [True, False, False, False], 2.0)
     """
     order = np.argsort(np.concatenate([signal_time, slot_time]), kind="stable")
     signal = order < len(signal_time)
-    walk = np.concatenate([[0], np.cumsum(np.where(signal, 1, -1))])
-    owed = walk - np.minimum(np.minimum.accumulate(walk), 0)
+    owed = debt + np.concatenate([[0.0], np.cumsum(price)])
+    whole = np.ceil(owed - ROUNDED)
+    steps = np.full(len(order), -1.0)
+    steps[signal] = np.diff(whole)
+    walk = np.concatenate([whole[:1], whole[0] + np.cumsum(steps)])
+    unpaid = walk - np.minimum(np.minimum.accumulate(walk), 0.0)
     free = np.ones(len(slot_time), dtype=np.bool_)
-    paying = order[~signal & (owed[:-1] > 0)] - len(signal_time)
+    paying = order[~signal & (unpaid[:-1] > 0.0)] - len(signal_time)
     free[paying] = False
-    followed = np.arange(len(signal_time)) < len(paying)
-    return followed, free
+    followed = owed[:-1] < len(paying) - ROUNDED
+    return followed, free, float(owed[np.count_nonzero(followed)] - len(paying))

@@ -31,6 +31,7 @@ from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, IntArray, exact_sum, total
 from freshopt.online.epoch_crawls import (
     NO_ROWS,
+    ROUNDED,
     LogReader,
     drawn,
     every_nth,
@@ -222,6 +223,7 @@ class EpochRun:
     def _crawl(self, state: State, number: int, refresh: Refresh, end: float) -> tuple[State, float]:
         """Crawl until `end`; return the new state and the crawls' cost."""
         start, rates, silent = float(state["now"]), state["rates"], ~self.signalled
+        cost = self.problem.sources.refresh_cost
         rng = np.random.default_rng([self.seed, number])
         quiet = np.where(silent, rates, 0.0)
         origin, moment, state = self._signals(state, start, end, rng)
@@ -229,16 +231,19 @@ class EpochRun:
             source, time = periodic_visits(quiet, state["visited"], start, end)
             state = {**state, "visited": state["visited"] + quiet * (end - start)}
         else:
+            drawn_from = quiet if bool(np.any(quiet > 0.0)) else rates
+            slot = total(cost * drawn_from) / total(drawn_from)  # what one uses in the mean
             before = float(state["slots"])
-            after = before + total(rates) * (end - start)
+            after = before + total(cost * rates) * (end - start) / slot
             # A few ulp short of a whole slot is a whole slot.
-            slots = int(np.floor(after + 1e-6)) - int(np.floor(before + 1e-6))
+            slots = int(np.floor(after + ROUNDED)) - int(np.floor(before + ROUNDED))
             time = np.sort(rng.uniform(start, end, slots))
-            followed, free = serve(moment, time)
+            debt = float(state.get("debt", 0.0)) / slot
+            followed, free, debt = serve(moment, time, cost[origin] / slot, debt)
             origin, moment, time = origin[followed], moment[followed], time[free]
-            time = time if bool(np.any(quiet > 0.0)) else time[:0]  # slots that none but signals could use
+            time = time if drawn_from is quiet else time[:0]  # slots that none but signals could use
             source = drawn(quiet, len(time), rng) if len(time) else np.empty(0, dtype=np.int64)
-            state = {**state, "slots": np.array(after)}
+            state = {**state, "slots": np.array(after), "debt": np.array(debt * slot)}
         source, time = np.concatenate([source, origin]), np.concatenate([time, moment])
         order = np.argsort(time, kind="stable")
         source, time = source[order], time[order]
@@ -248,7 +253,7 @@ class EpochRun:
             found = np.asarray(self.crawler.refresh(source, time), dtype=np.bool_)
         rows = silent[source]
         state = with_rows(state, source[rows], time[rows], found[rows], counted=self.counted)
-        return state, exact_sum(self.problem.sources.refresh_cost[source].tolist())
+        return state, exact_sum(cost[source].tolist())
 
     def _signals(
         self, state: State, start: float, end: float, rng: np.random.Generator

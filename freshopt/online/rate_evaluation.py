@@ -36,6 +36,12 @@ def with_rates(problem: Problem, objective: Objective, change_rate: Array, min_r
     return problem.restated(sources, objective=objective)
 
 
+def is_bounded(problem: Problem) -> bool:
+    """Return whether bounds or hosts limit rates beside the bandwidth."""
+    bounds = np.any(problem.lower > 0.0) | np.any(np.isfinite(problem.upper))
+    return len(problem.hosts) > 0 or bool(bounds)
+
+
 def equal_rates(problem: Problem) -> Array:
     """Return one rate for all, within bandwidth, bounds and limits."""
     answer = None if problem.program or problem.couplings else share(problem, np.ones(len(problem.sources)))

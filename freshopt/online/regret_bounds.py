@@ -34,6 +34,7 @@ from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import LARGEST, SMALLEST, as_number, total
+from freshopt.online.rate_evaluation import is_bounded
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.units import check_horizon
 
@@ -142,8 +143,7 @@ def require_plain_binary(problem: Problem) -> None:
         )
     require_fixed_costs(sources, "the regret bound")
     unequal = bool(np.any(sources.refresh_cost != sources.refresh_cost[0]))
-    bounded = bool(np.any(problem.lower > 0.0) | np.any(np.isfinite(problem.upper)))
-    if unequal or bounded or len(problem.hosts) or bool(np.any(sources.signalled)):
+    if unequal or is_bounded(problem) or bool(np.any(sources.signalled)):
         raise ObjectiveError(
             "the regret bound is for sources that only the bandwidth bounds, all of one cost and without "
             "signals. Leave out the other constraints."
@@ -347,8 +347,7 @@ def price_bracket(problem: Problem) -> tuple[float, float]:
     expect(problem, Problem, "problem", "Pass a freshopt.Problem")
     if problem.numerics is None:
         raise ObjectiveError(problem.unknown_atom)
-    bounded = bool(np.any(problem.lower > 0.0) | np.any(np.isfinite(problem.upper)))
-    if bounded or len(problem.hosts):
+    if is_bounded(problem):
         raise SourceDataError(
             "the bracket of the price needs rates that only the bandwidth bounds. Leave out min_rate, "
             "max_rate, host limits and signals, or solve the problem: its price is exact."

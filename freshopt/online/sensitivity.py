@@ -24,6 +24,7 @@ from freshopt.modelling.fetches.conditional_fetches import require_fixed_costs
 from freshopt.modelling.objective import Refresh
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import LARGEST, SMALLEST, Array, as_vector
+from freshopt.online.rate_evaluation import is_bounded
 from freshopt.problems.accumulated_delay import AccumulatedDelay
 from freshopt.problems.binary_freshness import BinaryFreshness
 from freshopt.problems.harmonic_staleness import HarmonicStaleness
@@ -128,8 +129,9 @@ def sensitivity_bound(
     matters = problem.sources.importance > 0.0
     if not bool(np.any(matters)):
         return 0.0
+    w, guess, truth = problem.sources.importance[matters], guess[matters], truth[matters]
     if rates is None:
-        whole = _WITHOUT_RATES[kind](problem, guess[matters], truth[matters])
+        whole = _WITHOUT_RATES[kind](problem, w, guess, truth)
         return 0.5 * whole if halved else whole
     planned = as_vector(rates, n, "rates")
     wrong = np.flatnonzero(~((planned >= 0.0) & np.isfinite(planned)))
@@ -137,10 +139,10 @@ def sensitivity_bound(
         where = list_offenders(f"{problem.sources.label(k)}: {planned[k]:g}" for k in wrong)
         raise SourceDataError(f"rates out of range for {where}. They are finite and 0 or more. Correct them.")
     with np.errstate(divide="ignore", over="ignore"):  # a rate of 1e300 leaves nothing to lose
-        unit = _WITH_RATES[kind](guess[matters], truth[matters], planned[matters])
-    whole = float(np.sum(problem.sources.importance[matters] * (guess - truth)[matters] ** 2 * unit))
+        unit = _WITH_RATES[kind](guess, truth, planned[matters])
+    whole = float(np.sum(w * (guess - truth) ** 2 * unit))
     if kind is HarmonicStaleness and whole < np.inf:  # Lemma 6 is better where bandwidth is very scarce
-        whole = min(whole, _harmonic_without(problem, guess[matters], truth[matters]))
+        whole = min(whole, _harmonic_without(problem, w, guess, truth))
     return 0.5 * whole if halved else whole
 
 
@@ -156,45 +158,30 @@ def _positive(problem: Problem, value: npt.ArrayLike, name: str) -> Array:
     return rates
 
 
-def _binary_with(guess: Array, truth: Array, rates: Array) -> Array:
-    return (truth + rates) / (truth * (guess + rates) ** 2)
-
-
 def _harmonic_with(guess: Array, truth: Array, rates: Array) -> Array:
     # A rate of 0 makes the logarithm infinite and the term 0, but the cost itself is infinite there.
     unit = 1.0 / ((guess + rates) ** 2 * np.log1p(truth / rates))
     return np.where(rates > 0.0, unit, np.inf)
 
 
-def _delay_with(_: Array, truth: Array, rates: Array) -> Array:
-    return 1.0 / (truth * rates)
-
-
-def _binary_without(problem: Problem, guess: Array, truth: Array) -> float:
-    w = problem.sources.importance[problem.sources.importance > 0.0]
+def _binary_without(_: Problem, w: Array, guess: Array, truth: Array) -> float:
     return float(np.sum(w * (guess - truth) ** 2 / (guess * np.minimum(guess, truth))))
 
 
-def _harmonic_without(problem: Problem, guess: Array, truth: Array) -> float:
-    w = problem.sources.importance[problem.sources.importance > 0.0]
+def _harmonic_without(problem: Problem, w: Array, guess: Array, truth: Array) -> float:
     slowest = float(min(np.min(guess), np.min(truth)))
     most = float(np.max(np.minimum(problem.upper, problem.bandwidth / problem.sources.refresh_cost)))
     return 2.0 * (slowest + most) * most**2 / slowest**5 * float(np.sum(w * (guess - truth) ** 2))
 
 
-def _delay_without(problem: Problem, guess: Array, truth: Array) -> float:
+def _delay_without(problem: Problem, w: Array, guess: Array, truth: Array) -> float:
     sources = problem.sources
     unequal = bool(np.any(sources.refresh_cost != sources.refresh_cost[0]))
-    if (
-        unequal
-        or len(problem.hosts)
-        or bool(np.any(problem.lower > 0.0) | np.any(np.isfinite(problem.upper)))
-    ):
+    if unequal or is_bounded(problem):
         raise SourceDataError(
             "the bound of accumulated delay without rates uses the square-root rule, which bounds, host "
             "limits and unequal costs break. Pass the rates that are optimal for the estimates."
         )
-    w = sources.importance[sources.importance > 0.0]
     slowest = float(min(np.min(guess), np.min(truth)))
     fastest = float(max(np.max(guess), np.max(truth)))
     scale = fastest**2 * float(np.sum(np.sqrt(w))) ** 4
@@ -203,11 +190,11 @@ def _delay_without(problem: Problem, guess: Array, truth: Array) -> float:
 
 
 _WITH_RATES: dict[type, Callable[[Array, Array, Array], Array]] = {
-    BinaryFreshness: _binary_with,
+    BinaryFreshness: lambda guess, truth, rates: (truth + rates) / (truth * (guess + rates) ** 2),
     HarmonicStaleness: _harmonic_with,
-    AccumulatedDelay: _delay_with,
+    AccumulatedDelay: lambda _, truth, rates: 1.0 / (truth * rates),
 }
-_WITHOUT_RATES: dict[type, Callable[[Problem, Array, Array], float]] = {
+_WITHOUT_RATES: dict[type, Callable[[Problem, Array, Array, Array], float]] = {
     BinaryFreshness: _binary_without,
     HarmonicStaleness: _harmonic_without,
     AccumulatedDelay: _delay_without,

@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -174,6 +175,40 @@ def test_refusals_are_one_line_and_leave_nothing(here: Path) -> None:
             Path("state").mkdir()
         for name, words in {**told, "most.csv": "max_rate", "least.csv": "min_rate"}.items():
             refuse(here, [*job, "--bandwidth", "2/day", "--sources", name], [words])
+
+
+def dumped(folder: str) -> list[str]:
+    """Return all that a planner keeps, as statements."""
+    with closing(sqlite3.connect(f"{folder}/planner.sqlite")) as database:
+        return list(database.iterdump())
+
+
+@pytest.mark.usefixtures("pages")
+def test_a_start_that_is_refused_leaves_a_planner_as_it_was(here: Path) -> None:
+    """Neither its settings, nor its sources, nor its log have anything of it."""
+    with fo.Planner("state", "5/day", objective="binary") as planner:
+        planner.add_many(["a", "b"])
+    fo.Planner("numbers", "5/day").close()
+    with fo.Planner("numbers") as planner:
+        planner.add("a")
+        planner.due(1.0)
+    file_with(Path("least.csv"), "source,min_rate\na,9\n")
+    file_with(Path("more.csv"), "source,importance\na,3\nc,1\n")
+    ago, ahead = (f"{datetime.now(UTC) + timedelta(days=days):%Y-%m-%d}" for days in (-2, 9))
+    file_with(Path("later.csv"), f"source,time,changed\na,{ago},0\na,{ahead},1\n")
+    dated = file_with(Path("dated.csv"), "source,time,changed\na,2026-01-01,0\na,2026-01-02,1\n")
+    new = ["--bandwidth", "7/day", "--burst", "1h"]
+    starts = {
+        "state": (["--sources", "least.csv"], "min_rate need 9"),
+        "./state": (["--sources", "more.csv", "--log", "later.csv"], "ahead of now"),
+        "numbers": (["--sources", "more.csv", "--log", str(dated)], "numbers"),
+    }
+    for folder, (how, words) in starts.items():
+        before = dumped(folder)
+        refuse(here, ["run", folder, *new, *how], [words])
+        assert dumped(folder) == before
+    with fo.Planner("state") as planner:
+        assert (planner.settings.bandwidth, len(planner)) == (5.0, 2)
 
 
 @pytest.mark.usefixtures("pages")

@@ -436,6 +436,7 @@ def test_refusals_to_begin_are_one_line(here: Path, monkeypatch: pytest.MonkeyPa
         for words, said in (
             (["new"], 'Pass bandwidth=, such as "200/day"'),
             (["numbers"], "has numbers for times"),
+            (["numbers", "--bandwidth", "9/day"], "has numbers for times"),
             (["new", "--bandwidth", "0/day"], "--bandwidth is 0"),
             (
                 ["new", "--bandwidth", "1/day", "--listen", "0.0.0.0:0"],

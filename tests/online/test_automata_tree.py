@@ -10,6 +10,7 @@ import pytest
 import freshopt as fo
 from freshopt import automata
 from freshopt.automata import Feedback, Polling, SimulatedSources, Update
+from freshopt.automata.settings import weights_of
 from freshopt.online import AutomataTree, FixedPolling
 from freshopt.online.automata_tree import Intervals, TreePolls
 from freshopt.problems import AccumulatedDelay, BinaryFreshness, PollingKnapsack
@@ -107,7 +108,8 @@ def test_batches_bring_the_feedback_of_single_polls(polling: Polling, feedback: 
     tree.update = Update.REWARD_INACTION
     single = tree.observe(SimulatedSources(hazard, weight), 200_000, feedback)
     world = fo.World.poisson(fo.Sources(hazard * 2.0), seed=6)  # slots of half a day
-    asked = TreePolls(SimulatedCrawler(world), tree, weight, feedback, 1.0, 1.0, 0.5)
+    paid = weights_of(weight, feedback, tree.update)
+    asked = TreePolls(SimulatedCrawler(world), tree, paid, feedback, 1.0, 1.0, 0.5)
     intervals, rng = Intervals.first(n), np.random.default_rng(0)
     parts = []
     for k in range(1000):

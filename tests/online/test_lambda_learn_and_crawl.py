@@ -115,6 +115,20 @@ def test_beside_equal_intervals_signals_are_counted(kind: Callable[[Refresh], fo
     assert measured < 0.8 * 50.0 * (-np.log(0.4) if name == "harmonic" else 1.5)
 
 
+@pytest.mark.parametrize("dear", [0.2, 1.0, 4.0])
+def test_a_signal_pays_what_its_refresh_costs(dear: float) -> None:
+    """Also where signals come twice as often, or half as often, as was guessed: the bandwidth is kept to."""
+    loud = np.arange(40) < 20
+    sources = fo.Sources(1.0, refresh_cost=np.where(loud, dear, 1.0), signalled=loud)
+    bandwidth = 0.8 * float(np.sum(sources.refresh_cost))
+    for off in (0.5, 1.0, 2.0):
+        guess = sources.with_change_rate(np.where(loud, off, 1.0))
+        problem = fo.Problem(HARMONIC, guess, bandwidth)
+        history = LambdaLearnAndCrawl(epoch=40.0).run(fo.World.poisson(sources, seed=3), problem, 40.0)
+        # What is random is which of the silent sources, all of one cost, has a slot: no more than a debt.
+        assert abs(float(history.spent.sum() - history.allowed.sum())) <= 1.0 + dear
+
+
 def test_signalled_sources_are_counted() -> None:
     sources = fo.Sources([0.5, 2.0, 1.0], [1.0, 2.0, 3.0], signalled=[1, 1, 0])
     world = fo.World.poisson(sources, seed=2)

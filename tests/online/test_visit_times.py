@@ -7,25 +7,37 @@ from freshopt.online.epoch_crawls import drawn, periodic_visits, serve
 from tests.ground_truth.tolerances import EXACT
 
 
-def queue(signals: list[float], slots: list[float]) -> tuple[list[bool], list[bool]]:
-    """Serve one event after the other: each signal owes a slot, each slot pays the oldest debt."""
-    free, owed, paid = [True] * len(slots), 0, 0
+def queue(
+    signals: list[float], slots: list[float], price: list[float], debt: float
+) -> tuple[list[bool], list[bool], float]:
+    """Serve one event after the other: each signal owes its price, each slot pays one of the oldest debts."""
+    free, ends, owed, paid = [True] * len(slots), [debt], debt, 0
     events = sorted([(t, 0, k) for k, t in enumerate(signals)] + [(t, 1, k) for k, t in enumerate(slots)])
     for _, kind, k in events:
         if kind == 0:
-            owed += 1
-        elif owed:
-            owed, paid, free[k] = owed - 1, paid + 1, False
-    return [k < paid for k in range(len(signals))], free
+            owed += price[k]
+            ends.append(owed)
+        elif owed > paid:
+            paid, free[k] = paid + 1, False
+    begun = [end < paid for end in ends[:-1]]
+    return begun, free, ends[sum(begun)] - paid
 
 
 def test_signals_pay_with_the_next_slots() -> None:
     rng = np.random.default_rng(1)
-    for _ in range(300):
+    for round_ in range(300):
         signals, slots = (np.sort(rng.random(int(rng.integers(0, 12)))) for _ in range(2))
-        followed, free = serve(signals, slots)
-        assert (followed.tolist(), free.tolist()) == queue(signals.tolist(), slots.tolist())
-        assert followed.sum() == len(slots) - free.sum()
+        alike = round_ % 2 == 0
+        price = np.ones(len(signals)) if alike else rng.uniform(0.2, 4.0, len(signals))
+        before = 0.0 if alike else float(rng.uniform(0.0, 3.0))
+        followed, free, debt = serve(signals, slots, price, before)
+        begun, left, owed = queue(signals.tolist(), slots.tolist(), price.tolist(), before)
+        assert (followed.tolist(), free.tolist()) == (begun, left)
+        assert debt == pytest.approx(owed, abs=EXACT)
+        # All that was followed is paid, or owed.
+        assert price[followed].sum() + before == pytest.approx(len(slots) - free.sum() + debt, abs=EXACT)
+        if alike:
+            assert debt == 0.0
 
 
 def test_nobody_looks_ahead() -> None:
@@ -34,8 +46,9 @@ def test_nobody_looks_ahead() -> None:
     for _ in range(100):
         signals, slots = np.sort(rng.random(20)), np.sort(rng.random(30))
         cut = float(rng.random())
-        _, free = serve(signals, slots)
-        _, before = serve(signals[signals < cut], slots[slots < cut])
+        price = rng.uniform(0.2, 4.0, 20)
+        _, free, _ = serve(signals, slots, price, 0.0)
+        _, before, _ = serve(signals[signals < cut], slots[slots < cut], price[signals < cut], 0.0)
         assert free[slots < cut].tolist() == before.tolist()
 
 

@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from freshopt.errors import FreshoptError, SourceDataError
 from freshopt.live.pace import crawl_delay_of
-from freshopt.live.planner import Planner
+from freshopt.live.planner import Planner, filled_planner
 from freshopt.live.service.guard import Guard, answer, check_token, refusal
 from freshopt.live.service.messages import (
     MOST_OCTETS,
@@ -147,9 +147,8 @@ def application(
     - raises SourceDataError if the token is short, or the planner cannot be opened or has numbers for times.
     """
     check_token(token)
-    first = Planner(place, bandwidth, **wishes)
+    first = filled_planner(place, {"bandwidth": bandwidth, **wishes}, lambda own: _require_dates(own, place))
     try:
-        _require_dates(first, place)
         # One of your own is not kept.
         goal = wishes.get("objective")
         service = Service(first, Planner(place, objective=goal), Planner(place, objective=goal), Metrics())
