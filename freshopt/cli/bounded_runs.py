@@ -6,7 +6,6 @@ may do anything. The process is started once and serves all runs; one that had t
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import os
 import signal
@@ -17,10 +16,14 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
-
-from freshopt.certificates.solution import UNPROVED, Solution, Status
-from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver, run_solver
+from freshopt.certificates.solution import Answer, Solution, Status
+from freshopt.certificates.solver_protocol import (
+    DEFAULT,
+    SolveOptions,
+    Solver,
+    certified_solution,
+    run_solver,
+)
 from freshopt.errors import FreshoptError
 from freshopt.modelling.problem import Problem
 from freshopt.sampled_gap import SampledSolver
@@ -133,11 +136,7 @@ def _end_with_parent() -> None:
 
 def solving() -> Callable[[Solver, Problem, SolveOptions], Solution]:
     """Return the function that runs a solver."""
-    return _solve
-
-
-def _solve(solver: Solver, problem: Problem, options: SolveOptions) -> Solution:
-    return run_solver(solver, problem, options)
+    return run_solver
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,19 +155,10 @@ class Bounded:
         try:
             found: Solution = self.runs.run(self.solver, problem, options)
         except NoAnswerError as error:
-            return Solution(
-                problem=problem,
-                status=Status.TIME_LIMIT if isinstance(error, TooLongError) else Status.FAILED,
-                rates=np.full(len(problem.sources), np.nan),
-                value=math.nan,
-                price=math.nan,
-                host_prices=problem.hosts.named(np.full(len(problem.hosts), math.nan)),
-                certificate=UNPROVED,
-                iterations=0,
-                seconds=self.runs.limit,
-                solver=self.solver,
-                note=str(error),
-            )
+            status = Status.TIME_LIMIT if isinstance(error, TooLongError) else Status.FAILED
+            answer = Answer(None, status=status, note=str(error))
+            found = certified_solution(self.solver, problem, options, lambda _problem, _start: answer)
+            return replace(found, seconds=self.runs.limit)
         return replace(found, problem=problem)
 
 

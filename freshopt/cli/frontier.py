@@ -73,7 +73,7 @@ def frontier(
     refuse(given_options(click.get_current_context()))
     if out is not None:
         table_ending(out)
-        inputs.require_other(sources, out)
+        inputs.require_other(out, sources)
     with complete_file(out, overwrite) if out else nullcontext() as staging:
         known, columns, table = tables.sources_of(
             sources, time_unit, bounds.on, own=is_own(str(goal.objective))

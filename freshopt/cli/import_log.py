@@ -64,7 +64,6 @@ def _command(tool: Tool) -> click.Command:
         if out != _STDOUT:
             click.echo(f"wrote {out}; next: {command}")
 
-    command: Any = run
     decorators: list[options.Decorator] = [
         click.argument(
             "path",
@@ -84,8 +83,7 @@ def _command(tool: Tool) -> click.Command:
         options.time_unit_option,
         options.overwrite_option,
     ]
-    for add in reversed(decorators):
-        command = add(command)
+    command = options.together(decorators)(run)
     return named(tool.name, help=f"{tool.metavar}: {tool.help}", short_help=_short(tool))(command)
 
 

@@ -113,8 +113,7 @@ def pipeline(
             "parents first. Leave it out."
         )
     in_seconds = asked.cost is not None and are_run_times(asked.cost)
-    for read in (asked.change_rates, asked.cost, asked.importance):
-        inputs.require_other(read, out)
+    inputs.require_other(out, asked.change_rates, asked.cost, asked.importance)
     with complete_folder(out, overwrite, files=FILES) as staging:
         line = pipeline_of(
             known, asked.change_rates, asked.rates, asked.cost, asked.importance, asked.views, time_unit

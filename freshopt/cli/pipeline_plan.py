@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 
 from freshopt.certificates.solution import Solution
 from freshopt.errors import SourceDataError, list_offenders
-from freshopt.formatting import count, number, percent
+from freshopt.formatting import count, finite, number, percent
 from freshopt.heavy import polars
 from freshopt.logs.tables import with_unit, write_table
 from freshopt.modelling.objective import Refresh
@@ -86,8 +85,8 @@ class PipelinePlan:
             "status": solution.status.value,
             "value": solution.value,
             "bound": proof.bound if proof else None,
-            "relative_gap": proof.relative_gap if proof and math.isfinite(proof.relative_gap) else None,
-            "price": solution.price if math.isfinite(solution.price) else None,
+            "relative_gap": finite(proof.relative_gap) if proof else None,
+            "price": finite(solution.price),
             "fresh": self.mean(self.fresh),
             "fresh_simulated": self.simulated,
             "fresh_with_one_cron": self.one_cron(),
@@ -127,8 +126,7 @@ class PipelinePlan:
         )
         proof, words = self.solution.certificate, "none"
         if proof is not None:
-            relative = proof.relative_gap if math.isfinite(proof.relative_gap) else None
-            words = proved_text(facts["status"], proof.gap, relative, proof.reason)
+            words = proved_text(facts["status"], proof.gap, facts["relative_gap"], proof.reason)
         return [
             (
                 "pipeline",

@@ -15,7 +15,7 @@ from freshopt.logs.tables import table_ending, write_table
 from freshopt.plots import require_picture
 from freshopt.terminal import inputs, options
 from freshopt.terminal.commands import command
-from freshopt.terminal.console import say, show, working
+from freshopt.terminal.console import show, working, wrapped
 from freshopt.terminal.log_inputs import Origin, origin_options, outcome
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ def poisson_check(
     """
     if out is not None:
         table_ending(out)
-        for read in origin.paths:
-            inputs.require_other(read, out)
+        inputs.require_other(out, *origin.paths)
     if plot is not None:
         require_picture(plot)
     found = origin.read(time_unit)
@@ -74,7 +73,7 @@ def poisson_check(
         click.echo(line)
     if remarks(check):
         click.echo()
-        say(" ".join(remarks(check)))
+        click.echo(wrapped(" ".join(remarks(check))))
 
 
 def _table(check: PoissonCheck) -> Iterator[str]:

@@ -110,7 +110,7 @@ def replay(
     rules = rules_of("--compare-rule", asked.compare_rule)
     if out is not None:
         table_ending(out)
-        inputs.require_other(schedule, out)
+        inputs.require_other(out, schedule)
     with complete_file(out, overwrite) if out else nullcontext() as staging:
         world, until, clock, words, heard = _world(asked, time_unit, answers_are_changes)
         weights = column_of(asked.importance, IMPORTANCES)

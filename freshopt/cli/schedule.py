@@ -79,7 +79,7 @@ def schedule(
     alone = next((name for name in INTERVALS if settings.get(name) is not None), None)
     kind = kind or alone or _told_by(out)
     own = settings_of(kind, settings)
-    inputs.require_other(rates, out)
+    inputs.require_other(out, rates)
     if kind in INTERVALS or kind in LIFETIMES:
         unused = {"--horizon": horizon, "--start": start, "--host-gap": host_gap, **choice.given()}
         unused |= {"--method": None if choice.method == "periodic" else choice.method}

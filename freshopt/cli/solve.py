@@ -87,8 +87,7 @@ def estimate(
     if hosts is not None and not estimation.by_host:
         raise click.UsageError("--hosts is for --prior host. Give that, or leave it out.")
     table_ending(out)
-    for read in (*origin.paths, requests):
-        inputs.require_other(read, out)
+    inputs.require_other(out, *origin.paths, requests)
     with complete_file(out, overwrite) as staging:
         found = origin.read(time_unit)
         crawls = found.log
@@ -227,7 +226,7 @@ def solve(
     ending = table_ending(out)
     beside = out.with_name(f"{out.name.removesuffix(ending)}.constraints{ending}")
     for written in (out, beside) if declared else (out,):
-        inputs.require_other(sources, written)
+        inputs.require_other(written, sources)
     more = complete_file(beside, overwrite) if declared else nullcontext()
     with complete_file(out, overwrite) as staging, more as rows:
         known, own, listed = tables.sources_of(sources, time_unit, bounds.on, own=is_own(str(goal.objective)))

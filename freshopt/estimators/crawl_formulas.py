@@ -52,7 +52,7 @@ Loops: TypeAlias = tuple[Callable[..., int], Callable[..., tuple[int, int]], Cal
 
 
 class OtherTerms(NamedTuple):
-    """Terms of a likelihood but for crawl intervals in C; η is `births`."""
+    """Terms of a likelihood but for those of crawl intervals."""
 
     counted: Numbers
     exposure: Numbers

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from freshopt.errors import SourceDataError, expect
 from freshopt.estimators.estimator import Estimator
-from freshopt.formatting import count, number
+from freshopt.formatting import count, finite, number
 from freshopt.frames import POLARS, framed
 from freshopt.heavy import polars
 from freshopt.logs.change_history import ChangeHistory
@@ -167,8 +167,7 @@ class BackTest(Plotted):
         told["over_time"] = self.details.facts()
         used = {row.policy: row.bandwidth for row in reversed(self.means)}
         told["rules"] = [
-            {"rule": name, "used": used[name]}
-            | {key: value if np.isfinite(value) else None for key, value in rule._asdict().items()}
+            {"rule": name, "used": used[name]} | {key: finite(value) for key, value in rule._asdict().items()}
             for name, rule in self.rules.items()
         ]
         return {"held_out": told}

@@ -39,7 +39,6 @@ from freshopt.problems.binary_freshness import BinaryFreshness, freshness_like
 from freshopt.questions.bandwidth_for import freshness_objective
 from freshopt.questions.rate_changes import source_prices
 from freshopt.report.source_sample import MOVED
-from freshopt.separable.kernel import Numerics
 from freshopt.solvers.uniform import Uniform
 from freshopt.solving import solve
 
@@ -172,11 +171,13 @@ def findings(solution: Solution, baselines: Mapping[str, Solution]) -> dict[str,
     if problem.program is not None:
         # A source's price then depends on the rows that it is in; the constraints' own prices are told.
         return told
-    prices = source_prices(solution)
+    # Marginal values per unit of bandwidth; at rate 0, by convexity, they decrease from there on.
+    prices, cost_of_one = source_prices(solution), own.sources.refresh_cost
+    worth, first_worth = (numerics.marginal(at) / cost_of_one for at in (used, np.zeros(len(used))))
     return told | {
-        "interior": _interior(solution, own, used, numerics, prices),
-        "never_refreshed": _never(solution, own, numerics, prices),
-        "held_back": _held_back(solution, own, used, numerics, prices),
+        "interior": _interior(solution, worth, prices),
+        "never_refreshed": _never(solution, first_worth, prices),
+        "held_back": _held_back(solution, worth, prices),
     }
 
 
@@ -299,18 +300,15 @@ def _more(solution: Solution, cost: Array) -> dict[str, Any] | None:
     return {"bandwidth": then.problem.bandwidth, "value": then.value, "sources": entries}
 
 
-def _never(solution: Solution, own: Problem, numerics: Numerics, prices: Array) -> dict[str, Any]:
+def _never(solution: Solution, worth: Array, prices: Array) -> dict[str, Any]:
     """Return the sources of rate 0, with the reason.
 
-    Their importance is 0, or their maximum rate, or their marginal value at rate 0 is below the price. `own`
-    is the problem of the numerics.
+    Their importance is 0, or their maximum rate, or their marginal value at rate 0 is below the price.
     """
     sources = solution.problem.sources
     never = solution.rates == 0.0
     idle = never & (sources.column("importance") == 0.0)
     barred = never & ~idle & (solution.problem.upper == 0.0)
-    # Marginal value at rate 0 per unit of bandwidth: by convexity it decreases from here on.
-    worth = numerics.marginal(np.zeros(len(never))) / own.sources.refresh_cost
     dear = never & ~idle & ~barred & (worth <= prices * (1.0 + ROUNDING))
     first = _largest(worth / np.where(prices > 0.0, prices, 1.0), dear)
     return {
@@ -321,33 +319,24 @@ def _never(solution: Solution, own: Problem, numerics: Numerics, prices: Array) 
     }
 
 
-def _interior(
-    solution: Solution, own: Problem, used: Array, numerics: Numerics, prices: Array
-) -> dict[str, Any]:
+def _interior(solution: Solution, worth: Array, prices: Array) -> dict[str, Any]:
     """Return how far marginals between the bounds are from prices.
 
     Complementary slackness: where no bound is active, the marginal value per unit of bandwidth is the price.
-    At a kink of the cost it only lies on both sides of it; sources at good phases are left out. `own` is the
-    problem of the numerics, `used` its variable.
+    At a kink of the cost it only lies on both sides of it; sources at good phases are left out.
     """
     problem, rates = solution.problem, solution.rates
     inside = (rates > problem.lower) & (rates < problem.upper) & (prices > 0.0)
     inside &= ~at_good_phases(problem, rates)
-    marginal = numerics.marginal(used) / own.sources.refresh_cost
-    relative = np.abs(marginal[inside] - prices[inside]) / prices[inside]
+    relative = np.abs(worth[inside] - prices[inside]) / prices[inside]
     deviation = float(np.max(relative)) if len(relative) else None
     return {"sources": int(np.count_nonzero(inside)), "deviation": finite(deviation)}
 
 
-def _held_back(
-    solution: Solution, own: Problem, used: Array, numerics: Numerics, prices: Array
-) -> list[dict[str, Any]]:
+def _held_back(solution: Solution, worth: Array, prices: Array) -> list[dict[str, Any]]:
     """Return the sources with the largest multipliers of max_rate."""
     problem = solution.problem
     at = (solution.rates >= problem.upper) & (problem.upper > 0.0)
-    if not bool(np.any(at)):
-        return []
-    worth = numerics.marginal(used) / own.sources.refresh_cost
     first = _largest(worth - prices, at & (worth > prices))
     return _listed(solution, first, worth=worth, price=prices)
 

@@ -27,6 +27,7 @@ from freshopt.logs.change_history import ChangeHistory
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.noisy_signals.pooled_signals import PooledSignals
 from freshopt.numerics.arrays import Array, IntArray, labels_of
+from freshopt.scheduling.refresh_order import ordinals
 from freshopt.simulation.world import World
 
 # Expected changes of a crawl interval from which more are not drawn: a crawl that finds a change tells of no
@@ -94,9 +95,8 @@ def _middles(log: CrawlLog) -> tuple[IntArray, Array]:
     if log.changes is not None:
         told = log.changes[found]
         many = np.where(np.isnan(told), 1.0, np.maximum(told, 1.0)).astype(np.int64)
-    row = np.repeat(found, many)
-    turn = np.arange(len(row)) - np.repeat(np.cumsum(many) - many, many)
-    place = (turn + 0.5) / np.repeat(many, many)
+    which, turn = ordinals(many)
+    row, place = found[which], (turn + 0.5) / many[which]
     moment = log.time[row] - (1.0 - place) * log.interval[row]
     if log.last_modified is not None:
         moment = np.where(np.isnan(log.last_modified[row]), moment, log.last_modified[row])

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from freshopt.formatting import finite
 from freshopt.heavy import polars
 from freshopt.modelling.objective import Objective
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
@@ -251,10 +252,7 @@ class MeasuredTable:
 
     def facts(self) -> dict[str, Any]:
         """Return the values over time, as `summary.json` has them."""
-        told = {
-            policy: [value if np.isfinite(value) else None for value in values.tolist()]
-            for policy, values in self.over_time.items()
-        }
+        told = {policy: [*map(finite, values.tolist())] for policy, values in self.over_time.items()}
         return {"edges": self.edges.tolist(), "policies": told}
 
     def to_frame(self) -> polars.DataFrame:

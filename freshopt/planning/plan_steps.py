@@ -88,6 +88,11 @@ TOLERANCE = 1e-9
 
 # Crawls from which on it tells something that none, or each, found a change.
 _TELLING = 20
+_RULES: dict[str, Solver] = {
+    "uniform": Uniform(),
+    "proportional": Proportional(),
+    "square-root": SquareRoot(),
+}
 _OWN_BANDWIDTH = "This bandwidth is that of the log's own crawls; set another (--bandwidth, bandwidth=)."
 
 
@@ -273,15 +278,10 @@ def simple_rules(problem: Problem) -> dict[str, Solution]:
 
     They know nothing of signals, nor of other constraints than bandwidth, bounds and host limits.
     """
-    rules: dict[str, Solver] = {
-        "uniform": Uniform(),
-        "proportional": Proportional(),
-        "square-root": SquareRoot(),
-    }
     if problem.program is not None:
         return {}
     alone = without_signals(problem)
-    return {name: run_solver(rule, alone, SolveOptions(certify=False)) for name, rule in rules.items()}
+    return {name: run_solver(rule, alone, SolveOptions(certify=False)) for name, rule in _RULES.items()}
 
 
 def times_of(request: Wishes, solution: Solution, log: CrawlLog, phases: GoodPhases | None) -> Schedule:
@@ -368,7 +368,7 @@ def schedule_value_of(times: Schedule, solution: Solution, log: CrawlLog) -> flo
 
 
 def why_no_draws(problem: Problem, crawls: int) -> str | None:
-    """Return why estimation's cost is not estimated, in a few seconds, or None.
+    """Return why the cost of estimation is not told, or None.
 
     Under other change rates than estimated targets may be missed, and a value does not tell what that costs;
     `Expected` has change rates of its own, whatever was estimated; recall and precision are learnt with them.

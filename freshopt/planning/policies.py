@@ -64,21 +64,55 @@ PASSES, MATCHED = 5, 1e-6
 LEAST_NEEDED, MOST_NEEDED, NEAR, SECANTS, FLATTEST = 1e-3, 10.0, 1e-3, 12, -0.05
 
 
-class Known(NamedTuple):
-    """What policies know before a window, at a bandwidth.
+class Ground(NamedTuple):
+    """What is known before a window, at any bandwidth.
 
-    The solution is the plan, made with the estimate, of whose posteriors the nodes are; `every` is the period
-    of the re-planned policy; the log is there where its crawls are a policy.
+    Sources have the change rates of an estimate, of whose posteriors the nodes are; the log is there where
+    its crawls are a policy.
     """
 
     window: HeldOutWindow
     request: Wishes
+    sources: Sources
+    nodes: Nodes
+    log: CrawlLog | None
+    statuses: Statuses | None
+
+    def planned(self, bandwidth: float, *, certify: bool = True) -> Solution:
+        """Return the plan of a bandwidth."""
+        problem = problem_of(self.request, self.sources, bandwidth)
+        return solve(problem, tolerance=TOLERANCE, certify=certify)
+
+    def at(self, plan: Solution, bandwidth: float, nodes: Nodes | None = None) -> Conduct:
+        """Return what a plan's rates do, predicted by nodes."""
+        return at_rates(self.window, self.request, plan.problem, plan.rates, bandwidth, nodes)
+
+    def measured(self, policy: str, conduct: Conduct) -> Measured:
+        """Return what a policy costs."""
+        return measure(policy, self.window, self.request.objective, self.sources.importance, conduct)
+
+
+class Known(NamedTuple):
+    """What policies know before a window, at a bandwidth.
+
+    The solution is the plan, made with the estimate; `every` is the period of the re-planned policy.
+    """
+
+    ground: Ground
     solution: Solution
     bandwidth: float
     estimate: Estimator
-    nodes: Nodes
     every: float | None
-    log: CrawlLog | None
+
+    @property
+    def window(self) -> HeldOutWindow:
+        """The window."""
+        return self.ground.window
+
+    @property
+    def request(self) -> Wishes:
+        """What is asked of the plan."""
+        return self.ground.request
 
     @property
     def problem(self) -> Problem:
@@ -89,8 +123,12 @@ class Known(NamedTuple):
         """Return what static rates do, if there are any."""
         if rates is None:
             return None
-        nodes = self.nodes if predicted else None
+        nodes = self.ground.nodes if predicted else None
         return at_rates(self.window, self.request, self.problem, rates, self.bandwidth, nodes)
+
+    def shared(self, shape: Array) -> Conduct | None:
+        """Return what rates in proportion to a shape do, within limits."""
+        return self.at(shared_rates(self.problem, shape))
 
 
 class Policy(NamedTuple):
@@ -124,7 +162,6 @@ def policies_in(
     heard, request = request, replace(request, signals=None)
     estimate, sources = estimated_sources(window.past, request)
     request = with_change_model(window.past, request)
-    nodes = nodes_of(estimate)
     if learnt is not None:
         each = learnt[0][window.index].T
         own = tuple(sources.with_change_rate(rate) for rate in each)
@@ -134,10 +171,10 @@ def policies_in(
     alone = None if window.expected is None else window.expected.refuses_crawls()
     if alone is not None and (every is not None or heard.signals is not None or request.compare_rule):
         raise ObjectiveError(f"crawls at other times than those of a rate cannot be priced: {alone}")
+    ground = Ground(window, request, sources, nodes_of(estimate), log, statuses)
     found: list[Measured] = []
     for number, bandwidth in enumerate(bandwidths):
-        solution = solve(problem_of(request, sources, bandwidth), tolerance=TOLERANCE)
-        known = Known(window, request, solution, bandwidth, estimate, nodes, every, log)
+        known = Known(ground, ground.planned(bandwidth), bandwidth, estimate, every)
         for name, policy in POLICIES.items():
             conduct = policy.act(known)
             if conduct is None:
@@ -145,11 +182,11 @@ def policies_in(
             if number:
                 # Costs over time are told of the first bandwidth.
                 conduct = conduct._replace(in_parts=False)
-            found.append(measure(name, window, request.objective, sources.importance, conduct))
+            found.append(ground.measured(name, conduct))
     if alone is not None:
         return found
     following = [] if heard.signals is None else _with_signals(window, heard, sources, bandwidths, every)
-    return found + _at_own_bandwidth(window, request, sources, log, statuses, nodes, following)
+    return found + _at_own_bandwidth(ground, following)
 
 
 def has_phases(log: CrawlLog, request: Wishes, bandwidth: float) -> bool:
@@ -187,7 +224,7 @@ def _phased(known: Known) -> Conduct | None:
     own = np.flatnonzero(placed[times.source])
     order = own[np.lexsort((times.time[own], times.source[own]))]
     crawls = (times.source[order], origin + times.time[order])
-    predicted = predicted_cost(window, phased, rates, known.nodes)
+    predicted = predicted_cost(window, phased, rates, known.ground.nodes)
     runs = [[crawls]] * len(window.worlds)
     return Conduct(known.bandwidth, rates * window.span, rates, runs, placed, predicted)
 
@@ -199,12 +236,11 @@ def _replanned(known: Known) -> Conduct | None:
         return None
     worlds = window.drawn or (window,)
     own = [replanned_crawls(one, known.request, known.solution, known.estimate, every) for one in worlds]
-    # What is hidden of their cost is that of the same crawls: those of the first sample.
-    return crawls_that(window, [*own[: len(window.drawn[:1])], *own], known.bandwidth)
+    return crawls_that(window, own, known.bandwidth)
 
 
 def crawls_that(window: HeldOutWindow, crawls: Sequence[Refreshes], bandwidth: float) -> Conduct:
-    """Return crawls, or attempts where they fail, by world and source."""
+    """Return what crawls, or attempts where they fail, do in drawn worlds."""
     used, runs = [], []
     for source, time in crawls:
         used.append(_counts(window, source, time))
@@ -212,9 +248,8 @@ def crawls_that(window: HeldOutWindow, crawls: Sequence[Refreshes], bandwidth: f
         if window.outcomes is not None:
             answered = window.outcomes.of(source, time)
         runs.append([(source[answered], time[answered])])
-    return Conduct(
-        bandwidth, np.mean(used[-len(window.drawn) :] if window.drawn else used, axis=0), runs=runs
-    )
+    # What is hidden of their cost is that of the same crawls: those of the first sample.
+    return Conduct(bandwidth, np.mean(used, axis=0), runs=[*runs[: len(window.drawn[:1])], *runs])
 
 
 def _counts(window: HeldOutWindow, source: IntArray, time: Array, weights: Array | None = None) -> Array:
@@ -226,7 +261,7 @@ def _counts(window: HeldOutWindow, source: IntArray, time: Array, weights: Array
 
 def _in_force(known: Known) -> Conduct | None:
     """Return what the crawl rates of the log do, at the bandwidth."""
-    if known.log is None:
+    if known.ground.log is None:
         return None
     rate = known.window.past.crawl_rate
     if known.problem.sources.success is not None:
@@ -235,12 +270,7 @@ def _in_force(known: Known) -> Conduct | None:
     there = np.isfinite(rate) & (rate > 0.0)
     if not np.any(there):
         return None
-    return _shared(known, np.where(there, rate, np.mean(rate[there])))
-
-
-def _shared(known: Known, shape: Array) -> Conduct | None:
-    """Return what rates in proportion to a shape do, within limits."""
-    return known.at(shared_rates(known.problem, shape))
+    return known.shared(np.where(there, rate, np.mean(rate[there])))
 
 
 def _in_hindsight(known: Known) -> Conduct | None:
@@ -254,61 +284,44 @@ def _in_hindsight(known: Known) -> Conduct | None:
     return known.at(hindsight_rates(window, known.request.objective, problem, spent), predicted=False)
 
 
-def _uniform(known: Known) -> Conduct | None:
-    """Return what equal rates do."""
-    return _shared(known, np.ones(len(known.problem.sources)))
-
-
-def _proportional(known: Known) -> Conduct | None:
-    """Return what rates in proportion to change rates do."""
-    return _shared(known, known.problem.sources.change_rate)
-
-
-def _square_root(known: Known) -> Conduct | None:
-    """Return what rates of the square-root rule do."""
-    return _shared(known, square_root_shape(known.problem.sources))
-
-
 POLICIES: Mapping[str, Policy] = {
     PLAN: Policy(lambda known: known.at(known.solution.rates)),
     PHASED: Policy(_phased),
     REPLANNED: Policy(_replanned),
     IN_FORCE: Policy(_in_force, "the rates in force", rule=True),
-    UNIFORM: Policy(_uniform, "equal rates", rule=True),
-    PROPORTIONAL: Policy(_proportional, "rates ∝ change rates", rule=True),
-    SQUARE_ROOT: Policy(_square_root, "rates ∝ √(importance × change rate)"),
+    UNIFORM: Policy(
+        lambda known: known.shared(np.ones(len(known.problem.sources))), "equal rates", rule=True
+    ),
+    PROPORTIONAL: Policy(
+        lambda known: known.shared(known.problem.sources.change_rate), "rates ∝ change rates", rule=True
+    ),
+    SQUARE_ROOT: Policy(
+        lambda known: known.shared(square_root_shape(known.problem.sources)),
+        "rates ∝ √(importance × change rate)",
+    ),
     HINDSIGHT: Policy(_in_hindsight),
 }
 
 
-def _at_own_bandwidth(
-    window: HeldOutWindow,
-    request: Wishes,
-    sources: Sources,
-    log: CrawlLog | None,
-    statuses: Statuses | None,
-    nodes: Nodes,
-    following: Sequence[tuple[str, Conduct]],
-) -> list[Measured]:
+def _at_own_bandwidth(ground: Ground, following: Sequence[tuple[str, Conduct]]) -> list[Measured]:
     """Measure policies of their own bandwidth, each beside a plan of it.
 
     These are crawls that follow signals, the log's own, and rules.
     """
     found = list(following)
-    if log is not None:
-        found.append((CURRENT, own_crawls(window, request, sources, log, statuses)))
-    rules = request.compare_rule or {}
-    found += [(name, _of_rule(window, request, sources, rule)) for name, rule in rules.items()]
+    if ground.log is not None:
+        found.append((CURRENT, own_crawls(ground, ground.log)))
+    rules = ground.request.compare_rule or {}
+    found += [(name, _of_rule(ground, rule)) for name, rule in rules.items()]
     rows: list[Measured] = []
     for name, conduct in found:
-        rows.append(measure(name, window, request.objective, sources.importance, conduct))
+        rows.append(ground.measured(name, conduct))
         used = conduct.bandwidth
-        if used > 0.0 and not np.any(sources.min_rate > 0.0):
-            rates = _of_as_many(window, request, sources, used)
-            own = at_rates(window, request, problem_of(request, sources, used), rates, used, nodes)
-            rows.append(measure(PLAN_AT + name, window, request.objective, sources.importance, own))
+        if used > 0.0 and not np.any(ground.sources.min_rate > 0.0):
+            own = ground.at(_of_as_many(ground, used), used, ground.nodes)
+            rows.append(ground.measured(PLAN_AT + name, own))
             if conduct.rule is not None:
-                needed = _needed(window, request, sources, *rows[-2:])
+                needed = _needed(ground, *rows[-2:])
                 rows[-2] = replace(rows[-2], rule=conduct.rule._replace(needed=needed))
     return rows
 
@@ -349,7 +362,7 @@ def _with_signals(
     for bandwidth in bandwidths:
         worlds = window.drawn or (window,)
         runs = [following_replanned(one, request, bandwidth, every) for one in worlds]
-        conduct = crawls_that(window, [*runs[: len(window.drawn[:1])], *runs], bandwidth)
+        conduct = crawls_that(window, runs, bandwidth)
         spent = per_time(conduct.used, window.span)
         several.append((REPLANNED_WITH, conduct._replace(bandwidth=spent, rule=facts)))
     return several
@@ -378,27 +391,24 @@ def _following(
     return Conduct(per_time(used, window.span), used, runs=[found] * len(window.worlds))
 
 
-def _of_rule(window: HeldOutWindow, request: Wishes, sources: Sources, rule: Rule) -> Conduct:
+def _of_rule(ground: Ground, rule: Rule) -> Conduct:
     """Return what a rule of crawlers does, which began with the record."""
+    window, request = ground.window, ground.request
     answered = None if window.outcomes is None else window.outcomes.of
     worlds = window.drawn or (window,)
     until, seed = window.changes.until, request.seed
     own = [rule_crawls(rule, one.world, until, answered, seed) for one in worlds]
-    # What is hidden of their cost is that of the same crawls: those of the first sample.
-    several = [*own[: len(window.drawn[:1])], *own]
-    conduct = crawls_that(window, [(each.source, each.time) for each in several], 0.0)
+    conduct = crawls_that(window, [(each.source, each.time) for each in own], 0.0)
     changes = [_counts(window, each.source, each.time, each.changed.astype(np.float64)) for each in own]
     asked = conduct.used
     if request.success is not None and request.retry_at_once:
         asked = asked / request.success(window.past.names)
-    spent = per_time(asked + changed_costs(sources) * np.mean(changes, axis=0), window.span)
+    spent = per_time(asked + changed_costs(ground.sources) * np.mean(changes, axis=0), window.span)
     settled, before = np.median([settling(each, len(window.span), window.begin) for each in own], axis=0)
     return conduct._replace(bandwidth=spent, rule=RuleFacts(float(settled), float(before)))
 
 
-def _needed(
-    window: HeldOutWindow, request: Wishes, sources: Sources, rule: Measured, plan: Measured
-) -> float:
+def _needed(ground: Ground, rule: Measured, plan: Measured) -> float:
     """Return the bandwidth at which plans cost as much as a rule.
 
     By secants in logarithms, where costs are nearly straight, from a plan of as many fetches; NaN where they
@@ -412,20 +422,18 @@ def _needed(
             if not np.isfinite(more) or abs(more) <= NEAR:
                 break
             other = float(np.clip(size - more / slope, least, most))
-            problem = problem_of(request, sources, float(np.exp(other)))
-            rates = solve(problem, tolerance=TOLERANCE, certify=False).rates
-            found = at_rates(window, request, problem, rates, rule.bandwidth)._replace(in_parts=False)
-            cost = measure(PLAN, window, request.objective, weight, found).cost
+            tried = ground.planned(float(np.exp(other)), certify=False)
+            found = ground.at(tried, rule.bandwidth)._replace(in_parts=False)
+            cost = ground.measured(PLAN, found).cost
             before, more = more, np.log((weight @ cost) / (weight @ rule.cost))
             slope = min((more - before) / (other - size), FLATTEST) if other != size else slope
             size = other
     return float(np.exp(size)) if abs(more) <= NEAR else float("nan")
 
 
-def own_crawls(
-    window: HeldOutWindow, request: Wishes, sources: Sources, log: CrawlLog, statuses: Statuses | None
-) -> Conduct:
+def own_crawls(ground: Ground, log: CrawlLog) -> Conduct:
     """Return what a log's own crawls do, at their own bandwidth."""
+    window, request = ground.window, ground.request
     rows, source = window.crawls_of(log)
     time = log.time[rows]
     found = _counts(window, source, time, log.changed[rows].astype(np.float64))
@@ -440,15 +448,15 @@ def own_crawls(
         source, time = source[order], time[order]
     answered = _counts(window, source, time)
     asked = answered + failures
-    if statuses is not None:
-        asked = recorded_attempts(window, statuses).astype(np.float64)
+    if ground.statuses is not None:
+        asked = recorded_attempts(window, ground.statuses).astype(np.float64)
     elif request.success is not None and log.other_fetches is None:
         asked = answered / request.success(window.past.names)
     # Counts are over the time that a source was there, with that after its last crawl.
     whole, there = window.span + _unseen(log, window), window.there
     scale = float(np.sum(window.span[there]) / np.sum(whole[there]))
     used = scale * (answered if request.retry_at_once else asked)
-    spent = per_time(scale * (asked + changed_costs(sources) * found), window.span)
+    spent = per_time(scale * (asked + changed_costs(ground.sources) * found), window.span)
     return Conduct(spent, used, runs=[[(source, time)]] * len(window.worlds))
 
 
@@ -464,18 +472,17 @@ def _unseen(log: CrawlLog, window: HeldOutWindow) -> Array:
     return np.where(window.changes.until == log.last_crawl[window.index], rest[window.index], 0.0)
 
 
-def _of_as_many(window: HeldOutWindow, request: Wishes, sources: Sources, needed: float) -> Array:
-    """Return planned rates that use as much as a log's crawls did.
+def _of_as_many(ground: Ground, needed: float) -> Solution:
+    """Return the plan that uses as much as a log's crawls did.
 
     Where some sources leave early, the bandwidth is chosen so that what is used while they are there is as
     much.
     """
-    bandwidth = needed
+    bandwidth, span = needed, ground.window.span
     for _ in range(PASSES):
-        problem = problem_of(request, sources, bandwidth)
-        rates = solve(problem, tolerance=TOLERANCE).rates
-        used = per_time(problem.used_by_source(rates) * window.span, window.span)
+        plan = ground.planned(bandwidth)
+        used = per_time(plan.problem.used_by_source(plan.rates) * span, span)
         if not used > 0.0 or abs(used / needed - 1.0) <= MATCHED:
             break
         bandwidth *= needed / used
-    return rates
+    return plan

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from freshopt.formatting import finite
 from freshopt.numerics.arrays import Array, BoolArray, IntArray
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.planning.measured import Measured, per_time
@@ -156,10 +157,7 @@ class PolicyCost:
     def facts(self) -> dict[str, Any]:
         """Return it in numbers, as `summary.json` has them."""
         told = {key: getattr(self, key) for key in PolicyCost.__slots__}
-        return {
-            key: None if isinstance(value, float) and not np.isfinite(value) else value
-            for key, value in told.items()
-        }
+        return {key: finite(value) if isinstance(value, float) else value for key, value in told.items()}
 
 
 def cost_of(rows: Sequence[Measured]) -> Measurement:
@@ -197,8 +195,8 @@ def mean_row(found: Sequence[Measured], plan: Sequence[Measured] | None, *, maxi
         cost.error,
         float(np.mean([per_time(one.used, one.span) for one in found])),
         float(1.0 - np.mean([_stale(one) for one in found])),
-        None if saved is None or not np.isfinite(saved.value) else saved.value,
-        None if saved is None or not np.isfinite(saved.error) else saved.error,
+        None if saved is None else finite(saved.value),
+        None if saved is None else finite(saved.error),
         float(np.divide(cost.hidden, cost.value)) if cost.value else 0.0,
     )
 

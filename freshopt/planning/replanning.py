@@ -38,6 +38,7 @@ from freshopt.planning.held_out_window import HeldOutWindow
 from freshopt.planning.plan_steps import TOLERANCE, estimated_sources, problem_of, sources_of
 from freshopt.planning.request import default_estimate
 from freshopt.planning.wishes import Wishes
+from freshopt.scheduling.refresh_order import ordinals
 from freshopt.simulation.crawler import SimulatedCrawler
 from freshopt.simulation.staleness_integrals import Refreshes
 from freshopt.solving import solve
@@ -77,9 +78,7 @@ def replanned_crawls(
         # The latest attempt may have failed, and some before it.
         own, moment = _attempts_before(window, solution.rates, passed, rng, random=random)
         source, time = [own], [moment]
-    latest, crawler = log.last_crawl, SimulatedCrawler(window.world)
-    order = np.argsort(latest)
-    crawler.refresh(order, np.maximum(latest[order], crawler.clock))
+    latest, crawler = log.last_crawl, _crawler(window)
     period = 0
     while now < window.end:
         period += 1
@@ -102,9 +101,7 @@ def replanned_crawls(
             problem = problem_of(request, sources, bandwidth)
             solution = solve(problem, tolerance=TOLERANCE, certify=False, warm_start=solution)
         now = later
-    crawled, moments = np.concatenate(source), np.concatenate(time)
-    order = np.lexsort((moments, crawled))
-    return crawled[order], moments[order]
+    return _by_source(np.concatenate(source), np.concatenate(time))
 
 
 def following_replanned(window: HeldOutWindow, request: Wishes, bandwidth: float, every: float) -> Refreshes:
@@ -114,10 +111,7 @@ def following_replanned(window: HeldOutWindow, request: Wishes, bandwidth: float
     """
     _check_periods(window, every)
     rng, log, n = np.random.default_rng([request.seed, 47]), window.past, len(window.past.names)
-    crawler, start = SimulatedCrawler(window.world), np.broadcast_to(window.world.start, (n,))
-    latest = log.last_crawl
-    order = np.argsort(latest)
-    crawler.refresh(order, np.maximum(latest[order], crawler.clock))
+    crawler, start = _crawler(window), np.broadcast_to(window.world.start, (n,))
     follow, rates, wait = _signalled_rule(log, request, bandwidth)
     check_size(window.end - float(np.min(start)), total(rates), log.time_unit)
     wait = np.where(wait < FAR * (window.end - start), wait, 0.0)
@@ -141,9 +135,7 @@ def following_replanned(window: HeldOutWindow, request: Wishes, bandwidth: float
             log = _observed(log, crawler, own[order], moment[order])
             follow = _signalled_rule(log, request, bandwidth)[0]
         now = later
-    crawled, moments = np.concatenate(source), np.concatenate(time)
-    order = np.lexsort((moments, crawled))
-    return crawled[order], moments[order]
+    return _by_source(np.concatenate(source), np.concatenate(time))
 
 
 def _signalled_rule(log: CrawlLog, request: Wishes, bandwidth: float) -> tuple[Follow, Array, Array]:
@@ -190,8 +182,7 @@ def _attempts_before(
         own = np.repeat(np.arange(len(rates)), many)
         return own, window.begin - length[own] * rng.random(len(own))
     many = np.maximum(np.floor(rates * length - passed) + 1.0, 0.0).astype(np.int64)
-    own = np.repeat(np.arange(len(rates)), many)
-    turn = np.arange(len(own)) - np.repeat(np.cumsum(many) - many, many)
+    own, turn = ordinals(many)
     return own, window.begin - (passed[own] + turn) / rates[own]
 
 
@@ -225,22 +216,33 @@ class _Learner:
         return self._estimate
 
 
+def _crawler(window: HeldOutWindow) -> SimulatedCrawler:
+    """Return the crawler whose copies are as the record before leaves them."""
+    crawler, latest = SimulatedCrawler(window.world), window.past.last_crawl
+    order = np.argsort(latest)
+    crawler.refresh(order, np.maximum(latest[order], crawler.clock))
+    return crawler
+
+
+def _by_source(source: IntArray, time: Array) -> Refreshes:
+    """Return crawls source by source, in order of time."""
+    order = np.lexsort((time, source))
+    return source[order], time[order]
+
+
 def _equal_gaps(rates: Array, phase: Array, begin: float, end: float) -> tuple[IntArray, Array, Array]:
     """Return crawls in (begin, end], and the phases at the end."""
     whole = phase + rates * (end - begin)
     many = np.floor(whole).astype(np.int64)
-    own = np.repeat(np.arange(len(rates)), many)
-    turn = np.arange(len(own)) - np.repeat(np.cumsum(many) - many, many) + 1
-    return own, np.minimum(begin + (turn - phase[own]) / rates[own], end), whole - many
+    own, turn = ordinals(many)
+    return own, np.minimum(begin + (turn + 1 - phase[own]) / rates[own], end), whole - many
 
 
 def _poisson(rates: Array, begin: float, end: float, rng: np.random.Generator) -> tuple[IntArray, Array]:
     """Return Poisson crawls in a period, source by source."""
     many = rng.poisson(rates * (end - begin))
     own = np.repeat(np.arange(len(rates)), many)
-    moment = begin + (end - begin) * rng.random(len(own))
-    order = np.lexsort((moment, own))
-    return own, moment[order]
+    return _by_source(own, begin + (end - begin) * rng.random(len(own)))
 
 
 def _observed(log: CrawlLog, crawler: SimulatedCrawler, own: IntArray, moment: Array) -> CrawlLog:

@@ -115,11 +115,6 @@ def show(rows: Sequence[tuple[str, str]]) -> None:
         click.echo(f"{click.style(label, bold=True)}  {text}")
 
 
-def say(text: str) -> None:
-    """Print a paragraph, wrapped."""
-    click.echo(wrapped(text))
-
-
 def wrapped(text: str) -> str:
     """Return a paragraph, wrapped."""
     return "\n".join(line for _, line in aligned([("", text)], columns() + 2))

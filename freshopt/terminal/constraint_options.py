@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from freshopt.modelling.objective import Objective, Refresh
 from freshopt.modelling.short_form import NAMES
 from freshopt.naming import objective_of
 from freshopt.problems.later_than import LaterThan
-from freshopt.terminal.options import Decorator
+from freshopt.terminal.options import Decorator, together
 from freshopt.terminal.tables import SourceColumns, costs_by_name, limits_of
 from freshopt.terminal.wish_options import names_of, own_option, table_options
 from freshopt.units import parse_duration, rate_of
@@ -236,20 +236,17 @@ def refuse_constraints(words: str) -> Decorator:
         if value:
             raise click.UsageError(f"{parameter.opts[0]} {words}. Leave it out.", context)
 
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for each in fields(ConstraintOptions):
-            declared = click.option(
-                *names_of(each),
-                is_flag=each.default is False,
-                multiple=each.default is not False,
-                hidden=True,
-                expose_value=False,
-                callback=refused,
-            )
-            command = declared(command)
-        return command
-
-    return add
+    return together(
+        click.option(
+            *names_of(each),
+            is_flag=each.default is False,
+            multiple=each.default is not False,
+            hidden=True,
+            expose_value=False,
+            callback=refused,
+        )
+        for each in fields(ConstraintOptions)
+    )
 
 
 def levels_of(nested: str) -> list[str]:

@@ -90,9 +90,9 @@ def goal_options(
     return options.bundled("goal", (objective, options.exponent_option, options.deadline_option), Goal)
 
 
-def require_other(read: Path | None, out: Path) -> None:
-    """Raise if the output would overwrite the input."""
-    if read is not None and read.exists() and out.exists() and read.samefile(out):
+def require_other(out: Path, *inputs: Path | None) -> None:
+    """Raise if the output would overwrite an input."""
+    if any(read is not None and read.exists() and out.exists() and read.samefile(out) for read in inputs):
         raise SourceDataError(
             f"--out {out} is the file that is read, and it would be lost. Choose another name."
         )

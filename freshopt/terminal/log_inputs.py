@@ -29,7 +29,7 @@ from freshopt.planning.request import as_crawl_log
 from freshopt.report.value_words import span_text
 from freshopt.terminal import inputs, options
 from freshopt.terminal.console import count
-from freshopt.terminal.options import Decorator
+from freshopt.terminal.options import Decorator, together
 from freshopt.terminal.tables import starts_of
 from freshopt.terminal.tool_options import flags, import_line, read_tool, require_settings_of, taken
 from freshopt.terminal.wish_options import option_of
@@ -253,10 +253,7 @@ def origin_options(command: Callable[..., Any]) -> Callable[..., Any]:
         origin = Origin(**own, tools=tools, settings=settings)
         return command(origin=origin, **arguments)
 
-    wrapped: Callable[..., Any] = with_origin
-    for option in reversed(_OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped
+    return together(_OPTIONS)(with_origin)
 
 
 def request_rates(found: polars.DataFrame, names: Sequence[Any], path: Path) -> tuple[Array, str]:

@@ -22,6 +22,18 @@ SOLVERS = solvers_of(solvers)
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
+def together(options: Iterable[Decorator]) -> Decorator:
+    """Return the decorator that adds options, in this order."""
+    last_first = [*options][::-1]
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in last_first:
+            command = option(command)
+        return command
+
+    return add
+
+
 def bundled(argument: str, options: Iterable[Decorator], make: Callable[..., Any]) -> Decorator:
     """Return the decorator that adds options, of which one argument is made.
 
@@ -36,34 +48,26 @@ def bundled(argument: str, options: Iterable[Decorator], make: Callable[..., Any
             rest = {name: value for name, value in given.items() if name not in names or name == "time_unit"}
             return command(**rest, **{argument: made})
 
-        wrapped: Callable[..., Any] = with_one
-        for option in reversed([*options]):
-            wrapped = option(wrapped)
-        return wrapped
+        return together(options)(with_one)
 
     return add
 
 
 def engine_options(words: str) -> Decorator:
     """Return the options --engine and --scheduler, dask's in `words`."""
-
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        scheduler = click.option(
-            "--scheduler",
-            metavar="ADDRESS",
-            help="For --engine dask: address of a Dask scheduler (default: threads).",
-        )
-        engine = click.option(
-            "--engine",
-            type=OneOf(["memory", "dask"]),
-            default="memory",
-            show_default=True,
-            help=f"memory, or dask for more than fits into it: {words}",
-        )
-        wrapped: Callable[..., Any] = engine(scheduler(command))
-        return wrapped
-
-    return add
+    engine = click.option(
+        "--engine",
+        type=OneOf(["memory", "dask"]),
+        default="memory",
+        show_default=True,
+        help=f"memory, or dask for more than fits into it: {words}",
+    )
+    scheduler = click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="For --engine dask: address of a Dask scheduler (default: threads).",
+    )
+    return together([engine, scheduler])
 
 
 class Output(click.Path):

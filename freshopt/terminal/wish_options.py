@@ -19,7 +19,7 @@ from freshopt.planning.request import Clock, SourceLimits
 from freshopt.planning.wishes import WISHES, Wish
 from freshopt.terminal import tables
 from freshopt.terminal.commands import OneOf
-from freshopt.terminal.options import Decorator, bundled
+from freshopt.terminal.options import Decorator, bundled, together
 from freshopt.units import bounds_as_intervals
 
 # How the table is read that an option names.
@@ -62,14 +62,8 @@ def wish_option(name: str, wishes: Mapping[str, Wish] = WISHES, **more: Any) -> 
 
 def wish_options(*groups: str) -> Decorator:
     """Return the decorator that adds the options of groups of wishes."""
-
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        names = [name for group in groups for name, one in WISHES.items() if one.group == group]
-        for name in reversed(names):
-            command = wish_option(name)(command)
-        return command
-
-    return add
+    names = [name for group in groups for name, one in WISHES.items() if one.group == group]
+    return together(map(wish_option, names))
 
 
 def own_option(usual: Any = None, **said: Any) -> Any:  # noqa: ANN401 - the field's type
