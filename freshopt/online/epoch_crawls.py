@@ -9,9 +9,9 @@ Visit times of a round, and its followed signals. Under Poisson refreshes a roun
 in proportion to the rates: a Poisson process for each source, given that their total is what was allowed. A
 signal that is followed is answered at once and pays with the next slot, which is then not used; a signal for
 which no slot is left in the round is not followed. So the crawls of a round are exactly those allowed,
-signalled sources included, and no decision depends on the future. Where refreshes differ in cost, a slot costs
-the mean of those that slots are drawn for, a signal pays with as many as its own refresh costs, and what it
-owes at the end of a round is paid in the next.
+signalled sources included, and no decision depends on the future. Where refreshes differ in cost, a slot
+costs the mean of those that slots are drawn for, a signal pays with as many as its own refresh costs, and
+what it owes at the end of a round is paid in the next.
 
 Under periodic refreshes a source is due whenever its expected number of visits since the start passes a whole
 number; the phases of the sources are spread evenly, so that equal rates make sweeps. Signals are counted, and
