@@ -123,7 +123,8 @@ def run(
         listed = bounds.on(listed, "day")
         needed = "host_limits" in settings or "host_gap" in settings
         needed = needed or (command is not None and command.names_host)
-        listed = _with_hosts(listed, needed=needed)
+        if needed and "host" not in listed.columns:
+            listed = listed.with_columns(host=hosts_of_urls(listed["source"].to_numpy()))
     if asked.signals_from is not None and "objective" in settings:
         require_signals(settings["objective"])
     if _is_new(folder) and ("bandwidth" not in settings or listed is None):
@@ -282,22 +283,6 @@ def _record(planner: Planner, history: CrawlLog) -> None:
         if history.last_modified is None
         else history.clock.moments(history.last_modified[rows]),
     )
-
-
-def _with_hosts(listed: polars.DataFrame, *, needed: bool) -> polars.DataFrame:
-    """Return sources with hosts, by default those of their URLs.
-
-    Where some are no URLs, there are none, or an error if hosts are needed.
-    """
-    if "host" in listed.columns:
-        return listed
-    try:
-        hosts = hosts_of_urls(listed["source"].to_numpy())
-    except SourceDataError:
-        if needed:
-            raise
-        return listed
-    return listed.with_columns(host=hosts)
 
 
 @contextmanager

@@ -176,7 +176,7 @@ class Planner(PlannerKnowledge):
         importance : float, optional
             Weight ≥ 0 in the objective, 1 unless told.
         host : str, optional
-            For `host_limits` and `host_gap`.
+            For `host_limits` and `host_gap`; that of a URL unless told.
         refresh_cost : float, optional
             Bandwidth that one refresh uses, > 0, 1 unless told.
         min_rate, max_rate : float or str, optional

@@ -104,7 +104,7 @@ class PlannerMiddleware:
                 yield each
         new = [url for url in given if url not in self.planner]
         if new:
-            self.planner.add_many(new, host=[urlsplit(url).hostname or "" for url in new])
+            self.planner.add_many(new)
         begin = datetime.now(UTC)
         while not self.closed:
             now = datetime.now(UTC) if self.keep_going else begin

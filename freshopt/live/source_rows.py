@@ -17,6 +17,7 @@ from freshopt.live.database import Database, new_revision
 from freshopt.live.pace import own_max_rates
 from freshopt.live.settings import PlannerSettings
 from freshopt.live.source_table import SourceTable, require_values
+from freshopt.logs.source_index import host_of_url
 from freshopt.logs.tables import frame_columns
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, SMALLEST, label_array, shape_of
@@ -24,7 +25,7 @@ from freshopt.questions.promises import promised_rates
 from freshopt.scheduling.appointments import Appointed
 from freshopt.units import SECONDS, rate_of
 
-# What a source is unless told; None is without limit.
+# What a source is unless told; None is without limit. That of a URL is at its host.
 USUAL: dict[str, Any] = {
     "importance": 1.0,
     "refresh_cost": 1.0,
@@ -81,6 +82,8 @@ def add_rows(database: Database, columns: Mapping[str, list[Any]], settings: Pla
     """Add or change sources, within a transaction."""
     told = [key for key in USUAL if key in columns]
     values = {key: columns.get(key, [usual] * len(columns["name"])) for key, usual in USUAL.items()}
+    if "host" not in columns:
+        values["host"] = [host_of_url(name) for name in columns["name"]]
     changes = "".join(f", {key} = excluded.{key}" for key in told)
     database.run_many(
         "INSERT INTO source (name, active, importance, refresh_cost, host, min_rate, max_rate) "

@@ -11,6 +11,7 @@ Of labels that are URLs, `hosts_of_urls` reads the hosts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -279,6 +280,18 @@ def hosts_of_urls(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
             " Give a table with columns source, host (--hosts, hosts=...), or the log a column host."
         )
     return hosts
+
+
+def host_of_url(name: str) -> str | None:
+    """Return the host of a source that is a URL, in small letters, or None.
+
+    Examples
+    --------
+    >>> host_of_url("https://user@Example.org:8080/a?b"), host_of_url("orders.csv")
+    ('example.org', None)
+    """
+    found = re.match(_URL, name) or re.match(_BARE, name)
+    return None if found is None else found[1].lower()
 
 
 def known_hosts(names: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -202,3 +202,13 @@ def test_importances_of_zero_leave_freshness_open(tmp_path: Path) -> None:
         assert math.isnan(status.freshness)
         assert not status.simple
         assert "plan" in dict(status.rows())
+
+
+def test_a_source_that_is_a_url_is_at_its_host_unless_told(tmp_path: Path) -> None:
+    with fo.Planner(tmp_path, bandwidth=30.0, burst=1.0, host_gap="1h") as planner:
+        planner.add_many(["https://A.org/1", "http://me@a.org:8080/2", "orders"])
+        planner.add("https://a.org/3", host="b.org")
+        planner.add("https://A.org/1", importance=2.0)  # tells nothing of its host
+        planner.due(0.1, limit=None)
+        handed = planner.due(0.5, limit=None)
+    assert sorted(visit.host or "" for visit in handed) == ["", "a.org", "b.org"]
