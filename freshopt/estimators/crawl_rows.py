@@ -21,6 +21,7 @@ from freshopt.errors import SourceDataError
 from freshopt.estimators.crawl_formulas import odds_of, told_by_row
 from freshopt.logs.crawl_log import CrawlLog
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_positive
+from freshopt.numerics.frozen_arrays import frozen_arrays
 from freshopt.numerics.segments import segment_sums
 from freshopt.units import SECONDS, convert_time
 
@@ -57,6 +58,7 @@ def evenly(n: int, most: int) -> IntArray:
     return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
 
 
+@frozen_arrays
 class FirstDates(NamedTuple):
     """Dates that first crawls tell, of a last change or a birth.
 
@@ -72,6 +74,7 @@ class FirstDates(NamedTuple):
         return FirstDates(self.possible[part], self.age[part])
 
 
+@frozen_arrays
 class Intervals(NamedTuple):
     """Crawl intervals, source after source, with weights if they have them.
 

@@ -26,7 +26,7 @@ def frozen_arrays(kind: type[Kind]) -> type[Kind]:
     """Make a class keep its arrays read-only in copies and pickles.
 
     The arrays of a dataclass, also those in its tuples and mappings, become read-only views at construction;
-    the caller's own stay writable. Of a class with state, what is read-only stays so.
+    the caller's own stay writable. Of a class with state, or of a named tuple, what is read-only stays so.
 
     - `kind`: Above ``@dataclass``, as a decorator.
 
@@ -39,6 +39,9 @@ def frozen_arrays(kind: type[Kind]) -> type[Kind]:
     (False, (0,))
     """
     members: Any = kind
+    if issubclass(kind, tuple):
+        members.__reduce__ = _entries
+        return kind
     members.__getstate__, members.__setstate__ = _state, _restore
     if is_dataclass(kind):
         members.__init__ = _freezing(members.__init__, tuple(field.name for field in fields(kind)))
@@ -125,6 +128,15 @@ def _state(self: object) -> dict[str, Any]:
     state = object.__getstate__(self)
     parts = state if isinstance(state, tuple) else (state,)
     return {name: _pack(value) for part in parts if part for name, value in part.items()}
+
+
+def _entries(self: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[object, ...]]:
+    """Return how a named tuple is made again."""
+    return _made_again, (type(self), *map(_pack, self))
+
+
+def _made_again(kind: Any, *entries: object) -> Any:  # noqa: ANN401 - a named tuple
+    return kind._make(map(_unpack, entries))
 
 
 def _restore(self: object, state: dict[str, Any]) -> None:
