@@ -283,7 +283,7 @@ def hosts_of_urls(names: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def host_of_url(name: str) -> str | None:
-    """Return the host of a source that is a URL, in small letters, or None.
+    """Return the host of a URL, in small letters, or None.
 
     Examples
     --------
