@@ -111,8 +111,7 @@ def order_part(time: Array, source: IntArray, times: Array, sources: Small, ends
         most = max(most, ends[i + 1])
         ends[i + 1] += ends[i]
     if most > BUNCHED:
-        order = np.argsort(time, kind="mergesort")
-        time[:], source[:] = times[order], sources[order]
+        merge_sort(time, source, times, sources)
         return
     for i in range(many):
         bucket = place_of(time[i], low, scale, many)
@@ -132,6 +131,27 @@ def insert(time: Array, source: IntArray, times: Array, sources: Small) -> None:
             time[j], source[j] = time[j - 1], source[j - 1]
             j -= 1
         time[j], source[j] = t, k
+
+
+def merge_sort(time: Array, source: IntArray, times: Array, sources: Small) -> None:
+    """Sort by merging runs of doubled length."""
+    many = len(time)
+    length = 1
+    while length < many:
+        for i in range(many):
+            times[i] = time[i]
+            sources[i] = source[i]
+        for a in range(0, many, 2 * length):
+            middle, end = min(a + length, many), min(a + 2 * length, many)
+            left, right = a, middle
+            for i in range(a, end):
+                if left < middle and (right >= end or times[left] <= times[right]):
+                    time[i], source[i] = times[left], sources[left]
+                    left += 1
+                else:
+                    time[i], source[i] = times[right], sources[right]
+                    right += 1
+        length *= 2
 
 
 def level(
