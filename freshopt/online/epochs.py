@@ -232,7 +232,9 @@ class EpochRun:
             state = {**state, "visited": state["visited"] + quiet * (end - start)}
         else:
             drawn_from = quiet if bool(np.any(quiet > 0.0)) else rates
-            slot = total(cost * drawn_from) / total(drawn_from)  # what one uses in the mean
+            drawn_rate = total(drawn_from)
+            # What one uses in the mean; of rates that are all 0 there are none.
+            slot = total(cost * drawn_from) / drawn_rate if drawn_rate > 0.0 else 1.0
             before = float(state["slots"])
             after = before + total(cost * rates) * (end - start) / slot
             # A few ulp short of a whole slot is a whole slot.

@@ -65,6 +65,14 @@ def test_every_epoch_spends_exactly_its_budget() -> None:
     assert followed > 20
 
 
+@pytest.mark.parametrize("signalled", [True, False])
+def test_sources_without_importance_are_not_crawled_for_their_signals(signalled: bool) -> None:
+    sources = fo.Sources([1.0, 2.0], [0.0, 0.0], signalled=[True, signalled])
+    problem = fo.Problem(fo.problems.HarmonicStaleness(fo.Refresh.POISSON), sources, 1.0)
+    history = LambdaLearnAndCrawl(epoch=5.0).run(fo.World.poisson(sources, seed=3), problem, 20.0)
+    assert (history.spent.sum() == 0.0) == signalled  # what announces nothing is swept all the same
+
+
 def test_signals_are_followed_with_their_probability() -> None:
     """One kind of source only, more signals than budget: p = ρ/Δ̂, and nothing is crawled unasked."""
     sources = fo.Sources([2.0] * 50, signalled=True)
