@@ -135,10 +135,10 @@ def _cell(way: tuple[str, ...]) -> polars.Expr:
 def _rows_of_document(path: Path, kind: FileKind) -> polars.DataFrame | bytes:
     """Return the table of a document, or its rows as JSON lines."""
     with parsing(path, JSON):
-        data = unpacked(path, kind.packed).decode(kind.encoding).encode()
-    # Line ends within texts are written as \n: those between are blanks.
-    data = data.replace(b"\r", b" ").replace(b"\n", b" ")
+        octets = unpacked(path, kind.packed)
     try:
+        # Line ends within texts are written as \n: those between are blanks.
+        data = octets.decode(kind.encoding).encode().replace(b"\r", b" ").replace(b"\n", b" ")
         if not data.strip():
             raise SourceDataError(f"{path} is empty. A JSON file has an array of objects.")
         while not data.lstrip().startswith(b"["):

@@ -144,6 +144,13 @@ def test_a_file_without_a_line_of_names(tmp_path: Path) -> None:
     refused("first line has numbers, such as 0, where the columns' names", read_table, path)
 
 
+@pytest.mark.parametrize("octets", [b"[\x8d", b"[" + b" " * 70_000 + b"\xff"])
+def test_documents_that_are_no_text_are_refused_in_a_line(tmp_path: Path, octets: bytes) -> None:
+    path = tmp_path / "log.json"
+    path.write_bytes(octets)
+    refused("log.json cannot be read as JSON: .*codec can't decode byte", read_table, path)
+
+
 FILES = ("rates.csv", "schedule.csv")
 
 
