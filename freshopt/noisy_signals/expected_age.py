@@ -120,7 +120,7 @@ def time_left(left: float, fresh: float, a: float) -> float:
     low = a * left
     u = min(low + fresh, low + math.sqrt(2.0 * low / fresh))
     for _ in range(STEPS):  # a convex function: Newton's steps fall from above
-        onward = u - ((1.0 - fresh) * u + fresh * growth(u) - low) / (1.0 - fresh * math.exp(-u))
+        onward = u - ((1.0 - fresh) * u + fresh * growth(u) - low) / (1.0 - fresh - fresh * math.expm1(-u))
         if not 0.0 < onward < u * (1.0 - 2.0**-52):
             break
         u = onward

@@ -299,7 +299,7 @@ def cost_and_value(rate: float, recall: float, precision: float, cost: Cost) -> 
     if rate <= 0.0:
         return math.inf, math.inf
     q = cost_row(recall, precision, 1.5 / rate + 1.0, cost)
-    if q.silent == 0.0 and rate >= q.signals:
+    if rate == math.inf or (q.silent == 0.0 and rate >= q.signals):
         return 0.0, 0.0
     eta, found = threshold(1.0 / rate, False, q)
     beyond = 1.0 / (rate * found.length)

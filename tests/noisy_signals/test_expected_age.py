@@ -15,7 +15,8 @@ from scipy.stats import gamma
 import freshopt as fo
 from freshopt.noisy_signals import AgeThresholds, WithNoisySignals, replay_signals
 from freshopt.noisy_signals.age_thresholds import due_after
-from freshopt.noisy_signals.expected_age import PLAIN, age_moments
+from freshopt.noisy_signals.expected_age import PLAIN, age_moments, time_left
+from freshopt.noisy_signals.expected_costs import Cost, cost_and_value
 from freshopt.problems import AccumulatedDelay, Age
 from tests.ground_truth.refusals import present
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
@@ -259,6 +260,18 @@ def test_waits_by_hand_and_crawls_that_follow_them() -> None:
     assert rule.waiting([[0.5], [1.0, 3.0], []]).tolist() == [1.5, pytest.approx(13.0 / 3.0), np.inf]
     assert rule.due([[0.5], [], []], [2.0, 9.0, 9.0]).tolist() == [True, False, False]
     assert rule.to_frame().rows()[1:] == [("b", 2.0, 0.0, None), ("c", None, 1.0, None)]
+
+
+@pytest.mark.parametrize("of_age", [True, False])
+def test_copies_always_refreshed_cost_nothing_in_plain_python(of_age: bool) -> None:
+    cost = Cost(1.0, np.array([]), np.array([]), of_age)
+    assert cost_and_value(np.inf, 0.5, 0.5, cost) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("left", [1e-300, 1e-40, 1e-20])
+def test_short_times_without_signals_in_plain_python(left: float) -> None:
+    # c(τ) = aτ²/2 for short ones
+    assert time_left(left, 1.0, 0.5) == pytest.approx(np.sqrt(2.0 * left / 0.5), rel=1e-9)
 
 
 @pytest.mark.parametrize(
