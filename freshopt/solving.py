@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
+from freshopt import solvers
 from freshopt.certificates.solution import Solution
 from freshopt.certificates.solver_protocol import (
     SolveOptions,
@@ -17,14 +18,14 @@ from freshopt.certificates.solver_protocol import (
     raise_unless_good,
     run_solver,
 )
-from freshopt.cuda.device_problem import DeviceProblem
-from freshopt.cuda.device_solution import DeviceSolution
 from freshopt.errors import SolverRefusedError, expect, shortened
 from freshopt.modelling.problem import Problem
 from freshopt.numerics.arrays import LARGEST, SMALLEST, as_number
 from freshopt.renamed import keywords
 from freshopt.solvers.auto import Auto
-from freshopt.solvers.water_filling_cuda import WaterFillingCuda
+
+if TYPE_CHECKING:
+    from freshopt.cuda import DeviceProblem, DeviceSolution
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -119,10 +120,9 @@ def solve(
     >>> fo.solve(solution.problem, Uniform(), absolute_tolerance=0.3).status.value
     'optimal'
     """
-    expect(problem, (Problem, DeviceProblem), "problem", "Pass a freshopt.Problem")
     for what, flag in (("throw", throw), ("certify", certify)):
         expect(flag, (int, np.bool_), what, "Pass True or False")
-    if isinstance(problem, DeviceProblem):
+    if not isinstance(problem, Problem):
         asked = SolveOptions(tolerance, certify, absolute_tolerance=absolute_tolerance)
         return _solve_on_device(problem, solver, warm_start, asked, throw=throw)
     check_solver(solver)
@@ -149,8 +149,11 @@ def _solve_on_device(
     throw: bool,
 ) -> DeviceSolution:
     """Return the solution of a problem on a device."""
-    chosen = WaterFillingCuda() if solver is None else solver
-    if not isinstance(chosen, WaterFillingCuda):
+    from freshopt.cuda import DeviceProblem  # noqa: PLC0415 - what is for devices loads only if needed
+
+    expect(problem, DeviceProblem, "problem", "Pass a freshopt.Problem")
+    chosen = solvers.WaterFillingCuda() if solver is None else solver
+    if not isinstance(chosen, solvers.WaterFillingCuda):
         raise SolverRefusedError(
             f"{shortened(repr(solver))} does not solve problems on a device. "
             "Pass freshopt.solvers.WaterFillingCuda()."

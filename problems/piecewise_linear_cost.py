@@ -8,6 +8,7 @@ kinks, and at most one source (or one per binding limit) is between two of them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 from typing import ClassVar
@@ -15,18 +16,17 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from freshopt.compiled.cells.attempt_kinks import ATTEMPT_KINKS, attempt_kinks
 from freshopt.compiled.cells.kink_proofs import KINKS
 from freshopt.compiled.demand_functions import last_kink
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, SourceDataError
 from freshopt.modelling.cone_forms import within_lifetime
 from freshopt.modelling.cost_curve import Cell, Curve
-from freshopt.modelling.fetches.attempt_cell import SearchedInverse
 from freshopt.modelling.objective import Command, ConeForm, Refresh
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import LARGEST, Array, Index
 from freshopt.numerics.frozen_arrays import frozen_value
-from freshopt.numerics.geometric_sums import DEPTH
 from freshopt.separable.kernel import Kernel
 
 # A kink may be off by so many ulp, by rounding in where two lines cross and in 1/(1/ρ).
@@ -94,14 +94,8 @@ class PiecewiseLinearCost:
         return Curve(pieces, _at, _mean, _index, _inverse_index, rate_at=None, attempts=ATTEMPTS)
 
     def kernel(self, sources: Sources) -> Kernel:
-        """Return the exact numerics of periodic refreshes, from the kinks.
-
-        Those of lines that all sources share are numbers.
-        """
-        n, pieces = len(sources), self._pieces(len(sources))
-        own = pieces[:1] if np.ndim(self.slopes) == 1 else pieces
-        found = (np.broadcast_to(parameter, (n,)) for parameter in _kinks(own))
-        return KINKED.kernel(sources.column("importance"), tuple(found))
+        """Return the exact numerics of periodic refreshes, from the kinks."""
+        return KINKED.kernel(sources.column("importance"), _columns_of_kinks(self._pieces(len(sources))))
 
     def declare(
         self, rate: Expression, sources: Sources, refresh: Refresh
@@ -178,6 +172,12 @@ class PiecewiseLinearCost:
         if not np.all(np.max(intercepts, axis=-1) == 0.0):
             raise SourceDataError("the largest intercept must be 0, so that C̄(0) = 0. Shift the intercepts.")
         return slopes, intercepts
+
+
+def _columns_of_kinks(pieces: Array) -> tuple[Array, ...]:
+    """Return the level and kinks of each source, numbers where all share their lines."""
+    own = pieces[:1] if pieces.strides[0] == 0 else pieces
+    return tuple(np.broadcast_to(parameter, (len(pieces),)) for parameter in _kinks(own))
 
 
 def _kinks(pieces: Array) -> list[Array]:
@@ -263,98 +263,15 @@ def _inverse_index(price: Array, pieces: Array) -> Array:
     return period
 
 
-def _stretches(rate: Array, pieces: Array, success: Array) -> tuple[Array, Array, Array, Array]:
-    """Return α, −β and two shares of each piece, shape (n, pieces).
+@dataclass(frozen=True, slots=True, eq=False)
+class OfLines(Cell):
+    """Cell of kinks, of the lines that meet there and chances of success."""
 
-    A piece is active for gaps of k = first + 1 to last attempts; the shares are P(N > first) − P(N > last),
-    and the same of N by its size, whose P(N* > k) is q^k(1 + sk).
-    """
-    alpha, beta = pieces[:, 0], pieces[:, 1]
-    rise, fall = alpha[:, :, None] - alpha[:, None, :], beta[:, None, :] - beta[:, :, None]
-    order = np.arange(alpha.shape[1])
-    with np.errstate(all="ignore"):
-        crossing = fall / rise
-        first = np.max(np.where(rise > 0.0, np.maximum(crossing, 0.0), 0.0), axis=2)
-        last = np.min(np.where(rise < 0.0, crossing, np.inf), axis=2)
-        # Of parallel lines the upper one counts, of equal ones the first.
-        under = (rise == 0.0) & (
-            (fall > 0.0) | ((fall == 0.0) & (order[None, None, :] < order[None, :, None]))
-        )
-        active = (last > first) & ~np.any(under, axis=2)
-        log_q, share = np.log1p(-success)[:, None], success[:, None]
-
-        def beyond(age: Array) -> tuple[Array, Array]:
-            never = age == np.inf
-            k = np.floor(np.minimum(np.where(never, 0.0, age) * rate[:, None], LARGEST))
-            # What is left out of all such sums, so that a negligible cost is none.
-            exponent = np.where(k > 0.0, k * log_q, 0.0)
-            power = np.where(never | (exponent < -DEPTH), 0.0, np.exp(exponent))
-            return power, np.where(power > 0.0, power * (1.0 + share * k), 0.0)
-
-        (some, sized), (fewer, smaller) = beyond(first), beyond(last)
-    plain, by_size = (np.where(active, x, 0.0) for x in (some - fewer, sized - smaller))
-    return alpha, -beta, plain, by_size
+    def kernel(self, importance: Array, parameters: tuple[Array, ...]) -> Kernel:
+        """Return the numerics of weighted sources."""
+        pieces, *others = parameters
+        return Cell.kernel(self, importance, (*_columns_of_kinks(pieces), *others))
 
 
-def _attempt_cost(rate: Array, pieces: Array, success: Array) -> Array:
-    alpha, gain, plain, by_size = _stretches(rate, pieces, success)
-    paid = np.where(plain > 0.0, gain * (rate * success)[:, None] * plain, 0.0)
-    cost: Array = np.sum(alpha * by_size - paid, axis=1)
-    return np.where(success == 1.0, _mean(1.0 / rate, pieces), np.maximum(cost, 0.0))
-
-
-def _attempt_marginal(rate: Array, pieces: Array, success: Array) -> Array:
-    _, gain, plain, _ = _stretches(rate, pieces, success)
-    return np.where(success == 1.0, _index(1.0 / rate, pieces), success * np.sum(gain * plain, axis=1))
-
-
-def _attempt_guess(price: Array, pieces: Array, success: Array) -> Array:
-    return 1.0 / _inverse_index(price, pieces) / success
-
-
-def _attempt_inverse(price: Array, pieces: Array, success: Array) -> Array:
-    """Return the best response in attempts, closed for one deadline.
-
-    With a steep piece (α, β) over a level one, and d where they cross, the marginal value is s·(−β)·q^k from
-    k/d on: ρ = k/d for the least k at which that is no more than the price.
-    """
-    if pieces.shape[2] != 2:
-        return _SEARCHED(price, pieces, success)
-    alpha, beta = pieces[:, 0], pieces[:, 1]
-    each = np.arange(len(alpha))
-    steep = np.argmin(beta, axis=1)
-    late, excess = -beta[each, steep], alpha[each, steep] - alpha[each, 1 - steep]
-    price = np.broadcast_to(price, late.shape)
-    pays = (excess > 0.0) & (success * late > price)
-    with np.errstate(all="ignore"):
-        log_q = np.log1p(-success)
-
-        def marginal(k: Array) -> Array:
-            exponent = np.where(k > 0.0, k * log_q, 0.0)
-            value: Array = success * (late * np.where(exponent < -DEPTH, 0.0, np.exp(exponent)))
-            return value
-
-        k = np.where(pays, np.ceil(np.log(price / (success * late)) / log_q), 0.0)
-        k = np.where(pays, np.maximum(k, 1.0), 0.0)
-        # The logarithms may be off by their rounding where the price is that of a step.
-        k = np.where(pays & (k > 1.0) & (marginal(k - 1.0) <= price), k - 1.0, k)
-        k = np.where(pays & (marginal(k) > price), k + 1.0, k)
-        first = late / excess
-        rate = np.where(pays, k / first, 0.0)
-        for _ in range(ROUNDED):
-            short = pays & (np.floor(np.minimum(first * rate, LARGEST)) < k)
-            if not bool(np.any(short)):
-                break
-            rate = np.where(short, np.nextafter(rate, np.inf), rate)
-    whole = np.flatnonzero(success == 1.0)
-    rate[whole] = _periodic_inverse(price[whole], pieces[whole])
-    return rate
-
-
-def _periodic_inverse(price: Array, pieces: Array) -> Array:
-    return 1.0 / _inverse_index(price, pieces)
-
-
-_SEARCHED = SearchedInverse(_attempt_marginal, _attempt_guess, _periodic_inverse)
-ATTEMPTS = Cell(_attempt_cost, _attempt_marginal, _attempt_inverse)
 KINKED = Cell.compiled(last_kink, KINKS)
+ATTEMPTS = OfLines.compiled(attempt_kinks, ATTEMPT_KINKS, whole=KINKED)

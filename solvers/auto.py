@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from freshopt import solvers
 from freshopt.autodiff.tape_description import describe
 from freshopt.certificates.solution import Solution, Status
 from freshopt.certificates.solver_protocol import DEFAULT, SolveOptions, Solver
@@ -19,11 +20,6 @@ from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.hull_numerics import HullNumerics
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
 from freshopt.separable.program import Program
-from freshopt.solvers.interior_point import InteriorPoint
-from freshopt.solvers.leximin import Leximin
-from freshopt.solvers.nested_water_filling import NestedWaterFilling
-from freshopt.solvers.ratio_water_filling import RatioWaterFilling
-from freshopt.solvers.separable_newton import SeparableNewton
 from freshopt.solvers.water_filling import WaterFilling
 
 # Where the interior point method may end: rates of sources of linear cost jump with the prices.
@@ -73,21 +69,27 @@ class Auto:
         solution = None
         if declared and why != _SLACK:
             steps = _SETTLED_BENT if bent else _SETTLED
-            newton = SeparableNewton(limit=steps).solve(problem, options)
+            newton = solvers.SeparableNewton(limit=steps).solve(problem, options)
             if newton.iterations < steps and newton.status is not Status.INACCURATE:
-                solver, why, solution = SeparableNewton(), _DERIVED, replace(newton, solver=SeparableNewton())
+                solver, why, solution = (
+                    solvers.SeparableNewton(),
+                    _DERIVED,
+                    replace(newton, solver=solvers.SeparableNewton()),
+                )
             elif not bent:
                 solver, why = WaterFilling(), "Newton's steps did not settle"
         solution = solver.solve(problem, options) if solution is None else solution
         if solution.status is Status.INACCURATE and declared:
-            second = SeparableNewton().solve(problem, options)
+            second = solvers.SeparableNewton().solve(problem, options)
             if second.status is Status.OPTIMAL:
                 why = f"what {solver} found was not proved optimal"
-                solver, solution = SeparableNewton(), second
-        if isinstance(solver, InteriorPoint) and solution.status in _SHORT and len(problem.sources) <= _CONIC:
-            from freshopt.solvers.conic import Conic  # noqa: PLC0415 - CVXPY loads only if needed
-
-            conic = Conic()
+                solver, solution = solvers.SeparableNewton(), second
+        if (
+            solution.status in _SHORT
+            and len(problem.sources) <= _CONIC
+            and isinstance(solver, solvers.InteriorPoint)
+        ):
+            conic = solvers.Conic()
             second = conic.solve(problem, options)
             if second.status is Status.OPTIMAL:
                 why = f"what {solver} found was not proved optimal"
@@ -108,20 +110,18 @@ class Auto:
                     WaterFilling(),
                     f"the marginals of {bent} are searched, Newton's steps would not settle",
                 )
-            return SeparableNewton(), _DERIVED
+            return solvers.SeparableNewton(), _DERIVED
         if problem.program is None and problem.numerics is not None:
             return WaterFilling(), "the marginals are known, so the one-price dual is exact"
-        from freshopt.solvers.conic import Conic  # noqa: PLC0415 - CVXPY loads only if needed
-
         if problem.couplings:
-            return Conic(), f"nothing is proved, for {problem.couplings[0].rstrip('.')}"
-        return Conic(), "the objective has an atom without derivative rules"
+            return solvers.Conic(), f"nothing is proved, for {problem.couplings[0].rstrip('.')}"
+        return solvers.Conic(), "the objective has an atom without derivative rules"
 
 
 def _by_declaration(problem: Problem) -> bool:
     """Return whether Newton's method takes a problem that has no kernel."""
     derived = problem.program is None and problem.numerics is not None and not _kernels(problem.numerics)
-    return derived and SeparableNewton().supports(problem) is None
+    return derived and solvers.SeparableNewton().supports(problem) is None
 
 
 def _slack(problem: Problem) -> bool:
@@ -159,15 +159,16 @@ def _of_rows(problem: Problem, program: Program) -> tuple[Solver, str]:
     """Return the solver for declared constraints, by the structure of their rows."""
     rows = count(len(program.rows), "row", "d")
     if isinstance(problem.objective, Worst) and problem.objective.then == "next":
-        return Leximin(), "the worst group comes first, then the next"
-    if NestedWaterFilling().supports(problem) is None:
-        return NestedWaterFilling(), f"the constraints, {rows}, are a tree in one unit"
-    if RatioWaterFilling().supports(problem) is None:
-        return RatioWaterFilling(), f"the constraints, {rows}, are ratios on a forest under one budget"
-    refused = InteriorPoint().supports(problem)
+        return solvers.Leximin(), "the worst group comes first, then the next"
+    if solvers.NestedWaterFilling().supports(problem) is None:
+        return solvers.NestedWaterFilling(), f"the constraints, {rows}, are a tree in one unit"
+    if solvers.RatioWaterFilling().supports(problem) is None:
+        return (
+            solvers.RatioWaterFilling(),
+            f"the constraints, {rows}, are ratios on a forest under one budget",
+        )
+    refused = solvers.InteriorPoint().supports(problem)
     if refused is None or (not problem.unknown_atom and len(problem.sources) > _CONIC):
-        return InteriorPoint(), f"the constraints are {rows}, each with a multiplier"
-    from freshopt.solvers.conic import Conic  # noqa: PLC0415 - CVXPY loads only if needed
-
+        return solvers.InteriorPoint(), f"the constraints are {rows}, each with a multiplier"
     known = "the objective has an atom without derivative rules" if problem.unknown_atom else refused
-    return Conic(), known
+    return solvers.Conic(), known

@@ -20,6 +20,7 @@ from typing import TypeAlias
 import numpy as np
 
 from freshopt.compiled import backend
+from freshopt.compiled.cells.attempt_kinks import attempt_kinks
 from freshopt.compiled.cells.attempt_roots import attempt_age, attempt_harmonic
 from freshopt.compiled.cells.conditional_functions import CHANGED
 from freshopt.compiled.cells.request_age import request_age
@@ -66,6 +67,7 @@ SEARCHES = (
     window_age,
     attempt_harmonic,
     attempt_age,
+    attempt_kinks,
 )
 
 

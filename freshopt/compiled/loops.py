@@ -26,6 +26,7 @@ from freshopt.compiled import (
 )
 from freshopt.compiled.cells import (
     attempt_functions,
+    attempt_kinks,
     attempt_roots,
     conditional_functions,
     counted_signals,
@@ -80,7 +81,7 @@ FORMULAS = (
     curve_table,
 )
 # What calls itself much is too long to be written out at each call.
-LONG = (window_harmonic,)
+LONG = (window_harmonic, attempt_kinks)
 ORDERED = (vector_math, *FORMULAS, *LONG)
 INLINED = (inverse_tables, wide_tables, vector_math, *FORMULAS, *LONG, column_passes, host_search)
 # Calls that are left to LLVM cost a host of ten sources a fifth of its search: records are passed in memory.

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from freshopt.compiled.cells.attempt_kinks import halvings
 from freshopt.compiled.cost_functions import log_one_plus
 from freshopt.compiled.demand_functions import Demand
 from freshopt.numerics.arrays import Array
@@ -83,12 +84,17 @@ def _number(x: Array, kind: type[np.generic]) -> Array:
     return np.asarray(x).astype(kind, copy=False)
 
 
+def _halvings(count: Array) -> int:
+    return int(np.max(np.frexp(count - 1.0)[1], initial=0))
+
+
 # What NumPy has itself, and what is no arithmetic of elements.
 KNOWN: dict[Callable[..., Any], Callable[..., Any]] = {
     fast_log: np.log,
     fast_exp: np.exp,
     log_one_plus: np.log1p,
     polynomial: row_polynomials,
+    halvings: _halvings,
 }
 
 

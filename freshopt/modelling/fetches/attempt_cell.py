@@ -23,7 +23,6 @@ import numpy as np
 
 from freshopt.errors import ObjectiveError
 from freshopt.numerics.arrays import Array, Formula
-from freshopt.numerics.bracketed_roots import FallingRatio
 from freshopt.numerics.geometric_sums import geometric_nodes
 from freshopt.separable.kernel import Kernel
 
@@ -78,34 +77,3 @@ def attempt_kernel(importance: Array, curve: Curve, cell: Cell, success: Array) 
     )
     shares = np.broadcast_to(1.0 / k, (n, many))
     return cell.slowed().expected().kernel(importance, (*every, shares, success[:, None] * k * weights))
-
-
-@dataclass(frozen=True, slots=True)
-class SearchedInverse:
-    """Best response to a price where it has no closed form.
-
-    - `marginal`: Decreasing in the rate, with the chance of success as the last parameter.
-    - `guess`: ``(price, *parameters)``, a rate ≥ 0; 0 and inf are taken for the answer.
-    - `plain`: The answer where every fetch succeeds.
-    """
-
-    marginal: Formula
-    guess: Formula
-    plain: Formula
-
-    def __call__(self, price: Array, *parameters: Array) -> Array:
-        """Return the rate at which the marginal value is the price."""
-        *own, success = parameters
-        every = np.broadcast_to(price, np.shape(success))
-        found = np.array(self.guess(every, *parameters))
-        whole = np.flatnonzero(success == 1.0)
-        found[whole] = self.plain(every[whole], *(each[whole] for each in own))
-        some = np.flatnonzero((success < 1.0) & (found > 0.0) & np.isfinite(found))
-        if len(some):
-            columns = every[some], *(each[some] for each in parameters)
-            ends = np.full(len(some), 0.25)
-            found[some] = FallingRatio(self._value_per_price, found[some], columns).solved(-ends, ends)
-        return found
-
-    def _value_per_price(self, rate: Array, price: Array, *parameters: Array) -> Array:
-        return self.marginal(rate, *parameters) / price
