@@ -175,7 +175,7 @@ class PiecewiseLinearCost:
 
 
 def _columns_of_kinks(pieces: Array) -> tuple[Array, ...]:
-    """Return the level and kinks of each source, numbers where all share their lines."""
+    """Return levels and kinks, numbers where sources share their lines."""
     own = pieces[:1] if pieces.strides[0] == 0 else pieces
     return tuple(np.broadcast_to(parameter, (len(pieces),)) for parameter in _kinks(own))
 
@@ -265,7 +265,7 @@ def _inverse_index(price: Array, pieces: Array) -> Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OfLines(Cell):
-    """Cell of kinks, of the lines that meet there and chances of success."""
+    """Cell of kinks, given by lines, and chances of success."""
 
     def kernel(self, importance: Array, parameters: tuple[Array, ...]) -> Kernel:
         """Return the numerics of weighted sources."""

@@ -90,7 +90,7 @@ def attempt_kinks(worth: float, _level: float, *kinks: float) -> float:
 
     Examples
     --------
-    >>> [float(attempt_kinks(worth, 0.0, 2.0, 3.0, 0.5)) for worth in (0.5, 1.0, 3.0)]
+    >>> [float(attempt_kinks(w, 0.0, 2.0, 3.0, 0.5)) for w in (0.5, 1.0, 3.0)]
     [0.0, 2.0, 6.0]
     """
     log = failing_log(kinks[len(kinks) - 1])
@@ -98,7 +98,7 @@ def attempt_kinks(worth: float, _level: float, *kinks: float) -> float:
     last, every = max(kinks[len(kinks) - 3], TINY), 0.0
     for j in range(len(kinks) - 3, -1, -2):
         every = kinks[j + 1] if kinks[j] > 0.0 else every
-    # The last gain alone is worth its price before one multiple, all gains together are not after another.
+    # The last gain alone still pays before one multiple; all gains together do not after another.
     pays = min(fast_log(min(max(worth * kinks[len(kinks) - 2], TINY), MOST)), DEPTH) / -log
     pay = min(fast_log(min(max(worth * every, 1.0), MOST)), DEPTH) / -log
     high = min((np.floor(pay) + 2.0) * last, MOST)
