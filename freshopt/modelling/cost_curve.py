@@ -144,7 +144,7 @@ def slowed_kernel(kernel: Kernel, share: Array) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class UnlessWhole:
-    """Formula of attempts; where all succeed, that of refreshes, to the bit."""
+    """Formula of attempts; where all succeed, that of refreshes, in NumPy."""
 
     attempts: Formula
     refreshes: Formula

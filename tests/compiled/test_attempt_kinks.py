@@ -1,5 +1,7 @@
 """Attempts at costs with kinks, against sums over the number of attempts."""
 
+import itertools
+
 import mpmath
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from tests.ground_truth.strata import matrix
 
 DIGITS, TRIALS = 50, 60
 PERIODIC = CELLS["kinks"]
-SHARES = [1.0, 0.99, 0.5, 0.2]
+SHARES = [1.0, 1.0 - 1e-6, 0.99, 0.5, 0.2]
 
 
 def drawn(rng: np.random.Generator) -> list[float]:
@@ -113,6 +115,67 @@ def test_terms_bound_the_exact_share_of_a_gap_and_vanish_at_best_responses() -> 
     assert np.median(ratios) < 4.0
 
 
+# Kinks that share multiples, next to each other, and alone; each with its chance of success.
+HOSTILE = [
+    [0.0, 1.0, 1.0, 1.0],
+    [0.0, 1.0, 1.0, 1.0 + 2.0**-51, 0.5, 1.0],
+    [0.3, 0.3, 1.0, 1.0 - 1e-6],
+    [0.0, 0.1, 5.0, 0.30000000000000004, 2.0, 0.5],
+    [0.0, 0.7, 3.0, 1.4, 2.0, 2.1, 1e-9, 0.9],
+]
+
+
+def closed(rate: Number, own: list[float]) -> tuple[Number, Number]:
+    """Return cost and marginal value by the number of attempts that are too early for each kink."""
+    level, *kinks, success = map(mpmath.mpf, own)
+    total, value, q = level, mpmath.mpf(0), 1 - success
+    for j in range(0, len(kinks), 2):
+        place, gain = kinks[j], kinks[j + 1] - (kinks[j + 3] if j + 3 < len(kinks) else 0)
+        m = mpmath.floor(rate / place)
+        total += gain * q**m * (place - success * (rate - m * place))
+        value += success * gain * q**m
+    return total, value
+
+
+def test_the_closed_form_is_the_sum_over_the_number_of_attempts() -> None:
+    with mpmath.workdps(DIGITS):
+        for rate, own in sources(8, 20):
+            found = closed(mpmath.mpf(rate), own)
+            for one, other in zip(found, (cost(rate, own), marginal(mpmath.mpf(rate), own)), strict=True):
+                assert abs(one - other) <= mpmath.mpf(10) ** -25 * other
+
+
+@pytest.mark.parametrize("own", HOSTILE, ids=str)
+def test_beside_multiples_terms_are_no_less_than_the_exact_share(own: list[float]) -> None:
+    multiples = [float(m * place) for m in (1, 2, 3, 5) for place in own[1:-1:2]]
+    with mpmath.workdps(DIGITS):
+        for at, ulps in itertools.product(multiples, (-5, -2, -1, 0, 1, 4)):
+            rate = at * (1.0 + ulps * 2.0**-52)
+            values = [closed(at * (1 + side * mpmath.mpf(10) ** -14), own)[1] for side in (-1, 1)]
+            prices = [float(value) * share for value in values if value > 0 for share in (1.0, 0.7, 1.3)]
+            for price, lower in itertools.product([1e-20, *prices], (0.0, rate)):
+                found = [
+                    float(attempt_kinks(np.float64(1.0 / (price * off)), *map(np.float64, own)))
+                    for off in (0.99, 1.0, 1.01)
+                ]
+                each = [x for x in (rate, 0.0, *found, *multiples) if x >= lower]
+                totals = [closed(mpmath.mpf(x), own)[0] + mpmath.mpf(price) * x for x in each]
+                term_found = term(ATTEMPT_KINKS, rate, 1.0, price, (lower, np.inf), own)[2]
+                assert term_found >= float(totals[0] - min(totals)) - 2e-15 * float(totals[0]), (rate, price)
+
+
+def test_costs_of_very_unequal_importance_are_no_less_than_they_are() -> None:
+    importance = np.ones(40)
+    importance[0] = 1e60
+    costs = SynchronizationCost(PiecewiseLinearCost([0.0, 1.0], [0.0, -1.0]))
+    sources = fo.Sources(np.ones(40), importance, success=0.5)
+    solution = fo.solve(fo.Problem(costs, sources, 250.0))
+    with mpmath.workdps(DIGITS):
+        each = [closed(mpmath.mpf(rate), [0.0, 1.0, 1.0, 0.5])[0] for rate in solution.rates.tolist()]
+        whole = float(sum(w * one for w, one in zip(importance.tolist(), each, strict=True)))
+    assert solution.value == pytest.approx(whole, rel=1e-12)
+
+
 def test_array_editions_are_the_scalar_formulas() -> None:
     rng, n = np.random.default_rng(6), 300
     rates = np.sort(10.0 ** rng.uniform(-3.0, 3.0, (2, n)), axis=0)
@@ -126,9 +189,9 @@ def test_array_editions_are_the_scalar_formulas() -> None:
         at = np.where(np.arange(n) % 13 == 0, 0.0, 10.0 ** rng.uniform(-3.0, 3.0, n))
         each = np.array([ATTEMPT_KINKS.values(rate, 1.0, *p) for rate, *p in zip(at, *own, strict=True)])
         for part in (COST, MARGINAL):
-            # Exponentials of up to −100 are those of loops, and NumPy's.
+            # Exponentials of up to −650 are those of loops, and NumPy's.
             found = OfRate(ATTEMPT_KINKS.values, part)(at, *own)
-            np.testing.assert_allclose(found, each[:, part], rtol=3e-14)
+            np.testing.assert_allclose(found, each[:, part], rtol=3e-13)
 
 
 @matrix(hosts=[False, True], shared=[True, False], every=2)
