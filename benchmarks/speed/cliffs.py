@@ -9,7 +9,7 @@ these at 10⁷, as is what has all sources alike. Times are CPU times of one thr
 what is measured is the data's doing, not the compiler's. ADD is one pass ``np.add(w, d, out=r)`` over as many
 sources, measured beside the solves and at least 2.3 ns a source.
 
-A cell whose demand is not compiled is measured at 10⁴ alone. All of it takes a quarter of an hour, and more
+A cell whose demand is not compiled is measured at 10⁴ alone. All of it takes more than an hour, and longer
 the first time on a machine, where loops are compiled.
 
 Families: lognormal change rates and importances of σ from 0 (all sources alike) to 4, ties of a few values,
