@@ -274,4 +274,4 @@ class OfLines(Cell):
 
 
 KINKED = Cell.compiled(last_kink, KINKS)
-ATTEMPTS = OfLines.compiled(attempt_kinks, ATTEMPT_KINKS, whole=KINKED)
+ATTEMPTS = OfLines.compiled(attempt_kinks, ATTEMPT_KINKS)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from freshopt.compiled.cells.attempt_kinks import failing_log
 from freshopt.compiled.cost_functions import log_one_plus
 from freshopt.compiled.proof_tables import fallen
 from freshopt.numerics.arrays import read_only
@@ -61,8 +62,6 @@ def pole_and_residue(success: float) -> tuple[float, float]:
     """
     rare = success < OFTEN
     inside = success if rare else OFTEN
-    rest = 1.0 - inside
-    # What rounding takes from 1 − s is added to the logarithm to first order.
-    pole = (inside - (1.0 - rest)) / rest - fast_log(rest)
-    residue = inside / pole * (inside / pole) / rest
+    pole = -failing_log(inside)
+    residue = inside / pole * (inside / pole) / (1.0 - inside)
     return pole if rare else 1.0, residue if rare else 0.0
