@@ -4,6 +4,11 @@ c = C̄' is a step function of the age, and J(ρ) = ρ·C̄(1/ρ) = max_j(α_j +
 the whole problem is a linear program. With max_j β_j = 0 a refresh by itself costs nothing, with α ≥ 0
 neglect never pays. The marginal value −β_j of the active piece falls in steps: optimal rates sit at the
 kinks, and at most one source (or one per binding limit) is between two of them.
+
+**On request**, at request rate ζ, J(ρ) = max_j(α_j·(1 − ρ/ζ) + β_j·ρ) (`freshopt.modelling.request_cell`) has
+kinks of its own: pieces whose slopes differ by a and intercepts by b meet at ρ = a/(b + a/ζ) in place of a/b.
+Below it the steeper one, j, gains g = α_j/ζ − β_j; the piece with β = 0 gains α/ζ up to ζ, where nothing is
+left. All are sums of terms ≥ 0: a kink has the rounding of five operations, a gain that of two.
 """
 
 from __future__ import annotations
@@ -17,20 +22,18 @@ import numpy as np
 import numpy.typing as npt
 
 from freshopt.compiled.cells.attempt_kinks import ATTEMPT_KINKS, attempt_kinks
-from freshopt.compiled.cells.kink_proofs import KINKS
+from freshopt.compiled.cells.kink_proofs import ABOVE, KINKS, REQUEST_KINKS
 from freshopt.compiled.demand_functions import last_kink
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, SourceDataError
 from freshopt.modelling.cone_forms import within_lifetime
 from freshopt.modelling.cost_curve import Cell, Curve
 from freshopt.modelling.objective import Command, ConeForm, Refresh
+from freshopt.modelling.request_cell import RequestForms
 from freshopt.modelling.sources import Sources
-from freshopt.numerics.arrays import LARGEST, Array, Index
+from freshopt.numerics.arrays import LARGEST, Array, Index, as_float64, once
 from freshopt.numerics.frozen_arrays import frozen_value
 from freshopt.separable.kernel import Kernel
-
-# A kink may be off by so many ulp, by rounding in where two lines cross and in 1/(1/ρ).
-ROUNDED = 16
 
 
 def deadline_cost(deadline: npt.ArrayLike) -> PiecewiseLinearCost:
@@ -91,7 +94,16 @@ class PiecewiseLinearCost:
         Its one parameter is the (n, 2, pieces) array of α and β.
         """
         pieces = (self._pieces(len(sources)),)
-        return Curve(pieces, _at, _mean, _index, _inverse_index, rate_at=None, attempts=ATTEMPTS)
+        return Curve(
+            pieces,
+            _at,
+            _mean,
+            _index,
+            _inverse_index,
+            on_request=RequestForms(ON_REQUEST),
+            rate_at=None,
+            attempts=ATTEMPTS,
+        )
 
     def kernel(self, sources: Sources) -> Kernel:
         """Return the exact numerics of periodic refreshes, from the kinks."""
@@ -174,10 +186,11 @@ class PiecewiseLinearCost:
         return slopes, intercepts
 
 
-def _columns_of_kinks(pieces: Array) -> tuple[Array, ...]:
-    """Return levels and kinks, numbers where sources share their lines."""
+def _columns_of_kinks(pieces: Array, asked: Array | None = None) -> tuple[Array, ...]:
+    """Return level and kinks, numbers where sources share their lines."""
     own = pieces[:1] if pieces.strides[0] == 0 else pieces
-    return tuple(np.broadcast_to(parameter, (len(pieces),)) for parameter in _kinks(own))
+    kinks = _kinks(own) if asked is None else _request_kinks(own, once(as_float64(asked)))
+    return tuple(np.broadcast_to(parameter, (len(pieces),)) for parameter in kinks)
 
 
 def _kinks(pieces: Array) -> list[Array]:
@@ -185,13 +198,55 @@ def _kinks(pieces: Array) -> list[Array]:
 
     ρ_j is the best response to prices from g_{j+1} to below g_j, of importance 1.
     """
-    found: list[Array] = [np.max(np.where(pieces[:, 1] == 0.0, pieces[:, 0], 0.0), axis=1)]
-    gains = np.sort(-pieces[:, 1], axis=1)[:, ::-1]
-    # A line alone has no kink: nothing is gained at any rate.
-    gains = np.concatenate([gains, np.zeros((len(gains), 1))], axis=1) if gains.shape[1] == 1 else gains
-    for above, below in pairwise(np.ascontiguousarray(gains.T)):
-        found += [np.minimum(1.0 / _inverse_index(below, pieces), LARGEST), above]
+    lines = _active_lines(pieces)
+    found: list[Array] = []
+    place = np.full(len(pieces), LARGEST)
+    for (slope, start), (steeper, lower) in pairwise(lines):
+        place = np.minimum(_crossing(steeper - slope, start - lower), place)
+        found += [-lower, place]
+    return [lines[0][0], *found[::-1]]
+
+
+def _request_kinks(pieces: Array, asked: Array) -> list[Array]:
+    """Return the same of refreshes on request, with kinks rounded up.
+
+    No level is left.
+    """
+    lines, place = _active_lines(pieces), asked
+    level = lines[0][0]
+    with np.errstate(over="ignore"):
+        found = [level / asked, asked] if np.any(level) else []
+        for (slope, start), (steeper, lower) in pairwise(lines):
+            rise = steeper - slope
+            place = np.minimum(_crossing(rise, (start - lower) + rise / asked) * ABOVE, place)
+            found += [steeper / asked - lower, place]
+    return [np.zeros(1), *found[::-1]]
+
+
+def _active_lines(pieces: Array) -> list[tuple[Array, Array]]:
+    """Return α and β of the highest lines as rates fall.
+
+    First is the level one; next to each the first of steeper ones to meet it, and itself where none is.
+    """
+    every = list(zip(*_columns(pieces), strict=True))
+    slope, start = reduce(np.maximum, [np.where(b == 0.0, a, 0.0) for a, b in every]), np.zeros(len(pieces))
+    found = [(slope, start)]
+    for _ in every[: max(1, len(every) - 1)]:
+        steeper, lower, rate = slope, start, np.zeros(len(pieces))
+        for a, b in every:
+            meets = _crossing(a - slope, start - b)
+            nearer = (a > slope) & ((meets > rate) | ((meets == rate) & (a > steeper)))
+            steeper, lower = np.where(nearer, a, steeper), np.where(nearer, b, lower)
+            rate = np.where(nearer, meets, rate)
+        slope, start = steeper, lower
+        found.append((slope, start))
     return found
+
+
+def _crossing(rise: Array, fall: Array) -> Array:
+    """Return the rate at which lines cross, of the same line 0."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.divide(rise, fall, out=np.zeros(fall.shape), where=rise > 0.0)
 
 
 def _at(age: Array, pieces: Array) -> Array:
@@ -239,27 +294,8 @@ def _index(period: Array, pieces: Array) -> Array:
 
 def _inverse_index(price: Array, pieces: Array) -> Array:
     """Return 1/ρ of the best response, a kink of J(ρ) + price·ρ."""
-    alpha, beta = _columns(pieces)
-    rate = np.zeros(len(pieces))
-    # Raising ρ pays as long as a piece with −β > price is the highest: up to the last such crossing. ρ must
-    # reach, for every steep piece, the point where some flat piece overtakes it; the flat envelope is a
-    # maximum, so a steep piece is overtaken at its first crossing, and all must be.
-    with np.errstate(all="ignore"):
-        for i, (a, b) in enumerate(zip(alpha, beta, strict=True)):
-            needed = np.full(len(pieces), np.inf)
-            for j, (other, flat) in enumerate(zip(alpha, beta, strict=True)):
-                if i != j:
-                    # A crossing at no positive rate is that of a piece never active: it needs nothing.
-                    crossing = np.maximum((a - other) / (flat - b), 0.0)
-                    needed = np.where(-flat <= price, np.minimum(needed, crossing), needed)
-            rate = np.where(-b > price, np.maximum(rate, needed), rate)
-        period: Array = 1.0 / rate
-        # A rate that rounding leaves an ulp below its kink may lose more than the price asks for the rest.
-        for _ in range(ROUNDED):
-            short = (_index(1.0 / (1.0 / period), pieces) > price) & np.isfinite(period)
-            if not bool(np.any(short)):
-                break
-            period = np.where(short, np.nextafter(period, 0.0), period)
+    with np.errstate(divide="ignore"):
+        period: Array = 1.0 / KINKED.inverse(price, *_columns_of_kinks(pieces))
     return period
 
 
@@ -273,5 +309,15 @@ class OfLines(Cell):
         return Cell.kernel(self, importance, (*_columns_of_kinks(pieces), *others))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class OfRequests(Cell):
+    """Cell of kinks, given by lines and request rates."""
+
+    def kernel(self, importance: Array, parameters: tuple[Array, ...]) -> Kernel:
+        """Return the numerics of weighted sources."""
+        return Cell.kernel(self, importance, _columns_of_kinks(*parameters))
+
+
 KINKED = Cell.compiled(last_kink, KINKS)
+ON_REQUEST = OfRequests.compiled(last_kink, REQUEST_KINKS)
 ATTEMPTS = OfLines.compiled(attempt_kinks, ATTEMPT_KINKS)

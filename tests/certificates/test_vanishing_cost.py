@@ -1,9 +1,12 @@
 """Costs that all but vanish: optimal and without a gap, and no other problem is."""
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pytest
 
 import freshopt as fo
+from freshopt.modelling.cost_curve import NO_FORMS, Curve
 from freshopt.modelling.objective import Refresh
 from freshopt.problems import LaterThan, PiecewiseLinearCost, SynchronizationCost
 from tests.ground_truth.named import BINARY, DELAY, HARMONIC, present
@@ -86,6 +89,14 @@ def test_an_optimum_of_zero_has_no_gap_beside_it(seed: int) -> None:
         assert proof.relative_gap > (1e-2 if ample > 1.0 else 1e-2 * off)
 
 
+@dataclass(frozen=True, slots=True)
+class Searched(SynchronizationCost):
+    """Best responses and costs by the formulas of any curve."""
+
+    def curve(self, sources: fo.Sources) -> Curve:
+        return replace(SynchronizationCost.curve(self, sources), on_request=NO_FORMS)
+
+
 @pytest.mark.parametrize("seed", [13, 141, 217, 347])
 def test_what_is_left_by_cancellation_has_its_gap_beside_what_refreshes_save(seed: int) -> None:
     """Tiers of staleness on request, nearly all saved: slopes are differences of terms 1e13 as large."""
@@ -98,8 +109,8 @@ def test_what_is_left_by_cancellation_has_its_gap_beside_what_refreshes_save(see
     counts = [np.sum(host == k) * mean * 10.0 ** rng.uniform(-0.5, 1.5) for k in np.unique(host)]
     limits = dict(zip(np.unique(host).tolist(), map(float, counts), strict=True))
     bandwidth = sum(limits.values()) * [1.0, 0.9, 2.0][seed % 3]
-    tiers = SynchronizationCost(PiecewiseLinearCost([0.0, 1.0, 3.0], [0.0, -1.0, -9.0]), Refresh.ON_REQUEST)
-    problem = fo.Problem(tiers, sources, bandwidth, limits)
+    tiers = PiecewiseLinearCost([0.0, 1.0, 3.0], [0.0, -1.0, -9.0])
+    problem = fo.Problem(Searched(tiers, Refresh.ON_REQUEST), sources, bandwidth, limits)
     solution = fo.solve(problem, throw=False)
     proof = consistent(solution)
     assert solution.status is fo.Status.OPTIMAL
@@ -109,6 +120,11 @@ def test_what_is_left_by_cancellation_has_its_gap_beside_what_refreshes_save(see
     less = fo.certify(problem, solution.rates * (1.0 - 1e-6))
     assert less.relative_gap > CONIC
     assert not less.reason
+    # From the kinks it is proved beside what is left; without refreshes it is 3 a source.
+    exact = fo.solve(fo.Problem(SynchronizationCost(tiers, Refresh.ON_REQUEST), sources, bandwidth, limits))
+    assert exact.value == pytest.approx(solution.value, rel=0.0, abs=NOTHING * 3.0 * importance.sum())
+    assert consistent(exact).relative_gap <= EXACT
+    assert not present(exact.certificate).reason
 
 
 def test_what_a_refresh_costs_is_never_nothing() -> None:
