@@ -12,7 +12,7 @@ prices of their own, which do not depend on the bandwidth's; their duals are sol
 (`model_dual`).
 
 Convergence is quadratic. Where a cost has kinks they are found first, and the lines are those of the pieces
-between them (`kinked_models`). Where demand jumps at the price, rates are the mixture of both sides that uses
+between them (`segments`). Where demand jumps at the price, rates are the mixture of both sides that uses
 up the bandwidth. Sources that pay nothing, where marginals are flat and have no logarithms, have their best
 responses searched in the end.
 

@@ -1,5 +1,7 @@
 """`kink_rates`: rates at which a kinked atom changes its branch.
 
+Huber's function counts among them: it has a quadratic branch and linear ones.
+
 Two branches change places where their difference crosses 0. Of lines that is one quotient, and of a chain of
 monotone atoms against a constant their inverses tell it. Of others the difference is looked at on a few parts
 of the range, and taken for convex or concave on each: it then crosses 0 at most once on each side of its
@@ -40,6 +42,9 @@ _POLISH = 2
 # Relative size of a step of these at most: farther off is another root.
 _FAR = 1e-6
 _ROUNDED = 16.0 * float(np.finfo(np.float64).eps)
+# Its marginal has no jump, but is constant beyond M.
+_HUBER = SMOOTH["huber"]
+_BENT = (*KINKED.values(), _HUBER)
 
 
 class Crossing(NamedTuple):
@@ -72,7 +77,10 @@ def kink_rates(tape: Tape, lower: Array, upper: Array, typical: Array) -> list[C
     found: list[Crossing] = []
     with np.errstate(all="ignore"):
         for step in tape.steps:
-            if not isinstance(step, Apply) or step.rule not in KINKED.values():
+            if not isinstance(step, Apply) or step.rule not in _BENT:
+                continue
+            if step.rule is _HUBER:
+                found += _of_huber(tape, step, lower, upper, typical)
                 continue
             lines = [_affine(tape, slot) for slot in step.slots]
             straight = [line for line in lines if line is not None]
@@ -93,9 +101,9 @@ def kink_rates(tape: Tape, lower: Array, upper: Array, typical: Array) -> list[C
 
 
 def kinked(node: object) -> bool:
-    """Return whether an expression has atoms with kinks."""
+    """Return whether an expression has atoms with kinks, or that become linear."""
     return isinstance(node, Tape) and any(
-        isinstance(step, Apply) and step.rule in KINKED.values() for step in node.steps
+        isinstance(step, Apply) and step.rule in _BENT for step in node.steps
     )
 
 
@@ -108,6 +116,19 @@ def _affine(tape: Tape, slot: int) -> tuple[Array, Array] | None:
         return None
     own = (ZERO if place == NONE else tape.constants[place] for place in (step.intercept, step.slope))
     return next(own), next(own)
+
+
+def _of_huber(tape: Tape, step: Apply, lower: Array, upper: Array, typical: Array) -> list[Crossing]:
+    """Return where the argument of Huber's function is M or −M."""
+    (slot,), (most,) = step.slots, step.constants
+    constants = *tape.constants, -tape.constants[most]
+    ends = (Linear((), place, NONE, False) for place in (most, len(constants) - 1))
+    tape = Tape((*tape.steps, *ends), constants, tape.finished)
+    return [
+        each
+        for end in (len(tape.steps) - 1, len(tape.steps))
+        for each in _of_curves(tape, slot, end, lower, upper, typical)
+    ]
 
 
 def _of_lines(rule: Rule, lines: list[tuple[Array, Array]], lower: Array) -> list[Crossing]:
@@ -165,27 +186,29 @@ def _of_curves(
     if rate is not None:
         return [_polished(tape, np.array(np.broadcast_to(rate, lower.shape)))]
     grid = np.stack([np.maximum(lower, _LEAST * upper), *(typical * each for each in _NEAR), upper])
-    grid = np.sort(np.clip(grid, grid[0], upper), axis=0)
+    grid = np.clip(grid, grid[0], upper)
     jets = [tape.evaluate(rate, 1) for rate in grid]
     value, slope = np.stack([jet.value for jet in jets]), np.stack([jet.slope for jet in jets])
-    ends = grid[:-1], value[:-1], grid[1:], value[1:]
-    turning = (value[:-1] * value[1:] > 0.0) & (slope[:-1] * slope[1:] < 0.0) & (slope * value < 0.0)[:-1]
-    middle, there = np.full(turning.shape, np.nan), np.full(turning.shape, np.nan)
+    signs = np.sign(value)
+    low, above, high, below = grid[:-1], value[:-1], grid[1:], value[1:]
+    crossing = (above != 0.0) & (signs[:-1] * signs[1:] <= 0.0)
+    turning = (signs[:-1] * signs[1:] > 0.0) & (slope[:-1] * slope[1:] < 0.0) & (slope * signs < 0.0)[:-1]
     if bool(np.any(turning)):
+        middle, there = np.full(turning.shape, np.nan), np.full(turning.shape, np.nan)
         sloping = grid[:-1], slope[:-1], grid[1:], slope[1:]
         middle[turning] = _between(tape, turning, *sloping, sloping=True)
         there = np.stack([tape.evaluate(row, 0).value for row in middle])
-    # Beside each other the halves of a part with an extremum, and nothing in place of its other half.
-    low, above, high, below = (np.concatenate([each, each]) for each in ends)
-    half = len(turning)
-    high[:half], below[:half] = np.where(turning, (middle, there), (high[:half], below[:half]))
-    low[half:], above[half:] = middle, there
-    crossing = (above != 0.0) & (np.sign(above) * np.sign(below) <= 0.0)
+        # Beside each other the halves of a part with an extremum, and nothing in place of its other half.
+        low, above = np.concatenate([low, middle]), np.concatenate([above, there])
+        high = np.concatenate([np.where(turning, middle, high), high])
+        below = np.concatenate([np.where(turning, there, below), below])
+        crossing = (above != 0.0) & (np.sign(above) * np.sign(below) <= 0.0)
     if not bool(np.any(crossing)):
         return []
-    rates = np.full(crossing.shape, np.nan)
-    rates[crossing] = _between(tape, crossing, low, above, high, below, sloping=False)
-    rates = np.sort(rates, axis=0)[: int(np.max(np.sum(crossing, axis=0)))]
+    count = np.cumsum(crossing, axis=0)
+    rates = np.full((int(np.max(count)), len(lower)), np.nan)
+    where = count[crossing] - 1, np.nonzero(crossing)[1]
+    rates[where] = _between(tape, crossing, low, above, high, below, sloping=False)
     return [_polished(tape, rate) for rate in rates]
 
 

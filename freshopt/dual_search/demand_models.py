@@ -1,10 +1,9 @@
-"""`DemandModels`: piecewise models of the demand functions.
+"""`DemandModels`: models of the demand functions of all sources.
 
 They are made from evaluations of a declared expression.
 
 A source's demand function gives its optimal rate at a price. What one evaluation of the expression tells
-about it depends on the kind of model: `LocalModel` is a line on logarithms, `KinkedModel` one for each piece
-between kinks. Both are frozen values, one of each chunk of sources that stays in the cache. An evaluation is
+about it is a `LocalModel`, a frozen value of each chunk of sources that stays in the cache. An evaluation is
 a pass over the chunks that returns new models; the demand of all models at a price is another one, which
 costs an exponential or some comparisons per source and no evaluation.
 """
@@ -13,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
-from freshopt.autodiff.kinked_atoms import RIGHT
+from freshopt.dual_search.local_models import LocalModel
+from freshopt.dual_search.segments import Chunk, Kinds
 from freshopt.modelling.problem import Problem
-from freshopt.numerics.arrays import Array, IntArray, chunks, exact_sum, is_scalar
+from freshopt.numerics.arrays import Array, chunks, exact_sum, is_scalar
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.kernel import MixedNumerics, Numerics
 
@@ -27,83 +27,6 @@ from freshopt.separable.kernel import MixedNumerics, Numerics
 SIZE = 8192
 # Compiled passes have few temporaries, and calling them takes as long as some thousand sources.
 COMPILED_SIZE = 32_768
-# Nats that a rate may move at once: farther, ill-scaled marginals are not straight.
-REACH = 3.0
-
-Kinds: TypeAlias = tuple[tuple[IntArray, DerivedNumerics], ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Chunk:
-    """Some of the sources: derivatives, costs and bounds.
-
-    - `part`: Their positions.
-    - `kinds` tuple of (ndarray of int, DerivedNumerics): What is evaluated: for each kind of source, the
-      places in the chunk and the derivatives.
-    - `cost`, `lower`, `upper` (m,): Of a refresh, and between what the rates lie.
-    """
-
-    part: slice
-    kinds: Kinds
-    cost: Array
-    lower: Array
-    upper: Array
-
-    def jets(self, rate: Array, side: int = RIGHT) -> tuple[Array, Array, Array]:
-        """Return value, marginal and curvature, at a kink on one side."""
-        if len(self.kinds) == 1:
-            return self.kinds[0][1].jet(rate, side=side)
-        joined = np.empty((3, len(rate)))
-        for where, numerics in self.kinds:
-            joined[:, where] = numerics.jet(rate[where], side=side)
-        return joined[0], joined[1], joined[2]
-
-
-class ChunkModel(Protocol):
-    """Demand models of one chunk of sources, a frozen value."""
-
-    @property
-    def chunk(self) -> Chunk:
-        """Return whose demand it is."""
-
-    @property
-    def level(self) -> Array:
-        """Return the stationary log prices of the latest evaluation."""
-
-    def rates(self, log_price: float | Array) -> Array:
-        """Return the modelled rates at log λ."""
-
-    def slopes(self, log_price: float | Array, rates: Array) -> Array:
-        """Return the fall of modelled rates per nat of the price."""
-
-    def total(self, log_price: float) -> tuple[float, float]:
-        """Return the bandwidth used at log λ, and its fall per nat."""
-
-    def jumps(self) -> Array:
-        """Return log prices at which modelled demand is known to jump."""
-
-    def capped(self, rates: Array) -> ChunkModel:
-        """Return the models with no rates above these."""
-
-    def evaluated(self, rates: Array, price: Array) -> ChunkEvaluation:
-        """Evaluate the expression at the rates."""
-
-    def marginals_at_lower(self) -> Array:
-        """Return marginals per unit of bandwidth at the lower bounds."""
-
-
-class ChunkEvaluation(NamedTuple):
-    """Models after an evaluation of a chunk, and what its rates lose.
-
-    - `gap`: An estimate or a bound of the rates' suboptimality at the prices of the last models.
-    - `cost`: The sources' costs.
-    - `misfit`: The largest |marginal/price − 1| of a source whose rate would move.
-    """
-
-    model: ChunkModel
-    gap: float
-    cost: float
-    misfit: float
 
 
 class Evaluation(NamedTuple):
@@ -123,7 +46,7 @@ class DemandModels:
     - `evaluations`: Evaluations of the expression, so far.
     """
 
-    pieces: tuple[ChunkModel, ...]
+    pieces: tuple[LocalModel, ...]
     evaluations: int
 
     def evaluated(self, rates: Array, prices: Array) -> Evaluation:
@@ -158,9 +81,8 @@ class DemandModels:
         with np.errstate(all="ignore"):
             for piece in self.pieces:
                 part, cost = piece.chunk.part, piece.chunk.cost
-                rates = piece.rates(log_price[part])
-                np.multiply(piece.slopes(log_price[part], rates), cost, out=falls[part])
-                np.multiply(rates, cost, out=used[part])
+                for own, out in zip(piece.response(log_price[part]), (used, falls), strict=True):
+                    np.multiply(own, cost, out=out[part])
         return used, falls
 
     def total_response(self, log_price: float) -> tuple[float, float]:
@@ -174,9 +96,9 @@ class DemandModels:
         return exact_sum(used), exact_sum(falls)
 
     def jumps(self) -> Array:
-        """Return log prices at which modelled demand is known to jump, rising."""
-        found = [some for piece in self.pieces if len(some := piece.jumps())]
-        return np.unique(np.concatenate(found)) if found else np.empty(0)
+        """Return log prices at which modelled demand is known to jump."""
+        found = [piece.segments.jumps for piece in self.pieces if piece.segments is not None]
+        return np.concatenate(found) if found else np.empty(0)
 
     def capped(self, rates: Array) -> DemandModels:
         """Return the models with no rates above these."""
@@ -189,8 +111,8 @@ class DemandModels:
 
 
 def split(
-    problem: Problem, numerics: Numerics, upper: Array, model: Callable[[Chunk], ChunkModel], size: int = SIZE
-) -> tuple[ChunkModel, ...]:
+    problem: Problem, numerics: Numerics, upper: Array, model: Callable[[Chunk], LocalModel], size: int = SIZE
+) -> tuple[LocalModel, ...]:
     """Return a model of each chunk of a problem's sources.
 
     - `upper` (n,): Rates that no feasible source exceeds.
@@ -219,8 +141,3 @@ def _by_kind(numerics: Numerics, part: slice) -> Kinds:
             (announced, taken.signalled_sources.take(announced)),
         ]
     return tuple((where, own) for where, own in pairs if isinstance(own, DerivedNumerics))
-
-
-def clipped(rates: Array, lower: Array, upper: Array) -> Array:
-    """Clip an array in place and return it; faster than `np.clip`."""
-    return np.minimum(np.maximum(rates, lower, out=rates), upper, out=rates)

@@ -30,8 +30,7 @@ import numpy as np
 from freshopt.autodiff.kink_rates import kinked
 from freshopt.certificates.solution import Answer
 from freshopt.compiled.model_passes import model_passes
-from freshopt.dual_search.demand_models import COMPILED_SIZE, SIZE, Chunk, ChunkModel, DemandModels, split
-from freshopt.dual_search.kinked_models import KinkedModel
+from freshopt.dual_search.demand_models import COMPILED_SIZE, SIZE, DemandModels, split
 from freshopt.dual_search.local_models import TINY_PRICE, LocalModel, typical_log_price
 from freshopt.dual_search.price_bracketing import BEYOND, trimmed
 from freshopt.modelling.bounds_check import require_finite
@@ -84,8 +83,8 @@ def newton_prices(
     - `targets` (G,): > 0.
     - `start` (G,): Log prices to start from.
     - `tolerance`: Relative excess of demand that is none; with 0 a bracket is returned.
-    - `jumps`: Log prices, rising, at which the demand of a single group may jump: a bracket is divided at the
-      middle one of those in it.
+    - `jumps`: Log prices at which the demand of a single group may jump: a bracket is divided at the middle
+      one of those in it.
     """
     x = np.clip(start, LOWEST, HIGHEST)
     low, high = np.full(len(x), LOWEST), np.full(len(x), HIGHEST)
@@ -112,7 +111,8 @@ def newton_prices(
         outward = np.clip(np.where(above, x + stride, x - stride), LOWEST, HIGHEST)
         stride = np.where(inner | bounded, stride, 2.0 * stride)
         middle = 0.5 * (low + high)
-        if jumps is not None and len(jumps):
+        if jumps is not None and len(jumps) and not bool((inner & ~slow)[0]):
+            jumps = jumps[(jumps > low) & (jumps < high)]
             middle = np.array([_beside_jump(jumps, float(low[0]), float(high[0]))])
         safe = np.where(bounded, middle, outward)
         x = np.where(done, x, np.where(inner & ~slow, newton, safe))
@@ -120,11 +120,13 @@ def newton_prices(
 
 
 def _beside_jump(jumps: Array, low: float, high: float) -> float:
-    """Return a log price beside a bracket's middle jump, or its middle."""
-    inside = jumps[np.searchsorted(jumps, low, "right") : np.searchsorted(jumps, high, "left")]
-    if not len(inside):
+    """Return a log price beside a bracket's middle jump, or its middle.
+
+    - `jumps`: Those in it.
+    """
+    if not len(jumps):
         return 0.5 * (low + high)
-    jump = float(inside[len(inside) // 2])
+    jump = float(np.partition(jumps, len(jumps) // 2)[len(jumps) // 2])
     near = _SIDE * _WIDTH * max(1.0, abs(jump))
     beside = jump + near if jump + near < high else jump - near
     return beside if low < beside < high else 0.5 * (low + high)
@@ -195,7 +197,7 @@ def first_models(
     unknown = np.broadcast_to(np.nan, share.shape)
     first = np.where(share > 0.0, share, problem.sources.scale)
     models = models.evaluated(first, unknown).models
-    start = typical_log_price([piece.level for piece in models.pieces])
+    start = typical_log_price([piece.marginal for piece in models.pieces])
     return models, DualPoint(share, math.nan, np.zeros(hosts), unknown, start, np.full(hosts, start))
 
 
@@ -272,17 +274,14 @@ def _unevaluated(
     if pinned is not None:
         upper = np.where(pinned, problem.lower, upper)
     rates = np.where(share > 0.0, share, problem.sources.scale)
-    passes = model_passes(len(rates))
     bent = any(isinstance(each, DerivedNumerics) and kinked(each.node) for each in kinds_of(numerics))
+    passes = model_passes(len(rates), bent=bent)
     size = SIZE if passes is None or bent else COMPILED_SIZE
 
-    def model(chunk: Chunk) -> ChunkModel:
-        rate = rates[chunk.part]
-        return KinkedModel.at(chunk, rate) or LocalModel.at(chunk, rate, passes)
-
-    pieces = split(problem, numerics, upper, model, size)
-    before = max(piece.evaluations if isinstance(piece, KinkedModel) else 1 for piece in pieces)
-    return DemandModels(pieces, before), share
+    pieces = split(
+        problem, numerics, upper, lambda chunk: LocalModel.at(chunk, rates[chunk.part], passes), size
+    )
+    return DemandModels(pieces, max(piece.evaluations for piece in pieces)), share
 
 
 def _host_multipliers(problem: Problem, models: DemandModels, start: Array, tolerance: float) -> PriceBracket:

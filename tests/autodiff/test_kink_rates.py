@@ -43,6 +43,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], list[Array]]] = {
         lambda r: cp.maximum(cp.square(cp.multiply(1 / D, r) - 3), 1),
         [2 * D, 4 * D],
     ),
+    "huber": (lambda r: cp.huber(cp.multiply(1 / D, r) - 3, 2), [D, 5 * D]),
     "two curves": (
         lambda r: cp.maximum(cp.multiply(D, cp.inv_pos(r)) + cp.exp(-cp.multiply(1 / D, r)), np.exp(-1) + 1),
         [D],

@@ -10,6 +10,7 @@ import freshopt as fo
 from freshopt.cvx import cp
 from freshopt.solvers import SeparableNewton, WaterFilling
 from tests.ground_truth.named import declared, present
+from tests.ground_truth.routes import compile_all
 from tests.ground_truth.strata import matrix
 from tests.ground_truth.tolerances import EXACT, SCALAR
 
@@ -64,6 +65,11 @@ CASES: dict[str, Case] = {
         lambda x: np.maximum(np.maximum(1.0 / x - 1.0, 0.0) - 1.0, 0.0) + 0.1 / x,
         lambda x: ((x < 0.5) + 0.1) / x**2,
     ),
+    "linear beyond one": Case(
+        lambda x, w: cp.multiply(w, cp.huber(cp.pos(2 - x), 1.0)),
+        lambda x: np.where(x < 1.0, 3.0 - 2.0 * x, 4.0 * _late(x / 2.0) ** 2),
+        lambda x: np.where(x < 1.0, 2.0, 4.0 * _late(x / 2.0)),
+    ),
     "two curves": Case(
         lambda x, w: cp.multiply(w, cp.maximum(cp.square(cp.pos(2 - x)), cp.inv_pos(x))),
         lambda x: np.maximum(_late(x / 2.0) ** 2 * 4.0, 1.0 / x),
@@ -107,8 +113,12 @@ def best_value(case: Case, d: Array, w: Array, bandwidth: float, most: Array) ->
         return float(np.sum(w * case.cost(rates / d)))
 
 
-@matrix(ill=[False, True], name=CASES)
-def test_costs_with_kinks_are_solved_in_few_evaluations(name: str, ill: bool) -> None:
+@matrix(compiled=[False, True], ill=[False, True], name=CASES)
+def test_costs_with_kinks_are_solved_in_few_evaluations(
+    name: str, ill: bool, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if compiled:
+        compile_all(monkeypatch)
     case, (d, w) = CASES[name], drawn(name, ill)
     for budget in BUDGETS:
         bandwidth = budget * float(np.sum(d))
@@ -119,8 +129,13 @@ def test_costs_with_kinks_are_solved_in_few_evaluations(name: str, ill: bool) ->
         assert abs(float(solution.value) - least) <= EXACT * abs(least) + 1e-14 * float(np.sum(w))
 
 
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("name", CASES)
-def test_upper_bounds_at_kinks_and_on_both_sides_of_them(name: str) -> None:
+def test_upper_bounds_at_kinks_and_on_both_sides_of_them(
+    name: str, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if compiled:
+        compile_all(monkeypatch)
     case, (d, w) = CASES[name], drawn(name, ill=True)
     kinks = np.array([0.25, 0.4, 0.5, 0.8, 1.0, 2.0])
     most = d * np.resize([*kinks, *(0.9 * kinks), *(1.1 * kinks)], N)
@@ -146,8 +161,11 @@ def test_hosts_and_lower_bounds_among_kinks(name: str, ill: bool) -> None:
     assert abs(float(solution.value) - float(filled.value)) <= EXACT * abs(float(filled.value))
 
 
-def test_all_sources_alike_and_one_source() -> None:
+@pytest.mark.parametrize("compiled", [False, True])
+def test_all_sources_alike_and_one_source(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """At equal marginals the demand of all jumps at one price, and all share what is left."""
+    if compiled:
+        compile_all(monkeypatch)
     for n in (1, 7):
         for name, case in CASES.items():
             for budget in (0.3, 0.4, 0.7):
