@@ -22,9 +22,10 @@ from freshopt.certificates.solution import Answer
 from freshopt.compiled.columns import Column, Columns, HostGroups
 from freshopt.dual_search.jump_search import jump_search
 from freshopt.dual_search.price_bracketing import edge_prices, trimmed
-from freshopt.dual_search.sampled_search import Known, first_price, sampled_search
+from freshopt.dual_search.sampled_search import Found, Known, first_price, sampled_search
 from freshopt.modelling.problem import FEW_ULP, Problem
 from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, chunks, exact_sum, is_scalar, read_only, total
+from freshopt.numerics.segments import segment_rows
 from freshopt.separable.kernel import Numerics
 
 # At a price so low only refreshes of no marginal value are left undone.
@@ -35,6 +36,11 @@ SAMPLED_HOSTS = 1500
 SAME = 1e-12
 # Below this share of the price that they tell, hosts are not solved for.
 MARGIN = 0.9
+# All are, whatever the price, where their limits exceed the bandwidth by less than this share.
+NEARLY = 1.0 / 16.0
+# Hosts that the price is first sought among, those of the lowest own prices, and how many times more next; at
+# most one in so many.
+CHEAPEST, MORE, AMONG = 64, 4, 4
 
 
 def fill_compiled(
@@ -58,15 +64,18 @@ def fill_compiled(
         upper[members] = least
         columns = replace(columns, upper=read_only(upper))
         groups = groups._replace(limits=np.where(full, np.inf, groups.limits))
-    likely, steepness = _likely_price(problem, columns, groups, start)
-    floor = MARGIN * likely if len(groups.limits) > 2 * SAMPLED_HOSTS else TINY_PRICE
+    if _nearly_all(problem):
+        likely, steepness, floor = start or first_price(columns, problem.bandwidth), 1.0, TINY_PRICE
+    else:
+        likely, steepness = _likely_price(problem, columns, groups, start)
+        floor = MARGIN * likely if len(groups.limits) > 2 * SAMPLED_HOSTS else TINY_PRICE
+    capped, prices = np.full(columns.n, columns.upper), np.zeros(len(full))
     for again in (True, False, False):
-        capped = np.full(columns.n, columns.upper)
-        prices = _solve_hosts(columns, groups, floor, likely, steepness, capped)
+        prices = _solve_hosts(columns, groups, floor, likely, steepness, capped, prices)
         if not bool(np.all(np.isfinite(prices))):
             return None
-        prices = np.where(full, edge, prices)
-        found = _solve_bandwidth(problem, replace(columns, upper=read_only(capped)), prices, likely)
+        own = np.where(full, edge, prices)
+        found = _solve_bandwidth(problem, replace(columns, upper=read_only(capped)), own, likely)
         if found is None or floor == TINY_PRICE or (found.price is not None and found.price > floor):
             return found
         # Limits below the floor were left out: with them the price is lower still, mostly by little.
@@ -76,11 +85,20 @@ def fill_compiled(
 
 
 def _solve_hosts(
-    columns: Columns, groups: HostGroups, floor: float, guess: float, steepness: float, out: Array
+    columns: Columns,
+    groups: HostGroups,
+    floor: float,
+    guess: float,
+    steepness: float,
+    out: Array,
+    known: Array,
 ) -> Array:
-    """Return the dual prices of binding hosts, above a price floor."""
-    used = columns.by_host(floor, groups.codes, len(groups.limits))
-    prices = columns.settle_hosts(groups, used, floor, guess, steepness, out)
+    """Return the dual prices of binding hosts, above a price floor.
+
+    Those that are `known`, from a higher floor, stay: no host's own depends on it.
+    """
+    used = np.where(known > 0.0, 0.0, columns.by_host(floor, groups.codes, len(groups.limits)))
+    prices = np.maximum(known, columns.settle_hosts(groups, used, floor, guess, steepness, out))
     for host in np.flatnonzero(~np.isfinite(prices)):
         # What its own search did not find, the search for bandwidths may, of this host's sources alone.
         members = groups.order[groups.first[host] : groups.first[host + 1]]
@@ -99,15 +117,16 @@ def _solve_bandwidth(
 ) -> Answer | None:
     """Return rates that use up the bandwidth, with dual prices."""
     hosts, sources = problem.hosts, columns.n
-    if _sum(columns.cost, columns.upper, sources) <= problem.bandwidth * (1.0 + ROUNDED):
+    most = _sum(columns.cost, columns.upper, sources)
+    if most <= problem.bandwidth * (1.0 + ROUNDED):
         rates = np.empty(sources)
         if math.isfinite(columns.fill(TINY_PRICE, rates)):
             return Answer(trimmed(problem, rates), 0.0, hosts.named(host_prices), 1)
     if _sum(columns.cost, columns.lower, sources) >= problem.bandwidth * (1.0 - FEW_ULP):
         return None
-    known: list[Known] = []
-    found = sampled_search(columns, problem.bandwidth, start, used, known)
-    found = jump_search(columns, problem.bandwidth, start, known) if found is None else found
+    found = _among_cheapest(problem, columns, host_prices, most)
+    if found is None:
+        found = _search_bandwidth(columns, problem.bandwidth, start, used)
     if found is None:
         return None
     on_top = np.maximum(0.0, host_prices - found.price)
@@ -120,6 +139,43 @@ def _solve_bandwidth(
     return Answer(found.rates, found.price, hosts.named(on_top), found.passes)
 
 
+def _search_bandwidth(
+    columns: Columns, bandwidth: float, start: float | None, used: float | None = None
+) -> Found | None:
+    """Return rates that use up a bandwidth, or None."""
+    known: list[Known] = []
+    found = sampled_search(columns, bandwidth, start, used, known)
+    return jump_search(columns, bandwidth, start, known) if found is None else found
+
+
+def _among_cheapest(problem: Problem, columns: Columns, host_prices: Array, most: float) -> Found | None:
+    """Return rates that meet the bandwidth among few hosts, or None.
+
+    Where little of what the limits leave is too much, hosts whose own prices are the lowest give it up: all
+    others stay at their limits. Demand of all is nearly flat then, and that of these is not.
+
+    - `most`: Bandwidth that the upper bounds in `columns` use.
+    """
+    hosts, bandwidth = problem.hosts, problem.bandwidth
+    if len(hosts.order) < columns.n or not most - bandwidth <= NEARLY * bandwidth:
+        return None
+    rising, many = np.argsort(host_prices, kind="stable"), CHEAPEST
+    while many <= len(rising) // AMONG:
+        few, price = rising[:many], float(host_prices[rising[many - 1]])
+        members = hosts.order[segment_rows(hosts.first, few)]
+        own = columns.take(members, len(members))
+        if price > 0.0 and most - _sum(own.cost, own.upper, own.n) + own.demand(price) <= bandwidth:
+            rates = np.array(columns.upper)
+            rates[members] = 0.0
+            found = _search_bandwidth(own, bandwidth - _sum(columns.cost, rates, columns.n), price)
+            if found is None:
+                return None
+            rates[members] = found.rates
+            return found._replace(rates=rates)
+        many *= MORE
+    return None
+
+
 def _likely_price(
     problem: Problem, columns: Columns, groups: HostGroups, start: float | None
 ) -> tuple[float, float]:
@@ -130,7 +186,7 @@ def _likely_price(
     few = np.arange(0, len(groups.limits), stride)
     counts = np.diff(groups.first)[few]
     first = np.concatenate(([0], np.cumsum(counts)))
-    own = groups.order[np.repeat(groups.first[few] - first[:-1], counts) + np.arange(first[-1])]
+    own = groups.order[segment_rows(groups.first, few)]
     free = columns.n - len(groups.order)
     others = np.flatnonzero(groups.codes == len(groups.limits))[::stride] if free else own[:0]
     sample = columns.take(np.concatenate((own, others)), len(own) + len(others))
@@ -139,12 +195,18 @@ def _likely_price(
     guess = start or first_price(sample, share)
     capped = np.full(sample.n, sample.upper)
     fewer = HostGroups(groups.limits[few], codes, np.arange(len(own)), first)
-    _solve_hosts(sample, fewer, TINY_PRICE, guess, 1.0, capped)
+    _solve_hosts(sample, fewer, TINY_PRICE, guess, 1.0, capped, np.zeros(len(few)))
     sample = replace(sample, upper=read_only(capped))
     price = first_price(sample, share, sample.n)
     here, beyond = sample.demand(price), sample.demand(math.e * price)
     steepness = math.log(here / beyond) if 0.0 < beyond < here < math.inf else 1.0
     return price, max(0.1, steepness)
+
+
+def _nearly_all(problem: Problem) -> bool:
+    """Return whether hosts' limits decide, all but a little."""
+    everyone = len(problem.hosts.order) == len(problem.sources)
+    return everyone and exact_sum(problem.hosts.limits.tolist()) <= problem.bandwidth * (1.0 + NEARLY)
 
 
 def _used_up(problem: Problem) -> BoolArray:

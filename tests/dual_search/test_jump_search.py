@@ -13,7 +13,7 @@ import freshopt as fo
 from freshopt.compiled.columns import Columns
 from freshopt.compiled.price_pairs import at_two_prices, memory
 from freshopt.dual_search.jump_search import crossing, jump_search
-from freshopt.numerics.arrays import CACHED, Array
+from freshopt.numerics.arrays import CACHED, ROUNDED, Array
 from freshopt.problems import PollingKnapsack
 from freshopt.separable.kernel_columns import kernel_columns
 from freshopt.solvers import WaterFilling, water_filling
@@ -266,6 +266,30 @@ def test_samples_follow_no_order_of_the_sources() -> None:
 
 
 # The loops of each objective are compiled anew, which takes ten times as long as they run.
+@matrix(share=[1.0 - 1e-12, 1.0 - 1e-9, 1.0 - 1e-3, 0.95], ties=[False, True])
+def test_what_limits_leave_too_much_is_taken_from_the_cheapest_hosts(
+    monkeypatch: pytest.MonkeyPatch, share: float, ties: bool
+) -> None:
+    """Demand of all is nearly flat: the price is that of Σ min(demand, limit) over hosts, by bisection."""
+    compile_all(monkeypatch)
+    hosts, each = 600, 5
+    own = sources(hosts * each, 3, ties=ties)
+    host = np.arange(hosts * each) % hosts
+    wanted = np.bincount(host, np.minimum(own["change_rate"], own["max_rate"]))
+    rng = np.random.default_rng(5)
+    limits = np.bincount(host, own["min_rate"]) + wanted * 10.0 ** rng.uniform(-2.0, -0.5, hosts)
+    bandwidth = share * math.fsum(limits)
+    task = fo.Problem(BINARY, fo.Sources(**own, host=host), bandwidth, dict(enumerate(limits.tolist())))
+
+    def demand(price: float) -> float:
+        return math.fsum(np.minimum(np.bincount(host, binary_rates(own, price)), limits))
+
+    found = fo.solve(task, WaterFilling())
+    assert found.price == pytest.approx(bisected(demand, bandwidth * (1.0 + ROUNDED)), rel=1e-9)
+    assert present(found.certificate).relative_gap <= EXACT
+    assert math.fsum(found.rates) == pytest.approx(min(bandwidth, demand(1e-30)), rel=1e-14)
+
+
 @pytest.mark.parametrize(
     "objective", [BINARY_PERIODIC, pytest.param(PollingKnapsack("materials"), marks=pytest.mark.exhaustive)]
 )
