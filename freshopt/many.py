@@ -32,6 +32,7 @@ from freshopt.dual_search.batch_water_filling import (
     numerics_cell,
 )
 from freshopt.errors import InfeasibleProblemError, SourceDataError, expect, list_offenders, shown
+from freshopt.modelling.changed_problem import problem_of_some
 from freshopt.modelling.objective import Objective
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.problem import Problem
@@ -60,12 +61,14 @@ class SourceGroups(Sequence[Problem]):
 
     - `offsets` (m+1,)
     - `bandwidths` (m,)
+    - `whole`: The problem of all sources, once its bounds were checked.
     """
 
     objective: Objective
     sources: Sources
     offsets: IntArray
     bandwidths: Array
+    whole: Problem | None = None
 
     def __len__(self) -> int:
         """Return the number of groups."""
@@ -83,7 +86,10 @@ class SourceGroups(Sequence[Problem]):
             return [self[one] for one in range(len(self))[k]]
         k = range(len(self))[k]
         own = slice(int(self.offsets[k]), int(self.offsets[k + 1]))
-        return Problem(self.objective.take(own), self.sources.take(own), float(self.bandwidths[k]))
+        bandwidth = float(self.bandwidths[k])
+        if self.whole is not None:
+            return problem_of_some(self.whole, own, bandwidth)
+        return Problem(self.objective.take(own), self.sources.take(own), bandwidth)
 
 
 @overload
@@ -182,7 +188,7 @@ def solve_many(
     options = SolveOptions(tolerance)
     if isinstance(problems, Objective):
         groups = _groups(problems, sources, offsets, bandwidths)
-        parts = [] if solver is not None else _grouped(groups)
+        groups, parts = (groups, []) if solver is not None else _grouped(groups)
         return _solved(groups, parts, np.diff(groups.offsets), solver, options, throw, begun)
     if sources is not None or offsets is not None or bandwidths is not None:
         raise TypeError(
@@ -307,30 +313,30 @@ def _alike(problems: Sequence[Problem]) -> list[tuple[IntArray, Batch]]:
     return parts
 
 
-def _grouped(groups: SourceGroups) -> list[tuple[IntArray, Batch]]:
-    """Return the batch of groups, if there is a batch route."""
+def _grouped(groups: SourceGroups) -> tuple[SourceGroups, list[tuple[IntArray, Batch]]]:
+    """Return groups with what was prepared, and their batches, if any."""
     if groups.sources.changed_cost is not None:
-        return []
+        return groups, []
     first = slice(0, 1)
     one, _ = numerics_of(groups.objective.take(first), groups.sources.take(first))
     which = np.flatnonzero(np.diff(groups.offsets) <= SMALL)
     if numerics_cell(groups.objective, one) is None or not len(which):
-        return []
+        return groups, []
     # Bounds are checked here, bandwidths group by group.
     try:
         whole = Problem(groups.objective, groups.sources, LARGEST)
     except InfeasibleProblemError:
         # Which groups have no rates of finite cost is told one by one.
-        return []
+        return groups, []
     sizes = np.diff(groups.offsets)[which]
     cell = batch_cell(whole, most=len(groups.sources))
     if cell is None or not enabled(cell, int(sizes.sum()), len(which)):
-        return []
+        return groups, []
     batch = batch_of(cell, [whole])
     if batch is None:
-        return []
+        return groups, []
     own = replace(batch, first=groups.offsets[which], size=sizes, bandwidth=groups.bandwidths[which])
-    return [(which, own)]
+    return replace(groups, whole=whole), [(which, own)]
 
 
 def _groups(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from freshopt.errors import (
 from freshopt.formatting import count
 from freshopt.modelling.bounds_check import FEW_ULP as FEW_ULP
 from freshopt.modelling.bounds_check import require_room
+from freshopt.modelling.changed_problem import changed_problem
 from freshopt.modelling.constraints.charged_once import as_charged, charged_once, expression_of
 from freshopt.modelling.constraints.constraint import Constraint
 from freshopt.modelling.constraints.limit_changes import constraint_with_limit, unknown_limit
@@ -297,16 +297,8 @@ class Problem:
             if self.short[0] or math.isinf(self.bandwidth):
                 return self.restated(bandwidth=number)
             return self.with_limit(self.labels[0], number)
-        other = object.__new__(Problem)
-        for each in fields(self):
-            object.__setattr__(other, each.name, getattr(self, each.name))
-        object.__setattr__(other, "bandwidth", number)
-        if self.per_bandwidth is not None:
-            object.__setattr__(other, "per_bandwidth", self.per_bandwidth.with_bandwidth(number))
-            return other
-        require_room(other)
-        require_domain(other)
-        return other
+        own = None if self.per_bandwidth is None else self.per_bandwidth.with_bandwidth(number)
+        return changed_problem(self, bandwidth=number, per_bandwidth=own)
 
     def with_estimates(self, estimates: Estimates) -> Problem:
         """Return the same problem with estimated change rates.

@@ -11,7 +11,6 @@ loss where the difference of the two would lose digits
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +20,7 @@ from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.penalty_tables import PENALTIES, TableCell, TablesOf
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.numerics.arrays import LARGEST, Array, BoolArray, Formula, Index, as_float64
-from freshopt.numerics.frozen_arrays import frozen_value
+from freshopt.numerics.frozen_arrays import altered, frozen_value
 from freshopt.numerics.root_finding import Compare
 
 # Stands for the price 0, for formulas that divide by it.
@@ -194,7 +193,7 @@ class Kernel:
         def taken(own: tuple[Array, ...] | None) -> tuple[Array, ...] | None:
             return None if own is None else tuple(parameter[index] for parameter in own)
 
-        return replace(
+        return altered(
             self,
             importance=self.importance[index],
             parameters=tuple(parameter[index] for parameter in self.parameters),
