@@ -248,14 +248,15 @@ def rows(n: int = 10**6, rounds: int = 1, works: tuple[str, ...] = (*WORKS, "sho
 
 def claims(record: Record) -> Claims:
     """Yield that all are proved, and that the short way has the same bits."""
-    *solved, plain = record["rows"]
     yield "all works", [row["work"] for row in record["rows"]] == [*WORKS, "short"]
-    yield "the short way has the same bits", plain["same bits"]
-    for row in solved:
-        yield (
-            f"{row['work']}: {row['status']}, {row['gap']:.0e}",
-            row["status"] == "optimal" and row["gap"] <= 1e-12,
-        )
+    for row in record["rows"]:
+        if row["work"] == "short":
+            yield "the short way has the same bits", row["same bits"]
+        else:
+            yield (
+                f"{row['work']}: {row['status']}, {row['gap']:.0e}",
+                row["status"] == "optimal" and row["gap"] <= 1e-12,
+            )
 
 
 BENCH = Measurement(

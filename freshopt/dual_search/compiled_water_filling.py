@@ -2,10 +2,14 @@
 
 The prices are dual variables. A host's own price matters only where it is above the bandwidth's. So a sample
 of hosts tells about where the bandwidth's price will be; one pass at a price somewhat below shows which hosts
-exceed their limits there, and only those are solved for. If the bandwidth's price turns out lower still, all
-is done once more, from below that price; then, if need be, from nothing. Passes are compiled columns and a
-sample. Hosts whose limits min_rate uses up are not solved for: their sources stay there, at the price that
-the steepest of them would pay.
+exceed their limits there, and only those are solved for. If the bandwidth's price turns out lower still, the
+others are, from below that price; then, if need be, from nothing. Passes are compiled columns and a sample.
+Hosts whose limits min_rate uses up are not solved for: their sources stay there, at the price that the
+steepest of them would pay.
+
+Where all sources have limits that together are the bandwidth, or little more, all hosts are solved for at
+once. What is too much is given up by the hosts of the lowest prices, and the bandwidth's price is sought
+among them alone.
 
 Among prices with the same demand the answer is the least, as `freshopt.solvers.water_filling` states: hosts
 are solved so by the loops, 0 is recognised here, and other intervals are left to the general search.
