@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
 from typing import Any, Self
 
@@ -45,6 +47,10 @@ class TooLongError(NoAnswerError):
     """Run that was ended at its time limit."""
 
 
+class NotSentError(NoAnswerError):
+    """Run whose arguments no other process can be sent."""
+
+
 class BoundedRuns:
     """Runs of a function in its own process, bounded in time.
 
@@ -75,8 +81,12 @@ class BoundedRuns:
     def run(self, *arguments: object) -> Any:  # noqa: ANN401 - what the function returns
         """Return what the function returns."""
         try:
+            packed = ForkingPickler.dumps(arguments)
+        except (AttributeError, TypeError, pickle.PicklingError) as error:
+            raise NotSentError(str(error)) from None
+        try:
             pipe = self._pipe or self._start()
-            pipe.send(arguments)
+            pipe.send_bytes(packed)
             if not pipe.poll(self.limit):
                 self._end()
                 raise TooLongError(f"no answer within {self.limit:g} s")
@@ -154,6 +164,9 @@ class Bounded:
         """Return the solver's solution, or one without an answer."""
         try:
             found: Solution = self.runs.run(self.solver, problem, options)
+        except NotSentError:
+            # Functions that a kernel's method defines are known here alone.
+            return self.solver.solve(problem, options)
         except NoAnswerError as error:
             status = Status.TIME_LIMIT if isinstance(error, TooLongError) else Status.FAILED
             answer = Answer(None, status=status, note=str(error))

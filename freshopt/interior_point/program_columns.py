@@ -14,7 +14,7 @@ from freshopt.compiled.rows.row_records import FamilyColumns, RowEntries
 from freshopt.compiled.source_columns import SourceColumns
 from freshopt.numerics.arrays import Array, BoolArray, IntArray, as_float64
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
-from freshopt.separable.kernel_columns import parameters_of
+from freshopt.separable.kernel_columns import parameters_of, share_parameters
 from freshopt.separable.lagrangian import Lagrangian
 from freshopt.separable.linear_cost import LinearCost
 from freshopt.separable.program import Program
@@ -120,8 +120,7 @@ def _parts(program: Program) -> tuple[Kernel, Kernel | None, BoolArray | bool, A
     silent, announced = numerics.silent_sources, numerics.signalled_sources
     if not isinstance(silent, Kernel) or not isinstance(announced, Kernel):
         return None
-    same = [a is b for a, b in zip(parameters_of(announced), parameters_of(silent), strict=True)]
-    if announced.unit_demand is None or not all(same):
+    if announced.unit_demand is None or not share_parameters(silent, announced):
         return None
     return silent, announced, numerics.signalled, at_zero.price
 

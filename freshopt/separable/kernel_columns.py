@@ -29,14 +29,14 @@ def kernel_columns(
     formulas: list[Any] = [getattr(each, "unit_demand" if demand else "unit_proof", None) for each in kernels]
     if None in formulas:
         return None
-    parameters, *others = (parameters_of(each, demand=demand) for each in kernels)
-    if any(list(map(id, each)) != list(map(id, parameters)) for each in others):
+    if not share_parameters(*kernels, demand=demand):
         return None
+    parameters = parameters_of(kernels[0], demand=demand)
     weighted = demand and kernels[0].demand_parameters is not None
     return kind(
         len(cost),
         formulas[0],
-        formulas[1] if others else None,
+        formulas[1] if len(kernels) > 1 else None,
         numerics.signalled if isinstance(numerics, MixedNumerics) else False,
         1.0 if weighted else column(kernels[0].importance),
         tuple(map(column, parameters)),
@@ -65,6 +65,12 @@ def tabled_columns(
     own = (*map(column, kernel.parameters[: cell.takes]), table)
     bounds = column(cost), column(lower), column(upper)
     return kind(n, formula, None, False, column(kernel.importance), own, *bounds)
+
+
+def share_parameters(first: Kernel, *others: Kernel, demand: bool = True) -> bool:
+    """Return whether kernels read the same arrays, in the same order."""
+    known = [id(each) for each in parameters_of(first, demand=demand)]
+    return all([id(each) for each in parameters_of(other, demand=demand)] == known for other in others)
 
 
 def parameters_of(kernel: Kernel, *, demand: bool = True) -> tuple[Array, ...]:

@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 import freshopt as fo
+from freshopt.cli.bounded_runs import BoundedRuns, bounded, solving
+from freshopt.cvx import Expression, cp
+from freshopt.solvers import Conic
 from freshopt.terminal import console
 from tests.ground_truth.command_lines import COMMAND, MAIN_JOB, Run, crawl_log
 
@@ -60,6 +63,18 @@ def test_a_solver_that_hangs_is_ended_and_the_others_go_on(run: Run, monkeypatch
 def test_a_solver_that_ends_its_process_is_reported(run: Run) -> None:
     output = run(*TABLE, "--objective", "delay", "--solver", "hanging:leave", code=1).output
     assert "it ended its process (exit code 3)." in output
+
+
+def test_what_no_other_process_can_be_sent_is_solved_in_this_one() -> None:
+    class Delay(fo.Objective):
+        def per_source(self, rate: Expression, sources: fo.Sources) -> Expression:
+            return cp.multiply(sources.change_rate, cp.inv_pos(rate))
+
+    problem = fo.Problem(Delay(), fo.Sources([1.0, 4.0]), 3.0)
+    with BoundedRuns(solving, 60.0) as runs:
+        solution = bounded(Conic(), runs).solve(problem)
+    assert solution.status is fo.Status.OPTIMAL
+    assert not multiprocessing.active_children()
 
 
 def test_a_cone_solver_that_takes_too_long_is_reported_as_such(run: Run) -> None:

@@ -13,6 +13,7 @@ from freshopt.cvx import Expression, cp
 from freshopt.modelling.objective_numerics import numerics_of
 from freshopt.modelling.phased_objective import GAPS, PhasedObjective
 from freshopt.problems import AccumulatedDelay, Age, BinaryFreshness, HarmonicStaleness
+from freshopt.separable.kernel import Kernel
 from tests.ground_truth.hull_truth import Savings
 from tests.ground_truth.refusals import present, refused
 from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
@@ -247,6 +248,27 @@ def test_equal_gaps_and_announced_changes_side_by_side() -> None:
     inside = rate < change * (1.0 - CONIC)
     assert paid[inside | ~signalled] == pytest.approx(price, rel=CONIC)
     assert present(solution.certificate).relative_gap < SCALAR
+
+
+def test_a_kernel_of_ones_own_and_announced_changes_share_a_declared_budget() -> None:
+    class Delay(fo.Objective):
+        penalty_of = "changes"
+
+        def per_source(self, rate: Expression, sources: fo.Sources) -> Expression:
+            return cp.multiply(sources.importance * sources.change_rate, cp.inv_pos(rate))
+
+        def kernel(self, sources: fo.Sources) -> Kernel:
+            return AccumulatedDelay(POISSON).kernel(sources)
+
+    change, weight, signalled = drawn(decades=1.0)
+    sources = fo.Sources(change, weight, signalled=signalled)
+    kilobytes = fo.Budget(0.2 * change.sum(), cost=weight, name="kB")
+    own, named = (
+        fo.solve(fo.Problem(one, sources, 0.3 * change.sum(), constraints=[kilobytes]))
+        for one in (Delay(), AccumulatedDelay(POISSON))
+    )
+    assert own.value == pytest.approx(named.value, rel=SCALAR)
+    assert own.prices == pytest.approx(named.prices, rel=CONIC)
 
 
 def test_good_phases_save_what_the_slope_of_the_cost_of_age_says() -> None:
