@@ -73,9 +73,9 @@ def variants(value: Any) -> list[Any]:  # noqa: ANN401 - any frozen record
     if not dataclasses.is_dataclass(value):
         return [value]
     hints = typing.get_type_hints(type(value))
-    refreshes = [fo.Refresh.POISSON, fo.Refresh.PERIODIC]
-    if getattr(value, "on_request", False):
-        refreshes.append(fo.Refresh.ON_REQUEST)
+    known = getattr(value, "disciplines", ())
+    requested = fo.Refresh.ON_REQUEST if getattr(value, "on_request", False) else None
+    refreshes = [each for each in fo.Refresh if each in known or each is requested]
     choices = {
         field.name: refreshes if hints[field.name] is fo.Refresh else listed(hints[field.name])
         for field in dataclasses.fields(value)
