@@ -141,7 +141,7 @@ class Columns:
 
     def take(self, index: slice | IntArray, n: int) -> Columns:
         """Return the n sources that an index picks."""
-        return Columns(n, self.formula, self.announced, *record_of(self).take(index))
+        return type(self)(n, self.formula, self.announced, *record_of(self).take(index))
 
     def by_host(self, price: float, codes: IntArray, hosts: int) -> Array:
         """Return the demand Σ cost·ρ of each host at a price.

@@ -11,7 +11,7 @@ from freshopt.compiled.proof_columns import ProofColumns
 from freshopt.numerics.arrays import Array
 from freshopt.separable.kernel import Kernel, MixedNumerics, Numerics
 
-Made = TypeVar("Made", Columns, ProofColumns)
+Made = TypeVar("Made", bound=Columns | ProofColumns)
 
 
 def kinds_of(numerics: Numerics | None) -> tuple[Any, ...]:
@@ -25,7 +25,7 @@ def kernel_columns(
     kind: type[Made], numerics: Numerics | None, cost: Array, lower: Array, upper: Array
 ) -> Made | None:
     """Return the columns of kernels that have formulas for them, or None."""
-    demand, kernels = kind is Columns, kinds_of(numerics)
+    demand, kernels = issubclass(kind, Columns), kinds_of(numerics)
     formulas: list[Any] = [getattr(each, "unit_demand" if demand else "unit_proof", None) for each in kernels]
     if None in formulas:
         return None
@@ -55,13 +55,14 @@ def tabled_columns(
     """
     n = len(cost)
     cell: TableCell = kernel.table_cell
-    formula: Any = cell.demand if kind is Columns else cell.proof
+    demand = issubclass(kind, Columns)
+    formula: Any = cell.demand if demand else cell.proof
     if kernel.tables_of is None or not enabled(n, formula):
         return None
     tables = kernel.tables_of(n)
     if tables is None:
         return None
-    table = tables.response if kind is Columns else tables.values
+    table = tables.response if demand else tables.values
     own = (*map(column, kernel.parameters[: cell.takes]), table)
     bounds = column(cost), column(lower), column(upper)
     return kind(n, formula, None, False, column(kernel.importance), own, *bounds)
