@@ -123,8 +123,8 @@ def solve(
     for what, flag in (("throw", throw), ("certify", certify)):
         expect(flag, (int, np.bool_), what, "Pass True or False")
     if not isinstance(problem, Problem):
-        asked = SolveOptions(tolerance, certify, absolute_tolerance=absolute_tolerance)
-        return _solve_on_device(problem, solver, warm_start, asked, throw=throw)
+        options = SolveOptions(tolerance, certify, absolute_tolerance=absolute_tolerance)
+        return _solve_on_device(problem, solver, warm_start, options, throw=throw)
     check_solver(solver)
     chosen: Solver = solver if solver is not None else Auto()
     options = options_from(

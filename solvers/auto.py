@@ -28,10 +28,10 @@ _SHORT = (Status.INACCURATE, Status.ITERATION_LIMIT, Status.FAILED)
 _CONIC = 10_000
 # Marginals have a logarithm that crosses 0. At 10⁴ sources Newton's method then takes .3 to 1.4 s and
 # water-filling .1 to .9, but where the bandwidth is short and other terms decide.
-_BENT = frozenset(["entr", "kl_div", "rel_entr"])
+_SLOW_ATOMS = frozenset(["entr", "kl_div", "rel_entr"])
 # Evaluations within which Newton's method settles, or takes 37 to 153 (18 objectives, 4 to 15); of entropies
 # 6 to 8. Until then it has taken at most 1.7 times as long as water-filling will.
-_SETTLED, _SETTLED_BENT = 16, 10
+_SETTLED, _SETTLED_SLOW = 16, 10
 
 
 _DERIVED = "the marginals are derived from the declaration"
@@ -65,10 +65,10 @@ class Auto:
     def solve(self, problem: Problem, options: SolveOptions = DEFAULT) -> Solution:
         """Solve the problem with the chosen solver."""
         solver, why = self.choice(problem)
-        declared, bent = _by_declaration(problem), _bent(problem.numerics)
+        declared, slow_atom = _takes_newton(problem), _slow_atom(problem.numerics)
         solution = None
         if declared and why != _SLACK:
-            steps = _SETTLED_BENT if bent else _SETTLED
+            steps = _SETTLED_SLOW if slow_atom else _SETTLED
             newton = solvers.SeparableNewton(limit=steps).solve(problem, options)
             if newton.iterations < steps and newton.status is not Status.INACCURATE:
                 solver, why, solution = (
@@ -76,7 +76,7 @@ class Auto:
                     _DERIVED,
                     replace(newton, solver=solvers.SeparableNewton()),
                 )
-            elif not bent:
+            elif not slow_atom:
                 solver, why = WaterFilling(), "Newton's steps did not settle"
         solution = solver.solve(problem, options) if solution is None else solution
         if solution.status is Status.INACCURATE and declared:
@@ -101,14 +101,14 @@ class Auto:
         """Return the chosen solver and the reason."""
         if problem.program is not None and not problem.couplings:
             return _of_rows(problem, problem.program)
-        if _by_declaration(problem):
+        if _takes_newton(problem):
             if _slack(problem):
                 return WaterFilling(), _SLACK
-            bent = _bent(problem.numerics)
-            if bent:
+            slow_atom = _slow_atom(problem.numerics)
+            if slow_atom:
                 return (
                     WaterFilling(),
-                    f"the marginals of {bent} are searched, Newton's steps would not settle",
+                    f"the marginals of {slow_atom} are searched, Newton's steps would not settle",
                 )
             return solvers.SeparableNewton(), _DERIVED
         if problem.program is None and problem.numerics is not None:
@@ -118,9 +118,9 @@ class Auto:
         return solvers.Conic(), "the objective has an atom without derivative rules"
 
 
-def _by_declaration(problem: Problem) -> bool:
+def _takes_newton(problem: Problem) -> bool:
     """Return whether Newton's method takes a problem that has no kernel."""
-    derived = problem.program is None and problem.numerics is not None and not _kernels(problem.numerics)
+    derived = problem.program is None and problem.numerics is not None and not _hand_written(problem.numerics)
     return derived and solvers.SeparableNewton().supports(problem) is None
 
 
@@ -139,19 +139,19 @@ def _slack(problem: Problem) -> bool:
         return bool(np.all(problem.numerics.take(some).marginal(rates) <= 0.0))
 
 
-def _bent(numerics: Numerics | None) -> str:
+def _slow_atom(numerics: Numerics | None) -> str:
     """Return an atom on which Newton's steps get stuck, or nothing."""
     if isinstance(numerics, MixedNumerics):
-        return _bent(numerics.silent_sources) or _bent(numerics.signalled_sources)
+        return _slow_atom(numerics.silent_sources) or _slow_atom(numerics.signalled_sources)
     steps = None if not isinstance(numerics, DerivedNumerics) else describe(numerics.node)
     names = [] if steps is None else [name for kind, name, *_ in steps[0] if kind == "atom"]
-    return next((name for name in names if name in _BENT), "")
+    return next((name for name in names if name in _SLOW_ATOMS), "")
 
 
-def _kernels(numerics: Numerics) -> bool:
+def _hand_written(numerics: Numerics) -> bool:
     """Return whether numerics are hand-written kernels throughout."""
     if isinstance(numerics, MixedNumerics):
-        return _kernels(numerics.silent_sources) and _kernels(numerics.signalled_sources)
+        return _hand_written(numerics.silent_sources) and _hand_written(numerics.signalled_sources)
     return isinstance(numerics, Kernel | HullNumerics)
 
 

@@ -82,7 +82,7 @@ class WaterFilling:
                 problem.numerics,
                 start,
                 bandwidth_used=options.bandwidth_used,
-                counted=batch_cell(problem) is not None,
+                in_account=batch_cell(problem) is not None,
             ),
         )
 
@@ -94,7 +94,7 @@ def fill(
     width: float = WIDTH,
     bandwidth_used: float | None = None,
     *,
-    counted: bool = False,
+    in_account: bool = False,
 ) -> Answer:
     """Return the dual prices of a problem and their rates, uncertified.
 
@@ -103,11 +103,11 @@ def fill(
     - `start`: A price to start from.
     - `width`: Relative accuracy of the prices; the bandwidth is met to rounding in any case.
     - `bandwidth_used`: The bandwidth used at `start`, if that is known.
-    - `counted`: Whether the work is in the account of `freshopt.compiled.backend`.
+    - `in_account`: Whether the work is entered in that of `freshopt.compiled.backend`.
     """
     if numerics is None:
         return Answer(None, status=Status.REFUSED, note=problem.unknown_atom)
-    columns = columns_of(problem, numerics, counted=counted)
+    columns = columns_of(problem, numerics, in_account=in_account)
     found = None if columns is None else fill_compiled(problem, numerics, columns, start, bandwidth_used)
     if isinstance(numerics, Kernel) and numerics.quick is not None:
         found, numerics = fill_quickly(problem, numerics, numerics.quick, start)
@@ -142,7 +142,7 @@ class _DualProblem:
         self.parts = [(part, numerics.take(part)) for part in chunks(len(problem.sources))]
         self.host_price: Array | None = None  # λ_h of each source's host, once solved for
         self.host_rates: Array | None = None  # rates at λ_h
-        self.pinned: BoolArray | None = None  # sources whose host is used up by min_rate
+        self.fixed_at_lower: BoolArray | None = None  # sources whose host is used up by min_rate
 
     def rates(self, price: float | Array) -> Array:
         """Return the best responses to one price, or one each."""
@@ -184,8 +184,8 @@ class _DualProblem:
         # bandwidth.
         rates = np.where(np.isinf(rates), 2.0 * problem.bandwidth / cost, rates)
         rates = np.clip(rates, lower, problem.upper[part])
-        if self.pinned is not None:
-            rates = np.where(self.pinned[part], lower, rates)
+        if self.fixed_at_lower is not None:
+            rates = np.where(self.fixed_at_lower[part], lower, rates)
         if self.host_price is not None and self.host_rates is not None:
             rates = np.where(self.host_price[part] > paid, self.host_rates[part], rates)
         return rates
@@ -226,7 +226,7 @@ class _DualProblem:
             edge = edge_prices(problem, self.numerics)
             member: BoolArray = fixed[np.minimum(hosts.codes, len(hosts) - 1)] & (hosts.codes < len(hosts))
             require_finite(problem, self.numerics, "a host's limit", member)
-            self.pinned = member
+            self.fixed_at_lower = member
             np.maximum.at(prices, hosts.codes[member], edge[member])
         lowest = self.rates(np.inf)
         if bool(np.any(binds)):

@@ -274,13 +274,13 @@ def certificate_of_gap(
 
     `told` is its relative gap, if known, and if tangents of the same formulas were compared with costs.
     """
-    gap, short = proved.gap, proved.short
+    gap, gap_bound = proved.gap, proved.gap_bound
     if told is not None:
-        return _certificate(gap, price, host_prices, 0.0, short, told)
+        return _certificate(gap, price, host_prices, 0.0, gap_bound, told)
     limits = priced_limits(gap, price, host_prices)
-    if not short <= TIGHT * (abs(gap.cost) + limits.at_stake):
+    if not gap_bound <= TIGHT * (abs(gap.cost) + limits.at_stake):
         return None
-    certificate = _summarise(gap, price, host_prices, 0.0, short, limits)
+    certificate = _summarise(gap, price, host_prices, 0.0, gap_bound, limits)
     return certificate if certificate.relative_gap <= TIGHT or not math.isfinite(certificate.gap) else None
 
 
@@ -312,18 +312,18 @@ def certify_rows(
         repaired = repaired._replace(rates=tight)
     gap, numerics = RowGap.of(program, repaired.rates), program.numerics
     y = row_multipliers(gap) if multipliers is None else multipliers
-    short = gap.at(y) + problem.objective.interpolation_error(problem.sources, gap.cost)
-    proved = math.isfinite(short) and math.isfinite(gap.cost)
+    gap_bound = gap.at(y) + problem.objective.interpolation_error(problem.sources, gap.cost)
+    proved = math.isfinite(gap_bound) and math.isfinite(gap.cost)
     wrong, relative = gap.contradiction() if proved else None, NOTHING
     if wrong is not None:
         plain = len(program) == len(problem.sources)
         name = problem.sources.label(wrong.source) if plain else f"bundle {wrong.source}"
         proved, relative = False, replace(NOTHING, reason=wrong.sentence(name))
     elif proved:
-        relative = relative_row_gap(gap, y, short, lambda: central_rates(program, repaired.rates))
+        relative = relative_row_gap(gap, y, gap_bound, lambda: central_rates(program, repaired.rates))
         if numerics is not None and program.level is None:
             relative = relative.unless_nothing(
-                gap.cost, short, lambda: cost_without_refreshes(numerics, repaired.rates)
+                gap.cost, gap_bound, lambda: cost_without_refreshes(numerics, repaired.rates)
             )
     kept = repaired.infeasibility == 0.0 and untied == 0.0
     feasible = rates if kept else read_only(rates_of(problem, repaired.rates))
@@ -332,11 +332,11 @@ def certify_rows(
         problem,
         feasible,
         _value(problem, feasible, gap.cost),
-        short if proved else math.inf,
+        gap_bound if proved else math.inf,
         relative,
         max(repaired.infeasibility, untied),
         short_form(problem, found),
-        RowTable.of(gap, y, short),
+        RowTable.of(gap, y, gap_bound),
         found,
     )
 
@@ -385,21 +385,21 @@ def _certified(
     gap = Gap.of(problem, repaired, problem.numerics)
     given_hosts = None if host_prices is None else host_vector(problem, host_prices)
     found, host_dual = best_prices(gap, price, given_hosts)
-    short = gap.at(found, host_dual)
-    if price is None and LOOSE * abs(gap.cost) < short < math.inf and not len(problem.hosts):
+    gap_bound = gap.at(found, host_dual)
+    if price is None and LOOSE * abs(gap.cost) < gap_bound < math.inf and not len(problem.hosts):
         # The tangents' best price tells little of the dual function's.
         trial = dual_price(gap, found or 1.0)
         exact = gap.at(trial, host_dual) if trial else math.inf
-        found, short = (trial, exact) if trial and exact < short else (found, short)
+        found, gap_bound = (trial, exact) if trial and exact < gap_bound else (found, gap_bound)
     if isinstance(gap.numerics, ConditionalHull):
         # What is bounded is the hull: rates where it is not attained cost more than it says.
         above = gap.numerics.above(repaired)
         cost = gap.cost + above
         value = problem.objective.value_from_cost(cost, problem.sources)
-        short += above
+        gap_bound += above
         gap = replace(gap, cost=cost, value=value)
-    short += problem.objective.interpolation_error(problem.sources, gap.cost)
-    return _summarise(gap, found, host_dual, infeasibility, short)
+    gap_bound += problem.objective.interpolation_error(problem.sources, gap.cost)
+    return _summarise(gap, found, host_dual, infeasibility, gap_bound)
 
 
 def _summarise(
@@ -407,17 +407,17 @@ def _summarise(
     price: float,
     host_prices: Array,
     infeasibility: float,
-    short: float,
+    gap_bound: float,
     limits: PricedLimits | None = None,
 ) -> Certificate:
     """Return the certificate of a gap at its prices and `limits`."""
-    finite = math.isfinite(short) and math.isfinite(gap.cost)
+    finite = math.isfinite(gap_bound) and math.isfinite(gap.cost)
     wrong = gap.contradiction() if finite else None
     if wrong is not None:
         nothing = replace(NOTHING, reason=wrong.sentence(gap.problem.sources.label(wrong.source)))
-        return _certificate(gap, price, host_prices, infeasibility, short, nothing, proved=False)
-    relative = relative_gap(gap, price, host_prices, short, limits) if finite else NOTHING
-    return _certificate(gap, price, host_prices, infeasibility, short, relative, proved=finite)
+        return _certificate(gap, price, host_prices, infeasibility, gap_bound, nothing, proved=False)
+    relative = relative_gap(gap, price, host_prices, gap_bound, limits) if finite else NOTHING
+    return _certificate(gap, price, host_prices, infeasibility, gap_bound, relative, proved=finite)
 
 
 def _certificate(
@@ -425,7 +425,7 @@ def _certificate(
     price: float,
     host_prices: Array,
     infeasibility: float,
-    short: float,
+    gap_bound: float,
     relative: RelativeGap,
     *,
     proved: bool = True,
@@ -435,11 +435,11 @@ def _certificate(
         gap.problem,
         gap.rates,
         gap.value,
-        short if proved else math.inf,
+        gap_bound if proved else math.inf,
         relative,
         infeasibility,
         (price, gap.problem.hosts.named(host_prices)),
-        RowTable.of_limits(gap, price, host_prices, short),
+        RowTable.of_limits(gap, price, host_prices, gap_bound),
     )
 
 

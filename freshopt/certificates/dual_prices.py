@@ -118,9 +118,9 @@ def _best_price(gap: Gap, columns: ProofColumns | None, on_top: OnTop) -> float:
     # Of exact rates the typical slope is the dual variable: one evaluation in place of more than a hundred.
     own = slopes[free if bool(np.any(free)) else usable]
     price = float(np.partition(own, len(own) // 2)[len(own) // 2])
-    short = bound(price)
-    scale = scale_at(gap, price, on_top(price), short)
-    if short <= NEARLY * scale:
+    gap_bound = bound(price)
+    scale = scale_at(gap, price, on_top(price), gap_bound)
+    if gap_bound <= NEARLY * scale:
         return settled(bound, price, (GOOD_ENOUGH if gap.is_quick else NEGLIGIBLE) * scale)
     grid = np.union1d(_grid(slopes[some], usable[some], free[some]), [math.log(price)])
     if columns is not None:

@@ -102,8 +102,8 @@ def _of_log(bound: Callable[[float], float]) -> Callable[[float], float]:
 
     def of_log(log_price: float) -> float:
         if log_price not in known:
-            short = bound(math.exp(log_price))
-            known[log_price] = math.inf if math.isnan(short) else short
+            gap_bound = bound(math.exp(log_price))
+            known[log_price] = math.inf if math.isnan(gap_bound) else gap_bound
         return known[log_price]
 
     return of_log

@@ -32,11 +32,11 @@ class ProvedGap:
     """Duality gap of feasible rates at given prices.
 
     - `gap`: Cost, value and slacks of the rates.
-    - `short`: The bound; inf where it has none.
+    - `gap_bound`: The bound; inf where it has none.
     """
 
     gap: Gap
-    short: float
+    gap_bound: float
 
 
 def proof_columns(problem: Problem) -> ProofColumns | None:
@@ -137,9 +137,9 @@ def gap_of_proof(
     value = proved_value(problem, numerics, proof)
     gap = Gap(problem, rates, numerics, proof.cost, value, slack, host_slack, None, halved=halved)
     own = limit_term(price, slack, problem.bandwidth)
-    short = (exact_sum(gap.limit_terms(price, host_prices)) if len(hosts) else own) + proof.gap
-    short += problem.objective.interpolation_error(problem.sources, gap.cost)
-    return ProvedGap(gap, short if math.isfinite(short) else math.inf)
+    gap_bound = (exact_sum(gap.limit_terms(price, host_prices)) if len(hosts) else own) + proof.gap
+    gap_bound += problem.objective.interpolation_error(problem.sources, gap.cost)
+    return ProvedGap(gap, gap_bound if math.isfinite(gap_bound) else math.inf)
 
 
 def proved_value(problem: Problem, numerics: Numerics, proof: Proof) -> float:

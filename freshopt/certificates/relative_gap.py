@@ -80,19 +80,19 @@ class RelativeGap:
     reason: str
     vanishing: bool = False
 
-    def unless_nothing(self, cost: float, short: float, unrefreshed: Callable[[], float]) -> RelativeGap:
+    def unless_nothing(self, cost: float, gap_bound: float, unrefreshed: Callable[[], float]) -> RelativeGap:
         """Return the gaps of costs that all but vanish, else these.
 
         They are 0 where cost and gap are nothing, or beside what refreshes save.
         """
-        if cost < 0.0 or (self.beyond_rounding <= MENTIONED and cost > short):
+        if cost < 0.0 or (self.beyond_rounding <= MENTIONED and cost > gap_bound):
             return self
-        whole = unrefreshed() if cost + short > 0.0 else 0.0
-        if vanishes(cost, short, whole):
+        whole = unrefreshed() if cost + gap_bound > 0.0 else 0.0
+        if vanishes(cost, gap_bound, whole):
             return VANISHING
-        if not (cost <= FAR * whole and short <= FEW_ULP * whole):
+        if not (cost <= FAR * whole and gap_bound <= FEW_ULP * whole):
             return self
-        beside = short / (whole - cost)
+        beside = gap_bound / (whole - cost)
         return RelativeGap(beside, beside, f"refreshes leave {cost / whole:.1g} of the cost: {_BESIDE}")
 
 
@@ -117,45 +117,45 @@ def priced_limits(gap: Gap, price: float, host_prices: Array) -> PricedLimits:
     return PricedLimits(gap.problem.hosts.names, amounts, np.concatenate(((price,), host_prices)), free)
 
 
-def scale_of(cost: float, short: float, at_stake: float, halving: Callable[[], float]) -> float:
+def scale_of(cost: float, gap_bound: float, at_stake: float, halving: Callable[[], float]) -> float:
     """Return what a gap is relative to.
 
-    - `short`: The gap.
+    - `gap_bound`: The gap.
     - `at_stake`: P, the price of what min_rate leaves free.
     - `halving`: Returns H, what halving all rates loses; called only where it matters.
     """
-    if short <= FEW_ULP * (abs(cost) + at_stake):
+    if gap_bound <= FEW_ULP * (abs(cost) + at_stake):
         return abs(cost) + at_stake
     lost = halving()
     return at_stake + (abs(cost) if math.isnan(lost) else min(abs(cost), max(0.0, lost)))
 
 
-def scale_at(gap: Gap, price: float, host_prices: Array, short: float) -> float:
+def scale_at(gap: Gap, price: float, host_prices: Array, gap_bound: float) -> float:
     """Return what a gap at given prices is relative to."""
-    return scale_of(gap.cost, short, priced_limits(gap, price, host_prices).at_stake, gap.halving_loss)
+    return scale_of(gap.cost, gap_bound, priced_limits(gap, price, host_prices).at_stake, gap.halving_loss)
 
 
 def relative_gap(
-    gap: Gap, price: float, host_prices: Array, short: float, known: PricedLimits | None = None
+    gap: Gap, price: float, host_prices: Array, gap_bound: float, known: PricedLimits | None = None
 ) -> RelativeGap:
     """Return a finite gap relative to what is at stake.
 
     - `host_prices` (H,): On top of `price`.
-    - `short`: The gap at these prices.
+    - `gap_bound`: The gap at these prices.
     - `known`: The limits at these prices, if they are at hand.
     """
     limits = priced_limits(gap, price, host_prices) if known is None else known
-    scale = scale_of(gap.cost, short, limits.at_stake, gap.halving_loss)
-    found = resolved(gap.cost, short, scale, limits, lambda: gap.host_gaps(price, host_prices))
+    scale = scale_of(gap.cost, gap_bound, limits.at_stake, gap.halving_loss)
+    found = resolved(gap.cost, gap_bound, scale, limits, lambda: gap.host_gaps(price, host_prices))
 
     def unrefreshed() -> float:
         return cost_without_refreshes(gap.numerics, gap.rates, gap.cost)
 
-    return found.unless_nothing(gap.cost, short, unrefreshed)
+    return found.unless_nothing(gap.cost, gap_bound, unrefreshed)
 
 
 def resolved(
-    cost: float, short: float, scale: float, limits: PricedLimits, host_gaps: Callable[[], Array]
+    cost: float, gap_bound: float, scale: float, limits: PricedLimits, host_gaps: Callable[[], Array]
 ) -> RelativeGap:
     """Return the relative gap, and what of it rounding explains.
 
@@ -167,20 +167,22 @@ def resolved(
     rounding = limits.rounding
     mentioned = rounding > MENTIONED * scale
     if not mentioned.any():
-        return RelativeGap(ratio(short, scale), ratio(short, scale), "")
+        return RelativeGap(ratio(gap_bound, scale), ratio(gap_bound, scale), "")
     explained = exact_sum(np.minimum(host_gaps(), rounding[1:])[mentioned[1:]])
     if mentioned[0]:
-        explained += min(max(0.0, short - explained), float(rounding[0]))
-    beyond = max(0.0, short - explained) if explained <= abs(cost) else short
+        explained += min(max(0.0, gap_bound - explained), float(rounding[0]))
+    beyond = max(0.0, gap_bound - explained) if explained <= abs(cost) else gap_bound
     least = exact_sum(rounding[mentioned])
-    return RelativeGap(ratio(max(short, least), scale), ratio(beyond, scale), _sentence(limits, mentioned))
+    return RelativeGap(
+        ratio(max(gap_bound, least), scale), ratio(beyond, scale), _sentence(limits, mentioned)
+    )
 
 
-def ratio(short: float, scale: float) -> float:
+def ratio(gap_bound: float, scale: float) -> float:
     """Return a gap over a scale, inf of no scale."""
-    if short == 0.0:
+    if gap_bound == 0.0:
         return 0.0
-    return short / scale if 0.0 < scale < math.inf else math.inf
+    return gap_bound / scale if 0.0 < scale < math.inf else math.inf
 
 
 def _sentence(limits: PricedLimits, mentioned: BoolArray) -> str:

@@ -88,10 +88,10 @@ class _Fit:
             y = self._fitted(y, first=k == 0 and start is None, limited=k >= _PLAIN)
             if not bool(np.all(np.isfinite(y))):
                 break
-            short = self.gap.at(y)
-            idle = 0 if short < 0.9 * least or k < _PLAIN else idle + 1
-            if short < least or not np.isfinite(least):
-                found, least = y, short
+            gap_bound = self.gap.at(y)
+            idle = 0 if gap_bound < 0.9 * least or k < _PLAIN else idle + 1
+            if gap_bound < least or not np.isfinite(least):
+                found, least = y, gap_bound
             if idle == _IDLE or least <= _ENOUGH * float(np.dot(found, np.abs(self.gap.limits))):
                 break
         return found

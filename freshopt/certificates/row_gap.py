@@ -87,8 +87,8 @@ class RowGap:
         """Return the duality-gap bound at multipliers y ≥ 0, shape (m,)."""
         with np.errstate(all="ignore"):
             y = self.admissible(multipliers)
-            short = exact_sum([total(self.row_terms(y)), total(self.source_terms(y))])
-        return math.inf if math.isnan(short) else short
+            gap_bound = exact_sum([total(self.row_terms(y)), total(self.source_terms(y))])
+        return math.inf if math.isnan(gap_bound) else gap_bound
 
     def contradiction(self) -> Contradiction | None:
         """Return a variable whose cost, or curve, lies below its tangent."""

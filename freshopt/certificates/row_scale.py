@@ -49,33 +49,33 @@ _OPEN = 8.0
 def relative_row_gap(
     gap: RowGap,
     multipliers: Array,
-    short: float | None = None,
+    gap_bound: float | None = None,
     inside: Callable[[], Array | None] | None = None,
 ) -> RelativeGap:
     """Return a gap relative to what is at stake.
 
     - `multipliers` (m,): y ≥ 0.
-    - `short`: The gap at these multipliers, where it is known.
+    - `gap_bound`: The gap at these multipliers, where it is known.
     - `inside`: Returns central rates where there are rows of both kinds, else None; not rates near the
       optimum, beside which nothing is at stake. Called only where prices may hide a loss.
     """
     with np.errstate(all="ignore"):
-        short = gap.at(multipliers) if short is None else short
+        gap_bound = gap.at(multipliers) if gap_bound is None else gap_bound
         y = gap.admissible(multipliers)
 
         def staked() -> float:
             priced, changed = _stakes(gap, y)
             scale = priced + changed
-            if inside is None or priced <= _OPEN * (changed + short):
+            if inside is None or priced <= _OPEN * (changed + gap_bound):
                 return scale
             central = inside()
             return scale if central is None else min(scale, _central(gap, y, central))
 
-        return relative_to_stakes(gap.program.rows.labels, gap.cost, gap.limits, y, short, staked)
+        return relative_to_stakes(gap.program.rows.labels, gap.cost, gap.limits, y, gap_bound, staked)
 
 
 def relative_to_stakes(
-    labels: Sequence[str], cost: float, limits: Array, y: Array, short: float, staked: Callable[[], float]
+    labels: Sequence[str], cost: float, limits: Array, y: Array, gap_bound: float, staked: Callable[[], float]
 ) -> RelativeGap:
     """Return a gap relative to |F| + Σ y|b|, or to less.
 
@@ -84,27 +84,27 @@ def relative_to_stakes(
     - `labels`: Of the rows.
     - `cost`: F.
     - `limits`, `y` (m,)
-    - `short`: The gap.
+    - `gap_bound`: The gap.
     - `staked`: Returns what is at stake; called only where it matters.
     """
     with np.errstate(all="ignore"):
-        if not (math.isfinite(short) and math.isfinite(cost)):
+        if not (math.isfinite(gap_bound) and math.isfinite(cost)):
             return NOTHING
         paid = np.where(y > 0.0, y * np.abs(limits), 0.0)
         amount = float(np.sum(paid))
         scale = abs(cost) + amount
-        if short > FEW_ULP * scale:
+        if gap_bound > FEW_ULP * scale:
             scale = min(scale, staked())
         rounding = FEW_ULP * amount
         if rounding <= MENTIONED * scale:
-            return RelativeGap(ratio(short, scale), ratio(short, scale), "")
+            return RelativeGap(ratio(gap_bound, scale), ratio(gap_bound, scale), "")
         names = [labels[j] for j in np.argsort(-paid, kind="stable")[: len(paid)] if paid[j]]
         reason = (
             f"limits are so tight that rounding has a price, of {list_offenders(names)}: there a gap is"
             " rounding of the limit, nothing finer can be proved."
         )
-        beyond = max(0.0, short - rounding)
-        return RelativeGap(ratio(max(short, rounding), scale), ratio(beyond, scale), reason)
+        beyond = max(0.0, gap_bound - rounding)
+        return RelativeGap(ratio(max(gap_bound, rounding), scale), ratio(beyond, scale), reason)
 
 
 def _stakes(gap: RowGap, y: Array) -> tuple[float, float]:

@@ -151,13 +151,13 @@ class RowTable:
     position_: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, gap: RowGap, multipliers: Array, short: float | None = None) -> RowTable:
+    def of(cls, gap: RowGap, multipliers: Array, gap_bound: float | None = None) -> RowTable:
         """Return the rows of a gap at multipliers y ≥ 0.
 
-        The whole gap is `short` where it is known.
+        The whole gap is `gap_bound` where it is known.
         """
         rows, y = gap.program.rows, gap.admissible(multipliers)
-        whole = gap.at(multipliers) if short is None else short
+        whole = gap.at(multipliers) if gap_bound is None else gap_bound
         terms = gap.row_terms(y)
         share = terms / whole if np.isfinite(whole) and whole > 0.0 else np.zeros(len(terms))
         # A priced sum is compared with its own variable.
@@ -169,16 +169,16 @@ class RowTable:
         return cls(rows.labels, used, limits, gap.slack, y, share)
 
     @classmethod
-    def of_limits(cls, gap: Gap, price: float, host_prices: Array, short: float) -> RowTable:
+    def of_limits(cls, gap: Gap, price: float, host_prices: Array, gap_bound: float) -> RowTable:
         """Return the rows of bandwidth and host limits."""
         hosts, limit, slack = gap.problem.hosts, gap.problem.bandwidth, gap.slack
         labels = HostLabels(*gap.problem.labels, hosts.names)
-        known = 0.0 < short < math.inf
-        first = limit_term(price, slack, limit) / short if known else 0.0
+        known = 0.0 < gap_bound < math.inf
+        first = limit_term(price, slack, limit) / gap_bound if known else 0.0
         table = np.array((limit - slack, limit, slack, price, first))[:, None]
         if len(hosts):
             terms = limit_terms(host_prices, gap.host_slack, hosts.limits)
-            rest = terms / short if known else np.zeros(len(hosts))
+            rest = terms / gap_bound if known else np.zeros(len(hosts))
             each = (hosts.limits - gap.host_slack, hosts.limits, gap.host_slack, host_prices, rest)
             table = np.concatenate((table, np.stack(each)), axis=1)
         table.flags.writeable = False

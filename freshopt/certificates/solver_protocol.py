@@ -230,11 +230,11 @@ def run_solver(solver: Solver, problem: Problem, options: SolveOptions) -> Solut
     solution = solver.solve(twin, options)
     if isinstance(twin.numerics, ConditionalHull) and all_finite(solution.rates):
         solution = _off_segments(solver, solution, twin.numerics, options)
-    rates, proof = solution.rates, solution.certificate
+    rates, certificate = solution.rates, solution.certificate
     if all_finite(rates):
         rates = read_only(rates_of_bandwidth(problem, rates))
-    own = None if proof is None else replace(proof, rates=rates)
-    return replace(solution, problem=problem, rates=rates, certificate=own)
+    certificate = None if certificate is None else replace(certificate, rates=rates)
+    return replace(solution, problem=problem, rates=rates, certificate=certificate)
 
 
 def _off_segments(
@@ -301,14 +301,14 @@ def _uncertified(
 
     A missing value costs one pass.
     """
-    given, known, unproved = answer.rates, answer.multipliers, Status.OPTIMAL
+    given, known, status = answer.rates, answer.multipliers, Status.OPTIMAL
     prices: tuple[float, Mapping[Any, float]]
     prices = math.nan, problem.hosts.named(np.full(len(problem.hosts), math.nan))
     if given is None:
-        rates, value, unproved = np.full(len(problem.sources), np.nan), math.nan, Status.FAILED
+        rates, value, status = np.full(len(problem.sources), np.nan), math.nan, Status.FAILED
     elif problem.program is None:
         rates, value = _evaluated(problem, given, evaluated)
-        unproved = Status.INACCURATE if gap_is_expected(solver) else Status.OPTIMAL
+        status = Status.INACCURATE if gap_is_expected(solver) else Status.OPTIMAL
         price = math.nan if answer.price is None else answer.price
         prices = price, answer.host_prices or problem.hosts.named(np.zeros(len(problem.hosts)))
     else:
@@ -318,12 +318,12 @@ def _uncertified(
             value = value_at(problem.objective, problem.numerics, problem.sources, rates, cost)
             value += usage_value(problem, rates)
         if known is None:
-            unproved = Status.INACCURATE
+            status = Status.INACCURATE
         else:
             prices = short_form(problem, known)
     return Solution(
         problem=problem,
-        status=answer.status or unproved,
+        status=answer.status or status,
         rates=rates,
         value=value,
         price=prices[0],

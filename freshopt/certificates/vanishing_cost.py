@@ -24,9 +24,9 @@ NOTHING_LEFT, NOTHING_PROVED = 1e-15, 1e-14
 SAMPLE, FAR = 256, 1e-9
 
 
-def vanishes(cost: float, short: float, whole: float) -> bool:
+def vanishes(cost: float, gap_bound: float, whole: float) -> bool:
     """Return whether cost and gap are nothing beside those without refreshes."""
-    return cost <= NOTHING_LEFT * whole and short <= NOTHING_PROVED * whole
+    return cost <= NOTHING_LEFT * whole and gap_bound <= NOTHING_PROVED * whole
 
 
 def cost_without_refreshes(numerics: Numerics, rates: Array, cost: float = 0.0) -> float:

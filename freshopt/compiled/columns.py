@@ -71,14 +71,14 @@ SEARCHES = (
 )
 
 
-def enabled(n: int, formula: Demand, announced: Demand | None = None, *, counted: bool = False) -> bool:
+def enabled(n: int, formula: Demand, announced: Demand | None = None, *, in_account: bool = False) -> bool:
     """Return whether passes over n sources are to be compiled.
 
-    They are for many sources, or once the loops are at hand (`freshopt.compiled.backend`). `counted` work is
-    in the account already.
+    They are for many sources, or once the loops are at hand (`freshopt.compiled.backend`). With `in_account`
+    their work is entered there already.
     """
     work = EVALUATIONS * (SEARCHED if formula in SEARCHES else 1.0)
-    return backend.takes((formula, announced), n, 0.0 if counted else work)
+    return backend.takes((formula, announced), n, 0.0 if in_account else work)
 
 
 def spread(n: int, size: int) -> IntArray:

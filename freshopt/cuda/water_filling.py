@@ -111,8 +111,8 @@ def _certificate(
     within = proof.outside == 0.0 and proof.used <= bandwidth * (1.0 + FEW_ULP)
     # No cost is below 0.
     lost = limit_term(price or TINY_PRICE, max(0.0, bandwidth - proof.used), bandwidth) + proof.gap
-    short = lost if proof.cost != 0.0 else 0.0
-    proved = within and math.isfinite(short) and math.isfinite(proof.cost)
+    gap_bound = lost if proof.cost != 0.0 else 0.0
+    proved = within and math.isfinite(gap_bound) and math.isfinite(proof.cost)
     better = -1.0 if problem.objective.sense == "minimise" else 1.0
     found = RelativeGap(math.inf, math.inf, INFINITE if within else OUTSIDE)
     if proved:
@@ -122,13 +122,13 @@ def _certificate(
         def halving() -> float:
             return columns.prove(answer.rates, price or TINY_PRICE, 0.5).cost - proof.cost
 
-        scale = scale_of(proof.cost, short, limits.at_stake, halving)
-        found = resolved(proof.cost, short, scale, limits, lambda: np.zeros(0))
-        found = found.unless_nothing(proof.cost, short, lambda: proof.cost + halving())
+        scale = scale_of(proof.cost, gap_bound, limits.at_stake, halving)
+        found = resolved(proof.cost, gap_bound, scale, limits, lambda: np.zeros(0))
+        found = found.unless_nothing(proof.cost, gap_bound, lambda: proof.cost + halving())
     return Certificate(
         value=value,
-        bound=value + better * short if proved else better * math.inf,
-        gap=short if proved else math.inf,
+        bound=value + better * gap_bound if proved else better * math.inf,
+        gap=gap_bound if proved else math.inf,
         relative_gap=found.relative,
         beyond_rounding=found.beyond_rounding,
         infeasibility=0.0 if within else max(0.0, proof.used / bandwidth - 1.0),

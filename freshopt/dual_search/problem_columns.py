@@ -10,15 +10,16 @@ from freshopt.separable.kernel import Kernel, Numerics
 from freshopt.separable.kernel_columns import kernel_columns, tabled_columns
 
 
-def columns_of(problem: Problem, numerics: Numerics, *, counted: bool = False) -> Columns | None:
+def columns_of(problem: Problem, numerics: Numerics, *, in_account: bool = False) -> Columns | None:
     """Return the columns of a problem for compiled passes, or None.
 
-    Its kernels must have demand functions, and loops must be compiled. `counted` work is in the account.
+    Its kernels must have demand functions, and loops must be compiled. With `in_account` their work is
+    entered already.
     """
     own = problem.sources.refresh_cost, problem.lower, problem.upper
     if isinstance(numerics, Kernel) and numerics.tables_of is not None:
-        return tabled_columns(Columns, numerics, *own, partial(enabled, counted=counted))
+        return tabled_columns(Columns, numerics, *own, partial(enabled, in_account=in_account))
     found = kernel_columns(Columns, numerics, *own)
-    if found is None or not enabled(found.n, found.formula, found.announced, counted=counted):
+    if found is None or not enabled(found.n, found.formula, found.announced, in_account=in_account):
         return None
     return found

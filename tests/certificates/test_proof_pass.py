@@ -86,7 +86,7 @@ def test_a_pass_proves_what_numpy_proves(
             # Both bound the same gap; where that is rounding, they differ as they round. The pass has
             # tangents alone, whose terms are twice those of the dual function near the best response.
             if theirs.relative_gap > 1e-11:
-                ratios.append(mine.short / theirs.gap)
+                ratios.append(mine.gap_bound / theirs.gap)
     assert min(ratios) > 0.1
     assert np.median(ratios) < 2.0 * 3.0
 
