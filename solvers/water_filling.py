@@ -107,10 +107,11 @@ def fill(
     """
     if numerics is None:
         return Answer(None, status=Status.REFUSED, note=problem.unknown_atom)
-    columns = columns_of(problem, numerics, in_account=in_account)
-    found = None if columns is None else fill_compiled(problem, numerics, columns, start, bandwidth_used)
     if isinstance(numerics, Kernel) and numerics.quick is not None:
         found, numerics = fill_quickly(problem, numerics, numerics.quick, start)
+    else:
+        columns = columns_of(problem, numerics, in_account=in_account)
+        found = None if columns is None else fill_compiled(problem, numerics, columns, start, bandwidth_used)
     if found is not None:
         return found
     dual = _DualProblem(problem, numerics, width)
@@ -276,12 +277,11 @@ class _DualProblem:
     def _mix(self, generous: Array, frugal: Array, target: float) -> tuple[Array, float]:
         """Return the mixture that uses `target`, and the generous one's share."""
         cost = self.problem.sources.refresh_cost
-        above, below = total(cost * generous), total(cost * frugal)
-        share = min(1.0, max(0.0, (target - below) / (above - below))) if above > below else 0.0
+        share = float(_share(target, total(cost * generous), total(cost * frugal)))
         return frugal + share * (generous - frugal), share
 
 
-def _share(target: Array, above: Array, below: Array) -> Array:
+def _share(target: Array | float, above: Array | float, below: Array | float) -> Array:
     """Return θ with θ·above + (1−θ)·below = target, within 0..1."""
-    span = above - below
+    span = np.subtract(above, below)
     return np.clip(np.where(span > 0.0, (target - below) / np.where(span > 0.0, span, 1.0), 0.0), 0.0, 1.0)

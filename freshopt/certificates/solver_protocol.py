@@ -189,13 +189,10 @@ def certified_solution(
         return _uncertified(solver, problem, answer, seconds)
     if not options.certify:
         return _uncertified(solver, problem, answer, seconds, evaluated)
-    if proof is not None:
-        pass
-    elif problem.program is not None:
+    if problem.program is not None:
         with np.errstate(all="ignore"):
-            multipliers, path = answer.multipliers, answer.path
-            proof = certify_rows(problem, problem.program, answer.rates, multipliers, path)
-    else:
+            proof = certify_rows(problem, problem.program, answer.rates, answer.multipliers, answer.path)
+    elif proof is None:
         proof = certify(problem, answer.rates, answer.price, answer.host_prices)
     if problem.program is None and proof.reason and math.isfinite(proof.gap) and not options.met_by(proof):
         # A price for a limit and rounding is a poor one where rounding is much of what min_rate leaves free.
