@@ -27,13 +27,16 @@ weights are positive, so the sum is convex by CVXPY's rules, and accurate from x
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.compiled.cells.request_power import LEAST_EXPONENT
+from freshopt.compiled.cells.capped_poisson import CAPPED_POISSON, capped_poisson
+from freshopt.compiled.cells.request_power import LEAST_EXPONENT, capped_request_power, request_power
+from freshopt.compiled.cells.request_proofs import CAPPED_REQUEST_POWER, REQUEST_POWER
 from freshopt.cvx import Expression, cp
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.heavy import special
@@ -60,6 +63,7 @@ from freshopt.numerics.geometric_sums import geometric_nodes
 from freshopt.numerics.request_windows import quadrature_rise
 from freshopt.separable.conditional_hull import concave_rates
 from freshopt.separable.conditional_kernel import largest_cost_ratio
+from freshopt.separable.kernel import Kernel
 
 # A kink this many times away from a typical rate does not matter.
 FAR = 20.0
@@ -73,8 +77,6 @@ FEW = 5
 NEGLIGIBLE = 1e-14
 # Exponent of the command line: in the middle of the range 0..1 that the paper studies.
 EXPONENT = 0.5
-# The Poisson inverse takes about 8 Newton steps in practice; one shorter than the second number ends them.
-_NEWTON, _CLOSE = 100, 1e-14
 # Below this x three terms of γ are right to x³/6 < 2e-16, and x^{1+e} may not be a float.
 _SHORT = 1e-5
 
@@ -168,7 +170,8 @@ class PowerCost:
     def curve(self, sources: Sources) -> Curve:
         """Return the cost curve; parameters are a, e, t₀ and U."""
         parameters = self._parameters(len(sources))
-        on_request = RequestForms(rise=_rise)
+        exact = not bool(np.any(parameters[1] < LEAST_EXPONENT))
+        on_request = RequestForms(REQUESTED if exact else None, rise=_rise)
         return Curve(
             parameters, _at, _mean, _index, _inverse_index, POISSON, on_request=on_request, rate_at=None
         )
@@ -301,19 +304,6 @@ class PowerCost:
         # What has no cap has no plateau; what has no importance gains nothing at any rate.
         return scale, e, 1.0 / t0, np.where(sources.importance > 0.0, plateau, 0.0)
 
-    def level_on_request(self, sources: Sources) -> tuple[Array, Array] | None:
-        """Return log(w·a/ζ^{1+e}) and e, or None.
-
-        They are for compiled loops of refreshes on request; None if there is a cap, or an exponent less than
-        they are exact for.
-        """
-        a, e, _, cap = self._parameters(len(sources))
-        if bool(np.any(np.isfinite(cap))) or bool(np.any(e < LEAST_EXPONENT)):
-            return None
-        with np.errstate(divide="ignore"):
-            level = np.log(sources.importance) + np.log(a) - (1.0 + e) * np.log(sources.asked)
-        return level, e
-
     def take(self, index: Index) -> PowerCost:
         """Return the cost of some of the sources."""
         scale, exponent = _taken(self.scale, index), _taken(self.exponent, index)
@@ -426,17 +416,6 @@ def _inverse_index(price: Array, a: Array, e: Array, t0: Array, _cap: Array) -> 
     return np.where(period <= t0, period, np.inf)
 
 
-def _poisson_cost(rate: Array, a: Array, e: Array, t0: Array, cap: Array) -> Array:
-    x = rate * t0
-    capped = cap * (x * _lower_gamma(e, x) + np.exp(-x))
-    return np.where(np.isfinite(cap), capped, a * rate**-e * special.gamma(1.0 + e))
-
-
-def _poisson_marginal(rate: Array, a: Array, e: Array, t0: Array, cap: Array) -> Array:
-    capped = cap * t0 * e * _lower_gamma(e, rate * t0)
-    return np.where(np.isfinite(cap), capped, a * e * rate ** -(e + 1.0) * special.gamma(1.0 + e))
-
-
 def _lower_gamma(e: Array, x: Array) -> Array:
     """Return the scaled lower incomplete gamma function γ(1+e, x)/x^{1+e}.
 
@@ -449,24 +428,68 @@ def _lower_gamma(e: Array, x: Array) -> Array:
     )
 
 
-def _poisson_inverse(price: Array, a: Array, e: Array, t0: Array, cap: Array) -> Array:
-    rate = (a / price * e * special.gamma(1.0 + e)) ** (1.0 / (1.0 + e))
-    if not bool(np.any(np.isfinite(cap))):
-        return rate
-    # log(marginal) is concave in log ρ and below that of the uncapped cost: Newton from there never passes
-    # the root. Where the marginal is all but flat it falls by a factor e per step.
-    limit = np.where(np.isfinite(cap), t0, 1.0)
-    starved = np.isfinite(cap) & (price >= e / (1.0 + e) * cap * limit)
-    moving = np.isfinite(cap) & ~starved & (special.gammainc(1.0 + e, rate * limit) < 1.0)
-    for _ in range(_NEWTON):
-        x = rate * limit
-        fall = x * _lower_gamma(e + 1.0, x) / _lower_gamma(e, x)
-        step = np.where(moving, np.log(_poisson_marginal(rate, a, e, t0, cap) / price) / fall, 0.0)
-        rate = rate * np.exp(step)
-        moving &= step < -_CLOSE
-        if not bool(np.any(moving)):
-            break
-    return np.where(starved, 0.0, rate)
+@dataclass(frozen=True, slots=True, eq=False)
+class OfCapped(Cell):
+    """Cell of capped powers under Poisson refreshes.
+
+    Its parameters are a, e, t₀ and U.
+    """
+
+    def kernel(self, importance: Array, parameters: tuple[Array, ...]) -> Kernel:
+        """Return the numerics of weighted sources."""
+        return Cell.kernel(self, importance, _columns(_poisson_columns, len(importance), parameters))
 
 
-POISSON = Cell(_poisson_cost, _poisson_marginal, _poisson_inverse)
+@dataclass(frozen=True, slots=True, eq=False)
+class OfRequested(Cell):
+    """Cell of capped powers on request.
+
+    Its parameters are a, e, t₀, U and ζ.
+    """
+
+    def kernel(self, importance: Array, parameters: tuple[Array, ...]) -> Kernel:
+        """Return the numerics of weighted sources, in loops with weighted levels."""
+        level, e, asked, *cap = _columns(_request_columns, len(importance), parameters)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            own = np.log(as_float64(importance)) + level, e, asked
+            capped = *own, cap[0], np.where(importance > 0.0, as_float64(importance) * cap[1], 0.0)
+        demand, proof, given = (
+            (capped_request_power, CAPPED_REQUEST_POWER, capped)
+            if bool(np.any(cap[0]))
+            else (request_power, REQUEST_POWER, own)
+        )
+        return replace(
+            Cell.kernel(self, importance, (level, e, asked, *cap)),
+            unit_demand=demand,
+            demand_parameters=given,
+            unit_proof=proof,
+            proof_parameters=given,
+        )
+
+
+def _columns(
+    made: Callable[..., tuple[Array, ...]], n: int, parameters: tuple[Array, ...]
+) -> tuple[Array, ...]:
+    """Return columns made of parameters; of numbers they are numbers."""
+    own = tuple(p[:1] for p in parameters) if all(map(is_scalar, parameters)) else parameters
+    a, e, t0, *others = map(as_float64, own)
+    # A cap that is reached at once is so at an age that is a number.
+    with np.errstate(all="ignore"):
+        found = made(a, e, np.maximum(t0, SMALLEST), *others)
+    return tuple(np.broadcast_to(column, (n,)) for column in found)
+
+
+def _poisson_columns(a: Array, e: Array, t0: Array, cap: Array) -> tuple[Array, ...]:
+    """Return log C, e, the rate 1/t₀ and the plateau."""
+    scale = np.log(a) + np.log(e) + special.gammaln(1.0 + e)
+    return scale, e, 1.0 / t0, cap * t0 * (e / (1.0 + e))
+
+
+def _request_columns(a: Array, e: Array, t0: Array, cap: Array, asked: Array) -> tuple[Array, ...]:
+    """Return log(a/ζ^{1+e}), e, ζ, the rate of t₀ and the plateau."""
+    level = np.log(a) - (1.0 + e) * np.log(asked)
+    return level, e, asked, 1.0 / (t0 + 1.0 / asked), cap * (t0 * (e / (1.0 + e)) + 1.0 / asked)
+
+
+POISSON = OfCapped.compiled(capped_poisson, CAPPED_POISSON)
+REQUESTED = OfRequested.compiled(capped_request_power, CAPPED_REQUEST_POWER)

@@ -12,8 +12,6 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
-from freshopt.compiled.cells.request_power import request_power
-from freshopt.compiled.cells.request_proofs import REQUEST_POWER
 from freshopt.compiled.demand_functions import capped_power, power_law
 from freshopt.compiled.proof_functions import CAPPED_POWER, POWER
 from freshopt.cvx import Expression, cp
@@ -184,10 +182,8 @@ class SynchronizationCost(CurveObjective):
         if isinstance(self.cost, PiecewiseLinearCost) and self.refresh is Refresh.PERIODIC:
             return self.cost.kernel(sources)
         kernel = super(SynchronizationCost, self).kernel(sources)
-        if not isinstance(self.cost, PowerCost):
+        if not isinstance(self.cost, PowerCost) or self.refresh is Refresh.ON_REQUEST:
             return kernel
-        if self.refresh is Refresh.ON_REQUEST:
-            return _with_level(kernel, self.cost, sources)
         law = self.cost.power_law(sources, self.refresh)
         forms: tuple[Any, ...] | None = None  # demand and proof, with the parameters of each
         if law is not None:
@@ -202,18 +198,3 @@ class SynchronizationCost(CurveObjective):
     def take(self, index: Index) -> SynchronizationCost:
         """Return the objective for some of the sources."""
         return replace(self, cost=self.cost.take(index))
-
-
-def _with_level(kernel: Kernel, cost: PowerCost, sources: Sources) -> Kernel:
-    """Return an uncapped power's kernel on request with its compiled forms."""
-    own = None if sources.stale_while_revalidate is not None else cost.level_on_request(sources)
-    if own is None:
-        return kernel
-    parameters = (*own, sources.asked)
-    return replace(
-        kernel,
-        unit_demand=request_power,
-        demand_parameters=parameters,
-        unit_proof=REQUEST_POWER,
-        proof_parameters=parameters,
-    )

@@ -22,10 +22,11 @@ import numpy as np
 from freshopt.compiled import backend
 from freshopt.compiled.cells.attempt_kinks import attempt_kinks
 from freshopt.compiled.cells.attempt_roots import attempt_age, attempt_harmonic
+from freshopt.compiled.cells.capped_poisson import capped_poisson
 from freshopt.compiled.cells.conditional_functions import CHANGED
 from freshopt.compiled.cells.request_age import request_age
 from freshopt.compiled.cells.request_functions import ON_REQUEST
-from freshopt.compiled.cells.request_power import request_power
+from freshopt.compiled.cells.request_power import capped_request_power, request_power
 from freshopt.compiled.cells.window_age import window_age
 from freshopt.compiled.cells.window_functions import window_binary, window_delay
 from freshopt.compiled.cells.window_harmonic import window_harmonic
@@ -61,6 +62,7 @@ SEARCHES = (
     *ON_REQUEST,
     request_age,
     request_power,
+    capped_request_power,
     window_delay,
     window_binary,
     window_harmonic,
@@ -68,6 +70,7 @@ SEARCHES = (
     attempt_harmonic,
     attempt_age,
     attempt_kinks,
+    capped_poisson,
 )
 
 

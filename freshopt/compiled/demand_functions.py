@@ -186,8 +186,12 @@ def capped_power(worth: float, log_scale: float, e: float, kink: float, plateau:
 
     It is 0 where λ is above the plateau.
     """
-    rate = max(fast_exp((fast_log(worth) + log_scale) / (1.0 + e)), kink)
-    return rate if worth * plateau >= 1.0 else 0.0
+    return from_kink(fast_exp((fast_log(worth) + log_scale) / (1.0 + e)), worth * plateau, kink)
+
+
+def from_kink(rate: float, gained: float, kink: float) -> float:
+    """Return at least the kink, or 0 where too little is gained."""
+    return max(rate, kink) if gained >= 1.0 else 0.0
 
 
 def last_kink(worth: float, _level: float, *kinks: float) -> float:

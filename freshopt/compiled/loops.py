@@ -28,6 +28,7 @@ from freshopt.compiled.cells import (
     attempt_functions,
     attempt_kinks,
     attempt_roots,
+    capped_poisson,
     conditional_functions,
     counted_signals,
     curve_table,
@@ -81,7 +82,7 @@ FORMULAS = (
     curve_table,
 )
 # What calls itself much is too long to be written out at each call.
-LONG = (window_harmonic, attempt_kinks)
+LONG = (window_harmonic, attempt_kinks, capped_poisson)
 ORDERED = (vector_math, *FORMULAS, *LONG)
 INLINED = (inverse_tables, wide_tables, vector_math, *FORMULAS, *LONG, column_passes, host_search)
 # Calls that are left to LLVM cost a host of ten sources a fifth of its search: records are passed in memory.

@@ -233,12 +233,25 @@ def power_law(rate: float, w: float, log_scale: float, e: float) -> Values:
 
 def capped_power(rate: float, w: float, log_scale: float, e: float, kink: float, plateau: float) -> Values:
     """Return `power_law`, and below the kink the line through it."""
-    left, _, marginal, rounding = power_law(max(rate, kink), w, log_scale, e)
+    cost, marginal, rounding = with_line(
+        power_law(max(rate, kink), w, log_scale, e), rate, kink, plateau / w, plateau
+    )
+    return cost, 0.0, marginal, rounding
+
+
+def with_line(
+    beyond: Values, rate: float, kink: float, slope: float, plateau: float
+) -> tuple[float, float, float]:
+    """Return cost, marginal value and rounding, with a line before a kink.
+
+    `beyond` are the values there, or farther.
+    """
+    left, _, marginal, rounding = beyond
+    below = rate < kink
     return (
-        left + (plateau / w * (kink - rate) if rate < kink else 0.0),
-        0.0,
-        plateau if rate < kink else marginal,
-        ROUNDING if rate < kink else rounding,
+        left + (slope * (kink - rate) if below else 0.0),
+        plateau if below else marginal,
+        ROUNDING if below else rounding,
     )
 
 
@@ -253,9 +266,18 @@ def reach_of_capped_power(
 ) -> float:
     """Return the reach of a power law with a kink."""
     off, paid, _, _ = excess
-    within, share = max(rate, kink), off / paid
-    down = within * share if plateau * (1.0 - ROUNDING) > paid * (1.0 + ROUNDING) else rate
-    return farther(within * (1.0 + share) - rate, down, excess)
+    within = max(rate, kink)
+    return reach_over_kink(within * (off / paid), rate, within, excess, plateau)
+
+
+def reach_over_kink(step: float, rate: float, within: float, excess: Excess, plateau: float) -> float:
+    """Return the reach from that of the curve beyond a kink.
+
+    `within` is the rate, at least the kink, and `step` the curve's reach from there.
+    """
+    _, paid, _, _ = excess
+    down = step if plateau * (1.0 - ROUNDING) > paid * (1.0 + ROUNDING) else rate
+    return farther(within + step - rate, down, excess)
 
 
 def reach_from_change(rate: float, _w: float, excess: Excess, d: float, *_p: Any) -> float:  # noqa: ANN401

@@ -13,11 +13,12 @@ import pytest
 
 from freshopt.compiled import demand_functions as responses
 from freshopt.compiled.cells.array_edition import COST, GAIN, MARGINAL, OfPrice, OfRate, array_edition
+from freshopt.compiled.cells.capped_poisson import capped_poisson
 from freshopt.compiled.demand_functions import Demand, power_law
 from freshopt.compiled.proof_functions import ProofCell
 from tests.compiled.test_cells import PROVED as FETCHES
 from tests.compiled.test_cells import decades
-from tests.compiled.test_proofs import PROOFS, capped, kinks
+from tests.compiled.test_proofs import PROOFS, capped, felt, kinks
 from tests.ground_truth.source_gaps import CELLS as EXACT
 from tests.ground_truth.source_gaps import ExactCell, Number
 
@@ -27,7 +28,7 @@ Drawn = tuple[float, list[float]]  # a rate, and parameters
 DIGITS, TRIALS = 100, 60
 # Relative errors of what is looked up, of a price and of a cost; and of exponentials of large logarithms.
 ROUNDING, POWER, LATER = 4e-15, 1e-11, 1e-13
-EXPONENTIALS = {"power": POWER, "capped power": POWER, "later": LATER}
+EXPONENTIALS = {"power": POWER, "capped power": POWER, "capped Poisson": POWER, "later": LATER}
 
 
 def power(worth: float, log_scale: float, e: float) -> float:
@@ -55,6 +56,7 @@ RESPONSES: dict[str, Demand] = {
     "kinks": responses.last_kink,
     "power": power,
     "capped power": responses.capped_power,
+    "capped Poisson": capped_poisson,
 }
 
 
@@ -76,6 +78,9 @@ def plain(name: str) -> Callable[[Rng], Drawn]:
             kink = decades(rng, -4.0, 4.0)
             own = capped(float(rng.normal(0.0, 8.0)), decades(rng, -1.0, 0.7), kink)
             return kink * decades(rng, -12.0, 12.0), own
+        if name == "capped Poisson":
+            kink = decades(rng, -4.0, 4.0)
+            return kink * decades(rng, -12.0, 12.0), felt(decades(rng, -1.5, 1.0), kink)
         if name == "kinks":
             own = kinks(rng, 3)
             return own[-2] * decades(rng, -12.0, -1e-9), own
@@ -188,7 +193,7 @@ def test_reaches_bound_the_distance_to_the_response(name: str) -> None:
 
 
 # Where they leave the floats, exponentials of loops have other ends than NumPy's.
-@pytest.mark.parametrize("name", [name for name in CELLS if "power" not in name and name != "later"])
+@pytest.mark.parametrize("name", [name for name in CELLS if "power" not in name and name not in EXPONENTIALS])
 def test_array_editions_are_the_scalar_formulas_at_the_ends_of_the_floats(name: str) -> None:
     """Of rates from 0 on and prices of nothing and of everything NumPy says what loops say."""
     cell, sources = CELLS[name], drawn(name)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from freshopt.compiled import backend, poll_proofs, proof_functions
-from freshopt.compiled.cells import kink_proofs
+from freshopt.compiled.cells import capped_poisson, kink_proofs
 from freshopt.compiled.proof_columns import EVALUATIONS, INFLATION, Proof, ProofColumns, enabled
 from freshopt.compiled.proof_functions import HALF_ULP, ROUNDING, ProofCell, proved
 from freshopt.compiled.proof_tables import mean_harmonic_loss
@@ -32,13 +32,14 @@ PROOFS: dict[str, ProofCell] = {
     "age signals": proof_functions.AGE_SIGNAL,
     "power": proof_functions.POWER,
     "capped power": proof_functions.CAPPED_POWER,
+    "capped Poisson": capped_poisson.CAPPED_POISSON,
     "polls": poll_proofs.POLLS,
     "materials": poll_proofs.MATERIALS,
     "later": proof_functions.LATER,
     "kinks": kink_proofs.KINKS,
 }
 # Marginal values that do not fall as a power, and those of stretches, whose terms are no squares.
-FLAT = ("binary periodic", "polls", "materials", "later", "capped power")
+FLAT = ("binary periodic", "polls", "materials", "later", "capped power", "capped Poisson")
 LINEAR = ("binary signals", "kinks")
 TRIALS = 60
 # Near the best response a bound exceeds the exact share by twice the elasticity, at most 3.
@@ -69,6 +70,8 @@ def parameters(name: str, rng: np.random.Generator) -> list[float]:
     if "power" in name:
         own = [float(rng.normal(0.0, 8.0)), float(10.0 ** rng.uniform(-1.0, 0.7))]
         return own if name == "power" else capped(own[0], own[1], float(10.0 ** rng.uniform(-3.0, 3.0)))
+    if name == "capped Poisson":
+        return felt(float(10.0 ** rng.uniform(-1.5, 1.0)), float(10.0 ** rng.uniform(-3.0, 3.0)))
     if name == "kinks":
         return kinks(rng, 1 + int(rng.integers(4)))
     return [float(10.0 ** rng.uniform(-4.0, 4.0))]
@@ -78,6 +81,13 @@ def capped(log_scale: float, e: float, kink: float) -> list[float]:
     """Return the parameters of a power with a cap."""
     plateau = mpmath.exp(log_scale) * mpmath.mpf(kink) ** (-1 - mpmath.mpf(e))
     return [log_scale, e, kink, float(plateau)]
+
+
+def felt(e: float, kink: float) -> list[float]:
+    """Return the parameters of a power with a cap of 1 under Poisson refreshes."""
+    plateau = mpmath.mpf(e) / (1 + mpmath.mpf(e)) / mpmath.mpf(kink)
+    scale = mpmath.log(plateau * mpmath.gamma(2 + mpmath.mpf(e)) * mpmath.mpf(kink) ** (1 + mpmath.mpf(e)))
+    return [float(scale), e, kink, float(plateau)]
 
 
 def kinks(rng: np.random.Generator, many: int) -> list[float]:
@@ -90,8 +100,10 @@ def kinks(rng: np.random.Generator, many: int) -> list[float]:
 
 def scale_of(name: str, p: list[float]) -> float:
     """Return a rate that is typical of a source."""
+    if len(p) == 4 and "kinks" not in name:
+        return p[2]
     if "power" in name:
-        return p[2] if len(p) > 2 else 1.0
+        return 1.0
     return p[-2] if name == "kinks" else 1.0 / p[0] if name == "later" else p[0]
 
 
@@ -203,9 +215,12 @@ def test_the_logarithm_behind_the_plateau_has_an_elasticity_of_at_least_one() ->
 
 @pytest.mark.parametrize("name", PROOFS)
 def test_no_importance_costs_nothing_and_wastes_what_it_takes(name: str) -> None:
-    p = {"power": [-np.inf, 1.0], "capped power": [-np.inf, 1.0, 1.0, 0.0], "kinks": [0.0, 1.0, 1.0]}.get(
-        name, [1.0]
-    )
+    p = {
+        "power": [-np.inf, 1.0],
+        "capped power": [-np.inf, 1.0, 1.0, 0.0],
+        "capped Poisson": felt(1.0, 1.0),
+        "kinks": [0.0, 1.0, 1.0],
+    }.get(name, [1.0])
     for rate, lower in ((0.5, 0.0), (0.5, 0.25), (0.5, 0.5)):
         cost, gain, gap, outside = term(PROOFS[name], rate, 0.0, 2.0, (lower, 1.0), p)
         assert (cost, gain, outside) == (0.0, 0.0, 0.0)
@@ -215,9 +230,12 @@ def test_no_importance_costs_nothing_and_wastes_what_it_takes(name: str) -> None
 
 @pytest.mark.parametrize("name", PROOFS)
 def test_rates_that_are_no_rates_prove_nothing(name: str) -> None:
-    p = {"power": [0.0, 1.0], "capped power": capped(math.log(0.5), 1.0, 1.0), "kinks": [0.0, 1.0, 1.0]}.get(
-        name, [1.0]
-    )
+    p = {
+        "power": [0.0, 1.0],
+        "capped power": capped(math.log(0.5), 1.0, 1.0),
+        "capped Poisson": felt(1.0, 1.0),
+        "kinks": [0.0, 1.0, 1.0],
+    }.get(name, [1.0])
     for rate in (np.nan, np.inf, -np.inf, -1.0, 2.0):
         assert term(PROOFS[name], rate, 1.0, 2.0, (0.0, 1.0), p)[3] == 1.0
     cost, _, gap, _ = term(PROOFS[name], 0.0, 1.0, 2.0, (0.0, 1.0), p)
@@ -259,6 +277,7 @@ COLUMNS_CELLS = {
     "age periodic": proof_functions.AGE_PERIODIC,
     "power": proof_functions.POWER,
     "capped power": proof_functions.CAPPED_POWER,
+    "capped Poisson": capped_poisson.CAPPED_POISSON,
     "log periodic": proof_functions.LOG_PERIODIC,
     "polls": poll_proofs.POLLS,
     "materials": poll_proofs.MATERIALS,
@@ -276,6 +295,7 @@ def columns(name: str, *, announced: ProofCell | None = None, n: int = N) -> tup
     p = {
         "power": (log_scale, np.full(n, 0.7)),
         "capped power": (log_scale, np.full(n, 0.7), d, w * d**-1.7),
+        "capped Poisson": (np.log(d) * 1.7, np.full(n, 0.7), d, 1.0 / d / math.gamma(2.7)),
         "kinks": (d, 0.3 * d, 2.0 / d, d, 1.0 / d),
     }.get(name, (d,))
     signalled = rng.random(n) < 0.5 if announced is not None else None

@@ -182,3 +182,17 @@ def _power_marginal(r: Number, level: Number, e: Number, asked: Number) -> Numbe
 
 
 POWER = ExactCell(_power, _power_marginal)
+
+
+def _capped(r: Number, level: Number, e: Number, asked: Number, kink: Number, plateau: Number) -> Number:
+    """Return the same with a level marginal value below a rate."""
+    return _power(max(r, kink), level, e, asked) + plateau * max(kink - r, 0)
+
+
+def _capped_marginal(
+    r: Number, level: Number, e: Number, asked: Number, kink: Number, plateau: Number
+) -> Number:
+    return plateau if r < kink else _power_marginal(r, level, e, asked)
+
+
+CAPPED_POWER = ExactCell(_capped, _capped_marginal)

@@ -114,30 +114,30 @@ def test_no_period_is_long_enough_for_a_price_above_the_index(name: str) -> None
 @matrix(name=WITH_POISSON, every=5)
 def test_poisson_cell_is_the_mean_over_exponential_ages(name: str) -> None:
     curve, exact = CURVES[name]
-    cell = curve.cell(Refresh.POISSON)
+    kernel = curve.kernel(np.ones(len(AGES)), Refresh.POISSON)
     rates = 1.0 / AGES
-    assert close(of(curve, cell.cost, rates), [exact.poisson(r) for r in rates])
-    assert close(of(curve, cell.marginal, rates), [exact.poisson_marginal(r) for r in rates])
+    assert close(kernel.cost(rates), [exact.poisson(r) for r in rates])
+    assert close(kernel.marginal(rates), [exact.poisson_marginal(r) for r in rates])
 
 
 @pytest.mark.parametrize("name", WITH_POISSON)
 def test_poisson_inverse_is_the_inverse(name: str) -> None:
     curve, _ = CURVES[name]
-    cell = curve.cell(Refresh.POISSON)
+    kernel = curve.kernel(np.ones(len(AGES)), Refresh.POISSON)
     rates = np.logspace(-4.0, 8.0, len(AGES))
-    prices = of(curve, cell.marginal, rates)
-    found = of(curve, cell.inverse, prices)
-    steep = prices < 0.999 * of(curve, cell.marginal, np.full(len(AGES), 1e-12))
+    prices = kernel.marginal(rates)
+    found = kernel.inverse_marginal(prices)
+    steep = prices < 0.999 * kernel.marginal(np.full(len(AGES), 1e-12))
     assert np.all(np.abs(found - rates)[steep] <= 1e-11 * rates[steep])  # flat by up to 1000 at the top
-    assert np.all(np.abs(of(curve, cell.marginal, found) - prices) <= EXACT * prices)
+    assert np.all(np.abs(kernel.marginal(found) - prices) <= EXACT * prices)
 
 
 def test_poisson_prices_above_the_largest_marginal_buy_nothing() -> None:
     for name in ("capped root", "capped power", "binary"):
         curve, _ = CURVES[name]
-        cell = curve.cell(Refresh.POISSON)
-        most = of(curve, cell.marginal, np.full(len(AGES), 1e-30))
-        assert np.all(of(curve, cell.inverse, most * 1.001) == 0.0)
+        kernel = curve.kernel(np.ones(len(AGES)), Refresh.POISSON)
+        most = kernel.marginal(np.full(len(AGES), 1e-30))
+        assert np.all(kernel.inverse_marginal(most * 1.001) == 0.0)
 
 
 def test_periodic_cell_is_the_mean_and_the_index_at_the_period() -> None:

@@ -2,9 +2,10 @@
 
 A cell is written once, for one source, in plain Python: numba compiles its source for loops, and here it is
 rewritten for arrays, callees first. `a if c else b` and an early return become `np.where`, min and max and
-functions of `math` their ufuncs, `and` and `or` bitwise operators; a loop over a fixed count stays. What is
-not asked for of several results is left out. Both sides of a branch are evaluated: a formula may divide by 0
-on the side that is not taken, of which `freshopt.separable.kernel` takes no notice.
+functions of `math` their ufuncs, `and` and `or` bitwise operators; a loop takes as many steps as any element
+needs, of which more must not do harm. What is not asked for of several results is left out. Both sides of a
+branch are evaluated: a formula may divide by 0 on the side that is not taken, of which
+`freshopt.separable.kernel` takes no notice.
 
 A rewritten function costs a third of a millisecond once; numba, which alone takes half a second to load, is
 not needed.
@@ -24,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from freshopt.compiled.cells.attempt_kinks import halvings
 from freshopt.compiled.cost_functions import log_one_plus
 from freshopt.compiled.demand_functions import Demand
 from freshopt.numerics.arrays import Array
@@ -84,8 +84,8 @@ def _number(x: Array, kind: type[np.generic]) -> Array:
     return np.asarray(x).astype(kind, copy=False)
 
 
-def _halvings(count: Array) -> int:
-    return int(np.max(np.frexp(count - 1.0)[1], initial=0))
+def _most(count: Array | int) -> int:
+    return count if isinstance(count, int) else int(np.max(count, initial=0))
 
 
 # What NumPy has itself, and what is no arithmetic of elements.
@@ -94,7 +94,6 @@ KNOWN: dict[Callable[..., Any], Callable[..., Any]] = {
     fast_exp: np.exp,
     log_one_plus: np.log1p,
     polynomial: row_polynomials,
-    halvings: _halvings,
 }
 
 
@@ -120,7 +119,7 @@ def array_edition(function: Callable[..., Any], part: int | None = None) -> Call
     for argument in tree.args.args:
         argument.annotation = None
     module = ast.fix_missing_locations(ast.Module([tree], []))
-    names: dict[str, Any] = {**_names(function), "np": np, "_bits": _bits, "_number": _number}
+    names: dict[str, Any] = {**_names(function), "np": np, "_bits": _bits, "_most": _most, "_number": _number}
     exec(compile(module, f"<array edition of {function.__module__}.{tree.name}>", "exec"), names)
     edition: Callable[..., Any] = names[tree.name]
     return edition
@@ -161,7 +160,8 @@ def _selected(body: Sequence[ast.stmt], name: str) -> list[ast.stmt]:
                 assert isinstance(last, ast.Return)
                 assert last.value is not None
                 return [*done, *between, ast.Return(ast.IfExp(test, early, last.value))]
-            case ast.For(_, ast.Call(ast.Name("range")), inner, []):
+            case ast.For(_, ast.Call(ast.Name("range"), counts) as steps, inner, []):
+                steps.args = [_call("_most", each) for each in counts]
                 node.body = _selected(inner, name)
                 done.append(node)
             case ast.AugAssign(ast.Name(known) as target, op, value):

@@ -10,6 +10,9 @@ both lines ex and (1 + e)x + log k, so that the lesser of the two points where t
 above the root. Halley's method corrects it twice with rough exponentials, to a tenth or better, and twice
 with exact ones, to the last digits.
 
+**A cap** that is reached at the age t₀ leaves a constant marginal value below the rate κ = 1/(t₀ + 1/ζ), the
+plateau, which is the m of the lifetime t₀.
+
 **Reach** (`freshopt.compiled.cells.request_proofs`): G' ≥ e, so that m/τ^e does not fall with τ.
 """
 
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from freshopt.compiled.demand_functions import from_kink
 from freshopt.numerics.vector_math import fast_exp, fast_log, rough_exp
 
 # Of this exponent the first steps leave 2e-5 at worst, of smaller ones more.
@@ -49,6 +53,21 @@ def request_power(worth: float, level: float, e: float, asked: float) -> float:
     life *= 1.0 - step * (1.0 - 0.5 * step)
     # Selected by a factor: a branch would keep loops from being vectorised.
     return asked / (1.0 + life) * (1.0 if level > -np.inf else 0.0)
+
+
+def capped_request_power(
+    worth: float, level: float, e: float, asked: float, kink: float, plateau: float
+) -> float:
+    """Return the best response of a capped power of age on request.
+
+    It is 0 where λ is above the plateau.
+
+    Examples
+    --------
+    >>> [round(float(capped_request_power(w, 0.0, 1.0, 3.0, 1.0, 4.0)), 12) for w in (0.2, 0.25, 1.0)]
+    [0.0, 1.0, 1.732050807569]
+    """
+    return from_kink(request_power(worth, level, e, asked), worth * plateau, kink)
 
 
 def rough_step(x: float, target: float, log_k: float, e: float) -> float:

@@ -32,6 +32,8 @@ from freshopt.compiled.proof_functions import (
     Excess,
     ProofCell,
     Values,
+    reach_over_kink,
+    with_line,
 )
 from freshopt.compiled.proof_tables import GAMMA, ratio_at
 from freshopt.numerics.vector_math import fast_exp, fast_log
@@ -133,6 +135,15 @@ def power(rate: float, w: float, level: float, e: float, asked: float) -> Values
     return scaled * (asked * within * share) / w, 0.0, marginal, rounding
 
 
+def capped_power(
+    rate: float, w: float, level: float, e: float, asked: float, kink: float, plateau: float
+) -> Values:
+    """Return `power`, and below the kink the line through it."""
+    beyond = power(max(rate, kink), w, level, e, asked)
+    cost, marginal, rounding = with_line(beyond, rate, kink, plateau / w, plateau)
+    return cost, 0.0, marginal, rounding
+
+
 def reach_of_delay(rate: float, w: float, excess: Excess, d: float, _asked: float) -> float:
     """Return the reach of accumulated delay on request."""
     off, paid, _, _ = excess
@@ -184,6 +195,15 @@ def reach_of_power(rate: float, _w: float, excess: Excess, level: float, e: floa
     return rate * (longer if rises or longer < last else last)
 
 
+def reach_of_capped_power(
+    rate: float, w: float, excess: Excess, level: float, e: float, asked: float, kink: float, plateau: float
+) -> float:
+    """Return the reach of capped powers of the age on request."""
+    within = max(rate, kink)
+    step = reach_of_power(within, w, excess, level, e, asked)
+    return reach_over_kink(step, rate, within, excess, plateau)
+
+
 def relative_fall(share: float, falls: bool) -> float:
     """Return an error relative to the lesser marginal value.
 
@@ -215,3 +235,4 @@ REQUEST_HARMONIC = ProofCell(harmonic, reach_of_harmonic)
 REQUEST_BINARY = ProofCell(binary, reach_of_binary)
 REQUEST_AGE = ProofCell(age, reach_of_age)
 REQUEST_POWER = ProofCell(power, reach_of_power)
+CAPPED_REQUEST_POWER = ProofCell(capped_power, reach_of_capped_power)
