@@ -27,23 +27,19 @@ weights are positive, so the sum is convex by CVXPY's rules, and accurate from x
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.compiled.cells.capped_poisson import CAPPED_POISSON, capped_poisson
-from freshopt.compiled.cells.request_power import LEAST_EXPONENT, capped_request_power, request_power
-from freshopt.compiled.cells.request_proofs import CAPPED_REQUEST_POWER, REQUEST_POWER
 from freshopt.cvx import Expression, cp
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.heavy import special
 from freshopt.modelling.cone_forms import by_size, falling_total, relative_to_lifetime, within_lifetime
-from freshopt.modelling.cost_curve import Cell, Curve
+from freshopt.modelling.cost_curve import Curve
+from freshopt.modelling.curves.powers import POISSON, request_forms
 from freshopt.modelling.objective import Command, ConeForm, Refresh
-from freshopt.modelling.request_cell import RequestForms
 from freshopt.modelling.sources import Sources
 from freshopt.numerics.arrays import (
     LARGEST,
@@ -63,7 +59,6 @@ from freshopt.numerics.geometric_sums import geometric_nodes
 from freshopt.numerics.request_windows import quadrature_rise
 from freshopt.separable.conditional_hull import concave_rates
 from freshopt.separable.conditional_kernel import largest_cost_ratio
-from freshopt.separable.kernel import Kernel
 
 # A kink this many times away from a typical rate does not matter.
 FAR = 20.0
@@ -170,8 +165,7 @@ class PowerCost:
     def curve(self, sources: Sources) -> Curve:
         """Return the cost curve; parameters are a, e, t₀ and U."""
         parameters = self._parameters(len(sources))
-        exact = not bool(np.any(parameters[1] < LEAST_EXPONENT))
-        on_request = RequestForms(REQUESTED if exact else None, rise=_rise)
+        on_request = request_forms(parameters, _rise)
         return Curve(
             parameters, _at, _mean, _index, _inverse_index, POISSON, on_request=on_request, rate_at=None
         )
@@ -426,70 +420,3 @@ def _lower_gamma(e: Array, x: Array) -> Array:
     return np.where(
         x < _SHORT, series, special.gamma(1.0 + e) * special.gammainc(1.0 + e, large) * large ** -(1.0 + e)
     )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OfCapped(Cell):
-    """Cell of capped powers under Poisson refreshes.
-
-    Its parameters are a, e, t₀ and U.
-    """
-
-    def kernel(self, importance: Array, parameters: tuple[Array, ...]) -> Kernel:
-        """Return the numerics of weighted sources."""
-        return Cell.kernel(self, importance, _columns(_poisson_columns, len(importance), parameters))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OfRequested(Cell):
-    """Cell of capped powers on request.
-
-    Its parameters are a, e, t₀, U and ζ.
-    """
-
-    def kernel(self, importance: Array, parameters: tuple[Array, ...]) -> Kernel:
-        """Return the numerics of weighted sources, in loops with weighted levels."""
-        level, e, asked, *cap = _columns(_request_columns, len(importance), parameters)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            own = np.log(as_float64(importance)) + level, e, asked
-            capped = *own, cap[0], np.where(importance > 0.0, as_float64(importance) * cap[1], 0.0)
-        demand, proof, given = (
-            (capped_request_power, CAPPED_REQUEST_POWER, capped)
-            if bool(np.any(cap[0]))
-            else (request_power, REQUEST_POWER, own)
-        )
-        return replace(
-            Cell.kernel(self, importance, (level, e, asked, *cap)),
-            unit_demand=demand,
-            demand_parameters=given,
-            unit_proof=proof,
-            proof_parameters=given,
-        )
-
-
-def _columns(
-    made: Callable[..., tuple[Array, ...]], n: int, parameters: tuple[Array, ...]
-) -> tuple[Array, ...]:
-    """Return columns made of parameters; of numbers they are numbers."""
-    own = tuple(p[:1] for p in parameters) if all(map(is_scalar, parameters)) else parameters
-    a, e, t0, *others = map(as_float64, own)
-    # A cap that is reached at once is so at an age that is a number.
-    with np.errstate(all="ignore"):
-        found = made(a, e, np.maximum(t0, SMALLEST), *others)
-    return tuple(np.broadcast_to(column, (n,)) for column in found)
-
-
-def _poisson_columns(a: Array, e: Array, t0: Array, cap: Array) -> tuple[Array, ...]:
-    """Return log C, e, the rate 1/t₀ and the plateau."""
-    scale = np.log(a) + np.log(e) + special.gammaln(1.0 + e)
-    return scale, e, 1.0 / t0, cap * t0 * (e / (1.0 + e))
-
-
-def _request_columns(a: Array, e: Array, t0: Array, cap: Array, asked: Array) -> tuple[Array, ...]:
-    """Return log(a/ζ^{1+e}), e, ζ, the rate of t₀ and the plateau."""
-    level = np.log(a) - (1.0 + e) * np.log(asked)
-    return level, e, asked, 1.0 / (t0 + 1.0 / asked), cap * (t0 * (e / (1.0 + e)) + 1.0 / asked)
-
-
-POISSON = OfCapped.compiled(capped_poisson, CAPPED_POISSON)
-REQUESTED = OfRequested.compiled(capped_request_power, CAPPED_REQUEST_POWER)

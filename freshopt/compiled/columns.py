@@ -30,6 +30,7 @@ from freshopt.compiled.cells.request_power import capped_request_power, request_
 from freshopt.compiled.cells.window_age import window_age
 from freshopt.compiled.cells.window_functions import window_binary, window_delay
 from freshopt.compiled.cells.window_harmonic import window_harmonic
+from freshopt.compiled.cells.window_power import window_power
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.kept_code import built
 from freshopt.compiled.source_columns import HostGroups as HostGroups
@@ -67,6 +68,7 @@ SEARCHES = (
     window_binary,
     window_harmonic,
     window_age,
+    window_power,
     attempt_harmonic,
     attempt_age,
     attempt_kinks,

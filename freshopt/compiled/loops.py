@@ -39,6 +39,7 @@ from freshopt.compiled.cells import (
     window_age,
     window_functions,
     window_harmonic,
+    window_power,
 )
 from freshopt.compiled.column_access import at, gathered, one_by_one, part, room, wide
 from freshopt.compiled.column_passes import (
@@ -82,7 +83,7 @@ FORMULAS = (
     curve_table,
 )
 # What calls itself much is too long to be written out at each call.
-LONG = (window_harmonic, attempt_kinks, capped_poisson)
+LONG = (window_harmonic, attempt_kinks, capped_poisson, window_power)
 ORDERED = (vector_math, *FORMULAS, *LONG)
 INLINED = (inverse_tables, wide_tables, vector_math, *FORMULAS, *LONG, column_passes, host_search)
 # Calls that are left to LLVM cost a host of ten sources a fifth of its search: records are passed in memory.

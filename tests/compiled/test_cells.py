@@ -23,12 +23,14 @@ from freshopt.compiled.cells.request_age import request_age
 from freshopt.compiled.cells.request_power import capped_request_power, request_power
 from freshopt.compiled.cells.window_age import window_age
 from freshopt.compiled.cells.window_harmonic import window_harmonic
+from freshopt.compiled.cells.window_power import WINDOW_POWER, window_power
 from freshopt.compiled.demand_functions import Demand
 from freshopt.compiled.proof_functions import ProofCell
 from freshopt.problems import PowerCost, SynchronizationCost
 from freshopt.separable.kernel import Kernel
 from tests.compiled.test_proofs import term
 from tests.ground_truth.fetch_gaps import ATTEMPTS, CAPPED_POWER, POWER, REQUESTS, WINDOWS
+from tests.ground_truth.fetch_gaps import WINDOW_POWER as WINDOWED
 from tests.ground_truth.named import (
     AGE_ON_REQUEST,
     AGE_PERIODIC,
@@ -102,6 +104,12 @@ def capped_level(rng: Rng) -> Drawn:
     kink = own[2] * decades(rng, -6.0, -0.01)
     rate = kink * (1.0 - decades(rng, -6.0, -1.0)) if rng.random() < 0.2 else max(rate, kink)
     return rate, [*own, kink, float(POWER.marginal(*map(mpmath.mpf, (kink, *own))))]
+
+
+def window_level(rng: Rng) -> Drawn:
+    """Return a rate, and the same with a window."""
+    rate, own = level(rng)
+    return rate, [*own, 0.0 if rng.random() < 0.1 else decades(rng, -5.0, 2.5) / own[2]]
 
 
 class Cell(NamedTuple):
@@ -213,6 +221,9 @@ PROVED = CELLS | {
         capped_level,
         capped_level,
         trials=400,
+    ),
+    "window power": Cell(
+        window_power, WINDOW_POWER, POWERS, WINDOWED, window_level, window_level, window_level, MANY, 100
     ),
 }
 COLUMNS = {

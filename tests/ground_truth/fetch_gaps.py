@@ -196,3 +196,26 @@ def _capped_marginal(
 
 
 CAPPED_POWER = ExactCell(_capped, _capped_marginal)
+
+
+def power_in_window(life: Number, window: Number, e: Number) -> tuple[Number, Number]:
+    """Return I = ∫₀ˣ e^{−z}(τ + z)^e dz and e^{−x}(τ + x)^e, of requests."""
+    left, end = (mpmath.gammainc(1 + e, age) for age in (life, life + window))
+    return mpmath.exp(life) * (left - end), mpmath.exp(-window) * (life + window) ** e
+
+
+def _windowed(r: Number, level: Number, e: Number, asked: Number, window: Number) -> Number:
+    """Return ρ·G(T) of the cost e^level·ζ^{1+e}·s^e of age."""
+    life = asked / r - 1
+    mean, _ = power_in_window(life, asked * window, e)
+    return r * mpmath.exp(level) * (life ** (1 + e) / (1 + e) + mean)
+
+
+def _windowed_marginal(r: Number, level: Number, e: Number, asked: Number, window: Number) -> Number:
+    """Return (T + 1/ζ)G'(T) − G(T), G' the mean cost at T + min(Z, σ)."""
+    life = max(asked / r - 1, 0)
+    mean, end = power_in_window(life, asked * window, e)
+    return mpmath.exp(level) * ((life + 1) * (mean + end) - life ** (1 + e) / (1 + e) - mean)
+
+
+WINDOW_POWER = ExactCell(_windowed, _windowed_marginal)
