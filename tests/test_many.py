@@ -19,6 +19,7 @@ from tests.ground_truth import named
 from tests.ground_truth.named import present
 from tests.ground_truth.refusals import refused
 from tests.ground_truth.routes import compile_all
+from tests.ground_truth.strata import rare
 from tests.ground_truth.tolerances import EXACT
 
 pytestmark = pytest.mark.usefixtures("all_compiled")
@@ -245,7 +246,8 @@ def test_problems_of_all_kinds_keep_their_order() -> None:
     assert chosen.statuses == (fo.Status.INACCURATE,) * 2
 
 
-def test_the_result_is_a_sequence() -> None:
+def test_the_result_is_a_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRESHOPT_COMPILED", "0")
     sources = fo.Sources([1.0, 4.0, 1.0, 9.0, 4.0])
     found = fo.solve_many(named.DELAY, sources, offsets=[0, 2, 5], bandwidths=[3.0, 12.0])
     assert repr(found).startswith("Solutions(2 problems of 2..3 sources: 2 optimal; relative gaps <= ")
@@ -323,7 +325,7 @@ def test_a_group_that_may_never_be_refreshed_is_infeasible_alone(
         fo.solve_many(delay, sources, offsets=offsets, bandwidths=3.0)
 
 
-@pytest.mark.parametrize("name", ["binary", "delay"])
+@pytest.mark.parametrize("name", ["harmonic", *rare("binary", "delay")])
 def test_tangents_are_compared_once_and_certificates_are_the_same(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

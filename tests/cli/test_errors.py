@@ -24,6 +24,7 @@ from tests.ground_truth.command_lines import (
     refusals,
     refuse,
 )
+from tests.ground_truth.strata import rare
 
 # The content of log.csv, and what is said of it.
 LOGS: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
@@ -225,12 +226,14 @@ def test_an_earlier_table_is_kept(folder: Path) -> None:
     refuse(folder, ["solve", "floors.csv", *SOLVE, "--overwrite"], ("short by 9",))
 
 
-def test_the_installed_command_ends_in_one_line_on_standard_error(folder: Path) -> None:
-    for arguments in (["plan", "no.csv", *PLAN], ["plan", *PLAN], ["solve", "floors.csv", *SOLVE]):
-        done = run(folder, *arguments)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith("Error: ")
-        assert done.stderr.count("\n") == 1
+@pytest.mark.parametrize(
+    "arguments", [["plan", "no.csv", *PLAN], *rare(["plan", *PLAN], ["solve", "floors.csv", *SOLVE])]
+)
+def test_the_installed_command_ends_in_one_line_on_standard_error(folder: Path, arguments: list[str]) -> None:
+    done = run(folder, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_reader_that_goes_away_is_no_error_to_report(folder: Path) -> None:

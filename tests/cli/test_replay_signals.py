@@ -88,7 +88,7 @@ def test_the_rule_of_a_plan_is_read_as_it_was_written(objective: str, run: Run) 
     offsets, events = world.events(0.0, days)
     rows = pl.DataFrame({"source": names[np.repeat(np.arange(n), np.diff(offsets))], "time": events})
     rows.write_csv("history.csv")
-    plan = fo.plan("log.csv", signals="signals.csv", objective=objective, load_limit=1.0)
+    plan = fo.plan("log.csv", signals="signals.csv", objective=objective, load_limit=1.0, draws=0)
     plan.write("plan", csv=True)
     own = plan.problem.objective
     rule = rule_of(own, plan.rates, plan.sources)

@@ -25,7 +25,17 @@ def test_promises_and_costs_are_kept_until_they_are_ended(tmp_path: Path) -> Non
     limits, costs = tmp_path / "limits.csv", tmp_path / "costs.csv"
     limits.write_text("host,limit\nb.org,20/h\n")
     costs.write_text("source,changed_cost\n" + "".join(f"{page},{3 * k}\n" for k, page in enumerate(PAGES)))
-    begun = ("--bandwidth", "2000/day", "--host-limits", str(limits), "--hours", "not 2-3", *WISHES)
+    begun = (
+        "--bandwidth",
+        "2000/day",
+        "--host-limits",
+        str(limits),
+        "--hours",
+        "not 2-3",
+        "--objective",
+        "delay",
+        *WISHES,
+    )
     state = tmp_path / "state"
     with served(state, *begun, "--changed-cost", "20") as service:
         service.put(*PAGES[:4], host="a.org")

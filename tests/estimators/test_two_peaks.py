@@ -106,6 +106,7 @@ def test_the_evidence_of_dated_logs_has_no_peak_but_those_of_the_integral(seed: 
 
 # Of simulated logs those in which many sources are saturated, and some others.
 @pytest.mark.parametrize("seed", [32, 48, 113, 124, 149, 186, 236, 257, 297, 5, 11])
+@pytest.mark.sampled(2)
 def test_the_prior_of_dated_logs_is_the_highest_peak(seed: int) -> None:
     assert_highest(dated_log(seed))
 
@@ -125,6 +126,7 @@ def test_the_prior_of_any_dated_log_is_the_highest_peak(first: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [3, 32, 113, 149, 236])
+@pytest.mark.sampled(2)
 def test_the_prior_of_undated_logs_is_the_highest_peak(seed: int) -> None:
     dated = dated_log(seed)
     log = CrawlLog(dated.source_index, dated.time, dated.changed)

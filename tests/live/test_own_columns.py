@@ -215,7 +215,7 @@ def test_features_tell_of_new_sources(tmp_path: Path, by_url: bool) -> None:
     late = [f"https://{host}.org/late" for host in HOSTS]
     table = pl.DataFrame({"source": [*names, *late], "host": ["f"] * 20 + ["s"] * 20 + ["f", "s"]})
     told = "url" if by_url else table
-    with fo.Planner(tmp_path, "60/day", features=told, burst="1d", update="6h") as planner:
+    with fo.Planner(tmp_path, "60/day", features=told, burst="1d", update="2d") as planner:
         planner.add_many(names)
         planner.due(0.0, limit=None)
         assert "to be learnt once 30 sources" in planner.status(0.0).features
@@ -236,9 +236,9 @@ def test_features_tell_of_new_sources(tmp_path: Path, by_url: bool) -> None:
     # Kept for other processes, and for updates between re-solves.
     with fo.Planner(tmp_path) as again:
         solves = again.status(12.5).solves
-        visited(again, 12.75, 13.3, seed=2)
-        assert again.status(13.3).solves <= solves + 1
-        assert "most by 'host'" in again.status(13.3).features
+        visited(again, 14.75, 15.3, seed=2)
+        assert again.status(15.3).solves <= solves + 1
+        assert "most by 'host'" in again.status(15.3).features
         assert again.solution().certificate is not None
 
 

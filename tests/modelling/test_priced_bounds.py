@@ -17,6 +17,8 @@ BINARY = fo.problems.BinaryFreshness(fo.Refresh.POISSON)
 BY = np.arange(24) % 3
 # Slope on the left, cost, and the cost as it is declared.
 Cost = tuple[Callable[[Any], Any], Callable[[Any], Any], Any]
+# Of an interval of 180 in the logarithm of a price: to 1e-17, where values are compared to 1e-9.
+HALVINGS = 64
 
 
 def kink(use: float, below: float, above: float) -> Cost:
@@ -71,11 +73,12 @@ def optimum(objective: object, own: fo.Sources, group: Cost, whole: Cost, bandwi
     cost = LONG(own.refresh_cost)
 
     def of_groups(price: Long) -> Long:
-        return np.array([np.sum((cost * rates_at(objective, own, price[BY]))[k == BY]) for k in range(3)])
+        used: Long = (cost * rates_at(objective, own, price[BY])).reshape(-1, 3).sum(axis=0)
+        return used
 
     def rates(outside: Any) -> Long:  # noqa: ANN401
         low, high = np.full((2, 3), LONG(-90.0)) * np.array([[1], [-1]])
-        for _ in range(90):
+        for _ in range(HALVINGS):
             middle = (low + high) / 2
             dear = np.exp(middle) > outside + group[0](of_groups(np.exp(middle)))
             low, high = np.where(dear, low, middle), np.where(dear, middle, high)
@@ -86,7 +89,7 @@ def optimum(objective: object, own: fo.Sources, group: Cost, whole: Cost, bandwi
         return bool(used <= bandwidth and outside > whole[0](used))
 
     sign, (low, high) = -1.0 if too_dear(LONG(0.0)) else 1.0, (LONG(-90.0), LONG(90.0))
-    for _ in range(90):
+    for _ in range(HALVINGS):
         middle = (low + high) / 2
         above = too_dear(sign * np.exp(middle)) == (sign > 0.0)
         low, high = (low, middle) if above else (middle, high)
@@ -100,7 +103,7 @@ def optimum(objective: object, own: fo.Sources, group: Cost, whole: Cost, bandwi
 PAIRS = [(group, whole) for group in GROUPS for whole in WHOLES if group != "none" or whole != "none"]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("spread", [0.0, 3.0])
 @pytest.mark.parametrize("objective", [DELAY, BINARY], ids=["delay", "binary"])
 @pytest.mark.parametrize("bandwidth", [3.0, 1e7])

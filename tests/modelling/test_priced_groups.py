@@ -41,6 +41,10 @@ def test_costs_of_groups_beside_a_bandwidth(name: str, objective: str) -> None:
     assert solution.bandwidth_used <= 12.0 * (1.0 + 1e-14)
 
 
+# Of an interval of 600 in the logarithm of a price or use: to 1e-19, the rounding of extended precision.
+HALVINGS = 72
+
+
 def whole(
     roots: Long,
     loose: np.longdouble,
@@ -62,7 +66,7 @@ def whole(
 
     def uses(price: np.longdouble) -> Long:
         low, high = np.full((2, len(roots)), LONG(-300.0)) * np.array([[1], [-1]])
-        for _ in range(120):
+        for _ in range(HALVINGS):
             middle = (low + high) / 2
             u = np.exp(middle)
             less = (u > most) | (price + np.array([slope(one) for one in u]) > (roots / u) ** 2)
@@ -71,7 +75,7 @@ def whole(
         return found
 
     low, high = LONG(-300.0), LONG(300.0)
-    for _ in range(120):
+    for _ in range(HALVINGS):
         middle = (low + high) / 2
         used = np.sum(uses(np.exp(middle))) + loose / np.exp(middle / 2)
         low, high = (middle, high) if of_all(used) > np.exp(middle) else (low, middle)
