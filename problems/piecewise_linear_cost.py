@@ -189,7 +189,8 @@ class PiecewiseLinearCost:
 def _columns_of_kinks(pieces: Array, asked: Array | None = None) -> tuple[Array, ...]:
     """Return level and kinks, numbers where sources share their lines."""
     own = pieces[:1] if pieces.strides[0] == 0 else pieces
-    kinks = _kinks(own) if asked is None else _request_kinks(own, once(as_float64(asked)))
+    with np.errstate(divide="ignore", over="ignore"):
+        kinks = _kinks(own) if asked is None else _request_kinks(own, once(as_float64(asked)))
     return tuple(np.broadcast_to(parameter, (len(pieces),)) for parameter in kinks)
 
 
@@ -214,12 +215,11 @@ def _request_kinks(pieces: Array, asked: Array) -> list[Array]:
     """
     lines, place = _active_lines(pieces), asked
     level = lines[0][0]
-    with np.errstate(over="ignore"):
-        found = [level / asked, asked] if np.any(level) else []
-        for (slope, start), (steeper, lower) in pairwise(lines):
-            rise = steeper - slope
-            place = np.minimum(_crossing(rise, (start - lower) + rise / asked) * ABOVE, place)
-            found += [steeper / asked - lower, place]
+    found = [level / asked, asked] if np.any(level) else []
+    for (slope, start), (steeper, lower) in pairwise(lines):
+        rise = steeper - slope
+        place = np.minimum(_crossing(rise, (start - lower) + rise / asked) * ABOVE, place)
+        found += [steeper / asked - lower, place]
     return [np.zeros(1), *found[::-1]]
 
 
@@ -245,8 +245,7 @@ def _active_lines(pieces: Array) -> list[tuple[Array, Array]]:
 
 def _crossing(rise: Array, fall: Array) -> Array:
     """Return the rate at which lines cross, of the same line 0."""
-    with np.errstate(divide="ignore", over="ignore"):
-        return np.divide(rise, fall, out=np.zeros(fall.shape), where=rise > 0.0)
+    return np.divide(rise, fall, out=np.zeros(fall.shape), where=rise > 0.0)
 
 
 def _at(age: Array, pieces: Array) -> Array:
