@@ -32,7 +32,7 @@ NORMAL = 1e-300
 INLINED: Any = {"forceinline": True, "fastmath": {"contract"}}
 
 
-@register_jitable(**INLINED)
+@register_jitable(fastmath={"contract"})
 def in_segment(price: float, cap: Data, falls: Array, table: Array, k: int) -> tuple[float, float]:
     """Return the rate at a price, and its fall, by segments alone.
 

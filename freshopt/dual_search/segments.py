@@ -21,7 +21,7 @@ from freshopt.autodiff.kink_rates import Crossing, kink_rates
 from freshopt.autodiff.kinked_atoms import LEFT, RIGHT
 from freshopt.autodiff.tape import Tape
 from freshopt.compiled.model_passes import Line
-from freshopt.numerics.arrays import Array, BoolArray, IntArray
+from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, IntArray
 from freshopt.separable.derived_kernel import JUMPED, DerivedNumerics
 
 # Relative fall of a marginal, or change of a curvature, at a kink, and what it is beside the distance of the
@@ -92,7 +92,8 @@ class Segments(NamedTuple):
             kink, left, right, bend_a, bend_b = _kinks(chunk, found)
             if not len(kink):
                 return None
-            own = chunk.marginal(chunk.lower) / chunk.cost
+            # A kink at a lower bound may have been found to be left of it by rounding.
+            own = chunk.marginal(np.minimum(chunk.lower * (1.0 + ROUNDED), chunk.upper)) / chunk.cost
             last = chunk.marginal(chunk.upper, LEFT) / chunk.cost
             at_lower, ends = np.where(np.isnan(own), np.inf, own), np.isfinite(last)
             # Else the marginal is to vanish at an infinite rate.
