@@ -249,6 +249,7 @@ def test_prices_of_rates_from_tables_take_one_bound_or_two(
 ) -> None:
     """Each quality is another: no table is shared, and a bound takes a second at 10⁴ sources."""
     monkeypatch.delenv("FRESHOPT_COMPILED")
+    monkeypatch.setattr(price_search, "SAMPLE", 30)
     rng, n = np.random.default_rng(2), 100
     d, w, recall = (rng.lognormal(0.0, 1.0, n), rng.lognormal(0.0, 1.0, n), rng.uniform(0.0, 1.0, n))
     recall = np.where(rng.random(n) < 0.5, 1.0 - 1e-3 * recall, recall)
