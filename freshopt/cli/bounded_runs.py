@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
-from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
 from typing import Any, Self
 
@@ -37,6 +36,8 @@ ITERATIVE = (Conic, MirrorDescent, ProjectedGradient, AutomataTree)
 LIMIT = 60.0
 # A month; what waits longer is for no one.
 LONGEST = 30 * 86_400.0
+# What pipes raise of values that they cannot send, one of them by the name of their library.
+NOT_SENT: tuple[type[Exception], ...] = (AttributeError, TypeError, vars(reduction)["pickle"].PicklingError)
 
 
 class NoAnswerError(Exception):
@@ -81,8 +82,8 @@ class BoundedRuns:
     def run(self, *arguments: object) -> Any:  # noqa: ANN401 - what the function returns
         """Return what the function returns."""
         try:
-            packed = ForkingPickler.dumps(arguments)
-        except (AttributeError, TypeError, pickle.PicklingError) as error:
+            packed = reduction.ForkingPickler.dumps(arguments)
+        except NOT_SENT as error:
             raise NotSentError(str(error)) from None
         try:
             pipe = self._pipe or self._start()
