@@ -26,7 +26,7 @@ from freshopt.numerics.vector_math import fast_exp, fast_log
 LEAST = -700.0
 # Paces beyond are those of marginals that do not fall; parts of an inverse marginal below are rounding.
 STEEP, ROUNDING = 1e18, 1e-17
-# The least number whose logarithm is taken.
+# The least number whose logarithm is taken, and marginal that has a line.
 NORMAL = 1e-300
 
 INLINED: Any = {"forceinline": True, "fastmath": {"contract"}}
@@ -71,7 +71,7 @@ def put_line(
     way, over = rate - begin, marginal - line.least[k]
     gain = 1.0 / (1.0 / way - share)
     down, up = begin + way / most, begin + way * most
-    if (over > 0.0) & (way > 0.0) & (gain > 0.0) & (gain < np.inf):
+    if (over > NORMAL) & (way > 0.0) & (gain > 0.0) & (gain < np.inf):
         inverse = 1.0 / over
         gained = inverse - edge
         gained = gained if gained > ROUNDING * inverse else ROUNDING * inverse
@@ -258,7 +258,7 @@ def build(limited: bool, bent: bool) -> tuple[Callable[..., Any], ...]:
         for k in range(len(rate)):
             own = slope[k] / at(cost, k)
             marginal[k] = own
-            negative += 0.0 if own > 0.0 else 1.0
+            negative += 0.0 if own > NORMAL else 1.0
             pace[k] = own * at(cost, k) / (rate[k] * curvature[k])
         for k in range(len(rate)):
             if limited:
@@ -310,6 +310,8 @@ def build(limited: bool, bent: bool) -> tuple[Callable[..., Any], ...]:
         for k in range(len(rate)):
             there = marginal[k] if rates[k] > 0.0 else at_begin[k]
             move, off = abs(target[k] - rates[k]), abs(there - paid)
+            # A line that leaves a source at rate 0 that would pay more is wrong.
+            move = rate[k] if (rates[k] <= 0.0) & (target[k] <= 0.0) & (there > paid) else move
             loss = move * off if move > 0.0 else 0.0
             lost += loss * at(cost, k)
             off = off if (loss > 0.0) & (move > still * rate[k]) else 0.0

@@ -18,8 +18,8 @@ a step in them never leaves the segment, and a linear marginal is a line. Where 
 the modelled demand jumps as the true one does. In segments other than that of the latest evaluation the line
 is one that is right near their ends.
 
-A rate moves by at most three nats at once. Where there is no line, at a marginal of β or less, Newton's step
-is taken on the marginal itself.
+A rate moves by at most three nats at once. Where there is no line, at a marginal of β or less, or one that
+all but vanishes, Newton's step is taken on the marginal itself.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ REACH = 3.0
 _MOST = math.exp(REACH)
 # Share of an inverse marginal that is rounding.
 _ROUNDING = 1e-17
+# Lesser marginals have no line: their inverses may overflow.
+_LEAST = 1e-300
 # What compiled passes take where costs have no kinks.
 _NO_KINKS = np.empty((2, 0)), np.empty((6, 1, 0))
 
@@ -174,6 +176,8 @@ class LocalModel:
         target, _ = model.response(np.log(least), sloping=False)
         there = np.where(asleep, self.at_begin, marginal) if bool(np.any(asleep)) else marginal
         move, off = np.abs(target - rates), np.abs(there - price)
+        # A line that leaves a source at rate 0 that would pay more is wrong.
+        np.copyto(move, rate, where=asleep & (target <= 0.0) & (there > price))
         lost = np.where(move > 0.0, move * off, 0.0)
         misfit = float(np.max(np.where((lost > 0.0) & (move > MOVED * rate), off / least, 0.0)))
         return ChunkEvaluation(model, float(np.dot(lost, chunk.cost)), cost, misfit)
@@ -265,7 +269,9 @@ def _through(
     way = rate - begin if bent else rate
     gain = 1.0 / (1.0 / way - share) if bent else rate
     over = marginal - least if bent else marginal
-    positive = (over > 0.0) & (way > 0.0) & (gain > 0.0) & (gain < np.inf) if bent else over > 0.0
+    positive = over > _LEAST
+    if bent:
+        positive &= (way > 0.0) & (gain > 0.0) & (gain < np.inf)
     every = bool(np.all(positive))
     usable = over if every else np.where(positive, over, 1.0)
     # One block for all: smaller ones would be handed back to the system, and fetched again, each time.

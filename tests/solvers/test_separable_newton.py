@@ -22,6 +22,7 @@ from tests.ground_truth.cases import as_cost, as_problem
 from tests.ground_truth.kkt import violations
 from tests.ground_truth.named import AGE, BINARY, BINARY_PERIODIC, DELAY, HARMONIC, present
 from tests.ground_truth.refusals import refused
+from tests.ground_truth.routes import compile_all
 from tests.ground_truth.strata import matrix, stratified
 from tests.ground_truth.strategies import BUDGETS, FAMILIES, instances, sample
 from tests.ground_truth.tolerances import EXACT, SCALAR
@@ -273,3 +274,31 @@ def test_prices_of_many_groups_at_once() -> None:
     assert np.all(found.high[:2] >= expected - 1e-14)
     assert np.all(found.high[:2] - found.low[:2] <= 1e-12)
     assert found.high[2] == found.low[2] == -690.0
+
+
+class Exponential(fo.Objective):
+    """w·e^{−ρ/Δ}, whose marginal all but vanishes at 700 Δ."""
+
+    def per_source(self, rate: Any, sources: fo.Sources) -> Any:  # noqa: ANN401
+        return cp.multiply(sources.importance, cp.exp(-rate / sources.change_rate))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_marginals_whose_inverse_overflows_have_no_line(
+    compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if compiled:
+        compile_all(monkeypatch)
+    rng = np.random.default_rng(3000)
+    d, w = 10.0 ** rng.uniform(-3.0, 3.0, 3000), 10.0 ** rng.uniform(-2.0, 2.0, 3000)
+    shared = 3000.0 / len(d)  # the rates of the first evaluation
+    marginals = np.exp(-shared / d)
+    assert np.any((marginals > 0.0) & (marginals < np.finfo(float).tiny))
+    low, high = -50.0, 50.0
+    for _ in range(100):
+        log_price = 0.5 * (low + high)
+        rates = d * np.maximum(0.0, np.log(w / d) - log_price)
+        low, high = (log_price, high) if rates.sum() > 3000.0 else (low, log_price)
+    solution = fo.solve(fo.Problem(Exponential(), fo.Sources(d, w), 3000.0), SeparableNewton())
+    assert solution.rates == pytest.approx(rates, rel=SCALAR, abs=SCALAR)
+    assert solution.iterations <= SMOOTH
