@@ -82,8 +82,11 @@ def as_vector(value: npt.ArrayLike, n: int, what: str) -> Array:
 
 @lru_cache(maxsize=256, typed=True)
 def repeated(number: float, n: int) -> npt.NDArray[Any]:
-    """Return a shared read-only vector of one number, without memory."""
-    one = np.array(number)
+    """Return a shared read-only vector of one number, without memory.
+
+    Zero has no sign: to what is shared −0 and 0 are one.
+    """
+    one = np.array(number if number else type(number)())
     one.flags.writeable = False
     return np.broadcast_to(one, (n,))
 

@@ -76,7 +76,7 @@ class BandwidthUsed:
     def fresh(self, rate: Array, d: Array) -> Array:
         """Return F(ρ), the share of time that a copy is fresh."""
         with np.errstate(all="ignore"):
-            u = d / rate
+            u = d / np.abs(rate)  # of −0 as of 0
             if not self.periodic:
                 return 1.0 / (1.0 + u)
             return np.where(u > 0.0, -np.expm1(-u) / np.where(u > 0.0, u, 1.0), 1.0)

@@ -383,3 +383,14 @@ def test_best_responses_are_roots(objective: fo.Objective, marginal: Callable[[f
 
             x = 0.0 if excess(-60.0) < 0.0 else float(np.exp(brentq(excess, -60.0, 60.0, xtol=1e-15)))
             assert used == pytest.approx(x + ratio * x / (1.0 + x), rel=1e-12)
+
+
+@pytest.mark.parametrize("refresh", [fo.Refresh.POISSON, fo.Refresh.PERIODIC])
+def test_no_rate_uses_nothing_whatever_the_sign_of_zero(refresh: fo.Refresh) -> None:
+    rates, brought = [1.0, 0.2, 4.0, 2.0, 0.1], [3.0, 8.0, 0.0, 2.0, 1.0]
+    for zero in (-0.0, np.full(5, -0.0), 0.0):
+        sources = fo.Sources(rates, min_rate=zero, refresh_cost=0.5, changed_cost=brought)
+        own = fo.Problem(fo.problems.BinaryFreshness(refresh), sources, 0.25)
+        assert np.all(own.used_by_source(sources.min_rate) == 0.0)
+        assert present(own.per_bandwidth).lower == pytest.approx(np.zeros(5), abs=0.0)
+    assert not np.signbit(sources.min_rate).any()  # of a number that earlier sources were given as −0
