@@ -228,7 +228,7 @@ def test_an_objective_of_ones_own_is_checked(run: Run, sources: Path) -> None:
     ]
     assert len(rows) == len(FAMILY) - 1  # the signals it does not know
     even = ("--solver", "freshopt.solvers:WaterFilling", "--n", "2")
-    assert "passes" in run("check", *own, *even).output
+    assert "No shortfall: " in run("check", *own, *even).output
     wrong = run("check", *own, "--refresh", "poisson", code=2).output
     assert "is of periodic refreshes, not of poisson ones" in wrong
     assert "are not for --objective" in run("check", *own, "--deadline", "2d", code=2).output

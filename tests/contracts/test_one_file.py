@@ -159,7 +159,7 @@ def test_the_command_line_checks_them(house: Path) -> None:
 @pytest.mark.exhaustive
 def test_the_command_line_tells_of_them(house: Path) -> None:
     told = " ".join(ran(house, "-m", "freshopt", "check", "--help").split()).replace("- ", "-")
-    assert "penalty-square, toy-staleness." in told.replace("│ │ ", "")
+    assert "penalty-square, toy-staleness;" in told.replace("│ │ ", "")
     unknown = ran(house, "-m", "freshopt", "check", "--solvers", "none", code=2)
     assert re.search(r"water-filling, .*, lifetime-rule, toy-halving\b", " ".join(unknown.split()))
     assert "toy-staleness" not in " ".join(ran(house, "-m", "freshopt", "plan", "--help").split())
