@@ -11,8 +11,7 @@ from freshopt.compiled.cells.array_edition import COST, MARGINAL, OfPrice, OfRat
 from freshopt.compiled.cells.attempt_kinks import ATTEMPT_KINKS, attempt_kinks
 from freshopt.problems import PiecewiseLinearCost, SynchronizationCost
 from tests.compiled.test_proofs import term
-from tests.ground_truth.refusals import present
-from tests.ground_truth.routes import compile_all
+from tests.ground_truth.routes import require_same_compiled
 from tests.ground_truth.source_gaps import CELLS, Number
 from tests.ground_truth.strata import matrix
 
@@ -214,9 +213,4 @@ def test_plans_of_many_pieces_are_proved_in_loops_and_without(
     sources = fo.Sources(np.ones(n), rng.lognormal(size=n), host=host, success=rng.choice([0.3, 0.7, 1.0], n))
     limits = dict.fromkeys(range(0, 30, 2), 8.0) if hosts else None
     problem = fo.Problem(SynchronizationCost(costs), sources, 0.8 * n, limits)
-    plain = fo.solve(problem)
-    compile_all(monkeypatch)
-    compiled = fo.solve(problem)
-    for solution in (plain, compiled):
-        assert present(solution.certificate).relative_gap < 1e-12
-        assert solution.value == pytest.approx(plain.value, rel=1e-12)
+    require_same_compiled(problem, monkeypatch, one_price=False)

@@ -19,7 +19,7 @@ from freshopt.separable.kernel_columns import kernel_columns
 from tests.compiled.test_proofs import term
 from tests.ground_truth.named import ON_REQUEST
 from tests.ground_truth.refusals import present
-from tests.ground_truth.routes import compile_all
+from tests.ground_truth.routes import compile_all, require_same_compiled
 from tests.ground_truth.source_gaps import Number
 from tests.ground_truth.strata import matrix
 
@@ -280,12 +280,7 @@ def test_plans_of_many_pieces_are_proved_in_loops_and_without(
     problem = fo.Problem(
         SynchronizationCost(PiecewiseLinearCost(*given), ON_REQUEST), sources, 0.4 * n, limits
     )
-    plain = fo.solve(problem)
-    compile_all(monkeypatch)
-    compiled = fo.solve(problem)
-    for solution in (plain, compiled):
-        assert present(solution.certificate).relative_gap < 1e-12
-        assert solution.value == pytest.approx(plain.value, rel=1e-12)
+    require_same_compiled(problem, monkeypatch, one_price=False)
 
 
 def test_bandwidth_for_every_kink_leaves_nothing() -> None:
