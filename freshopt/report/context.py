@@ -107,6 +107,13 @@ class Facts:
         inner = Facts(self.file, {str(k): each for k, each in enumerate(listed)}, self._path(key))
         return [inner.maybe(place) if gaps else inner.number(place) for place in inner.values]
 
+    def ends(self, key: str) -> tuple[float | None, float | None]:
+        """Return both ends of an interval, None where it has none."""
+        found = self.numbers(key, gaps=True)
+        if len(found) != 2:
+            raise self._refuse(key, "a list of two numbers")
+        return found[0], found[1]
+
     def name(self, key: str) -> str:
         """Return a name, written as a text or whole number."""
         value = self.values.get(key)

@@ -201,7 +201,7 @@ def _intervals(told: Context) -> Iterator[Line]:
     found = told.facts.within("intervals")
     if not found.values:
         return
-    ends = [part for key in ("shortest", "longest") if (part := found.within(key))]
+    ends = [found.within(key) for key in ("shortest", "longest")]
     low, high = (duration(end.positive("interval"), told.unit) for end in ends)
     never = told.counts.whole("never_refreshed")
     rest = f"; {never:,} never" if never else ""

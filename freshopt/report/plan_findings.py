@@ -376,7 +376,7 @@ def certainty(told: Context, folder: PlanFolder | None = None) -> Finding | None
 def _expected(told: Context, forecast: Facts) -> str:
     """Return the value to be expected, and what back-tests say of it."""
     ratios = forecast.numbers("realised_over_predicted")
-    low, high = forecast.numbers("value_90_percent", gaps=True)
+    low, high = forecast.ends("value_90_percent")
     if not ratios and low == high:
         return ""
     expected = forecast.number("expected")
@@ -391,5 +391,5 @@ def _regret(told: Context, spread: Facts, *, alone: bool) -> str:
     text = f"more data would help by about {most} on average ({samples} of the change rates)"
     if not alone:
         return text
-    low, high = spread.numbers("value_90_percent", gaps=True)
+    low, high = spread.ends("value_90_percent")
     return f"{told.goal.noun} in a {_LEVEL} interval {ends_in_words(low, high, told.shown)}; {text}"

@@ -217,6 +217,18 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         "bandwidth is -1, not a number > 0",
     ),
     "flags": (partial(change, edit=lambda facts: facts["counts"].update(flags=[1])), "counts.flags is [1]"),
+    "interval": (
+        partial(change, edit=lambda facts: facts["forecast"].update(value_90_percent=[1.0])),
+        "forecast.value_90_percent is [1.0], not a list of two numbers",
+    ),
+    "no interval": (
+        partial(change, edit=lambda facts: facts["forecast"].pop("value_90_percent")),
+        "forecast.value_90_percent is missing, not a list of two numbers",
+    ),
+    "shortest": (
+        partial(change, edit=lambda facts: facts["intervals"].pop("shortest")),
+        "intervals.shortest.interval is missing, not a number > 0",
+    ),
     "rows": (
         partial(change, edit=lambda facts: facts["findings"].update(held_back=[3])),
         "findings.held_back is [3], not a list of objects",
