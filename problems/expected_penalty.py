@@ -27,7 +27,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from freshopt.compiled.penalty_tables import LEAST_SOURCES, PenaltyTables, penalty_tables
+from freshopt.compiled.penalty_tables import (
+    ANNOUNCED_PENALTIES,
+    LEAST_SOURCES,
+    PENALTIES,
+    PenaltyTables,
+    penalty_tables,
+    with_announced,
+)
 from freshopt.cvx import Expression, cp
 from freshopt.errors import ObjectiveError, expect_settings, list_offenders
 from freshopt.modelling.cone_forms import RARE, SLOW, falling_total, square_over
@@ -105,6 +112,7 @@ class ExpectedPenalty(Objective):
         Command("penalty-square", "its square", {"penalty": np.square}),
     )
     _increments: PenaltyIncrements = field(init=False)
+    _tables: _Tables = field(init=False)
     _silent: _UnitCell = field(init=False)
     _signalled: _UnitCell = field(init=False)
 
@@ -121,6 +129,7 @@ class ExpectedPenalty(Objective):
             )
         increments = PenaltyIncrements(self.penalty)
         object.__setattr__(self, "_increments", increments)
+        object.__setattr__(self, "_tables", _Tables(self.penalty, increments))
         object.__setattr__(self, "_silent", _UnitCell(increments, signalled=False))
         object.__setattr__(self, "_signalled", _UnitCell(increments, signalled=True))
 
@@ -236,9 +245,14 @@ class ExpectedPenalty(Objective):
         cell = _Cell(self._increments, self._signalled if signalled else self._silent, sources)
         position = np.where(sources.importance > 0.0, np.arange(float(len(sources))), -1.0)
         parameters = (sources.change_rate, position)
-        tables = None if signalled else self._silent.tables
         return Kernel(
-            sources.importance, parameters, cell.cost, cell.marginal, cell.inverse, tables_of=tables
+            sources.importance,
+            parameters,
+            cell.cost,
+            cell.marginal,
+            cell.inverse,
+            tables_of=self._tables.of_both if signalled else self._tables.of_silent,
+            table_cell=ANNOUNCED_PENALTIES if signalled else PENALTIES,
         )
 
     def _declared(self, theta: float) -> list[tuple[float, float]]:
@@ -273,6 +287,68 @@ def _powers(s: Expression, fall: Array, place: IntArray, m: Array) -> tuple[Expr
     return t, [*cones, cp.ExpCone(-cp.multiply((m - 1.0) * fall[place], f[place]), v[place], t)]
 
 
+class _Tables:
+    """Tables for compiled passes, made once many sources have asked for them.
+
+    There are none of bounded penalties.
+    """
+
+    __slots__ = ("_asked", "_increments", "_made", "_penalty")
+
+    def __init__(self, penalty: Penalty, increments: PenaltyIncrements) -> None:
+        self._penalty, self._increments = penalty, increments
+        self._asked = 0
+        self._made: dict[str, PenaltyTables | None] = {}
+
+    def __reduce__(self) -> tuple[type[_Tables], tuple[Penalty, PenaltyIncrements]]:
+        """Leave tables behind: a copy makes its own."""
+        return _Tables, (self._penalty, self._increments)
+
+    def of_silent(self, n: int) -> PenaltyTables | None:
+        """Return the tables of silent changes to so many more sources."""
+        return self._once("silent", n, self._silent)
+
+    def of_both(self, n: int) -> PenaltyTables | None:
+        """Return the tables of silent and of announced changes."""
+        return self._once("both", n, self._both)
+
+    def _once(self, kind: str, n: int, make: Callable[[], PenaltyTables | None]) -> PenaltyTables | None:
+        self._asked += n
+        if kind not in self._made and self._asked >= LEAST_SOURCES:
+            self._made[kind] = None if self._increments.bounded else make()
+        return self._made.get(kind)
+
+    def _silent(self) -> PenaltyTables | None:
+        shift = self._increments.shift
+
+        def sums(ratio: Array) -> tuple[Array, Array]:
+            theta = np.log1p(ratio)
+            found = self._increments.sums(theta)
+            cost, marginal = found.zeroth, found.first
+            known = np.where(found.known, 1.0, np.nan)
+            return known * np.exp(-(shift + 1.0) * theta) * cost, known * np.exp(
+                -(shift + 2.0) * theta
+            ) * marginal
+
+        return penalty_tables(sums, int(shift) + 1)
+
+    def _both(self) -> PenaltyTables | None:
+        silent, first = self.of_silent(0), float(self._penalty(np.ones(1))[0])
+        if silent is None:
+            return None
+        try:
+            later = PenaltyIncrements(lambda m: np.maximum(self._penalty(m) - first, 0.0))
+        except ObjectiveError:  # a first change so dear that the others are rounding
+            return None
+
+        def sums(ratio: Array) -> Array:
+            theta = np.log1p(ratio)
+            found = later.sums(theta)
+            return np.where(found.known, np.exp(-later.shift * theta) * found.first, np.nan)
+
+        return with_announced(silent, sums, first, int(later.shift) + 1)
+
+
 class _UnitCell:
     """Cost, marginal and inverse of one discipline as functions of one number.
 
@@ -281,22 +357,10 @@ class _UnitCell:
     The variable of the sums is θ with e^{−θ} = 1/(1+x), or 1−p.
     """
 
-    __slots__ = (
-        "_has_tables",
-        "_increments",
-        "_signalled",
-        "_sources",
-        "_tables",
-        "cost",
-        "inverse",
-        "marginal",
-    )
+    __slots__ = ("_increments", "_signalled", "cost", "inverse", "marginal")
 
     def __init__(self, increments: PenaltyIncrements, *, signalled: bool) -> None:
         self._increments, self._signalled = increments, signalled
-        self._tables: PenaltyTables | None = None
-        self._sources = 0
-        self._has_tables = not signalled and not increments.bounded
         # Costs of √m fall as 1/√x at small x, those of few changes as 1/x at large ones; marginals as their
         # slopes.
         self.cost = OctaveCache(self._cost, fall=1)
@@ -306,23 +370,6 @@ class _UnitCell:
     def __reduce__(self) -> tuple[Callable[[PenaltyIncrements], _UnitCell], tuple[PenaltyIncrements]]:
         """Leave tables behind: a copy makes its own."""
         return functools.partial(_UnitCell, signalled=self._signalled), (self._increments,)
-
-    def tables(self, n: int) -> PenaltyTables | None:
-        """Return tables for compiled passes, made once many sources asked."""
-        self._sources += n
-        if self._tables is None and self._has_tables and self._sources >= LEAST_SOURCES:
-            self._tables = penalty_tables(self._both, int(self._increments.shift) + 1)
-            self._has_tables = self._tables is not None
-        return self._tables
-
-    def _both(self, ratio: Array) -> tuple[Array, Array]:
-        """Return cost and marginal; NaN where they are not known."""
-        theta, sums = self._sums(ratio)
-        cost = np.exp(-(self._increments.shift + 1.0) * theta)
-        marginal = np.exp(-(self._increments.shift + self._decay()) * theta)
-        return np.where(sums.known, cost * sums.zeroth, np.nan), np.where(
-            sums.known, marginal * sums.first, np.nan
-        )
 
     def _cost(self, ratio: Array) -> Array:
         """Return the cost Σ d_m e^{−mθ}; NaN where it is not known."""

@@ -44,9 +44,9 @@ def proof_columns(problem: Problem) -> ProofColumns | None:
 
     None means that an objective has no cell for them, or that NumPy is faster.
     """
-    kernel, own = problem.numerics, (problem.sources.refresh_cost, problem.lower, problem.upper)
-    tabled = isinstance(kernel, Kernel) and tabled_columns(ProofColumns, kernel, *own, enabled)
-    columns = tabled or kernel_columns(ProofColumns, kernel, *own)
+    numerics, own = problem.numerics, (problem.sources.refresh_cost, problem.lower, problem.upper)
+    tabled = tabled_columns(ProofColumns, numerics, *own, enabled)
+    columns = tabled or kernel_columns(ProofColumns, numerics, *own)
     return columns if columns is not None and enabled(columns.n, columns.silent, columns.announced) else None
 
 

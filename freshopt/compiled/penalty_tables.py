@@ -5,8 +5,13 @@ With x = ρ/Δ the cost J and the marginal M = −Δ·dJ/dρ of a source of impo
 one polynomial give each. Tables are arguments of the loops, which are thus compiled once for all penalties.
 For large x both are powers; below the octaves of the tables x has no cost, and is no best response.
 
+**Announced changes.** With x = ρ/(Δ − ρ) a share 1/(1 + x) of them is not followed: the cost is J as well,
+and the marginal (d₁ + L)/Δ, L = Σ_{m≥2} m·d_m (1 + x)^{−(m−1)}. Where q is above d₁ the best response is
+Δx/(1 + x) with L(x) = q − d₁, else Δ. So a third row gives L, and a second polynomial this x.
+
 **Reach.** The elasticity of M in 1 + x is at least 2, as all m are at least 1. So (ρ + Δ)·M falls, and
-|ρ̂ − ρ| ≤ (ρ + Δ)·|m − ν|/ν, as for binary freshness (`freshopt.compiled.proof_functions`).
+|ρ̂ − ρ| ≤ (ρ + Δ)·|m − ν|/ν, as for binary freshness (`freshopt.compiled.proof_functions`). That of L is at
+least 1: L over Δ − ρ does not rise with ρ, and |ρ̂ − ρ| ≤ (Δ − ρ)·|m − ν|Δ/wL.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from freshopt.compiled.demand_functions import Demand
-from freshopt.compiled.proof_functions import ProofCell, Values, reach_from_change
+from freshopt.compiled.proof_functions import Excess, ProofCell, Values, reach_from_change
 from freshopt.numerics.arrays import Array, read_only
 from freshopt.numerics.inverse_tables import OCTAVE, octave_points, octave_rows, row_values
 from freshopt.numerics.wide_tables import (
@@ -31,8 +36,9 @@ from freshopt.numerics.wide_tables import (
     wide_table,
 )
 
-# Cost and marginal at x, shape (n,): NaN where they are not known.
-Sums: TypeAlias = Callable[[Array], tuple[Array, Array]]
+# Cost and marginal at x, shape (n,), or one sum: NaN where they are not known.
+Sums: TypeAlias = Callable[[Array], tuple[Array, ...]]
+Sum: TypeAlias = Callable[[Array], Array]
 
 # Tables pay once loops have asked for so many sources, in one solve or several: making them takes .1 s, and
 # .3 s to sum a penalty for the first time.
@@ -50,13 +56,17 @@ BETWEEN = np.array([-1.0, -0.93, -0.35, 0.0, 0.6, 0.99999])
 ROUNDING = 2.0**-38
 # Chords of a sixteenth of an octave by which prices are inverted. Each leaves a hundredth of the error.
 _CHORDS = 9
+# At x so large a source is refreshed on every change.
+FOLLOWED = 2.0**100
+# Where d₁ is, in the table of responses to announced changes: a row that is no number's.
+_FIRST = 2 * ROWS - 1
 
 
 class PenaltyTables(NamedTuple):
-    """Tables of a penalty.
+    """Tables of a penalty, of silent changes or of both kinds.
 
-    - `response` (`ROWS`, 8): x, by prices q.
-    - `values` (2·`ROWS`, 8): M·x², then J·x, by x.
+    - `response` (`ROWS`, 8): x, by prices q; of both (2·`ROWS`, 8), x by q − d₁ after it.
+    - `values` (2·`ROWS`, 8): M·x², then J·x, by x; of both (3·`ROWS`, 8), L·x after them.
     """
 
     response: Array
@@ -80,16 +90,45 @@ def penalty_values(rate: float, w: float, d: float, table: Array) -> Values:
     return cost if rate > 0.0 else np.inf, 0.0, marginal if rate > 0.0 else np.inf, ROUNDING
 
 
+def announced_response(worth: float, d: float, table: Array) -> float:
+    """Return ρ with L = Δ/a − d₁, at most Δ."""
+    above = d / worth - table[_FIRST, 0]
+    x = min(value_at(table, above, ROWS), FOLLOWED)
+    return d * (x / (1.0 + x)) if above > 0.0 else d
+
+
+def announced_values(rate: float, w: float, d: float, table: Array) -> Values:
+    """Return J and w·(d₁ + L)/Δ, which is w·M(1 + x)²/Δ."""
+    left = d - rate
+    x = min(rate / left, FOLLOWED)
+    cost, marginal = value_at(table, x, ROWS) / x, (w / rate) * (value_at(table, x, 0) * (d / rate))
+    cost = cost if left > 0.0 else 0.0
+    return cost if rate > 0.0 else np.inf, 0.0, marginal if rate > 0.0 else np.inf, ROUNDING
+
+
+def reach_of_announced(rate: float, w: float, excess: Excess, d: float, table: Array) -> float:
+    """Return (Δ − ρ)·off·Δ/wL, with Lx and (Δ − ρ)x = ρ."""
+    off, _, _, _ = excess
+    x = min(rate / (d - rate), FOLLOWED)
+    return rate * (off * (d / w) / value_at(table, x, 2 * ROWS))
+
+
 class TableCell(NamedTuple):
-    """Formulas that look into tables, and how many parameters they take."""
+    """Formulas that look into tables, and how many parameters they take.
+
+    Of announced changes `silent` is the cell whose tables are in theirs.
+    """
 
     demand: Demand
     proof: ProofCell
     takes: int
+    silent: TableCell | None = None
 
 
 PENALTY = ProofCell(penalty_values, reach_from_change)
 PENALTIES = TableCell(penalty_response, PENALTY, 1)
+ANNOUNCED = ProofCell(announced_values, reach_of_announced)
+ANNOUNCED_PENALTIES = TableCell(announced_response, ANNOUNCED, 1, PENALTIES)
 
 
 def penalty_tables(sums: Sums, order: int) -> PenaltyTables | None:
@@ -101,24 +140,58 @@ def penalty_tables(sums: Sums, order: int) -> PenaltyTables | None:
     - `order`: The least number of changes that costs anything: J falls as x^−order in the end.
     """
     with np.errstate(all="ignore"):
-        x, between = octave_points(LOW, HIGH), octave_points(LOW, HIGH, BETWEEN)
-        rows = [octave_rows(values) for values in _scaled(sums, x)]
-        right = np.logical_and(*map(_right, rows, _scaled(sums, between)))
-        first = len(right) - int(np.argmin(np.append(right[::-1], False)))
-        least = LOW - (-first // OCTAVE)
-        marginal, cost = (own[OCTAVE * (least - LOW) :] for own in rows)
-        if least > NEEDED or not _is_power(marginal, order - 1) or not _is_power(cost, order - 1):
+        found = _rows(lambda x: _scaled(sums, x), order - 1)
+        if found is None:
             return None
-        response = _responses(marginal, least, order)
+        rows, least = found
+        response = _responses(rows[0], least, 2, order + 1)
         if response is None:
             return None
-        tables = []
-        for own in (marginal, cost):
-            table = wide_table(own, least)
-            continue_upwards(table, HIGH, 1, 2.0 ** (1 - order))
-            table[: UNIT + OCTAVE * least] = np.nan
-            tables.append(table)
-    return PenaltyTables(read_only(response), read_only(np.concatenate(tables)))
+        values = np.concatenate([_table(own, least, order - 1) for own in rows])
+    return PenaltyTables(read_only(response), read_only(values))
+
+
+def with_announced(silent: PenaltyTables, later: Sum, first: float, order: int) -> PenaltyTables | None:
+    """Return the tables of both kinds of changes, or None.
+
+    - `later`: L.
+    - `first`: d₁.
+    - `order`: The least m ≥ 2 for which d_m > 0: L falls as x^−(order−1) in the end.
+    """
+    with np.errstate(all="ignore"):
+        found = _rows(lambda x: (later(x.ravel()).reshape(x.shape) * x,), order - 2)
+        if found is None:
+            return None
+        (rows,), least = found
+        response = _responses(rows, least, 1, order - 1)
+        if response is None:
+            return None
+        response[_FIRST - ROWS, 0] = first
+        both = silent.response, response
+        values = silent.values, _table(rows, least, order - 2)
+    return PenaltyTables(read_only(np.concatenate(both)), read_only(np.concatenate(values)))
+
+
+def _rows(scaled: Sums, fall: int) -> tuple[list[Array], int] | None:
+    """Return functions' rows, and the octave from which they are right.
+
+    None where that is too late, or where any does not fall as x^−fall in the end.
+    """
+    x, between = octave_points(LOW, HIGH), octave_points(LOW, HIGH, BETWEEN)
+    rows = [octave_rows(values) for values in scaled(x)]
+    right = np.logical_and.reduce([*map(_right, rows, scaled(between))])
+    first = len(right) - int(np.argmin(np.append(right[::-1], False)))
+    least = LOW - (-first // OCTAVE)
+    known = [own[OCTAVE * (least - LOW) :] for own in rows]
+    return (known, least) if least <= NEEDED and all(_is_power(own, fall) for own in known) else None
+
+
+def _table(rows: Array, least: int, fall: int) -> Array:
+    """Return a function's table; it falls as x^−fall in the end."""
+    table = wide_table(rows, least)
+    continue_upwards(table, HIGH, 1, 2.0**-fall)
+    table[: UNIT + OCTAVE * least] = np.nan
+    return table
 
 
 def _scaled(sums: Sums, x: Array) -> tuple[Array, Array]:
@@ -140,11 +213,14 @@ def _is_power(rows: Array, fall: int) -> bool:
     return bool(abs(ends[1] * 2.0**fall - ends[0]) <= ERROR * ends[0])
 
 
-def _responses(marginal: Array, least: int, order: int) -> Array | None:
-    """Return the table of x; None where M has too many octaves."""
-    # M·x² in the middle of each row.
+def _responses(marginal: Array, least: int, power: int, fall: int) -> Array | None:
+    """Return the table of x; None where M has too many octaves.
+
+    - `marginal`: Rows of M·x^power.
+    - `fall`: M falls as x^−fall in the end.
+    """
     middle = octave_points(least, HIGH, np.zeros(1))[:, 0]
-    log_x, log_m = np.log(middle), np.log(marginal[:, 0]) - 2.0 * np.log(middle)
+    log_x, log_m = np.log(middle), np.log(marginal[:, 0]) - power * np.log(middle)
     low, high = math.floor(log_m[-1] / math.log(2.0)) + 2, math.ceil(log_m[0] / math.log(2.0)) - 2
     if high - low > MOST:
         return None
@@ -158,7 +234,7 @@ def _responses(marginal: Array, least: int, order: int) -> Array | None:
             x = np.exp(log)
             bits = x.view(np.int64)
             row = np.clip((bits >> 48) - OCTAVE * (1023 + least), 0, len(marginal) - 1)
-            log = log + slope * (log_q - np.log(row_values(marginal, row, bits)) + 2.0 * log)
+            log = log + slope * (log_q - np.log(row_values(marginal, row, bits)) + power * log)
         return np.exp(log)
 
     rows = octave_rows(inverse(octave_points(low, high).ravel()).reshape(-1, 8))
@@ -166,7 +242,7 @@ def _responses(marginal: Array, least: int, order: int) -> Array | None:
     if not bool(np.all(_right(rows, inverse(between.ravel()).reshape(between.shape)))):
         return None
     table = wide_table(rows, low)
-    continue_downwards(table, low, order + 1, 2.0)
+    continue_downwards(table, low, fall, 2.0)
     table[:OCTAVE] = 0.0
     table[:OCTAVE, 0] = table[OCTAVE, 0]
     # Prices above what is known ask for less than the least x.

@@ -6,7 +6,7 @@ from functools import partial
 
 from freshopt.compiled.columns import Columns, enabled
 from freshopt.modelling.problem import Problem
-from freshopt.separable.kernel import Kernel, Numerics
+from freshopt.separable.kernel import Numerics
 from freshopt.separable.kernel_columns import kernel_columns, tabled_columns
 
 
@@ -17,9 +17,8 @@ def columns_of(problem: Problem, numerics: Numerics, *, in_account: bool = False
     entered already.
     """
     own = problem.sources.refresh_cost, problem.lower, problem.upper
-    if isinstance(numerics, Kernel) and numerics.tables_of is not None:
-        return tabled_columns(Columns, numerics, *own, partial(enabled, in_account=in_account))
-    found = kernel_columns(Columns, numerics, *own)
-    if found is None or not enabled(found.n, found.formula, found.announced, in_account=in_account):
-        return None
-    return found
+    tabled = tabled_columns(Columns, numerics, *own, partial(enabled, in_account=in_account))
+    found = tabled or kernel_columns(Columns, numerics, *own)
+    if tabled or found is None:
+        return tabled
+    return found if enabled(found.n, found.formula, found.announced, in_account=in_account) else None

@@ -47,25 +47,39 @@ def kernel_columns(
 
 
 def tabled_columns(
-    kind: type[Made], kernel: Kernel, cost: Array, lower: Array, upper: Array, enabled: Callable[..., bool]
+    kind: type[Made],
+    numerics: Numerics | None,
+    cost: Array,
+    lower: Array,
+    upper: Array,
+    enabled: Callable[..., bool],
 ) -> Made | None:
-    """Return the columns of many sources whose kernel has tables, or None.
+    """Return the columns of many sources whose kernels have tables, or None.
 
-    `enabled` says of the number of sources and a formula whether loops are.
+    `enabled` says of the number of sources and formulas whether loops are.
     """
-    n = len(cost)
-    cell: TableCell = kernel.table_cell
-    demand = issubclass(kind, Columns)
-    formula: Any = cell.demand if demand else cell.proof
-    if kernel.tables_of is None or not enabled(n, formula):
+    n, demand, kernels = len(cost), issubclass(kind, Columns), kinds_of(numerics)
+    if not all(isinstance(each, Kernel) and each.tables_of is not None for each in kernels):
         return None
-    tables = kernel.tables_of(n)
+    cells: list[TableCell] = [each.table_cell for each in kernels]
+    formulas: list[Any] = [cell.demand if demand else cell.proof for cell in cells]
+    if (len(cells) > 1 and cells[1].silent != cells[0]) or not enabled(n, *formulas):
+        return None
+    tables = kernels[-1].tables_of(n)
     if tables is None:
         return None
-    table = tables.response if demand else tables.values
-    own = (*map(column, kernel.parameters[: cell.takes]), table)
-    bounds = column(cost), column(lower), column(upper)
-    return kind(n, formula, None, False, column(kernel.importance), own, *bounds)
+    own = *map(column, kernels[0].parameters[: cells[0].takes]), tables.response if demand else tables.values
+    return kind(
+        n,
+        formulas[0],
+        formulas[1] if len(kernels) > 1 else None,
+        numerics.signalled if isinstance(numerics, MixedNumerics) else False,
+        column(kernels[0].importance),
+        own,
+        column(cost),
+        column(lower),
+        column(upper),
+    )
 
 
 def share_parameters(first: Kernel, *others: Kernel, demand: bool = True) -> bool:

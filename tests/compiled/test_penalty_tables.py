@@ -11,10 +11,13 @@ import pytest
 import freshopt as fo
 from freshopt.compiled import backend
 from freshopt.compiled.penalty_tables import (
+    ANNOUNCED,
     LEAST_SOURCES,
     PENALTY,
     ROUNDING,
     PenaltyTables,
+    announced_response,
+    announced_values,
     penalty_response,
     penalty_tables,
     penalty_values,
@@ -22,6 +25,7 @@ from freshopt.compiled.penalty_tables import (
 from freshopt.compiled.proof_functions import proved
 from freshopt.numerics.arrays import Array
 from freshopt.problems import ExpectedPenalty
+from freshopt.separable.kernel_columns import kinds_of
 from tests.ground_truth.named import present
 from tests.ground_truth.strata import rare
 
@@ -65,8 +69,9 @@ CLOSED = {
 }
 
 
-def tables_of(penalty: Callable[[Any], Any]) -> PenaltyTables:
-    kernel = ExpectedPenalty(penalty).kernel(fo.Sources([1.0]))
+def tables_of(penalty: Callable[[Any], Any], *, announced: bool = False) -> PenaltyTables:
+    objective, sources = ExpectedPenalty(penalty), fo.Sources([1.0])
+    kernel = objective.signalled_kernel(sources) if announced else objective.kernel(sources)
     tables = present(present(kernel.tables_of)(LEAST_SOURCES))
     return tables
 
@@ -87,6 +92,47 @@ def test_tables_are_the_closed_forms(name: str) -> None:
             assert penalty_response(np.float64(d / marginal), d, tables.response) == pytest.approx(
                 x * d, rel=RIGHT
             )
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_announced_changes_are_the_closed_forms_of_the_share_that_is_not_followed(name: str) -> None:
+    """J and −dJ/dp are functions of 1 − p = 1/(1 + x), and M of x: −dJ/dp is M(1 + x)²."""
+    closed, tables = CLOSED[name], tables_of(CLOSED[name].penalty, announced=True)
+    exponents = np.linspace(-12.0, 3.0, 6) if name == "roots" else np.linspace(-12.0, 12.0, 43)
+    with mpmath.workdps(60):
+        for exponent in exponents:
+            d = float(10.0 ** ((exponent * 7.0) % 3.0))
+            wanted = mpmath.mpf(float(10.0**exponent) * 1.37)
+            rate = float(d * wanted / (1 + wanted))
+            x = mpmath.mpf(rate) / (mpmath.mpf(d) - rate)
+            cost, marginal = closed.cost(x), closed.marginal(x) * (1 + x) ** 2
+            found = announced_values(np.float64(rate), 2.0, d, tables.values)
+            assert found[0] == pytest.approx(float(cost), rel=RIGHT)
+            assert found[2] == pytest.approx(float(2 * marginal / d), rel=RIGHT)
+            assert abs(found[2] / float(2 * marginal / d) - 1.0) < 0.5 * ROUNDING
+            # Beside d₁ a price tells as much less of the rate as what is above it is less.
+            share = float((marginal - closed.penalty(1)) / marginal)
+            back = announced_response(np.float64(d / float(marginal)), d, tables.response)
+            assert back == pytest.approx(rate, rel=RIGHT + 1e-15 / (share * float(1 + x)))
+
+
+def test_ends_of_announced_changes() -> None:
+    tables = tables_of(np.sqrt, announced=True)
+    with np.errstate(all="ignore"):
+        # What the first missed change costs, 1, is what the last refresh saves.
+        for worth in (1.0 + 1e-15, 2.0, 1e300, np.inf):
+            assert announced_response(np.float64(worth * 3.0), 3.0, tables.response) == 3.0
+        assert announced_response(np.float64(0.0), 3.0, tables.response) == 0.0
+        worths = 3.0 / (1.0 + 10.0 ** np.arange(-15.0, 16.0))
+        responses = [float(announced_response(worth, 3.0, tables.response)) for worth in worths]
+        assert np.all(np.diff(responses) < 0.0)
+        cost, _, marginal, _ = announced_values(np.float64(3.0), 2.0, 3.0, tables.values)
+        assert cost == 0.0
+        assert marginal == pytest.approx(2.0 / 3.0, rel=RIGHT)
+        assert announced_values(np.float64(0.0), 2.0, 3.0, tables.values)[0] == np.inf
+        last = announced_values(np.nextafter(3.0, 0.0), 2.0, 3.0, tables.values)
+        assert last[0] == pytest.approx(1.0 - np.nextafter(3.0, 0.0) / 3.0, rel=1e-6)
+        assert last[2] == pytest.approx(2.0 / 3.0, rel=RIGHT)
 
 
 def test_ends_of_the_floats() -> None:
@@ -137,14 +183,66 @@ def test_terms_bound_the_exact_share_of_a_gap(name: str) -> None:
     assert informative > 10
 
 
+@pytest.mark.parametrize("name", ["changes", "squares", "two are free"])
+def test_terms_bound_the_exact_share_of_a_gap_of_announced_changes(name: str) -> None:
+    closed, tables = CLOSED[name], tables_of(CLOSED[name].penalty, announced=True)
+    rng, informative = np.random.default_rng(5), 0
+
+    def cost(p: mpmath.mpf) -> mpmath.mpf:
+        return closed.cost(p / (1 - p)) if p < 1 else mpmath.mpf(0)
+
+    with mpmath.workdps(60):
+        for _ in range(120):
+            d, w = (float(10.0 ** rng.uniform(-4.0, 4.0)) for _ in range(2))
+            best, at = (mpmath.mpf(float(10.0 ** rng.uniform(-6.0, 6.0))) for _ in range(2))
+            near = best * (1 + float(rng.choice([-0.9, 1.0])) * mpmath.mpf(10) ** rng.uniform(-12.0, 0.0))
+            x = near if rng.random() < 0.7 else at
+            rate = float(d * x / (1 + x))
+            if rate >= d:
+                continue
+            paid = float(w / d * closed.marginal(best) * (1 + best) ** 2)
+            low, high = mpmath.mpf(0), mpmath.mpf(1)
+            for _ in range(180):  # the best response by bisection: marginals fall with p
+                p = (low + high) / 2
+                own = p / (1 - p)
+                low, high = (p, high) if w / d * closed.marginal(own) * (1 + own) ** 2 > paid else (low, p)
+            p = mpmath.mpf(rate) / d
+            truth = w * (cost(p) - cost(high)) + paid * d * (p - high)
+            term = proved(
+                lambda _, given, p: ANNOUNCED.values(*given, *p),
+                lambda _, given, p: ANNOUNCED.reach(*given, *p),
+                False,
+                np.float64(rate),
+                w,
+                paid,
+                0.0,
+                d,
+                (d, tables.values),  # type: ignore[arg-type]
+            )[2]
+            assert term >= truth
+            informative += truth > 1e-9 * paid * rate
+    assert informative > 10
+
+
 @pytest.mark.parametrize(
     "penalty",
     [lambda m: np.minimum(m, 5), lambda m: 1e-8 * m + (m > 7)],
     ids=["bounded", "late"],
 )
 def test_penalties_that_have_no_tables(penalty: Callable[[Any], Any]) -> None:
-    kernel = ExpectedPenalty(penalty).kernel(fo.Sources([1.0]))
-    assert present(kernel.tables_of)(LEAST_SOURCES) is None
+    objective, sources = ExpectedPenalty(penalty), fo.Sources([1.0])
+    for kernel in (objective.kernel(sources), objective.signalled_kernel(sources)):
+        assert present(kernel.tables_of)(LEAST_SOURCES) is None
+
+
+@pytest.mark.parametrize(
+    "penalty",
+    [lambda m: np.where(m > 0, 1e20 + m, 0.0), lambda m: (m > 0) + 1.0 * np.maximum(m - 1000, 0)],
+    ids=["lost in rounding", "late"],
+)
+def test_later_changes_that_have_no_table(penalty: Callable[[Any], Any]) -> None:
+    objective, sources = ExpectedPenalty(penalty), fo.Sources([1.0])
+    assert present(objective.signalled_kernel(sources).tables_of)(LEAST_SOURCES) is None
 
 
 def test_unknown_sums_make_no_tables() -> None:
@@ -156,8 +254,11 @@ def test_unknown_sums_make_no_tables() -> None:
     assert penalty_tables(sums, 1) is None
 
 
+@pytest.mark.parametrize("announced", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("hosts", [0, *rare(50)])
-def test_passes_by_tables_solve_and_prove(monkeypatch: pytest.MonkeyPatch, hosts: int) -> None:
+def test_passes_by_tables_solve_and_prove(
+    monkeypatch: pytest.MonkeyPatch, hosts: int, announced: float
+) -> None:
     rng, n = np.random.default_rng(4), 20_000
     sources = fo.Sources(
         rng.lognormal(0.0, 2.0, n),
@@ -165,12 +266,13 @@ def test_passes_by_tables_solve_and_prove(monkeypatch: pytest.MonkeyPatch, hosts
         refresh_cost=rng.uniform(0.5, 2.0, n),
         max_rate=np.where(rng.random(n) < 0.5, 0.1, np.inf),
         host=np.arange(n) % 100 if hosts else None,
+        signalled=rng.random(n) < announced,
     )
     limits = dict.fromkeys(range(hosts), 20.0)
     task = fo.Problem(ExpectedPenalty(np.square), sources, 5000.0, limits)
     with backend.loading():
         fast = fo.solve(task)
-    kernel: Any = task.numerics
+    kernel: Any = kinds_of(task.numerics)[-1]
     assert kernel.tables_of(0) is not None
     monkeypatch.setenv("FRESHOPT_COMPILED", "0")
     slow = fo.solve(task)
