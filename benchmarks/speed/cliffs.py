@@ -9,8 +9,7 @@ these at 10⁷, as is what has all sources alike. Times are CPU times of one thr
 what is measured is the data's doing, not the compiler's. ADD is one pass ``np.add(w, d, out=r)`` over as many
 sources, measured beside the solves and at least 2.3 ns a source.
 
-A cell whose demand is not compiled is measured at 10⁴ alone. All of it takes more than an hour, and longer
-the first time on a machine, where loops are compiled.
+All of it takes more than an hour, and longer the first time on a machine, where loops are compiled.
 
 Families: lognormal change rates and importances of σ from 0 (all sources alike) to 4, ties of a few values,
 two points, importance in proportion to change rates (w = d), power laws, twelve decades of importances, a
@@ -33,7 +32,6 @@ import freshopt as fo
 from benchmarks.harness import Claims, Measurement, Record, Row, shown
 from benchmarks.objectives import OBJECTIVES
 from freshopt.compiled import backend
-from freshopt.compiled.columns import Columns as Given
 from freshopt.problems import (
     AccumulatedDelay,
     Age,
@@ -46,8 +44,6 @@ from freshopt.problems import (
     PowerCost,
     SynchronizationCost,
 )
-from freshopt.separable.kernel import Kernel
-from freshopt.separable.kernel_columns import kernel_columns
 
 # Shares of the sum of the change rates, and of the limits where all hosts have one.
 BUDGETS = (1e-4, 1e-2, 0.3, 0.9, 0.999)
@@ -202,16 +198,6 @@ def problem(cell: Cell, which: Input) -> fo.Problem:
     return fo.Problem(cell.objective, fo.Sources(**columns), bandwidth, limits)
 
 
-def is_compiled(cell: Cell) -> bool:
-    """Return whether the cell's demand is compiled."""
-    task = problem(cell, Input("", "lognormal 1", 0.3, 4))
-    sources, tabled = task.sources, isinstance(task.numerics, Kernel) and task.numerics.tables_of
-    return bool(tabled) or (
-        task.numerics is not None
-        and (kernel_columns(Given, task.numerics, sources.refresh_cost, task.lower, task.upper) is not None)
-    )
-
-
 # One addition of two columns from memory, per source, where memory is slow.
 LEAST_ADD = 2.3e-9
 # ADD at the largest sizes: of all, of inputs without hosts, and where all sources are alike.
@@ -292,8 +278,7 @@ def walk(measured: dict[str, Cell], sizes: Sizes, adds: dict[int, float]) -> lis
             Input(name, family, budget, n, hosts)
             for family in FAMILIES
             for hosts in HOSTS
-            for name, cell in measured.items()
-            if n == sizes.every[0] or is_compiled(cell)
+            for name in measured
             for budget in (sizes.limited if hosts == ALL else sizes.budgets)
         ]
         rows += run(measured, everything, adds[n])
@@ -301,8 +286,7 @@ def walk(measured: dict[str, Cell], sizes: Sizes, adds: dict[int, float]) -> lis
     for n, many in sizes.more:
         some = [
             Input(name, row["family"], row["budget"], n, row["hosts"])
-            for name, cell in measured.items()
-            if is_compiled(cell)
+            for name in measured
             for row in slowest([row for row in rows if (row["cell"], row["n"]) == (name, before)], many)
         ]
         rows += run(measured, some, adds[n])
