@@ -33,6 +33,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from freshopt.compiled.cells.capped_poisson import settled
 from freshopt.cvx import Expression, cp
 from freshopt.errors import SourceDataError, list_offenders
 from freshopt.heavy import special
@@ -402,7 +403,7 @@ def _index(period: Array, a: Array, e: Array, t0: Array, _cap: Array) -> Array:
 
 
 def _rise(life: Array, a: Array, e: Array, t0: Array, cap: Array, asked: Array, window: Array) -> Array:
-    return quadrature_rise(lambda age: _at(age, a, e, t0, cap), life, asked, window, t0)
+    return quadrature_rise(lambda age: _at(age, a, e, t0, cap), life, asked, window, t0, settled(e))
 
 
 def _inverse_index(price: Array, a: Array, e: Array, t0: Array, _cap: Array) -> Array:

@@ -27,10 +27,8 @@ from freshopt.heavy import special
 from freshopt.numerics.arrays import Array
 from freshopt.numerics.special_functions import ein, gamma2, mean_age, mean_stale_share
 
-# e^{−ζx} beyond so many requests is 3e-20.
-FAR = 45.0
-# Nodes of the tanh-sinh rule: powers of T + x to 1e-13 at any T.
-_NODES, _STEP = 48, 0.0667
+# Nodes of the tanh-sinh rule: powers of T + x to 1e-13 at any T, to 1e-11 from the fiftieth on.
+_NODES, _STEP = 64, 0.05
 # Below this ΔT the integral Q is summed; there e^{−t} is nearly 1.
 _FLAT, _TERMS = 0.05, 9
 # The continued fraction of e^z·E₁(z) is used from this z on.
@@ -114,7 +112,7 @@ def harmonic_rise(life: Array, d: Array, asked: Array, window: Array) -> Array:
 
 
 def quadrature_rise(
-    at: Callable[[Array], Array], life: Array, asked: Array, window: Array, bend: Array
+    at: Callable[[Array], Array], life: Array, asked: Array, window: Array, bend: Array, far: Array
 ) -> Array:
     """Return R of a curve by a tanh-sinh quadrature rule.
 
@@ -122,10 +120,11 @@ def quadrature_rise(
 
     - `at`: c(s) of all sources.
     - `life`, `asked`, `window` (n,): T, ζ and σ.
+    - `far` (n,): Requests beyond which nothing is left of e^{−ζx}c(T + x).
     - `bend` (n,): Age from which on the curve is level, or inf.
     """
     within = np.minimum(np.maximum(bend - life, 0.0), window)
-    reach = np.minimum(within, FAR / asked)
+    reach = np.minimum(within, far / asked)
     steps = np.pi * np.sinh(_STEP * np.arange(-_NODES, _NODES + 1))
     base, total = at(life), np.zeros_like(life)
     for k, step in enumerate(steps):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -327,6 +328,25 @@ def test_cost_and_marginal_are_those_of_the_integrals(
     gain = numerics.gain(np.array([rate]))
     if gain is not None:
         assert gain[0] == pytest.approx(1.0 - rate * (stored + late), rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize("exponent", [9.5, 12.0, 30.0])
+@pytest.mark.parametrize("level_from", [math.inf, 70.0, 4.0])
+def test_steep_powers_are_counted_to_the_end_of_the_window(exponent: float, level_from: float) -> None:
+    """∫ e^{−ζx}(T + x)^e dx is a difference of incomplete gamma functions, up to the age of the cap."""
+    asked, life, window = 0.5, 3.0, 300.0
+    cost = SynchronizationCost(PowerCost(1.0, exponent, cap=level_from**exponent), named.ON_REQUEST)
+    numerics = present(numerics_of(cost, (1.0, asked, life, window)).numerics)
+    e, z, begin = mpmath.mpf(exponent), mpmath.mpf(asked), mpmath.mpf(life)
+    bend = min(begin + window, mpmath.mpf(level_from))
+    powers = mpmath.gammainc(1 + e, z * begin, z * bend) * mpmath.exp(z * begin) / z ** (1 + e)
+    level = (mpmath.exp(z * (begin - bend)) - mpmath.exp(-z * window)) / z * bend**e
+    stored, late = begin ** (1 + e) / (1 + e), powers + level
+    end, rate = mpmath.exp(-z * window) * bend**e, 1 / (begin + 1 / z)
+    whole = (end + z * late) / rate
+    found = np.array([float(rate)])
+    assert numerics.cost(found)[0] == pytest.approx(float(rate * (stored + late)), rel=1e-11)
+    assert numerics.marginal(found)[0] == pytest.approx(float(whole - stored - late), rel=1e-11)
 
 
 def test_fresh_share_is_the_closed_form() -> None:

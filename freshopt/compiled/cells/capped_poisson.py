@@ -24,20 +24,25 @@ that times κ, (ρ + s)·m never rises (`freshopt.compiled.proof_functions`).
 from __future__ import annotations
 
 import math
+from typing import TypeVar
 
 import numpy as np
 
 from freshopt.compiled.proof_functions import HALF_ULP, ROUNDING, TINY, Excess, ProofCell, Values, power_law
+from freshopt.numerics.arrays import Array
 from freshopt.numerics.vector_math import fast_exp, fast_log
+
+Exponent = TypeVar("Exponent", float, Array)
 
 # How much less than the lesser of both roots above it the start is where they are equal: fitted, it is off by
 # −4 to 10 %.
 APART = 0.2
 
 
-def settled(e: float) -> float:
+def settled(e: Exponent) -> Exponent:
     """Return the x from which on the cap is not felt."""
-    return e + 40.0 + 9.0 * math.sqrt(e)
+    found: Exponent = e + 40.0 + 9.0 * np.sqrt(e)
+    return found
 
 
 def terms(x: float, e: float) -> np.int64:
