@@ -353,6 +353,7 @@ def require_works() -> Any:  # noqa: ANN401 - numba's
     "code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES], ids=errno.errorcode.get
 )
 @pytest.mark.parametrize("step", ["_save_index", "_save_data", "_load_index"])
+@pytest.mark.sampled(5)
 def test_a_disk_that_refuses_is_done_without(
     step: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -370,7 +371,7 @@ def test_without_a_folder_for_it_code_is_compiled_all_the_same(monkeypatch: pyte
     assert not require_works().stats.cache_hits
 
 
-@matrix(kind=["*.nbi", "*.nbc"], rest=[b"", b"\x80", b"no pickle"])
+@matrix(kind=["*.nbi", "*.nbc"], rest=[b"", b"\x80", b"no pickle"], every=5)
 def test_a_file_that_was_cut_off_is_no_code(
     kind: str, rest: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

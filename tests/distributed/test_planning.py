@@ -86,7 +86,8 @@ def test_rates_are_those_of_the_plan_in_memory(
     assert facts["change_rate"]["sum"] == pytest.approx(expected["change_rate"]["sum"], rel=EXACT)
 
 
-@pytest.mark.parametrize("given", ["folder", "file", "url"])
+@pytest.mark.parametrize("given", ["folder", "url", "file"])
+@pytest.mark.sampled(2)
 def test_features_tell_what_they_tell_in_memory(given: str, tmp_path: Path) -> None:
     log, features = featured_files(tmp_path)
     if given != "folder":  # whose further sources are in no file

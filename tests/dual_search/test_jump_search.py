@@ -65,7 +65,7 @@ def bisected(demand: Callable[[float], float], target: float) -> float:
     return high
 
 
-@matrix(known=[(), (8.0, 3.0), (4.0, 3.0, 1e-6), (1e-8,)], misled=[False, True])
+@matrix(known=[(), (8.0, 3.0), (4.0, 3.0, 1e-6), (1e-8,)], misled=[False, True], every=3)
 def test_where_all_can_have_what_they_want_bandwidth_is_free(known: tuple[float, ...], misled: bool) -> None:
     """Whatever of the prices is known, and even if the sample asks for three times its share."""
     rng = np.random.default_rng(8)

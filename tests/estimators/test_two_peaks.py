@@ -106,7 +106,7 @@ def test_the_evidence_of_dated_logs_has_no_peak_but_those_of_the_integral(seed: 
 
 # Of simulated logs those in which many sources are saturated, and some others.
 @pytest.mark.parametrize("seed", [32, 48, 113, 124, 149, 186, 236, 257, 297, 5, 11])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_the_prior_of_dated_logs_is_the_highest_peak(seed: int) -> None:
     assert_highest(dated_log(seed))
 
@@ -126,7 +126,7 @@ def test_the_prior_of_any_dated_log_is_the_highest_peak(first: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [3, 32, 113, 149, 236])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_the_prior_of_undated_logs_is_the_highest_peak(seed: int) -> None:
     dated = dated_log(seed)
     log = CrawlLog(dated.source_index, dated.time, dated.changed)
@@ -164,7 +164,7 @@ def test_the_prior_of_success_rates_is_the_highest_peak(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [3001, 3002, 3004, 3005, 3007, 3008, 3009, 3011])
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 def test_host_priors_do_not_depend_on_where_their_search_begins(seed: int) -> None:
     log = dated_log(seed)
     code = np.random.default_rng(seed).integers(0, 6, len(log.names))

@@ -27,7 +27,7 @@ OBJECTIVES = {
     limit=["bandwidth", "host", "slowed host", "promise"],
     explore=[0.0, 0.02, 1.0],
     short=[0.0, 1e-14, 1e-9, 3e-6, 0.03],
-    every=11,
+    every=23,
 )
 def test_least_rates_may_use_up_a_limit(
     tmp_path: Path, objective: str, limit: str, explore: float, short: float

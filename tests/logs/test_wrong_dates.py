@@ -123,7 +123,7 @@ CASES = ALONE + [(MIXED[k], NAMES[1]) for k in range(len(MIXED))] + [(MIXED[0], 
 
 
 @pytest.mark.parametrize(("kinds", "name"), CASES)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 def test_rates_hold_whatever_the_dates_are_worth(kinds: dict[str, int], name: str) -> None:
     found = fit([site(kinds, seed, name=name) for seed in range(4)])
     assert 0.95 < found.sum < 1.05

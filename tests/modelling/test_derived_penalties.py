@@ -170,6 +170,7 @@ def test_optima_of_squared_ages_are_those_of_bisection(share: float) -> None:
     ],
 )
 @pytest.mark.parametrize("more", ["signals", "failing signals", "changed cost"])
+@pytest.mark.sampled(2)
 def test_costs_are_those_of_named_objectives(
     own: fo.Objective, named: fo.Objective, budget: float, more: str
 ) -> None:

@@ -103,7 +103,7 @@ def optimum(objective: object, own: fo.Sources, group: Cost, whole: Cost, bandwi
 PAIRS = [(group, whole) for group in GROUPS for whole in WHOLES if group != "none" or whole != "none"]
 
 
-@pytest.mark.sampled(13)
+@pytest.mark.sampled(29)
 @pytest.mark.parametrize("spread", [0.0, 3.0])
 @pytest.mark.parametrize("objective", [DELAY, BINARY], ids=["delay", "binary"])
 @pytest.mark.parametrize("bandwidth", [3.0, 1e7])

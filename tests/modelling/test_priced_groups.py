@@ -90,6 +90,7 @@ def whole(
 @pytest.mark.parametrize("spread", [0.5, pytest.param(3.0, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("limited", ["", "in the price", "of hosts"])
 @pytest.mark.parametrize("name", ["steps", "free at first", "power"])
+@pytest.mark.sampled(4)
 def test_prices_of_groups_and_of_the_bandwidth_around_them(name: str, limited: str, spread: float) -> None:
     (cost, _, slope, total), own = COSTS[name], sources(40, spread)
     by = np.array([None if k % 9 == 8 else f"g{k % 9}" for k in range(40)], dtype=object)
@@ -131,6 +132,7 @@ FALLING: dict[str, tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]] = {
 @pytest.mark.parametrize("spread", [0.5, 3.0])
 @pytest.mark.parametrize("around", ["a bandwidth", "a tariff", "congestion"])
 @pytest.mark.parametrize("name", [*FALLING, "steps"])
+@pytest.mark.sampled(7)
 def test_costs_of_groups_that_fall_and_costs_of_all_around_them(
     name: str, around: str, spread: float
 ) -> None:

@@ -63,6 +63,7 @@ def test_equal_qualities_stay() -> None:
 @pytest.mark.parametrize("objective", [BinaryFreshness(), AccumulatedDelay()], ids=["binary", "delay"])
 @pytest.mark.parametrize("hosts", [False, True], ids=["bandwidth", "hosts"])
 @pytest.mark.parametrize("share", [0.2, 1.0])
+@pytest.mark.sampled(3)
 def test_the_cost_is_below_the_bound_and_small(objective: fo.Objective, share: float, hosts: bool) -> None:
     """Against the optimum of the sources' own qualities, on weights of nine orders of magnitude."""
     rng = np.random.default_rng(2)

@@ -64,6 +64,7 @@ def length(eta: Any, recall: float, precision: float, cost: Cost) -> Any:  # noq
 
 @pytest.mark.parametrize("cost", [BINARY, LINEAR, TWO_NODES], ids=["binary", "delay", "two nodes"])
 @pytest.mark.parametrize(("recall", "precision"), QUALITIES[:3])
+@pytest.mark.sampled(2)
 def test_the_fifth_derivative_is_within_its_bound(cost: Cost, recall: float, precision: float) -> None:
     table = rows(recall, precision, 0.9, cost)
     with mpmath.workdps(40):
@@ -80,6 +81,7 @@ def test_the_fifth_derivative_is_within_its_bound(cost: Cost, recall: float, pre
 
 @pytest.mark.parametrize("cost", [BINARY, TWO_NODES], ids=["binary", "two nodes"])
 @pytest.mark.parametrize("silent", [1e-6, 2e-8, 1e-10])
+@pytest.mark.sampled(5)
 def test_values_keep_their_digits_where_nearly_all_changes_are_announced(cost: Cost, silent: float) -> None:
     """A cycle surely ends with the first signal, at costs far below those of a signal."""
     eta, precision = 200.0 * silent, 0.4

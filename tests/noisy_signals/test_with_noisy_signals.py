@@ -226,6 +226,7 @@ def test_rules_cost_in_a_world_what_solutions_predict(objective: fo.Objective) -
 
 
 @pytest.mark.parametrize("quality", [*QUALITIES, (0.0, 1.0), (1.0, 1.0), (1.0, 0.4)])
+@pytest.mark.sampled(2)
 def test_copies_crawled_by_waits_are_stale_as_the_replay_says(quality: tuple[float, float]) -> None:
     sources = fo.Sources([1.0, 0.2, 3.0] * 30)
     objective = WithNoisySignals(HARMONIC, *quality)

@@ -111,6 +111,7 @@ def test_few_slots_prove_what_all_slots_do(seed: int, near: int, monkeypatch: py
 
 
 @pytest.mark.parametrize("seed", range(20))
+@pytest.mark.sampled(3)
 def test_a_bound_holds_and_is_reached_by_trying_all_slots(seed: int) -> None:
     rng = np.random.default_rng(seed)
     open_ = rng.random((2, 7)) < 0.8
