@@ -1,5 +1,6 @@
 """Attempts at costs with kinks, against sums over the number of attempts."""
 
+import functools
 import itertools
 
 import mpmath
@@ -93,17 +94,29 @@ def test_nothing_is_bought_where_no_gain_pays_and_all_that_counts_where_nothing_
         assert ATTEMPT_KINKS.values(np.float64(most), 1.0, *given)[2] == 0.0
 
 
+def closed(rate: Number, own: list[float]) -> tuple[Number, Number]:
+    """Return cost and marginal value by the number of attempts that are too early for each kink."""
+    level, *kinks, success = map(mpmath.mpf, own)
+    total, value, q = level, mpmath.mpf(0), 1 - success
+    for j in range(0, len(kinks), 2):
+        place, gain = kinks[j], kinks[j + 1] - (kinks[j + 3] if j + 3 < len(kinks) else 0)
+        m = mpmath.floor(rate / place)
+        total += gain * q**m * (place - success * (rate - m * place))
+        value += success * gain * q**m
+    return total, value
+
+
 def test_terms_bound_the_exact_share_of_a_gap_and_vanish_at_best_responses() -> None:
     rng, ratios = np.random.default_rng(4), []
     with mpmath.workdps(DIGITS):
         for price_at, own in sources(5):
             # In ties the price is a marginal value, and any rate of a stretch is a best response.
-            price = float(marginal(mpmath.mpf(price_at), own)) * float(rng.choice([1.0, 0.98]))
+            price = float(closed(mpmath.mpf(price_at), own)[1]) * float(rng.choice([1.0, 0.98]))
             best = float(attempt_kinks(np.float64(1.0 / price), *map(np.float64, own)))
-            least = cost(best, own) + mpmath.mpf(price) * best
+            least = closed(mpmath.mpf(best), own)[0] + mpmath.mpf(price) * best
             for rate in (best, price_at, best * (1.0 + 2.0**-52), 0.5 * best, 2.0 * best, 0.0):
                 found = term(ATTEMPT_KINKS, rate, 1.0, price, (0.0, np.inf), own)[2]
-                whole = cost(rate, own) + mpmath.mpf(price) * rate
+                whole = closed(mpmath.mpf(rate), own)[0] + mpmath.mpf(price) * rate
                 truth = whole - least
                 assert found >= float(truth) - 1e-20 * float(whole), (rate, own)
                 if rate == best:
@@ -124,18 +137,6 @@ HOSTILE = [
 ]
 
 
-def closed(rate: Number, own: list[float]) -> tuple[Number, Number]:
-    """Return cost and marginal value by the number of attempts that are too early for each kink."""
-    level, *kinks, success = map(mpmath.mpf, own)
-    total, value, q = level, mpmath.mpf(0), 1 - success
-    for j in range(0, len(kinks), 2):
-        place, gain = kinks[j], kinks[j + 1] - (kinks[j + 3] if j + 3 < len(kinks) else 0)
-        m = mpmath.floor(rate / place)
-        total += gain * q**m * (place - success * (rate - m * place))
-        value += success * gain * q**m
-    return total, value
-
-
 def test_the_closed_form_is_the_sum_over_the_number_of_attempts() -> None:
     with mpmath.workdps(DIGITS):
         for rate, own in sources(8, 20):
@@ -147,6 +148,7 @@ def test_the_closed_form_is_the_sum_over_the_number_of_attempts() -> None:
 @pytest.mark.parametrize("own", HOSTILE, ids=str)
 def test_beside_multiples_terms_are_no_less_than_the_exact_share(own: list[float]) -> None:
     multiples = [float(m * place) for m in (1, 2, 3, 5) for place in own[1:-1:2]]
+    exact = functools.cache(lambda rate: closed(mpmath.mpf(rate), own)[0])
     with mpmath.workdps(DIGITS):
         for at, ulps in itertools.product(multiples, (-5, -2, -1, 0, 1, 4)):
             rate = at * (1.0 + ulps * 2.0**-52)
@@ -158,7 +160,7 @@ def test_beside_multiples_terms_are_no_less_than_the_exact_share(own: list[float
                     for off in (0.99, 1.0, 1.01)
                 ]
                 each = [x for x in (rate, 0.0, *found, *multiples) if x >= lower]
-                totals = [closed(mpmath.mpf(x), own)[0] + mpmath.mpf(price) * x for x in each]
+                totals = [exact(x) + mpmath.mpf(price) * x for x in each]
                 term_found = term(ATTEMPT_KINKS, rate, 1.0, price, (lower, np.inf), own)[2]
                 assert term_found >= float(totals[0] - min(totals)) - 2e-15 * float(totals[0]), (rate, price)
 

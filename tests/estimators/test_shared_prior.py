@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy.stats import gamma, logistic
+from scipy.stats import gamma
 
 import freshopt as fo
 from freshopt.estimators import (
@@ -34,14 +34,19 @@ def crawled(rate: Floats, gap: Floats, seed: int, **more: Any) -> fo.CrawlLog:  
     return fo.CrawlLog(np.repeat(np.arange(n), crawls + 1), time.ravel(), changed.ravel(), **more)
 
 
+def logistic_density(t: Floats, scale: float) -> Floats:
+    """Return what `scipy.stats.logistic.pdf` does, in a twentieth of its time."""
+    return 0.25 / (scale * np.cosh(0.5 * t / scale) ** 2)
+
+
 def base(t: Floats, location: float, left: float, right: float) -> Floats:
     """The density of a logistic law with a scale on either side."""
     share = 2.0 * left / (left + right)
     other = 2.0 - share
     return np.where(
         t < location,
-        share * logistic.pdf(t, location, left),
-        other * logistic.pdf(t, location, right),
+        share * logistic_density(t - location, left),
+        other * logistic_density(t - location, right),
     )
 
 
