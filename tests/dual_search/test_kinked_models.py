@@ -1,5 +1,6 @@
 """Costs with kinks, solved by Newton's method: against bisection of marginals that are written by hand."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -113,7 +114,7 @@ def best_value(case: Case, d: Array, w: Array, bandwidth: float, most: Array) ->
         return float(np.sum(w * case.cost(rates / d)))
 
 
-@matrix(compiled=[False, True], ill=[False, True], name=CASES)
+@matrix(compiled=[False, True], ill=[False, True], name=CASES, every=3)
 def test_costs_with_kinks_are_solved_in_few_evaluations(
     name: str, ill: bool, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +149,7 @@ def test_upper_bounds_at_kinks_and_on_both_sides_of_them(
         assert abs(float(solution.value) - least) <= EXACT * abs(least) + 1e-14 * float(np.sum(w))
 
 
-@matrix(ill=[False, True], name=CASES)
+@matrix(ill=[False, True], name=CASES, every=3)
 def test_hosts_and_lower_bounds_among_kinks(name: str, ill: bool) -> None:
     case, (d, w) = CASES[name], drawn(name, ill)
     host = np.arange(N) % 5
@@ -161,16 +162,16 @@ def test_hosts_and_lower_bounds_among_kinks(name: str, ill: bool) -> None:
     assert abs(float(solution.value) - float(filled.value)) <= EXACT * abs(float(filled.value))
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_all_sources_alike_and_one_source(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_sources_alike_and_one_source(monkeypatch: pytest.MonkeyPatch) -> None:
     """At equal marginals the demand of all jumps at one price, and all share what is left."""
-    if compiled:
-        compile_all(monkeypatch)
-    for n in (1, 7):
-        for name, case in CASES.items():
-            for budget in (0.3, 0.4, 0.7):
-                bandwidth = budget * 2.0 * n
-                problem = fo.Problem(objective(case), fo.Sources(np.full(n, 2.0), np.ones(n)), bandwidth)
-                solution = fo.solve(problem, SeparableNewton())
-                least = best_value(case, np.full(n, 2.0), np.ones(n), bandwidth, np.full(n, 2.0 * bandwidth))
-                assert abs(float(solution.value) - least) <= EXACT * abs(least) + 1e-14, name
+    cases = []
+    for n, name, budget in itertools.product((1, 7), CASES, (0.3, 0.4, 0.7)):
+        case, bandwidth, d, w = CASES[name], budget * 2.0 * n, np.full(n, 2.0), np.ones(n)
+        problem = fo.Problem(objective(case), fo.Sources(d, w), bandwidth)
+        cases.append((name, problem, best_value(case, d, w, bandwidth, np.full(n, 2.0 * bandwidth))))
+    for compiled in (False, True):
+        if compiled:
+            compile_all(monkeypatch)
+        for name, problem, least in cases:
+            solution = fo.solve(problem, SeparableNewton())
+            assert abs(float(solution.value) - least) <= EXACT * abs(least) + 1e-14, (name, compiled)
