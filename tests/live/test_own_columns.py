@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -209,13 +210,14 @@ def visited(planner: fo.Planner, begin: float, end: float, seed: int) -> None:
             last[visit.source] = now
 
 
-@pytest.mark.parametrize("by_url", [True, False])
+@pytest.mark.parametrize("by_url", [False, True])
+@pytest.mark.sampled(2)
 def test_features_tell_of_new_sources(tmp_path: Path, by_url: bool) -> None:
     names = [f"https://{host}.org/{k}" for host in HOSTS for k in range(20)]
     late = [f"https://{host}.org/late" for host in HOSTS]
     table = pl.DataFrame({"source": [*names, *late], "host": ["f"] * 20 + ["s"] * 20 + ["f", "s"]})
     told = "url" if by_url else table
-    with fo.Planner(tmp_path, "60/day", features=told, burst="1d", update="2d") as planner:
+    with fo.Planner(tmp_path, "60/day", features=told, burst="1d", update="6d") as planner:
         planner.add_many(names)
         planner.due(0.0, limit=None)
         assert "to be learnt once 30 sources" in planner.status(0.0).features
@@ -245,7 +247,8 @@ def test_features_tell_of_new_sources(tmp_path: Path, by_url: bool) -> None:
 def test_features_beside_signals_and_own_columns(tmp_path: Path) -> None:
     names = [f"https://{host}.org/{k}" for host in HOSTS for k in range(20)]
     sizes = {"size": dict.fromkeys(names, 2.0)}
-    with fo.Planner(tmp_path, "60/day", features="url", source_columns=sizes, burst="1d") as planner:
+    given: Any = {"features": "url", "source_columns": sizes, "burst": "1d", "update": "6d"}
+    with fo.Planner(tmp_path, "60/day", **given) as planner:
         planner.add_many(names)
         visited(planner, 0.0, 6.0, seed=3)
         planner.signal(names[0], 6.1)
