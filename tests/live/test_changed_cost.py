@@ -29,11 +29,10 @@ OBJECTIVES = {
     "delay": fo.problems.AccumulatedDelay(PERIODIC),
 }
 # Begins a planner, in a process of its own.
-FIRST = """
+FIRST = f"""
 import sys, freshopt as fo
-from tests.live.test_changed_cost import COSTS, NAMES
-with fo.Planner(sys.argv[1], "400/day", burst="1d", explore=0.0, changed_cost=COSTS) as planner:
-    planner.add_many(NAMES)
+with fo.Planner(sys.argv[1], "400/day", burst="1d", explore=0.0, changed_cost={COSTS}) as planner:
+    planner.add_many({NAMES})
 """
 
 
@@ -54,7 +53,7 @@ def crawled(planner: fo.Planner, days: float, seed: int = 0, step: float = 0.02)
     return many, found, cost
 
 
-@matrix(objective=list(OBJECTIVES), by_source=[True, False], every=3)
+@matrix(objective=list(OBJECTIVES), by_source=[True, False], every=5)
 def test_rates_are_those_of_a_plan_of_the_same_evidence(
     tmp_path: Path, objective: str, by_source: bool
 ) -> None:

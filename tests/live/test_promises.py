@@ -28,11 +28,10 @@ NAMES = [f"{kind}/{k}" for k in range(10) for kind in ("news", "docs")]
 PROMISES = ["news/*: 90% younger than 6h", "docs/*: at 7:00 Europe/Berlin on workdays younger than 2h"]
 AT_RANDOM = fo.problems.HarmonicStaleness(fo.Refresh.POISSON)
 # Begins a planner, in a process of its own.
-FIRST = """
+FIRST = f"""
 import sys, freshopt as fo
-from tests.live.test_promises import NAMES, PROMISES
-with fo.Planner(sys.argv[1], "80/day", promise=PROMISES) as planner:
-    planner.add_many(NAMES, host=[f"h{k % 3}" for k in range(len(NAMES))])
+with fo.Planner(sys.argv[1], "80/day", promise={PROMISES}, update="6h") as planner:
+    planner.add_many({NAMES}, host={[f"h{k % 3}" for k in range(len(NAMES))]})
 """
 
 
@@ -122,6 +121,7 @@ def test_promises_are_kept_for_two_weeks_within_the_bandwidth(tmp_path: Path) ->
 
 def test_a_host_that_rests_between_fetches_has_them_spread(tmp_path: Path) -> None:
     given: Any = {"promise": "at 7:00 on workdays younger than 2h", "host_gap": "5min", "burst": "1min"}
+    given["update"] = "6h"
     with fo.Planner(tmp_path, "60/day", **given) as planner:
         planner.add_many(NAMES, host=["h"] * 18 + ["i"] * 2)
         found = fetched(planner, 8.0, timedelta(minutes=1))
@@ -134,6 +134,7 @@ def test_a_crawler_that_comes_each_hour_is_told_early(tmp_path: Path) -> None:
     given: Any = {
         "promise": ["docs/*: by 7:00 younger than 2h", "news/*: always younger than 8h"],
         "burst": "1h",
+        "update": "6h",
     }
     with fo.Planner(tmp_path, "80/day", **given) as planner:
         planner.add_many(NAMES)
@@ -146,7 +147,8 @@ def test_a_crawler_that_comes_each_hour_is_told_early(tmp_path: Path) -> None:
 
 
 def test_what_fails_in_a_window_is_tried_again_in_it(tmp_path: Path) -> None:
-    with fo.Planner(tmp_path, "80/day", promise="docs/*: at 7:00 on workdays younger than 2h") as planner:
+    words = "docs/*: at 7:00 on workdays younger than 2h"
+    with fo.Planner(tmp_path, "80/day", promise=words, update="6h") as planner:
         planner.add_many(NAMES)
         found = fetched(planner, 14.0, timedelta(minutes=2), failing=0.3)
     ages = [ages_at(times, 7, "UTC", range(1, 14)) for name, times in found.items() if name[0] == "d"]
@@ -156,7 +158,7 @@ def test_what_fails_in_a_window_is_tried_again_in_it(tmp_path: Path) -> None:
 
 def test_least_rates_are_those_of_a_plan_by_the_rates_learnt(tmp_path: Path) -> None:
     words = ["news/*: 95% less than 3h behind", "docs/1: 95% younger than 1d"]
-    with fo.Planner(tmp_path, "50/day", promise=words) as planner:
+    with fo.Planner(tmp_path, "50/day", promise=words, update="6h") as planner:
         planner.add_many(NAMES)
         fetched(planner, 2.0, timedelta(minutes=5))
         frame, log = planner.to_frame().sort("source"), planner.log()
@@ -178,7 +180,7 @@ def test_least_rates_are_those_of_a_plan_by_the_rates_learnt(tmp_path: Path) -> 
 
 
 def test_what_limits_do_not_leave_is_kept_in_part_and_said(tmp_path: Path) -> None:
-    with fo.Planner(tmp_path, "30/day", promise="always less than 4h behind") as planner:
+    with fo.Planner(tmp_path, "30/day", promise="always less than 4h behind", update="6h") as planner:
         planner.add_many(NAMES)
         fetched(planner, 3.0, timedelta(minutes=5))
         status = planner.status()
@@ -330,6 +332,7 @@ def test_a_promise_wins_over_what_an_answer_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.sampled(3)
 def test_fetches_between_appointments_are_as_many_as_the_rate(seed: int) -> None:
     rng = np.random.default_rng(seed)
     moments = np.sort(rng.uniform(0.0, 604_800.0, 4))
@@ -360,7 +363,7 @@ def test_fetches_between_appointments_are_as_many_as_the_rate(seed: int) -> None
 
 
 def test_gaps_of_open_hours_are_promised(tmp_path: Path) -> None:
-    given: dict[str, Any] = {"promise": "70% younger than 9h", "hours": "not 22-6"}
+    given: dict[str, Any] = {"promise": "70% younger than 9h", "hours": "not 22-6", "update": "6h"}
     with fo.Planner(tmp_path, "80/day", **given) as planner:
         planner.add_many(NAMES)
         found = fetched(planner, 5.0, timedelta(minutes=4))
