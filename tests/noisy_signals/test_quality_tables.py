@@ -145,6 +145,7 @@ def prepared(problem: fo.Problem, price: float) -> tuple[QualityTables, Array]:
 
 
 @pytest.mark.parametrize(("recall", "precision"), [(0.5, 0.6), (0.75, 0.9), (0.3, 1.0), (0.6, 0.2)])
+@pytest.mark.sampled(2)
 def test_far_rows_of_a_linear_cost_are_right_to_their_bound(recall: float, precision: float) -> None:
     found = rows(recall, precision, 3e5, LINEAR)
     far = found[:-1][found[:-1, WIDTH] == found[:-1, ETA]]
