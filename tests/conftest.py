@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from freshopt.cli import main
 from freshopt.compiled import backend
@@ -26,6 +27,10 @@ from tests.ground_truth.routes import compile_all
 settings.register_profile("seeded", derandomize=True, database=None)
 settings.register_profile("search", derandomize=False, print_blob=True)
 settings.load_profile("seeded")
+# Versions from 6.131 on draw constants of the modules that are loaded, too: the tests run before would decide
+# what is drawn, and where the package is installed.
+if hasattr(providers, "_get_local_constants"):
+    providers._get_local_constants = lambda: providers._local_constants
 
 # Workers fill the cores already: threads of BLAS in each would spin while they wait for one another, which
 # took three quarters of a solve with a hundred rows. Workers and their processes get this from here.
