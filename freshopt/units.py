@@ -196,10 +196,12 @@ def parse_duration(text: str, time_unit: str) -> float:
     """
     value, is_rate, _, unit = _split(text, _TIMES)
     if is_rate:
-        raise SourceDataError(f"{text!r} is a rate, not a duration. Write it such as 7d, 12h or 2w.")
+        raise SourceDataError(f"{shown(text)} is a rate, not a duration. Write it such as 7d, 12h or 2w.")
     duration = value * _WRITTEN[unit or time_unit] / SECONDS[time_unit]
     if not 0.0 < duration < math.inf:
-        raise SourceDataError(f"{text!r} is no time > 0 that can be counted. Write it such as 7d, 12h or 2w.")
+        raise SourceDataError(
+            f"{shown(text)} is no time > 0 that can be counted. Write it such as 7d, 12h or 2w."
+        )
     return duration
 
 
@@ -222,10 +224,10 @@ def parse_rate(text: str, time_unit: str) -> float:
     size = _WRITTEN[unit or time_unit] / SECONDS[time_unit]
     if text.lower().split()[:1] == ["every"] or text.strip().lower() in _REGULAR:
         if not value > 0.0:
-            raise SourceDataError(f"{text!r} is no time > 0. Write a rate such as 200/day or 4/h.")
+            raise SourceDataError(f"{shown(text)} is no time > 0. Write a rate such as 200/day or 4/h.")
         return 1.0 / (value * size)
     if unit and not is_rate:
-        raise SourceDataError(f"{text!r} is a duration, not a rate. Write it such as 200/day or 4/h.")
+        raise SourceDataError(f"{shown(text)} is a duration, not a rate. Write it such as 200/day or 4/h.")
     return value / (per * size)
 
 
@@ -240,7 +242,7 @@ def rate_of(what: str, given: Time, time_unit: str) -> float:
     (2.0, 3.0)
     """
     if isinstance(given, timedelta):
-        raise SourceDataError(f"{what} is {given!r}, a time. Pass a rate such as 200/day or 1/30d.")
+        raise SourceDataError(f"{what} is {shown(given)}, a time. Pass a rate such as 200/day or 1/30d.")
     return _quantity(what, given, time_unit, parse_rate, 'a rate such as "200/day" or 200.0')
 
 
@@ -297,7 +299,7 @@ def _quantity(
     remedy = f"Pass {example}; numbers are in units of a {time_unit}."
     value = as_number(given, what, remedy)
     if isinstance(given, bool) or not value >= 0.0:
-        raise SourceDataError(f"{what} is {given!r}. {remedy}")
+        raise SourceDataError(f"{what} is {shown(given)}. {remedy}")
     return value
 
 
@@ -317,16 +319,16 @@ def _split(text: str, expected: str) -> tuple[float, bool, float, str]:
     except ValueError:
         value = per = math.nan
     if match is None or not abs(value) < math.inf or not 0.0 < per < math.inf or (match[3] and not match[2]):
-        raise SourceDataError(f"{text!r} cannot be read. Write {expected}.")
+        raise SourceDataError(f"{shown(text)} cannot be read. Write {expected}.")
     if unit and unit not in _WRITTEN:
         raise SourceDataError(
-            f"{text!r} has the unit {match[4]!r}, which is not known. "
+            f"{shown(text)} has the unit {shown(match[4])}, which is not known. "
             f"Use {', '.join(_WRITTEN)}, {', '.join(_SHORT)}."
         )
     if math.copysign(1.0, value) < 0.0:
-        raise SourceDataError(f"{text!r} is negative. Write {expected}.")
+        raise SourceDataError(f"{shown(text)} is negative. Write {expected}.")
     if match[2] and not unit:
-        raise SourceDataError(f"{text!r} has no unit of time. Write {expected}.")
+        raise SourceDataError(f"{shown(text)} has no unit of time. Write {expected}.")
     return value, match[2] is not None, per, unit
 
 

@@ -204,7 +204,7 @@ class Cells:
     def _require_known(self, column: polars.Series, known: polars.Series) -> None:
         if not known.all():
             rows = (~known).arg_true()
-            where = list_offenders((f"{column[k]!r} in {self.row_name(k)}" for k in rows), len(rows))
+            where = list_offenders((f"{shown(column[k])} in {self.row_name(k)}" for k in rows), len(rows))
             raise SourceDataError(f"{column.name} is {where}. {self._remedy(column.name)}")
 
     def _remedy(self, name: str) -> str:

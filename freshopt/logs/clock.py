@@ -178,20 +178,20 @@ class Clock:
         return numbers
 
     def date(self, number: float) -> datetime | None:
-        """Return a number as a date, None where times are numbers."""
-        if self.origin is None:
-            return None
-        return self.origin + timedelta(microseconds=round(number * SECONDS[self.unit] * 1e6))
-
-    def moment(self, number: float) -> float | datetime:
-        """Return a number as whoever told the times writes moments.
+        """Return a number as a date, None where times are numbers.
 
         Dates beyond the calendar are its last one.
         """
+        if self.origin is None:
+            return None
         try:
-            date = self.date(number)
+            return self.origin + timedelta(microseconds=round(number * SECONDS[self.unit] * 1e6))
         except (OverflowError, ValueError):
             return datetime.max.replace(tzinfo=UTC)
+
+    def moment(self, number: float) -> float | datetime:
+        """Return a number as whoever told the times writes moments."""
+        date = self.date(number)
         return number if date is None else date
 
     def moments(self, numbers: Array) -> npt.NDArray[Any]:

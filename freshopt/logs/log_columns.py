@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, list_offenders, warn
+from freshopt.errors import SourceDataError, list_offenders, shown, warn
 from freshopt.formatting import count
 from freshopt.heavy import polars
 from freshopt.logs.clock import Clock, on_own_clock
@@ -251,7 +251,7 @@ class LogRows:
             return flags, None
         if flags.dtype.kind in "US" and flags.size:
             raise SourceDataError(
-                f"changed must be booleans or numbers, got text such as {str(flags.flat[0])!r}. "
+                f"changed must be booleans or numbers, got text such as {shown(str(flags.flat[0]))}. "
                 "Pass True and False, or 1 and 0."
             )
         numbers = as_vector(flags, len(self.codes), "changed")

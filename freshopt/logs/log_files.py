@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, expect, list_offenders, warn
+from freshopt.errors import SourceDataError, expect, list_offenders, shortened, warn
 from freshopt.heavy import polars
 from freshopt.logs.access_log import is_access_text, read_access_log
 from freshopt.logs.cells import Cells
@@ -293,7 +293,8 @@ def columns_line(
     >>> columns_line(["Fetched At", "hash"], {}, {"Fetched At": "time", "hash": "hash"})
     '--columns "Fetched At=time"'
     """
-    named = {name: to for name, to in {**found, **given}.items() if name != to and name in own}
+    both = {**found, **given}.items()
+    named = {shortened(name): to for name, to in both if name != to and name in own}
     if python:
         return f"columns={named!r}"
     pairs = ",".join(f"{name}={to}" for name, to in named.items())

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import SourceDataError, list_offenders, shown
 from freshopt.heavy import polars
 from freshopt.logs.cells import FLAGS
 from freshopt.logs.change_history import ChangeHistory
@@ -94,7 +94,7 @@ def read_history(
     event = rows.seen[EVENT].fill_null("").to_numpy()
     wrong = np.flatnonzero(~np.isin(event, (START, CHANGE, END))).tolist()
     if wrong:
-        where = list_offenders(f"{row_name(k)}: {event[k]!r}" for k in wrong)
+        where = list_offenders(f"{row_name(k)}: {shown(event[k])}" for k in wrong)
         raise SourceDataError(f"{EVENT} is not {START}, {CHANGE} or {END} in {where}. Correct these rows.")
     start = _edge(names, codes, times, event == START, START) if start is None else start
     end = _edge(names, codes, times, event == END, END) if end is None else end

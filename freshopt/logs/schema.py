@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, list_offenders
+from freshopt.errors import SourceDataError, list_offenders, shown
 from freshopt.heavy import polars
 from freshopt.logs.cells import Cells
 from freshopt.logs.file_kinds import Frame
@@ -196,7 +196,7 @@ class Table:
             value = None if cell is None else read(f"{column} in {self.cells.row_name(k)}", cell, unit)
             if value is not None and not 0.0 <= value < np.inf:
                 raise SourceDataError(
-                    f"{column} in {self.cells.row_name(k)} is {cell!r}. Write a finite rate >= 0."
+                    f"{column} in {self.cells.row_name(k)} is {shown(cell)}. Write a finite rate >= 0."
                 )
             found.append(None if value is None else 1.0 / (value * per) if interval else value / per)
         return found

@@ -162,7 +162,7 @@ def _rows_of_document(path: Path, kind: FileKind) -> polars.DataFrame | bytes:
         if rows and bytes(rows[0]).lstrip().startswith(b"["):
             return _of_arrays(msgspec.json.decode(data))
         return b"\n".join(map(bytes, rows))
-    except (msgspec.DecodeError, polars.exceptions.ShapeError, ValueError) as error:
+    except (msgspec.DecodeError, polars.exceptions.ShapeError, ValueError, RecursionError) as error:
         raise SourceDataError(
             f"{path} cannot be read as JSON: {error}. Write an array of objects, or an object a line."
         ) from error
@@ -206,7 +206,7 @@ def _first_wrong(data: bytes) -> str | None:
         try:
             if not line.strip() or isinstance(msgspec.json.decode(line), dict):
                 continue
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             pass
         return f"line {k + 1}: {shown(line.decode('utf-8', 'replace').strip())}"
     return None

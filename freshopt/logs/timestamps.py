@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from freshopt.errors import SourceDataError, warn
+from freshopt.errors import SourceDataError, shown, warn
 from freshopt.formatting import count
 from freshopt.heavy import polars
 from freshopt.logs.written_dates import RowName, dates_of_numbers, impossible, parse_dates, undecided
@@ -176,15 +176,16 @@ def read_text(
         k = int(failed[0])
         if impossible(times[k]):
             raise SourceDataError(
-                f"{what} is {times[k]!r} in {row_name(k)}, and there is no such day. Correct it."
+                f"{what} is {shown(times[k])} in {row_name(k)}, and there is no such day. Correct it."
             )
         if undecided(times[k]):
             raise SourceDataError(
-                f"{what} is {times[k]!r} in {row_name(k)}, and the column does not tell, as a day beyond the "
-                "12th would, whether the day, the month or the year comes first. Write dates as 2026-01-31."
+                f"{what} is {shown(times[k])} in {row_name(k)}, and the column does not tell, as a day "
+                "beyond the 12th would, whether the day, the month or the year comes first. Write dates as "
+                "2026-01-31."
             )
         raise SourceDataError(
-            f"{what} is {times[k]!r} in {row_name(k)}. A time is {_WANTED}, of one kind in all rows. "
+            f"{what} is {shown(times[k])} in {row_name(k)}. A time is {_WANTED}, of one kind in all rows. "
             "Correct it."
         )
     array = read.to_numpy()
@@ -277,8 +278,8 @@ def _read_objects(
         wrong = next(k for k, value in enumerate(values) if isinstance(value, str))
     if wrong is not None:
         raise SourceDataError(
-            f"{what} is {values[wrong]!r} in {row_name(wrong)}. A time is {_WANTED}, of one kind in all rows."
-            " Correct it."
+            f"{what} is {shown(values[wrong])} in {row_name(wrong)}. A time is {_WANTED}, of one kind in all "
+            "rows. Correct it."
         )
     if texts:
         column = polars.Series(values, dtype=polars.String)
@@ -307,6 +308,6 @@ def _warn_of_mixed_offsets(
     k = int(naive[0])
     warn(
         f"{what} has an offset (or Z) in {count(int(np.count_nonzero(zoned)), 'row')} and none in "
-        f"{len(naive):,}, such as {str(times[k])!r} in {row_name(k)}. Times without an offset are taken as "
-        "UTC. Write an offset in every row."
+        f"{len(naive):,}, such as {shown(str(times[k]))} in {row_name(k)}. Times without an offset are taken "
+        "as UTC. Write an offset in every row."
     )

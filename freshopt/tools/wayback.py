@@ -102,7 +102,7 @@ def _captures(path: Path) -> Iterator[Sequence[Any]]:
                 yield from _named(path, names, rows)
             else:
                 yield from _of_lines(path, file)
-    except (OSError, EOFError, UnicodeDecodeError, msgspec.DecodeError, ValueError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, msgspec.DecodeError, ValueError, RecursionError) as error:
         if isinstance(error, SourceDataError):
             raise
         raise SourceDataError(

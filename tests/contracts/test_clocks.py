@@ -131,6 +131,12 @@ def test_a_row_of_the_future_among_others_is_refused(year: int, run: Run) -> Non
     assert "row 5, line 6 of log.csv (source 'a')" in done.stderr
 
 
+def test_the_last_moment_of_the_calendar_is_told() -> None:
+    """Its microseconds round up to a year that no calendar has."""
+    with pytest.raises(fo.SourceDataError, match=r"row 4 \(source 'a'\): 9999-12-31 23:59"):
+        fo.CrawlLog(["a"] * ROWS, changed(DAYS, row4="9999-12-31T23:59:59.999999999"), [0, 1] * 3)
+
+
 def test_objects_with_and_without_a_zone() -> None:
     times = [datetime(2026, 1, 1), datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 3)]
     require(told(lambda: fo.CrawlLog(["a"] * 3, times, [0, 1, 0])), (*MIXED, "in 1 row and none in 2"), 0)

@@ -23,6 +23,8 @@ from tests.ground_truth.tolerances import CONIC, EXACT, SCALAR
 
 Method = type[MirrorDescent] | type[ProjectedGradient]
 METHODS: list[Method] = [MirrorDescent, ProjectedGradient]
+# Rounding, in units of what is allowed.
+ULP = float(np.finfo(np.float64).eps) / EXACT
 OBJECTIVES = [HARMONIC, BINARY, DELAY]
 
 
@@ -37,7 +39,8 @@ def wish_of(method: Method, case: step_truth.StepCase, rates: Array) -> Wish:
     """Return −∂/∂r of the distance that the step minimises, at its rates."""
     push = case.learning_rate * case.gradient
     if method is MirrorDescent:
-        noise = 1 / rates + 1 / case.rates + np.abs(push)
+        # What rounding the bandwidth may add to a rate, too.
+        noise = 1 / rates + 1 / case.rates + np.abs(push) + ULP * case.bandwidth / rates**2
         return Wish(1 / rates - 1 / case.rates - push, noise)
     return Wish(case.rates - push - rates, case.rates + np.abs(push) + rates + case.bandwidth)
 
