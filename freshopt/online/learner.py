@@ -245,7 +245,7 @@ def load_checkpoint(path: Path, settings: str) -> State:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
         found = json.loads(str(arrays.pop("settings")))
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, OSError, EOFError, RecursionError, zipfile.BadZipFile) as error:
         raise SourceDataError(f"{path} is not a checkpoint ({error}). Choose another file.") from None
     if found != settings:
         raise SourceDataError(

@@ -37,7 +37,7 @@ def read_settings(command: click.Command, path: str | os.PathLike[str]) -> dict[
     """Return a file's values by parameter, as defaults for click."""
     try:
         told = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SourceDataError(f"{path} cannot be read as TOML ({error}). Correct it.") from None
     flat = {name: value for name, value in told.items() if not isinstance(value, dict)}
     for section in told.values():

@@ -185,6 +185,7 @@ def test_options_are_completed_without_their_command(monkeypatch: pytest.MonkeyP
         ("hozirno = 1", ("own.toml sets 'hozirno'", "freshopt plan --init")),
         ("config = 'x'", ("own.toml sets 'config'",)),
         ("= 1", ("own.toml cannot be read as TOML",)),
+        pytest.param("bandwidth = " + "[" * 100_000, ("own.toml cannot be read as TOML",), id="deep"),
         ("[plan]\nbandwidth = [1, 2]", ("own.toml: bandwidth is [1, 2]", "Give one value")),
         ("[plan.more]\nbandwidth = 1", ("own.toml sets 'more'",)),
         ("replay = 1", ("own.toml: replay is 1", "true or false")),
