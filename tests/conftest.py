@@ -7,6 +7,7 @@ Every run draws the same examples, so that a change that breaks nothing fails no
 ``sampled(4)`` every run has each fourth set of parameters; the others are exhaustive.
 """
 
+import contextlib
 import gc
 import os
 import zlib
@@ -17,7 +18,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import settings
-from hypothesis.internal.conjecture import providers
 
 from freshopt.cli import main
 from freshopt.compiled import backend
@@ -29,8 +29,11 @@ settings.register_profile("search", derandomize=False, print_blob=True)
 settings.load_profile("seeded")
 # Versions from 6.131 on draw constants of the modules that are loaded, too: the tests run before would decide
 # what is drawn, and where the package is installed.
-if hasattr(providers, "_get_local_constants"):
-    providers._get_local_constants = lambda: providers._local_constants
+with contextlib.suppress(ImportError):
+    from hypothesis.internal.conjecture import providers
+
+    if hasattr(providers, "_get_local_constants"):
+        providers._get_local_constants = lambda: providers._local_constants
 
 # Workers fill the cores already: threads of BLAS in each would spin while they wait for one another, which
 # took three quarters of a solve with a hundred rows. Workers and their processes get this from here.
