@@ -22,7 +22,7 @@ from freshopt.compiled.penalty_tables import (
     penalty_tables,
     penalty_values,
 )
-from freshopt.compiled.proof_functions import proved
+from freshopt.compiled.proof_functions import ProofCell, proved
 from freshopt.numerics.arrays import Array
 from freshopt.problems import ExpectedPenalty
 from freshopt.separable.kernel_columns import kinds_of
@@ -74,6 +74,14 @@ def tables_of(penalty: Callable[[Any], Any], *, announced: bool = False) -> Pena
     kernel = objective.signalled_kernel(sources) if announced else objective.kernel(sources)
     tables = present(present(kernel.tables_of)(LEAST_SOURCES))
     return tables
+
+
+def term_of(
+    cell: ProofCell, rate: float, w: float, paid: float, upper: float, parameters: tuple[Any, ...]
+) -> float:
+    """Return a source's share of the gap that is proved."""
+    values, reach = (lambda _, given, p, own=own: own(*given, *p) for own in (cell.values, cell.reach))
+    return float(proved(values, reach, False, np.float64(rate), w, paid, 0.0, upper, parameters)[2])
 
 
 @pytest.mark.parametrize("name", CLOSED)
@@ -167,18 +175,7 @@ def test_terms_bound_the_exact_share_of_a_gap(name: str) -> None:
                 root -= (closed.marginal(root) - paid * d / mpmath.mpf(w)) / slope
             x = mpmath.mpf(rate) / d
             truth = w * (closed.cost(x) - closed.cost(root)) + paid * d * (x - root)
-            term = proved(
-                lambda _, given, p: PENALTY.values(*given, *p),
-                lambda _, given, p: PENALTY.reach(*given, *p),
-                False,
-                np.float64(rate),
-                w,
-                paid,
-                0.0,
-                np.inf,
-                (d, tables.values),  # type: ignore[arg-type]
-            )[2]
-            assert term >= truth
+            assert term_of(PENALTY, rate, w, paid, np.inf, (d, tables.values)) >= truth
             informative += truth > 1e-9 * paid * rate
     assert informative > 10
 
@@ -208,18 +205,7 @@ def test_terms_bound_the_exact_share_of_a_gap_of_announced_changes(name: str) ->
                 low, high = (p, high) if w / d * closed.marginal(own) * (1 + own) ** 2 > paid else (low, p)
             p = mpmath.mpf(rate) / d
             truth = w * (cost(p) - cost(high)) + paid * d * (p - high)
-            term = proved(
-                lambda _, given, p: ANNOUNCED.values(*given, *p),
-                lambda _, given, p: ANNOUNCED.reach(*given, *p),
-                False,
-                np.float64(rate),
-                w,
-                paid,
-                0.0,
-                d,
-                (d, tables.values),  # type: ignore[arg-type]
-            )[2]
-            assert term >= truth
+            assert term_of(ANNOUNCED, rate, w, paid, d, (d, tables.values)) >= truth
             informative += truth > 1e-9 * paid * rate
     assert informative > 10
 
