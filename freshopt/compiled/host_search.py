@@ -35,7 +35,8 @@ SMOOTH, AGAIN = 6, 4
 # A rate that changes by more than so many times the bracket's width is a step. Of more steps than a few the
 # largest is not likely to be the one where the price is: the bracket is halved first.
 STEEP, FEW = 64.0, 2
-# In nats: the floor's demand tells where the price is, if that is not farther from the floor.
+# In nats: where the floor is so near, its demand tells the price. From farther away it may be a ceiling, and
+# tell nothing.
 NEAR = 20.0
 # Relative: width of a price's bracket at which demand jumps inside it.
 WIDTH = 1e-13
@@ -134,10 +135,11 @@ def search_price(
     state, turn, halves, due, aside, kept = GOES_ON, 0, 0, SMOOTH, np.nan, True
     low, high = start.floor, np.inf
     before, excess_before = start.floor, floor_excess
-    x = before + excess_before / start.steepness
-    if not abs(x - before) <= NEAR:
+    stride = Stride(excess_before / start.steepness, start.steepness, 1.0)
+    x = before + stride.step
+    if not (start.guess - start.floor <= NEAR and abs(stride.step) <= NEAR):
         x, before, excess_before = start.guess, np.nan, np.nan
-    stride = Stride(np.inf, start.steepness, 1.0)
+        stride = Stride(np.inf, start.steepness, 1.0)
     for turn in range(ROUNDS):
         used = fill_rates(respond, own, math.exp(-x), rates)
         excess = math.log(used / limit)

@@ -11,9 +11,9 @@ from scipy.special import gammainc
 import freshopt as fo
 from freshopt.compiled import demand_functions
 from freshopt.compiled.cells import conditional_functions
-from freshopt.compiled.column_passes import best_response
+from freshopt.compiled.column_passes import best_response, fill_rates
 from freshopt.compiled.demand_functions import Demand
-from freshopt.compiled.host_search import JUMPS, LATE, LINEAR, HostSearch, search_price, settle_host
+from freshopt.compiled.host_search import JUMPS, LATE, LINEAR, MET, HostSearch, search_price, settle_host
 from freshopt.compiled.source_columns import SearchStart, SourceColumns
 from freshopt.numerics.arrays import Array, BoolArray
 from freshopt.problems import Age
@@ -273,6 +273,33 @@ def test_demand_crosses_the_limit_between_both_ends(seed: int) -> None:
         # Rates and price are interpolated from the last two.
         near = 2.0 * abs(found.x - found.before) if found.state == LINEAR else 1e-11
         assert demand(found.x - near) > limit > demand(found.x + near)
+
+
+@pytest.mark.parametrize("floor", [1e-290, 0.03])
+def test_a_ceiling_of_demand_at_the_floor_does_not_delay_a_search(floor: float) -> None:
+    """At their upper bounds rates are no power of the price, and the floor tells nothing."""
+    rng, turns = np.random.default_rng(3), []
+    for _ in range(60):
+        d, w = rng.lognormal(size=MEMBERS), rng.lognormal(size=MEMBERS)
+        one, upper = np.ones(MEMBERS), rng.uniform(0.2, 3.0, MEMBERS)
+        own = SourceColumns(np.zeros(MEMBERS, dtype=np.bool_), w, (d,), one, 1e-15 * one, upper)
+
+        def rate(_signalled: bool, worth: tuple[float], parameters: tuple[float]) -> float:
+            return demand_functions.harmonic_poisson(*worth, *parameters)
+
+        def respond(columns: SourceColumns, inverse_price: float, rates: Array) -> None:
+            for k in range(len(rates)):
+                rates[k] = best_response(rate, columns, k, inverse_price)
+
+        used = fill_rates(respond, own, 1.0 / floor, np.empty(MEMBERS))
+        limit = float(rng.uniform(0.05, 0.95)) * used
+        start = SearchStart(math.log(floor), math.log(0.3), 1.0)
+        room = np.empty((2, MEMBERS))
+        found = search_price(respond, own, limit, math.log(used / limit), start, *room)
+        assert found.state in {MET, LINEAR}
+        turns.append(found.turn)
+    assert float(np.mean(turns)) < 8.0
+    assert max(turns) < 20
 
 
 def upright(worth: float, d: float) -> float:
