@@ -88,6 +88,8 @@ ORDERED = (vector_math, *FORMULAS, *LONG)
 INLINED = (inverse_tables, wide_tables, vector_math, *FORMULAS, *LONG, column_passes, host_search)
 # Calls that are left to LLVM cost a host of ten sources a fifth of its search: records are passed in memory.
 FORCED = (*FORMULAS, column_passes, host_search)
+# Sums of rules, of terms of one sign, may be taken in lanes.
+SUMMED = (window_harmonic.in_window_by_rule,)
 # What few hosts call need not be inlined, nor what is long itself.
 RARE = (host_search.largest_step, curve_table.pieces_before, curve_table.pieces_above)
 
@@ -96,7 +98,7 @@ for _function in functions_of(*INLINED):
     if _function not in (inverse_tables.ratio_table, inverse_tables.octave_table):
         register_jitable(
             forceinline=_function in _FORCED and _function not in RARE,
-            fastmath=FAITHFUL if _function in _ORDERED else FAST,
+            fastmath=FAITHFUL if _function in _ORDERED and _function not in SUMMED else FAST,
         )(_function)
 
 

@@ -85,8 +85,9 @@ def window_harmonic(rate: float, w: float, d: float, asked: float, window: float
     index, ein = index_and_ein(u)
     mean = ein - index / u if u > 0.0 else 0.0
     finite = u if u < LARGEST else LARGEST
-    cost = within * mean + (rate / asked if rate < asked else 1.0) * served_stale(finite, k, x, y)
-    late = finite * in_window(finite, k, x, y) + fast_exp(-x) * index_and_ein(finite + y)[1]
+    slope = in_window(finite, k, x, y)
+    cost = within * mean + (rate / asked if rate < asked else 1.0) * served_stale(finite, k, x, y, slope)
+    late = finite * slope + fast_exp(-x) * index_and_ein(finite + y)[1]
     return cost if rate > 0.0 else np.inf, 0.0, (w / d) * (index + k * late), SUMMED
 
 
@@ -136,11 +137,10 @@ def reach_of_window_harmonic(
 ) -> float:
     """Return the reach of harmonic staleness, with a window."""
     off, _, _, _ = excess
-    _, u, ratio, x, y = in_window_of(rate, d, asked, window)
-    k = inside(ratio)
-    finite = u if u < LARGEST else LARGEST
-    slope = in_window(finite, k, x, y) + fast_exp(-x) * fallen(finite + y)[3]
-    apart = BEND * (off / slope) * (rate / w)
+    _, u, k, x, _ = in_window_of(rate, d, asked, window)
+    # 1/S is less.
+    mean = 1.0 / (1.0 + (u if u < LARGEST else LARGEST) + inside(k) * fallen(x)[0])
+    apart = BEND * (off / mean) * (rate / w)
     return reach_of(rate, apart * (rate / d), apart <= 1.0 + u, np.inf, excess)
 
 
