@@ -89,7 +89,7 @@ INLINED = (inverse_tables, wide_tables, vector_math, *FORMULAS, *LONG, column_pa
 # Calls that are left to LLVM cost a host of ten sources a fifth of its search: records are passed in memory.
 FORCED = (*FORMULAS, column_passes, host_search)
 # Sums of rules, of terms of one sign, may be taken in lanes.
-SUMMED = (window_harmonic.in_window_by_rule,)
+SUMMED = (window_harmonic.in_window_by_rule, window_power.bent_little)
 # What few hosts call need not be inlined, nor what is long itself.
 RARE = (host_search.largest_step, curve_table.pieces_before, curve_table.pieces_above)
 

@@ -378,6 +378,20 @@ def test_no_price_and_no_importance_of_a_power() -> None:
             assert 0.0 <= request_power(0.0, 0.0, e, asked) < 1e-20 * asked
 
 
+@pytest.mark.parametrize("window", [0.0, 1e-100, 1.0, 1e100, np.inf])
+@pytest.mark.parametrize("asked", [1e-100, 1.0, 1e100])
+def test_rates_are_from_0_to_those_of_the_requests_at_any_scale(asked: float, window: float) -> None:
+    scales = [1e-300, 1e-100, 1e-6, 1.0, 1e4, 1e100, 1e290]
+    for worth in scales:
+        with np.errstate(all="ignore"):
+            rates = [window_power(worth, 0.0, e, asked, window) for e in (0.5, 1.0, 3.0)]
+            for d in scales[1:-1]:
+                rates += [each(worth, d, asked, window) for each in (window_harmonic, window_age)]
+        assert all(0.0 <= rate <= asked for rate in rates), (worth, rates)
+        # Without a window, at the lowest price, every request is a fetch.
+        assert worth < 1e290 or window or rates[0] == asked
+
+
 def test_tiny_exponents_stay_in_numpy() -> None:
     problem = fo.Problem(
         SynchronizationCost(PowerCost(1.0, 0.005), ON_REQUEST),

@@ -256,4 +256,4 @@ def window_harmonic(worth: float, d: float, asked: float, window: float) -> floa
         u = u * fast_exp(min(max(step(u, k, x, y, first, load), -3.0), 3.0))
     whole = k + (u if q > SMALLEST else 0.0)
     rate = d / whole
-    return (rate if whole > k else asked) * (1.0 if worth > 0.0 else 0.0)
+    return min(rate if whole > k else asked, asked) * (1.0 if worth > 0.0 else 0.0)

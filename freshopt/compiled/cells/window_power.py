@@ -14,7 +14,8 @@ eτ^e/(τ + 1 − e − ...).
 
 **Best response.** Ψ = m/C − e^{−x}x^e is 0 at τ = 0. It rises as Ψ' = (1 + τ)S, S = D + eE/y the mean
 slope of s^e at τ + min(Z, x), Z exponential. Of its parts kτ^{1+e} alone, and what is left of few requests,
-S(0)·τ, and of many, y^e, the roots make a start; four steps of Halley's method on logarithms leave rounding.
+S(0)·τ, and of many, y^e, the roots make a start; three steps of Halley's method on logarithms leave rounding,
+two of long lifetimes.
 
 **Reach.** S(t)·t^{1−e} does not fall with t, and for e > 1 neither does S, so that with η = min(1, e)
 Ψ/τ^η does not either. Let s = |m − ν|/CΨ, of a lower bound of Ψ, in which y^e − x^e is ητ·y^{e−1}.
@@ -46,9 +47,13 @@ from freshopt.numerics.vector_math import fast_exp, fast_log
 MOST_EXPONENT = 10.0
 # Windows of fewer requests are few; they are short up to the lifetime, of large exponents up to a part of it.
 FEW, BENT = 3.0, 6.0
-# Lifetimes of so many requests more than the exponent are long.
-LONG = 4.0
-NODES, FRACTION, STEPS = 12, 26, 4
+# Lifetimes of so many requests more than the exponent are long, and windows of so many more are nearly all.
+LONG, ENOUGH = 4.0, 5.0
+NODES = 16
+# Lifetimes of so many requests, times e² where that is less, are found sooner.
+SOON = 25.0
+# e^{−x} is nothing beside 1 beyond.
+FADED = 40.0
 # Lifetimes of more requests are theirs in all but the largest term.
 MANY = 1e17
 # Of shorter ages nothing but that at the end of the window has a part.
@@ -107,15 +112,22 @@ def of_short_lives(life: float, window: float, e: float) -> tuple[float, float]:
 
 def of_long_lives(life: float, window: float, e: float) -> tuple[float, float]:
     """Return D and I of lifetimes and windows of many requests."""
-    here, there = power_of(life, e), fast_exp(-window) * power_of(life + window, e)
-    slope = e * (here * fraction(life, e) - there * fraction(life + window, e))
+    here = power_of(life, e)
+    # On arrays short lives are here too.
+    slope = e * (here * fraction(max(life, LONG), e))
+    if window > FADED + e:
+        return slope, here + slope
+    there = fast_exp(-window) * power_of(life + window, e)
+    slope = slope - e * (there * fraction(max(life, LONG) + window, e))
     return slope, here - there + slope
 
 
 def fraction(z: float, e: float) -> float:
-    """Return z^{−e}e^z·Γ(e, z)."""
-    found = z + (2.0 * FRACTION + 1.0 - e)
-    for k in range(FRACTION, 0, -1):
+    """Return z^{−e}e^z·Γ(e, z) for z ≥ 4."""
+    # So many terms leave an ulp.
+    terms = np.int64(5.0 + 100.0 / z)
+    found = z + (2.0 * terms + 1.0 - e)
+    for k in range(terms, 0, -1):
         found = z + (2.0 * k - 1.0 - e) - k * (k - e) / found
     return 1.0 / found
 
@@ -134,12 +146,13 @@ def window_power(worth: float, level: float, e: float, asked: float, window: flo
     load = max(price - first, TINY)
     log_load = fast_log(load)
     near = max(x, NEAREST)
-    few = load / (in_window(0.0, x, e)[0] + e * fast_exp((e - 1.0) * fast_log(near) - x))
+    # Of many requests the first ones tell where to start.
+    few = load / (in_window(0.0, min(x, ENOUGH + e), e)[0] + e * fast_exp((e - 1.0) * fast_log(near) - x))
     many = fast_exp((log_price if e < 1.0 else log_load) / e)
     alone = fast_exp((log_load - fast_log(e / (1.0 + e))) / (1.0 + e))
     life = min(max(few, many - x) if e < 1.0 else min(few, many), alone)
     life = max(life, TINY)
-    for _ in range(STEPS):
+    for _ in range(np.int64(2.0 + (life * min(e * e, 1.0) < SOON))):
         life = window_step(life, x, e, first, load)
     life = life if price > first else 0.0
     return asked / (1.0 + life) * (1.0 if level > -np.inf else 0.0)
@@ -160,6 +173,8 @@ def window_step(life: float, window: float, e: float, first: float, load: float)
     nats = fast_log(load / value) / rise
     bend = nats * (1.0 + life / (1.0 + life) + life * fall / mean - rise)
     nats = nats / (1.0 + 0.5 * bend) if abs(bend) < 1.0 else nats
+    # Lifetimes that are all but 0 have no value, and stay.
+    nats = nats if abs(nats) < np.inf else 0.0
     return max(life * fast_exp(min(max(nats, -5.0), 5.0)), TINY)
 
 
