@@ -4,7 +4,7 @@ Plain steps that compiled loops inline.
 
 `rate` is the demand function of one source, ``rate(signalled, marginal value, parameters)``, and `respond`
 writes best responses, ``respond(columns, 1/price, rates)``; both are compiled
-into these functions. Sums are added in pieces of `IN_TURN` sources, and the pieces with their rounding
+into these functions. Sums are added in pieces of `PIECE` sources, and the pieces with their rounding
 errors, so that their error does not grow with the number of sources. Imported by `freshopt.compiled.loops`
 and what it inlines alone.
 """
@@ -36,31 +36,6 @@ def bounded(unconstrained: float, lower: float, upper: float) -> float:
     """
     rate: float = min(max(min(unconstrained, LARGEST_RATE), lower), upper)
     return rate
-
-
-def demand_of(rate: Rate, columns: SourceColumns, n: int, inverse_price: float, _memory: Array) -> float:
-    """Return Σ cost·ρ of n best responses."""
-    total = lost = 0.0
-    for begin in range(0, n, IN_TURN):
-        size = min(n - begin, IN_TURN)
-        some = _demand_in_turn(rate, part(columns, begin, begin + size), size, inverse_price)
-        total, lost = added(total, lost, some)
-    return total + lost
-
-
-def demand_in_steps(
-    respond: Respond, columns: SourceColumns, n: int, inverse_price: float, memory: Array
-) -> float:
-    """Return what `demand_of` does, by rates in memory of `IN_TURN` sources."""
-    total = lost = 0.0
-    for begin in range(0, n, IN_TURN):
-        size, some = min(n - begin, IN_TURN), 0.0
-        own = part(columns, begin, begin + size)
-        respond(own, inverse_price, memory[:size])
-        for k in range(size):
-            some += at(own.cost, k) * memory[k]
-        total, lost = added(total, lost, some)
-    return total + lost
 
 
 def fill_rates(respond: Respond, columns: SourceColumns, inverse_price: float, rates: Array) -> float:
@@ -114,10 +89,3 @@ def added(total: float, lost: float, term: float) -> tuple[float, float]:
     following = total + term
     taken = following - total
     return following, lost + ((total - (following - taken)) + (term - taken))
-
-
-def _demand_in_turn(rate: Rate, columns: SourceColumns, n: int, inverse_price: float) -> float:
-    some = 0.0
-    for k in range(n):
-        some += at(columns.cost, k) * best_response(rate, columns, k, inverse_price)
-    return some

@@ -134,7 +134,7 @@ class Columns:
         """
         if self._lies_apart(out):
             return self._pass(price, out)
-        memory = np.empty(self.n + 2 * PIECE)[PIECE:-PIECE]
+        memory = _apart(self.n)
         used = self._pass(price, memory)
         out[:] = memory
         return used
@@ -156,7 +156,7 @@ class Columns:
         """
         # A block's sources add to a row of their own: same bits always.
         sums = np.zeros((BLOCKS, hosts + 1))
-        _, _, loop, _ = built("loops", self.formula, self.announced)
+        _, loop, _ = built("loops", self.formula, self.announced)
         record, size = record_of(self), -(-self.n // BLOCKS)
 
         def part(begin: int, end: int) -> None:
@@ -208,17 +208,20 @@ class Columns:
         )
 
     def _pass(self, price: float, out: Array | None) -> float:
-        demand, fill, *_ = built("loops", self.formula, self.announced)
+        fill, *_ = built("loops", self.formula, self.announced)
         record, sums = record_of(self), np.empty(-(-self.n // CACHED))
 
         def part(begin: int, end: int) -> None:
-            if out is None:
-                demand(begin, end, self.n, price, record, sums)
-            else:
-                fill(begin, end, self.n, price, record, sums, out)
+            rates = _apart(CACHED) if out is None else out
+            fill(begin, end, self.n, price, record, sums, out is not None, rates)
 
         run_chunks_in_threads(part, len(sums), 16)
         return exact_sum(sums.tolist())
+
+
+def _apart(n: int) -> Array:
+    """Return memory for n rates that lie apart from everything else."""
+    return np.empty(n + 2 * PIECE)[PIECE:-PIECE]
 
 
 def column(array: Array) -> Column:

@@ -47,8 +47,6 @@ from freshopt.compiled.column_passes import (
     added,
     best_response,
     bounded,
-    demand_in_steps,
-    demand_of,
     fill_apart,
     fill_rates,
 )
@@ -103,29 +101,30 @@ for _function in functions_of(*INLINED):
 
 
 def build(formula: Demand, announced: Demand | None) -> tuple[Callable[..., None], ...]:
-    """Return the loops (demand, fill, by_host, hosts) of a demand function.
+    """Return the loops (fill, by_host, hosts) of a demand function.
 
     With `announced` they are loops of two demand functions: the second is that of signalled sources.
     """
     respond = respond_of(formula, announced)
-    steps = respond, demand_in_steps, fill_rates
-    chosen: Any = steps if formula in STEPS else (either(formula, announced), demand_of, fill_apart)
-    by, sum_of, written = chosen
-
-    @compile_loop(fastmath=FAST)
-    def demand(begin: int, end: int, n: int, price: float, columns: SourceColumns, sums: Array) -> None:
-        memory = np.empty(IN_TURN)
-        for chunk in range(begin, end):
-            a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
-            sums[chunk] = sum_of(by, part(columns, a, b), b - a, 1.0 / price, memory)
+    chosen: Any = (respond, fill_rates) if formula in STEPS else (either(formula, announced), fill_apart)
+    by, written = chosen
 
     @compile_loop(fastmath=FAST)
     def fill(
-        begin: int, end: int, n: int, price: float, columns: SourceColumns, sums: Array, out: Array
+        begin: int,
+        end: int,
+        n: int,
+        price: float,
+        columns: SourceColumns,
+        sums: Array,
+        kept: bool,
+        out: Array,
     ) -> None:
+        # Rates that are not kept are written over those of the chunk before.
         for chunk in range(begin, end):
             a, b = chunk * CACHED, min(n, (chunk + 1) * CACHED)
-            sums[chunk] = written(by, part(columns, a, b), 1.0 / price, out[a:b])
+            rates = out[a:b] if kept else out[: b - a]
+            sums[chunk] = written(by, part(columns, a, b), 1.0 / price, rates)
 
     @compile_loop(fastmath=FAST)
     def by_host(
@@ -169,7 +168,7 @@ def build(formula: Demand, announced: Demand | None) -> tuple[Callable[..., None
             own = gathered(columns, members, memory)
             prices[host] = settle_host(respond, own, limits[host], used[host], start, scratch, members, out)
 
-    return demand, fill, by_host, hosts
+    return fill, by_host, hosts
 
 
 def either(silent: Callable[..., Any], announced: Callable[..., Any] | None) -> Callable[..., Any]:

@@ -13,8 +13,10 @@ with Φ₀ that of refreshes without a window (`freshopt.compiled.cells.request_
     L = h(u)(1 − e^{−x}) + (1 − e^{−u})κ·P(2, x) + e^{−u}·(κ/(1 + κ))·(κ·P(3, x) + xe^{−x}·(mean of h to y)).
 
 **Best response.** Ψ(u) = q = Δ²/a − κe^{−x}h(y). Φ₀ = q and p(κu + u²/2) = q have roots above it, the lesser
-one by a half at most, which a factor of their ratio centres. Halley's method on logarithms, where Ψ is nearly
-straight, leaves 2e-4 and then rounding; S' = (1 − p)e^{−u}.
+one by a half at most, which a factor of their ratio centres. On logarithms, where Ψ is nearly straight, steps
+of Householder's third order leave 2e-5 and then rounding. With S' = (1 − p)e^{−u} = −S'', r = u/(κ + u) and
+s = uS'/S, the elasticity E = uΨ'/Ψ has the relative slope B = 1 + r + s − E in log u, and B the slope
+r(1 − r) + s(1 − u − s) − EB.
 
 **Reach.** With δ = |Φ − Φ(û)| and A = κ + u:
 
@@ -69,14 +71,17 @@ def value_and_slope(u: float, k: float, bend: float) -> tuple[float, float]:
 
 
 def bent_age_step(u: float, k: float, bend: float, load: float) -> float:
-    """Return Halley's next u, of Ψ(u) = load."""
+    """Return Householder's next u, of Ψ(u) = load."""
     value, slope = value_and_slope(u, k, bend)
     whole = k + u
     elasticity = u * (whole * slope) / value
-    # (q/Ψ)^{1/E} = e^z; then half of the slope of E by log u.
+    r, s = u / whole, u * ((1.0 - bend) * fast_exp(-u)) / slope
+    first = 1.0 + r + s - elasticity
+    second = r * (1.0 - r) + s * (1.0 - u - s) - elasticity * first
+    # (q/Ψ)^{1/E} = e^z.
     z = fast_log(load / value) / elasticity
-    half = 0.5 * z * (1.0 + u / whole + u * ((1.0 - bend) * fast_exp(-u)) / slope - elasticity)
-    return u * fast_exp(min(max(z / max(1.0 + half, 0.5), -3.0), 3.0))
+    below = 1.0 + z * (0.5 * first + z * (2.0 * second - first * first) * (1.0 / 12.0))
+    return u * fast_exp(min(max(z / max(below, 0.5), -3.0), 3.0))
 
 
 def window_age(worth: float, d: float, asked: float, window: float) -> float:
