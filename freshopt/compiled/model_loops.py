@@ -56,38 +56,22 @@ def in_segment(price: float, cap: Data, falls: Array, table: Array, k: int) -> t
     return begin + way, way * (1.0 - share * way) * (price * inverse) * (inverse / beyond)
 
 
-@register_jitable(**INLINED)
-def put_line(
+@register_jitable(fastmath={"contract"})
+def newton_rate(
     line: Line, k: int, rate: float, marginal: float, bend: float, price: float, most: float
-) -> None:
-    """Put a line through an evaluation, in its segment.
-
-    Where there is none, it is Newton's step on the marginal at the price. At the ends of segments, and in
-    linear ones, lines stay what they are.
-    """
-    begin, end, share, edge = line.begin[k], line.ceiling[k], line.share[k], line.edge[k]
-    if (rate <= begin) | (rate >= end) | (edge == np.inf):
-        return
-    way, over = rate - begin, marginal - line.least[k]
+) -> float:
+    """Return the rate of Newton's step on the marginal at the price, where there is no line."""
+    begin, end, share = line.begin[k], line.ceiling[k], line.share[k]
+    way = rate - begin
     gain = 1.0 / (1.0 / way - share)
-    down, up = begin + way / most, begin + way * most
-    if (over > NORMAL) & (way > 0.0) & (gain > 0.0) & (gain < np.inf):
-        inverse = 1.0 / over
-        gained = inverse - edge
-        gained = gained if gained > ROUNDING * inverse else ROUNDING * inverse
-        pace = over / (way * bend) * (gained * over) * (gain / way)
-        pace = pace if pace < STEEP else STEEP
-        line.gain[k], line.level[k], line.pace[k] = gain, -fast_log(gained), pace if pace > 0.0 else STEEP
-        line.floor[k] = begin if edge > 0.0 else down
-        line.ceiling[k] = end if (share > 0.0) | (end < up) else up
-        return
+    down = begin + way / most
     top = begin + 1.0 / (1.0 / (gain * most) + share)
     top = top if (way > 0.0) & (top < end) else end
     plain = rate + (marginal - price) / bend
     plain = plain if abs(plain) < np.inf else (0.5 * (rate + end) if marginal > price else down)
     plain = plain if plain > down else down
     plain = plain if plain < top else top
-    line.floor[k] = line.ceiling[k] = rate if marginal == price else plain
+    return rate if marginal == price else plain
 
 
 def build(limited: bool, bent: bool) -> tuple[Callable[..., Any], ...]:
@@ -218,8 +202,9 @@ def build(limited: bool, bent: bool) -> tuple[Callable[..., Any], ...]:
         marginal: Array,
         line: Line,
     ) -> None:
+        begin, share, least, edge, gain, level, pace, floor, ceiling, below, above = line
         for k in range(len(rate)):
-            own, bend, place = slope[k] / at(cost, k), curvature[k] / at(cost, k), 0
+            own, place = slope[k] / at(cost, k), 0
             while (rate[k] > table[1, place, k] and falls[place + 1, k] > -np.inf) or (
                 rate[k] == table[1, place, k] and paid < falls[place + 1, k]
             ):
@@ -229,16 +214,45 @@ def build(limited: bool, bent: bool) -> tuple[Callable[..., Any], ...]:
             elif place > 0 and rate[k] == table[0, place, k]:
                 own = falls[place, k]
             marginal[k] = own
-            line.begin[k], line.share[k], line.least[k] = (
-                table[0, place, k],
-                table[2, place, k],
-                table[3, place, k],
-            )
-            line.edge[k], line.gain[k] = table[4, place, k], table[5, place, k]
-            line.level[k], line.pace[k] = 0.0, 1.0
-            line.floor[k], line.ceiling[k] = line.begin[k], table[1, place, k]
-            line.above[k], line.below[k] = falls[place, k], falls[place + 1, k]
-            put_line(line, k, rate[k], own, bend, paid, most)
+            begin[k], ceiling[k], share[k] = table[0, place, k], table[1, place, k], table[2, place, k]
+            least[k], edge[k], gain[k] = table[3, place, k], table[4, place, k], table[5, place, k]
+            above[k], below[k] = falls[place, k], falls[place + 1, k]
+        # A line through each evaluation: at the ends of segments, and in linear ones, it stays as it is. Many
+        # short loops that write one array each: others are not vectorised.
+        for k in range(len(rate)):
+            inside = (rate[k] > begin[k]) & (rate[k] < ceiling[k]) & (edge[k] < np.inf)
+            found = 1.0 / (1.0 / (rate[k] - begin[k]) - share[k])
+            usable = (found > 0.0) & (found < np.inf) & (marginal[k] - least[k] > NORMAL)
+            floor[k] = (1.0 if usable else -1.0) if inside else 0.0
+        for k in range(len(rate)):
+            found = 1.0 / (1.0 / (rate[k] - begin[k]) - share[k])
+            gain[k] = found if floor[k] > 0.0 else gain[k]
+        for k in range(len(rate)):
+            inverse = 1.0 / (marginal[k] - least[k])
+            gained = inverse - edge[k]
+            gained = gained if gained > ROUNDING * inverse else ROUNDING * inverse
+            level[k] = gained if floor[k] > 0.0 else 1.0
+        for k in range(len(rate)):
+            over, way = marginal[k] - least[k], rate[k] - begin[k]
+            step = over / (way * (curvature[k] / at(cost, k))) * (level[k] * over) * (gain[k] / way)
+            step = step if step < STEEP else STEEP
+            step = step if step > 0.0 else STEEP
+            pace[k] = step if floor[k] > 0.0 else 1.0
+        for k in range(len(rate)):
+            level[k] = -fast_log(level[k])
+        for k in range(len(rate)):
+            if floor[k] < 0.0:
+                bend = curvature[k] / at(cost, k)
+                ceiling[k] = newton_rate(line, k, rate[k], marginal[k], bend, paid, most)
+                floor[k] = -ceiling[k]
+        for k in range(len(rate)):
+            up = begin[k] + (rate[k] - begin[k]) * most
+            bound = (share[k] > 0.0) | (ceiling[k] < up) | (floor[k] <= 0.0)
+            ceiling[k] = ceiling[k] if bound else up
+        for k in range(len(rate)):
+            down = begin[k] + (rate[k] - begin[k]) / most
+            lined = down if (floor[k] > 0.0) & (edge[k] <= 0.0) else begin[k]
+            floor[k] = -floor[k] if floor[k] < 0.0 else lined
 
     @register_jitable(**INLINED)
     def put_through(
