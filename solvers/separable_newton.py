@@ -51,7 +51,7 @@ from freshopt.errors import ObjectiveError, expect_settings
 from freshopt.modelling.declaration import declare
 from freshopt.modelling.host_limits import HostPrices
 from freshopt.modelling.problem import FEW_ULP, Problem
-from freshopt.numerics.arrays import IntArray, all_finite, total
+from freshopt.numerics.arrays import IntArray, all_finite, chunks, exact_sum, is_scalar, total
 from freshopt.separable.derived_kernel import DerivedNumerics
 from freshopt.separable.kernel import MixedNumerics, Numerics
 from freshopt.separable.kernel_columns import kinds_of
@@ -298,11 +298,10 @@ def _iterate(
     point = solve_model_dual(problem, models, point, _LOOSE * share_free)
     while True:
         models, gap, cost, misfit = models.evaluated(point.rates, point.source_prices)
-        used = problem.sources.refresh_cost * np.maximum(0.0, point.rates - problem.lower)
-        paid = float(np.dot(point.source_prices, used))
+        used, paid = _spent(problem, point)
         scale = paid if point.price > 0.0 else abs(cost)
         if point.price > 0.0:
-            gap += paid * (total(used) / float(free[0]) - 1.0) ** 2
+            gap += paid * (used / float(free[0]) - 1.0) ** 2
         if gap <= tolerance * scale:
             # Next, the sources of which the sum knows nothing.
             progress = replace(progress, small=progress.small + 1)
@@ -321,6 +320,18 @@ def _iterate(
         point = solve_model_dual(problem, models, point, excess * share_free)
     point = solve_model_dual(problem, models, point, 0.0)
     return _Iterate(models, point, ended, converged)
+
+
+def _spent(problem: Problem, point: DualPoint) -> tuple[float, float]:
+    """Return the bandwidth used above the lower bounds, and what is paid for it."""
+    used, paid, prices = [], [], point.source_prices
+    for part in chunks(len(point.rates)):
+        some = point.rates[part] - problem.lower[part]
+        np.maximum(some, 0.0, out=some)
+        some *= problem.sources.refresh_cost[part]
+        used.append(float(np.sum(some)))
+        paid.append(float(prices[0]) * used[-1] if is_scalar(prices) else float(np.dot(prices[part], some)))
+    return exact_sum(used), exact_sum(paid)
 
 
 def _gap_is_negligible(problem: Problem, numerics: Numerics, answer: Answer) -> bool:
