@@ -52,7 +52,7 @@ from freshopt.numerics.arrays import (
 Column: TypeAlias = Array | float
 
 GOLDEN_RATIO = 0.5 * (math.sqrt(5.0) - 1.0)
-# Blocks of sources whose hosts' sums are kept apart.
+# Blocks of sources whose rates are at hand together, where hosts' sums are added up.
 BLOCKS = 4
 # Evaluations of every source in a search for the price.
 EVALUATIONS = 10.0
@@ -154,17 +154,14 @@ class Columns:
         - `codes` (n,): The host of each source; `hosts` for those of none.
         - returns (hosts,)
         """
-        # A block's sources add to a row of their own: same bits always.
-        sums = np.zeros((BLOCKS, hosts + 1))
-        _, loop, _ = built("loops", self.formula, self.announced)
-        record, size = record_of(self), -(-self.n // BLOCKS)
-
-        def part(begin: int, end: int) -> None:
-            loop(begin, end, self.n, size, price, record, codes, sums)
-
-        run_chunks_in_threads(part, BLOCKS, 1)
-        used: Array = np.sum(sums, axis=0)[:hosts]
-        return used
+        used, size = np.zeros(hosts + 1), -(-self.n // BLOCKS)
+        for begin in range(0, self.n, size):
+            some = slice(begin, min(self.n, begin + size))
+            own, rates = self.take(some, some.stop - begin), _apart(some.stop - begin)
+            own._pass(price, rates)
+            rates *= own.cost
+            used += np.bincount(codes[some], rates, hosts + 1)
+        return used[:hosts]
 
     def settle_hosts(
         self, limits: HostGroups, used: Array, floor: float, guess: float, steepness: float, out: Array

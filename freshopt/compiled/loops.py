@@ -55,7 +55,7 @@ from freshopt.compiled.host_search import settle_host
 from freshopt.compiled.kept_code import compile_loop, functions_of
 from freshopt.compiled.source_columns import Data, HostGroups, SearchStart, SourceColumns
 from freshopt.numerics import inverse_tables, vector_math, wide_tables
-from freshopt.numerics.arrays import CACHED, IN_TURN, Array, IntArray
+from freshopt.numerics.arrays import CACHED, Array, IntArray
 
 # Nothing that assumes away infinities or NaN.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
@@ -101,7 +101,7 @@ for _function in functions_of(*INLINED):
 
 
 def build(formula: Demand, announced: Demand | None) -> tuple[Callable[..., None], ...]:
-    """Return the loops (fill, by_host, hosts) of a demand function.
+    """Return the loops (fill, hosts) of a demand function.
 
     With `announced` they are loops of two demand functions: the second is that of signalled sources.
     """
@@ -127,27 +127,6 @@ def build(formula: Demand, announced: Demand | None) -> tuple[Callable[..., None
             sums[chunk] = written(by, part(columns, a, b), 1.0 / price, rates)
 
     @compile_loop(fastmath=FAST)
-    def by_host(
-        begin: int,
-        end: int,
-        n: int,
-        size: int,
-        price: float,
-        columns: SourceColumns,
-        codes: IntArray,
-        sums: Array,
-    ) -> None:
-        rates = np.empty(IN_TURN)
-        for block in range(begin, end):
-            own = sums[block]
-            for a in range(block * size, min(n, (block + 1) * size), IN_TURN):
-                b = min(n, (block + 1) * size, a + IN_TURN)
-                chunk, host = part(columns, a, b), codes[a:b]
-                respond(chunk, 1.0 / price, rates[: b - a])
-                for k in range(b - a):
-                    own[host[k]] += at(chunk.cost, k) * rates[k]
-
-    @compile_loop(fastmath=FAST)
     def hosts(
         begin: int,
         end: int,
@@ -168,7 +147,7 @@ def build(formula: Demand, announced: Demand | None) -> tuple[Callable[..., None
             own = gathered(columns, members, memory)
             prices[host] = settle_host(respond, own, limits[host], used[host], start, scratch, members, out)
 
-    return fill, by_host, hosts
+    return fill, hosts
 
 
 def either(silent: Callable[..., Any], announced: Callable[..., Any] | None) -> Callable[..., Any]:
