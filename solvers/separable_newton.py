@@ -323,7 +323,7 @@ def _iterate(
 
 
 def _spent(problem: Problem, point: DualPoint) -> tuple[float, float]:
-    """Return the bandwidth used above the lower bounds, and what is paid for it."""
+    """Return the bandwidth used above lower bounds, and its price."""
     used, paid, prices = [], [], point.source_prices
     for part in chunks(len(point.rates)):
         some = point.rates[part] - problem.lower[part]

@@ -60,7 +60,10 @@ def in_segment(price: float, cap: Data, falls: Array, table: Array, k: int) -> t
 def newton_rate(
     line: Line, k: int, rate: float, marginal: float, bend: float, price: float, most: float
 ) -> float:
-    """Return the rate of Newton's step on the marginal at the price, where there is no line."""
+    """Return the rate of Newton's step on the marginal.
+
+    It stands for a line where there is none.
+    """
     begin, end, share = line.begin[k], line.ceiling[k], line.share[k]
     way = rate - begin
     gain = 1.0 / (1.0 / way - share)

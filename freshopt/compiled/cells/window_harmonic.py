@@ -103,7 +103,9 @@ def scaled_integral_near_0(z: float) -> float:
 
 
 def mean_slope(u: float, k: float) -> float:
-    """Return K(u) = ∫₀^∞ e^{−z}g(u + κz) dz, for u ≥ 1 or κ ≥ 1.
+    """Return K(u) = ∫₀^∞ e^{−z}g(u + κz) dz.
+
+    u or κ is at least 1.
 
     Examples
     --------
