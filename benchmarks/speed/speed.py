@@ -83,10 +83,8 @@ def claims(record: Record) -> Claims:
     else:
         largest = max(row["n"] for row in scaling if row["method"] == "freshopt")
         yield f"up to {largest:,} sources", largest == 10**8
-        yield (
-            "of full sizes",
-            [*record["sizes"].values()] == [[*each] if isinstance(each, tuple) else each for each in Sizes()],
-        )
+        found = [tuple(each) if isinstance(each, list) else each for each in record["sizes"].values()]
+        yield "of full sizes", found == [*Sizes()]
 
 
 def cells(record: Record) -> Iterator[Row]:
