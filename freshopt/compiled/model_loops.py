@@ -77,6 +77,75 @@ def newton_rate(
     return rate if marginal == price else plain
 
 
+@register_jitable(**INLINED)
+def put_in_segments(
+    paid: float,
+    most: float,
+    rate: Array,
+    slope: Array,
+    curvature: Array,
+    falls: Array,
+    table: Array,
+    cost: Data,
+    marginal: Array,
+    line: Line,
+) -> None:
+    """Put a line through each evaluation, in its segment.
+
+    At the ends of segments, and in linear ones, lines stay as they are.
+    """
+    begin, share, least, edge, gain, level, pace, floor, ceiling, below, above = line
+    for k in range(len(rate)):
+        own, place = slope[k] / at(cost, k), 0
+        while (rate[k] > table[1, place, k] and falls[place + 1, k] > -np.inf) or (
+            rate[k] == table[1, place, k] and paid < falls[place + 1, k]
+        ):
+            place += 1
+        if rate[k] == table[1, place, k] and falls[place + 1, k] > -np.inf:
+            own = table[3, place, k]
+        elif place > 0 and rate[k] == table[0, place, k]:
+            own = falls[place, k]
+        marginal[k] = own
+        begin[k], ceiling[k], share[k] = table[0, place, k], table[1, place, k], table[2, place, k]
+        least[k], edge[k], gain[k] = table[3, place, k], table[4, place, k], table[5, place, k]
+        above[k], below[k] = falls[place, k], falls[place + 1, k]
+    # Many short loops that write one array each: others are not vectorised.
+    for k in range(len(rate)):
+        inside = (rate[k] > begin[k]) & (rate[k] < ceiling[k]) & (edge[k] < np.inf)
+        found = 1.0 / (1.0 / (rate[k] - begin[k]) - share[k])
+        usable = (found > 0.0) & (found < np.inf) & (marginal[k] - least[k] > NORMAL)
+        floor[k] = (1.0 if usable else -1.0) if inside else 0.0
+    for k in range(len(rate)):
+        found = 1.0 / (1.0 / (rate[k] - begin[k]) - share[k])
+        gain[k] = found if floor[k] > 0.0 else gain[k]
+    for k in range(len(rate)):
+        inverse = 1.0 / (marginal[k] - least[k])
+        gained = inverse - edge[k]
+        gained = gained if gained > ROUNDING * inverse else ROUNDING * inverse
+        level[k] = gained if floor[k] > 0.0 else 1.0
+    for k in range(len(rate)):
+        over, way = marginal[k] - least[k], rate[k] - begin[k]
+        step = over / (way * (curvature[k] / at(cost, k))) * (level[k] * over) * (gain[k] / way)
+        step = step if step < STEEP else STEEP
+        step = step if step > 0.0 else STEEP
+        pace[k] = step if floor[k] > 0.0 else 1.0
+    for k in range(len(rate)):
+        level[k] = -fast_log(level[k])
+    for k in range(len(rate)):
+        if floor[k] < 0.0:
+            bend = curvature[k] / at(cost, k)
+            ceiling[k] = newton_rate(line, k, rate[k], marginal[k], bend, paid, most)
+            floor[k] = -ceiling[k]
+    for k in range(len(rate)):
+        up = begin[k] + (rate[k] - begin[k]) * most
+        bound = (share[k] > 0.0) | (ceiling[k] < up) | (floor[k] <= 0.0)
+        ceiling[k] = ceiling[k] if bound else up
+    for k in range(len(rate)):
+        down = begin[k] + (rate[k] - begin[k]) / most
+        lined = down if (floor[k] > 0.0) & (edge[k] <= 0.0) else begin[k]
+        floor[k] = -floor[k] if floor[k] < 0.0 else lined
+
+
 def build(limited: bool, bent: bool) -> tuple[Callable[..., Any], ...]:
     """Return the loops (respond, fill, take).
 
@@ -191,71 +260,6 @@ def build(limited: bool, bent: bool) -> tuple[Callable[..., Any], ...]:
     @compile_loop(fastmath=FAST)
     def fill(price: float, line: Line, cap: Data, falls: Array, table: Array, out: Array) -> None:
         write(price, line, cap, falls, table, out)
-
-    @register_jitable(**INLINED)
-    def put_in_segments(
-        paid: float,
-        most: float,
-        rate: Array,
-        slope: Array,
-        curvature: Array,
-        falls: Array,
-        table: Array,
-        cost: Data,
-        marginal: Array,
-        line: Line,
-    ) -> None:
-        begin, share, least, edge, gain, level, pace, floor, ceiling, below, above = line
-        for k in range(len(rate)):
-            own, place = slope[k] / at(cost, k), 0
-            while (rate[k] > table[1, place, k] and falls[place + 1, k] > -np.inf) or (
-                rate[k] == table[1, place, k] and paid < falls[place + 1, k]
-            ):
-                place += 1
-            if rate[k] == table[1, place, k] and falls[place + 1, k] > -np.inf:
-                own = table[3, place, k]
-            elif place > 0 and rate[k] == table[0, place, k]:
-                own = falls[place, k]
-            marginal[k] = own
-            begin[k], ceiling[k], share[k] = table[0, place, k], table[1, place, k], table[2, place, k]
-            least[k], edge[k], gain[k] = table[3, place, k], table[4, place, k], table[5, place, k]
-            above[k], below[k] = falls[place, k], falls[place + 1, k]
-        # A line through each evaluation: at the ends of segments, and in linear ones, it stays as it is. Many
-        # short loops that write one array each: others are not vectorised.
-        for k in range(len(rate)):
-            inside = (rate[k] > begin[k]) & (rate[k] < ceiling[k]) & (edge[k] < np.inf)
-            found = 1.0 / (1.0 / (rate[k] - begin[k]) - share[k])
-            usable = (found > 0.0) & (found < np.inf) & (marginal[k] - least[k] > NORMAL)
-            floor[k] = (1.0 if usable else -1.0) if inside else 0.0
-        for k in range(len(rate)):
-            found = 1.0 / (1.0 / (rate[k] - begin[k]) - share[k])
-            gain[k] = found if floor[k] > 0.0 else gain[k]
-        for k in range(len(rate)):
-            inverse = 1.0 / (marginal[k] - least[k])
-            gained = inverse - edge[k]
-            gained = gained if gained > ROUNDING * inverse else ROUNDING * inverse
-            level[k] = gained if floor[k] > 0.0 else 1.0
-        for k in range(len(rate)):
-            over, way = marginal[k] - least[k], rate[k] - begin[k]
-            step = over / (way * (curvature[k] / at(cost, k))) * (level[k] * over) * (gain[k] / way)
-            step = step if step < STEEP else STEEP
-            step = step if step > 0.0 else STEEP
-            pace[k] = step if floor[k] > 0.0 else 1.0
-        for k in range(len(rate)):
-            level[k] = -fast_log(level[k])
-        for k in range(len(rate)):
-            if floor[k] < 0.0:
-                bend = curvature[k] / at(cost, k)
-                ceiling[k] = newton_rate(line, k, rate[k], marginal[k], bend, paid, most)
-                floor[k] = -ceiling[k]
-        for k in range(len(rate)):
-            up = begin[k] + (rate[k] - begin[k]) * most
-            bound = (share[k] > 0.0) | (ceiling[k] < up) | (floor[k] <= 0.0)
-            ceiling[k] = ceiling[k] if bound else up
-        for k in range(len(rate)):
-            down = begin[k] + (rate[k] - begin[k]) / most
-            lined = down if (floor[k] > 0.0) & (edge[k] <= 0.0) else begin[k]
-            floor[k] = -floor[k] if floor[k] < 0.0 else lined
 
     @register_jitable(**INLINED)
     def put_through(

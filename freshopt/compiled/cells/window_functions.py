@@ -25,6 +25,8 @@ from freshopt.numerics.vector_math import fast_exp
 
 # Windows of more requests are those of so many: e^{−x} is nothing then.
 MANY_REQUESTS = 700.0
+# e^{−x} is nothing beside 1 beyond.
+FADED = 40.0
 
 
 def window_delay(worth: float, d: float, asked: float, window: float) -> float:

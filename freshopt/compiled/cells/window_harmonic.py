@@ -38,7 +38,7 @@ import numpy as np
 
 from freshopt.compiled.cells.request_functions import SMALLEST, harmonic_start
 from freshopt.compiled.cells.request_tables import index_and_ein
-from freshopt.compiled.cells.window_functions import MANY_REQUESTS
+from freshopt.compiled.cells.window_functions import FADED, MANY_REQUESTS
 from freshopt.compiled.demand_steps import MOST
 from freshopt.compiled.proof_tables import HIGH, LARGEST_GAP, LOW, SMALLEST_GAP, fallen, ratio_at
 from freshopt.numerics.arrays import Array
@@ -51,8 +51,6 @@ SHORT, MOMENTARY = 1.0, 0.1
 MOMENTS, NODES = 11, 10
 # Up to so many changes per request and in all a rule of so many nodes gives D.
 OFTEN, FEW, MORE_NODES = 1.0, 4.0, 16
-# e^{−s} is nothing beside 1 beyond.
-FADED = 40.0
 # Below so many changes per request, beside 1 + u, D is (1 − e^{−x})g to six digits, and S − g is rounding.
 STRAIGHT = 1e-6
 # Changes, and changes per request, beyond these are taken for them: their products are floats.

@@ -32,7 +32,7 @@ import numpy as np
 from freshopt.compiled.cells.capped_poisson import series, settled
 from freshopt.compiled.cells.request_power import LEAST_LEVEL
 from freshopt.compiled.cells.request_proofs import SLACK, relative_fall
-from freshopt.compiled.cells.window_functions import MANY_REQUESTS
+from freshopt.compiled.cells.window_functions import FADED, MANY_REQUESTS
 from freshopt.compiled.proof_functions import (
     HALF_ULP,
     POWER_ROUNDING,
@@ -52,8 +52,6 @@ LONG, ENOUGH = 4.0, 5.0
 NODES = 16
 # Lifetimes of so many requests, times e² where that is less, are found sooner.
 SOON = 25.0
-# e^{−x} is nothing beside 1 beyond.
-FADED = 40.0
 # Lifetimes of more requests are theirs in all but the largest term.
 MANY = 1e17
 # Of shorter ages nothing but that at the end of the window has a part.
