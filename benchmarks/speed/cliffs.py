@@ -172,9 +172,9 @@ def draw(family: str, n: int) -> Draw:
 def problem(cell: Cell, which: Input) -> fo.Problem:
     """Return the problem of an input; the bandwidth is a share of the sum of the change rates or limits.
 
-    Bounds are on every other source: at most the mean rate, or at least a fifth of the lesser of that and the
-    change rate. Limits are a host's tightness times the mean rate a source; where all hosts have one, the
-    mean is a third of the change rates'.
+    Bounds are on every other source: at most the mean rate, or at least a fifth of the least of that, the
+    change rate and the request rate. Limits are a host's tightness times the mean rate a source; where all
+    hosts have one, the mean is a third of the change rates'.
     """
     drawn, n = draw(which.family, which.n), which.n
     columns, limits = dict(drawn.columns), None
@@ -193,7 +193,8 @@ def problem(cell: Cell, which: Input) -> fo.Problem:
     if which.family == "max_rate on half":
         columns["max_rate"] = np.where(half, mean, np.inf)
     if which.family == "min_rate on half":
-        columns["min_rate"] = np.where(half, 0.2 * np.minimum(least, d), 0.0)
+        most = np.minimum(d, drawn.given["request_rate"])
+        columns["min_rate"] = np.where(half, 0.2 * np.minimum(least, most), 0.0)
     columns |= {name: drawn.given[name] for name in cell.columns}
     return fo.Problem(cell.objective, fo.Sources(**columns), bandwidth, limits)
 

@@ -2,8 +2,9 @@
 
 The prices are dual variables. A host's own price matters only where it is above the bandwidth's. So a sample
 of hosts tells about where the bandwidth's price will be; one pass at a price somewhat below shows which hosts
-exceed their limits there, and only those are solved for. If the bandwidth's price turns out lower still, the
-others are, from below that price; then, if need be, from nothing. Passes are compiled columns and a sample.
+exceed their limits there, and only those are solved for. It also shows whether all sources use more than the
+bandwidth within these limits: if not, its price is lower still, and the next pass is. Passes are compiled
+columns and a sample.
 Hosts whose limits min_rate uses up are not solved for: their sources stay there, at the price that the
 steepest of them would pay.
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,23 +30,53 @@ from freshopt.dual_search.jump_search import jump_search
 from freshopt.dual_search.price_bracketing import edge_prices, trimmed
 from freshopt.dual_search.sampled_search import Found, Known, first_price, sampled_search
 from freshopt.modelling.problem import FEW_ULP, Problem
-from freshopt.numerics.arrays import ROUNDED, Array, BoolArray, chunks, exact_sum, is_scalar, read_only, total
+from freshopt.numerics.arrays import (
+    ROUNDED,
+    Array,
+    BoolArray,
+    chunks,
+    exact_sum,
+    is_scalar,
+    median,
+    read_only,
+    total,
+)
 from freshopt.numerics.segments import segment_rows
 from freshopt.separable.kernel import Numerics
 
 # At a price so low only refreshes of no marginal value are left undone.
 TINY_PRICE = 1e-290
-# So many hosts are solved for to learn the price; their demands' sum is known to a few per cent.
-SAMPLED_HOSTS = 1500
+# So many hosts are solved for to learn the price, of which their demands' sum is known to a few per cent, but
+# one in so many at most; where that would be fewer than the last number, none.
+SAMPLED_HOSTS, SPARSE, FEWEST = 1500, 8, 200
 # Prices that are apart by this relatively may be the same.
 SAME = 1e-12
-# Below this share of the price that they tell, hosts are not solved for.
-MARGIN = 0.9
+# Below this share of the price that they tell, hosts are not solved for, if all use more than the bandwidth
+# there; else so many prices are tried, and then the least. Each step is so much longer than it seems it must.
+MARGIN, TRIALS, BEYOND = 0.9, 3, 1.5
+# In nats, what a floor tells about the price above it.
+FARTHEST = 1.0
 # All are, whatever the price, where their limits exceed the bandwidth by less than this share.
 NEARLY = 1.0 / 16.0
 # Hosts that the price is first sought among, those of the lowest own prices, and how many times more next; at
 # most one in so many.
 CHEAPEST, MORE, AMONG = 64, 4, 4
+
+
+class Floor(NamedTuple):
+    """A price below that of the bandwidth.
+
+    - `used`: What all sources use at it, within hosts' limits.
+    - `likely`, `steepness`: A likely price, and −d log(used)/d log(price) there, about, > 0.
+    - `own`, `slope`: The same of hosts' own prices, without limits.
+    """
+
+    price: float
+    used: float
+    likely: float
+    steepness: float
+    own: float
+    slope: float
 
 
 def fill_compiled(
@@ -68,45 +100,56 @@ def fill_compiled(
         upper[members] = least
         columns = replace(columns, upper=read_only(upper))
         groups = groups._replace(limits=np.where(full, np.inf, groups.limits))
-    if _nearly_all(problem):
-        likely, steepness, floor = start or first_price(columns, problem.bandwidth), 1.0, TINY_PRICE
+    capped, hosts = np.full(columns.n, columns.upper), len(full)
+    if _nearly_all(problem) or hosts < FEWEST * SPARSE:
+        likely = start or first_price(columns, problem.bandwidth)
+        at = Floor(TINY_PRICE, math.inf, likely, 1.0, likely, 1.0)
     else:
-        likely, steepness = _likely_price(problem, columns, groups, start)
-        floor = MARGIN * likely if len(groups.limits) > 2 * SAMPLED_HOSTS else TINY_PRICE
-    capped, prices = np.full(columns.n, columns.upper), np.zeros(len(full))
-    for again in (True, False, False):
-        prices = _solve_hosts(columns, groups, floor, likely, steepness, capped, prices)
-        if not bool(np.all(np.isfinite(prices))):
-            return None
-        own = np.where(full, edge, prices)
-        found = _solve_bandwidth(problem, replace(columns, upper=read_only(capped)), own, likely)
-        if found is None or floor == TINY_PRICE or (found.price is not None and found.price > floor):
-            return found
-        # Limits below the floor were left out: with them the price is lower still, mostly by little.
-        likely = found.price or likely
-        floor = max(TINY_PRICE, MARGIN * (found.price or 0.0)) if again else TINY_PRICE
-    return None
+        at = _likely_price(problem, columns, groups, start)
+    at, used = _floor_below(columns, groups, problem.bandwidth, at)
+    prices = _solve_hosts(columns, groups, at, used, capped)
+    if not bool(np.all(np.isfinite(prices))):
+        return None
+    own = np.where(full, edge, prices)
+    begun = (at.price, at.used) if at.price > TINY_PRICE else (at.likely, None)
+    return _solve_bandwidth(problem, replace(columns, upper=read_only(capped)), own, *begun)
 
 
-def _solve_hosts(
-    columns: Columns,
-    groups: HostGroups,
-    floor: float,
-    guess: float,
-    steepness: float,
-    out: Array,
-    known: Array,
-) -> Array:
-    """Return the dual prices of binding hosts, above a price floor.
+def _floor_below(columns: Columns, groups: HostGroups, bandwidth: float, at: Floor) -> tuple[Floor, Array]:
+    """Return a price below that of the bandwidth, and what hosts' sources use at it.
 
-    Those that are `known`, from a higher floor, stay: no host's own depends on it.
+    There all sources within their hosts' limits use more than the bandwidth, or it is the least of all
+    prices. Each further one is by half as much lower again as what is unused tells.
     """
-    used = np.where(known > 0.0, 0.0, columns.by_host(floor, groups.codes, len(groups.limits)))
-    prices = np.maximum(known, columns.settle_hosts(groups, used, floor, guess, steepness, out))
+    price, steepness, last, hosts = at.price, at.steepness, None, len(groups.limits)
+    for trial in range(TRIALS + 1):
+        used = columns.by_host(price, groups.codes, hosts + 1)
+        spent = float(np.sum(np.fmin(used[:hosts], groups.limits)) + used[hosts])
+        if price == TINY_PRICE or spent > bandwidth * (1.0 + ROUNDED):
+            break
+        apart = math.log(bandwidth / spent) if spent > 0.0 else math.inf
+        if last is not None and last[1] > apart:
+            steepness = (last[1] - apart) / (last[0] - math.log(price))
+        last = math.log(price), apart
+        lower = last[0] - BEYOND * max(apart / steepness, -math.log(MARGIN))
+        price = math.exp(lower) if trial < TRIALS - 1 and lower > math.log(TINY_PRICE) else TINY_PRICE
+    likely = at.likely
+    if price > TINY_PRICE and math.isfinite(spent):
+        likely = price * math.exp(min(math.log(spent / bandwidth) / steepness, FARTHEST))
+    return at._replace(price=price, used=spent, likely=max(likely, price)), used[:hosts]
+
+
+def _solve_hosts(columns: Columns, groups: HostGroups, at: Floor, used: Array, out: Array) -> Array:
+    """Return the dual prices of hosts that bind above a price floor.
+
+    - `used` (H,): What their sources use at it.
+    - `out` (n,): Their rates are written.
+    """
+    prices = columns.settle_hosts(groups, used, at.price, max(at.own, at.price), at.slope, out)
     for host in np.flatnonzero(~np.isfinite(prices)):
         # What its own search did not find, the search for bandwidths may, of this host's sources alone.
         members = groups.order[groups.first[host] : groups.first[host + 1]]
-        found = jump_search(columns.take(members, len(members)), float(groups.limits[host]), guess)
+        found = jump_search(columns.take(members, len(members)), float(groups.limits[host]), at.own)
         if found is not None:
             out[members], prices[host] = found.rates, found.price
     return prices
@@ -180,13 +223,12 @@ def _among_cheapest(problem: Problem, columns: Columns, host_prices: Array, most
     return None
 
 
-def _likely_price(
-    problem: Problem, columns: Columns, groups: HostGroups, start: float | None
-) -> tuple[float, float]:
-    """Return about the bandwidth's dual price and steepness, by sampled hosts."""
-    stride = max(1, len(groups.limits) // SAMPLED_HOSTS)
-    if stride == 1:
-        return start or first_price(columns, problem.bandwidth), 1.0
+def _likely_price(problem: Problem, columns: Columns, groups: HostGroups, start: float | None) -> Floor:
+    """Return about the dual price of the bandwidth and a floor below it, by sampled hosts.
+
+    Where their limits leave bandwidth unused, the likely price is a typical one of hosts, and all matter.
+    """
+    stride, bandwidth = max(SPARSE, len(groups.limits) // SAMPLED_HOSTS), problem.bandwidth
     few = np.arange(0, len(groups.limits), stride)
     counts = np.diff(groups.first)[few]
     first = np.concatenate(([0], np.cumsum(counts)))
@@ -195,16 +237,25 @@ def _likely_price(
     others = np.flatnonzero(groups.codes == len(groups.limits))[::stride] if free else own[:0]
     sample = columns.take(np.concatenate((own, others)), len(own) + len(others))
     codes = np.concatenate((np.repeat(np.arange(len(few)), counts), np.full(len(others), len(few))))
-    share = problem.bandwidth * sample.n / columns.n
+    share = bandwidth * sample.n / columns.n
     guess = start or first_price(sample, share)
     capped = np.full(sample.n, sample.upper)
     fewer = HostGroups(groups.limits[few], codes, np.arange(len(own)), first)
-    _solve_hosts(sample, fewer, TINY_PRICE, guess, 1.0, capped, np.zeros(len(few)))
-    sample = replace(sample, upper=read_only(capped))
-    price = first_price(sample, share, sample.n)
-    here, beyond = sample.demand(price), sample.demand(math.e * price)
-    steepness = math.log(here / beyond) if 0.0 < beyond < here < math.inf else 1.0
-    return price, max(0.1, steepness)
+    used = sample.by_host(TINY_PRICE, codes, len(few))
+    prices = _solve_hosts(sample, fewer, Floor(TINY_PRICE, math.inf, guess, 1.0, guess, 1.0), used, capped)
+    limited = replace(sample, upper=read_only(capped))
+    slack = _sum(sample.cost, capped, sample.n) <= share
+    price = guess if slack else first_price(limited, share, sample.n, guess)
+    above = prices[(prices > (0.0 if slack else price)) & (prices < np.inf)]
+    typical = math.exp(median(np.log(above))) if len(above) else price
+    floor, likely = (TINY_PRICE, typical) if slack else (MARGIN * price, price)
+    return Floor(floor, math.inf, likely, _steepness(limited, likely), typical, _steepness(sample, typical))
+
+
+def _steepness(columns: Columns, price: float) -> float:
+    """Return −d log(demand)/d log(price) of some sources."""
+    here, beyond = columns.demand(price), columns.demand(math.e * price)
+    return max(0.1, math.log(here / beyond) if 0.0 < beyond < here < math.inf else 1.0)
 
 
 def _nearly_all(problem: Problem) -> bool:

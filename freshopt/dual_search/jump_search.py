@@ -110,7 +110,14 @@ class FewAlone:
         return math.log(price) - math.log(low) if price > 2.0 * low else math.log1p((price - low) / low)
 
 
-def crossing(demand: Callable[[float], float], target: float, start: float, low: float, high: float) -> float:
+def crossing(
+    demand: Callable[[float], float],
+    target: float,
+    start: float,
+    low: float,
+    high: float,
+    fine: float = 0.0,
+) -> float:
     """Return the least price at which demand meets a target.
 
     There it is no more than the target. The price is right to an ulp or two, and beside `low` or `high` if
@@ -118,12 +125,15 @@ def crossing(demand: Callable[[float], float], target: float, start: float, low:
 
     - `demand`: Falls as the price rises, perhaps in jumps.
     - `target`, `start`, `low`, `high`: The start is between low and high, which are no solutions.
+    - `fine`: A relative difference at which demand meets the target nearly enough, at any price.
     """
     above = below = math.nan
     x, leave, rising = start, LEAVE, False
     for step in range(STEPS):
         value = demand(x)
         off = math.log(value / target) if 0.0 < value < math.inf else math.copysign(math.inf, value - target)
+        if abs(off) < fine:
+            return x
         # An end that stays twice counts half.
         if value > target:
             low, above, below = x, off, 0.5 * below if rising else below
@@ -135,6 +145,11 @@ def crossing(demand: Callable[[float], float], target: float, start: float, low:
         outwards = x * leave if math.isnan(below) else x / leave if math.isnan(above) else low
         if low < outwards < high:
             x, leave = outwards, min(leave * leave, 1e100)
+            continue
+        # Both ends are looked at before what is between them.
+        last = math.nextafter(high, 0.0) if math.isnan(below) else math.nextafter(low, math.inf)
+        if (math.isnan(above) or math.isnan(below)) and low < last < high:
+            x = last
             continue
         # Regula falsi, in its Illinois variant, on logarithms.
         part = above / (above - below) if step % 3 else math.nan
@@ -179,6 +194,8 @@ FIRST_REACH = 0.05
 PASSES = 64
 # Prices nearer to each other than this tell no slope of the ratio, and none is steeper than 1.
 APART = 1e-9
+# What a sample's demand may be off by, at its price: it tells that of all no better.
+ALIKE = 1e-12
 # Nats beyond which a sample's price says that the sample has none.
 FAR = 650.0
 # Prices are sought between.
@@ -220,7 +237,7 @@ def jump_search(
     start = known[-1][0] if known else start
     if start is None or not LOWEST < start < HIGHEST:
         start = first_price(columns, bandwidth)
-    price = crossing(like_all, target, min(max(start, low), high), low, high)
+    price = crossing(like_all, target, min(max(start, low), high), low, high, ALIKE)
     price = price if abs(math.log(price)) < FAR else start
     off = min((abs(math.log(price / place)) for place, _ in known), default=0.0)
     width, misses, share, looks, singles = _width(sample, price, off / DOUBT), 0, 0.0, True, 0
@@ -270,7 +287,7 @@ def jump_search(
                 return Found(into.rates, 0.0, passes + 1)
         ends = _ratios(sample, weight, [(a, used.above), (b, used.below)])
         ratios, share = _apart([*ratios, *ends]), 0.0
-        following = crossing(like_all, target, min(max(price, low), high), low, high)
+        following = crossing(like_all, target, min(max(price, low), high), low, high, ALIKE)
         off = _doubt(ends, used) * apart if enclosed else abs(math.log(following) - math.log(price)) / DOUBT
         price, width = following, _width(sample, following, off)
     return None

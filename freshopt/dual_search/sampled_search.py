@@ -158,12 +158,18 @@ def _straight(excess: Callable[[float], float], x: float) -> bool:
     return abs((beyond - there) - (there - here)) <= POWER
 
 
-def first_price(columns: Columns, bandwidth: float, size: int = FIRST) -> float:
-    """Return a dual price of `size` sampled sources, or 1."""
+def first_price(columns: Columns, bandwidth: float, size: int = FIRST, near: float = 1.0) -> float:
+    """Return a dual price of `size` sampled sources, or 1.
+
+    The search begins `near` a price.
+    """
     few = columns.sample(size)
     weight, target = columns.n / few.n, math.log(bandwidth)
     tiny = np.finfo(float).tiny
-    x = root(lambda x: math.log(max(tiny, min(1.0 / tiny, few.demand(math.exp(x)) * weight))) - target, 0.0)
+    x = root(
+        lambda x: math.log(max(tiny, min(1.0 / tiny, few.demand(math.exp(x)) * weight))) - target,
+        math.log(near),
+    )
     return math.exp(x) if math.isfinite(x) else 1.0
 
 

@@ -1,0 +1,96 @@
+"""Floors of hosts' prices: how often sources are evaluated before the bandwidth's price is known."""
+
+import math
+
+import numpy as np
+import pytest
+
+import freshopt as fo
+from freshopt.compiled.columns import Columns
+from freshopt.dual_search.compiled_water_filling import FEWEST, SPARSE
+from freshopt.dual_search.jump_search import crossing
+from freshopt.numerics.arrays import Array
+from freshopt.problems import HarmonicStaleness
+from tests.ground_truth.named import present
+from tests.ground_truth.routes import compile_all
+
+HOSTS, EACH = 2 * FEWEST * SPARSE, 4
+N = HOSTS * EACH
+
+
+def limited(share: float) -> fo.Problem:
+    """Return sources on request, which are the ceilings of rates, of hosts that all have limits."""
+    rng = np.random.default_rng(5)
+    d, w = rng.lognormal(0.0, 2.0, (2, N))
+    limits = EACH * rng.lognormal(0.0, 1.0, HOSTS)
+    host = np.repeat(np.arange(HOSTS), EACH)
+    asked = d * rng.lognormal(1.0, 1.0, N)
+    used = np.minimum(limits, np.bincount(host, asked))
+    sources = fo.Sources(change_rate=d, importance=w, host=host, request_rate=asked)
+    return fo.Problem(
+        HarmonicStaleness(fo.Refresh.ON_REQUEST),
+        sources,
+        share * float(np.sum(used)),
+        dict(enumerate(limits.tolist())),
+    )
+
+
+@pytest.fixture
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note how many sources are asked for their hosts' sums, and for their hosts' prices."""
+    asked = []
+
+    def noted(name: str) -> None:
+        original = getattr(Columns, name)
+
+        def called(columns: Columns, *given: object) -> Array:
+            asked.append(columns.n)
+            found: Array = original(columns, *given)
+            return found
+
+        monkeypatch.setattr(Columns, name, called)
+
+    compile_all(monkeypatch)
+    noted("by_host")
+    noted("settle_hosts")
+    return asked
+
+
+@pytest.mark.parametrize("share", [0.3, 0.99, 1.01, 2.0])
+def test_hosts_are_searched_once_from_a_floor_below_the_price(share: float, evaluated: list[int]) -> None:
+    problem = limited(share)
+    solution = fo.solve(problem)
+    assert present(solution.certificate).relative_gap < 1e-12
+    assert (solution.price == 0.0) == (share > 1.0)
+    whole = [n for n in evaluated if n == N]
+    # Once to search prices, before it at most four times to find where; and as much of a sample.
+    assert 2 <= len(whole) <= (2 if share in {0.3, 2.0} else 5)
+    assert sum(evaluated) <= len(whole) * N + 2 * N / SPARSE + 100
+
+
+def test_a_crossing_beyond_an_end_is_found_at_once() -> None:
+    prices: list[float] = []
+
+    def demand(price: float) -> float:
+        prices.append(price)
+        return 2.0 - price
+
+    assert crossing(demand, 0.5, 0.3, 0.3, 0.4) == pytest.approx(0.4, rel=1e-15)
+    assert len(prices) <= 12
+    prices.clear()
+    assert crossing(demand, 0.5, 1.8, 1.6, 1.9) == pytest.approx(1.6, rel=1e-15)
+    assert len(prices) <= 12
+
+
+def test_a_crossing_may_end_where_demand_is_near_enough() -> None:
+    prices: list[float] = []
+
+    def demand(price: float) -> float:
+        prices.append(price)
+        return math.exp(-price)
+
+    assert crossing(demand, 0.5, 0.3, 1e-3, 3.0, 1e-6) == pytest.approx(math.log(2.0), rel=2e-6)
+    few = len(prices)
+    prices.clear()
+    assert crossing(demand, 0.5, 0.3, 1e-3, 3.0) == pytest.approx(math.log(2.0), rel=1e-15)
+    assert few < len(prices)
