@@ -29,6 +29,7 @@ from freshopt.compiled.cells import (
     attempt_kinks,
     attempt_roots,
     capped_poisson,
+    capped_tables,
     conditional_functions,
     counted_signals,
     curve_table,
@@ -79,6 +80,7 @@ FORMULAS = (
     attempt_roots,
     counted_signals,
     curve_table,
+    capped_tables,
 )
 # What calls itself much is too long to be written out at each call.
 LONG = (window_harmonic, attempt_kinks, capped_poisson, window_power)

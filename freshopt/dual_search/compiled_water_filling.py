@@ -111,12 +111,13 @@ def fill_compiled(
     if not bool(np.all(np.isfinite(prices))):
         return None
     own = np.where(full, edge, prices)
-    begun = (at.price, at.used) if at.price > TINY_PRICE else (at.likely, None)
+    told = at.price > TINY_PRICE and math.isfinite(at.used)
+    begun = (at.price, at.used) if told else (at.likely, None)
     return _solve_bandwidth(problem, replace(columns, upper=read_only(capped)), own, *begun)
 
 
 def _floor_below(columns: Columns, groups: HostGroups, bandwidth: float, at: Floor) -> tuple[Floor, Array]:
-    """Return a price below that of the bandwidth, and what hosts' sources use at it.
+    """Return a floor, and what hosts' sources use at it.
 
     There all sources within their hosts' limits use more than the bandwidth, or it is the least of all
     prices. Each further one is by half as much lower again as what is unused tells.
@@ -224,7 +225,7 @@ def _among_cheapest(problem: Problem, columns: Columns, host_prices: Array, most
 
 
 def _likely_price(problem: Problem, columns: Columns, groups: HostGroups, start: float | None) -> Floor:
-    """Return about the dual price of the bandwidth and a floor below it, by sampled hosts.
+    """Return a likely dual price and a floor, by sampled hosts.
 
     Where their limits leave bandwidth unused, the likely price is a typical one of hosts, and all matter.
     """
