@@ -108,7 +108,7 @@ def settle_host(
     excess = math.log(used / limit)
     # An excess so small may come from the order in which demand was added.
     if excess <= many * EPS:
-        excess = math.log(fill_rates(respond, own, math.exp(-start.floor), one) / limit)
+        excess = math.log(filled(respond, own, math.exp(-start.floor), one) / limit)
         if excess <= ROUNDED:
             return 0.0
     found = search_price(respond, own, limit, excess, start, one, other)
@@ -188,6 +188,11 @@ def search_price(
     return HostSearch(state, x, before, low, high, turn)
 
 
+def filled(respond: Respond, own: SourceColumns, inverse_price: float, rates: Array) -> float:
+    """Return `fill_rates`, where it is called now and then."""
+    return fill_rates(respond, own, inverse_price, rates)
+
+
 def largest_step(
     respond: Respond, own: SourceColumns, low: float, high: float, generous: Array, frugal: Array
 ) -> Step:
@@ -196,7 +201,7 @@ def largest_step(
     The vectors are memory for the rates at both.
     """
     for side in range(2):
-        fill_rates(respond, own, math.exp(-(high if side else low)), frugal if side else generous)
+        filled(respond, own, math.exp(-(high if side else low)), frugal if side else generous)
     steep, most, many, j = STEEP * (high - low), 0.0, 0, 0
     for k in range(len(generous)):
         change = at(own.cost, k) * (generous[k] - frugal[k])
@@ -209,7 +214,7 @@ def largest_step(
     middle = 0.5 * (generous[j] + frugal[j])
     while high - low > 0.1 * WIDTH + ULP * abs(low):
         x = 0.5 * (low + high)
-        respond(part(own, j, j + 1), math.exp(-x), frugal[j : j + 1])
+        filled(respond, part(own, j, j + 1), math.exp(-x), frugal[j : j + 1])
         low, high = (x, high) if frugal[j] > middle else (low, x)
     return Step(0.5 * (low + high), many)
 
@@ -303,8 +308,8 @@ def write_mixture(
 
     `rich` and `poor` are memory for the rates on both sides.
     """
-    fill_rates(respond, own, math.exp(-found.low), rich)
-    fill_rates(respond, own, math.exp(-found.high), poor)
+    filled(respond, own, math.exp(-found.low), rich)
+    filled(respond, own, math.exp(-found.high), poor)
     most, least = bandwidth_used(own, rich), bandwidth_used(own, poor)
     share = min(1.0, max(0.0, (limit - least) / (most - least))) if most > least else 0.0
     for j in range(len(members)):

@@ -99,7 +99,7 @@ def fill_compiled(
         np.maximum.at(edge, groups.codes[members], edge_prices(problem, numerics, members))
         upper[members] = least
         columns = replace(columns, upper=read_only(upper))
-        groups = groups._replace(limits=np.where(full, np.inf, groups.limits))
+        groups = groups._replace(limits=read_only(np.where(full, np.inf, groups.limits)))
     capped, hosts = np.full(columns.n, columns.upper), len(full)
     if _nearly_all(problem) or hosts < FEWEST * SPARSE:
         likely = start or first_price(columns, problem.bandwidth)
@@ -232,16 +232,18 @@ def _likely_price(problem: Problem, columns: Columns, groups: HostGroups, start:
     stride, bandwidth = max(SPARSE, len(groups.limits) // SAMPLED_HOSTS), problem.bandwidth
     few = np.arange(0, len(groups.limits), stride)
     counts = np.diff(groups.first)[few]
-    first = np.concatenate(([0], np.cumsum(counts)))
+    first = read_only(np.concatenate(([0], np.cumsum(counts))))
     own = groups.order[segment_rows(groups.first, few)]
     free = columns.n - len(groups.order)
     others = np.flatnonzero(groups.codes == len(groups.limits))[::stride] if free else own[:0]
     sample = columns.take(np.concatenate((own, others)), len(own) + len(others))
-    codes = np.concatenate((np.repeat(np.arange(len(few)), counts), np.full(len(others), len(few))))
+    mine = np.repeat(np.arange(len(few)), counts), np.full(len(others), len(few))
+    codes = read_only(np.concatenate(mine))
     share = bandwidth * sample.n / columns.n
     guess = start or first_price(sample, share)
     capped = np.full(sample.n, sample.upper)
-    fewer = HostGroups(groups.limits[few], codes, np.arange(len(own)), first)
+    # Read-only as those of all hosts are: for others loops would be compiled anew.
+    fewer = HostGroups(read_only(groups.limits[few]), codes, read_only(np.arange(len(own))), first)
     used = sample.by_host(TINY_PRICE, codes, len(few))
     prices = _solve_hosts(sample, fewer, Floor(TINY_PRICE, math.inf, guess, 1.0, guess, 1.0), used, capped)
     limited = replace(sample, upper=read_only(capped))
