@@ -117,6 +117,7 @@ def crossing(
     low: float,
     high: float,
     fine: float = 0.0,
+    near: float = 0.0,
 ) -> float:
     """Return the least price at which demand meets a target.
 
@@ -126,8 +127,9 @@ def crossing(
     - `demand`: Falls as the price rises, perhaps in jumps.
     - `target`, `start`, `low`, `high`: The start is between low and high, which are no solutions.
     - `fine`: A relative difference at which demand meets the target nearly enough, at any price.
+    - `near`: A relative width of a bracket in which demand changes little, that is narrow enough.
     """
-    above = below = math.nan
+    above = below = most = least = math.nan
     x, leave, rising = start, LEAVE, False
     for step in range(STEPS):
         value = demand(x)
@@ -136,10 +138,12 @@ def crossing(
             return x
         # An end that stays twice counts half.
         if value > target:
-            low, above, below = x, off, 0.5 * below if rising else below
+            low, most, above, below = x, off, off, 0.5 * below if rising else below
         else:
-            high, below, above = x, off, above if rising else 0.5 * above
+            high, least, below, above = x, off, off, above if rising else 0.5 * above
         rising = value > target
+        if high - low <= near * low and most - least <= LITTLE:
+            return x
         if high <= math.nextafter(math.nextafter(low, math.inf), math.inf):
             return high
         outwards = x * leave if math.isnan(below) else x / leave if math.isnan(above) else low
@@ -194,8 +198,11 @@ FIRST_REACH = 0.05
 PASSES = 64
 # Prices nearer to each other than this tell no slope of the ratio, and none is steeper than 1.
 APART = 1e-9
-# What a sample's demand may be off by, at its price: it tells that of all no better.
-ALIKE = 1e-12
+# What a sample's demand may be off by, at its price, and the price where few of the sample jump: it tells
+# that of all no better. The latter also as a share of the bracket that is known to hold that.
+ALIKE, ALMOST, PART = 1e-12, 1e-6, 1e-3
+# Demand of a bracket whose ends differ by less does not jump.
+LITTLE = 1.0 / 64.0
 # Nats beyond which a sample's price says that the sample has none.
 FAR = 650.0
 # Prices are sought between.
@@ -237,7 +244,7 @@ def jump_search(
     start = known[-1][0] if known else start
     if start is None or not LOWEST < start < HIGHEST:
         start = first_price(columns, bandwidth)
-    price = crossing(like_all, target, min(max(start, low), high), low, high, ALIKE)
+    price = crossing(like_all, target, min(max(start, low), high), low, high, ALIKE, _near(low, high))
     price = price if abs(math.log(price)) < FAR else start
     off = min((abs(math.log(price / place)) for place, _ in known), default=0.0)
     width, misses, share, looks, singles = _width(sample, price, off / DOUBT), 0, 0.0, True, 0
@@ -287,10 +294,15 @@ def jump_search(
                 return Found(into.rates, 0.0, passes + 1)
         ends = _ratios(sample, weight, [(a, used.above), (b, used.below)])
         ratios, share = _apart([*ratios, *ends]), 0.0
-        following = crossing(like_all, target, min(max(price, low), high), low, high, ALIKE)
+        following = crossing(like_all, target, min(max(price, low), high), low, high, ALIKE, _near(low, high))
         off = _doubt(ends, used) * apart if enclosed else abs(math.log(following) - math.log(price)) / DOUBT
         price, width = following, _width(sample, following, off)
     return None
+
+
+def _near(low: float, high: float) -> float:
+    """Return how near a sample's price is to be found."""
+    return min(ALMOST, PART * (math.log(high) - math.log(low)))
 
 
 def _around(price: float, width: float, low: float, high: float) -> Prices:

@@ -53,10 +53,10 @@ ABRUPT = (binary_periodic, polls, materials, attempt_binary, binary_changed, req
 LOOSE = 1e-8
 # Nats by which the slope of log demand may differ a factor e further on.
 POWER = 1e-9
-# Steps of the search on the sample, and its relative accuracy.
-_STEPS, _FINE = 60, 1e-15
-# So steep log demand jumps, if it is between two log prices that are so near to each other.
-_STEEP, _NEAR = 1e3, 1e-9
+# Steps of the search on the sample, and its relative accuracy; that of a first price.
+_STEPS, _FINE, _ROUGH = 60, 1e-15, 1e-4
+# So steep log demand jumps. After so many steps on it every other one halves the bracket.
+_STEEP, _SMOOTH = 100.0, 8
 # Nats from a price of 1, beyond which prices near the ends of the floats.
 _FAR = 600.0
 
@@ -169,6 +169,7 @@ def first_price(columns: Columns, bandwidth: float, size: int = FIRST, near: flo
     x = root(
         lambda x: math.log(max(tiny, min(1.0 / tiny, few.demand(math.exp(x)) * weight))) - target,
         math.log(near),
+        _ROUGH,
     )
     return math.exp(x) if math.isfinite(x) else 1.0
 
@@ -229,19 +230,20 @@ def root(excess: Callable[[float], float], x: float, fine: float = _FINE) -> flo
     """Return a decreasing function's root by bracketed secants, or NaN."""
     low, high = -math.inf, math.inf
     before, value_before, reach = x, math.nan, 1.0
-    for _ in range(_STEPS):
+    for turn in range(_STEPS):
         value = excess(x)
         if abs(value) <= fine:
             return x
         low, high = (x, high) if value > 0.0 else (low, x)
-        if high - low <= _NEAR and abs(value) > _STEEP * (high - low):
+        if abs(value) > _STEEP * (high - low):
             return x
         slope = (value - value_before) / (x - before) if x != before else math.nan
         step = -value / slope if slope < 0.0 else value  # demand falls about as the price rises
         reach = 4.0 * min(abs(step), reach) if math.isfinite(step) else 4.0 * reach
         step = min(reach, max(-reach, step)) if math.isfinite(step) else math.copysign(reach, value)
         before, value_before, x = x, value, x + step
-        if not low < x < high:
+        late = turn >= _SMOOTH and turn % 2 == 0 and math.isfinite(high - low)
+        if late or not low < x < high:
             x = 0.5 * (low + high)
             if x in (low, high):
                 return x
