@@ -106,8 +106,8 @@ def fill_compiled(
         at = Floor(TINY_PRICE, math.inf, likely, 1.0, likely, 1.0)
     else:
         at = _likely_price(problem, columns, groups, start)
-    at, used = _floor_below(columns, groups, problem.bandwidth, at)
-    prices = _solve_hosts(columns, groups, at, used, capped)
+    at, by_host = _floor_below(columns, groups, problem.bandwidth, at)
+    prices = _solve_hosts(columns, groups, at, by_host, capped)
     if not bool(np.all(np.isfinite(prices))):
         return None
     own = np.where(full, edge, prices)

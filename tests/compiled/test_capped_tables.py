@@ -1,6 +1,7 @@
 """Tables of capped powers under Poisson refreshes, against incomplete gamma functions."""
 
 import pickle
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -113,17 +114,8 @@ def test_terms_bound_the_exact_share_of_a_gap(e: float) -> None:
                 low, high = (root, high) if w * plateau * share(root, own) > paid else (low, root)
             x, unit = mpmath.mpf(rate) / kink, w * plateau * kink * (1 + own) / own
             truth = unit * (left(x, own) - left(root, own)) + paid * kink * (x - root)
-            told = proved(
-                values,
-                reach,
-                False,
-                np.float64(rate),
-                w,
-                paid,
-                0.0,
-                np.inf,
-                (0.0, e, kink, plateau, tables.values),
-            )[2]
+            parameters: tuple[Any, ...] = 0.0, e, kink, plateau, tables.values
+            told = proved(values, reach, False, np.float64(rate), w, paid, 0.0, np.inf, parameters)[2]
             assert told >= truth
             informative += truth > 1e-9 * paid * rate
     assert informative > 10

@@ -83,20 +83,21 @@ def capped_tables(e: float) -> PenaltyTables | None:
     """
     high = math.ceil(math.log2(settled(e))) + 1
     with np.errstate(all="ignore"):
-        values = [_rows(lambda x, k=k: (1.0 + x) * _falls(x, e)[k], LOW, HIGH) for k in range(2)]
+        slopes = _rows(lambda x: (1.0 + x) * _falls(x, e)[0], LOW, HIGH)
+        costs = _rows(lambda x: (1.0 + x) * _falls(x, e)[1], LOW, HIGH)
         last = math.floor(math.log2(_falls(np.array([2.0**high]), e)[0][0])) + 1
         often = _rows(lambda q: _response(q, e), last, -1)
         seldom = _rows(lambda left: _first_response(left, e), LOW, -1)
-    if any(rows is None for rows in (*values, often, seldom)):
+    if slopes is None or costs is None or often is None or seldom is None:
         return None
-    made = wide_table(values[0], LOW), wide_table(values[1], LOW)
-    for table, fall in zip(made, (e, e - 1.0), strict=True):
+    values = wide_table(slopes, LOW), wide_table(costs, LOW)
+    for table, fall in zip(values, (e, e - 1.0), strict=True):
         continue_downwards(table, LOW, 1, 1.0)
         _continue_as_power(table, HIGH, -fall)
     response = wide_table(often, last), wide_table(seldom, LOW)
     _continue_as_power(response[0], last, -1.0 / (1.0 + e), upwards=False)
     continue_downwards(response[1], LOW, 1, 0.5)
-    return PenaltyTables(read_only(np.concatenate(response)), read_only(np.concatenate(made)))
+    return PenaltyTables(read_only(np.concatenate(response)), read_only(np.concatenate(values)))
 
 
 def _rows(function: Callable[[Array], Array], low: int, high: int) -> Array | None:
