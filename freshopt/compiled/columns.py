@@ -151,7 +151,7 @@ class Columns:
     def by_host(self, price: float, codes: IntArray, hosts: int) -> Array:
         """Return the demand Σ cost·ρ of each host at a price.
 
-        - `codes` (n,): The host of each source; others than `hosts` do not count.
+        - `codes` (n,): The host of each source; `hosts` for those that do not count.
         - returns (hosts,)
         """
         used, size = np.zeros(hosts + 1), -(-self.n // BLOCKS)

@@ -108,7 +108,7 @@ def settle_host(
     excess = math.log(used / limit)
     # An excess so small may come from the order in which demand was added.
     if excess <= many * EPS:
-        excess = math.log(filled(respond, own, math.exp(-start.floor), one) / limit)
+        excess = math.log(fill_rarely(respond, own, math.exp(-start.floor), one) / limit)
         if excess <= ROUNDED:
             return 0.0
     found = search_price(respond, own, limit, excess, start, one, other)
@@ -188,8 +188,8 @@ def search_price(
     return HostSearch(state, x, before, low, high, turn)
 
 
-def filled(respond: Respond, own: SourceColumns, inverse_price: float, rates: Array) -> float:
-    """Return `fill_rates`, where it is called now and then."""
+def fill_rarely(respond: Respond, own: SourceColumns, inverse_price: float, rates: Array) -> float:
+    """Call `fill_rates` from where it is called now and then."""
     return fill_rates(respond, own, inverse_price, rates)
 
 
@@ -201,7 +201,7 @@ def largest_step(
     The vectors are memory for the rates at both.
     """
     for side in range(2):
-        filled(respond, own, math.exp(-(high if side else low)), frugal if side else generous)
+        fill_rarely(respond, own, math.exp(-(high if side else low)), frugal if side else generous)
     steep, most, many, j = STEEP * (high - low), 0.0, 0, 0
     for k in range(len(generous)):
         change = at(own.cost, k) * (generous[k] - frugal[k])
@@ -214,7 +214,7 @@ def largest_step(
     middle = 0.5 * (generous[j] + frugal[j])
     while high - low > 0.1 * WIDTH + ULP * abs(low):
         x = 0.5 * (low + high)
-        filled(respond, part(own, j, j + 1), math.exp(-x), frugal[j : j + 1])
+        fill_rarely(respond, part(own, j, j + 1), math.exp(-x), frugal[j : j + 1])
         low, high = (x, high) if frugal[j] > middle else (low, x)
     return Step(0.5 * (low + high), many)
 
@@ -308,8 +308,9 @@ def write_mixture(
 
     `rich` and `poor` are memory for the rates on both sides.
     """
-    filled(respond, own, math.exp(-found.low), rich)
-    filled(respond, own, math.exp(-found.high), poor)
+    # Formulas written out twice may round apart, and put a jump beside the bracket in which it was found.
+    fill_rarely(respond, own, math.exp(ROUNDED - found.low), rich)
+    fill_rarely(respond, own, math.exp(-ROUNDED - found.high), poor)
     most, least = bandwidth_used(own, rich), bandwidth_used(own, poor)
     share = min(1.0, max(0.0, (limit - least) / (most - least))) if most > least else 0.0
     for j in range(len(members)):

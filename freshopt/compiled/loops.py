@@ -91,7 +91,7 @@ FORCED = (*FORMULAS, column_passes, host_search)
 # Sums of rules, of terms of one sign, may be taken in lanes.
 SUMMED = (window_harmonic.in_window_by_rule, window_power.bent_little)
 # What few hosts call need not be inlined, nor what is long itself: it is compiled once.
-RARE = (host_search.filled, curve_table.pieces_before, curve_table.pieces_above)
+RARE = (host_search.fill_rarely, curve_table.pieces_before, curve_table.pieces_above)
 
 _FORCED, _ORDERED = functions_of(*FORCED), (*functions_of(*ORDERED), best_response, bounded, added)
 for _function in functions_of(*INLINED):

@@ -54,8 +54,6 @@ SAME = 1e-12
 # Below this share of the price that they tell, hosts are not solved for, if all use more than the bandwidth
 # there; else so many prices are tried, and then the least. Each step is so much longer than it seems it must.
 MARGIN, TRIALS, BEYOND = 0.9, 3, 1.5
-# In nats, what a floor tells about the price above it.
-FARTHEST = 1.0
 # All are, whatever the price, where their limits exceed the bandwidth by less than this share.
 NEARLY = 1.0 / 16.0
 # Hosts that the price is first sought among, those of the lowest own prices, and how many times more next; at
@@ -134,10 +132,7 @@ def _floor_below(columns: Columns, groups: HostGroups, bandwidth: float, at: Flo
         last = math.log(price), apart
         lower = last[0] - BEYOND * max(apart / steepness, -math.log(MARGIN))
         price = math.exp(lower) if trial < TRIALS - 1 and lower > math.log(TINY_PRICE) else TINY_PRICE
-    likely = at.likely
-    if price > TINY_PRICE and math.isfinite(spent):
-        likely = price * math.exp(min(math.log(spent / bandwidth) / steepness, FARTHEST))
-    return at._replace(price=price, used=spent, likely=max(likely, price)), used[:hosts]
+    return at._replace(price=price, used=spent), used[:hosts]
 
 
 def _solve_hosts(columns: Columns, groups: HostGroups, at: Floor, used: Array, out: Array) -> Array:
@@ -191,7 +186,7 @@ def _search_bandwidth(
     columns: Columns, bandwidth: float, start: float | None, used: float | None = None
 ) -> Found | None:
     """Return rates that use up a bandwidth, or None."""
-    known: list[Known] = []
+    known: list[Known] = [] if start is None or used is None else [(start, used)]
     found = sampled_search(columns, bandwidth, start, used, known)
     return jump_search(columns, bandwidth, start, known) if found is None else found
 

@@ -126,7 +126,7 @@ def crossing(
 
     - `demand`: Falls as the price rises, perhaps in jumps.
     - `target`, `start`, `low`, `high`: The start is between low and high, which are no solutions.
-    - `fine`: A relative difference at which demand meets the target nearly enough, at any price.
+    - `fine`: By how much demand may be above the target, relatively, at a price that is lower by as little.
     - `near`: A relative width of a bracket in which demand changes little, that is narrow enough.
     """
     above = below = most = least = math.nan
@@ -134,7 +134,7 @@ def crossing(
     for step in range(STEPS):
         value = demand(x)
         off = math.log(value / target) if 0.0 < value < math.inf else math.copysign(math.inf, value - target)
-        if abs(off) < fine:
+        if 0.0 < off < fine:
             return x
         # An end that stays twice counts half.
         if value > target:
@@ -198,9 +198,9 @@ FIRST_REACH = 0.05
 PASSES = 64
 # Prices nearer to each other than this tell no slope of the ratio, and none is steeper than 1.
 APART = 1e-9
-# What a sample's demand may be off by, at its price, and the price where few of the sample jump: it tells
-# that of all no better. The latter also as a share of the bracket that is known to hold that.
-ALIKE, ALMOST, PART = 1e-12, 1e-6, 1e-3
+# What the demand of a sample may be above the target, at its price, and what that may be off by where few of
+# the sample jump: it tells the price of all no better. The latter also as a share of the bracket of that.
+ALIKE, ALMOST, PART = 1e-12, 1e-7, 1e-6
 # Demand of a bracket whose ends differ by less does not jump.
 LITTLE = 1.0 / 64.0
 # Nats beyond which a sample's price says that the sample has none.
@@ -232,7 +232,11 @@ def jump_search(
     ratios = _apart([each for place in known for each in _ratios(sample, weight, [place])])
 
     def like_all(price: float) -> float:
-        return sample.demand(price) * weight * math.exp(_line(ratios, math.log(price)))
+        return sample.demand(price) * weight * math.exp(min(_line(ratios, math.log(price)), FAR))
+
+    def near() -> float:
+        # All sources tell their price to the last bit.
+        return 0.0 if sample.n == columns.n else min(ALMOST, PART * (math.log(high) - math.log(low)))
 
     # What is known of prices far above says nothing of how all differ from the sample here.
     if (
@@ -244,10 +248,11 @@ def jump_search(
     start = known[-1][0] if known else start
     if start is None or not LOWEST < start < HIGHEST:
         start = first_price(columns, bandwidth)
-    price = crossing(like_all, target, min(max(start, low), high), low, high, ALIKE, _near(low, high))
+    fine = 0.0 if sample.n == columns.n else ALIKE
+    price = crossing(like_all, target, min(max(start, low), high), low, high, fine, near())
     price = price if abs(math.log(price)) < FAR else start
     off = min((abs(math.log(price / place)) for place, _ in known), default=0.0)
-    width, misses, share, looks, singles = _width(sample, price, off / DOUBT), 0, 0.0, True, 0
+    width, misses, share, looks, singles = _width(sample, price, max(off / DOUBT, near())), 0, 0.0, True, 0
     for turn in range(1, PASSES + 1):
         a, b = _around(price, width, low, high)
         if (
@@ -294,15 +299,10 @@ def jump_search(
                 return Found(into.rates, 0.0, passes + 1)
         ends = _ratios(sample, weight, [(a, used.above), (b, used.below)])
         ratios, share = _apart([*ratios, *ends]), 0.0
-        following = crossing(like_all, target, min(max(price, low), high), low, high, ALIKE, _near(low, high))
+        following = crossing(like_all, target, min(max(price, low), high), low, high, fine, near())
         off = _doubt(ends, used) * apart if enclosed else abs(math.log(following) - math.log(price)) / DOUBT
-        price, width = following, _width(sample, following, off)
+        price, width = following, _width(sample, following, max(off, near()))
     return None
-
-
-def _near(low: float, high: float) -> float:
-    """Return how near a sample's price is to be found."""
-    return min(ALMOST, PART * (math.log(high) - math.log(low)))
 
 
 def _around(price: float, width: float, low: float, high: float) -> Prices:

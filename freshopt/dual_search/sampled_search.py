@@ -55,8 +55,9 @@ LOOSE = 1e-8
 POWER = 1e-9
 # Steps of the search on the sample, and its relative accuracy; that of a first price.
 _STEPS, _FINE, _ROUGH = 60, 1e-15, 1e-4
-# So steep log demand jumps. After so many steps on it every other one halves the bracket.
-_STEEP, _SMOOTH = 100.0, 8
+# So steep log demand jumps, if it is between two log prices that are so near to each other. After so many
+# steps two of three halve the bracket.
+_STEEP, _NEAR, _SMOOTH = 100.0, 1e-6, 8
 # Nats from a price of 1, beyond which prices near the ends of the floats.
 _FAR = 600.0
 
@@ -235,14 +236,16 @@ def root(excess: Callable[[float], float], x: float, fine: float = _FINE) -> flo
         if abs(value) <= fine:
             return x
         low, high = (x, high) if value > 0.0 else (low, x)
-        if abs(value) > _STEEP * (high - low):
+        if high - low <= _NEAR and abs(value) > _STEEP * (high - low):
             return x
         slope = (value - value_before) / (x - before) if x != before else math.nan
         step = -value / slope if slope < 0.0 else value  # demand falls about as the price rises
         reach = 4.0 * min(abs(step), reach) if math.isfinite(step) else 4.0 * reach
         step = min(reach, max(-reach, step)) if math.isfinite(step) else math.copysign(reach, value)
+        if abs(step) <= _FINE * max(1.0, abs(x)):  # what is left is rounding
+            return x
         before, value_before, x = x, value, x + step
-        late = turn >= _SMOOTH and turn % 2 == 0 and math.isfinite(high - low)
+        late = turn >= _SMOOTH and turn % 3 > 0 and math.isfinite(high - low)
         if late or not low < x < high:
             x = 0.5 * (low + high)
             if x in (low, high):

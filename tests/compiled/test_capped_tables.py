@@ -125,6 +125,8 @@ def test_steep_powers_and_few_sources_have_none() -> None:
     assert capped_tables(3.0) is None
     assert tables_for(0.5, LEAST_SOURCES - 1) is None
     assert tables_for(0.5, LEAST_SOURCES) is capped_tables(0.5)
+    for steep in (40.0, 400.0, 1e6):
+        assert tables_for(steep, LEAST_SOURCES) is None
 
 
 def kernel_of(exponent: float | list[float], cap: float | list[float]) -> Kernel:
@@ -139,6 +141,9 @@ def test_sources_have_tables_where_they_share_an_exponent_and_all_have_a_cap() -
     assert present(pickle.loads(pickle.dumps(kernel.tables_of)))(LEAST_SOURCES) is not None
     assert kernel_of([0.5, 0.7], 2.0).tables_of is None
     assert kernel_of(0.5, [2.0, np.inf]).tables_of is None
+    # Caps that no rate feels: of 1e300 changes, or a plateau that is no number.
+    assert kernel_of(0.01, 700.0).tables_of is None
+    assert kernel_of(0.1, 1e30).tables_of is None
 
 
 @pytest.mark.exhaustive  # its loops take long to compile

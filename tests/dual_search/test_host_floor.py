@@ -1,6 +1,7 @@
-"""Floors of hosts' prices: how often sources are evaluated before the bandwidth's price is known."""
+"""How often sources are evaluated before a price is known: floors of hosts' prices, samples, brackets."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -8,10 +9,12 @@ import pytest
 import freshopt as fo
 from freshopt.compiled.columns import Columns
 from freshopt.dual_search.compiled_water_filling import FEWEST, SPARSE
-from freshopt.dual_search.jump_search import crossing
+from freshopt.dual_search.jump_search import crossing, jump_search
+from freshopt.dual_search.sampled_search import root
 from freshopt.numerics.arrays import Array
 from freshopt.problems import HarmonicStaleness
-from tests.ground_truth.named import present
+from tests.dual_search.test_jump_search import columns_of
+from tests.ground_truth.named import AGE, BINARY, present
 from tests.ground_truth.routes import compile_all
 
 HOSTS, EACH = 2 * FEWEST * SPARSE, 4
@@ -80,6 +83,68 @@ def test_a_crossing_beyond_an_end_is_found_at_once() -> None:
     prices.clear()
     assert crossing(demand, 0.5, 1.8, 1.6, 1.9) == pytest.approx(1.6, rel=1e-15)
     assert len(prices) <= 12
+
+
+def plateau() -> tuple[Columns, float]:
+    """Return sources of which half ask for all, and the others for nothing, at any price from 1e-6 to 1."""
+    n = 20_000
+    w = np.where(np.arange(n) % 2 == 0, 1.0, 1e-6)
+    task = fo.Problem(BINARY, fo.Sources(np.ones(n), w, signalled=np.ones(n, dtype=bool)), n / 2)
+    return columns_of(task), n / 2
+
+
+def alike() -> tuple[Columns, float]:
+    n = 20_000
+    return columns_of(fo.Problem(BINARY, fo.Sources(np.ones(n), np.full(n, 5.0)), 0.1 * n)), 0.1 * n
+
+
+def powers() -> tuple[Columns, float]:
+    d = np.random.default_rng(3).lognormal(0.0, 1.0, 20_000)
+    return columns_of(fo.Problem(AGE, fo.Sources(d), 0.3 * float(np.sum(d)))), 0.3 * float(np.sum(d))
+
+
+@pytest.mark.parametrize("case", [plateau, alike, powers])
+def test_a_search_without_a_start_takes_few_passes(case: Callable[[], tuple[Columns, float]]) -> None:
+    columns, bandwidth = case()
+    found = present(jump_search(columns, bandwidth))
+    assert found.passes <= 12
+    assert columns.demand(found.price) <= bandwidth * (1.0 + 1e-12)
+    assert columns.demand(found.price * (1.0 - 1e-9)) > bandwidth
+
+
+def test_a_root_is_found_beside_prices_without_demand() -> None:
+    values: list[float] = []
+
+    def excess(x: float) -> float:
+        rate = math.sqrt(5.0 * math.exp(-x)) - 1.0
+        values.append(math.log(rate / 0.1) if rate > 0.0 else -1e3)
+        return values[-1]
+
+    for start in (-3.0, 0.0, 1.0, 3.0):
+        assert root(excess, start) == pytest.approx(math.log(5.0 / 1.21), abs=1e-13)
+
+
+def test_a_root_that_rounding_hides_ends_soon() -> None:
+    values: list[float] = []
+
+    def excess(x: float) -> float:
+        values.append(math.log(math.exp(-0.5 * x) / 7.0) + 3e-15 * math.sin(1e9 * x))
+        return values[-1]
+
+    root(excess, 0.0)
+    assert abs(values[-1]) <= 1e-14
+    assert len(values) <= 20
+
+
+def test_a_root_at_a_jump_is_found_to_a_millionth_by_halves() -> None:
+    values: list[float] = []
+
+    def excess(x: float) -> float:
+        values.append(2e-4 - 1e-3 * x - (1e-2 if x > 0.1234 else 0.0))
+        return values[-1]
+
+    assert root(excess, 0.0) == pytest.approx(0.1234, abs=1.1e-6)
+    assert len(values) <= 36
 
 
 def test_a_crossing_may_end_where_demand_is_near_enough() -> None:

@@ -32,9 +32,11 @@ ERROR = 1e-13
 # Relative error of marginals.
 ROUNDING = 2.0**-42
 # Least share 1 − q of a number q < 1, and the largest number below 1/2.
-LEAST, HALF = 2.0**-54, 0.5 - 2.0**-54
-# Largest power of 2: rates are bounded before.
-MOST = 900
+LEAST, HALF = 2.0**-53, 0.5 - 2.0**-54
+# Largest power of 2 of x, and the rates of caps and plateaus with which it is beyond all rates.
+MOST, LEAST_KINK, MOST_PLATEAU = 900, 1e-100, 1e100
+# Steeper powers have no tables: the errors below would tell, after long sums.
+STEEPEST = 2.5
 _NEWTON = 8
 
 
@@ -70,9 +72,17 @@ def reach_of_tabled(
 CAPPED_TABLES = TableCell(tabled_response, ProofCell(tabled_values, reach_of_tabled), 4)
 
 
+def are_within(kink: Array, plateau: Array) -> bool:
+    """Return whether tables reach as far as rates do.
+
+    They do not where there is no cap, or one that no rate feels.
+    """
+    return bool(np.min(kink) >= LEAST_KINK and np.max(plateau) <= MOST_PLATEAU)
+
+
 def tables_for(e: float, n: int) -> PenaltyTables | None:
     """Return the tables of an exponent, or None for few sources."""
-    return capped_tables(e) if n >= LEAST_SOURCES else None
+    return capped_tables(e) if n >= LEAST_SOURCES and e <= STEEPEST else None
 
 
 @functools.lru_cache(maxsize=4)

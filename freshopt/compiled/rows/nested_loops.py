@@ -110,7 +110,8 @@ def write_jump(
 
     The prices on both sides are neighbouring floats.
     """
-    low, high = math.exp(found.low), math.exp(found.high)
+    # A price and its inverse are rounded apart: beside a jump both ends may be on one side of it.
+    low, high = math.exp(found.low) * (1.0 - ROUNDED), math.exp(found.high) * (1.0 + ROUNDED)
     # The last two turns are for the rates on both sides; one call of the pass keeps the machine code small.
     last, into = HALVINGS, rich
     for turn in range(HALVINGS + 2):

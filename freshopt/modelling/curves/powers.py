@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from freshopt.compiled.cells.capped_poisson import CAPPED_POISSON, capped_poisson
-from freshopt.compiled.cells.capped_tables import CAPPED_TABLES, tables_for
+from freshopt.compiled.cells.capped_tables import CAPPED_TABLES, are_within, tables_for
 from freshopt.compiled.cells.request_power import LEAST_EXPONENT, capped_request_power, request_power
 from freshopt.compiled.cells.request_proofs import CAPPED_REQUEST_POWER, REQUEST_POWER
 from freshopt.compiled.cells.window_power import MOST_EXPONENT, WINDOW_POWER, window_power
@@ -37,8 +37,8 @@ class OfCapped(Cell):
         Many that share an exponent have tables.
         """
         own = _columns(_poisson_columns, len(importance), parameters)
-        kernel, e, kink = Cell.kernel(self, importance, own), own[1], own[2]
-        if not (is_scalar(e) and bool(np.all(kink > 0.0))):
+        kernel, e = Cell.kernel(self, importance, own), own[1]
+        if not (is_scalar(e) and are_within(*own[2:])):
             return kernel
         return replace(kernel, tables_of=partial(tables_for, float(e[0])), table_cell=CAPPED_TABLES)
 
