@@ -179,7 +179,7 @@ def _rows(scaled: Sums, fall: int) -> tuple[list[Array], int] | None:
     """
     x, between = octave_points(LOW, HIGH), octave_points(LOW, HIGH, BETWEEN)
     rows = [octave_rows(values) for values in scaled(x)]
-    right = np.logical_and.reduce([*map(_right, rows, scaled(between))])
+    right = np.logical_and.reduce([*map(are_right, rows, scaled(between))])
     first = len(right) - int(np.argmin(np.append(right[::-1], False)))
     least = LOW - (-first // OCTAVE)
     known = [own[OCTAVE * (least - LOW) :] for own in rows]
@@ -200,7 +200,7 @@ def _scaled(sums: Sums, x: Array) -> tuple[Array, Array]:
     return marginal.reshape(x.shape) * x * x, cost.reshape(x.shape) * x
 
 
-def _right(rows: Array, exact: Array) -> Array:
+def are_right(rows: Array, exact: Array) -> Array:
     """Return which rows are right between their points, to `ERROR`."""
     found = np.polynomial.polynomial.polyval(BETWEEN[:, None], rows.T[:, None, :], tensor=False)
     right: Array = np.all(np.abs(found.T - exact) <= ERROR * np.abs(exact), axis=1)
@@ -239,7 +239,7 @@ def _responses(marginal: Array, least: int, power: int, fall: int) -> Array | No
 
     rows = octave_rows(inverse(octave_points(low, high).ravel()).reshape(-1, 8))
     between = octave_points(low, high, BETWEEN)
-    if not bool(np.all(_right(rows, inverse(between.ravel()).reshape(between.shape)))):
+    if not bool(np.all(are_right(rows, inverse(between.ravel()).reshape(between.shape)))):
         return None
     table = wide_table(rows, low)
     continue_downwards(table, low, fall, 2.0)

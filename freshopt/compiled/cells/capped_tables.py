@@ -18,7 +18,7 @@ from fractions import Fraction
 import numpy as np
 
 from freshopt.compiled.cells.capped_poisson import reach_of_capped_poisson, settled
-from freshopt.compiled.penalty_tables import BETWEEN, LEAST_SOURCES, PenaltyTables, TableCell
+from freshopt.compiled.penalty_tables import BETWEEN, LEAST_SOURCES, PenaltyTables, TableCell, are_right
 from freshopt.compiled.proof_functions import Excess, ProofCell, Values
 from freshopt.numerics.arrays import Array, read_only
 from freshopt.numerics.inverse_tables import OCTAVE, octave_points, octave_rows
@@ -26,16 +26,14 @@ from freshopt.numerics.wide_tables import ROWS, UNIT, continue_downwards, value_
 
 # Below these octaves G and j are 1 to rounding, and 1 − G is x to a factor; above, 1 + x is x.
 LOW, HIGH = -56, 54
-# Largest error of a row, where it is compared between its points. Exponents that have larger ones, a little
-# above 2, have no tables.
-ERROR = 1e-13
 # Relative error of marginals.
 ROUNDING = 2.0**-42
 # Least share 1 − q of a number q < 1, and the largest number below 1/2.
 LEAST, HALF = 2.0**-53, 0.5 - 2.0**-54
 # Largest power of 2 of x, and the rates of caps and plateaus with which it is beyond all rates.
 MOST, LEAST_KINK, MOST_PLATEAU = 900, 1e-100, 1e100
-# Steeper powers have no tables: the errors below would tell, after long sums.
+# Steeper powers have no tables. From a little above 2 on their rows are not right between their points, which
+# takes the longer to find out the steeper they are.
 STEEPEST = 2.5
 _NEWTON = 8
 
@@ -117,8 +115,7 @@ def _rows(function: Callable[[Array], Array], low: int, high: int) -> Array | No
         return function(points.ravel()).reshape(points.shape)
 
     rows, exact = octave_rows(at(octave_points(low, high))), at(octave_points(low, high, BETWEEN))
-    found = np.polynomial.polynomial.polyval(BETWEEN[:, None], rows.T[:, None, :], tensor=False)
-    return rows if bool(np.all(np.abs(found.T - exact) <= ERROR * np.abs(exact))) else None
+    return rows if bool(np.all(are_right(rows, exact))) else None
 
 
 def _continue_as_power(table: Array, octave: int, power: float, *, upwards: bool = True) -> None:
