@@ -23,6 +23,7 @@ from freshopt.compiled import backend
 from freshopt.compiled.cells.attempt_kinks import attempt_kinks
 from freshopt.compiled.cells.attempt_roots import attempt_age, attempt_harmonic
 from freshopt.compiled.cells.capped_poisson import capped_poisson
+from freshopt.compiled.cells.capped_tables import tabled_response
 from freshopt.compiled.cells.conditional_functions import CHANGED
 from freshopt.compiled.cells.request_age import request_age
 from freshopt.compiled.cells.request_functions import ON_REQUEST
@@ -73,6 +74,7 @@ SEARCHES = (
     attempt_age,
     attempt_kinks,
     capped_poisson,
+    tabled_response,
 )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import freshopt as fo
+from freshopt.compiled import backend, columns
 from freshopt.compiled.cells.capped_tables import (
     CAPPED_TABLES,
     ROUNDING,
@@ -75,6 +76,13 @@ def test_responses_have_the_price_for_their_marginal_value(e: float) -> None:
                 exact *= mpmath.exp(mpmath.log(off) * ((1 - g) if worth < 2.0 else g) / slope)
             # Beside the plateau a price tells as much less of the rate as what is below it is less.
             assert x == pytest.approx(float(exact), rel=1e-14 + 2e-16 / float(1 - 1 / mpmath.mpf(worth)))
+
+
+def test_many_sources_take_tables_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the cell's loops would be compiled first, and those of tables in the next solve."""
+    monkeypatch.setenv("FRESHOPT_COMPILED", "1")
+    monkeypatch.setattr(backend, "account", backend.Account())
+    assert columns.enabled(100_000, CAPPED_TABLES.demand)
 
 
 def test_ends_of_the_floats() -> None:
